@@ -1,0 +1,84 @@
+/**
+ * Errors with stable codes.
+ *
+ * Every error that a user can see carries one of the codes below. The table is documented in
+ * docs/errors.md, and a test keeps the two equal.
+ */
+
+/** What each code means and whether the program tries again by itself. */
+export const ERROR_CODES = {
+  KPNG_USAGE: { summary: 'A flag or command is wrong.', retried: false },
+  KPNG_FILE_MISSING: { summary: 'A file that was named cannot be read.', retried: false },
+  KPNG_TLS_FILE: {
+    summary: 'A TLS key, certificate or CA file is missing or wrong.',
+    retried: false,
+  },
+  KPNG_STATE_FILE_READ: { summary: 'The state file cannot be read.', retried: true },
+  KPNG_STATE_FILE_INVALID: {
+    summary: 'The state file has an error; the former state is kept.',
+    retried: true,
+  },
+  KPNG_SOURCE_LOST: {
+    summary: 'The kpng server cannot be reached; the last state is kept.',
+    retried: true,
+  },
+  KPNG_OP_INVALID: {
+    summary: 'The kpng server sent something that cannot be used; it is skipped.',
+    retried: false,
+  },
+  KPNG_SERVICE_INVALID: {
+    summary: 'A part of a service cannot be proxied; the rest of it is.',
+    retried: false,
+  },
+  KPNG_UNSUPPORTED_PROTOCOL: {
+    summary: 'A service port uses a protocol other than TCP and UDP.',
+    retried: false,
+  },
+  KPNG_PORTAL_CONFLICT: {
+    summary: 'Another service port holds the address and port.',
+    retried: true,
+  },
+  KPNG_LISTEN_ADDRESS_NOT_AVAILABLE: {
+    summary: 'The host does not have the address.',
+    retried: true,
+  },
+  KPNG_LISTEN_ADDRESS_IN_USE: {
+    summary: 'Another program listens on the address and port.',
+    retried: true,
+  },
+  KPNG_LISTEN_PERMISSION: { summary: 'The process may not listen on the port.', retried: true },
+  KPNG_LISTEN_FAILED: { summary: 'Listening failed for another reason.', retried: true },
+  KPNG_PORT_RANGE_EXHAUSTED: { summary: 'No proxy port is left in the range.', retried: true },
+  KPNG_NO_ENDPOINT: {
+    summary: 'The service port has no endpoint for this client.',
+    retried: false,
+  },
+  KPNG_CONNECT_FAILED: { summary: 'No endpoint accepted the connection.', retried: false },
+  KPNG_LIMIT_REACHED: { summary: 'A limit of the process was reached.', retried: true },
+  KPNG_SINK_FAILED: { summary: 'A sink could not take a change set.', retried: true },
+} as const satisfies Record<string, { summary: string; retried: boolean }>;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+/** An error with a stable code, optionally about one service port. */
+export class KpngError extends Error {
+  override readonly name = 'KpngError';
+  readonly code: ErrorCode;
+  /** `namespace/name:port` of the service port that it is about, if there is one. */
+  readonly servicePort: string | undefined;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { cause?: unknown; servicePort?: string } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.servicePort = options.servicePort;
+  }
+
+  /** Whether the program tries again by itself. */
+  get retried(): boolean {
+    return ERROR_CODES[this.code].retried;
+  }
+}

@@ -1,0 +1,68 @@
+import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
+
+/** What kind of service address a portal is. */
+export type PortalKind = 'clusterIP' | 'externalIP' | 'loadBalancerIP' | 'nodePort';
+
+/** An address that clients use: one front door of a service port. */
+export interface PortalSpec {
+  readonly kind: PortalKind;
+  readonly protocol: Protocol;
+  /** IP literal; for a node port undefined, which means the node's own addresses. */
+  readonly address: string | undefined;
+  readonly port: number;
+  readonly traffic: Traffic;
+  /** Client networks (CIDR) that are let in; empty: all. */
+  readonly sourceRanges: readonly string[];
+}
+
+/** The portals that one service port wants. */
+export interface ServicePortPortals {
+  /** `namespace/name:port`. */
+  readonly servicePort: string;
+  readonly portals: readonly PortalSpec[];
+}
+
+/** A portal that cannot be had now. */
+export interface PortalProblem {
+  readonly servicePort: string;
+  readonly portal: PortalSpec;
+  /** A code of the error table, such as KPNG_PORTAL_CONFLICT. */
+  readonly code: string;
+  readonly message: string;
+}
+
+/** What an engine has to listen on because of a portal plan. */
+export interface PortalPlan {
+  /**
+   * Service ports whose listeners differ from before, with the whole new list: those asked for, and
+   * those that gain an address because another one gave it up.
+   */
+  readonly listen: ReadonlyMap<string, readonly ListenSpec[]>;
+  /** Every portal that is missing now, over all service ports, not only this plan's. */
+  readonly problems: readonly PortalProblem[];
+}
+
+/**
+ * How traffic gets to the proxy sockets.
+ *
+ * One sync calls `plan` once, lets the engine listen, and then calls `commit` once. An `address`
+ * portal does all its work in the plan; a redirecting one (nftables, iptables) asks for proxy ports
+ * in the plan and writes its rules in `commit`, in one transaction.
+ */
+export interface Portal {
+  readonly kind: 'address' | 'none' | 'nftables' | 'iptables';
+
+  /** Decides, without side effects outside this object, who listens where. Removals count first. */
+  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
+
+  /**
+   * Makes the plan real outside the engine. `bound` tells the port of each listener of the service
+   * ports that the plan changed.
+   */
+  commit(
+    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
+  ): Promise<void>;
+
+  /** Ends what the portal holds. Idempotent. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,85 @@
+/** Why connecting to an endpoint failed: a small fixed set, fit for a metric label. */
+export const CONNECT_ERROR_CAUSES = [
+  'refused',
+  'timeout',
+  'unreachable',
+  'limit',
+  'other',
+] as const;
+export type ConnectErrorCause = (typeof CONNECT_ERROR_CAUSES)[number];
+
+/** Upper bounds of the connect-time histogram, in seconds. The last bucket is open. */
+export const CONNECT_SECONDS_BUCKETS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
+] as const;
+
+/**
+ * Counters of one service port: plain numbers, increased in the data path and read at scrape time.
+ * They survive changes of the service port and end with it.
+ */
+export interface ServicePortCounters {
+  /** TCP connections accepted; UDP sessions begun. */
+  connections: number;
+  /** TCP relays, or UDP sessions, that exist now. */
+  active: number;
+  /** From clients to endpoints. */
+  bytesIn: number;
+  /** From endpoints to clients. */
+  bytesOut: number;
+  datagramsIn: number;
+  datagramsOut: number;
+  /** Datagrams that could not be passed on, either way. */
+  datagramsDropped: number;
+  /** UDP sessions that had to go to make room for a new one. */
+  sessionsEvicted: number;
+  /** Attempts after the first of a connection. */
+  retries: number;
+  /** Connections reset because there was no endpoint. */
+  rejectedNoEndpoint: number;
+  /** Connections reset because no endpoint accepted. */
+  rejectedConnectFailed: number;
+  /** Connections reset because a limit was reached. */
+  rejectedLimit: number;
+  /** Relays ended because the second half stayed open too long after the first had closed. */
+  halfCloseTimeouts: number;
+  /** UDP sessions ended because they were idle. */
+  idleTimeouts: number;
+  /** Failed attempts, by cause. */
+  connectErrors: Record<ConnectErrorCause, number>;
+  /** Connect times: a count for each bucket (one more than there are bounds) and the sum in seconds. */
+  connectSeconds: { readonly counts: number[]; sum: number };
+}
+
+/** All zero. */
+export function newCounters(): ServicePortCounters {
+  return {
+    connections: 0,
+    active: 0,
+    bytesIn: 0,
+    bytesOut: 0,
+    datagramsIn: 0,
+    datagramsOut: 0,
+    datagramsDropped: 0,
+    sessionsEvicted: 0,
+    retries: 0,
+    rejectedNoEndpoint: 0,
+    rejectedConnectFailed: 0,
+    rejectedLimit: 0,
+    halfCloseTimeouts: 0,
+    idleTimeouts: 0,
+    connectErrors: { refused: 0, timeout: 0, unreachable: 0, limit: 0, other: 0 },
+    connectSeconds: {
+      counts: Array.from({ length: CONNECT_SECONDS_BUCKETS.length + 1 }, () => 0),
+      sum: 0,
+    },
+  };
+}
+
+/** Records one successful connect in the histogram. */
+export function observeConnectSeconds(counters: ServicePortCounters, seconds: number): void {
+  const { counts } = counters.connectSeconds;
+  let bucket = CONNECT_SECONDS_BUCKETS.findIndex((bound) => seconds <= bound);
+  if (bucket === -1) bucket = CONNECT_SECONDS_BUCKETS.length;
+  counts[bucket] = (counts[bucket] ?? 0) + 1;
+  counters.connectSeconds.sum += seconds;
+}

@@ -1,0 +1,45 @@
+import type { EngineChange, ListenerStatus, Protocol } from './spec.ts';
+import type { ServicePortCounters } from './counters.ts';
+
+/** What an engine tells about one service port when asked. */
+export interface ServicePortSnapshot {
+  readonly name: string;
+  readonly protocol: Protocol;
+  readonly listeners: readonly ListenerStatus[];
+  readonly endpoints: number;
+  readonly counters: ServicePortCounters;
+}
+
+/**
+ * Accepts, dials and relays. It owns every socket of the data path; nothing outside ever sees one.
+ *
+ * Two implementations are foreseen: `node` on `net` and `dgram`, everywhere, and `linux` on system
+ * calls in worker threads. Everything that goes in or out is plain data (see spec.ts), or an event
+ * (see events.ts).
+ */
+export interface Engine {
+  readonly kind: 'node' | 'linux';
+
+  /**
+   * Applies a batch. Removals are carried out before additions, so that an address can move between
+   * service ports in one batch; a listener whose address and port stay is never closed, even if it
+   * changes its service port.
+   *
+   * Resolves when every listener of the batch has been tried once. A listener that fails does not
+   * stop the others: it is reported as an event, kept as `failed`, and tried again with back-off.
+   * Batches are applied one after another.
+   *
+   * A removed TCP service port stops accepting; its relays run on until a peer ends them. UDP
+   * sessions end with their service port, and with their endpoint.
+   */
+  apply(changes: readonly EngineChange[]): Promise<void>;
+
+  /** The present state and the counters of every service port. */
+  snapshot(): ServicePortSnapshot[];
+
+  /** Stops accepting and resolves when the last relay has ended. Idempotent. */
+  close(): Promise<void>;
+
+  /** Cuts everything at once: TCP peers get a reset. Resolves when every socket is closed. Idempotent. */
+  destroy(): Promise<void>;
+}

@@ -1,0 +1,133 @@
+/**
+ * Events of the data path, published on diagnostics channels.
+ *
+ * The data path only publishes; logs, metrics and tests subscribe. An event is built only when its
+ * channel has a subscriber, so guard every publish with `hasSubscribers`.
+ */
+import { channel, type Channel } from 'node:diagnostics_channel';
+import type { ConnectErrorCause } from './counters.ts';
+import type { ListenSpec, Protocol } from './spec.ts';
+
+/** A channel whose messages have one type. */
+export interface TypedChannel<T extends object> {
+  readonly name: string;
+  readonly hasSubscribers: boolean;
+  publish(message: T): void;
+  subscribe(onMessage: (message: T) => void): void;
+  unsubscribe(onMessage: (message: T) => void): boolean;
+}
+
+/** Makes a typed channel; `name` is prefixed with `kpng-userspace:`. */
+export function typedChannel<T extends object>(name: string): TypedChannel<T> {
+  const untyped: Channel = channel(`kpng-userspace:${name}`);
+  return untyped as unknown as TypedChannel<T>;
+}
+
+/** Addresses are printed as `ip:port`, or `[ip]:port` for IPv6. */
+export interface TcpAccepted {
+  servicePort: string;
+  remoteAddress: string;
+  localAddress: string;
+}
+
+export interface EndpointPicked {
+  servicePort: string;
+  /** The client's `ip:port`. */
+  sourceAddress: string;
+  endpoint: string;
+  /** Whether session affinity decided. */
+  sticky: boolean;
+  /** How many endpoints there were to choose from. */
+  endpoints: number;
+  /** 1 for the first attempt. */
+  attempt: number;
+}
+
+export interface ConnectFailed {
+  servicePort: string;
+  endpoint: string;
+  attempt: number;
+  cause: ConnectErrorCause;
+  error: Error;
+}
+
+/** A connection was reset, or a datagram dropped, because there was nothing to send it to. */
+export interface Rejected {
+  servicePort: string;
+  protocol: Protocol;
+  remoteAddress: string;
+  reason: 'no-endpoint' | 'connect-failed' | 'limit';
+}
+
+/** The four addresses of a relay, named as kube-proxy's winuserspace names them. */
+export interface RelayAddresses {
+  servicePort: string;
+  endpoint: string;
+  inRemoteAddress: string;
+  inLocalAddress: string;
+  outLocalAddress: string;
+  outRemoteAddress: string;
+}
+
+export type RelayStarted = RelayAddresses;
+
+export interface RelayEnded extends RelayAddresses {
+  /** From the client to the endpoint. */
+  bytesIn: number;
+  /** From the endpoint to the client. */
+  bytesOut: number;
+  durationMs: number;
+  /** `closed`: both sides finished. */
+  reason:
+    | 'closed'
+    | 'client-reset'
+    | 'endpoint-reset'
+    | 'half-close-timeout'
+    | 'endpoint-gone'
+    | 'destroyed';
+}
+
+export interface UdpSessionStarted {
+  servicePort: string;
+  remoteAddress: string;
+  endpoint: string;
+}
+
+export interface UdpSessionEnded extends UdpSessionStarted {
+  datagramsIn: number;
+  datagramsOut: number;
+  reason: 'idle' | 'endpoint-gone' | 'icmp-error' | 'evicted' | 'service-gone' | 'destroyed';
+}
+
+export interface ListenerOpened {
+  servicePort: string;
+  protocol: Protocol;
+  listen: ListenSpec;
+}
+
+export interface ListenerFailed extends ListenerOpened {
+  code: string;
+  error: Error;
+  /** Milliseconds until the next attempt. */
+  retryInMs: number;
+}
+
+export interface LimitChanged {
+  /** Name of the limit, as in docs/limits.md. */
+  limit: string;
+  value: number;
+  reached: boolean;
+}
+
+export const tcpAccepted = typedChannel<TcpAccepted>('tcp:accepted');
+export const endpointPicked = typedChannel<EndpointPicked>('endpoint:picked');
+export const connectFailed = typedChannel<ConnectFailed>('endpoint:connect-failed');
+export const rejected = typedChannel<Rejected>('client:rejected');
+export const relayStarted = typedChannel<RelayStarted>('tcp:relay-started');
+export const relayEnded = typedChannel<RelayEnded>('tcp:relay-ended');
+export const udpSessionStarted = typedChannel<UdpSessionStarted>('udp:session-started');
+export const udpSessionEnded = typedChannel<UdpSessionEnded>('udp:session-ended');
+export const listenerOpened = typedChannel<ListenerOpened>('listener:opened');
+export const listenerClosed = typedChannel<ListenerOpened>('listener:closed');
+export const listenerFailed = typedChannel<ListenerFailed>('listener:failed');
+export const limitChanged = typedChannel<LimitChanged>('limit:changed');

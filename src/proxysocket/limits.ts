@@ -1,0 +1,42 @@
+/** Every limit and time of the data path in one place. Each has a flag and a line in docs/limits.md. */
+export interface EngineLimits {
+  /** TCP relays at once, of all service ports. Above it new connections are reset. */
+  readonly maxConnections: number;
+  /** UDP sessions at once, of all service ports. Above it the least recently used one ends. */
+  readonly maxUdpSessions: number;
+  /** Descriptors kept free for everything but relays and sessions. */
+  readonly reservedDescriptors: number;
+  /** Time limit of each attempt to connect, in order. Its length is the number of attempts. Milliseconds. */
+  readonly connectTimeoutsMs: readonly number[];
+  /** How long the second half of a relay may stay open without traffic after the first half closed. Milliseconds. */
+  readonly halfCloseTimeoutMs: number;
+  /** How long an established TCP relay may outlive its endpoint; 0: until a peer ends it. Milliseconds. */
+  readonly endpointGraceMs: number;
+  /** TCP keepalive: idle time before the first probe. Milliseconds. */
+  readonly keepAliveMs: number;
+  /** A UDP session ends after this long without a datagram either way. Milliseconds. */
+  readonly udpIdleTimeoutMs: number;
+  /** Memory for private bulk buffers of TCP relays, of all relays. Bytes. */
+  readonly bulkBufferBudget: number;
+  /** Receive and send buffer asked for UDP sockets. Bytes. */
+  readonly udpSocketBuffer: number;
+  /** Pending connections of one listener. */
+  readonly backlog: number;
+  /** Clients remembered by session affinity, for each service port. Above it the oldest is forgotten. */
+  readonly maxAffinityClients: number;
+}
+
+export const DEFAULT_LIMITS: EngineLimits = {
+  maxConnections: 100_000,
+  maxUdpSessions: 50_000,
+  reservedDescriptors: 256,
+  connectTimeoutsMs: [250, 500, 1000, 2000],
+  halfCloseTimeoutMs: 60_000,
+  endpointGraceMs: 0,
+  keepAliveMs: 15_000,
+  udpIdleTimeoutMs: 30_000,
+  bulkBufferBudget: 128 * 1024 * 1024,
+  udpSocketBuffer: 4 * 1024 * 1024,
+  backlog: 4096,
+  maxAffinityClients: 65_536,
+};

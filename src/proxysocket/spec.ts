@@ -1,0 +1,84 @@
+/**
+ * The desired state of the data path, as plain values.
+ *
+ * The proxier hands these to an engine and gets events and counters back. They hold no functions and
+ * no class instances, so the same values can be posted to a worker thread.
+ */
+
+export type Protocol = 'TCP' | 'UDP';
+
+/**
+ * Where traffic comes from, seen from the cluster: `internal` traffic goes to cluster IPs,
+ * `external` traffic to external IPs, load-balancer IPs and node ports. Traffic policies may allow
+ * an endpoint for one and not for the other.
+ */
+export type Traffic = 'internal' | 'external';
+
+/** One endpoint behind a service port. */
+export interface EndpointSpec {
+  /** IP literal, without brackets. */
+  readonly address: string;
+  /** 1 to 65535. */
+  readonly port: number;
+  /** Usable for internal traffic. */
+  readonly internal: boolean;
+  /** Usable for external traffic. */
+  readonly external: boolean;
+}
+
+/** One address that an engine listens on for a service port. */
+export interface ListenSpec {
+  /** IP literal, without brackets; `0.0.0.0` and `::` mean every address of that family. */
+  readonly address: string;
+  /** 0 to 65535; 0: the kernel chooses, and the listener's status tells which. */
+  readonly port: number;
+  readonly traffic: Traffic;
+}
+
+/** Session affinity by client address, or none. */
+export type AffinitySpec =
+  | { readonly kind: 'none' }
+  | {
+      readonly kind: 'clientIP';
+      /** Seconds since the client's last connection. */ readonly timeoutSeconds: number;
+    };
+
+/** Everything that an engine needs to know of one service port. */
+export interface ServicePortSpec {
+  /** `namespace/name:port`, or `namespace/name` for an unnamed port. Unique within an engine. */
+  readonly name: string;
+  readonly protocol: Protocol;
+  readonly listen: readonly ListenSpec[];
+  readonly endpoints: readonly EndpointSpec[];
+  readonly affinity: AffinitySpec;
+  /** Overrides the engine's idle limit of UDP sessions. Milliseconds. */
+  readonly udpIdleTimeoutMs?: number;
+}
+
+/** One step of a batch. */
+export type EngineChange =
+  /** Creates the service port, or changes it to this. Listeners that stay are not touched. */
+  | { readonly kind: 'set'; readonly spec: ServicePortSpec }
+  /** Replaces only the endpoints. */
+  | {
+      readonly kind: 'endpoints';
+      readonly name: string;
+      readonly endpoints: readonly EndpointSpec[];
+    }
+  | { readonly kind: 'remove'; readonly name: string };
+
+/** State of one listener, for status and portals. */
+export type ListenerStatus =
+  | {
+      readonly state: 'listening';
+      readonly listen: ListenSpec;
+      /** The real port. */ readonly boundPort: number;
+    }
+  | {
+      readonly state: 'failed';
+      readonly listen: ListenSpec;
+      /** A code of the error table: KPNG_LISTEN_*. */
+      readonly code: string;
+      /** The operating system's code, such as EADDRNOTAVAIL. */
+      readonly cause: string;
+    };

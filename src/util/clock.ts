@@ -1,0 +1,21 @@
+/** Time and timers, injected so that tests decide when time passes. */
+export interface Clock {
+  /** Milliseconds from some fixed point; never goes back. */
+  now(): number;
+  /** Calls `callback` once after `ms`. The timer does not keep the process alive. */
+  setTimer(ms: number, callback: () => void): Timer;
+}
+
+export interface Timer {
+  cancel(): void;
+}
+
+/** The real clock. */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  setTimer(ms, callback) {
+    const timeout = setTimeout(callback, ms);
+    timeout.unref();
+    return { cancel: () => clearTimeout(timeout) };
+  },
+};

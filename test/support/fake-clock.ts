@@ -1,0 +1,38 @@
+import type { Clock, Timer } from '../../src/util/clock.ts';
+
+/** A clock that stands still until told to advance. */
+export class FakeClock implements Clock {
+  #now = 0;
+  #timers = new Set<{ at: number; callback: () => void }>();
+
+  now(): number {
+    return this.#now;
+  }
+
+  setTimer(ms: number, callback: () => void): Timer {
+    const timer = { at: this.#now + ms, callback };
+    this.#timers.add(timer);
+    return { cancel: () => this.#timers.delete(timer) };
+  }
+
+  /** Lets `ms` pass and runs what falls due, in order. */
+  advance(ms: number): void {
+    const end = this.#now + ms;
+    for (;;) {
+      let next: { at: number; callback: () => void } | undefined;
+      for (const timer of this.#timers) {
+        if (timer.at <= end && (next === undefined || timer.at < next.at)) next = timer;
+      }
+      if (next === undefined) break;
+      this.#timers.delete(next);
+      this.#now = next.at;
+      next.callback();
+    }
+    this.#now = end;
+  }
+
+  /** How many timers are waiting. */
+  get pending(): number {
+    return this.#timers.size;
+  }
+}
