@@ -1,0 +1,60 @@
+import type { Balancer, BalancerEndpoint, Family } from '../roundrobin/types.ts';
+import type { Clock } from '../util/clock.ts';
+import type { ServicePortCounters } from './counters.ts';
+import type { EngineLimits } from './limits.ts';
+import type { ListenSpec, Protocol, Traffic } from './spec.ts';
+
+/** What the sockets of one service port share. It outlives its listeners while relays run. */
+export interface ServicePort {
+  /** `namespace/name:port`. */
+  readonly name: string;
+  readonly protocol: Protocol;
+  readonly balancer: Balancer;
+  readonly counters: ServicePortCounters;
+  /** Idle limit of UDP sessions, after overrides. Milliseconds. */
+  udpIdleTimeoutMs: number;
+}
+
+/** What the sockets of an engine share. */
+export interface EngineContext {
+  readonly limits: EngineLimits;
+  readonly clock: Clock;
+  readonly descriptors: DescriptorBudget;
+}
+
+/** Counts the descriptors of relays and sessions against the process's limit. */
+export interface DescriptorBudget {
+  /** Takes `count` descriptors; false when that would touch the reserve. */
+  take(count: number): boolean;
+  give(count: number): void;
+  readonly used: number;
+  /** How many may be used at most. */
+  readonly capacity: number;
+}
+
+/** A socket that clients reach. One for each address, port and protocol; its service port may change. */
+export interface Listener {
+  readonly protocol: Protocol;
+  readonly address: string;
+  /** The real port. */
+  readonly boundPort: number;
+  readonly family: Family;
+  /** Hands the listener to a service port; new clients are served by it at once. */
+  assign(owner: ServicePort, traffic: Traffic): void;
+  /** Stops listening. What has been accepted lives on. Resolves when the port is free. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Opens listeners of one protocol, and ends what they have accepted. */
+export interface Acceptor {
+  /** Rejects with the operating system's error (`code` EADDRINUSE and so on). */
+  listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
+  /** An endpoint of a service port is gone: end its UDP sessions now, its TCP relays after the grace. */
+  endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void;
+  /** The service port is gone: end its UDP sessions; TCP relays run on. */
+  servicePortGone(owner: ServicePort): void;
+  /** Resolves when everything that was accepted has ended. */
+  drained(): Promise<void>;
+  /** Ends everything at once. Resolves when every socket is closed. */
+  destroy(): Promise<void>;
+}

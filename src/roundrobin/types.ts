@@ -1,0 +1,50 @@
+import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
+
+/** Address family of a listener or an endpoint. */
+export type Family = 4 | 6;
+
+/**
+ * An endpoint as a balancer holds it. The same object stands for the same `ip:port` as long as it
+ * stays in the service port, so sockets may use it as a key.
+ */
+export interface BalancerEndpoint {
+  readonly address: string;
+  readonly port: number;
+  readonly family: Family;
+  /** `ip:port` or `[ip]:port`. */
+  readonly text: string;
+}
+
+/** What a socket asks for. */
+export interface PickRequest {
+  /** IP literal of the client, without port; the affinity key. IPv4-mapped addresses already unmapped. */
+  readonly client: string;
+  readonly traffic: Traffic;
+  /** Family of the listener: endpoints of it are preferred, the other one is used when there is none. */
+  readonly family: Family;
+  /** Endpoints that this client has tried in vain. Empty on the first attempt. */
+  readonly tried: readonly BalancerEndpoint[];
+}
+
+export interface Pick {
+  readonly endpoint: BalancerEndpoint;
+  /** Whether session affinity decided. */
+  readonly sticky: boolean;
+}
+
+/** Chooses endpoints for one service port. */
+export interface Balancer {
+  /** Number of endpoints, usable or not. */
+  readonly size: number;
+  /** The endpoints, in the present order. */
+  endpoints(): readonly BalancerEndpoint[];
+  /** Replaces the set of endpoints and returns those that are gone. Those that stay keep their order. */
+  update(endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[];
+  setAffinity(affinity: AffinitySpec): void;
+  /** The next endpoint for a client, or undefined when there is none (left). O(1) but for `tried`. */
+  pick(request: PickRequest): Pick | undefined;
+  /** A connection to the endpoint failed: it is skipped for a while, unless all are. */
+  connectFailed(endpoint: BalancerEndpoint): void;
+  /** A connection to the endpoint was made: it is not skipped any more. */
+  connected(endpoint: BalancerEndpoint): void;
+}
