@@ -40,6 +40,8 @@ export interface ServicePortCounters {
   rejectedConnectFailed: number;
   /** Connections reset because a limit was reached. */
   rejectedLimit: number;
+  /** Connections reset, or datagrams dropped, because the client is outside the source ranges. */
+  rejectedSource: number;
   /** Relays ended because the second half stayed open too long after the first had closed. */
   halfCloseTimeouts: number;
   /** UDP sessions ended because they were idle. */
@@ -65,6 +67,7 @@ export function newCounters(): ServicePortCounters {
     rejectedNoEndpoint: 0,
     rejectedConnectFailed: 0,
     rejectedLimit: 0,
+    rejectedSource: 0,
     halfCloseTimeouts: 0,
     idleTimeouts: 0,
     connectErrors: { refused: 0, timeout: 0, unreachable: 0, limit: 0, other: 0 },

@@ -56,7 +56,7 @@ export interface Rejected {
   servicePort: string;
   protocol: Protocol;
   remoteAddress: string;
-  reason: 'no-endpoint' | 'connect-failed' | 'limit';
+  reason: 'no-endpoint' | 'connect-failed' | 'limit' | 'source';
 }
 
 /** The four addresses of a relay, named as kube-proxy's winuserspace names them. */

@@ -40,7 +40,7 @@ export interface Listener {
   readonly boundPort: number;
   readonly family: Family;
   /** Hands the listener to a service port; new clients are served by it at once. */
-  assign(owner: ServicePort, traffic: Traffic): void;
+  assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void;
   /** Stops listening. What has been accepted lives on. Resolves when the port is free. Idempotent. */
   close(): Promise<void>;
 }

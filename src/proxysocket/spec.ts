@@ -33,6 +33,8 @@ export interface ListenSpec {
   /** 0 to 65535; 0: the kernel chooses, and the listener's status tells which. */
   readonly port: number;
   readonly traffic: Traffic;
+  /** Client networks (CIDR) that are let in. Absent or empty: all. */
+  readonly sourceRanges?: readonly string[];
 }
 
 /** Session affinity by client address, or none. */
