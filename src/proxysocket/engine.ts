@@ -34,8 +34,8 @@ export interface Engine {
    */
   apply(changes: readonly EngineChange[]): Promise<void>;
 
-  /** The present state and the counters of every service port. */
-  snapshot(): ServicePortSnapshot[];
+  /** The present state and the counters of every service port, or only of those named. */
+  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
 
   /** Stops accepting and resolves when the last relay has ended. Idempotent. */
   close(): Promise<void>;

@@ -28,9 +28,15 @@ export interface EndpointSpec {
 
 /** One address that an engine listens on for a service port. */
 export interface ListenSpec {
-  /** IP literal, without brackets; `0.0.0.0` and `::` mean every address of that family. */
+  /**
+   * IP literal, without brackets; `0.0.0.0` and `::` mean every address of that family and of that
+   * one only, so a listener on `::` is opened IPv6-only and both can be had at once.
+   */
   readonly address: string;
-  /** 0 to 65535; 0: the kernel chooses, and the listener's status tells which. */
+  /**
+   * 0 to 65535; 0: the kernel chooses, and the listener's status tells which. Several service ports
+   * may ask for port 0 of one address: each gets its own.
+   */
   readonly port: number;
   readonly traffic: Traffic;
   /** Client networks (CIDR) that are let in. Absent or empty: all. */
