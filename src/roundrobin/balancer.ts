@@ -1,0 +1,233 @@
+import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
+import type { Clock } from '../util/clock.ts';
+import { AffinityTable } from './affinity.ts';
+import { endpointText, Member } from './member.ts';
+import { Pool } from './pool.ts';
+import { RingNode } from './ring.ts';
+import { shuffle } from './shuffle.ts';
+import { SkipList } from './skip.ts';
+import type { Balancer, BalancerEndpoint, Family, Pick, PickRequest } from './types.ts';
+
+export interface RoundRobinOptions {
+  readonly clock: Clock;
+  /** Evenly distributed in [0, 1), as `Math.random`. */
+  readonly random: () => number;
+  readonly affinity: AffinitySpec;
+  /** Clients that session affinity remembers at most. At least 1. */
+  readonly maxAffinityClients: number;
+  /** Called with the address of a client that affinity forgets because there are too many. */
+  readonly onEvict?: (client: string) => void;
+}
+
+const TRAFFIC: readonly Traffic[] = ['internal', 'external'];
+
+/**
+ * Round robin over the endpoints of one service port, with session affinity by client address.
+ *
+ * - New endpoints are shuffled among themselves and join at the end of the rotation; the others
+ *   keep their order and the turn stays where it is. (kube-proxy's userspace mode shuffles all anew
+ *   at every change.)
+ * - An endpoint to which a connection failed is skipped for 1 s, then 2 s, up to 30 s, for as long
+ *   as there is another one to use.
+ * - A client that is bound to an endpoint gets it while it is there, allowed for the traffic, not
+ *   tried in vain and not skipped (unless all are); otherwise it is bound to the next one.
+ * - An endpoint that is allowed for no traffic counts as present, so what uses it may live on, but
+ *   it is never picked.
+ */
+export class RoundRobinBalancer implements Balancer {
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #maxAffinityClients: number;
+  readonly #onEvict: ((client: string) => void) | undefined;
+  readonly #members = new Map<string, Member>();
+  readonly #pools: Record<Traffic, Record<Family, Pool>> = {
+    internal: { 4: new Pool(), 6: new Pool() },
+    external: { 4: new Pool(), 6: new Pool() },
+  };
+  readonly #skips = new SkipList<Member>();
+  #affinity: AffinityTable<Member> | undefined;
+
+  constructor(options: RoundRobinOptions) {
+    this.#clock = options.clock;
+    this.#random = options.random;
+    this.#maxAffinityClients = options.maxAffinityClients;
+    this.#onEvict = options.onEvict;
+    this.setAffinity(options.affinity);
+  }
+
+  get size(): number {
+    return this.#members.size;
+  }
+
+  /** Clients that session affinity remembers now. */
+  get affinityClients(): number {
+    return this.#affinity?.size ?? 0;
+  }
+
+  /** Endpoints that are being skipped now, or were until a moment ago. */
+  get skipped(): number {
+    return this.#skips.size;
+  }
+
+  endpoints(): readonly BalancerEndpoint[] {
+    return [...this.#members.values()];
+  }
+
+  update(endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
+    const wanted = mergeByAddress(endpoints);
+    const gone: Member[] = [];
+    for (const member of this.#members.values()) {
+      const spec = wanted.get(member.text);
+      if (spec === undefined) gone.push(member);
+      else this.#allow(member, spec);
+    }
+    for (const member of gone) this.#remove(member);
+
+    const added: Member[] = [];
+    for (const [text, spec] of wanted) {
+      if (!this.#members.has(text)) added.push(new Member(text, spec));
+    }
+    for (const member of shuffle(added, this.#random)) {
+      this.#members.set(member.text, member);
+      const spec = wanted.get(member.text);
+      if (spec !== undefined) this.#allow(member, spec);
+    }
+    this.#affinity?.clearStale(this.#clock.now());
+    return gone;
+  }
+
+  /** A new timeout counts at once, for the clients known already, too. Without affinity all are forgotten. */
+  setAffinity(affinity: AffinitySpec): void {
+    if (affinity.kind === 'none') {
+      this.#affinity = undefined;
+      return;
+    }
+    const timeoutMs = affinity.timeoutSeconds * 1000;
+    if (this.#affinity !== undefined) this.#affinity.setTimeout(timeoutMs);
+    else {
+      this.#affinity = new AffinityTable({
+        timeoutMs,
+        maxClients: this.#maxAffinityClients,
+        onEvict: this.#onEvict,
+      });
+    }
+  }
+
+  pick(request: PickRequest): Pick | undefined {
+    const { client, traffic, tried } = request;
+    const pool = this.#poolFor(traffic, request.family);
+    const affinity = this.#affinity;
+    if (this.#skips.size > 0) this.#unskipDue();
+    if (affinity === undefined) return pool.next(tried)?.inTurn;
+
+    const now = this.#clock.now();
+    const bound = affinity.use(client, now);
+    if (
+      bound !== undefined &&
+      bound.seats[traffic] !== undefined &&
+      !tried.includes(bound) &&
+      (bound.skipped === undefined || pool.allSkipped)
+    ) {
+      return bound.byAffinity;
+    }
+    const next = pool.next(tried);
+    if (next === undefined) return undefined;
+    affinity.bind(client, next, now);
+    return next.inTurn;
+  }
+
+  /**
+   * Failures that arrive while the endpoint is already being skipped belong to attempts made before,
+   * or to attempts made for want of another endpoint. They do not make it longer.
+   */
+  connectFailed(endpoint: BalancerEndpoint): void {
+    const member = this.#present(endpoint);
+    if (member === undefined || member.skipped !== undefined) return;
+    member.failures += 1;
+    this.#reseat(member, this.#skips.add(member, member.failures, this.#clock.now()));
+  }
+
+  connected(endpoint: BalancerEndpoint): void {
+    const member = this.#present(endpoint);
+    if (member === undefined || member.failures === 0) return;
+    member.failures = 0;
+    if (member.skipped === undefined) return;
+    this.#skips.remove(member.skipped);
+    this.#reseat(member, undefined);
+  }
+
+  #poolFor(traffic: Traffic, family: Family): Pool {
+    const pools = this.#pools[traffic];
+    const own = pools[family];
+    return own.size > 0 ? own : pools[family === 4 ? 6 : 4];
+  }
+
+  #present(endpoint: BalancerEndpoint): Member | undefined {
+    return endpoint instanceof Member && !endpoint.gone ? endpoint : undefined;
+  }
+
+  #unskipDue(): void {
+    const now = this.#clock.now();
+    for (;;) {
+      const member = this.#skips.takeDue(now);
+      if (member === undefined) return;
+      this.#reseat(member, undefined);
+    }
+  }
+
+  /** Moves a member between those in use and those skipped, at the end of the rotation. */
+  #reseat(member: Member, skipped: Member['skipped']): void {
+    for (const traffic of TRAFFIC) {
+      const seat = member.seats[traffic];
+      if (seat !== undefined) this.#pools[traffic][member.family].leave(seat);
+    }
+    member.skipped = skipped;
+    for (const traffic of TRAFFIC) {
+      const seat = member.seats[traffic];
+      if (seat !== undefined) this.#pools[traffic][member.family].join(seat);
+    }
+  }
+
+  /** Gives a member a seat for each kind of traffic that it may serve, and takes the other ones. */
+  #allow(member: Member, allowed: Readonly<Record<Traffic, boolean>>): void {
+    for (const traffic of TRAFFIC) {
+      const seat = member.seats[traffic];
+      if (allowed[traffic] === (seat !== undefined)) continue;
+      const pool = this.#pools[traffic][member.family];
+      if (seat !== undefined) {
+        pool.leave(seat);
+        member.seats[traffic] = undefined;
+      } else {
+        const added = new RingNode(member);
+        member.seats[traffic] = added;
+        pool.join(added);
+      }
+    }
+  }
+
+  #remove(member: Member): void {
+    this.#allow(member, { internal: false, external: false });
+    if (member.skipped !== undefined) this.#skips.remove(member.skipped);
+    member.skipped = undefined;
+    member.gone = true;
+    this.#members.delete(member.text);
+  }
+}
+
+/** One entry for each address: what one listing of an endpoint allows is allowed. */
+function mergeByAddress(endpoints: readonly EndpointSpec[]): Map<string, EndpointSpec> {
+  const merged = new Map<string, EndpointSpec>();
+  for (const spec of endpoints) {
+    const text = endpointText(spec);
+    const before = merged.get(text);
+    if (before === undefined) merged.set(text, spec);
+    else {
+      merged.set(text, {
+        ...spec,
+        internal: spec.internal || before.internal,
+        external: spec.external || before.external,
+      });
+    }
+  }
+  return merged;
+}

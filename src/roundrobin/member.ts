@@ -1,0 +1,42 @@
+import type { EndpointSpec, Traffic } from '../proxysocket/spec.ts';
+import { RingNode } from './ring.ts';
+import type { SkipTicket } from './skip.ts';
+import type { BalancerEndpoint, Family, Pick } from './types.ts';
+
+/** `ip:port` or `[ip]:port`: the identity of an endpoint. */
+export function endpointText(endpoint: EndpointSpec): string {
+  const { address, port } = endpoint;
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** An endpoint with what its balancer remembers about it. */
+export class Member implements BalancerEndpoint {
+  readonly address: string;
+  readonly port: number;
+  readonly family: Family;
+  readonly text: string;
+
+  /** Made once, because every pick hands one of them out. */
+  readonly inTurn: Pick = { endpoint: this, sticky: false };
+  readonly byAffinity: Pick = { endpoint: this, sticky: true };
+
+  /** Its place in the pool of each kind of traffic, while it may be used for it. */
+  readonly seats: Record<Traffic, RingNode<Member> | undefined> = {
+    internal: undefined,
+    external: undefined,
+  };
+
+  /** Set once it has left the service port. It never comes back: a new one stands for the same address. */
+  gone = false;
+  /** Failures in a row. */
+  failures = 0;
+  /** There while it is being skipped. */
+  skipped: SkipTicket<Member> | undefined;
+
+  constructor(text: string, spec: EndpointSpec) {
+    this.text = text;
+    this.address = spec.address;
+    this.port = spec.port;
+    this.family = spec.address.includes(':') ? 6 : 4;
+  }
+}

@@ -1,0 +1,92 @@
+/** A place in a ring. It keeps its value when it moves from one ring to another. */
+export class RingNode<T> {
+  readonly value: T;
+  /** Neighbours while it is in a ring, else itself. Only the ring writes them. */
+  next: RingNode<T> = this;
+  prev: RingNode<T> = this;
+
+  constructor(value: T) {
+    this.value = value;
+  }
+}
+
+/**
+ * A circular list with a cursor: a rotation for balancing, or a queue when only its ends are used.
+ * Every operation takes constant time, whatever its size.
+ *
+ * A node is in one ring at a time; the caller knows in which.
+ */
+export class Ring<T> {
+  #cursor: RingNode<T> | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The node whose turn it is; in a queue the oldest. */
+  get first(): RingNode<T> | undefined {
+    return this.#cursor;
+  }
+
+  /** Adds a node right behind the cursor, so that its turn comes after everybody else's. */
+  join(node: RingNode<T>): void {
+    const cursor = this.#cursor;
+    this.#size += 1;
+    if (cursor === undefined) {
+      this.#cursor = node;
+      return;
+    }
+    node.next = cursor;
+    node.prev = cursor.prev;
+    cursor.prev.next = node;
+    cursor.prev = node;
+  }
+
+  /** Takes a node out. If it was its turn, the turn passes to the next one. */
+  leave(node: RingNode<T>): void {
+    this.#size -= 1;
+    if (this.#size === 0) {
+      this.#cursor = undefined;
+      return;
+    }
+    if (this.#cursor === node) this.#cursor = node.next;
+    node.prev.next = node.next;
+    node.next.prev = node.prev;
+    node.next = node;
+    node.prev = node;
+  }
+
+  /** Moves a node of this ring to the end, in place of leaving and joining. */
+  moveLast(node: RingNode<T>): void {
+    if (this.#cursor === node) {
+      this.#cursor = node.next;
+      return;
+    }
+    this.leave(node);
+    this.join(node);
+  }
+
+  /** Lets the turn pass to the node after this one. */
+  turnPast(node: RingNode<T>): void {
+    this.#cursor = node.next;
+  }
+
+  /** The value whose turn it is, and passes the turn on. */
+  turn(): T | undefined {
+    const node = this.#cursor;
+    if (node === undefined) return undefined;
+    this.#cursor = node.next;
+    return node.value;
+  }
+
+  /** The values in the order of their turns. */
+  *[Symbol.iterator](): IterableIterator<T> {
+    let node = this.#cursor;
+    for (let left = this.#size; left > 0 && node !== undefined; left -= 1) {
+      const next: RingNode<T> = node.next;
+      yield node.value;
+      node = next;
+    }
+  }
+}

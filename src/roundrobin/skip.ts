@@ -1,0 +1,58 @@
+import { Ring, RingNode } from './ring.ts';
+
+/** How long an endpoint is skipped after its first, second, ... failure in a row. Milliseconds. */
+export const SKIP_MS = [1000, 2000, 4000, 8000, 16_000, 30_000] as const;
+
+interface Skipped<T> {
+  readonly value: T;
+  readonly step: number;
+  readonly until: number;
+}
+
+/** Stands for one value in the list, to take it out again. */
+export type SkipTicket<T> = RingNode<Skipped<T>>;
+
+/**
+ * What is being skipped, and until when.
+ *
+ * All values of one step are skipped for the same time, so one queue for each step is in order of
+ * return by itself, and asking what is due looks at the front of six queues at most.
+ */
+export class SkipList<T> {
+  readonly #queues = SKIP_MS.map(() => new Ring<Skipped<T>>());
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Adds a value that has failed `failures` times in a row (1 or more). */
+  add(value: T, failures: number, now: number): SkipTicket<T> {
+    const step = Math.min(failures, SKIP_MS.length) - 1;
+    const ticket: SkipTicket<T> = new RingNode({
+      value,
+      step,
+      until: now + (SKIP_MS[step] ?? SKIP_MS[0]),
+    });
+    this.#queues[step]?.join(ticket);
+    this.#size += 1;
+    return ticket;
+  }
+
+  /** Takes a value out before its time. */
+  remove(ticket: SkipTicket<T>): void {
+    this.#queues[ticket.value.step]?.leave(ticket);
+    this.#size -= 1;
+  }
+
+  /** Takes out one value whose time is over, if there is one. */
+  takeDue(now: number): T | undefined {
+    for (const queue of this.#queues) {
+      const ticket = queue.first;
+      if (ticket === undefined || ticket.value.until > now) continue;
+      this.remove(ticket);
+      return ticket.value.value;
+    }
+    return undefined;
+  }
+}
