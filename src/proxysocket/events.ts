@@ -4,24 +4,11 @@
  * The data path only publishes; logs, metrics and tests subscribe. An event is built only when its
  * channel has a subscriber, so guard every publish with `hasSubscribers`.
  */
-import { channel, type Channel } from 'node:diagnostics_channel';
+import { typedChannel } from '../util/channel.ts';
 import type { ConnectErrorCause } from './counters.ts';
 import type { ListenSpec, Protocol } from './spec.ts';
 
-/** A channel whose messages have one type. */
-export interface TypedChannel<T extends object> {
-  readonly name: string;
-  readonly hasSubscribers: boolean;
-  publish(message: T): void;
-  subscribe(onMessage: (message: T) => void): void;
-  unsubscribe(onMessage: (message: T) => void): boolean;
-}
-
-/** Makes a typed channel; `name` is prefixed with `kpng-userspace:`. */
-export function typedChannel<T extends object>(name: string): TypedChannel<T> {
-  const untyped: Channel = channel(`kpng-userspace:${name}`);
-  return untyped as unknown as TypedChannel<T>;
-}
+export { typedChannel, type TypedChannel } from '../util/channel.ts';
 
 /** Addresses are printed as `ip:port`, or `[ip]:port` for IPv6. */
 export interface TcpAccepted {
