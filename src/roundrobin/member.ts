@@ -1,5 +1,5 @@
 import type { EndpointSpec, Traffic } from '../proxysocket/spec.ts';
-import { RingNode } from './ring.ts';
+import type { RingNode } from './ring.ts';
 import type { SkipTicket } from './skip.ts';
 import type { BalancerEndpoint, Family, Pick } from './types.ts';
 

@@ -1,0 +1,191 @@
+import t from 'tap';
+import { SKIP_MS } from '../../src/roundrobin/skip.ts';
+import { CLIENT_IP, endpoint, Subject } from './helpers.ts';
+
+const [A, B, C] = ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80'] as const;
+const A6 = '[fd00::1]:80';
+
+t.test('traffic policies: an endpoint serves only the traffic it is allowed', async (t) => {
+  const subject = new Subject();
+  subject.set(endpoint(A, 'internal'), endpoint(B, 'external'), C);
+  t.same(
+    [1, 2, 3].map(() => subject.for('internal')),
+    [A, C, A],
+  );
+  t.same(
+    [1, 2, 3].map(() => subject.for('external')),
+    [B, C, B],
+    'with a turn of its own',
+  );
+  subject.set(endpoint(A, 'external'), endpoint(B, 'external'), C);
+  t.same(
+    [1, 2].map(() => subject.for('internal')),
+    [C, C],
+    'what is allowed can change',
+  );
+  t.equal(subject.balancer.size, 3);
+});
+
+t.test('an endpoint that is drained is present, not gone', async (t) => {
+  const subject = new Subject({ affinity: CLIENT_IP });
+  subject.set(A, B);
+  const drained = subject.pick('1.0.0.1');
+  t.equal(drained?.text, A);
+  t.same(subject.set(endpoint(A, 'neither'), B), [], 'nothing is gone');
+  t.equal(subject.balancer.size, 2);
+  t.equal(subject.next('1.0.0.1'), B, 'the client that was bound to it moves on');
+  subject.set(A, B);
+  t.equal(subject.member(A), drained, 'the same object stands for it when it is back');
+  t.equal(subject.next('1.0.0.1'), B, 'and the client stays where it is');
+});
+
+t.test(
+  'families: endpoints of the listener come first, the other ones when there are none',
+  async (t) => {
+    const subject = new Subject();
+    subject.set(A, B, endpoint('fd00::1:80'));
+    t.same(
+      [1, 2, 3].map(() => subject.for('internal', 4)),
+      [A, B, A],
+    );
+    t.same(
+      [1, 2].map(() => subject.for('internal', 6)),
+      [A6, A6],
+    );
+    subject.set(A, B);
+    t.same(
+      [1, 2].map(() => subject.for('internal', 6)),
+      [B, A],
+      'in the same turn as the others',
+    );
+    subject.set(endpoint('fd00::1:80', 'external'), A);
+    t.equal(subject.for('internal', 6), A, 'none of its family for this traffic');
+    t.equal(subject.for('external', 6), A6);
+  },
+);
+
+t.test('what is said of an endpoint twice is merged', async (t) => {
+  const subject = new Subject();
+  subject.set(endpoint(A, 'internal'), B, endpoint(A, 'external'));
+  t.equal(subject.balancer.size, 2);
+  t.same(
+    [1, 2, 3].map(() => subject.for('internal')),
+    [A, B, A],
+  );
+  t.same(
+    [1, 2].map(() => subject.for('external')),
+    [A, B],
+  );
+});
+
+t.test(
+  'an endpoint that failed is skipped, for longer each time, until one connection is made',
+  async (t) => {
+    const subject = new Subject();
+    subject.set(A, B);
+    const skippedFor = (): number => {
+      subject.fail(A);
+      let ms = 0;
+      while (subject.many(2).every((text) => text === B)) {
+        ms += 500;
+        subject.clock.advance(500);
+        if (ms > 60_000) throw new Error('it never comes back');
+      }
+      return ms;
+    };
+    t.same([1, 2, 3, 4, 5, 6, 7].map(skippedFor), [...SKIP_MS, 30_000]);
+    subject.balancer.connected(subject.member(A));
+    t.equal(skippedFor(), 1000, 'starts again at the shortest time');
+  },
+);
+
+t.test('failures of attempts made before do not make it longer', async (t) => {
+  const subject = new Subject();
+  subject.set(A, B);
+  subject.fail(A, A, A, A);
+  subject.clock.advance(1000);
+  t.ok(subject.many(2).includes(A));
+});
+
+t.test('a connection made ends the skipping', async (t) => {
+  const subject = new Subject();
+  subject.set(A, B, C);
+  subject.fail(B);
+  t.same(subject.many(3), [A, C, A]);
+  t.equal(subject.balancer.skipped, 1);
+  subject.balancer.connected(subject.member(B));
+  t.equal(subject.balancer.skipped, 0);
+  t.same(subject.many(3), [C, A, B], 'it is back at the end of the rotation');
+});
+
+t.test('when all are skipped they are used all the same, in turn', async (t) => {
+  const subject = new Subject();
+  subject.set(A, B);
+  subject.fail(B, A);
+  t.same(subject.many(4), [B, A, B, A]);
+  const only = new Subject();
+  only.set(A);
+  only.fail(A);
+  t.same(only.many(2), [A, A]);
+});
+
+t.test('skipping one kind of traffic or family does not count for another', async (t) => {
+  const subject = new Subject();
+  subject.set(endpoint(A, 'external'), endpoint(B, 'both'), endpoint('fd00::1:80'));
+  subject.fail(B);
+  t.equal(subject.for('external'), A);
+  t.equal(subject.for('internal'), B, 'the only one for internal traffic');
+  t.equal(subject.for('internal', 6), A6);
+});
+
+t.test(
+  'tried endpoints: first the untried ones, then skipped ones, then whoever is next',
+  async (t) => {
+    const subject = new Subject();
+    subject.set(A, B, C);
+    subject.fail(C);
+    const [a, b, c] = [subject.member(A), subject.member(B), subject.member(C)];
+    t.equal(subject.next('x', { tried: [a] }), B);
+    t.equal(subject.next('x', { tried: [b, a] }), C, 'better a skipped one than one tried in vain');
+    t.equal(subject.next('x', { tried: [c, b, a] }), A);
+    t.equal(subject.next('x', { tried: [c, b, a, a] }), B);
+    t.equal(subject.next('x', { tried: [c] }), A, 'the turn went on');
+  },
+);
+
+t.test(
+  'a client whose endpoint fails for others moves to another one, and stays there',
+  async (t) => {
+    const subject = new Subject({ affinity: CLIENT_IP });
+    subject.set(A, B);
+    t.same(subject.many(['1', '2']), [A, B]);
+    subject.fail(A);
+    t.same(subject.many(['1', '2']), [B, B]);
+    subject.clock.advance(60_000);
+    t.same(subject.many(['1', '2']), [B, B], 'no way back when the endpoint is well again');
+    subject.fail(B, A);
+    t.equal(subject.next('1'), B, 'with every endpoint skipped the client keeps its own');
+  },
+);
+
+t.test('what concerns an endpoint that is gone is ignored', async (t) => {
+  const subject = new Subject();
+  subject.set(A, B);
+  const gone = subject.member(A);
+  subject.fail(A);
+  subject.set(B);
+  t.equal(subject.balancer.skipped, 0);
+  subject.set(B, A);
+  subject.balancer.connectFailed(gone);
+  subject.balancer.connected(gone);
+  t.same(subject.many(2).sort(), [A, B], 'the new endpoint of the same address is not blamed');
+  t.not(subject.member(A), gone);
+});
+
+t.test('a pick tells whether affinity decided', async (t) => {
+  const subject = new Subject({ affinity: CLIENT_IP });
+  subject.set(A);
+  const request = { client: '1', traffic: 'internal', family: 4, tried: [] } as const;
+  t.equal(subject.balancer.pick(request)?.sticky, false);
+  t.equal(subject.balancer.pick(request)?.sticky, true);
+});

@@ -1,0 +1,243 @@
+import t from 'tap';
+import * as fc from 'fast-check';
+import { shuffle } from '../../src/roundrobin/shuffle.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import { CLIENT_IP, endpoint, seeded, Subject } from './helpers.ts';
+
+const BOUNDED = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false } as const;
+const text = (which: number): string => `10.0.0.${which}:80`;
+
+t.test('fairness: with a steady set every endpoint gets the same share', async () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 30 }),
+      fc.nat(200),
+      fc.nat(),
+      (endpoints, picks, seed) => {
+        const subject = new Subject({ random: seeded(seed) });
+        subject.set(...Array.from({ length: endpoints }, (_, which) => text(which)));
+        const counts = new Map<string, number>();
+        for (const each of subject.many(picks)) counts.set(each, (counts.get(each) ?? 0) + 1);
+        const low = Math.floor(picks / endpoints);
+        return Array.from({ length: endpoints }, (_, which) => counts.get(text(which)) ?? 0).every(
+          (count) => count === low || count === low + 1,
+        );
+      },
+    ),
+    BOUNDED,
+  );
+});
+
+t.test(
+  'fairness: while others come and go, two that stay never differ by more than one',
+  async () => {
+    const step = fc.oneof(
+      { weight: 3, arbitrary: fc.constant('pick' as const) },
+      { weight: 1, arbitrary: fc.nat(7) },
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 150 }), fc.nat(), (steps, seed) => {
+        const subject = new Subject({ random: seeded(seed) });
+        const present = new Set<number>([100, 101, 102]);
+        const apply = (): string[] => subject.set(...[...present].map(text));
+        apply();
+        const counts = new Map([100, 101, 102].map((which) => [text(which), 0]));
+        const lead = new Map<string, { low: number; high: number }>();
+        for (const each of steps) {
+          if (each !== 'pick') {
+            if (!present.delete(each)) present.add(each);
+            apply();
+            continue;
+          }
+          const picked = subject.next();
+          const count = counts.get(picked);
+          if (count !== undefined) counts.set(picked, count + 1);
+          for (const [a, ofA] of counts) {
+            for (const [b, ofB] of counts) {
+              // Over every stretch of time: the spread of the lead, not only its last value.
+              const spread = lead.get(a + b) ?? { low: 0, high: 0 };
+              spread.low = Math.min(spread.low, ofA - ofB);
+              spread.high = Math.max(spread.high, ofA - ofB);
+              lead.set(a + b, spread);
+              if (spread.high - spread.low > 1) return false;
+            }
+          }
+        }
+        return true;
+      }),
+      BOUNDED,
+    );
+  },
+);
+
+/** Anything that can happen to a balancer, in any order. */
+const anything = fc.array(
+  fc.oneof(
+    {
+      weight: 5,
+      arbitrary: fc.record({
+        kind: fc.constant('pick' as const),
+        client: fc.nat(9),
+        traffic: fc.constantFrom('internal' as const, 'external' as const),
+        family: fc.constantFrom(4 as const, 6 as const),
+        triesBefore: fc.nat(3),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constant('update' as const),
+        set: fc.array(
+          fc.record({
+            which: fc.nat(7),
+            allowed: fc.constantFrom('both', 'internal', 'external', 'neither'),
+          }),
+          { maxLength: 6 },
+        ),
+      }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({ kind: fc.constantFrom('fail', 'connect'), which: fc.nat(7) }),
+    },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.nat(40_000) }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        kind: fc.constant('affinity' as const),
+        timeoutSeconds: fc.nat(60),
+      }),
+    },
+  ),
+  { maxLength: 80 },
+);
+
+t.test(
+  'nothing that is gone or not allowed is ever picked, and something is whenever it can be',
+  async () => {
+    fc.assert(
+      fc.property(anything, fc.nat(), (steps, seed) => {
+        const subject = new Subject({
+          random: seeded(seed),
+          affinity: CLIENT_IP,
+          maxAffinityClients: 5,
+        });
+        const address = (which: number): string =>
+          which % 3 === 0 ? `fd00::${which}:80` : text(which);
+        const gone = new Set<BalancerEndpoint>();
+        let allowed = new Map<string, Set<string>>();
+        for (const step of steps) {
+          if (step.kind === 'update') {
+            const specs = step.set.map(({ which, allowed: traffic }) =>
+              endpoint(address(which), traffic as 'both'),
+            );
+            for (const each of subject.balancer.update(specs)) gone.add(each);
+            allowed = new Map();
+            for (const spec of specs) {
+              const key = spec.address.includes(':')
+                ? `[${spec.address}]:80`
+                : `${spec.address}:80`;
+              const kinds = allowed.get(key) ?? new Set<string>();
+              if (spec.internal) kinds.add('internal');
+              if (spec.external) kinds.add('external');
+              allowed.set(key, kinds);
+            }
+          } else if (step.kind === 'pick') {
+            const { client, traffic, family } = step;
+            const could = [...allowed.values()].filter((kinds) => kinds.has(traffic)).length;
+            const tried: BalancerEndpoint[] = [];
+            for (let attempt = 0; attempt <= step.triesBefore; attempt += 1) {
+              const picked = subject.pick(String(client), { traffic, family, tried });
+              if ((picked === undefined) !== (could === 0)) return false;
+              if (picked === undefined) break;
+              if (gone.has(picked) || allowed.get(picked.text)?.has(traffic) !== true) return false;
+              const sameFamily = [...allowed].filter(
+                ([key, kinds]) => kinds.has(traffic) && key.startsWith('[') === (family === 6),
+              ).length;
+              const choice = sameFamily > 0 ? sameFamily : could;
+              if (attempt < choice && tried.includes(picked)) return false;
+              tried.push(picked);
+            }
+          } else if (step.kind === 'wait') subject.clock.advance(step.ms);
+          else if (step.kind === 'affinity') {
+            subject.balancer.setAffinity(
+              step.timeoutSeconds === 0
+                ? { kind: 'none' }
+                : { kind: 'clientIP', timeoutSeconds: step.timeoutSeconds },
+            );
+          } else {
+            const member = subject.balancer.endpoints()[step.which];
+            if (member !== undefined) {
+              if (step.kind === 'fail') subject.balancer.connectFailed(member);
+              else subject.balancer.connected(member);
+            }
+          }
+          if (subject.balancer.affinityClients > 5) return false;
+          if (subject.balancer.size !== allowed.size) return false;
+        }
+        return true;
+      }),
+      BOUNDED,
+    );
+  },
+);
+
+t.test(
+  'stickiness: a client keeps its endpoint while that is there and the client comes often enough',
+  async () => {
+    const step = fc.oneof(
+      {
+        weight: 4,
+        arbitrary: fc.record({ kind: fc.constant('pick' as const), client: fc.nat(9) }),
+      },
+      {
+        weight: 1,
+        arbitrary: fc.record({
+          kind: fc.constant('update' as const),
+          set: fc.uniqueArray(fc.nat(7), { maxLength: 6 }),
+        }),
+      },
+      {
+        weight: 1,
+        arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.nat(15_000) }),
+      },
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 100 }), fc.nat(), (steps, seed) => {
+        const subject = new Subject({
+          random: seeded(seed),
+          affinity: { kind: 'clientIP', timeoutSeconds: 10 },
+        });
+        const bound = new Map<number, { to: BalancerEndpoint; at: number }>();
+        for (const each of steps) {
+          if (each.kind === 'wait') subject.clock.advance(each.ms);
+          else if (each.kind === 'update') {
+            const gone = new Set(subject.balancer.update(each.set.map((n) => endpoint(text(n)))));
+            for (const [client, { to }] of bound) if (gone.has(to)) bound.delete(client);
+          } else {
+            const picked = subject.pick(String(each.client));
+            const before = bound.get(each.client);
+            const now = subject.clock.now();
+            if (before !== undefined && now - before.at < 10_000 && picked !== before.to)
+              return false;
+            if (picked !== undefined) bound.set(each.client, { to: picked, at: now });
+          }
+        }
+        return true;
+      }),
+      BOUNDED,
+    );
+  },
+);
+
+t.test('the shuffle keeps every item and favours no order', async (t) => {
+  const counts = new Map<string, number>();
+  const random = seeded(7);
+  for (let round = 0; round < 6000; round += 1) {
+    const order = shuffle(['a', 'b', 'c'], random).join('');
+    counts.set(order, (counts.get(order) ?? 0) + 1);
+  }
+  t.equal(counts.size, 6);
+  for (const count of counts.values()) t.ok(count > 850 && count < 1150, `${count} of about 1000`);
+  t.same(shuffle([], random), []);
+});
