@@ -1,0 +1,128 @@
+/**
+ * Paths: the keys under which the entries of a set travel.
+ *
+ * The local sets join their parts with `/`, the global ones join four store-key parts (namespace,
+ * name, source, key) with `|`. Parsing never throws: what does not fit gives undefined.
+ */
+
+export interface ServiceRef {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface EndpointRef extends ServiceRef {
+  /** The pod's name, or a hash of the endpoint. Unique within the service. */
+  readonly key: string;
+}
+
+export interface GlobalEndpointRef {
+  readonly namespace: string;
+  /** Empty in the second index of a kpng server, which sends every endpoint once more without it. */
+  readonly serviceName: string;
+  /** Name of the EndpointSlice. */
+  readonly sourceName: string;
+  /** Hash of the endpoint. */
+  readonly key: string;
+}
+
+/** `namespace/name`: path of a local service, and the key of a service everywhere in this program. */
+export function servicePath(namespace: string, name: string): string {
+  return `${namespace}/${name}`;
+}
+
+/** `namespace/service/key`: path of a local endpoint. */
+export function endpointPath(namespace: string, service: string, key: string): string {
+  return `${namespace}/${service}/${key}`;
+}
+
+/** Exactly two parts, none of them empty. */
+export function parseServicePath(path: string): ServiceRef | undefined {
+  const slash = path.indexOf('/');
+  if (slash <= 0 || slash === path.length - 1) return undefined;
+  if (path.includes('/', slash + 1)) return undefined;
+  return { namespace: path.slice(0, slash), name: path.slice(slash + 1) };
+}
+
+/**
+ * At least three parts, none of the first three empty. Everything after the second slash is the
+ * endpoint's key: a server may put slashes into it.
+ */
+export function parseEndpointPath(path: string): EndpointRef | undefined {
+  const first = path.indexOf('/');
+  if (first <= 0) return undefined;
+  const second = path.indexOf('/', first + 1);
+  if (second <= first + 1 || second === path.length - 1 || path[second + 1] === '/') {
+    return undefined;
+  }
+  return {
+    namespace: path.slice(0, first),
+    name: path.slice(first + 1, second),
+    key: path.slice(second + 1),
+  };
+}
+
+/** `namespace|name||`: path of a global service. */
+export function globalServicePath(namespace: string, name: string): string {
+  return `${namespace}|${name}||`;
+}
+
+/** `namespace|service|source|hash`: path of a global endpoint. */
+export function globalEndpointPath(ref: GlobalEndpointRef): string {
+  return `${ref.namespace}|${ref.serviceName}|${ref.sourceName}|${ref.key}`;
+}
+
+/** `|name||`: path of a node. */
+export function globalNodePath(name: string): string {
+  return `|${name}||`;
+}
+
+export function parseGlobalServicePath(path: string): ServiceRef | undefined {
+  const parts = fourParts(path);
+  if (parts === undefined) return undefined;
+  const [namespace, name, source, key] = parts;
+  if (namespace === '' || name === '' || source !== '' || key !== '') return undefined;
+  return { namespace, name };
+}
+
+export function parseGlobalEndpointPath(path: string): GlobalEndpointRef | undefined {
+  const parts = fourParts(path);
+  if (parts === undefined) return undefined;
+  const [namespace, serviceName, sourceName, key] = parts;
+  if (namespace === '' || key === '') return undefined;
+  return { namespace, serviceName, sourceName, key };
+}
+
+/** The node's name. */
+export function parseGlobalNodePath(path: string): string | undefined {
+  const parts = fourParts(path);
+  if (parts === undefined) return undefined;
+  const [namespace, name, source, key] = parts;
+  return namespace === '' && name !== '' && source === '' && key === '' ? name : undefined;
+}
+
+function fourParts(path: string): [string, string, string, string] | undefined {
+  const parts = path.split('|');
+  const [first, second, third, fourth] = parts;
+  if (first === undefined || second === undefined || third === undefined) return undefined;
+  if (fourth === undefined || parts.length > 4) return undefined;
+  return [first, second, third, fourth];
+}
+
+/**
+ * Path order: unit by unit, `/` before everything else, the shorter first. So `ns/a` is followed by
+ * its endpoints `ns/a/x` and only then by `ns/a-b`. Usable with `sort`.
+ */
+export function comparePaths(a: string, b: string): number {
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i++) {
+    const left = a.charCodeAt(i);
+    const right = b.charCodeAt(i);
+    if (left === right) continue;
+    if (left === SLASH) return -1;
+    if (right === SLASH) return 1;
+    return left - right;
+  }
+  return a.length - b.length;
+}
+
+const SLASH = 0x2f;
