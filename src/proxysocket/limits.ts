@@ -20,6 +20,10 @@ export interface EngineLimits {
   readonly bulkBufferBudget: number;
   /** Receive and send buffer asked for UDP sockets. Bytes. */
   readonly udpSocketBuffer: number;
+  /** What waits in the process for one UDP socket while the kernel's buffer is full, or while the socket opens. Bytes. */
+  readonly udpSendQueueBytes: number;
+  /** Sockets that a UDP listener on a wildcard address opens for single addresses of the host. */
+  readonly udpWildcardSockets: number;
   /** Pending connections of one listener. */
   readonly backlog: number;
   /** Clients remembered by session affinity, for each service port. Above it the oldest is forgotten. */
@@ -37,6 +41,8 @@ export const DEFAULT_LIMITS: EngineLimits = {
   udpIdleTimeoutMs: 30_000,
   bulkBufferBudget: 128 * 1024 * 1024,
   udpSocketBuffer: 4 * 1024 * 1024,
+  udpSendQueueBytes: 64 * 1024,
+  udpWildcardSockets: 32,
   backlog: 4096,
   maxAffinityClients: 65_536,
 };
