@@ -1,0 +1,97 @@
+/**
+ * A check of protobuf bytes before they are decoded.
+ *
+ * The generated decoders are lenient: they stop at a zero tag and let a nested message read past its
+ * end. Damaged bytes could then become an empty endpoint that replaces a good one. So everything
+ * from a server goes through this check first.
+ */
+import { isUtf8 } from 'node:buffer';
+
+/**
+ * What is inside the length-delimited fields of a message, by field number: `'text'`, or the shape of
+ * a nested message. Fields that are not listed are only checked for their length.
+ */
+export interface Shape {
+  readonly [field: number]: 'text' | Shape;
+}
+
+/** What is wrong with the bytes, or undefined when they can be decoded. */
+export function wireProblem(bytes: Uint8Array, shape: Shape): string | undefined {
+  return problemWithin(bytes, 0, bytes.length, shape);
+}
+
+const VARINT = 0;
+const FIXED64 = 1;
+const DELIMITED = 2;
+const FIXED32 = 5;
+const MAX_TAG = 2 ** 32 - 1;
+
+function problemWithin(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  shape: Shape,
+): string | undefined {
+  let at = start;
+  while (at < end) {
+    const afterTag = skipVarint(bytes, at, end);
+    const tag = afterTag === -1 ? 0 : varint32(bytes, at, afterTag);
+    const field = tag >>> 3;
+    if (field === 0 || tag > MAX_TAG) return `no field number at byte ${at}`;
+    switch (tag & 7) {
+      case VARINT:
+        at = skipVarint(bytes, afterTag, end);
+        break;
+      case FIXED64:
+        at = afterTag + 8;
+        break;
+      case FIXED32:
+        at = afterTag + 4;
+        break;
+      case DELIMITED: {
+        const content = skipVarint(bytes, afterTag, end);
+        if (content === -1) return `cut off in field ${field}`;
+        at = content + varint32(bytes, afterTag, content);
+        if (at > end) return `field ${field} is longer than its message`;
+        const problem = problemInField(bytes, content, at, field, shape[field]);
+        if (problem !== undefined) return problem;
+        break;
+      }
+      default:
+        return `field ${field} has the wire type ${tag & 7}`;
+    }
+    if (at === -1 || at > end) return `cut off in field ${field}`;
+  }
+  return undefined;
+}
+
+function problemInField(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  field: number,
+  shape: 'text' | Shape | undefined,
+): string | undefined {
+  if (shape === undefined) return undefined;
+  if (shape === 'text') {
+    return isUtf8(bytes.subarray(start, end)) ? undefined : `field ${field} is not UTF-8`;
+  }
+  const problem = problemWithin(bytes, start, end, shape);
+  return problem === undefined ? undefined : `in field ${field}: ${problem}`;
+}
+
+/** Position after the varint, or -1 if it does not end in time. */
+function skipVarint(bytes: Uint8Array, start: number, end: number): number {
+  const limit = Math.min(end, start + 10);
+  for (let at = start; at < limit; at++) {
+    if ((bytes[at] ?? 0) < 0x80) return at + 1;
+  }
+  return -1;
+}
+
+/** Value of a varint as an unsigned number; beyond 32 bits only its size matters, so none is lost. */
+function varint32(bytes: Uint8Array, start: number, end: number): number {
+  let value = 0;
+  for (let at = end - 1; at >= start; at--) value = value * 128 + ((bytes[at] ?? 0) & 0x7f);
+  return value;
+}

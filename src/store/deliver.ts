@@ -1,0 +1,125 @@
+import { KpngError } from '../errors.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
+import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { sinkFailed, sinkRecovered } from './events.ts';
+import type { LocalChange, LocalSink, LocalView } from './local-view.ts';
+
+export interface DelivererOptions {
+  /** Default: the real one. */
+  readonly clock?: Clock;
+  /** Default: Math.random. */
+  readonly random?: () => number;
+  /** Waits between attempts that fail. Default: 1 s growing to 30 s. */
+  readonly backoff?: BackoffPolicy;
+}
+
+/** What a sink has not taken yet. */
+interface Untaken {
+  readonly view: LocalView;
+  readonly keys: ReadonlySet<string>;
+}
+
+/**
+ * Hands change sets to a sink, one at a time, and sees to it that none is lost.
+ *
+ * When the sink rejects, its keys are kept: they are part of the next change set, and if none comes
+ * they are tried again on their own, with growing waits.
+ */
+export class Deliverer {
+  readonly #sink: LocalSink;
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  /** The last call of the sink, settled or not. Never rejects. */
+  #last: Promise<unknown> = Promise.resolve();
+  #untaken: Untaken | undefined;
+  #retry: Timer | undefined;
+  #failures = 0;
+  #closed = false;
+
+  constructor(sink: LocalSink, options: DelivererOptions = {}) {
+    this.#sink = sink;
+    this.#clock = options.clock ?? systemClock;
+    this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
+  }
+
+  /** Attempts that failed since the sink last took a change set. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** How many services the sink has yet to take, as far as its failures go. */
+  get waiting(): number {
+    return this.#untaken?.keys.size ?? 0;
+  }
+
+  /**
+   * Calls `complete` when the sink is not at work, and gives the sink what it returns. So `complete`
+   * is the place to change the view. Resolves when the sink has settled, with the error (code
+   * KPNG_SINK_FAILED) if it did not take the change set. After `close` it does nothing.
+   */
+  deliver(complete: () => LocalChange): Promise<KpngError | undefined> {
+    return this.#enqueue(() => this.#attempt(complete()));
+  }
+
+  /** Makes no further attempts. Resolves when the sink is not at work any more. Idempotent. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#cancelRetry();
+    await this.#last;
+  }
+
+  #enqueue(attempt: () => Promise<KpngError | undefined>): Promise<KpngError | undefined> {
+    const run = this.#last.then(() => (this.#closed ? undefined : attempt()));
+    this.#last = run.catch(() => undefined);
+    return run;
+  }
+
+  async #attempt({ view, changed }: LocalChange): Promise<KpngError | undefined> {
+    this.#cancelRetry();
+    const keys = this.#untaken ? new Set([...this.#untaken.keys, ...changed]) : changed;
+    try {
+      await this.#sink.sync({ view, changed: keys });
+    } catch (cause) {
+      return this.#failed({ view, keys }, cause);
+    }
+    this.#taken();
+    return undefined;
+  }
+
+  #taken(): void {
+    this.#untaken = undefined;
+    if (this.#failures === 0) return;
+    if (sinkRecovered.hasSubscribers) sinkRecovered.publish({ failures: this.#failures });
+    this.#failures = 0;
+    this.#backoff.reset();
+  }
+
+  #failed(untaken: Untaken, cause: unknown): KpngError {
+    this.#untaken = untaken;
+    this.#failures++;
+    const retryInMs = this.#backoff.next();
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    const count = untaken.keys.size;
+    const error = new KpngError(
+      'KPNG_SINK_FAILED',
+      `A change of ${count} service${count === 1 ? '' : 's'} was not taken: ${reason}`,
+      { cause },
+    );
+    if (!this.#closed) {
+      this.#retry = this.#clock.setTimer(retryInMs, () => void this.#enqueue(() => this.#again()));
+    }
+    if (sinkFailed.hasSubscribers) sinkFailed.publish({ error, waiting: count, retryInMs });
+    return error;
+  }
+
+  /** Tries on its own what was not taken; a change set that came in between may have done it. */
+  async #again(): Promise<KpngError | undefined> {
+    const untaken = this.#untaken;
+    return untaken && this.#attempt({ view: untaken.view, changed: untaken.keys });
+  }
+
+  #cancelRetry(): void {
+    this.#retry?.cancel();
+    this.#retry = undefined;
+  }
+}

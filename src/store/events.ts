@@ -1,0 +1,56 @@
+/**
+ * Events of sources and sinks, published on diagnostics channels. `source` names the source for
+ * people, such as `local API at 127.0.0.1:12090`.
+ */
+import type { KpngError } from '../errors.ts';
+import { typedChannel } from '../util/channel.ts';
+
+export interface SourceConnected {
+  source: string;
+}
+
+export interface SourceDisconnected {
+  source: string;
+  /** KPNG_SOURCE_LOST: why, in words. */
+  error: KpngError;
+  /** Milliseconds until the next attempt. */
+  retryInMs: number;
+}
+
+/** A complete change set has come. It is published before the sink gets it. */
+export interface SourceSynced {
+  source: string;
+  /** How many services there are now. */
+  services: number;
+  /** How many of them the change set touched. */
+  changed: number;
+}
+
+/** Something that a source sent cannot be used and is skipped. */
+export interface OpInvalid {
+  source: string;
+  error: KpngError;
+}
+
+/** A sink did not take a change set. */
+export interface SinkFailed {
+  /** KPNG_SINK_FAILED; the sink's own error is its cause. */
+  error: KpngError;
+  /** How many services wait to be taken. */
+  waiting: number;
+  /** Milliseconds until the next attempt, if nothing new comes before. */
+  retryInMs: number;
+}
+
+/** A sink has taken a change set after it had failed. */
+export interface SinkRecovered {
+  /** How many attempts had failed. */
+  failures: number;
+}
+
+export const sourceConnected = typedChannel<SourceConnected>('source:connected');
+export const sourceDisconnected = typedChannel<SourceDisconnected>('source:disconnected');
+export const sourceSynced = typedChannel<SourceSynced>('source:synced');
+export const opInvalid = typedChannel<OpInvalid>('source:op-invalid');
+export const sinkFailed = typedChannel<SinkFailed>('sink:failed');
+export const sinkRecovered = typedChannel<SinkRecovered>('sink:recovered');

@@ -1,0 +1,201 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
+import type { DataOp, InvalidOp } from '../api/ops.ts';
+import { comparePaths } from '../api/paths.ts';
+import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
+
+/** What a change set does to one entry; undefined: nothing. */
+type Staged<T> = T | typeof DELETED | typeof KEPT;
+const DELETED = Symbol('deleted');
+/** The server sent the entry, but not in a form that can be used: the old value stays. */
+const KEPT = Symbol('kept');
+
+interface StagedService {
+  service: Staged<Service> | undefined;
+  readonly endpoints: Map<string, Staged<Endpoint>>;
+}
+
+type Endpoints = ReadonlyMap<string, Endpoint>;
+const NO_ENDPOINTS: Endpoints = new Map();
+
+/**
+ * The state of one node, built from operations.
+ *
+ * Operations are collected apart and become visible all at once in `sync`, which also tells what
+ * really differs from before. So whoever holds the view sees complete states only, and a change set
+ * that breaks off leaves no trace.
+ *
+ * An entry that stays equal keeps its object: `before.service === after.service` means that the
+ * service did not change, likewise for `endpoints`. Entries are never changed in place.
+ */
+export class LocalState implements LocalView {
+  readonly #entries = new Map<string, ServiceEntry>();
+  /** Endpoints whose service is not (or not any more) there. They wait for it. */
+  readonly #orphans = new Map<string, Endpoints>();
+  #staged = new Map<string, StagedService>();
+  /** After a reset everything is suspect until the next sync. */
+  #suspect = false;
+  /** Keys of `#entries` in path order; undefined when they have to be sorted again. */
+  #order: string[] | undefined;
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(key: string): ServiceEntry | undefined {
+    return this.#entries.get(key);
+  }
+
+  *entries(): Generator<ServiceEntry, void, undefined> {
+    this.#order ??= [...this.#entries.keys()].sort(comparePaths);
+    for (const key of this.#order) {
+      const entry = this.#entries.get(key);
+      if (entry !== undefined) yield entry;
+    }
+  }
+
+  /**
+   * The full data set follows: forgets the change set begun, and makes every entry suspect. Nothing
+   * is dropped before the next `sync`.
+   */
+  reset(): void {
+    this.#staged.clear();
+    this.#suspect = true;
+  }
+
+  /** Takes an operation into the change set. */
+  apply(op: DataOp | InvalidOp): void {
+    switch (op.kind) {
+      case 'setService':
+        this.#stage(op.key).service = op.service;
+        break;
+      case 'deleteService':
+        this.#stage(op.key).service = DELETED;
+        break;
+      case 'setEndpoint':
+        this.#stage(op.key).endpoints.set(op.endpointKey, op.endpoint);
+        break;
+      case 'deleteEndpoint':
+        this.#stage(op.key).endpoints.set(op.endpointKey, DELETED);
+        break;
+      case 'invalid':
+        this.#keep(op);
+        break;
+    }
+  }
+
+  /** Completes the change set: applies it, and drops what is still suspect. */
+  sync(): LocalChange {
+    const changed = new Set<string>();
+    const suspect = this.#suspect;
+    const staged = this.#staged;
+    this.#suspect = false;
+    this.#staged = new Map();
+    for (const [key, change] of staged) {
+      if (this.#settle(key, change, suspect)) changed.add(key);
+    }
+    if (suspect) this.#dropSuspects(staged, changed);
+    return { view: this, changed };
+  }
+
+  /** Makes these the whole state. The last of several entries with one key counts. */
+  replace(entries: Iterable<ServiceEntry>): LocalChange {
+    this.reset();
+    for (const { key, service, endpoints } of entries) {
+      this.#staged.set(key, { service, endpoints: new Map(endpoints) });
+    }
+    return this.sync();
+  }
+
+  #stage(key: string): StagedService {
+    let staged = this.#staged.get(key);
+    if (staged === undefined) {
+      staged = { service: undefined, endpoints: new Map() };
+      this.#staged.set(key, staged);
+    }
+    return staged;
+  }
+
+  #keep({ target }: InvalidOp): void {
+    if (target === undefined) return;
+    const staged = this.#stage(target.service);
+    if (target.kind === 'service') staged.service ??= KEPT;
+    else if (!staged.endpoints.has(target.endpoint)) staged.endpoints.set(target.endpoint, KEPT);
+  }
+
+  #dropSuspects(staged: ReadonlyMap<string, StagedService>, changed: Set<string>): void {
+    for (const key of this.#orphans.keys()) {
+      if (!staged.has(key)) this.#orphans.delete(key);
+    }
+    for (const key of this.#entries.keys()) {
+      if (staged.has(key)) continue;
+      this.#entries.delete(key);
+      this.#order = undefined;
+      changed.add(key);
+    }
+  }
+
+  /** Applies a change to one service and its endpoints. Returns whether the view differs. */
+  #settle(key: string, change: StagedService, suspect: boolean): boolean {
+    const before = this.#entries.get(key);
+    const oldEndpoints = before?.endpoints ?? this.#orphans.get(key) ?? NO_ENDPOINTS;
+    const service = settle(before?.service, change.service, suspect);
+    const endpoints = settleEndpoints(oldEndpoints, change.endpoints, suspect);
+    if (service !== undefined && service === before?.service && endpoints === oldEndpoints) {
+      return false;
+    }
+    this.#orphans.delete(key);
+    if (service !== undefined) {
+      this.#entries.set(key, { key, service, endpoints });
+      if (before === undefined) this.#order = undefined;
+      return true;
+    }
+    if (endpoints.size > 0) this.#orphans.set(key, endpoints);
+    if (!this.#entries.delete(key)) return false;
+    this.#order = undefined;
+    return true;
+  }
+}
+
+function settle<T extends object>(
+  before: T | undefined,
+  change: Staged<T> | undefined,
+  suspect: boolean,
+): T | undefined {
+  if (change === undefined) return suspect ? undefined : before;
+  if (change === DELETED) return undefined;
+  if (change === KEPT) return before;
+  return isDeepStrictEqual(before, change) ? before : change;
+}
+
+function settleEndpoints(
+  before: Endpoints,
+  changes: ReadonlyMap<string, Staged<Endpoint>>,
+  suspect: boolean,
+): Endpoints {
+  if (changes.size === 0) return suspect ? NO_ENDPOINTS : before;
+  const after = new Map(suspect ? NO_ENDPOINTS : before);
+  for (const [key, change] of changes) {
+    const endpoint = settle(before.get(key), change, suspect);
+    if (endpoint === undefined) after.delete(key);
+    else after.set(key, endpoint);
+  }
+  return sameEntries(before, after) ? before : inOrder(after);
+}
+
+function sameEntries(a: Endpoints, b: Endpoints): boolean {
+  if (a.size !== b.size) return false;
+  for (const [key, endpoint] of a) if (b.get(key) !== endpoint) return false;
+  return true;
+}
+
+function inOrder(endpoints: Endpoints): Endpoints {
+  let last: string | undefined;
+  for (const key of endpoints.keys()) {
+    if (last !== undefined && comparePaths(last, key) > 0) {
+      return new Map([...endpoints].sort(([a], [b]) => comparePaths(a, b)));
+    }
+    last = key;
+  }
+  return endpoints;
+}

@@ -1,0 +1,251 @@
+import t from 'tap';
+import type { DataOp } from '../../src/api/ops.ts';
+import { localOp } from '../../src/api/ops.ts';
+import { LocalState } from '../../src/store/local-state.ts';
+import type { LocalChange } from '../../src/store/local-view.ts';
+import type { OpItem } from '../../src/api/generated/localv1/api.ts';
+import {
+  deleteEndpoint,
+  deleteService,
+  endpoint,
+  reset,
+  service,
+  setBytes,
+  setEndpoint,
+  setService,
+} from '../support/messages.ts';
+
+/** Feeds operations as they come from the wire. */
+function feed(state: LocalState, ...items: OpItem[]): void {
+  for (const item of items) {
+    const op = localOp(item);
+    if (op.kind === 'reset') state.reset();
+    else if (op.kind !== 'sync') state.apply(op);
+  }
+}
+
+function synced(state: LocalState, ...items: OpItem[]): string[] {
+  feed(state, ...items);
+  return [...state.sync().changed].sort();
+}
+
+/** The view in short: `demo/web(web-0 web-1)`. */
+function shape(state: LocalState): string[] {
+  return [...state.entries()].map(
+    (entry) => `${entry.key}(${[...entry.endpoints.keys()].join(' ')})`,
+  );
+}
+
+const web = service('demo/web', { labels: { a: '1', b: '2' } });
+const api = service('demo/api');
+const web0 = endpoint('10.1.0.5');
+const web1 = endpoint('10.1.0.6');
+
+t.test('V14: items come in path order, endpoints with their service', async (t) => {
+  const state = new LocalState();
+  synced(
+    state,
+    reset,
+    setService(service('ns/aaa-udp')),
+    setEndpoint('ns/aaa/b', web1),
+    setService(service('ns/bbb')),
+    setService(service('ns/aaa')),
+    setEndpoint('ns/aaa/a', web0),
+    setEndpoint('ns/aaa-udp/x', web0),
+  );
+  t.strictSame(shape(state), ['ns/aaa(a b)', 'ns/aaa-udp(x)', 'ns/bbb()']);
+});
+
+t.test('nothing shows before the sync, everything after it', async (t) => {
+  const state = new LocalState();
+  feed(state, reset, setService(web), setEndpoint('demo/web/web-0', web0));
+  t.equal(state.size, 0);
+  t.strictSame(shape(state), []);
+  const { view, changed } = state.sync();
+  t.equal(view.size, 1);
+  t.strictSame([...changed], ['demo/web']);
+  t.strictSame(view.get('demo/web'), {
+    key: 'demo/web',
+    service: web,
+    endpoints: new Map([['web-0', web0]]),
+  });
+  feed(state, deleteService('demo/web'));
+  t.equal(view.size, 1);
+  t.strictSame(synced(state), ['demo/web']);
+  t.equal(view.get('demo/web'), undefined);
+});
+
+t.test('V12: diffs after the first', async (t) => {
+  const state = new LocalState();
+  const old = 'demo/api/1f';
+  synced(
+    state,
+    reset,
+    setService(api),
+    setService(web),
+    setEndpoint('demo/web/web-0', web0),
+    setEndpoint(old, web0),
+  );
+  const diff = [setEndpoint('demo/web/web-1', web1), deleteEndpoint('demo/web/web-0')];
+  t.strictSame(synced(state, ...diff), ['demo/web']);
+  t.strictSame(synced(state, setEndpoint('demo/web/web-1', web0)), ['demo/web']);
+  t.equal(state.get('demo/web')?.endpoints.get('web-1')?.ips?.v4[0], '10.1.0.5');
+  const moved = [deleteEndpoint(old), setEndpoint('demo/api/2f', web1)];
+  t.strictSame(synced(state, ...moved), ['demo/api']);
+  const gone = [deleteEndpoint('demo/api/2f'), deleteService('demo/api')];
+  t.strictSame(synced(state, ...gone), ['demo/api']);
+  t.strictSame(shape(state), ['demo/web(web-1)']);
+});
+
+t.test(
+  'what is sent again unchanged is not a change, whatever the order of its labels',
+  async (t) => {
+    const state = new LocalState();
+    synced(state, reset, setService(web), setEndpoint('demo/web/web-0', web0));
+    const before = state.get('demo/web');
+    const turned = service('demo/web', { labels: { b: '2', a: '1' } });
+    t.strictSame(synced(state, reset, setEndpoint('demo/web/web-0', web0), setService(turned)), []);
+    t.equal(state.get('demo/web'), before, 'the entry is the same object');
+    t.strictSame(synced(state, setService(service('demo/web', { labels: { a: '1' } }))), [
+      'demo/web',
+    ]);
+    t.equal(state.get('demo/web')?.endpoints, before?.endpoints, 'and so are its endpoints');
+  },
+);
+
+t.test('a change and its undoing in one diff are no change', async (t) => {
+  const state = new LocalState();
+  synced(state, reset, setService(web));
+  const there = setEndpoint('demo/web/web-0', web0);
+  t.strictSame(synced(state, there, deleteEndpoint('demo/web/web-0')), []);
+  t.strictSame(synced(state, deleteService('demo/web'), setService(web)), []);
+  t.strictSame(synced(state, deleteService('demo/nothing'), deleteEndpoint('demo/no/x')), []);
+});
+
+t.test('V15: entries not sent again after a reset go at the sync, not before', async (t) => {
+  const state = new LocalState();
+  const x1 = setEndpoint('d/a/x', web0);
+  synced(state, reset, setService(service('d/a')), setService(service('d/b')), x1);
+  feed(state, reset, setService(service('d/a')), setEndpoint('d/a/x', web1));
+  t.strictSame(shape(state), ['d/a(x)', 'd/b()']);
+  t.equal(state.get('d/a')?.endpoints.get('x')?.ips?.v4[0], '10.1.0.5', 'still the old one');
+  t.strictSame(synced(state), ['d/a', 'd/b']);
+  t.strictSame(shape(state), ['d/a(x)']);
+  t.equal(state.get('d/a')?.endpoints.get('x')?.ips?.v4[0], '10.1.0.6');
+});
+
+t.test('V15: a stream that breaks before its sync leaves no trace', async (t) => {
+  const state = new LocalState();
+  const full = [setService(service('d/a')), setService(service('d/b')), setEndpoint('d/a/x', web0)];
+  synced(state, reset, ...full);
+  // Broken off: one entry changed, one new, one missing, one deleted.
+  feed(state, reset, setEndpoint('d/a/x', web1), setService(service('d/new')));
+  feed(state, deleteService('d/b'));
+  t.strictSame(synced(state, reset, ...full), []);
+  t.strictSame(shape(state), ['d/a(x)', 'd/b()']);
+  // Broken off twice, and then only a part of the old state is left.
+  feed(state, reset, ...full);
+  feed(state, reset);
+  t.strictSame(synced(state, reset, setService(service('d/b'))), ['d/a']);
+  t.strictSame(synced(state), [], 'and the sync after it drops nothing more');
+});
+
+t.test('a reset followed by nothing but a sync empties the view', async (t) => {
+  const state = new LocalState();
+  synced(state, reset, setService(web), setService(api));
+  t.strictSame(synced(state, reset), ['demo/api', 'demo/web']);
+  t.equal(state.size, 0);
+});
+
+t.test('endpoints wait for their service', async (t) => {
+  const state = new LocalState();
+  t.strictSame(synced(state, reset, setEndpoint('demo/web/web-0', web0)), []);
+  t.equal(state.size, 0);
+  t.strictSame(synced(state, setService(web)), ['demo/web']);
+  t.strictSame(shape(state), ['demo/web(web-0)']);
+  t.strictSame(synced(state, deleteService('demo/web')), ['demo/web']);
+  t.strictSame(synced(state, setEndpoint('demo/web/web-1', web1)), [], 'still without service');
+  t.strictSame(synced(state, deleteEndpoint('demo/web/web-0')), []);
+  t.strictSame(synced(state, setService(web)), ['demo/web']);
+  t.strictSame(shape(state), ['demo/web(web-1)']);
+});
+
+t.test('waiting endpoints that are not sent again after a reset are forgotten', async (t) => {
+  const state = new LocalState();
+  synced(state, reset, setEndpoint('demo/web/web-0', web0), setEndpoint('demo/api/x', web0));
+  t.strictSame(synced(state, reset, setEndpoint('demo/api/x', web0)), []);
+  synced(state, setService(web), setService(api));
+  t.strictSame(shape(state), ['demo/api(x)', 'demo/web()']);
+});
+
+t.test('a value that cannot be decoded leaves the old one, also over a reset', async (t) => {
+  const state = new LocalState();
+  const bad = Buffer.from('00', 'hex');
+  const full = [setService(web), setEndpoint('demo/web/web-0', web0)];
+  synced(state, reset, ...full, setService(api));
+  t.strictSame(synced(state, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)), []);
+  t.strictSame(
+    synced(state, reset, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)),
+    ['demo/api'],
+    'only what was not sent at all is gone',
+  );
+  t.strictSame(shape(state), ['demo/web(web-0)']);
+  t.strictSame(synced(state, reset, ...full, setBytes(2, 'demo/web/web-0', bad)), []);
+  t.strictSame(synced(state, setBytes(1, 'demo/new', bad), setBytes(2, 'demo/web/new', bad)), []);
+  t.strictSame(shape(state), ['demo/web(web-0)'], 'and nothing appears that never was');
+});
+
+t.test('keys may be any text', async (t) => {
+  const state = new LocalState();
+  const names = ['__proto__/constructor', 'toString/__proto__', 'hasOwnProperty/x'];
+  const ops = names.flatMap((name) => [
+    setService(service(name, { annotations: { toString: 'x' } })),
+    setEndpoint(`${name}/__proto__`, web0),
+  ]);
+  t.strictSame(synced(state, reset, ...ops), names.toSorted());
+  t.strictSame(synced(state, reset, ...ops), []);
+  t.strictSame(
+    shape(state),
+    names.toSorted().map((name) => `${name}(__proto__)`),
+  );
+  t.strictSame(synced(state, reset), names.toSorted());
+});
+
+t.test('replace takes a complete state from a source without operations', async (t) => {
+  const state = new LocalState();
+  const entry = (key: string, ...endpoints: [string, typeof web0][]) => ({
+    key,
+    service: service(key),
+    endpoints: new Map(endpoints),
+  });
+  const keys = (change: LocalChange) => [...change.changed].sort();
+  t.strictSame(keys(state.replace([entry('d/a', ['y', web0], ['x', web1]), entry('d/b')])), [
+    'd/a',
+    'd/b',
+  ]);
+  t.strictSame(shape(state), ['d/a(x y)', 'd/b()'], 'endpoints are brought into order');
+  const before = state.get('d/a');
+  t.strictSame(keys(state.replace([entry('d/a', ['x', web1], ['y', web0]), entry('d/c')])), [
+    'd/b',
+    'd/c',
+  ]);
+  t.equal(state.get('d/a'), before);
+  t.strictSame(keys(state.replace([])), ['d/a', 'd/c']);
+  t.equal(state.size, 0);
+});
+
+t.test('entries() may be left early and begun again', async (t) => {
+  const state = new LocalState();
+  const ops: DataOp[] = ['d/b', 'd/a', 'd/c'].map((key) => ({
+    kind: 'setService',
+    key,
+    service: service(key),
+  }));
+  for (const op of ops) state.apply(op);
+  state.sync();
+  for (const entry of state.entries()) {
+    t.equal(entry.key, 'd/a');
+    break;
+  }
+  t.equal([...state.entries()].length, 3);
+});
