@@ -1,0 +1,31 @@
+import { isIP } from 'node:net';
+
+/** Where a server of ours listens. */
+export interface HostPort {
+  /** IP literal without brackets; empty: every address of the host. */
+  readonly host: string;
+  /** 0 to 65535; 0: the kernel chooses. */
+  readonly port: number;
+}
+
+/**
+ * Reads `ip:port`, `[ip6]:port` or `:port`; undefined when the text is something else. Host names are
+ * refused: a listener must not depend on a resolver.
+ */
+export function parseHostPort(text: string): HostPort | undefined {
+  const match = /^(?:\[([^\]]*)\]|([^:[\]]*)):(\d{1,5})$/.exec(text);
+  if (match === null) return undefined;
+  const [, bracketed, plain, digits] = match;
+  const port = Number(digits);
+  if (port > 65_535) return undefined;
+  if (bracketed !== undefined) {
+    return isIP(bracketed) === 6 ? { host: bracketed, port } : undefined;
+  }
+  const host = plain ?? '';
+  return host === '' || isIP(host) === 4 ? { host, port } : undefined;
+}
+
+/** Writes what `parseHostPort` reads. */
+export function formatHostPort({ host, port }: HostPort): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
