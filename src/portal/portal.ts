@@ -25,7 +25,8 @@ export interface ServicePortPortals {
 /** A portal that cannot be had now. */
 export interface PortalProblem {
   readonly servicePort: string;
-  readonly portal: PortalSpec;
+  /** Undefined when it is about the service port as a whole. */
+  readonly portal: PortalSpec | undefined;
   /** A code of the error table, such as KPNG_PORTAL_CONFLICT. */
   readonly code: string;
   readonly message: string;

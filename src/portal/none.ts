@@ -1,0 +1,72 @@
+import type { ListenSpec } from '../proxysocket/spec.ts';
+import type { PortAllocator } from './port-allocator.ts';
+import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from './portal.ts';
+
+export interface NonePortalOptions {
+  /** IP literal of the proxy ports. Default `127.0.0.1`. */
+  readonly bindAddress?: string;
+  readonly allocator: PortAllocator;
+}
+
+/**
+ * No front door: each service port listens on one proxy port, and whoever runs the program leads
+ * traffic there. The port stays the same as long as the service port exists.
+ *
+ * All traffic counts as internal, and source ranges are not applied, because clients are seen with
+ * the address that the redirect gives them.
+ */
+export class NonePortal implements Portal {
+  readonly kind = 'none';
+  readonly #address: string;
+  readonly #allocator: PortAllocator;
+  /** Port by service port; undefined while it waits for one. */
+  readonly #ports = new Map<string, number | undefined>();
+  readonly #waiting = new Set<string>();
+
+  constructor(options: NonePortalOptions) {
+    this.#address = options.bindAddress ?? '127.0.0.1';
+    this.#allocator = options.allocator;
+  }
+
+  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
+    for (const name of remove) {
+      const port = this.#ports.get(name);
+      if (port !== undefined) this.#allocator.release(port);
+      this.#ports.delete(name);
+      this.#waiting.delete(name);
+    }
+    for (const { servicePort } of set) {
+      if (this.#ports.has(servicePort)) continue;
+      this.#ports.set(servicePort, undefined);
+      this.#waiting.add(servicePort);
+    }
+    const listen = new Map<string, readonly ListenSpec[]>();
+    for (const name of [...this.#waiting].sort()) {
+      const port = this.#allocator.allocate();
+      if (port === undefined) break;
+      this.#ports.set(name, port);
+      this.#waiting.delete(name);
+      listen.set(name, [{ address: this.#address, port, traffic: 'internal' }]);
+    }
+    return { listen, problems: [...this.#waiting].map((name) => this.#exhausted(name)) };
+  }
+
+  async commit(): Promise<void> {
+    // Nothing leads to the proxy ports.
+  }
+
+  async close(): Promise<void> {
+    // The sockets belong to the engine.
+  }
+
+  #exhausted(servicePort: string): PortalProblem {
+    return {
+      servicePort,
+      portal: undefined,
+      code: 'KPNG_PORT_RANGE_EXHAUSTED',
+      message:
+        `${servicePort} has no proxy port: all of ${this.#allocator.text} are taken; ` +
+        'make --port-range larger, or leave it out',
+    };
+  }
+}

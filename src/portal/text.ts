@@ -1,0 +1,33 @@
+import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
+
+/** `ip:port/PROTOCOL`, with IPv6 addresses in brackets. */
+export function portalText(place: {
+  readonly address: string;
+  readonly port: number;
+  readonly protocol: Protocol;
+}): string {
+  const { address, port, protocol } = place;
+  return `${address.includes(':') ? `[${address}]` : address}:${port}/${protocol}`;
+}
+
+/** Whether two lists of listeners are the same, in the same order. */
+export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): boolean {
+  return (
+    a.length === b.length &&
+    a.every((one, index) => {
+      const other = b[index];
+      return (
+        other !== undefined &&
+        one.address === other.address &&
+        one.port === other.port &&
+        one.traffic === other.traffic &&
+        sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? [])
+      );
+    })
+  );
+}
+
+/** Whether two lists of texts are the same, in the same order. */
+export function sameTexts(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((text, index) => text === b[index]);
+}

@@ -1,0 +1,139 @@
+import {
+  Protocol as WireProtocol,
+  type PortMapping,
+  type Service,
+} from '../api/generated/localv1/api.ts';
+import { KpngError } from '../errors.ts';
+import type { PortalSpec } from '../portal/portal.ts';
+import type { AffinitySpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
+import type { ServiceEntry } from '../store/local-view.ts';
+import { parseDuration } from '../util/duration.ts';
+import { isPort } from './address.ts';
+import { endpointsOf } from './endpoints.ts';
+import { portalsOf, serviceAddresses } from './portals.ts';
+
+/** One service port as it should be: what the engine needs to know, and its front doors. */
+export interface DesiredServicePort {
+  readonly spec: Omit<ServicePortSpec, 'listen'>;
+  /** At least one. */
+  readonly portals: readonly PortalSpec[];
+}
+
+/** What one service comes to. */
+export interface Desired {
+  readonly ports: readonly DesiredServicePort[];
+  /** What cannot be proxied of it. The same service has the same problems each time. */
+  readonly problems: readonly KpngError[];
+}
+
+/** Annotation of a service: how long a UDP session may be idle, as `30s` or `1m30s`. */
+export const UDP_IDLE_ANNOTATION = 'kpng-userspace.io/udp-idle-timeout';
+
+/** Kubernetes' default of the affinity timeout: three hours. Seconds. */
+const DEFAULT_AFFINITY_SECONDS = 10_800;
+
+/** The longest time that a timer of Node can wait. Milliseconds. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+const NOTHING: Desired = { ports: [], problems: [] };
+
+/** `namespace/name:port`, or `namespace/name` for an unnamed port. */
+export function servicePortName(key: string, portName: string): string {
+  return portName === '' ? key : `${key}:${portName}`;
+}
+
+/**
+ * The service ports of a service. Pure: the same entry gives an equal result.
+ *
+ * ExternalName and headless services have none, nor has a port without any address or node port, as
+ * in kube-proxy. Whatever is wrong with a part of the service is told and left out, and the rest is
+ * proxied.
+ */
+export function desiredServicePorts(entry: ServiceEntry): Desired {
+  const { key, service } = entry;
+  if (service.type === 'ExternalName' || service.ips?.headless === true) return NOTHING;
+  if (service.ports.length === 0) return NOTHING;
+  if (key.includes(':')) {
+    const message = `${JSON.stringify(key)}: the name of a service cannot have a colon`;
+    return { ports: [], problems: [new KpngError('KPNG_SERVICE_INVALID', message)] };
+  }
+
+  const { addresses, problems: addressProblems } = serviceAddresses(key, service);
+  const problems: KpngError[] = [...addressProblems];
+  const affinity = affinityOf(service);
+  const udpIdleTimeoutMs = udpIdleOf(key, service, problems);
+  const portNames = new Set(service.ports.map((port) => port.name));
+  const seen = new Set<string>();
+  const ports: DesiredServicePort[] = [];
+  for (const port of service.ports) {
+    const name = servicePortName(key, port.name);
+    const protocol = protocolOf(name, port, problems);
+    if (protocol === undefined || !hasValidNumbers(name, port, problems)) continue;
+    if (seen.has(name)) {
+      const message = `${name}: the service has two ports of this name; only the first one is proxied`;
+      problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: name }));
+      continue;
+    }
+    seen.add(name);
+    const portals = portalsOf(port, protocol, addresses);
+    if (portals.length === 0) continue;
+    const resolved = endpointsOf(name, port, entry, portNames);
+    problems.push(...resolved.problems);
+    const idle = protocol === 'UDP' && udpIdleTimeoutMs !== undefined ? { udpIdleTimeoutMs } : {};
+    ports.push({
+      spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...idle },
+      portals,
+    });
+  }
+  return { ports, problems };
+}
+
+function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Protocol | undefined {
+  if (port.protocol === WireProtocol.TCP) return 'TCP';
+  if (port.protocol === WireProtocol.UDP) return 'UDP';
+  const what = port.protocol === WireProtocol.SCTP ? 'SCTP' : `protocol ${port.protocol}`;
+  problems.push(
+    new KpngError(
+      'KPNG_UNSUPPORTED_PROTOCOL',
+      `${name}: ${what} is not supported; the other ports of the service are proxied`,
+      { servicePort: name },
+    ),
+  );
+  return undefined;
+}
+
+/** A wrong port leaves the whole service port out, a wrong node port only the node port. */
+function hasValidNumbers(name: string, port: PortMapping, problems: KpngError[]): boolean {
+  const invalid = (field: string, value: number): void => {
+    const message = `${name}: the ${field} ${value} is not a port from 1 to 65535`;
+    problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: name }));
+  };
+  if (port.nodePort !== 0 && !isPort(port.nodePort)) invalid('node port', port.nodePort);
+  if (isPort(port.port)) return true;
+  invalid('port', port.port);
+  return false;
+}
+
+function affinityOf(service: Service): AffinitySpec {
+  if (service.sessionAffinity?.$case !== 'clientIP') return { kind: 'none' };
+  const { timeoutSeconds } = service.sessionAffinity.value;
+  return {
+    kind: 'clientIP',
+    timeoutSeconds: timeoutSeconds > 0 ? timeoutSeconds : DEFAULT_AFFINITY_SECONDS,
+  };
+}
+
+function udpIdleOf(key: string, service: Service, problems: KpngError[]): number | undefined {
+  const text = service.annotations[UDP_IDLE_ANNOTATION];
+  if (text === undefined) return undefined;
+  const ms = parseDuration(text);
+  if (ms !== undefined && ms >= 1 && ms <= MAX_TIMER_MS) return ms;
+  problems.push(
+    new KpngError(
+      'KPNG_SERVICE_INVALID',
+      `${key}: the annotation ${UDP_IDLE_ANNOTATION} ${JSON.stringify(text)} is not a duration such as 30s`,
+      { servicePort: key },
+    ),
+  );
+  return undefined;
+}

@@ -1,0 +1,77 @@
+import type { PortalSpec } from '../portal/portal.ts';
+import { sameListen, sameTexts } from '../portal/text.ts';
+import type {
+  AffinitySpec,
+  EndpointSpec,
+  EngineChange,
+  ServicePortSpec,
+} from '../proxysocket/spec.ts';
+
+/**
+ * The smallest steps that lead an engine from `before` to `after`. Undefined on either side means
+ * that there is no such service port. A change of the protocol is a new service port; anything else
+ * leaves what runs alone.
+ */
+export function changesBetween(
+  before: ServicePortSpec | undefined,
+  after: ServicePortSpec | undefined,
+): EngineChange[] {
+  if (after === undefined)
+    return before === undefined ? [] : [{ kind: 'remove', name: before.name }];
+  if (before === undefined) return [{ kind: 'set', spec: after }];
+  if (before.protocol !== after.protocol) {
+    return [
+      { kind: 'remove', name: before.name },
+      { kind: 'set', spec: after },
+    ];
+  }
+  if (
+    !sameListen(before.listen, after.listen) ||
+    !sameAffinity(before.affinity, after.affinity) ||
+    before.udpIdleTimeoutMs !== after.udpIdleTimeoutMs
+  ) {
+    return [{ kind: 'set', spec: after }];
+  }
+  if (sameEndpoints(before.endpoints, after.endpoints)) return [];
+  return [{ kind: 'endpoints', name: after.name, endpoints: after.endpoints }];
+}
+
+/** Whether a portal would see no difference. */
+export function samePortals(a: readonly PortalSpec[], b: readonly PortalSpec[]): boolean {
+  return (
+    a.length === b.length &&
+    a.every((one, index) => {
+      const other = b[index];
+      return (
+        other !== undefined &&
+        one.kind === other.kind &&
+        one.protocol === other.protocol &&
+        one.address === other.address &&
+        one.port === other.port &&
+        one.traffic === other.traffic &&
+        sameTexts(one.sourceRanges, other.sourceRanges)
+      );
+    })
+  );
+}
+
+function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): boolean {
+  return (
+    a.length === b.length &&
+    a.every((one, index) => {
+      const other = b[index];
+      return (
+        other !== undefined &&
+        one.address === other.address &&
+        one.port === other.port &&
+        one.internal === other.internal &&
+        one.external === other.external
+      );
+    })
+  );
+}
+
+function sameAffinity(a: AffinitySpec, b: AffinitySpec): boolean {
+  if (a.kind === 'none' || b.kind === 'none') return a.kind === b.kind;
+  return a.timeoutSeconds === b.timeoutSeconds;
+}

@@ -1,0 +1,111 @@
+import type { PortalSpec } from '../portal/portal.ts';
+import type { Engine } from '../proxysocket/engine.ts';
+import type { EngineChange, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
+import { changesBetween, samePortals } from './diff.ts';
+
+/** One service port as the engine has it, or is to have it, and why. */
+export interface InPlace {
+  readonly spec: ServicePortSpec;
+  readonly portals: readonly PortalSpec[];
+}
+
+/** What a batch did to one service port. */
+export interface Step {
+  readonly kind: 'added' | 'changed' | 'removed' | 'endpointsChanged';
+  readonly servicePort: string;
+  readonly protocol: Protocol;
+  readonly portals: readonly PortalSpec[];
+}
+
+/** A service port that was in a batch that failed: nobody knows what the engine made of it. */
+interface Doubt {
+  /** Whether the engine may have it with another protocol than the one noted as in place. */
+  readonly protocolChanged: boolean;
+}
+
+/** Keeps an engine in step with what is wanted, with the smallest batches that do it. */
+export class EngineSync {
+  readonly #engine: Engine;
+  readonly #inPlace = new Map<string, InPlace>();
+  readonly #pending = new Map<string, InPlace | undefined>();
+  readonly #doubts = new Map<string, Doubt>();
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  /** Says how a service port should be; undefined: not there. */
+  want(name: string, wanted: InPlace | undefined): void {
+    this.#pending.set(name, wanted);
+  }
+
+  /**
+   * Gives the engine one batch with all that was wanted since the last one that succeeded; none when
+   * nothing differs. Rejects with the engine's error; then all of it stays wanted, and the service
+   * ports of the batch are set anew by the next one, whatever the engine made of it.
+   */
+  async flush(): Promise<Step[]> {
+    const changes: EngineChange[] = [];
+    const doubts = new Map<string, Doubt>();
+    const steps: Step[] = [];
+    for (const [name, after] of this.#pending) {
+      const before = this.#inPlace.get(name);
+      const doubt = this.#doubts.get(name);
+      const mine =
+        doubt === undefined
+          ? changesBetween(before?.spec, after?.spec)
+          : changesInDoubt(name, doubt, before?.spec, after?.spec);
+      const step = stepBetween(before, after, mine);
+      if (step !== undefined) steps.push(step);
+      if (mine.length === 0) continue;
+      changes.push(...mine);
+      const protocolChanged = mine.length > 1 || doubt?.protocolChanged === true;
+      doubts.set(name, { protocolChanged });
+    }
+    if (changes.length > 0) {
+      for (const [name, doubt] of doubts) this.#doubts.set(name, doubt);
+      await this.#engine.apply(changes);
+    }
+    for (const [name, after] of this.#pending) {
+      if (after === undefined) this.#inPlace.delete(name);
+      else this.#inPlace.set(name, after);
+    }
+    this.#pending.clear();
+    this.#doubts.clear();
+    return steps;
+  }
+}
+
+/** Steps that lead to `after` from anything that a failed batch may have left. */
+function changesInDoubt(
+  name: string,
+  doubt: Doubt,
+  before: ServicePortSpec | undefined,
+  after: ServicePortSpec | undefined,
+): EngineChange[] {
+  if (after === undefined) return [{ kind: 'remove', name }];
+  const replace =
+    doubt.protocolChanged || (before !== undefined && before.protocol !== after.protocol);
+  return replace
+    ? [
+        { kind: 'remove', name },
+        { kind: 'set', spec: after },
+      ]
+    : [{ kind: 'set', spec: after }];
+}
+
+function stepBetween(
+  before: InPlace | undefined,
+  after: InPlace | undefined,
+  changes: readonly EngineChange[],
+): Step | undefined {
+  const subject = after ?? before;
+  if (subject === undefined) return undefined;
+  const { name, protocol } = subject.spec;
+  const step = { servicePort: name, protocol, portals: subject.portals };
+  if (before === undefined) return { kind: 'added', ...step };
+  if (after === undefined) return { kind: 'removed', ...step };
+  if (changes.some(({ kind }) => kind === 'set')) return { kind: 'changed', ...step };
+  if (changes.length > 0) return { kind: 'endpointsChanged', ...step };
+  return samePortals(before.portals, after.portals) ? undefined : { kind: 'changed', ...step };
+}

@@ -1,0 +1,50 @@
+/** Events of the proxier, published on diagnostics channels. Build them only for subscribers. */
+import type { KpngError } from '../errors.ts';
+import type { PortalSpec } from '../portal/portal.ts';
+import type { Protocol } from '../proxysocket/spec.ts';
+import { typedChannel } from '../util/channel.ts';
+import type { Problem } from './problem-book.ts';
+
+/** A change set is in place: the engine listens, and the portals lead to it. */
+export interface ProxierSynced {
+  durationMs: number;
+  /** How many there are now. */
+  services: number;
+  servicePorts: number;
+  endpoints: number;
+  /** Service ports, by what happened to them. */
+  added: number;
+  removed: number;
+  /** Front doors, affinity or times changed, or a place to listen was won or lost. */
+  changed: number;
+  /** Only the endpoints changed. */
+  endpointsChanged: number;
+}
+
+/** A change set could not be put in place; what was in place before stays. */
+export interface ProxierSyncFailed {
+  durationMs: number;
+  error: KpngError;
+}
+
+/** Something happened to a service port, other than to its endpoints. */
+export interface ServicePortChanged {
+  kind: 'added' | 'changed' | 'removed';
+  servicePort: string;
+  protocol: Protocol;
+  portals: readonly PortalSpec[];
+}
+
+/**
+ * A problem has come up, has grown or shrunk a lot, or is over. Service ports and addresses with the
+ * same cause are one problem.
+ */
+export interface ProblemChanged {
+  kind: 'appeared' | 'changed' | 'gone';
+  problem: Problem;
+}
+
+export const proxierSynced = typedChannel<ProxierSynced>('proxier:synced');
+export const proxierSyncFailed = typedChannel<ProxierSyncFailed>('proxier:sync-failed');
+export const servicePortChanged = typedChannel<ServicePortChanged>('proxier:service-port');
+export const problemChanged = typedChannel<ProblemChanged>('proxier:problem');

@@ -1,0 +1,95 @@
+import type { Portal, PortalPlan, PortalSpec } from '../portal/portal.ts';
+import type { Engine } from '../proxysocket/engine.ts';
+import type { ListenSpec } from '../proxysocket/spec.ts';
+import { samePortals } from './diff.ts';
+
+/** What the portal knows of one service port, and where it makes the engine listen. */
+interface Planned {
+  readonly portals: readonly PortalSpec[];
+  listen: readonly ListenSpec[];
+}
+
+/** Keeps a portal in step with what is wanted. It is asked only about front doors that differ. */
+export class PortalSync {
+  readonly #portal: Portal;
+  readonly #planned = new Map<string, Planned>();
+  readonly #unplanned = new Map<string, readonly PortalSpec[] | undefined>();
+  /** Service ports of plans that are yet to be committed; undefined when all are. */
+  #uncommitted: Set<string> | undefined;
+
+  constructor(portal: Portal) {
+    this.#portal = portal;
+  }
+
+  /** Says what front doors a service port should have; undefined: there is no such service port. */
+  want(name: string, portals: readonly PortalSpec[] | undefined): void {
+    const planned = this.#planned.get(name)?.portals;
+    const same =
+      planned === undefined || portals === undefined
+        ? planned === portals
+        : samePortals(planned, portals);
+    if (same) this.#unplanned.delete(name);
+    else this.#unplanned.set(name, portals);
+  }
+
+  /** Where a service port listens, as last planned. */
+  listen(name: string): readonly ListenSpec[] {
+    return this.#planned.get(name)?.listen ?? [];
+  }
+
+  /**
+   * Lets the portal plan what was wanted since the last plan; undefined when nothing differs and
+   * everything is committed.
+   */
+  plan(): PortalPlan | undefined {
+    if (this.#unplanned.size === 0 && this.#uncommitted === undefined) return undefined;
+    const set: { servicePort: string; portals: readonly PortalSpec[] }[] = [];
+    const remove: string[] = [];
+    for (const [name, portals] of this.#unplanned) {
+      if (portals === undefined) remove.push(name);
+      else set.push({ servicePort: name, portals });
+    }
+    const plan = this.#portal.plan(set, remove);
+    for (const name of remove) this.#planned.delete(name);
+    for (const { servicePort, portals } of set) {
+      this.#planned.set(servicePort, { portals, listen: this.listen(servicePort) });
+    }
+    this.#uncommitted ??= new Set();
+    for (const [name, listen] of plan.listen) {
+      const planned = this.#planned.get(name);
+      if (planned === undefined) continue;
+      planned.listen = listen;
+      this.#uncommitted.add(name);
+    }
+    this.#unplanned.clear();
+    return plan;
+  }
+
+  /**
+   * Lets the portal carry out what was planned since the last commit that succeeded, with the ports
+   * that the engine has got. Rejects with the portal's error; then it is due again.
+   */
+  async commit(engine: Engine): Promise<void> {
+    if (this.#uncommitted === undefined) return;
+    await this.#portal.commit(boundPorts(engine, this.#uncommitted));
+    this.#uncommitted = undefined;
+  }
+}
+
+function boundPorts(
+  engine: Engine,
+  names: ReadonlySet<string>,
+): Map<string, { listen: ListenSpec; boundPort: number }[]> {
+  const bound = new Map<string, { listen: ListenSpec; boundPort: number }[]>();
+  if (names.size === 0) return bound;
+  for (const { name, listeners } of engine.snapshot(names)) {
+    if (!names.has(name)) continue;
+    bound.set(
+      name,
+      listeners.flatMap((each) =>
+        each.state === 'listening' ? [{ listen: each.listen, boundPort: each.boundPort }] : [],
+      ),
+    );
+  }
+  return bound;
+}

@@ -1,0 +1,167 @@
+import { KpngError } from '../errors.ts';
+import type { Portal } from '../portal/portal.ts';
+import type { Engine } from '../proxysocket/engine.ts';
+import type { LocalChange, LocalSink } from '../store/local-view.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
+import type { DesiredServicePort } from './desired.ts';
+import { EngineSync, type Step } from './engine-sync.ts';
+import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
+import { PortalSync } from './portal-sync.ts';
+import type { Problem } from './problem-book.ts';
+import { Problems } from './problems.ts';
+import { Wanted } from './wanted.ts';
+
+export interface ProxierOptions {
+  /** Carries the traffic. Whoever made it closes it. */
+  readonly engine: Engine;
+  /** Leads traffic to the engine. Whoever made it closes it. */
+  readonly portal: Portal;
+  /** Default: the real one. */
+  readonly clock?: Clock;
+  /** Decides which advice fits. Default: this system. */
+  readonly platform?: NodeJS.Platform;
+}
+
+/** What the proxier does now, for status pages. */
+export interface ProxierSnapshot {
+  readonly services: number;
+  /** Counted once for each service port. */
+  readonly endpoints: number;
+  /** In no particular order. */
+  readonly servicePorts: readonly DesiredServicePort[];
+  readonly problems: readonly Problem[];
+}
+
+/**
+ * Makes an engine and a portal do what a node-local view asks for.
+ *
+ * Only the services that a change set names are looked at, and what they come to is compared with
+ * what is in place. Changes of endpoints go to the engine alone. Anything about front doors is
+ * planned by the portal first; then the engine gets one batch, and the portal carries out its plan.
+ *
+ * A service port that cannot be had in part, or a listener that cannot be opened, is a problem that
+ * is told once and does not stop the rest. When the engine or the portal fails as a whole, the change
+ * set is refused, and what is in doubt is put in place anew with the next one.
+ */
+export class Proxier implements LocalSink {
+  readonly #engine: Engine;
+  readonly #clock: Clock;
+  readonly #wanted = new Wanted();
+  readonly #portalSync: PortalSync;
+  readonly #engineSync: EngineSync;
+  readonly #problems: Problems;
+  /** Whether every service of the view has been looked at once. */
+  #complete = false;
+  /** The last call of `sync`, settled or not. Never rejects. */
+  #last: Promise<unknown> = Promise.resolve();
+  #closed = false;
+
+  constructor(options: ProxierOptions) {
+    this.#engine = options.engine;
+    this.#clock = options.clock ?? systemClock;
+    this.#portalSync = new PortalSync(options.portal);
+    this.#engineSync = new EngineSync(options.engine);
+    this.#problems = new Problems({
+      clock: this.#clock,
+      platform: options.platform ?? process.platform,
+      isOurs: (name) => this.#wanted.ports.has(name),
+    });
+  }
+
+  /**
+   * Puts a change set in place. Resolves when the engine has tried every new listener once. Rejects
+   * with KPNG_SINK_FAILED when its keys have to be given again, and after `close`. Calls are carried
+   * out one after another.
+   */
+  sync(change: LocalChange): Promise<void> {
+    const run = this.#last.then(() => this.#sync(change));
+    this.#last = run.catch(() => undefined);
+    return run;
+  }
+
+  snapshot(): ProxierSnapshot {
+    const { services, endpoints, ports } = this.#wanted;
+    const problems = this.#problems.list();
+    return { services, endpoints, servicePorts: [...ports.values()], problems };
+  }
+
+  /**
+   * Takes no more change sets and follows the engine no longer; what is in place stays. Resolves when
+   * nothing is under way any more. Idempotent.
+   */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#last;
+    this.#problems.close();
+  }
+
+  async #sync(change: LocalChange): Promise<void> {
+    if (this.#closed) throw new KpngError('KPNG_SINK_FAILED', 'the proxier is closed');
+    const begin = this.#clock.now();
+    try {
+      const steps = await this.#problems.holdBack(() => this.#pass(change));
+      this.#publish(steps, this.#clock.now() - begin);
+    } catch (cause) {
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      const message = `service ports could not be changed: ${reason}`;
+      const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
+      if (proxierSyncFailed.hasSubscribers) {
+        proxierSyncFailed.publish({ durationMs: this.#clock.now() - begin, error });
+      }
+      throw error;
+    }
+  }
+
+  async #pass(change: LocalChange): Promise<readonly Step[]> {
+    const touched = this.#refresh(change);
+    for (const name of touched) {
+      this.#portalSync.want(name, this.#wanted.ports.get(name)?.portals);
+    }
+    const plan = this.#portalSync.plan();
+    if (plan !== undefined) {
+      for (const name of plan.listen.keys()) touched.add(name);
+      this.#problems.ofPortals(plan.problems);
+    }
+    for (const name of touched) {
+      const port = this.#wanted.ports.get(name);
+      const listen = this.#portalSync.listen(name);
+      this.#engineSync.want(
+        name,
+        port && { spec: { ...port.spec, listen }, portals: port.portals },
+      );
+      this.#problems.keepListeners(name, listen);
+    }
+    const steps = await this.#engineSync.flush();
+    await this.#portalSync.commit(this.#engine);
+    return steps;
+  }
+
+  /** Reads the services of a change set anew; returns the service ports that may differ now. */
+  #refresh({ view, changed }: LocalChange): Set<string> {
+    const keys = new Set(changed);
+    if (!this.#complete) {
+      for (const { key } of view.entries()) keys.add(key);
+      this.#complete = true;
+    }
+    const touched = new Set<string>();
+    for (const key of keys) {
+      const { names, problemsBefore, problems } = this.#wanted.refresh(key, view);
+      for (const name of names) touched.add(name);
+      this.#problems.ofService(problemsBefore, problems);
+    }
+    return touched;
+  }
+
+  #publish(steps: readonly Step[], durationMs: number): void {
+    const counts = { added: 0, changed: 0, removed: 0, endpointsChanged: 0 };
+    for (const { kind, servicePort, protocol, portals } of steps) {
+      counts[kind] += 1;
+      if (kind !== 'endpointsChanged' && servicePortChanged.hasSubscribers) {
+        servicePortChanged.publish({ kind, servicePort, protocol, portals });
+      }
+    }
+    if (!proxierSynced.hasSubscribers) return;
+    const { services, endpoints, ports } = this.#wanted;
+    proxierSynced.publish({ durationMs, services, servicePorts: ports.size, endpoints, ...counts });
+  }
+}

@@ -1,0 +1,102 @@
+/** Words for what goes wrong, one text for each cause. */
+import type { ErrorCode } from '../errors.ts';
+import { ERROR_CODES } from '../errors.ts';
+import type { PortalProblem } from '../portal/portal.ts';
+import { portalText } from '../portal/text.ts';
+import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
+import type { Problem } from './problem-book.ts';
+
+/** A listener that could not be opened. */
+export interface ListenFailure {
+  readonly servicePort: string;
+  readonly protocol: Protocol;
+  readonly listen: ListenSpec;
+  readonly code: ErrorCode;
+  /** The operating system's word for it, such as EADDRNOTAVAIL. */
+  readonly cause: string;
+}
+
+/** A code of the error table, whatever text a part of the data path gave. */
+export function knownCode(code: string): ErrorCode {
+  return Object.hasOwn(ERROR_CODES, code) ? (code as ErrorCode) : 'KPNG_LISTEN_FAILED';
+}
+
+/** What listeners fail of together: they are one problem. */
+export function causeOf(failure: ListenFailure): string {
+  return failure.code === 'KPNG_LISTEN_FAILED' ? `${failure.code} ${failure.cause}` : failure.code;
+}
+
+/**
+ * One problem for all listeners that fail of one cause. `first` is one of them, to name; `platform`
+ * is that of `process.platform`.
+ */
+export function listenProblem(
+  first: ListenFailure,
+  count: number,
+  platform: NodeJS.Platform,
+): Problem {
+  const where = portalText({ ...first.listen, protocol: first.protocol });
+  const what =
+    count === 1
+      ? `cannot listen on ${where} for ${first.servicePort}`
+      : `cannot listen on ${count} addresses (first: ${where} for ${first.servicePort})`;
+  return {
+    code: first.code,
+    servicePort: first.servicePort,
+    count,
+    message: `${what}: ${why(first, platform)}; it is tried again`,
+  };
+}
+
+function why(failure: ListenFailure, platform: NodeJS.Platform): string {
+  const { code, listen, protocol, cause } = failure;
+  if (code === 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE') {
+    return `the host does not have the address; ${addAddress(listen.address, platform)}, or use another --portal`;
+  }
+  if (code === 'KPNG_LISTEN_ADDRESS_IN_USE') {
+    return (
+      'another program listens there, or on every address with that port; ' +
+      `${findHolder(listen.port, protocol, platform)}, and stop it or give one of the two another port`
+    );
+  }
+  if (code === 'KPNG_LISTEN_PERMISSION') {
+    return `the process may not listen on the port; ${allowPort(listen.port, platform)}`;
+  }
+  return `the system says ${cause}`;
+}
+
+function addAddress(address: string, platform: NodeJS.Platform): string {
+  const bits = address.includes(':') ? 128 : 32;
+  if (platform === 'win32') {
+    const family = bits === 32 ? 'ipv4' : 'ipv6';
+    const mask = bits === 32 ? ' 255.255.255.255' : '';
+    return `add it to an interface (netsh interface ${family} add address "Loopback Pseudo-Interface 1" ${address}${mask})`;
+  }
+  if (platform === 'linux') return `add it to an interface (ip addr add ${address}/${bits} dev lo)`;
+  return `add it to an interface (ifconfig lo0 alias ${address}/${bits})`;
+}
+
+function findHolder(port: number, protocol: Protocol, platform: NodeJS.Platform): string {
+  if (platform === 'win32') return `find it (netstat -abn -p ${protocol}, port ${port})`;
+  if (platform !== 'linux') return `find it (lsof -nP -i ${protocol}:${port})`;
+  return `find it (ss -${protocol === 'TCP' ? 't' : 'u'}lnp 'sport = :${port}')`;
+}
+
+function allowPort(port: number, platform: NodeJS.Platform): string {
+  if (platform !== 'linux') return 'run it as an administrator, or find out what reserves the port';
+  return (
+    'give it the capability CAP_NET_BIND_SERVICE, or lower the first port that needs it ' +
+    `(sysctl net.ipv4.ip_unprivileged_port_start=${port})`
+  );
+}
+
+/** One problem for all portals that are missing for one cause. */
+export function portalProblem(first: PortalProblem, count: number): Problem {
+  const more = count === 1 ? '' : `, and ${count - 1} more of this kind`;
+  return {
+    code: knownCode(first.code),
+    servicePort: first.servicePort,
+    count,
+    message: `${first.message}${more}`,
+  };
+}
