@@ -1,0 +1,148 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import type { ErrorObject } from 'ajv';
+import type { Segment } from './problem.ts';
+import { closest } from './suggest.ts';
+
+/** What the JSON schema objects to, in words for people. */
+export interface SchemaFinding {
+  /** From the value that was checked to the one that is wrong. */
+  readonly segments: readonly Segment[];
+  /** Whether the last segment stands for a key, not for its value. */
+  readonly atKey: boolean;
+  readonly message: string;
+}
+
+/** Puts an error of the schema validator into words. `root` is the value that was validated. */
+export function describe(error: ErrorObject, root: unknown): SchemaFinding {
+  const segments = pointerSegments(error.instancePath, root);
+  if (error.keyword === 'additionalProperties') {
+    const key = String(error.params['additionalProperty']);
+    const known = Object.keys(parentOf(error).properties ?? {});
+    return { segments: [...segments, key], atKey: true, message: unknownKey(key, known) };
+  }
+  return { segments, atKey: false, message: messageOf(error) };
+}
+
+/** The parts of a schema that messages are made of. */
+interface SchemaPart {
+  readonly title?: string;
+  readonly type?: string | readonly string[];
+  readonly properties?: Readonly<Record<string, unknown>>;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly maxLength?: number;
+  readonly enum?: readonly unknown[];
+}
+
+function parentOf(error: ErrorObject): SchemaPart {
+  return (error.parentSchema ?? {}) as SchemaPart;
+}
+
+function unknownKey(key: string, known: readonly string[]): string {
+  const suggestion = closest(key, known);
+  return `unknown key '${shorten(key)}'${suggestion === undefined ? '' : `; did you mean '${suggestion}'?`}`;
+}
+
+function messageOf(error: ErrorObject): string {
+  const schema = parentOf(error);
+  const title = schema.title ?? 'value';
+  const value = show(error.data);
+  switch (error.keyword) {
+    case 'required':
+      return `'${String(error.params['missingProperty'])}' is missing`;
+    case 'type':
+      return wrongType(error.data, schema);
+    case 'minimum':
+    case 'maximum':
+    case 'minLength':
+      return `${value} is not ${withArticle(title)}${range(schema)}`;
+    case 'format':
+      return `${value} is not ${withArticle(title)}${addressHint(title, error.data)}`;
+    case 'pattern':
+      return (
+        `${value} is not ${withArticle(title)} (letters, digits, '-', '_' and '.'; ` +
+        'the first and the last a letter or digit)'
+      );
+    case 'maxLength':
+      return `${value} is too long for ${withArticle(title)} (at most ${schema.maxLength} characters)`;
+    case 'enum':
+      return `${value} is not ${withArticle(title)}${choices(error.data, schema.enum ?? [])}`;
+    default:
+      return `${value}: ${error.message ?? error.keyword}`;
+  }
+}
+
+function wrongType(value: unknown, schema: SchemaPart): string {
+  const title = schema.title ?? 'value';
+  const noun =
+    title === 'text' ? title : title === 'boolean' ? 'true or false' : withArticle(title);
+  if (value === null || value === undefined) {
+    return `there is no value; it must be ${noun}${range(schema)}`;
+  }
+  const message = `${show(value)} is not ${noun}${range(schema)}`;
+  const wantsText = title === 'text' || [schema.type].flat().includes('string');
+  if (wantsText && (typeof value === 'number' || typeof value === 'boolean')) {
+    return `${message}; put it in quotes: "${value}"`;
+  }
+  const wantsNumber = [schema.type].flat().includes('integer');
+  if (wantsNumber && typeof value === 'string' && /^\d+$/.test(value)) {
+    return `${message}; remove the quotes`;
+  }
+  return message;
+}
+
+function range(schema: SchemaPart): string {
+  return schema.minimum === undefined ? '' : ` (${schema.minimum} to ${schema.maximum})`;
+}
+
+function choices(value: unknown, allowed: readonly unknown[]): string {
+  const words = allowed.filter((word) => word !== '' && word !== null);
+  const suggestion =
+    typeof value === 'string'
+      ? closest(
+          value,
+          words.filter((word) => typeof word === 'string'),
+        )
+      : undefined;
+  if (suggestion !== undefined) return `; did you mean ${suggestion}?`;
+  return ` (${words.join(', ')})`;
+}
+
+function addressHint(title: string, value: unknown): string {
+  if (typeof value !== 'string') return '';
+  if (title === 'IPv4 address' && isIPv6(value)) return "; it belongs under 'v6'";
+  if (title !== 'IPv6 address') return '';
+  if (isIPv4(value)) return "; it belongs under 'v4'";
+  if (value.includes('%') && isIPv6(value)) return ': it has a zone';
+  return isIPv6(value) ? ": it is an IPv4 address; write that under 'v4'" : '';
+}
+
+function withArticle(noun: string): string {
+  if (noun === 'conditions' || noun === 'scopes' || noun.endsWith('hints')) return noun;
+  if (noun.startsWith('addresses')) return `a map with the ${noun}`;
+  return `${/^[aeioAEIO]/.test(noun) ? 'an' : 'a'} ${noun}`;
+}
+
+function show(value: unknown): string {
+  if (value === null || value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object') return 'a map';
+  if (typeof value === 'string') return JSON.stringify(shorten(value));
+  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : typeof value;
+}
+
+function shorten(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
+/** The steps of a JSON pointer; whether a number is an index is told by the value. */
+function pointerSegments(pointer: string, root: unknown): Segment[] {
+  const segments: Segment[] = [];
+  let value = root;
+  for (const part of pointer.split('/').slice(1)) {
+    const key = part.replaceAll('~1', '/').replaceAll('~0', '~');
+    segments.push(Array.isArray(value) ? Number(key) : key);
+    value = (value as Record<string, unknown>)[key];
+  }
+  return segments;
+}

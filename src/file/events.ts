@@ -1,0 +1,42 @@
+/** Events of the state file source, published on diagnostics channels. `path` is as it was given. */
+import type { KpngError } from '../errors.ts';
+import { typedChannel } from '../util/channel.ts';
+import type { Problems } from './problem.ts';
+
+/** The file was read and is valid. Published before a sink gets the state. */
+export interface FileLoaded {
+  path: string;
+  services: number;
+  nodes: number;
+  /** How many service items were parsed; the others were the same as before. */
+  parsedItems: number;
+  bytes: number;
+  durationMs: number;
+  /** What is used all the same, but has something in it that has no effect. */
+  warnings: Problems;
+}
+
+/** The file has errors. The former state is kept. */
+export interface FileInvalid {
+  path: string;
+  /** KPNG_STATE_FILE_INVALID; its message lists the problems. */
+  error: KpngError;
+  errors: Problems;
+}
+
+/** The file cannot be read. It is tried again; this is published once for each cause. */
+export interface FileReadFailed {
+  path: string;
+  /** KPNG_STATE_FILE_READ, or KPNG_STATE_FILE_INVALID when the file is too large. */
+  error: KpngError;
+}
+
+/** The file can be read again and has the content of before. */
+export interface FileRecovered {
+  path: string;
+}
+
+export const fileLoaded = typedChannel<FileLoaded>('file:loaded');
+export const fileInvalid = typedChannel<FileInvalid>('file:invalid');
+export const fileReadFailed = typedChannel<FileReadFailed>('file:read-failed');
+export const fileRecovered = typedChannel<FileRecovered>('file:recovered');

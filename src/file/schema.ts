@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs';
+import { isIPv4, isIPv6 } from 'node:net';
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
+import { isMappedIPv4 } from '../store/ip-set.ts';
+
+/** Where the JSON schema is: shipped beside the program, for editors too. */
+export const SCHEMA_URL = new URL('../../schema/state-file.schema.json', import.meta.url);
+
+/** Checks values against the JSON schema and returns what is wrong. */
+export interface Validators {
+  /** The whole file; give its service items to `serviceItem` instead. */
+  file(value: unknown): readonly ErrorObject[];
+  /** One item of the list of services. */
+  serviceItem(value: unknown): readonly ErrorObject[];
+}
+
+let compiled: Validators | undefined;
+
+/** The validators, compiled at the first call. */
+export function validators(): Validators {
+  compiled ??= compile();
+  return compiled;
+}
+
+function compile(): Validators {
+  const ajv = new Ajv({
+    allErrors: true,
+    verbose: true,
+    allowUnionTypes: true,
+    ownProperties: true,
+    formats: { ipv4: isIPv4, ipv6: isPlainIPv6, cidr: isCidr },
+  });
+  const schema = JSON.parse(readFileSync(SCHEMA_URL, 'utf8')) as object;
+  ajv.addSchema(schema, 'file');
+  return {
+    file: errorsOf(ajv.compile({ $ref: 'file' })),
+    serviceItem: errorsOf(ajv.compile({ $ref: 'file#/definitions/serviceItem' })),
+  };
+}
+
+function errorsOf(validate: ValidateFunction): (value: unknown) => readonly ErrorObject[] {
+  return (value) => (validate(value) ? [] : (validate.errors ?? []));
+}
+
+/** An address that can stand under `v6`: no zone, and not an IPv4 address in disguise. */
+function isPlainIPv6(text: string): boolean {
+  return isIPv6(text) && !text.includes('%') && !isMappedIPv4(text);
+}
+
+/** `address/prefix` of either family. Bits after the prefix may be set, as Kubernetes allows. */
+function isCidr(text: string): boolean {
+  const slash = text.indexOf('/');
+  if (slash === -1) return false;
+  const address = text.slice(0, slash);
+  const prefix = text.slice(slash + 1);
+  if (!/^(?:0|[1-9]\d{0,2})$/.test(prefix)) return false;
+  if (isIPv4(address)) return Number(prefix) <= 32;
+  return isPlainIPv6(address) && Number(prefix) <= 128;
+}

@@ -1,0 +1,31 @@
+/** The candidate that a misspelled word most likely means, if one is close enough. */
+export function closest(word: string, candidates: readonly string[]): string | undefined {
+  const lower = word.toLowerCase();
+  let best: string | undefined;
+  let bestDistance = Math.min(3, Math.ceil(word.length / 2));
+  for (const candidate of candidates) {
+    const distance = editDistance(lower, candidate.toLowerCase(), bestDistance);
+    if (distance < bestDistance) {
+      best = candidate;
+      bestDistance = distance;
+    }
+  }
+  return best;
+}
+
+/** Insertions, deletions and replacements from `a` to `b` (Levenshtein); `limit` when it is not less. */
+function editDistance(a: string, b: string, limit: number): number {
+  if (Math.abs(a.length - b.length) >= limit) return limit;
+  let previous = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column += 1) {
+      const replace = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
+      const remove = (previous[column] ?? 0) + 1;
+      const insert = (current[column - 1] ?? 0) + 1;
+      current.push(Math.min(replace, remove, insert));
+    }
+    previous = current;
+  }
+  return Math.min(limit, previous[b.length] ?? limit);
+}

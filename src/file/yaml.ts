@@ -1,0 +1,120 @@
+import {
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  parseDocument,
+  type Document,
+  type Node,
+  type YAMLError,
+} from 'yaml';
+import { positionAt, type LocalProblem, type Segment } from './problem.ts';
+
+export type YamlDocument = Document.Parsed;
+
+/** A parsed text, or the first reasons why it could not be parsed. */
+export type YamlResult =
+  | { readonly ok: true; readonly document: YamlDocument }
+  | { readonly ok: false; readonly errors: readonly LocalProblem[] };
+
+/** One mistake in YAML often causes more errors behind it; only the first ones help. */
+const MAX_SYNTAX_ERRORS = 3;
+
+/**
+ * Parses one YAML 1.2 document with text keys, each key once, and no tags but the standard ones.
+ * Never throws, whatever the text.
+ */
+export function parseYaml(text: string): YamlResult {
+  let document: YamlDocument;
+  try {
+    document = parseDocument(text, {
+      prettyErrors: false,
+      stringKeys: true,
+      resolveKnownTags: false,
+      logLevel: 'silent',
+    }) as YamlDocument;
+  } catch (error) {
+    // The parser recurses; a text that is nested deeper than its stack ends here.
+    const message = `not readable as YAML: ${reason(error)}`;
+    return { ok: false, errors: [{ at: { line: 1, column: 1 }, segments: [], message }] };
+  }
+  const errors = [...document.errors, ...document.warnings];
+  if (errors.length === 0) return { ok: true, document };
+  return {
+    ok: false,
+    errors: errors.slice(0, MAX_SYNTAX_ERRORS).map((error) => describeYaml(error, text)),
+  };
+}
+
+function describeYaml(error: YAMLError, text: string): LocalProblem {
+  const [offset] = error.pos;
+  return { at: positionAt(text, offset), segments: [], message: yamlMessage(error, text) };
+}
+
+function yamlMessage(error: YAMLError, text: string): string {
+  if (error.code === 'DUPLICATE_KEY') return `duplicate key '${keyAt(text, error.pos[0])}'`;
+  if (error.code === 'MULTIPLE_DOCS') return 'a second document begins here; a state file has one';
+  if (error.code === 'RESOURCE_EXHAUSTION') return 'nested too deeply';
+  return lowerFirst(error.message);
+}
+
+function keyAt(text: string, offset: number): string {
+  const end = text.indexOf(':', offset);
+  return text.slice(offset, end === -1 ? offset + 40 : Math.min(end, offset + 40)).trim();
+}
+
+function lowerFirst(message: string): string {
+  return /^[A-Z][a-z]/.test(message) ? message.charAt(0).toLowerCase() + message.slice(1) : message;
+}
+
+function reason(error: unknown): string {
+  if (error instanceof RangeError) return 'nested too deeply';
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** The node as plain values. Aliases must have been bounded before (see aliases.ts). */
+export function toPlain(node: Node, document: YamlDocument): unknown {
+  return node.toJS(document, { maxAliasCount: -1 });
+}
+
+/**
+ * Offset of the value that the segments lead to, or of its key. When the way ends early, because
+ * something is missing, it is the offset of the last thing that is there.
+ */
+export function locate(
+  document: YamlDocument,
+  root: Node,
+  segments: readonly Segment[],
+  atKey: boolean,
+): number {
+  let node: unknown = root;
+  let offset = startOf(root, 0);
+  for (const [index, segment] of segments.entries()) {
+    if (isAlias(node)) node = node.resolve(document);
+    let next: unknown;
+    if (isMap(node)) {
+      const pair = node.items.find(({ key }) => isScalar(key) && key.value === segment);
+      if (pair === undefined) break;
+      // A missing value is found at its key.
+      if (isNode(pair.key)) offset = startOf(pair.key, offset);
+      if (atKey && index === segments.length - 1) return offset;
+      next = pair.value;
+    } else if (isSeq(node) && typeof segment === 'number') {
+      next = node.items[segment];
+    }
+    if (!isNode(next)) break;
+    node = next;
+    if (!isEmptyScalar(next)) offset = startOf(next, offset);
+  }
+  return offset;
+}
+
+function startOf(node: Node, fallback: number): number {
+  return node.range?.[0] ?? fallback;
+}
+
+/** A value that is not written at all, as in `key:`. Its offset is that of what follows. */
+function isEmptyScalar(node: Node): boolean {
+  return isScalar(node) && node.value === null && node.range?.[0] === node.range?.[1];
+}

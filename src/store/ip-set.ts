@@ -1,0 +1,34 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import type { IPSet } from '../api/generated/localv1/api.ts';
+
+/** Sorted as strings and without repetitions, as the wire wants the lists of an IPSet. */
+export function sortedUnique(texts: Iterable<string>): string[] {
+  const unique = new Set(texts);
+  return unique.size < 2 ? [...unique] : [...unique].sort();
+}
+
+/** Whether the text is an IPv6 literal that means an IPv4 address, such as `::ffff:192.0.2.1`. */
+export function isMappedIPv4(text: string): boolean {
+  return isIPv6(text) && ipaddr.IPv6.isValid(text) && ipaddr.IPv6.parse(text).isIPv4MappedAddress();
+}
+
+/**
+ * The IPSet of addresses of both families. As in kpng, the text of an address is kept as it is, an
+ * IPv4-mapped address counts as IPv4, and what is no address is left out.
+ */
+export function ipSetOf(addresses: Iterable<string>): IPSet {
+  const v4: string[] = [];
+  const v6: string[] = [];
+  for (const address of addresses) {
+    if (isIPv4(address) || isMappedIPv4(address)) v4.push(address);
+    else if (isIPv6(address) && !address.includes('%')) v6.push(address);
+  }
+  return { v4: sortedUnique(v4), v6: sortedUnique(v6) };
+}
+
+/** The addresses of both sets; undefined when there is neither. */
+export function mergeIPSets(a: IPSet | undefined, b: IPSet | undefined): IPSet | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  return { v4: sortedUnique([...a.v4, ...b.v4]), v6: sortedUnique([...a.v6, ...b.v6]) };
+}
