@@ -1,0 +1,88 @@
+/**
+ * `npm run demo`: the main job without a cluster and without root.
+ *
+ *     npm run demo               shows the tour and leaves the proxy running, until INT
+ *     npm run demo -- --once     ends after the tour: 0, or 1 if anything was not as it should be
+ */
+import { once } from 'node:events';
+import { parseArgs } from 'node:util';
+import { openScene, type Scene } from './scene.ts';
+import { print, printHeading, printLine, printStep, printVerdict } from './screen.ts';
+import { affinity } from './steps/affinity.ts';
+import { editEndpoints, editServices } from './steps/edit.ts';
+import { intact } from './steps/intact.ts';
+import { kill } from './steps/kill.ts';
+import { spreadTcp, spreadUdp } from './steps/spread.ts';
+import type { Step } from './steps/step.ts';
+import { introduce, invite } from './words.ts';
+
+const STEPS: readonly Step[] = [
+  spreadTcp,
+  spreadUdp,
+  affinity,
+  intact,
+  kill,
+  editEndpoints,
+  editServices,
+];
+
+/** Shows every step and returns how many were not as they should be. */
+async function tour(scene: Scene, stop: AbortSignal): Promise<number> {
+  let wrong = 0;
+  for (const [index, step] of STEPS.entries()) {
+    if (stop.aborted) break;
+    printStep(index + 1, step.title);
+    try {
+      const finding = await step.run(scene);
+      finding.lines.forEach(printLine);
+      printVerdict(finding.ok, finding.verdict);
+      if (!finding.ok) wrong += 1;
+    } catch (error) {
+      printVerdict(false, error instanceof Error ? error.message : String(error));
+      wrong += 1;
+    }
+  }
+  return wrong;
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({ options: { once: { type: 'boolean', default: false } } });
+  const stop = new AbortController();
+  // The first signal ends the demo in order, the second one at once.
+  const onSignal = (): void => {
+    if (stop.signal.aborted) process.exit(1);
+    stop.abort();
+  };
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+
+  printHeading(
+    'kpng-userspace: a Service proxy on this machine, without a cluster, without root\n',
+  );
+  const scene = await openScene();
+  try {
+    introduce(scene);
+    const wrong = await tour(scene, stop.signal);
+    if (!stop.signal.aborted) {
+      print();
+      printVerdict(wrong === 0, `${STEPS.length - wrong} of ${STEPS.length} as they should be`);
+      if (wrong > 0) print(`\nthe proxy's log:\n${scene.proxy.log()}`);
+    }
+    if (!values.once && !stop.signal.aborted) {
+      invite(scene);
+      await Promise.race([
+        once(stop.signal, 'abort'),
+        scene.proxy.ended.then((how) => print(`the proxy ${how}`)),
+      ]);
+    }
+    return wrong;
+  } finally {
+    await scene.close();
+  }
+}
+
+try {
+  process.exitCode = (await main()) === 0 ? 0 : 1;
+} catch (error) {
+  printVerdict(false, error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+}

@@ -1,0 +1,91 @@
+/** The addresses, services and servers that the demo plays with. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Endpoint } from '../support/endpoint.ts';
+import { portNear } from '../support/ports.ts';
+import { startProxy, type ProxyProcess } from '../support/proxy-process.ts';
+import { writeState, type ServiceDescription } from '../support/state-file.ts';
+
+/** Addresses of the services, all of them loopback. */
+export const SHOP = '127.77.0.10';
+export const TILL = '127.77.0.20';
+export const OVEN = '127.77.0.30';
+
+/** Names and addresses of the endpoints; the last one joins later. */
+const TREES = {
+  alder: '127.77.1.1',
+  birch: '127.77.1.2',
+  cedar: '127.77.1.3',
+  dogwood: '127.77.1.4',
+} as const;
+export type Tree = keyof typeof TREES;
+
+export interface Scene {
+  readonly endpoints: Readonly<Record<Tree, Endpoint>>;
+  readonly ports: { readonly http: number; readonly echo: number };
+  readonly stateFile: string;
+  readonly proxy: ProxyProcess;
+  /** Milliseconds from its start until the proxy was ready. */
+  readonly startMs: number;
+  /** Writes the state file: which endpoints there are, and whether there is the service `oven`. */
+  write(trees: readonly Tree[], withOven?: boolean): void;
+  /** Ends the proxy and the endpoints and removes the files. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Starts three endpoints and the proxy. What was started is ended again if anything fails. */
+export async function openScene(): Promise<Scene> {
+  const folder = mkdtempSync(join(tmpdir(), 'kpng-userspace-demo-'));
+  const stateFile = join(folder, 'state.yaml');
+  const addresses = [SHOP, TILL, OVEN, ...Object.values(TREES)];
+  const endings: (() => void | Promise<unknown>)[] = [
+    () => rmSync(folder, { recursive: true, force: true }),
+  ];
+  const close = async (): Promise<void> => {
+    for (let end = endings.pop(); end !== undefined; end = endings.pop()) await end();
+  };
+  try {
+    const ports = {
+      http: await portNear('TCP', 8080, addresses),
+      echo: await portNear('UDP', 5300, addresses),
+    };
+    const endpoint = (tree: Tree): Endpoint => new Endpoint(tree, TREES[tree], ports);
+    const endpoints = {
+      alder: endpoint('alder'),
+      birch: endpoint('birch'),
+      cedar: endpoint('cedar'),
+      dogwood: endpoint('dogwood'),
+    };
+    for (const each of Object.values(endpoints)) endings.push(() => each.kill());
+    const write = (trees: readonly Tree[], withOven = false): void =>
+      writeState(stateFile, describe(ports, trees, withOven));
+    await Promise.all([endpoints.alder.start(), endpoints.birch.start(), endpoints.cedar.start()]);
+    write(['alder', 'birch', 'cedar']);
+    const start = performance.now();
+    const proxy = await startProxy({ input: stateFile });
+    const startMs = performance.now() - start;
+    endings.push(() => proxy.stop());
+    return { endpoints, ports, stateFile, proxy, startMs, write, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** The services of the bakery. */
+function describe(
+  ports: Scene['ports'],
+  trees: readonly Tree[],
+  withOven: boolean,
+): ServiceDescription[] {
+  const http = { name: 'http', protocol: 'TCP', port: ports.http, targetPort: ports.http } as const;
+  const echo = { name: 'echo', protocol: 'UDP', port: ports.echo, targetPort: ports.echo } as const;
+  const endpoints = trees.map((tree) => ({ name: tree, address: TREES[tree] }));
+  const namespace = 'bakery';
+  return [
+    { namespace, name: 'shop', clusterIP: SHOP, ports: [http, echo], endpoints },
+    { namespace, name: 'till', clusterIP: TILL, ports: [http], affinitySeconds: 600, endpoints },
+    ...(withOven ? [{ namespace, name: 'oven', clusterIP: OVEN, ports: [http], endpoints }] : []),
+  ];
+}

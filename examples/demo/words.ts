@@ -1,0 +1,35 @@
+/** The first and the last screen of the demo. */
+import { OVEN, SHOP, TILL, type Scene } from './scene.ts';
+import { print, printFacts, printHeading } from './screen.ts';
+
+/** What there is, before the tour. */
+export function introduce({ endpoints, ports, stateFile, proxy, startMs }: Scene): void {
+  const three = [endpoints.alder, endpoints.birch, endpoints.cedar];
+  printFacts([
+    ...three.map(
+      ({ name, address }, index) =>
+        [index === 0 ? 'endpoints' : '', `${name}  ${address}`] as const,
+    ),
+    ['services', `bakery/shop  ${SHOP}  ${ports.http}/TCP and ${ports.echo}/UDP`],
+    ['', `bakery/till  ${TILL}  ${ports.http}/TCP, ClientIP affinity`],
+    ['state file', stateFile],
+    ['proxy', `process ${proxy.pid}, ready after ${startMs.toFixed(0)} ms`],
+  ]);
+}
+
+/** What can be tried, while the proxy runs on. */
+export function invite({ ports, stateFile, proxy }: Scene): void {
+  printHeading('\nThe proxy runs on. Try, in another terminal:\n');
+  const shop = `http://${SHOP}:${ports.http}/`;
+  printFacts([
+    ['round and round', `for i in 1 2 3 4 5 6; do curl -s ${shop}; done`],
+    ['affinity', `for i in 1 2 3; do curl -s http://${TILL}:${ports.http}/; done`],
+    ['the new service', `curl http://${OVEN}:${ports.http}/`],
+    ['UDP', `echo hello | nc -u -w 1 ${SHOP} ${ports.echo}`],
+    ['1 GiB', `curl -s ${shop}bytes/1073741824 | sha256sum`],
+    ['metrics', `curl -s ${proxy.metricsUrl}`],
+    ['health', `curl -s ${proxy.healthUrl}`],
+    ['edit the state', `\${EDITOR:-vi} ${stateFile}`],
+  ]);
+  print('\nCtrl-C ends it.');
+}
