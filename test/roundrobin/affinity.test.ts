@@ -1,6 +1,6 @@
 import t from 'tap';
 import { AffinityTable } from '../../src/roundrobin/affinity.ts';
-import { CLIENT_IP, Subject } from './helpers.ts';
+import { CLIENT_IP, Subject } from '../support/balancer.ts';
 
 const here = { gone: false };
 

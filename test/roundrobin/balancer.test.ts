@@ -1,6 +1,6 @@
 import t from 'tap';
 import { SKIP_MS } from '../../src/roundrobin/skip.ts';
-import { CLIENT_IP, endpoint, Subject } from './helpers.ts';
+import { CLIENT_IP, endpoint, Subject } from '../support/balancer.ts';
 
 const [A, B, C] = ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80'] as const;
 const A6 = '[fd00::1]:80';

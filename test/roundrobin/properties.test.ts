@@ -2,13 +2,14 @@ import t from 'tap';
 import * as fc from 'fast-check';
 import { shuffle } from '../../src/roundrobin/shuffle.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
-import { CLIENT_IP, endpoint, seeded, Subject } from './helpers.ts';
+import { CLIENT_IP, endpoint, seeded, Subject } from '../support/balancer.ts';
+import { holds } from '../support/property.ts';
 
-const BOUNDED = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false } as const;
 const text = (which: number): string => `10.0.0.${which}:80`;
 
-t.test('fairness: with a steady set every endpoint gets the same share', async () => {
-  fc.assert(
+t.test('fairness: with a steady set every endpoint gets the same share', async (t) => {
+  holds(
+    t,
     fc.property(
       fc.integer({ min: 1, max: 30 }),
       fc.nat(200),
@@ -24,18 +25,18 @@ t.test('fairness: with a steady set every endpoint gets the same share', async (
         );
       },
     ),
-    BOUNDED,
   );
 });
 
 t.test(
   'fairness: while others come and go, two that stay never differ by more than one',
-  async () => {
+  async (t) => {
     const step = fc.oneof(
       { weight: 3, arbitrary: fc.constant('pick' as const) },
       { weight: 1, arbitrary: fc.nat(7) },
     );
-    fc.assert(
+    holds(
+      t,
       fc.property(fc.array(step, { maxLength: 150 }), fc.nat(), (steps, seed) => {
         const subject = new Subject({ random: seeded(seed) });
         const present = new Set<number>([100, 101, 102]);
@@ -65,7 +66,6 @@ t.test(
         }
         return true;
       }),
-      BOUNDED,
     );
   },
 );
@@ -114,8 +114,9 @@ const anything = fc.array(
 
 t.test(
   'nothing that is gone or not allowed is ever picked, and something is whenever it can be',
-  async () => {
-    fc.assert(
+  async (t) => {
+    holds(
+      t,
       fc.property(anything, fc.nat(), (steps, seed) => {
         const subject = new Subject({
           random: seeded(seed),
@@ -177,14 +178,13 @@ t.test(
         }
         return true;
       }),
-      BOUNDED,
     );
   },
 );
 
 t.test(
   'stickiness: a client keeps its endpoint while that is there and the client comes often enough',
-  async () => {
+  async (t) => {
     const step = fc.oneof(
       {
         weight: 4,
@@ -202,7 +202,8 @@ t.test(
         arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.nat(15_000) }),
       },
     );
-    fc.assert(
+    holds(
+      t,
       fc.property(fc.array(step, { maxLength: 100 }), fc.nat(), (steps, seed) => {
         const subject = new Subject({
           random: seeded(seed),
@@ -225,7 +226,6 @@ t.test(
         }
         return true;
       }),
-      BOUNDED,
     );
   },
 );

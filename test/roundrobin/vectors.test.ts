@@ -1,6 +1,6 @@
 /** The balancer vectors of kube-proxy's userspace mode: each kept, or different on purpose. */
 import t from 'tap';
-import { CLIENT_IP, endpoint, NONE, rotated, Subject } from './helpers.ts';
+import { CLIENT_IP, endpoint, NONE, rotated, Subject } from '../support/balancer.ts';
 
 const [S0, S1, S2] = ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80'] as const;
 const [N0, N1] = ['10.0.1.1:80', '10.0.1.2:80'] as const;

@@ -1,7 +1,7 @@
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint, Family, PickRequest } from '../../src/roundrobin/types.ts';
 import type { AffinitySpec, EndpointSpec, Traffic } from '../../src/proxysocket/spec.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from './fake-clock.ts';
 
 /** Makes the shuffle leave everything where it is, so that S0, S1, ... is the order given. */
 export const inOrder = (): number => 0.999_999;

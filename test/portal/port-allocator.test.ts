@@ -1,0 +1,48 @@
+import t from 'tap';
+import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { seeded } from '../support/balancer.ts';
+
+t.test('N3: a range of one port', async (t) => {
+  const ports = new PortAllocator({ first: 4000, last: 4000 }, Math.random);
+  t.equal(ports.allocate(), 4000);
+  t.equal(ports.allocate(), undefined, 'at once (different: kube-proxy waits a second)');
+  ports.release(4000);
+  t.equal(ports.allocate(), 4000);
+});
+
+t.test('N3: every port of a range once, and in another order the next time', async (t) => {
+  const ports = new PortAllocator({ first: 1, last: 100 }, seeded(1));
+  const round = (): number[] => Array.from({ length: 100 }, () => ports.allocate() ?? -1);
+  const first = round();
+  t.same(
+    [...first].sort((a, b) => a - b),
+    Array.from({ length: 100 }, (_, index) => index + 1),
+  );
+  t.equal(ports.allocate(), undefined);
+  for (const port of first) ports.release(port);
+  const second = round();
+  t.equal(new Set(second).size, 100);
+  t.not(second.join(), first.join());
+});
+
+t.test(
+  'N3 (different): without a range the kernel chooses, where kube-proxy panics on 0-0',
+  async (t) => {
+    const ports = new PortAllocator(undefined, Math.random);
+    t.same([ports.allocate(), ports.allocate()], [0, 0]);
+    ports.release(0);
+    t.equal(ports.text, '');
+  },
+);
+
+t.test('ports that were not handed out cannot be given back', async (t) => {
+  const ports = new PortAllocator({ first: 10, last: 11 }, Math.random);
+  ports.release(10);
+  ports.release(99);
+  const one = ports.allocate() ?? 0;
+  ports.release(one);
+  ports.release(one);
+  t.same(new Set([ports.allocate(), ports.allocate()]), new Set([10, 11]));
+  t.equal(ports.allocate(), undefined);
+  t.equal(ports.text, '10-11');
+});

@@ -1,0 +1,41 @@
+import type {
+  PortalKind,
+  PortalPlan,
+  PortalSpec,
+  ServicePortPortals,
+} from '../../src/portal/portal.ts';
+
+/** A front door: `clusterIP 10.0.0.1:80`, `nodePort 30080`, and `/UDP` at the end. */
+export function portal(text: string, sourceRanges: readonly string[] = []): PortalSpec {
+  const [kind = '', place = ''] = text.replace('/UDP', '').split(' ');
+  const at = place.lastIndexOf(':');
+  return {
+    kind: kind as PortalKind,
+    protocol: text.endsWith('/UDP') ? 'UDP' : 'TCP',
+    address: at === -1 ? undefined : place.slice(0, at),
+    port: Number(place.slice(at + 1)),
+    traffic: kind === 'clusterIP' ? 'internal' : 'external',
+    sourceRanges,
+  };
+}
+
+/** A service port with its front doors. */
+export function wants(
+  servicePort: string,
+  ...portals: (string | PortalSpec)[]
+): ServicePortPortals {
+  return {
+    servicePort,
+    portals: portals.map((each) => (typeof each === 'string' ? portal(each) : each)),
+  };
+}
+
+/** The listeners of a plan, as texts. */
+export function listening(plan: PortalPlan): Record<string, string[]> {
+  return Object.fromEntries(
+    [...plan.listen].map(([name, list]) => [
+      name,
+      list.map(({ address, port, traffic }) => `${address}:${port} ${traffic}`),
+    ]),
+  );
+}
