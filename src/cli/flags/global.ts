@@ -1,0 +1,54 @@
+import type { HostPort } from '../../util/host-port.ts';
+import { choice, duration, integer, listenAddress } from './kinds.ts';
+import { flag, type FlagValues } from './table.ts';
+
+const HEALTH = 'Health and metrics';
+const LOG = 'Log';
+const PROCESS = 'Process';
+
+/** Flags of every command, allowed anywhere on the line. */
+export const GLOBAL_FLAGS = {
+  v: flag<number>({
+    kind: integer(0, 10),
+    default: 0,
+    help:
+      'How much to log, as in kube-proxy: 0 errors, warnings and the main steps, 1 services, ' +
+      '2 listeners, 3 every connection, 4 what happens to it.',
+    group: LOG,
+    short: 'v',
+  }),
+  'logging-format': flag<'text' | 'json' | undefined>({
+    kind: choice(['text', 'json']),
+    default: undefined,
+    help: 'Form of the log lines, which go to standard error.',
+    group: LOG,
+    defaultText: 'text on a terminal, else json',
+  }),
+  'metrics-bind-address': flag<HostPort | undefined>({
+    kind: listenAddress(),
+    default: { host: '127.0.0.1', port: 10_249 },
+    help: 'Where /metrics and /proxyMode are served. An empty value or 0 switches them off.',
+    group: HEALTH,
+    aliases: ['exportMetrics'],
+  }),
+  'healthz-bind-address': flag<HostPort | undefined>({
+    kind: listenAddress(),
+    default: { host: '0.0.0.0', port: 10_256 },
+    help: 'Where /healthz, /livez and /readyz are served. An empty value or 0 switches them off.',
+    group: HEALTH,
+  }),
+  'error-delay': flag<number>({
+    kind: duration(1),
+    default: 1000,
+    help: 'First wait before a lost source is tried again; the waits grow from there.',
+    group: PROCESS,
+  }),
+  'drain-timeout': flag<number>({
+    kind: duration(),
+    default: 5000,
+    help: 'How long connections may run on after the first INT or TERM before they are cut.',
+    group: PROCESS,
+  }),
+} as const;
+
+export type GlobalOptions = FlagValues<typeof GLOBAL_FLAGS>;

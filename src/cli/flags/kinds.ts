@@ -1,0 +1,170 @@
+import { isIP } from 'node:net';
+import { formatBytes, parseBytes } from '../../util/bytes.ts';
+import { formatDuration, parseDuration } from '../../util/duration.ts';
+import { formatHostPort, parseHostPort, type HostPort } from '../../util/host-port.ts';
+import { parsePortRange, type PortRange } from '../../util/port-range.ts';
+import type { FlagKind } from './table.ts';
+
+/**
+ * The longest time that a timer of Node can wait. A longer one would not wait at all, so no flag
+ * takes it.
+ */
+const MAX_DURATION_MS = 2 ** 31 - 1;
+
+/** Any text. */
+export function text(placeholder: string): FlagKind<string> {
+  return { placeholder, parse: (given) => given, format: (value) => value };
+}
+
+/** A comma list; the flag may also be repeated. */
+export function list(
+  placeholder: string,
+  check: (item: string) => void = () => {},
+): FlagKind<readonly string[]> {
+  return {
+    placeholder,
+    parse(given) {
+      const items = given
+        .split(',')
+        .map((item) => item.trim())
+        .filter((item) => item !== '');
+      items.forEach(check);
+      return items;
+    },
+    format: (value) => value.join(','),
+    merge: (former, latter) => [...former, ...latter],
+  };
+}
+
+/** A whole number from `min` to `max`, both included. */
+export function integer(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<number> {
+  return {
+    placeholder: 'number',
+    parse(given) {
+      const value = /^\d+$/.test(given) ? Number(given) : Number.NaN;
+      if (value >= min && value <= max) return value;
+      throw new Error(
+        max === Number.MAX_SAFE_INTEGER
+          ? `expected a whole number of at least ${min}`
+          : `expected a whole number from ${min} to ${max}`,
+      );
+    },
+    format: String,
+  };
+}
+
+/** A time in milliseconds, written as in Go. */
+export function duration(min = 0): FlagKind<number> {
+  return {
+    placeholder: 'duration',
+    parse: (given) => readDuration(given, min),
+    format: formatDuration,
+  };
+}
+
+/** A comma list of times in milliseconds, none of them 0. */
+export function durations(): FlagKind<readonly number[]> {
+  return {
+    placeholder: 'durations',
+    parse(given) {
+      const values = given.split(',').map((item) => readDuration(item.trim(), 1));
+      if (values.length > 16) throw new Error('expected at most 16 durations');
+      return values;
+    },
+    format: (value) => value.map(formatDuration).join(','),
+  };
+}
+
+function readDuration(given: string, min: number): number {
+  const ms = parseDuration(given);
+  if (ms === undefined) {
+    throw new Error('expected a duration with a unit, such as 250ms, 30s or 1m30s');
+  }
+  if (ms < min) throw new Error(`expected at least ${formatDuration(min)}`);
+  if (ms > MAX_DURATION_MS) throw new Error('expected at most 24 days (576h)');
+  return ms;
+}
+
+/** A size in bytes. */
+export function size(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<number> {
+  return {
+    placeholder: 'bytes',
+    parse(given) {
+      const value = parseBytes(given);
+      if (value === undefined)
+        throw new Error('expected a number of bytes, such as 4194304 or 4Mi');
+      if (value < min || value > max) {
+        throw new Error(
+          max === Number.MAX_SAFE_INTEGER
+            ? `expected at least ${formatBytes(min)}`
+            : `expected ${formatBytes(min)} to ${formatBytes(max)}`,
+        );
+      }
+      return value;
+    },
+    format: formatBytes,
+  };
+}
+
+/** An IP address of either family. */
+export function ipAddress(): FlagKind<string> {
+  return {
+    placeholder: 'ip',
+    parse(given) {
+      if (isIP(given) !== 0) return given;
+      throw new Error('expected an IP address, such as 0.0.0.0 or ::');
+    },
+    format: (value) => value,
+  };
+}
+
+/** Where a server listens; undefined switches it off, which an empty text or `0` asks for. */
+export function listenAddress(): FlagKind<HostPort | undefined> {
+  return {
+    placeholder: 'ip:port',
+    parse(given) {
+      if (given === '' || given === '0') return undefined;
+      const address = parseHostPort(given);
+      if (address !== undefined) return address;
+      throw new Error('expected ip:port, [ip6]:port or :port; an empty value or 0 switches it off');
+    },
+    format: (value) => (value === undefined ? '' : formatHostPort(value)),
+  };
+}
+
+/** A closed range of ports; undefined, which an empty text, `0` or `0-0` asks for, is any port. */
+export function portRange(): FlagKind<PortRange | undefined> {
+  return {
+    placeholder: 'first-last',
+    parse(given) {
+      if (given === '' || given === '0' || given === '0-0') return undefined;
+      const range = parsePortRange(given);
+      if (range !== undefined) return range;
+      throw new Error('expected a range of ports from 1 to 65535, such as 36000-37000');
+    },
+    format: (value) => (value === undefined ? '' : `${value.first}-${value.last}`),
+  };
+}
+
+/**
+ * One of a few words. `planned` are words of the documented grammar that this version cannot do: they
+ * get an error of their own, so that nobody takes them for misspelt.
+ */
+export function choice<const Word extends string>(
+  words: readonly Word[],
+  planned: readonly string[] = [],
+): FlagKind<Word> {
+  return {
+    placeholder: words.join('|'),
+    choices: words,
+    parse(given) {
+      const word = words.find((candidate) => candidate === given);
+      if (word !== undefined) return word;
+      const expected = `expected ${words.join(', ')}`;
+      throw new Error(
+        planned.includes(given) ? `${given} is not in this version; ${expected}` : expected,
+      );
+    },
+    format: (value) => value,
+  };
+}

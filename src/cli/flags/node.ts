@@ -1,0 +1,23 @@
+import { hostname } from 'node:os';
+import { KpngError } from '../../errors.ts';
+import { text } from './kinds.ts';
+import { flag } from './table.ts';
+
+/** Flags of every backend. */
+export const NODE_FLAGS = {
+  'node-name': flag<string>({
+    kind: text('name'),
+    default: hostname(),
+    help:
+      'Node whose endpoints and traffic policies count, by the name that the cluster has for it. ' +
+      'Taken as it is: nothing is lower-cased or cut off.',
+    group: 'Node',
+    defaultText: 'the host name',
+  }),
+} as const;
+
+/** Throws a usage error for a name that no node can have. */
+export function checkNodeName(name: string): string {
+  if (name !== '' && !/[\s\p{Cc}/]/u.test(name)) return name;
+  throw new KpngError('KPNG_USAGE', `--node-name ${JSON.stringify(name)}: not the name of a node`);
+}

@@ -1,0 +1,73 @@
+/**
+ * Flags as data. One table per command drives parsing, `--help`, docs/cli.md and shell completion.
+ */
+
+/** How the text of a flag becomes a value, and back. */
+export interface FlagKind<T> {
+  /** Stands for the value in the help text, such as `duration`. */
+  readonly placeholder: string;
+  /** Words that are allowed, when there are only a few: for the help text and for completion. */
+  readonly choices?: readonly string[];
+  /** Turns the text into a value, or throws an Error whose message says what is expected. */
+  parse(text: string): T;
+  /** The text that gives this value. */
+  format(value: T): string;
+  /** Joins the values of a flag that is given twice. Without it the last one counts, as in Go. */
+  merge?(former: T, latter: T): T;
+}
+
+export interface FlagSpec<T> {
+  readonly kind: FlagKind<T>;
+  readonly default: T;
+  /** One or two plain sentences. */
+  readonly help: string;
+  /** Heading in the help text. */
+  readonly group: string;
+  /** One letter, for a flag such as `-i`. */
+  readonly short?: string;
+  /** Other names of the same flag. */
+  readonly aliases?: readonly string[];
+  /** Environment variable that is read when the flag is not given. */
+  readonly env?: string;
+  /** What the help text says instead of the default, when that differs from host to host. */
+  readonly defaultText?: string;
+}
+
+export type FlagTable = Readonly<Record<string, FlagSpec<unknown>>>;
+
+/** Writes a flag down with its type checked. */
+export function flag<T>(spec: FlagSpec<T>): FlagSpec<T> {
+  return spec;
+}
+
+/** The values of a table's flags, by flag name. */
+export type FlagValues<Table extends FlagTable> = {
+  readonly [Name in keyof Table]: Table[Name] extends FlagSpec<infer Value> ? Value : never;
+};
+
+/** Values of several tables at once, before one command reads its own. */
+export interface RawValues {
+  readonly values: ReadonlyMap<string, unknown>;
+  /** Names of the flags that were given, on the command line or in the environment. */
+  readonly given: ReadonlySet<string>;
+}
+
+/** The part of the values that belongs to a table; flags that are missing have their default. */
+export function pickValues<Table extends FlagTable>(
+  table: Table,
+  raw: RawValues,
+): FlagValues<Table> {
+  const picked: Record<string, unknown> = {};
+  for (const [name, spec] of Object.entries(table)) {
+    picked[name] = raw.values.has(name) ? raw.values.get(name) : spec.default;
+  }
+  return picked as FlagValues<Table>;
+}
+
+/** `default` as text, or undefined when there is nothing to say about it. */
+export function defaultText(spec: FlagSpec<unknown>): string | undefined {
+  if (spec.defaultText !== undefined) return spec.defaultText;
+  if (spec.default === undefined) return undefined;
+  const text = spec.kind.format(spec.default);
+  return text === '' ? undefined : text;
+}

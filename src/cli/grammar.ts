@@ -1,0 +1,81 @@
+import { KpngError } from '../errors.ts';
+import type { SinkCommand, SourceCommand } from './command.ts';
+import type { Registry } from './registry.ts';
+
+/** What the words of a command line name: a whole command, or how far they got. */
+export type Words =
+  | { readonly kind: 'nothing' }
+  | { readonly kind: 'version' }
+  | { readonly kind: 'source'; readonly source: SourceCommand; readonly toLocal: boolean }
+  | { readonly kind: 'command'; readonly source: SourceCommand; readonly sink: SinkCommand };
+
+/** Matches words to the registry. Throws a usage error that says which words would have been right. */
+export function readWords(words: readonly string[], registry: Registry): Words {
+  const [first, ...rest] = words;
+  if (first === undefined) return { kind: 'nothing' };
+  if (first === 'version') {
+    if (rest.length > 0) throw tooMany(rest, 'version');
+    return { kind: 'version' };
+  }
+  const source = registry.sources.find(({ word }) => word === first);
+  if (source === undefined) throw notASource(first, registry);
+
+  const toLocal = rest[0] === 'to-local';
+  const [sinkWord, ...extra] = toLocal ? rest.slice(1) : rest;
+  if (sinkWord === undefined) return { kind: 'source', source, toLocal };
+  const sink = registry.sinks.find(({ word }) => word === sinkWord);
+  if (sink === undefined) throw notASink(sinkWord, registry);
+  if (!toLocal && !source.toLocalOptional && !sink.toLocalOptional) {
+    throw usage(`write "to-local" before ${sink.word}: ${source.word} to-local ${sink.word}`);
+  }
+  if (extra.length > 0) throw tooMany(extra, sink.word);
+  return { kind: 'command', source, sink };
+}
+
+/** The words of a command as they are taught: `to-local` only where it is needed. */
+export function commandWords(source: SourceCommand, sink: SinkCommand): string {
+  const direct = source.toLocalOptional || sink.toLocalOptional;
+  return `${source.word} ${direct ? '' : 'to-local '}${sink.word}`;
+}
+
+function notASource(word: string, registry: Registry): KpngError {
+  const sources = wordList(registry.sources);
+  if (registry.planned.includes(word)) {
+    return usage(`${word} is not in this version; sources are ${sources}`);
+  }
+  if (word === 'to-local' || registry.sinks.some((sink) => sink.word === word)) {
+    return usage(`${word} needs a source before it: ${sources}`);
+  }
+  return usage(`unknown command ${JSON.stringify(word)}; sources are ${sources}`);
+}
+
+function notASink(word: string, registry: Registry): KpngError {
+  const sinks = wordList(registry.sinks);
+  if (registry.planned.includes(word)) {
+    return usage(`${word} is not in this version; backends are ${sinks}`);
+  }
+  if (registry.foreign.includes(word)) {
+    return usage(
+      `${word} is a backend of kpng that this program does not have; its own are ${sinks}`,
+    );
+  }
+  if (registry.sources.some((source) => source.word === word)) {
+    return usage(`${word} is a source, and there is one already; backends are ${sinks}`);
+  }
+  return usage(`unknown backend ${JSON.stringify(word)}; backends are ${sinks}`);
+}
+
+function tooMany(words: readonly string[], after: string): KpngError {
+  return usage(
+    `nothing may follow ${after} but flags: ${words.map((word) => JSON.stringify(word)).join(' ')}`,
+  );
+}
+
+/** `a, b and c` */
+export function wordList(commands: readonly { readonly word: string }[]): string {
+  return commands.map(({ word }) => word).join(', ');
+}
+
+export function usage(message: string): KpngError {
+  return new KpngError('KPNG_USAGE', message);
+}

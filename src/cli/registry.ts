@@ -1,0 +1,37 @@
+import type { SinkCommand, SourceCommand } from './command.ts';
+import { toJson } from './sinks/to-json.ts';
+import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
+import { fileSource } from './sources/file.ts';
+import { localSource } from './sources/local.ts';
+
+/** Every word of the command line. A new source or sink is one file and one entry here. */
+export interface Registry {
+  readonly sources: readonly SourceCommand[];
+  readonly sinks: readonly SinkCommand[];
+  /** Words that belong to the grammar but are not in this version: they get an error that says so. */
+  readonly planned: readonly string[];
+  /** Backends of kpng that this program does not replace. */
+  readonly foreign: readonly string[];
+}
+
+export const REGISTRY: Registry = {
+  sources: [fileSource, localSource],
+  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson],
+  planned: [
+    'kube',
+    'api',
+    'to-api',
+    'to-file',
+    'to-callout',
+    'to-extip',
+    'to-healthchecks',
+    'demo',
+    'status',
+    'top',
+    'services',
+    'drain',
+    'cleanup',
+    'completion',
+  ],
+  foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],
+};

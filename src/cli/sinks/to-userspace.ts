@@ -1,0 +1,162 @@
+import { KpngError } from '../../errors.ts';
+import { nodePortAddresses } from '../../portal/node-addresses.ts';
+import type { PortRange } from '../../util/port-range.ts';
+import { defineSink, type Example, type SinkCommand } from '../command.ts';
+import { choice, duration, ipAddress, list, portRange, text } from '../flags/kinds.ts';
+import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
+import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { flag, type FlagTable, type FlagValues } from '../flags/table.ts';
+
+const ADDRESSES = 'Addresses';
+
+/** What the three words differ in. */
+interface Variant {
+  readonly word: string;
+  readonly summary: string;
+  readonly portRange: PortRange | undefined;
+  readonly examples: readonly Example[];
+}
+
+function flagsOf(variant: Variant) {
+  return {
+    ...NODE_FLAGS,
+    portal: flag<'auto' | 'address' | 'none'>({
+      kind: choice(['auto', 'address', 'none'], ['nftables', 'iptables']),
+      default: 'auto',
+      help:
+        'How clients get here. address: listen on the cluster, external, load-balancer and node ' +
+        'addresses themselves, those that the host has. none: listen on proxy ports only. auto: address.',
+      group: ADDRESSES,
+    }),
+    'portal-interface': flag<string>({
+      kind: text('name'),
+      default: '',
+      help:
+        'Interface that service addresses are added to. Empty: only addresses that the host already ' +
+        'has. This version knows only the empty value.',
+      group: ADDRESSES,
+    }),
+    'bind-address': flag<string>({
+      kind: ipAddress(),
+      default: '0.0.0.0',
+      help: 'Address of the proxy ports.',
+      group: ADDRESSES,
+    }),
+    'port-range': flag<PortRange | undefined>({
+      kind: portRange(),
+      default: variant.portRange,
+      help: 'Ports to take proxy ports from. Empty: any free port.',
+      group: ADDRESSES,
+    }),
+    'nodeport-addresses': flag<readonly string[]>({
+      kind: list('cidrs', checkNodePortAddress),
+      default: [],
+      help:
+        'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
+        'Empty: every address of the host.',
+      group: ADDRESSES,
+    }),
+    engine: flag<'auto' | 'node'>({
+      kind: choice(['auto', 'node'], ['linux']),
+      default: 'auto',
+      help: 'What carries the traffic. auto: node, which runs everywhere.',
+      group: ADDRESSES,
+    }),
+    'sync-period-duration': flag<number>({
+      kind: duration(1),
+      default: 15_000,
+      help: 'Accepted for the sake of old command lines; changes are carried out at once.',
+      group: 'Times',
+    }),
+    ...LIMIT_FLAGS,
+  } satisfies FlagTable;
+}
+
+export type UserspaceFlags = ReturnType<typeof flagsOf>;
+
+/** Throws unless the portal will understand the item. */
+function checkNodePortAddress(item: string): void {
+  nodePortAddresses([item], []);
+}
+
+/** Options of the userspace backend, from its flags. */
+export function readUserspace(values: FlagValues<UserspaceFlags>) {
+  if (values['portal-interface'] !== '') {
+    throw new KpngError(
+      'KPNG_USAGE',
+      `--portal-interface ${JSON.stringify(values['portal-interface'])}: adding addresses to an ` +
+        'interface is not in this version; give the host the addresses and leave the flag out',
+    );
+  }
+  return {
+    nodeName: checkNodeName(values['node-name']),
+    portal: values.portal === 'auto' ? 'address' : values.portal,
+    engine: 'node',
+    bindAddress: values['bind-address'],
+    portRange: values['port-range'],
+    nodePortAddresses: values['nodeport-addresses'],
+    limits: readLimits(values),
+  } as const;
+}
+
+export type UserspaceOptions = ReturnType<typeof readUserspace>;
+
+function userspace(variant: Variant): SinkCommand {
+  return defineSink({
+    word: variant.word,
+    summary: variant.summary,
+    description: [
+      'Accepts the connections of clients, dials an endpoint of the service and carries the bytes. ' +
+        'Nothing is opened before the first complete state has come.',
+    ],
+    examples: variant.examples,
+    toLocalOptional: false,
+    servesByDefault: true,
+    flags: flagsOf(variant),
+    read: readUserspace,
+    async start() {
+      throw new Error('later');
+    },
+  });
+}
+
+export const toUserspace = userspace({
+  word: 'to-userspace',
+  summary: 'Proxy TCP and UDP in this process',
+  portRange: undefined,
+  examples: [
+    {
+      line: 'file -i state.yaml to-local to-userspace -v=4',
+      does: 'proxies a state file and logs every connection',
+    },
+    {
+      line: 'local to-userspace --nodeport-addresses 10.0.0.0/8 --udp-idle-timeout 1m',
+      does: 'opens node ports on one network and keeps UDP sessions for a minute',
+    },
+    {
+      line: 'local to-userspace --portal none --port-range 36000-37000',
+      does: 'opens proxy ports only, and leaves it to you how clients get to them',
+    },
+  ],
+});
+
+export const toUserspaceLinux = userspace({
+  word: 'to-userspacelin',
+  summary: 'to-userspace with the defaults of kpng on Linux',
+  portRange: undefined,
+  examples: [
+    { line: 'local to-userspacelin', does: 'takes the place of kpng’s Linux userspace backend' },
+  ],
+});
+
+export const toUserspaceWindows = userspace({
+  word: 'to-winuserspace',
+  summary: 'to-userspace with the defaults of kpng on Windows',
+  portRange: { first: 36_000, last: 37_000 },
+  examples: [
+    {
+      line: 'local -api=127.0.0.1:12090 to-winuserspace -v=4',
+      does: 'takes the place of kpng’s Windows userspace backend',
+    },
+  ],
+});

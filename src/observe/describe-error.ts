@@ -1,0 +1,35 @@
+import { KpngError } from '../errors.ts';
+
+/** How deep a chain of causes is followed; it also ends a chain that bites its tail. */
+const MAX_CAUSES = 5;
+
+/**
+ * An error as log keys: `err` its message, `code` its stable code or the system's, `cause` the
+ * messages behind it, and `servicePortName` when it is about one.
+ */
+export function describeError(error: unknown): Record<string, string> {
+  if (!(error instanceof Error)) return { err: text(error) };
+  const keys: Record<string, string> = { err: error.message === '' ? error.name : error.message };
+  const code = codeOf(error);
+  if (code !== undefined) keys['code'] = code;
+  const causes: string[] = [];
+  let cause = error.cause;
+  while (cause !== undefined && causes.length < MAX_CAUSES) {
+    causes.push(cause instanceof Error ? cause.message : text(cause));
+    cause = cause instanceof Error ? cause.cause : undefined;
+  }
+  if (causes.length > 0) keys['cause'] = causes.join(': ');
+  if (error instanceof KpngError && error.servicePort !== undefined) {
+    keys['servicePortName'] = error.servicePort;
+  }
+  return keys;
+}
+
+function codeOf(error: Error): string | undefined {
+  if (!('code' in error)) return undefined;
+  return typeof error.code === 'string' ? error.code : undefined;
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value));
+}

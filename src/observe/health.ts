@@ -1,0 +1,172 @@
+/**
+ * Whether this process does its work, as plain facts and a judgement on them.
+ *
+ * The judgement tells the truth in both directions: not healthy while changes cannot be carried out,
+ * but healthy, and marked as degraded, while the source is away and the last state is served; taking
+ * every node out of its load balancers because one server is down would only make it worse.
+ */
+
+/** What has been seen. Times are milliseconds since the epoch. */
+export interface HealthFacts {
+  /** When the first complete state was in place. */
+  readonly firstSyncAt: number | undefined;
+  /** When a state was last put in place. */
+  readonly lastSyncAt: number | undefined;
+  /** Since when changes have failed, without a success in between, and the code of the last failure. */
+  readonly syncFailing: { readonly since: number; readonly code: string } | undefined;
+  /** Since when the source has been away, and the code of the last failure. */
+  readonly sourceLost: { readonly since: number; readonly code: string } | undefined;
+  readonly stopping: boolean;
+}
+
+export const INITIAL_FACTS: HealthFacts = {
+  firstSyncAt: undefined,
+  lastSyncAt: undefined,
+  syncFailing: undefined,
+  sourceLost: undefined,
+  stopping: false,
+};
+
+/** How long changes may fail before the process counts as unhealthy: twice kube-proxy's sync period. */
+export const SYNC_FAILURE_LIMIT_MS = 60_000;
+
+/**
+ * healthz: fit to get traffic from a load balancer. livez: a restart would not help. readyz: the
+ * first complete state is in place and the process is not about to end.
+ */
+export type Probe = 'healthz' | 'livez' | 'readyz';
+
+export interface Verdict {
+  readonly status: 200 | 503;
+  readonly body: HealthBody;
+}
+
+/** The body, with the keys of kube-proxy and reasons when there are some. */
+export interface HealthBody {
+  /** When the state was last known to be current; null before the first. */
+  readonly lastUpdated: string | null;
+  readonly currentTime: string;
+  readonly nodeEligible: boolean;
+  /** Why the answer is 503. */
+  readonly failing?: readonly string[];
+  /** What is wrong although the answer is 200. */
+  readonly degraded?: readonly string[];
+}
+
+/** A part of the state that clients cannot use now. */
+export interface HealthProblem {
+  readonly code: string;
+  /** How many service ports or addresses it concerns. */
+  readonly count: number;
+}
+
+/** Judges the facts at a time. */
+export function judge(
+  facts: HealthFacts,
+  problems: readonly HealthProblem[],
+  probe: Probe,
+  now: number,
+): Verdict {
+  const failing = failures(facts, now);
+  const degraded = [...degradations(facts), ...summary(problems)];
+  // A process that waits for its first state, or ends, is not cured by a restart.
+  if (probe !== 'livez') {
+    if (facts.firstSyncAt === undefined) failing.push('waiting for the first complete state');
+    if (facts.stopping) failing.push('stopping');
+  }
+  const current = failing.length === 0 && facts.sourceLost === undefined;
+  const updated = current && facts.firstSyncAt !== undefined ? now : facts.lastSyncAt;
+  return {
+    status: failing.length === 0 ? 200 : 503,
+    body: {
+      lastUpdated: updated === undefined ? null : new Date(updated).toISOString(),
+      currentTime: new Date(now).toISOString(),
+      nodeEligible: true,
+      ...(failing.length > 0 && { failing }),
+      ...(degraded.length > 0 && { degraded }),
+    },
+  };
+}
+
+function failures({ syncFailing }: HealthFacts, now: number): string[] {
+  if (syncFailing === undefined || now - syncFailing.since < SYNC_FAILURE_LIMIT_MS) return [];
+  return [`changes have failed since ${iso(syncFailing.since)} (${syncFailing.code})`];
+}
+
+function degradations({ syncFailing, sourceLost }: HealthFacts): string[] {
+  const reasons: string[] = [];
+  if (sourceLost !== undefined) {
+    reasons.push(`source lost since ${iso(sourceLost.since)} (${sourceLost.code})`);
+  }
+  if (syncFailing !== undefined) reasons.push(`last change failed (${syncFailing.code})`);
+  return reasons;
+}
+
+/** One line for each code. It names no service: anybody may ask for the health. */
+function summary(problems: readonly HealthProblem[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { code, count } of problems) counts.set(code, (counts.get(code) ?? 0) + count);
+  return [...counts].map(([code, count]) => `${count} not served (${code})`);
+}
+
+function iso(time: number): string {
+  return new Date(time).toISOString();
+}
+
+/** Holds the facts and changes them one by one. */
+export class Health {
+  #facts = INITIAL_FACTS;
+  #problems: () => readonly HealthProblem[] = () => [];
+  readonly #wallClock: () => number;
+
+  /** `wallClock` gives milliseconds since the epoch. */
+  constructor(wallClock: () => number = Date.now) {
+    this.#wallClock = wallClock;
+  }
+
+  get facts(): HealthFacts {
+    return this.#facts;
+  }
+
+  judge(probe: Probe): Verdict {
+    return judge(this.#facts, this.#problems(), probe, this.#wallClock());
+  }
+
+  /** A complete state is in place. */
+  synced(): void {
+    const now = this.#wallClock();
+    this.#change({
+      firstSyncAt: this.#facts.firstSyncAt ?? now,
+      lastSyncAt: now,
+      syncFailing: undefined,
+    });
+  }
+
+  /** A state could not be put in place. */
+  syncFailed(code: string): void {
+    const since = this.#facts.syncFailing?.since ?? this.#wallClock();
+    this.#change({ syncFailing: { since, code } });
+  }
+
+  sourceConnected(): void {
+    this.#change({ sourceLost: undefined });
+  }
+
+  sourceLost(code: string): void {
+    const since = this.#facts.sourceLost?.since ?? this.#wallClock();
+    this.#change({ sourceLost: { since, code } });
+  }
+
+  /** Says where to ask for what clients cannot use; asked for each answer. */
+  askProblems(problems: () => readonly HealthProblem[]): void {
+    this.#problems = problems;
+  }
+
+  stopping(): void {
+    this.#change({ stopping: true });
+  }
+
+  #change(part: Partial<HealthFacts>): void {
+    this.#facts = { ...this.#facts, ...part };
+  }
+}

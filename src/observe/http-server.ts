@@ -1,0 +1,163 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Clock, Timer } from '../util/clock.ts';
+import { formatHostPort, type HostPort } from '../util/host-port.ts';
+
+/** What a page answers. */
+export interface Answer {
+  readonly status: number;
+  readonly type: string;
+  /** Text, or pieces of it that are made as fast as the client reads. */
+  readonly body: string | AsyncIterable<string>;
+}
+
+export interface Page {
+  /** One line for the index. */
+  readonly summary: string;
+  answer(): Answer | Promise<Answer>;
+}
+
+/** Pages by path; the index at `/` is made from them. */
+export type Pages = ReadonlyMap<string, Page>;
+
+export interface HttpServerOptions {
+  readonly address: HostPort;
+  readonly pages: Pages;
+  readonly clock: Clock;
+  /** Told the real address once the server listens. */
+  readonly onListening: (address: HostPort) => void;
+  /** Told of each failure to listen, and when it is tried again. Milliseconds. */
+  readonly onBindFailed: (error: Error, retryInMs: number) => void;
+  /** Told of a page that could not be made. */
+  readonly onPageFailed: (path: string, error: unknown) => void;
+}
+
+/** A server that is there, or tries to be. */
+export interface HttpServer {
+  /** Stops listening and cuts what is open. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Clients at once; more wait in the backlog or are cut. */
+export const MAX_HTTP_CONNECTIONS = 64;
+const HEADERS_TIMEOUT_MS = 5000;
+const REQUEST_TIMEOUT_MS = 10_000;
+/** A client that reads nothing for so long is cut. */
+const IDLE_TIMEOUT_MS = 30_000;
+const FIRST_RETRY_MS = 1000;
+const MAX_RETRY_MS = 30_000;
+
+/**
+ * Serves pages to GET and HEAD. An address that is taken is reported and tried again for ever, with
+ * growing waits: watching must never keep the proxy from its work.
+ */
+export function startHttpServer(options: HttpServerOptions): HttpServer {
+  const { address, clock } = options;
+  let retry: Timer | undefined;
+  let retryInMs = FIRST_RETRY_MS;
+  let closed = false;
+  let server = attempt();
+
+  function attempt(): Server {
+    const started = createServer(
+      { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
+      (request, response) => {
+        void respond(request, response, options);
+      },
+    );
+    started.maxConnections = MAX_HTTP_CONNECTIONS;
+    started.timeout = IDLE_TIMEOUT_MS;
+    started.once('error', (error) => {
+      if (closed) return;
+      options.onBindFailed(error, retryInMs);
+      retry = clock.setTimer(retryInMs, () => {
+        server = attempt();
+      });
+      retryInMs = Math.min(retryInMs * 2, MAX_RETRY_MS);
+    });
+    const host = address.host === '' ? {} : { host: address.host };
+    started.listen({ ...host, port: address.port }, () => {
+      const bound = started.address();
+      if (bound !== null && typeof bound === 'object') {
+        options.onListening({ host: bound.address, port: bound.port });
+      }
+    });
+    return started;
+  }
+
+  return {
+    close: () =>
+      new Promise((resolve) => {
+        closed = true;
+        retry?.cancel();
+        // The callback's error only says that it was not listening, which is what is wanted.
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+async function respond(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { pages, onPageFailed }: HttpServerOptions,
+): Promise<void> {
+  const path = (request.url ?? '/').split('?', 1)[0] ?? '/';
+  try {
+    await send(request, response, await answerTo(request.method, path, pages));
+  } catch (error) {
+    if (!response.headersSent) {
+      onPageFailed(path, error);
+      await send(request, response, plain(500, 'The page could not be made; the log tells why.\n'));
+      return;
+    }
+    // A client that goes away in the middle of a page is no failure of ours.
+    if (!request.destroyed) onPageFailed(path, error);
+    response.destroy();
+  }
+}
+
+function answerTo(
+  method: string | undefined,
+  path: string,
+  pages: Pages,
+): Answer | Promise<Answer> {
+  if (method !== 'GET' && method !== 'HEAD') {
+    return plain(405, `${method} is not served here, only GET and HEAD.\n`);
+  }
+  const page = pages.get(path);
+  if (page !== undefined) return page.answer();
+  return path === '/' ? plain(200, index(pages)) : plain(404, `No such page.\n\n${index(pages)}`);
+}
+
+async function send(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { status, type, body }: Answer,
+): Promise<void> {
+  response.writeHead(status, {
+    'content-type': type,
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-store',
+    ...(status === 405 && { allow: 'GET, HEAD' }),
+    ...(typeof body === 'string' && { 'content-length': Buffer.byteLength(body) }),
+  });
+  if (request.method === 'HEAD') response.end();
+  else if (typeof body === 'string') response.end(body);
+  else await pipeline(Readable.from(body, { objectMode: false }), response);
+}
+
+function index(pages: Pages): string {
+  return [...pages].map(([path, { summary }]) => `${path.padEnd(12)}${summary}\n`).join('');
+}
+
+/** A short text as an answer. */
+export function plain(status: number, body: string): Answer {
+  return { status, type: 'text/plain; charset=utf-8', body };
+}
+
+/** Where a server listens, for messages. */
+export function httpUrl(address: HostPort): string {
+  return `http://${formatHostPort(address)}`;
+}

@@ -1,0 +1,39 @@
+import pretty from 'pino-pretty';
+
+/** Keys that are shown in another way, or only matter to programs. */
+const HIDDEN = new Set(['level', 'time', 'msg', 'v', 'stack']);
+
+/**
+ * Turns lines of the JSON log into lines for people:
+ * `[12:34:56.789] INFO: Mapped service to endpoint service="default/web:http" endpoint="10.1.2.3:80"`.
+ */
+export function textFormatter(colour: boolean): (line: string) => string {
+  return pretty.prettyFactory({
+    colorize: colour,
+    translateTime: 'SYS:HH:MM:ss.l',
+    hideObject: true,
+    // These would be shown twice: by our own hand below, and in a form of pino-pretty's.
+    ignore: 'name,pid,hostname,caller,type,stack',
+    messageFormat: (log, messageKey) => textOf(log, messageKey),
+  });
+}
+
+function textOf(log: Readonly<Record<string, unknown>>, messageKey: string): string {
+  const message = escapeControls(typeof log[messageKey] === 'string' ? log[messageKey] : '');
+  const keys = Object.entries(log)
+    .filter(([key]) => !HIDDEN.has(key))
+    .map(([key, value]) => ` ${escapeControls(key)}=${escapeControls(JSON.stringify(value))}`);
+  const stack = typeof log['stack'] === 'string' ? log['stack'].split('\n').slice(1) : [];
+  return message + keys.join('') + stack.map((frame) => `\n${escapeControls(frame)}`).join('');
+}
+
+/**
+ * Writes out what could end a line or steer a terminal: control characters, line and paragraph
+ * separators, and marks that change the direction of text. Names come from the network.
+ */
+function escapeControls(text: string): string {
+  return text.replace(
+    /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}

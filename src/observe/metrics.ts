@@ -1,0 +1,96 @@
+import { setImmediate } from 'node:timers/promises';
+import { Counter, Gauge, Registry } from 'prom-client';
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { EngineLimits } from '../proxysocket/limits.ts';
+import type { Probe } from './health.ts';
+import { exposition } from './exposition.ts';
+import { addLimitMetrics } from './limit-metrics.ts';
+import { addProcessMetrics } from './process-metrics.ts';
+import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
+import { addStateMetrics } from './state-metrics.ts';
+import { Subscriptions } from './subscriptions.ts';
+
+/** What the metrics need of a data path. */
+export interface MeasuredDataPath {
+  readonly engine: string;
+  readonly portal: string;
+  readonly limits: EngineLimits;
+  snapshot(): ServicePortSnapshot[];
+}
+
+export interface MetricsOptions {
+  readonly version: string;
+}
+
+/** The metrics of the process. */
+export interface Metrics {
+  /** For metrics that are neither of a service port nor of a limit. */
+  readonly registry: Registry;
+  /** The MIME type of what `render` gives. */
+  readonly contentType: string;
+  /** Adds the metrics of a data path; at most once. */
+  observe(dataPath: MeasuredDataPath): void;
+  /** Counts an answer of a health page. */
+  readonly countProbe: (probe: Probe, status: number) => void;
+  /** The page, in pieces; other work of the event loop goes on between them. */
+  render(): AsyncGenerator<string, void, void>;
+  /** Counts no more events. Idempotent. */
+  close(): void;
+}
+
+/** Makes the registry, with everything that does not depend on a data path. */
+export function createMetrics({ version }: MetricsOptions): Metrics {
+  const registry = new Registry();
+  const subscriptions = new Subscriptions();
+  addProcessMetrics(registry);
+  addStateMetrics(registry, subscriptions);
+  const build = new Gauge({
+    name: 'kpng_userspace_build_info',
+    help: 'Always 1; the labels tell what is running.',
+    labelNames: ['version', 'node', 'engine', 'portal'],
+    registers: [registry],
+  });
+  const info = { version, node: process.versions.node };
+  build.set({ ...info, engine: '', portal: '' }, 1);
+  const probes = probeCounters(registry);
+  let snapshot = (): readonly ServicePortSnapshot[] => [];
+  let updateUse: ReturnType<typeof addLimitMetrics> = () => {};
+
+  return {
+    registry,
+    contentType: registry.contentType,
+    observe(measured) {
+      snapshot = () => measured.snapshot();
+      build.reset();
+      build.set({ ...info, engine: measured.engine, portal: measured.portal }, 1);
+      updateUse = addLimitMetrics(registry, subscriptions, measured.limits);
+    },
+    countProbe: (probe, status) => probes[probe]?.inc({ code: String(status) }),
+    async *render() {
+      const servicePorts = snapshot();
+      updateUse(servicePorts);
+      const pieces = exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels);
+      yield `${await registry.metrics()}\n`;
+      for (const piece of pieces) {
+        if (piece !== '') yield piece;
+        await setImmediate();
+      }
+    },
+    close: () => subscriptions.end(),
+  };
+}
+
+/** kube-proxy's two counters of health answers. */
+function probeCounters(registry: Registry): Partial<Record<Probe, Counter<'code'>>> {
+  const counter = (name: string, path: string): Counter<'code'> =>
+    new Counter({
+      name,
+      help: `Answers of ${path}, by status code.`,
+      labelNames: ['code'],
+      registers: [registry],
+    });
+  return {
+    healthz: counter('kubeproxy_proxy_healthz_total', '/healthz'),
+    livez: counter('kubeproxy_proxy_livez_total', '/livez'),
+  };
+}

@@ -1,0 +1,68 @@
+import type { Clock } from '../util/clock.ts';
+import { formatHostPort, type HostPort } from '../util/host-port.ts';
+import type { Health } from './health.ts';
+import { httpUrl, startHttpServer, type HttpServer, type Pages } from './http-server.ts';
+import type { Log } from './log.ts';
+import type { Metrics } from './metrics.ts';
+import { healthPages, metricsPages } from './pages.ts';
+
+export interface ServersOptions {
+  /** Undefined: not served. */
+  readonly metricsAddress: HostPort | undefined;
+  readonly healthAddress: HostPort | undefined;
+  readonly health: Health;
+  /** Undefined: there are none, and no `/metrics`. */
+  readonly metrics: Metrics | undefined;
+  readonly log: Log;
+  readonly clock: Clock;
+}
+
+/**
+ * Starts the servers for metrics and health. The health pages are on both, as with kube-proxy; when
+ * both addresses are the same there is one server with everything.
+ */
+export function startServers(options: ServersOptions): HttpServer {
+  const { metricsAddress, healthAddress, metrics } = options;
+  const health = healthPages(options.health, metrics?.countProbe);
+  const everything: Pages = new Map([
+    ...(metrics === undefined ? [] : metricsPages(metrics)),
+    ...health,
+  ]);
+  const servers: HttpServer[] = [];
+  if (metricsAddress !== undefined)
+    servers.push(start('metrics', metricsAddress, everything, options));
+  if (healthAddress !== undefined && !same(metricsAddress, healthAddress)) {
+    servers.push(start('health', healthAddress, health, options));
+  }
+  return {
+    async close() {
+      await Promise.all(servers.map((server) => server.close()));
+    },
+  };
+}
+
+function start(
+  what: string,
+  address: HostPort,
+  pages: Pages,
+  { log, clock }: ServersOptions,
+): HttpServer {
+  return startHttpServer({
+    address,
+    pages,
+    clock,
+    onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound) }),
+    onBindFailed: (error, retryInMs) =>
+      log.warn(`Cannot serve ${what} yet`, {
+        address: formatHostPort(address),
+        err: error,
+        retryInMs,
+      }),
+    onPageFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
+  });
+}
+
+/** Port 0 is another port each time. */
+function same(a: HostPort | undefined, b: HostPort): boolean {
+  return a !== undefined && a.port !== 0 && a.port === b.port && a.host === b.host;
+}

@@ -1,0 +1,124 @@
+import t, { type Test } from 'tap';
+import * as kinds from '../../src/cli/flags/kinds.ts';
+import type { FlagKind } from '../../src/cli/flags/table.ts';
+
+/** What a kind makes of texts: the value, or the error's message. */
+function check<T>(t: Test, kind: FlagKind<T>, cases: readonly [string, T | RegExp][]): void {
+  for (const [given, expected] of cases) {
+    if (expected instanceof RegExp) {
+      t.throws(() => kind.parse(given), { message: expected }, JSON.stringify(given));
+    } else {
+      t.same(kind.parse(given), expected, JSON.stringify(given));
+    }
+  }
+  t.end();
+}
+
+t.test('integers have bounds', (t) => {
+  check(t, kinds.integer(0, 10), [
+    ['0', 0],
+    ['10', 10],
+    ['11', /from 0 to 10/],
+    ['-1', /whole number/],
+    ['1.5', /whole number/],
+    ['', /whole number/],
+    ['0x3', /whole number/],
+    ['1e1', /whole number/],
+  ]);
+});
+
+t.test('integers without an upper bound say only the lower one', (t) => {
+  check(t, kinds.integer(1), [
+    ['100000', 100_000],
+    ['0', /at least 1$/],
+    ['99999999999999999999', /at least 1$/],
+  ]);
+});
+
+t.test('durations need a unit and fit a timer', (t) => {
+  check(t, kinds.duration(1), [
+    ['30s', 30_000],
+    ['30', /with a unit/],
+    ['0', /at least 1ms/],
+    ['577h', 577 * 3_600_000],
+    ['600h', /at most 24 days/],
+  ]);
+});
+
+t.test('lists of durations', (t) => {
+  check(t, kinds.durations(), [
+    ['250ms,500ms, 1s', [250, 500, 1000]],
+    ['1s', [1000]],
+    ['1s,', /with a unit/],
+    ['0,1s', /at least 1ms/],
+    [Array.from({ length: 17 }, () => '1s').join(','), /at most 16/],
+  ]);
+});
+
+t.test('listen addresses can be switched off', (t) => {
+  check(t, kinds.listenAddress(), [
+    ['127.0.0.1:0', { host: '127.0.0.1', port: 0 }],
+    ['', undefined],
+    ['0', undefined],
+    ['10249', /expected ip:port/],
+    ['localhost:80', /expected ip:port/],
+  ]);
+});
+
+t.test('port ranges can be left to the kernel', (t) => {
+  check(t, kinds.portRange(), [
+    ['36000-37000', { first: 36_000, last: 37_000 }],
+    ['', undefined],
+    ['0-0', undefined],
+    ['5-1', /range of ports/],
+  ]);
+});
+
+t.test('choices tell a planned word from a wrong one', (t) => {
+  const kind: FlagKind<string> = kinds.choice(['auto', 'none'], ['nftables']);
+  check(t, kind, [
+    ['none', 'none'],
+    ['nftables', /nftables is not in this version; expected auto, none/],
+    ['nonsense', /^expected auto, none$/],
+  ]);
+});
+
+t.test('lists drop empty items and check the others', (t) => {
+  const kind = kinds.list('words', (item) => {
+    if (item === 'bad') throw new Error('not bad');
+  });
+  check(t, kind, [
+    ['a, b,,c', ['a', 'b', 'c']],
+    ['', []],
+    ['a,bad', /not bad/],
+  ]);
+});
+
+t.test('sizes have bounds', (t) => {
+  check(t, kinds.size(1024, 1024 ** 2), [
+    ['4Ki', 4096],
+    ['1', /expected 1Ki to 1Mi/],
+    ['2Mi', /expected 1Ki to 1Mi/],
+    ['lots', /number of bytes/],
+  ]);
+});
+
+t.test('a size without an upper bound, and an address', (t) => {
+  t.throws(() => kinds.size(1024).parse('1'), { message: 'expected at least 1Ki' });
+  t.equal(kinds.ipAddress().parse('::1'), '::1');
+  t.throws(() => kinds.ipAddress().parse('eth0'), { message: /IP address/ });
+  t.end();
+});
+
+t.test('each kind writes what it reads', (t) => {
+  t.equal(kinds.duration().format(90_000), '1m30s');
+  t.equal(kinds.durations().format([250, 1000]), '250ms,1s');
+  t.equal(kinds.listenAddress().format({ host: '::1', port: 1 }), '[::1]:1');
+  t.equal(kinds.listenAddress().format(undefined), '');
+  t.equal(kinds.portRange().format({ first: 1, last: 2 }), '1-2');
+  t.equal(kinds.portRange().format(undefined), '');
+  t.equal(kinds.list('x').format(['a', 'b']), 'a,b');
+  t.equal(kinds.size(0).format(4096), '4Ki');
+  t.equal(kinds.integer(0).format(3), '3');
+  t.end();
+});

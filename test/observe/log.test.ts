@@ -1,0 +1,147 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import t from 'tap';
+import { KpngError } from '../../src/errors.ts';
+import { captureLog } from '../support/captured-log.ts';
+
+t.test('lines are JSON objects with a level, a time, a message and keys', async (t) => {
+  const { log, raw, lines } = await captureLog(2);
+  log.error('it failed', { service: 'a/b:c' });
+  log.warn('careful');
+  log.info('hello', { n: 1 });
+  log.v(2, 'detail', { x: [1, 2] });
+  t.match(lines(), [
+    { level: 'error', msg: 'it failed', service: 'a/b:c' },
+    { level: 'warn', msg: 'careful' },
+    { level: 'info', msg: 'hello', n: 1 },
+    { level: 'info', msg: 'detail', v: 2, x: [1, 2] },
+  ]);
+  for (const line of lines()) {
+    t.match(line['time'], /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    t.notOk('pid' in line || 'hostname' in line, 'nothing that is the same on every line');
+  }
+  t.ok(raw.every((line) => line.endsWith('\n') && line.indexOf('\n') === line.length - 1));
+});
+
+t.test('a line of a higher level than the verbosity does not appear', async (t) => {
+  const { log, messages } = await captureLog(3);
+  for (let level = 1; level <= 5; level += 1) log.v(level, `level ${level}`);
+  t.same(messages(), ['level 1', 'level 2', 'level 3']);
+});
+
+t.test('an error is told with its code, what is behind it and whom it concerns', async (t) => {
+  const { log, lines } = await captureLog();
+  const system = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:1'), {
+    code: 'ECONNREFUSED',
+  });
+  log.error('one', {
+    err: new KpngError('KPNG_SOURCE_LOST', 'the server is away', {
+      cause: new Error('no connection', { cause: system }),
+      servicePort: 'ns/web:http',
+    }),
+  });
+  log.error('two', { err: system });
+  log.error('three', { err: 'just words', code: 'KEPT' });
+  log.error('four', { err: new RangeError('') });
+  t.match(lines(), [
+    {
+      err: 'the server is away',
+      code: 'KPNG_SOURCE_LOST',
+      cause: 'no connection: connect ECONNREFUSED 127.0.0.1:1',
+      servicePortName: 'ns/web:http',
+    },
+    { err: 'connect ECONNREFUSED 127.0.0.1:1', code: 'ECONNREFUSED' },
+    { err: 'just words', code: 'KEPT' },
+    { err: 'RangeError' },
+  ]);
+});
+
+t.test('causes that go in a circle do not hang the log', async (t) => {
+  const { log, lines } = await captureLog();
+  const error: Error = new Error('round');
+  error.cause = error;
+  log.error('circle', { err: error });
+  t.equal(lines()[0]?.['cause'], Array.from({ length: 5 }, () => 'round').join(': '));
+});
+
+t.test('text is for people: time, level, message, keys with quotes', async (t) => {
+  const { log, raw } = await captureLog(4, 'text');
+  log.v(4, 'NextEndpoint for service', { servicePortName: 'default/web:http', endpoints: 3 });
+  log.error('Dial failed', { err: new Error('refused') });
+  t.match(
+    raw[0],
+    /^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: NextEndpoint for service servicePortName="default\/web:http" endpoints=3\n$/,
+  );
+  t.match(raw[1], /ERROR: Dial failed err="refused"\n$/);
+});
+
+t.test('names cannot break a line or steer the terminal', async (t) => {
+  const evil = 'a\nINFO: all is well\r\u001b[2J\u009b31m\u2028\u202e"quoted"';
+  for (const format of ['text', 'json'] as const) {
+    const { log, raw } = await captureLog(0, format);
+    log.info(evil, { [evil]: evil, list: [evil] });
+    t.equal(raw.length, 1);
+    t.match(raw[0], /^[^\n\r\u001b]*\n$/, `${format}: one line, no escape`);
+  }
+  const { log, raw } = await captureLog(0, 'text');
+  log.info('x', { name: evil });
+  t.notMatch(raw[0], /[\u0080-\u009f\u2028\u202e]/);
+  t.match(raw[0], /\\u202e\\"quoted\\"/);
+});
+
+t.test('a stack is shown on lines of its own, in text only', async (t) => {
+  const stack = 'Error: x\n    at one (file.ts:1:1)\n    at two (file.ts:2:2)';
+  const text = await captureLog(0, 'text');
+  text.log.error('Crashed', { stack });
+  t.match(text.raw.join(''), /Crashed\n {4}at one \(file\.ts:1:1\)\n {4}at two/);
+  const json = await captureLog();
+  json.log.error('Crashed', { stack });
+  t.equal(json.lines()[0]?.['stack'], stack);
+});
+
+t.test('standard error gets everything before the process ends at once', async (t) => {
+  const { stderr, code } = await run(`
+    for (let n = 0; n < 2000; n++) log.info('line ' + n);
+    process.exit(3);
+  `);
+  t.equal(code, 3);
+  const lines = stderr.trimEnd().split('\n');
+  t.equal(lines.length, 2000);
+  t.match(lines.at(-1), /line 1999/);
+});
+
+t.test('the process lives on when nobody reads its log any more', async (t) => {
+  const child = script(`
+    process.stdin.once('data', () => {
+      for (let n = 0; n < 100; n++) log.info('nobody reads this');
+      setTimeout(() => process.stdout.write('still here', () => process.exit(0)), 20);
+    });
+    process.stdout.write('ready');
+  `);
+  await once(child.stdout, 'data');
+  child.stderr.destroy();
+  child.stdin.write('go');
+  const [answer] = (await once(child.stdout, 'data')) as [Buffer];
+  t.equal(answer.toString(), 'still here');
+  const [code] = (await once(child, 'close')) as [number];
+  t.equal(code, 0);
+});
+
+/** Runs a script that has a JSON log on standard error. */
+function script(body: string) {
+  const source = `
+    import { createLog } from ${JSON.stringify(new URL('../../src/observe/log.ts', import.meta.url).href)};
+    const log = await createLog({ format: 'json', verbosity: 0 });
+    ${body}`;
+  return spawn(process.execPath, ['--input-type=module', '--eval', source]);
+}
+
+async function run(body: string): Promise<{ stderr: string; code: number }> {
+  const child = script(body);
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  const [code] = (await once(child, 'close')) as [number];
+  return { stderr, code };
+}

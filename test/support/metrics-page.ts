@@ -1,0 +1,76 @@
+/** One line of a metrics page. */
+export interface Sample {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+}
+
+export interface MetricsPage {
+  /** Types by family, in order of appearance. */
+  readonly types: ReadonlyMap<string, string>;
+  readonly samples: readonly Sample[];
+  /** The value of the only sample with this name and these labels (or more); undefined if none. */
+  value(name: string, labels?: Readonly<Record<string, string>>): number | undefined;
+}
+
+const SAMPLE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/;
+const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)/y;
+
+/** Reads the text format strictly: throws on anything that a scraper would refuse. */
+export function parseMetrics(text: string): MetricsPage {
+  const types = new Map<string, string>();
+  const samples: Sample[] = [];
+  let family = '';
+  if (!text.endsWith('\n')) throw new Error('no line feed at the end');
+  for (const line of text.split('\n')) {
+    if (line === '' || line.startsWith('# HELP ')) continue;
+    if (line.startsWith('# TYPE ')) {
+      const [, , name = '', type = ''] = line.split(' ');
+      if (types.has(name)) throw new Error(`${name} comes twice`);
+      family = name;
+      types.set(name, type);
+      continue;
+    }
+    const [, name = '', labels = '', value = ''] = SAMPLE.exec(line) ?? [];
+    if (name === '') throw new Error(`not a sample: ${line}`);
+    if (name.replace(/_(bucket|sum|count)$/, '') !== family && name !== family) {
+      throw new Error(`${name} stands under ${family}`);
+    }
+    samples.push({ name, labels: parseLabels(labels), value: parseValue(value) });
+  }
+  const value: MetricsPage['value'] = (name, labels = {}) => {
+    const found = samples.filter(
+      (sample) =>
+        sample.name === name &&
+        Object.entries(labels).every(([key, wanted]) => sample.labels[key] === wanted),
+    );
+    if (found.length > 1) throw new Error(`${found.length} samples of ${name}`);
+    return found[0]?.value;
+  };
+  return { types, samples, value };
+}
+
+function parseLabels(text: string): Record<string, string> {
+  const labels: Record<string, string> = {};
+  let position = 0;
+  while (position < text.length) {
+    LABEL.lastIndex = position;
+    const match = LABEL.exec(text);
+    if (match === null) throw new Error(`not labels: ${text}`);
+    const [, name = '', escaped = ''] = match;
+    if (Object.hasOwn(labels, name)) throw new Error(`${name} comes twice: ${text}`);
+    labels[name] = escaped.replace(/\\(.)/g, (_, character: string) =>
+      character === 'n' ? '\n' : character,
+    );
+    position = LABEL.lastIndex;
+  }
+  return labels;
+}
+
+function parseValue(text: string): number {
+  if (text === 'NaN') return Number.NaN;
+  if (text === '+Inf') return Number.POSITIVE_INFINITY;
+  const value = Number(text);
+  if (Number.isNaN(value)) throw new Error(`not a value: ${text}`);
+  return value;
+}
