@@ -1,0 +1,68 @@
+import { networkInterfaces } from 'node:os';
+import type { Family } from '../../roundrobin/types.ts';
+import type { Clock, Timer } from '../../util/clock.ts';
+import { ADDRESS_POLL_MS } from './bounds.ts';
+
+/** The unicast addresses of the host, as IP literals. */
+export type HostAddresses = Record<Family, readonly string[]>;
+
+const NONE: HostAddresses = { 4: [], 6: [] };
+
+/**
+ * Reads the addresses of this host. Without the link-local ones of IPv6: they need a zone, every pod
+ * interface of a node has one, and nobody is told to use them. A sandbox that does not let the
+ * interfaces be read has none.
+ */
+export function readHostAddresses(): HostAddresses {
+  const found = { 4: new Set<string>(), 6: new Set<string>() };
+  let interfaces: ReturnType<typeof networkInterfaces>;
+  try {
+    interfaces = networkInterfaces();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_SYSTEM_ERROR') return NONE;
+    throw error;
+  }
+  for (const list of Object.values(interfaces)) {
+    for (const { address, family } of list ?? []) {
+      if (family === 'IPv4') found[4].add(address);
+      else if (!/^fe[89ab]/i.test(address)) found[6].add(address);
+    }
+  }
+  return { 4: [...found[4]], 6: [...found[6]] };
+}
+
+/**
+ * Tells subscribers the addresses of the host again and again, since Node is not told when one
+ * appears. Works only while there are subscribers.
+ */
+export class HostAddressWatch {
+  readonly #clock: Clock;
+  readonly #read: () => HostAddresses;
+  readonly #subscribers = new Set<(addresses: HostAddresses) => void>();
+  #timer: Timer | undefined;
+
+  constructor(clock: Clock, read: () => HostAddresses = readHostAddresses) {
+    this.#clock = clock;
+    this.#read = read;
+  }
+
+  /** Returns the present addresses; `onAddresses` is told at every later reading, changed or not. */
+  subscribe(onAddresses: (addresses: HostAddresses) => void): HostAddresses {
+    this.#subscribers.add(onAddresses);
+    this.#timer ??= this.#clock.setTimer(ADDRESS_POLL_MS, this.#poll);
+    return this.#read();
+  }
+
+  unsubscribe(onAddresses: (addresses: HostAddresses) => void): void {
+    this.#subscribers.delete(onAddresses);
+    if (this.#subscribers.size > 0) return;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  readonly #poll = (): void => {
+    this.#timer = this.#clock.setTimer(ADDRESS_POLL_MS, this.#poll);
+    const addresses = this.#read();
+    for (const onAddresses of this.#subscribers) onAddresses(addresses);
+  };
+}

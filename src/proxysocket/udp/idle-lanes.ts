@@ -1,0 +1,136 @@
+import type { Clock, Timer } from '../../util/clock.ts';
+
+/** What the lanes keep in each entry. Only `IdleLanes` writes these. */
+export interface IdleEntry<E extends IdleEntry<E>> {
+  lane: IdleLane<E> | undefined;
+  older: E | undefined;
+  newer: E | undefined;
+  /** When it was last used, on the clock. */
+  usedAt: number;
+}
+
+/** Entries with one idle limit, from the least to the most recently used: also the order of expiry. */
+export interface IdleLane<E extends IdleEntry<E>> {
+  readonly idleMs: number;
+  oldest: E | undefined;
+  newest: E | undefined;
+  timer: Timer | undefined;
+}
+
+/** `setTimeout` fires at once above this. */
+const MAX_TIMER_MS = 0x7fff_ffff;
+
+/** Between two looks at a lane that still has entries, at most. */
+const MAX_GRAIN_MS = 1000;
+
+/**
+ * Finds entries that are idle for too long, and the least recently used one.
+ *
+ * There is one lane for each idle limit in use. Using an entry moves it to the end of its lane, so
+ * expiry looks only at the head: nothing is scanned, and no entry has a timer. A lane has one, and
+ * only while it has entries. An entry expires up to an eighth of its limit late, at most a second.
+ */
+export class IdleLanes<E extends IdleEntry<E>> {
+  readonly #lanes = new Map<number, IdleLane<E>>();
+  readonly #clock: Clock;
+  readonly #limitOf: (entry: E) => number;
+  readonly #onIdle: (entry: E) => void;
+
+  /**
+   * `limitOf` tells the present idle limit of an entry in milliseconds; a change counts when the
+   * entry is next used, or when it would expire. `onIdle` has to remove the entry.
+   */
+  constructor(clock: Clock, limitOf: (entry: E) => number, onIdle: (entry: E) => void) {
+    this.#clock = clock;
+    this.#limitOf = limitOf;
+    this.#onIdle = onIdle;
+  }
+
+  /** Notes that an entry is used now, and adds it if it is new. */
+  touch(entry: E): void {
+    entry.usedAt = this.#clock.now();
+    const idleMs = this.#limitOf(entry);
+    const { lane } = entry;
+    if (lane !== undefined && lane.idleMs === idleMs) {
+      if (lane.newest === entry) return;
+      unlink(lane, entry);
+      append(lane, entry);
+      return;
+    }
+    this.remove(entry);
+    append(this.#laneOf(idleMs), entry);
+  }
+
+  remove(entry: E): void {
+    const { lane } = entry;
+    if (lane === undefined) return;
+    unlink(lane, entry);
+    entry.lane = undefined;
+    if (lane.oldest !== undefined) return;
+    lane.timer?.cancel();
+    this.#lanes.delete(lane.idleMs);
+  }
+
+  /** The least recently used entry of all. O(idle limits in use). */
+  oldest(): E | undefined {
+    let found: E | undefined;
+    for (const { oldest } of this.#lanes.values()) {
+      if (oldest !== undefined && (found === undefined || oldest.usedAt < found.usedAt)) {
+        found = oldest;
+      }
+    }
+    return found;
+  }
+
+  #laneOf(idleMs: number): IdleLane<E> {
+    let lane = this.#lanes.get(idleMs);
+    if (lane === undefined) {
+      lane = { idleMs, oldest: undefined, newest: undefined, timer: undefined };
+      this.#lanes.set(idleMs, lane);
+      this.#arm(lane, idleMs);
+    }
+    return lane;
+  }
+
+  #arm(lane: IdleLane<E>, ms: number): void {
+    lane.timer = this.#clock.setTimer(Math.min(ms, MAX_TIMER_MS), () => this.#expire(lane));
+  }
+
+  #expire(lane: IdleLane<E>): void {
+    const { idleMs } = lane;
+    const now = this.#clock.now();
+    for (;;) {
+      const entry = lane.oldest;
+      // An emptied lane has been dropped, and its timer with it.
+      if (entry === undefined) return;
+      const left = entry.usedAt + idleMs - now;
+      if (left > 0) {
+        this.#arm(lane, Math.max(left, Math.min(idleMs / 8, MAX_GRAIN_MS)));
+        return;
+      }
+      const limit = this.#limitOf(entry);
+      if (limit > idleMs) {
+        this.remove(entry);
+        append(this.#laneOf(limit), entry);
+      } else this.#onIdle(entry);
+    }
+  }
+}
+
+function append<E extends IdleEntry<E>>(lane: IdleLane<E>, entry: E): void {
+  entry.lane = lane;
+  entry.older = lane.newest;
+  if (lane.newest === undefined) lane.oldest = entry;
+  else lane.newest.newer = entry;
+  lane.newest = entry;
+}
+
+function unlink<E extends IdleEntry<E>>(lane: IdleLane<E>, entry: E): void {
+  const { older, newer } = entry;
+  if (older === undefined) lane.oldest = newer;
+  else older.newer = newer;
+  if (newer === undefined) lane.newest = older;
+  else newer.older = older;
+  entry.older = undefined;
+  entry.newer = undefined;
+}

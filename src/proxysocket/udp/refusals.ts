@@ -1,0 +1,64 @@
+import { formatHostPort } from '../../util/host-port.ts';
+import type { Clock } from '../../util/clock.ts';
+import { rejected, type Rejected } from '../events.ts';
+import type { ServicePortCounters } from '../counters.ts';
+import type { ServicePort } from '../service-port.ts';
+import { MAX_REFUSED_CLIENTS } from './bounds.ts';
+import type { ClientAddress } from './client-table.ts';
+
+const COUNTER = {
+  'no-endpoint': 'rejectedNoEndpoint',
+  'connect-failed': 'rejectedConnectFailed',
+  limit: 'rejectedLimit',
+  source: 'rejectedSource',
+} as const satisfies Record<Rejected['reason'], keyof ServicePortCounters>;
+
+/**
+ * Counts and reports clients that get no session.
+ *
+ * Every datagram of theirs counts as dropped, but a client port counts as rejected, and makes an
+ * event, only once for as long as a session of it would last: a client that keeps on asking a
+ * service without endpoints is one refused session. The memory for that is two sets, of which the
+ * older one is forgotten when the younger one is full or its time is over.
+ */
+export class Refusals {
+  readonly #clock: Clock;
+  readonly #windowMs: number;
+  #recent = new Set<string>();
+  #former = new Set<string>();
+  #since: number;
+
+  constructor(clock: Clock, windowMs: number) {
+    this.#clock = clock;
+    this.#windowMs = windowMs;
+    this.#since = clock.now();
+  }
+
+  /** Refuses `datagrams` datagrams, one as a rule, of a client. */
+  refuse(
+    owner: ServicePort,
+    client: ClientAddress,
+    reason: Rejected['reason'],
+    datagrams = 1,
+  ): void {
+    owner.counters.datagramsDropped += datagrams;
+    const remoteAddress = formatHostPort({ host: client.address, port: client.port });
+    if (this.#known(`${reason} ${remoteAddress} ${owner.name}`)) return;
+    owner.counters[COUNTER[reason]] += 1;
+    if (rejected.hasSubscribers) {
+      rejected.publish({ servicePort: owner.name, protocol: 'UDP', remoteAddress, reason });
+    }
+  }
+
+  #known(key: string): boolean {
+    const now = this.#clock.now();
+    if (this.#recent.size >= MAX_REFUSED_CLIENTS || now - this.#since >= this.#windowMs) {
+      this.#former = now - this.#since < 2 * this.#windowMs ? this.#recent : new Set();
+      this.#recent = new Set();
+      this.#since = now;
+    }
+    if (this.#recent.has(key)) return true;
+    this.#recent.add(key);
+    return this.#former.has(key);
+  }
+}

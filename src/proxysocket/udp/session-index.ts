@@ -1,0 +1,47 @@
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { ServicePort } from '../service-port.ts';
+
+/** What is indexed: something that belongs to a service port and to one of its endpoints. */
+export interface Indexed {
+  readonly owner: ServicePort;
+  /** Only changed while not in the index. */
+  readonly endpoint: BalancerEndpoint;
+}
+
+/** Finds what has to end with an endpoint or with a service port, without looking at anything else. */
+export class SessionIndex<V extends Indexed> {
+  readonly #byOwner = new Map<ServicePort, Map<BalancerEndpoint, Set<V>>>();
+
+  add(value: V): void {
+    let byEndpoint = this.#byOwner.get(value.owner);
+    if (byEndpoint === undefined) {
+      byEndpoint = new Map();
+      this.#byOwner.set(value.owner, byEndpoint);
+    }
+    const values = byEndpoint.get(value.endpoint);
+    if (values === undefined) byEndpoint.set(value.endpoint, new Set([value]));
+    else values.add(value);
+  }
+
+  delete(value: V): void {
+    const byEndpoint = this.#byOwner.get(value.owner);
+    const values = byEndpoint?.get(value.endpoint);
+    if (byEndpoint === undefined || values === undefined) return;
+    values.delete(value);
+    if (values.size > 0) return;
+    byEndpoint.delete(value.endpoint);
+    if (byEndpoint.size === 0) this.#byOwner.delete(value.owner);
+  }
+
+  ofEndpoint(owner: ServicePort, endpoint: BalancerEndpoint): V[] {
+    return [...(this.#byOwner.get(owner)?.get(endpoint) ?? [])];
+  }
+
+  ofOwner(owner: ServicePort): V[] {
+    return [...(this.#byOwner.get(owner)?.values() ?? [])].flatMap((values) => Array.from(values));
+  }
+
+  all(): V[] {
+    return [...this.#byOwner.keys()].flatMap((owner) => this.ofOwner(owner));
+  }
+}

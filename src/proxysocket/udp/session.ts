@@ -1,0 +1,238 @@
+import type { Socket } from 'node:dgram';
+import type { BalancerEndpoint, Family } from '../../roundrobin/types.ts';
+import type { Traffic } from '../spec.ts';
+import type { UdpSessionEnded } from '../events.ts';
+import type { ServicePort } from '../service-port.ts';
+import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
+import type { ClientAddress } from './client-table.ts';
+import type { IdleEntry, IdleLane } from './idle-lanes.ts';
+import { askBuffers, newSocket, sendQueueFull } from './socket.ts';
+
+export type EndReason = UdpSessionEnded['reason'];
+
+/** The listening socket that a session belongs to: replies leave through it. */
+export interface SessionFront {
+  readonly socket: Socket;
+  readonly family: Family;
+  readonly traffic: Traffic;
+  /** Called when a session of this front has ended. */
+  forget(session: Session): void;
+}
+
+/** What a session needs from the table that holds it. */
+export interface SessionHost {
+  readonly socketBuffer: number;
+  readonly sendQueueBytes: number;
+  /** A datagram went through the session. */
+  touch(session: Session): void;
+  /** The backend socket is connected. */
+  opened(session: Session): void;
+  /** The backend socket could not be had. The host calls `open` again, or ends the session. */
+  openFailed(session: Session, error: Error): void;
+  /** The connected backend socket reported that a datagram is lost; the host ends the session if it has to. */
+  failed(session: Session, error: Error): void;
+}
+
+type State =
+  | {
+      readonly kind: 'opening';
+      readonly socket: Socket | undefined;
+      /** Datagrams that wait for the socket, in order. */ readonly pending: Buffer[];
+      pendingBytes: number;
+    }
+  | { readonly kind: 'open'; readonly socket: Socket }
+  | { readonly kind: 'ended' };
+
+const NONE_TRIED: readonly BalancerEndpoint[] = [];
+const ENDED: State = { kind: 'ended' };
+
+/*
+ * `dgram` tells what became of a datagram only through a callback, and that costs a tenth of the
+ * whole path. So most datagrams go without one: this many after a sign of success. Both numbers are
+ * even, so every third or fifteenth datagram is asked about: an ICMP error is handed to whichever
+ * system call comes next, and with an even period it could always be one that nobody asks about.
+ */
+const UNASKED_AFTER_SENT = 2;
+const UNASKED_AFTER_REPLY = 14;
+
+/** One client port of one listening socket, and the connected socket to its endpoint. */
+export class Session implements IdleEntry<Session> {
+  readonly client: ClientAddress;
+  readonly front: SessionFront;
+  readonly owner: ServicePort;
+  /** Endpoints that could not be had. Written by the host. */
+  tried: readonly BalancerEndpoint[] = NONE_TRIED;
+  /** Whether another session had to go because this one got no socket. Written by the host. */
+  madeRoom = false;
+  /** Set by the host before it calls `open`. */
+  endpoint: BalancerEndpoint;
+  datagramsIn = 0;
+  datagramsOut = 0;
+
+  lane: IdleLane<Session> | undefined = undefined;
+  older: Session | undefined = undefined;
+  newer: Session | undefined = undefined;
+  usedAt = 0;
+
+  readonly #host: SessionHost;
+  #state: State = { kind: 'opening', socket: undefined, pending: [], pendingBytes: 0 };
+  #unaskedIn = 0;
+  #unaskedOut = 0;
+
+  constructor(
+    host: SessionHost,
+    front: SessionFront,
+    owner: ServicePort,
+    client: ClientAddress,
+    endpoint: BalancerEndpoint,
+  ) {
+    this.#host = host;
+    this.front = front;
+    this.owner = owner;
+    this.client = client;
+    this.endpoint = endpoint;
+  }
+
+  get isOpen(): boolean {
+    return this.#state.kind === 'open';
+  }
+
+  get hasEnded(): boolean {
+    return this.#state.kind === 'ended';
+  }
+
+  /** Opens the backend socket to `endpoint`, in place of one that could not be had. */
+  open(): void {
+    const state = this.#state;
+    if (state.kind !== 'opening') return;
+    const socket = newSocket(this.endpoint.family);
+    this.#state = { ...state, socket };
+    socket.on('message', this.#onReply);
+    socket.on('error', (error) => this.#onSocketError(socket, error));
+    // Connecting only from here on: `connect` on an unbound socket keeps it open for ever if the
+    // bind that it implies fails.
+    socket.once('listening', () => {
+      try {
+        askBuffers(socket, this.#host.socketBuffer);
+        socket.connect(this.endpoint.port, this.endpoint.address, ((error?: Error) =>
+          this.#onConnect(socket, error)) as () => void);
+      } catch (error) {
+        this.#onSocketError(socket, error as Error);
+      }
+    });
+    socket.bind({ port: 0, exclusive: true });
+  }
+
+  /** Passes a datagram of the client on. */
+  forward(message: Buffer): void {
+    const state = this.#state;
+    if (state.kind === 'open') {
+      this.#host.touch(this);
+      this.#send(state.socket, message);
+    } else if (state.kind === 'opening') {
+      const bytes = state.pendingBytes + message.length;
+      const { length } = state.pending;
+      const fits = length < MAX_QUEUED_DATAGRAMS && bytes <= this.#host.sendQueueBytes;
+      if (length > 0 && !fits) {
+        this.owner.counters.datagramsDropped += 1;
+        return;
+      }
+      state.pending.push(message);
+      state.pendingBytes = bytes;
+    } else {
+      this.owner.counters.datagramsDropped += 1;
+    }
+  }
+
+  /**
+   * Ends the session and frees its descriptor at once. Returns how many datagrams were still
+   * waiting. Only the host calls this; it takes the session out of its books.
+   */
+  end(): number {
+    const state = this.#state;
+    this.#state = ENDED;
+    if (state.kind === 'ended') return 0;
+    state.socket?.close();
+    return state.kind === 'opening' ? state.pending.length : 0;
+  }
+
+  #send(socket: Socket, message: Buffer): void {
+    const { counters } = this.owner;
+    const { length } = message;
+    if (sendQueueFull(socket, length, this.#host.sendQueueBytes)) {
+      counters.datagramsDropped += 1;
+      return;
+    }
+    counters.datagramsIn += 1;
+    counters.bytesIn += length;
+    this.datagramsIn += 1;
+    if (this.#unaskedIn > 0) {
+      this.#unaskedIn -= 1;
+      socket.send(message);
+    } else {
+      socket.send(message, this.#onSent);
+    }
+  }
+
+  readonly #onSent = (error: Error | null): void => {
+    if (error === null) {
+      if (this.#unaskedIn === 0) this.#unaskedIn = UNASKED_AFTER_SENT;
+    } else if (this.#state.kind === 'open') {
+      this.owner.counters.datagramsDropped += 1;
+      this.#host.failed(this, error);
+    }
+  };
+
+  readonly #onReply = (message: Buffer): void => {
+    if (this.#state.kind !== 'open') return;
+    this.#host.touch(this);
+    this.#unaskedIn = UNASKED_AFTER_REPLY;
+    const { owner, client } = this;
+    const { counters } = owner;
+    const { length } = message;
+    const { socket } = this.front;
+    if (this.datagramsOut === 0) owner.balancer.connected(this.endpoint);
+    if (sendQueueFull(socket, length, this.#host.sendQueueBytes)) {
+      counters.datagramsDropped += 1;
+      return;
+    }
+    counters.datagramsOut += 1;
+    counters.bytesOut += length;
+    this.datagramsOut += 1;
+    if (this.#unaskedOut > 0) {
+      this.#unaskedOut -= 1;
+      socket.send(message, client.port, client.address);
+    } else {
+      socket.send(message, client.port, client.address, this.#onReplySent);
+    }
+  };
+
+  readonly #onReplySent = (error: Error | null): void => {
+    if (error === null) this.#unaskedOut = UNASKED_AFTER_REPLY;
+    else if (this.#state.kind === 'open') this.owner.counters.datagramsDropped += 1;
+  };
+
+  #onConnect(socket: Socket, error: Error | undefined): void {
+    const state = this.#state;
+    if (state.kind !== 'opening' || state.socket !== socket) return;
+    if (error !== undefined) {
+      this.#onSocketError(socket, error);
+      return;
+    }
+    this.#state = { kind: 'open', socket };
+    this.#host.opened(this);
+    for (const message of state.pending) this.#send(socket, message);
+  }
+
+  #onSocketError(socket: Socket, error: Error): void {
+    const state = this.#state;
+    if (state.kind === 'open') {
+      this.owner.counters.datagramsDropped += 1;
+      this.#host.failed(this, error);
+    } else if (state.kind === 'opening' && state.socket === socket) {
+      this.#state = { ...state, socket: undefined };
+      socket.close();
+      this.#host.openFailed(this, error);
+    }
+  }
+}

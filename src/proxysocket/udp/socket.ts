@@ -1,0 +1,81 @@
+import { createSocket, type Socket, type SocketOptions } from 'node:dgram';
+import type { Family } from '../../roundrobin/types.ts';
+import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
+
+/** The address that means every address of a family. */
+export const WILDCARD: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
+
+/**
+ * Every address of the data path is a literal. Without this, `dgram` asks its resolver for every
+ * datagram of an unconnected socket; and since it answers at once, `bind` and `connect` happen
+ * before they return.
+ */
+const literalLookup: NonNullable<SocketOptions['lookup']> = (host, _options, callback) => {
+  callback(null, host, 0);
+};
+
+/**
+ * A socket of one family that is not bound yet and holds no descriptor. IPv6 sockets are
+ * IPv6-only: `dgram` binds a socket that only connects to the wildcard address, where it would take
+ * an IPv4 port, too.
+ */
+export function newSocket(family: Family, reusePort = false): Socket {
+  return createSocket({
+    type: family === 4 ? 'udp4' : 'udp6',
+    ipv6Only: family === 6,
+    reusePort,
+    lookup: literalLookup,
+  });
+}
+
+/** Binds a new socket; rejects with the system's error after closing it. */
+export async function boundSocket(
+  family: Family,
+  address: string,
+  port: number,
+  reusePort = false,
+): Promise<Socket> {
+  const socket = newSocket(family, reusePort);
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  const failed = (error: Error): void => {
+    socket.close();
+    reject(error);
+  };
+  socket.once('error', failed);
+  socket.once('listening', () => {
+    socket.off('error', failed);
+    resolve(socket);
+  });
+  socket.bind({ address, port, exclusive: true });
+  return promise;
+}
+
+/**
+ * Asks for larger kernel buffers. Linux and Windows grant what their maximum allows; some systems
+ * refuse instead, and the socket then keeps its default: the size is a wish, not a condition.
+ */
+export function askBuffers(socket: Socket, bytes: number): void {
+  try {
+    socket.setRecvBufferSize(bytes);
+    socket.setSendBufferSize(bytes);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_SOCKET_BUFFER_SIZE') throw error;
+  }
+}
+
+/**
+ * Whether a datagram has to be dropped because the kernel takes no more. `dgram` would queue it
+ * without limit. In the usual case nothing waits and this is one cheap call.
+ */
+export function sendQueueFull(socket: Socket, length: number, maxBytes: number): boolean {
+  const waiting = socket.getSendQueueCount();
+  if (waiting === 0) return false;
+  return waiting >= MAX_QUEUED_DATAGRAMS || socket.getSendQueueSize() + length > maxBytes;
+}
+
+/** Closes a socket; resolves when its `close` event has been emitted. */
+export async function closeSocket(socket: Socket): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  socket.close(resolve);
+  return promise;
+}

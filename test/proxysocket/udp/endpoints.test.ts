@@ -1,0 +1,232 @@
+import t from 'tap';
+import { connectFailed, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import {
+  collect,
+  UdpBackend,
+  UdpClient,
+  UdpRig,
+  until,
+  type Teardown,
+} from '../../support/udp-rig.ts';
+
+/** The address of a UDP port on which nobody listens. */
+async function deadPort(t: Teardown): Promise<UdpBackend['spec']> {
+  const backend = await UdpBackend.start(t);
+  const { spec } = backend;
+  await backend.close();
+  return spec;
+}
+
+t.test(
+  'the session of an endpoint that is gone ends at once, and the client gets another',
+  async (t) => {
+    const rig = new UdpRig(t);
+    const ended = collect(t, udpSessionEnded);
+    const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+    const owner = rig.service([a.spec, b.spec]);
+    const listener = await rig.listen(owner);
+    const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
+    t.equal(await one.ask('x', listener.boundPort), 'A');
+    t.equal(await two.ask('x', listener.boundPort), 'B');
+
+    rig.update(owner, [b.spec]);
+    t.equal(owner.counters.active, 1, 'without waiting for anything');
+    t.match(ended, [{ reason: 'endpoint-gone', endpoint: `127.0.0.1:${a.spec.port}` }]);
+    t.equal(rig.descriptors.used, 1);
+
+    t.equal(await one.ask('again', listener.boundPort), 'B', 'from the same client port');
+    t.equal(await two.ask('again', listener.boundPort), 'B');
+    t.equal(b.peers, 2);
+  },
+);
+
+t.test('an answer of an endpoint that is gone does not reach the client', async (t) => {
+  const rig = new UdpRig(t);
+  const [a, b] = [await UdpBackend.start(t, () => undefined), await UdpBackend.named(t, 'B')];
+  const owner = rig.service([a.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+  client.send('x', listener.boundPort);
+  await until(() => a.received.length === 1);
+  const remote = a.firstPeer;
+
+  rig.update(owner, [b.spec]);
+  a.send(Buffer.from('stale'), remote);
+  t.equal(await client.ask('y', listener.boundPort), 'B');
+  t.equal(client.replies.length, 1);
+});
+
+t.test('an ICMP error ends the session, and the next datagram goes elsewhere', async (t) => {
+  const rig = new UdpRig(t);
+  const failures = collect(t, connectFailed);
+  const ended = collect(t, udpSessionEnded);
+  const [dead, alive] = [await deadPort(t), await UdpBackend.named(t, 'alive')];
+  const owner = rig.service([dead, alive.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+
+  client.send('lost', listener.boundPort);
+  await until(() => owner.counters.connectErrors.refused === 1);
+  t.match(ended, [{ reason: 'icmp-error', endpoint: `127.0.0.1:${dead.port}` }]);
+  t.match(failures, [{ cause: 'refused', attempt: 1, endpoint: `127.0.0.1:${dead.port}` }]);
+  t.equal(owner.counters.active, 0);
+  t.equal(owner.counters.datagramsDropped, 1);
+
+  for (let index = 0; index < 4; index += 1) {
+    const other = await UdpClient.open(t);
+    t.equal(await other.ask('x', listener.boundPort), 'alive', 'the dead endpoint is skipped');
+  }
+  t.equal(await client.ask('again', listener.boundPort), 'alive');
+  t.equal(owner.counters.connectErrors.refused, 1);
+});
+
+t.test('affinity moves away from an endpoint that refuses', async (t) => {
+  const rig = new UdpRig(t);
+  const [dead, alive] = [await deadPort(t), await UdpBackend.named(t, 'alive')];
+  const owner = rig.service([dead, alive.spec], {
+    affinity: { kind: 'clientIP', timeoutSeconds: 600 },
+  });
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+
+  client.send('lost', listener.boundPort);
+  await until(() => owner.counters.connectErrors.refused === 1);
+  t.equal(await client.ask('again', listener.boundPort), 'alive');
+});
+
+t.test(
+  'a backend that dies in the middle of a busy flow is left within a few datagrams',
+  async (t) => {
+    const rig = new UdpRig(t);
+    const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+    const owner = rig.service([a.spec, b.spec]);
+    const listener = await rig.listen(owner);
+    const client = await UdpClient.open(t);
+    // Pairs: with an even number of datagrams for each wake-up, an error report can be consumed by
+    // the second one each time.
+    for (let index = 0; index < 20; index += 1) {
+      client.send('x', listener.boundPort);
+      await client.ask('y', listener.boundPort);
+    }
+    await a.close();
+
+    let lost = 0;
+    while (!client.replies.some(({ message }) => message.toString() === 'B')) {
+      client.send('x', listener.boundPort);
+      client.send('y', listener.boundPort);
+      lost += 2;
+      const before = owner.counters.datagramsIn + owner.counters.datagramsDropped;
+      await until(() => owner.counters.datagramsIn + owner.counters.datagramsDropped > before);
+      if (lost > 200) break;
+    }
+    t.ok(lost <= 200, `${lost} datagrams`);
+    t.equal(owner.counters.connectErrors.refused, 1);
+    t.equal(owner.counters.active, 1);
+  },
+);
+
+t.test(
+  'an endpoint that cannot even be connected is replaced before anything is lost',
+  async (t) => {
+    const rig = new UdpRig(t);
+    const alive = await UdpBackend.named(t, 'alive');
+    // Without permission to broadcast the system refuses to connect to this address.
+    const broadcast = { address: '255.255.255.255', port: 9, internal: true, external: true };
+    const owner = rig.service([broadcast, alive.spec]);
+    const listener = await rig.listen(owner);
+    const client = await UdpClient.open(t);
+
+    t.equal(await client.ask('first', listener.boundPort), 'alive');
+    t.equal(alive.received[0]?.message.toString(), 'first', 'the first datagram was kept');
+    t.match(owner.counters, { retries: 1, connections: 1, active: 1, datagramsDropped: 0 });
+    t.equal(owner.counters.connectErrors.other, 1);
+    rig.update(owner, []);
+    t.equal(owner.counters.active, 0, 'the session belongs to the endpoint that it got in the end');
+  },
+);
+
+t.test(
+  'when no endpoint can be connected the client is refused once, and all its datagrams count',
+  async (t) => {
+    const rig = new UdpRig(t);
+    const refused = collect(t, rejected);
+    const spec = (address: string) => ({ address, port: 9, internal: true, external: true });
+    const owner = rig.service([spec('255.255.255.255'), spec('fe80::1')]);
+    const listener = await rig.listen(owner);
+    const client = await UdpClient.open(t);
+
+    for (let index = 0; index < 3; index += 1) client.send('x', listener.boundPort);
+    await until(() => owner.counters.datagramsDropped === 3);
+    t.match(owner.counters, { rejectedConnectFailed: 1, active: 0 });
+    t.match(refused, [{ reason: 'connect-failed', protocol: 'UDP', servicePort: owner.name }]);
+    t.equal(refused.length, 1);
+    t.equal(rig.descriptors.used, 0);
+  },
+);
+
+t.test('without endpoints datagrams are dropped, and a client port counts once', async (t) => {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock });
+  const refused = collect(t, rejected);
+  const backend = await UdpBackend.named(t, 'here');
+  const owner = rig.service([]);
+  const listener = await rig.listen(owner);
+  const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
+
+  for (let index = 0; index < 5; index += 1) one.send('x', listener.boundPort);
+  two.send('x', listener.boundPort);
+  await until(() => owner.counters.datagramsDropped === 6);
+  t.match(owner.counters, { rejectedNoEndpoint: 2, connections: 0, active: 0 });
+  t.equal(refused.length, 2);
+  t.match(refused[0], { reason: 'no-endpoint', remoteAddress: `127.0.0.1:${one.port}` });
+
+  rig.update(owner, [backend.spec]);
+  t.equal(await one.ask('now', listener.boundPort), 'here', 'served as soon as there is one');
+
+  rig.update(owner, []);
+  clock.advance(120_000);
+  one.send('x', listener.boundPort);
+  await until(() => owner.counters.datagramsDropped === 7);
+  t.equal(owner.counters.rejectedNoEndpoint, 3, 'much later it would be another session');
+});
+
+t.test('endpoints that are not for this kind of traffic are not used', async (t) => {
+  const rig = new UdpRig(t);
+  const [inner, outer] = [await UdpBackend.named(t, 'inner'), await UdpBackend.named(t, 'outer')];
+  const owner = rig.service([
+    { ...inner.spec, external: false },
+    { ...outer.spec, internal: false },
+  ]);
+  const internal = await rig.listen(owner, { traffic: 'internal' });
+  const external = await rig.listen(owner, { traffic: 'external' });
+  const client = await UdpClient.open(t);
+
+  t.equal(await client.ask('x', internal.boundPort), 'inner');
+  t.equal(await client.ask('x', external.boundPort), 'outer');
+});
+
+t.test('IPv6: listener, client and endpoint', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t, undefined, { address: '::1' });
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner, { address: '::1' });
+  const client = await UdpClient.open(t, '::1');
+
+  t.equal(listener.family, 6);
+  t.equal(await client.ask('six', listener.boundPort, '::1'), 'six');
+  t.equal(client.replies[0]?.from, `::1:${listener.boundPort}`);
+});
+
+t.test('families cross when a service has endpoints of the other one only', async (t) => {
+  const rig = new UdpRig(t);
+  const [four, six] = [await UdpBackend.named(t, '4'), await UdpBackend.named(t, '6', '::1')];
+  const onlySix = await rig.listen(rig.service([six.spec]));
+  const onlyFour = await rig.listen(rig.service([four.spec]), { address: '::1' });
+  const both = await rig.listen(rig.service([six.spec, four.spec]));
+  const [client4, client6] = [await UdpClient.open(t), await UdpClient.open(t, '::1')];
+
+  t.equal(await client4.ask('x', onlySix.boundPort), '6');
+  t.equal(await client6.ask('x', onlyFour.boundPort, '::1'), '4');
+  t.equal(await client4.ask('x', both.boundPort), '4', 'its own family is preferred');
+});

@@ -1,0 +1,184 @@
+import t from 'tap';
+import { systemClock } from '../../../src/util/clock.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { UdpBackend, UdpClient, UdpRig, until } from '../../support/udp-rig.ts';
+
+t.test(
+  'U1: a datagram is echoed, and a silent client has no session after the limit',
+  async (t) => {
+    const rig = new UdpRig(t, { clock: systemClock });
+    const backend = await UdpBackend.start(t);
+    const owner = rig.service([backend.spec], { idleMs: 250 });
+    const listener = await rig.listen(owner);
+    const client = await UdpClient.open(t);
+
+    t.equal(await client.ask('abc123', listener.boundPort), 'abc123');
+    t.equal(owner.counters.active, 1);
+    const asked = performance.now();
+    await until(() => owner.counters.active === 0);
+    t.ok(performance.now() - asked < 2000, 'it is gone within two seconds');
+    t.match(owner.counters, { idleTimeouts: 1, connections: 1, datagramsIn: 1, datagramsOut: 1 });
+    t.match(owner.counters, { bytesIn: 6, bytesOut: 6, datagramsDropped: 0 });
+  },
+);
+
+t.test(
+  'U2: a client port keeps its socket, another port of the host gets the next endpoint',
+  async (t) => {
+    const rig = new UdpRig(t);
+    const backends = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+    const owner = rig.service(backends.map(({ spec }) => spec));
+    const listener = await rig.listen(owner);
+    const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
+
+    t.equal(await one.ask('1', listener.boundPort), 'A');
+    t.equal(await one.ask('2', listener.boundPort), 'A');
+    t.equal(await two.ask('3', listener.boundPort), 'B');
+    t.equal(await one.ask('4', listener.boundPort), 'A');
+    t.equal(backends[0]?.peers, 1, 'one backend socket for one client port');
+    t.equal(owner.counters.connections, 2);
+  },
+);
+
+t.test('U3 (other than upstream): an answer that takes 400 ms arrives', async (t) => {
+  const rig = new UdpRig(t, { clock: systemClock });
+  const backend = await UdpBackend.start(t, () => undefined);
+  const listener = await rig.listen(rig.service([backend.spec]));
+  const client = await UdpClient.open(t);
+
+  client.send('recursive question', listener.boundPort);
+  await until(() => backend.received.length === 1);
+  const remote = backend.firstPeer;
+  const asked = performance.now();
+  setTimeout(() => backend.send(Buffer.from('late'), remote), 400);
+  await until(() => client.replies.length === 1);
+  t.equal(client.lastReply, 'late');
+  t.ok(performance.now() - asked >= 395);
+});
+
+t.test('a session ends after 30 s without a datagram, and not before', async (t) => {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock });
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+
+  await client.ask('x', listener.boundPort);
+  clock.advance(29_999);
+  t.equal(owner.counters.active, 1);
+  clock.advance(1);
+  t.equal(owner.counters.active, 0);
+  t.equal(owner.counters.idleTimeouts, 1);
+  t.equal(clock.pending, 0, 'without sessions nothing is timed');
+
+  await client.ask('y', listener.boundPort);
+  t.equal(owner.counters.connections, 2, 'the next datagram begins another session');
+  t.equal(backend.peers, 2);
+});
+
+t.test('datagrams of either direction keep a session', async (t) => {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock });
+  const backend = await UdpBackend.start(t, () => undefined);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+
+  client.send('1', listener.boundPort);
+  await until(() => backend.received.length === 1);
+  clock.advance(20_000);
+  client.send('2', listener.boundPort);
+  await until(() => backend.received.length === 2);
+  clock.advance(20_000);
+  t.equal(owner.counters.active, 1, 'kept by the client');
+
+  const remote = backend.firstPeer;
+  backend.send(Buffer.from('3'), remote);
+  await until(() => client.replies.length === 1);
+  clock.advance(20_000);
+  t.equal(owner.counters.active, 1, 'kept by the endpoint');
+  clock.advance(12_000);
+  t.equal(owner.counters.active, 0);
+});
+
+t.test('a service port has its own idle limit, and may change it', async (t) => {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock });
+  const backend = await UdpBackend.start(t);
+  const short = rig.service([backend.spec], { idleMs: 2000 });
+  const long = rig.service([backend.spec], { idleMs: 300_000 });
+  const client = await UdpClient.open(t);
+  const [toShort, toLong] = [await rig.listen(short), await rig.listen(long)];
+
+  await client.ask('x', toShort.boundPort);
+  await client.ask('x', toLong.boundPort);
+  clock.advance(2000);
+  t.equal(short.counters.active, 0);
+  t.equal(long.counters.active, 1);
+
+  long.udpIdleTimeoutMs = 1000;
+  await client.ask('x', toLong.boundPort);
+  clock.advance(1000);
+  t.equal(long.counters.active, 0, 'the new limit counts from the next datagram');
+
+  await client.ask('x', toShort.boundPort);
+  short.udpIdleTimeoutMs = 60_000;
+  clock.advance(2000);
+  t.equal(short.counters.active, 1, 'a longer limit saves a session that would have expired');
+  clock.advance(60_000);
+  t.equal(short.counters.active, 0);
+});
+
+t.test('with affinity every port of a client gets the same endpoint', async (t) => {
+  const rig = new UdpRig(t);
+  const backends = await Promise.all(
+    ['A', 'B', 'C'].map(async (name) => UdpBackend.named(t, name)),
+  );
+  const owner = rig.service(
+    backends.map(({ spec }) => spec),
+    { affinity: { kind: 'clientIP', timeoutSeconds: 600 } },
+  );
+  const listener = await rig.listen(owner);
+
+  const answers = new Map<string, Set<string>>();
+  for (const address of ['127.0.0.1', '127.0.0.2', '127.0.0.1', '127.0.0.2', '127.0.0.1']) {
+    const client = await UdpClient.open(t, address);
+    const answer = await client.ask('who?', listener.boundPort);
+    answers.set(address, (answers.get(address) ?? new Set()).add(answer));
+  }
+  t.same([...answers.values()], [new Set(['A']), new Set(['B'])]);
+  t.equal(owner.counters.connections, 5, 'each port has its own session');
+});
+
+t.test('clients of one port number on different addresses are told apart', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  const one = await UdpClient.open(t, '127.0.0.1');
+  const two = await UdpClient.open(t, '127.0.0.2', one.port);
+
+  t.equal(await one.ask('to one', listener.boundPort), 'to one');
+  t.equal(await two.ask('to two', listener.boundPort), 'to two');
+  t.equal(owner.counters.active, 2);
+  t.equal(one.replies.length, 1);
+});
+
+t.test('the first datagrams of a client keep their order while its socket opens', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t, () => undefined);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+
+  const sent = Array.from({ length: 30 }, (_, index) => `datagram ${index}`);
+  for (const text of sent) client.send(text, listener.boundPort);
+  await until(() => backend.received.length === sent.length);
+  t.same(
+    backend.received.map(({ message }) => message.toString()),
+    sent,
+  );
+  t.equal(owner.counters.connections, 1);
+  t.equal(owner.counters.datagramsIn, 30);
+});

@@ -1,0 +1,231 @@
+import { createHash } from 'node:crypto';
+import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { newCounters } from '../../src/proxysocket/counters.ts';
+import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
+import type { TypedChannel } from '../../src/proxysocket/events.ts';
+import { DEFAULT_LIMITS, type EngineLimits } from '../../src/proxysocket/limits.ts';
+import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
+import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
+import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
+import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import type { Clock } from '../../src/util/clock.ts';
+import { FakeClock } from './fake-clock.ts';
+
+/** What a test of tap offers that these helpers need. */
+export interface Teardown {
+  teardown(after: () => unknown): void;
+}
+
+/** Polls until `condition` holds; rejects with its text after `ms`. */
+export async function until(condition: () => boolean, ms = 10_000): Promise<void> {
+  const deadline = performance.now() + ms;
+  while (!condition()) {
+    if (performance.now() > deadline) throw new Error(`not within ${ms} ms: ${String(condition)}`);
+    await delay(3);
+  }
+}
+
+/** How many descriptors this process has open; Linux only. */
+export function openDescriptors(): number {
+  return readdirSync('/proc/self/fd').length;
+}
+
+export function sha256(data: Buffer): string {
+  return createHash('sha256').update(data).digest('hex');
+}
+
+/** Collects the messages of a channel until the test ends. */
+export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>): T[] {
+  const messages: T[] = [];
+  const onMessage = (message: T): void => {
+    messages.push(message);
+  };
+  channel.subscribe(onMessage);
+  t.teardown(() => channel.unsubscribe(onMessage));
+  return messages;
+}
+
+async function bind(t: Teardown, address: string, port: number): Promise<Socket> {
+  const socket = createSocket({
+    type: address.includes(':') ? 'udp6' : 'udp4',
+    recvBufferSize: 4 * 1024 * 1024,
+    lookup: (host, _options, callback) => callback(null, host, 0),
+  });
+  // With such a lookup the event comes before `bind` returns.
+  const listening = once(socket, 'listening');
+  socket.bind({ address, port, exclusive: true });
+  await listening;
+  let open = true;
+  socket.once('close', () => (open = false));
+  t.teardown(() => {
+    if (open) socket.close();
+  });
+  return socket;
+}
+
+/** A UDP server that remembers what it got, and answers each datagram with what `answer` returns. */
+export class UdpBackend {
+  readonly received: { message: Buffer; remote: RemoteInfo }[] = [];
+  readonly #socket: Socket;
+
+  private constructor(socket: Socket, answer: (message: Buffer) => Buffer | undefined) {
+    this.#socket = socket;
+    socket.on('message', (message, remote) => {
+      this.received.push({ message, remote });
+      const reply = answer(message);
+      if (reply !== undefined) this.send(reply, remote);
+    });
+  }
+
+  static async start(
+    t: Teardown,
+    answer: (message: Buffer) => Buffer | undefined = (message) => message,
+    { address = '127.0.0.1', port = 0 } = {},
+  ): Promise<UdpBackend> {
+    return new UdpBackend(await bind(t, address, port), answer);
+  }
+
+  /** Answers every datagram with `name`, so that a client sees who it was. */
+  static async named(t: Teardown, name: string, address?: string): Promise<UdpBackend> {
+    return UdpBackend.start(t, () => Buffer.from(name), address === undefined ? {} : { address });
+  }
+
+  get spec(): EndpointSpec {
+    const { address, port } = this.#socket.address();
+    return { address, port, internal: true, external: true };
+  }
+
+  /** The sender of the first datagram: where an answer has to go. */
+  get firstPeer(): RemoteInfo {
+    const first = this.received[0];
+    if (first === undefined) throw new Error('nothing received yet');
+    return first.remote;
+  }
+
+  /** How many sockets of the proxy it has heard from. */
+  get peers(): number {
+    return new Set(this.received.map(({ remote }) => remote.port)).size;
+  }
+
+  send(message: Buffer, to: { port: number; address: string }): void {
+    this.#socket.send(message, to.port, to.address);
+  }
+
+  async close(): Promise<void> {
+    this.#socket.close();
+    await once(this.#socket, 'close');
+  }
+}
+
+/** A client socket that keeps what it receives, with the address it came from. */
+export class UdpClient {
+  readonly replies: { message: Buffer; from: string }[] = [];
+  readonly #socket: Socket;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on('message', (message, { address, port }) => {
+      this.replies.push({ message, from: `${address}:${port}` });
+    });
+    socket.on('error', () => undefined);
+  }
+
+  static async open(t: Teardown, address = '127.0.0.1', port = 0): Promise<UdpClient> {
+    return new UdpClient(await bind(t, address, port));
+  }
+
+  get port(): number {
+    return this.#socket.address().port;
+  }
+
+  get lastReply(): string | undefined {
+    return this.replies.at(-1)?.message.toString();
+  }
+
+  send(message: Buffer | string, port: number, address = '127.0.0.1'): void {
+    this.#socket.send(message, port, address);
+  }
+
+  /** Sends and waits for one more reply; resolves with its text. Loses no patience, so never use it where none may come. */
+  async ask(message: Buffer | string, port: number, address = '127.0.0.1'): Promise<string> {
+    const before = this.replies.length;
+    this.send(message, port, address);
+    await until(() => this.replies.length > before);
+    return String(this.replies[before]?.message);
+  }
+
+  async close(): Promise<void> {
+    this.#socket.close();
+    await once(this.#socket, 'close');
+  }
+}
+
+export interface TestService extends ServicePort {
+  readonly balancer: RoundRobinBalancer;
+}
+
+/** An acceptor with everything around it. Destroyed at the end of the test. */
+export class UdpRig {
+  readonly clock: Clock;
+  readonly limits: EngineLimits;
+  readonly descriptors: ProcessDescriptors;
+  readonly acceptor: Acceptor;
+  #services = 0;
+
+  constructor(
+    t: Teardown,
+    options: {
+      clock?: Clock;
+      limits?: Partial<EngineLimits>;
+      descriptors?: number;
+    } & UdpAcceptorOptions = {},
+  ) {
+    this.clock = options.clock ?? new FakeClock();
+    this.limits = { ...DEFAULT_LIMITS, ...options.limits };
+    this.descriptors = new ProcessDescriptors({
+      limit: options.descriptors ?? 100_000,
+      reserve: 0,
+    });
+    this.acceptor = createUdpAcceptor(this, options);
+    t.teardown(async () => this.acceptor.destroy());
+  }
+
+  service(
+    endpoints: readonly EndpointSpec[],
+    options: { affinity?: AffinitySpec; idleMs?: number; name?: string } = {},
+  ): TestService {
+    this.#services += 1;
+    const balancer = new RoundRobinBalancer({
+      clock: this.clock,
+      random: () => 0.999,
+      affinity: options.affinity ?? { kind: 'none' },
+      maxAffinityClients: this.limits.maxAffinityClients,
+    });
+    balancer.update(endpoints);
+    return {
+      name: options.name ?? `test/service${this.#services}:dns`,
+      protocol: 'UDP',
+      balancer,
+      counters: newCounters(),
+      udpIdleTimeoutMs: options.idleMs ?? this.limits.udpIdleTimeoutMs,
+    };
+  }
+
+  async listen(owner: ServicePort, spec: Partial<ListenSpec> = {}): Promise<Listener> {
+    return this.acceptor.listen(
+      { address: '127.0.0.1', port: 0, traffic: 'internal', ...spec },
+      owner,
+    );
+  }
+
+  /** Changes the endpoints of a service as an engine does: ends what belongs to those that are gone. */
+  update(owner: TestService, endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
+    const gone = owner.balancer.update(endpoints);
+    for (const endpoint of gone) this.acceptor.endpointGone(owner, endpoint);
+    return gone;
+  }
+}
