@@ -114,12 +114,14 @@ export class RoundRobinBalancer implements Balancer {
   }
 
   pick(request: PickRequest): Pick | undefined {
-    const { client, traffic, tried } = request;
+    const { traffic, tried } = request;
     const pool = this.#poolFor(traffic, request.family);
     const affinity = this.#affinity;
     if (this.#skips.size > 0) this.#unskipDue();
     if (affinity === undefined) return pool.next(tried)?.inTurn;
 
+    // Only here: asking a socket for its peer costs a system call.
+    const { client } = request;
     const now = this.#clock.now();
     const bound = affinity.use(client, now);
     if (

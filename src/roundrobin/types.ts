@@ -17,7 +17,10 @@ export interface BalancerEndpoint {
 
 /** What a socket asks for. */
 export interface PickRequest {
-  /** IP literal of the client, without port; the affinity key. IPv4-mapped addresses already unmapped. */
+  /**
+   * IP literal of the client, without port; the affinity key. IPv4-mapped addresses already unmapped.
+   * May be a getter that asks the socket, so read it only when affinity needs it.
+   */
   readonly client: string;
   readonly traffic: Traffic;
   /** Family of the listener: endpoints of it are preferred, the other one is used when there is none. */
