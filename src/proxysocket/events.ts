@@ -106,6 +106,12 @@ export interface LimitChanged {
   reached: boolean;
 }
 
+/** A source range of a listener cannot be read; it lets nobody in. */
+export interface SourceRangeInvalid {
+  servicePort: string;
+  range: string;
+}
+
 export const tcpAccepted = typedChannel<TcpAccepted>('tcp:accepted');
 export const endpointPicked = typedChannel<EndpointPicked>('endpoint:picked');
 export const connectFailed = typedChannel<ConnectFailed>('endpoint:connect-failed');
@@ -118,3 +124,4 @@ export const listenerOpened = typedChannel<ListenerOpened>('listener:opened');
 export const listenerClosed = typedChannel<ListenerOpened>('listener:closed');
 export const listenerFailed = typedChannel<ListenerFailed>('listener:failed');
 export const limitChanged = typedChannel<LimitChanged>('limit:changed');
+export const sourceRangeInvalid = typedChannel<SourceRangeInvalid>('listener:source-range-invalid');

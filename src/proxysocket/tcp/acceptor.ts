@@ -1,0 +1,91 @@
+import { setImmediate } from 'node:timers/promises';
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import { tcpAccepted } from '../events.ts';
+import type { Acceptor, EngineContext, Listener, ServicePort } from '../service-port.ts';
+import type { ListenSpec } from '../spec.ts';
+import { addressText, clientAddress } from './addresses.ts';
+import { TcpConnection } from './connection.ts';
+import type { Incoming } from './incoming.ts';
+import { openTcpListener, type TcpListener, type TcpListenerOptions } from './listener.ts';
+import { countRejected, rejectClient } from './reject.ts';
+import { createTcpShared, type TcpShared } from './shared.ts';
+
+export interface TcpAcceptorOptions {
+  /**
+   * Use only what Node documents: accepted sockets then emit 'data' instead of reading into buffers of
+   * ours. Correct, but bulk data from clients costs more than twice the CPU.
+   */
+  readonly documentedOnly?: boolean;
+}
+
+/** The TCP half of the `node` engine. */
+export function createTcpAcceptor(
+  context: EngineContext,
+  options: TcpAcceptorOptions = {},
+): Acceptor {
+  return new TcpAcceptor(context, options);
+}
+
+class TcpAcceptor implements Acceptor {
+  readonly #shared: TcpShared;
+  readonly #listenerOptions: TcpListenerOptions;
+  readonly #listeners = new Set<TcpListener>();
+
+  constructor(context: EngineContext, { documentedOnly = false }: TcpAcceptorOptions) {
+    this.#shared = createTcpShared(context);
+    this.#listenerOptions = {
+      backlog: context.limits.backlog,
+      keepAliveMs: context.limits.keepAliveMs,
+      documentedOnly,
+      accepted: (incoming, listener) => this.#accepted(incoming, listener),
+      acceptFailed: ({ owner }) => {
+        countRejected(owner, 'limit', '');
+      },
+      closed: (listener) => this.#listeners.delete(listener),
+    };
+  }
+
+  async listen(spec: ListenSpec, owner: ServicePort): Promise<Listener> {
+    const listener = await openTcpListener(spec, owner, this.#listenerOptions);
+    this.#listeners.add(listener);
+    return listener;
+  }
+
+  endpointGone(_owner: ServicePort, endpoint: BalancerEndpoint): void {
+    for (const connection of this.#shared.index.of(endpoint)) connection.endpointGone();
+  }
+
+  /** Established relays run on, as they do in kube-proxy's userspace mode. */
+  servicePortGone(): void {}
+
+  drained(): Promise<void> {
+    return this.#shared.gate.empty();
+  }
+
+  async destroy(): Promise<void> {
+    const { index, gate } = this.#shared;
+    await Promise.all([...this.#listeners].map((listener) => listener.close()));
+    for (const connection of index.all()) connection.destroy();
+    await gate.empty();
+    // The last handles are closed in the next turn of the loop.
+    await setImmediate();
+  }
+
+  #accepted(incoming: Incoming, { owner, traffic, family, filter }: TcpListener): void {
+    owner.counters.connections += 1;
+    if (tcpAccepted.hasSubscribers) {
+      tcpAccepted.publish({
+        servicePort: owner.name,
+        remoteAddress: addressText(incoming.remote()),
+        localAddress: addressText(incoming.local()),
+      });
+    }
+    if (filter !== undefined && !filter(clientAddress(incoming.remote()))) {
+      rejectClient(owner, incoming, 'source');
+    } else if (this.#shared.gate.enter()) {
+      new TcpConnection(this.#shared, incoming, { owner, traffic, family }).start();
+    } else {
+      rejectClient(owner, incoming, 'limit');
+    }
+  }
+}

@@ -1,0 +1,23 @@
+import { formatHostPort } from '../../util/host-port.ts';
+import type { HandleAddress } from './handle.ts';
+
+const MAPPED = '::ffff:';
+
+/** The client's address as affinity and source ranges take it; empty when it is not known. */
+export function clientAddress({ address = '' }: HandleAddress): string {
+  // The way an IPv6 socket writes an IPv4 peer.
+  return address.startsWith(MAPPED) && address.includes('.')
+    ? address.slice(MAPPED.length)
+    : address;
+}
+
+/** `ip:port` or `[ip]:port`; empty when it is not known. */
+export function addressText({
+  address,
+  port,
+}: {
+  readonly address?: string | undefined;
+  readonly port?: number | undefined;
+}): string {
+  return address === undefined || port === undefined ? '' : formatHostPort({ host: address, port });
+}

@@ -1,0 +1,85 @@
+import { connect, type OnReadOpts, type Socket } from 'node:net';
+import type { Pick } from '../../roundrobin/types.ts';
+import type { Clock } from '../../util/clock.ts';
+import type { ConnectErrorCause } from '../counters.ts';
+import { connectErrorCause } from './connect-error.ts';
+import type { Deadline, DeadlineQueue } from './deadlines.ts';
+
+/** Who made an attempt, told of its outcome: exactly one of the two, unless it is abandoned. */
+export interface AttemptOwner {
+  connected(attempt: Attempt, socket: Socket, seconds: number): void;
+  failed(attempt: Attempt, cause: ConnectErrorCause, error: Error): void;
+}
+
+export interface AttemptOptions {
+  readonly clock: Clock;
+  readonly keepAliveMs: number;
+  /** The attempts whose time is running; they are told by `timedOut`. */
+  readonly timeouts: DeadlineQueue<Attempt>;
+  readonly timeoutMs: number;
+}
+
+/** One attempt to connect to one endpoint. */
+export class Attempt {
+  readonly pick: Pick;
+  readonly #owner: AttemptOwner;
+  readonly #options: AttemptOptions;
+  readonly #socket: Socket;
+  readonly #startedAt: number;
+  /** Running while the outcome is open. */
+  #deadline: Deadline<Attempt> | undefined;
+
+  /** Throws when the endpoint's port is not one. */
+  constructor(pick: Pick, onread: OnReadOpts, options: AttemptOptions, owner: AttemptOwner) {
+    this.pick = pick;
+    this.#owner = owner;
+    this.#options = options;
+    this.#startedAt = options.clock.now();
+    // An address literal needs no resolver.
+    this.#socket = connect({
+      host: pick.endpoint.address,
+      port: pick.endpoint.port,
+      allowHalfOpen: true,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: options.keepAliveMs,
+      onread,
+    });
+    this.#socket.once('connect', this.#onConnect);
+    this.#socket.on('error', this.#onError);
+    this.#deadline = options.timeouts.add(this);
+  }
+
+  /** Drops the attempt without telling its owner. */
+  abandon(): void {
+    if (!this.#settle()) return;
+    // The 'error' listener stays: destroying a connecting socket may still report how it ended.
+    this.#socket.destroy();
+  }
+
+  /** Called by the queue of timeouts. */
+  timedOut(): void {
+    const { timeoutMs } = this.#options;
+    this.abandon();
+    const error = new Error(`no answer within ${timeoutMs} ms`);
+    this.#owner.failed(this, 'timeout', error);
+  }
+
+  readonly #onConnect = (): void => {
+    if (!this.#settle()) return;
+    this.#socket.off('error', this.#onError);
+    const seconds = (this.#options.clock.now() - this.#startedAt) / 1000;
+    this.#owner.connected(this, this.#socket, seconds);
+  };
+
+  readonly #onError = (error: Error): void => {
+    if (this.#settle()) this.#owner.failed(this, connectErrorCause(error), error);
+  };
+
+  #settle(): boolean {
+    if (this.#deadline === undefined) return false;
+    this.#deadline.remove();
+    this.#deadline = undefined;
+    return true;
+  }
+}

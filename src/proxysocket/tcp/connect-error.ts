@@ -1,0 +1,21 @@
+import type { ConnectErrorCause } from '../counters.ts';
+
+const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
+  ECONNREFUSED: 'refused',
+  ETIMEDOUT: 'timeout',
+  EHOSTUNREACH: 'unreachable',
+  ENETUNREACH: 'unreachable',
+  EHOSTDOWN: 'unreachable',
+  ENETDOWN: 'unreachable',
+  // No descriptor, no memory, or no source port left towards this endpoint: ours, not the endpoint's.
+  EMFILE: 'limit',
+  ENFILE: 'limit',
+  ENOBUFS: 'limit',
+  ENOMEM: 'limit',
+  EADDRNOTAVAIL: 'limit',
+};
+
+/** The cause of a failed connect, from the operating system's code. */
+export function connectErrorCause(error: NodeJS.ErrnoException): ConnectErrorCause {
+  return CAUSES[error.code ?? ''] ?? 'other';
+}

@@ -1,0 +1,68 @@
+import type { Clock } from '../../util/clock.ts';
+import { LinkedList, type ListNode } from '../../util/linked-list.ts';
+
+/** An item whose time is running. */
+export type Deadline<T> = ListNode<Due<T>>;
+
+interface Due<T> {
+  readonly item: T;
+  readonly at: number;
+}
+
+/**
+ * Things that fall due the same time after they were added: one timer for all of them.
+ *
+ * Since the time is the same for all, they fall due in the order in which they came, so the first
+ * one tells when the timer has to run. Adding and removing touch no timer; a timer for every
+ * connection attempt would be started and cancelled for nothing nearly always.
+ */
+export class DeadlineQueue<T> {
+  readonly #clock: Clock;
+  readonly #ms: number;
+  readonly #due: (item: T) => void;
+  readonly #queue = new LinkedList<Due<T>>();
+  #armed = false;
+
+  constructor(clock: Clock, ms: number, due: (item: T) => void) {
+    this.#clock = clock;
+    this.#ms = ms;
+    this.#due = due;
+  }
+
+  get size(): number {
+    return this.#queue.size;
+  }
+
+  /** Starts the time of an item. Remove what is returned to stop it. */
+  add(item: T): Deadline<T> {
+    const deadline = this.#queue.add({ item, at: this.#clock.now() + this.#ms });
+    if (!this.#armed) this.#arm(this.#ms);
+    return deadline;
+  }
+
+  #arm(ms: number): void {
+    this.#armed = true;
+    this.#clock.setTimer(ms, () => this.#run());
+  }
+
+  #run(): void {
+    // Stays armed meanwhile, so that what is added now waits for the first one's timer.
+    const wait = this.#runDue();
+    if (wait === undefined) this.#armed = false;
+    else this.#arm(wait);
+  }
+
+  /** Returns the time until the next one, if there is one. */
+  #runDue(): number | undefined {
+    const now = this.#clock.now();
+    for (;;) {
+      const next = this.#queue.first;
+      if (next === undefined) return undefined;
+      const wait = next.item.at - now;
+      // Timers may run a little early: less than a millisecond is no reason for another one.
+      if (wait >= 1) return wait;
+      next.remove();
+      this.#due(next.item.item);
+    }
+  }
+}

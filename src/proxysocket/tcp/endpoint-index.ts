@@ -1,0 +1,47 @@
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import { LinkedList, type ListNode } from '../../util/linked-list.ts';
+
+/** A connection's place in the index. */
+export interface IndexEntry {
+  remove(): void;
+}
+
+/** Finds the connections of an endpoint. Adding and removing take the same time however many there are. */
+export class EndpointIndex<T> {
+  readonly #all = new LinkedList<T>();
+  /** Weak, so that nobody has to find out when the last connection of an endpoint has ended. */
+  readonly #byEndpoint = new WeakMap<BalancerEndpoint, LinkedList<T>>();
+
+  add(endpoint: BalancerEndpoint, item: T): IndexEntry {
+    let list = this.#byEndpoint.get(endpoint);
+    if (list === undefined) {
+      list = new LinkedList();
+      this.#byEndpoint.set(endpoint, list);
+    }
+    return new Entry(this.#all.add(item), list.add(item));
+  }
+
+  /** What is there now; changes while going through it do no harm. */
+  of(endpoint: BalancerEndpoint): readonly T[] {
+    return [...(this.#byEndpoint.get(endpoint) ?? [])];
+  }
+
+  all(): readonly T[] {
+    return [...this.#all];
+  }
+}
+
+class Entry<T> implements IndexEntry {
+  readonly #inAll: ListNode<T>;
+  readonly #inEndpoint: ListNode<T>;
+
+  constructor(inAll: ListNode<T>, inEndpoint: ListNode<T>) {
+    this.#inAll = inAll;
+    this.#inEndpoint = inEndpoint;
+  }
+
+  remove(): void {
+    this.#inAll.remove();
+    this.#inEndpoint.remove();
+  }
+}

@@ -1,0 +1,123 @@
+import { createServer, isIPv6, type AddressInfo, type Server } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
+import type { Family } from '../../roundrobin/types.ts';
+import type { Listener, ServicePort } from '../service-port.ts';
+import { sourceFilter, type SourceFilter } from '../source-ranges.ts';
+import type { ListenSpec, Traffic } from '../spec.ts';
+import { takeConnections } from './handle.ts';
+import { incomingHandle, incomingSocket, type Incoming } from './incoming.ts';
+
+export interface TcpListenerOptions {
+  readonly backlog: number;
+  readonly keepAliveMs: number;
+  /** Use only what Node documents. */
+  readonly documentedOnly: boolean;
+  /** A client has connected. */
+  readonly accepted: (incoming: Incoming, listener: TcpListener) => void;
+  /** A client could not be accepted, for want of descriptors or memory. */
+  readonly acceptFailed: (listener: TcpListener) => void;
+  /** The listener does not listen any more. */
+  readonly closed: (listener: TcpListener) => void;
+}
+
+/** A listening TCP socket. */
+export class TcpListener implements Listener {
+  readonly protocol = 'TCP';
+  readonly address: string;
+  readonly family: Family;
+  readonly boundPort: number;
+  readonly #server: Server;
+  readonly #options: TcpListenerOptions;
+  #owner: ServicePort;
+  #traffic: Traffic;
+  #filter: SourceFilter | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(server: Server, spec: ListenSpec, owner: ServicePort, options: TcpListenerOptions) {
+    this.#server = server;
+    this.#options = options;
+    this.address = spec.address;
+    this.family = isIPv6(spec.address) ? 6 : 4;
+    this.boundPort = (server.address() as AddressInfo).port;
+    this.#owner = owner;
+    this.#traffic = spec.traffic;
+    this.#filter = sourceFilter(owner.name, spec.sourceRanges);
+    // Node goes on accepting after an error, and libuv closes the connection that it could not
+    // accept, so that a lack of descriptors does not make the loop spin.
+    server.on('error', () => options.acceptFailed(this));
+    const taken =
+      !options.documentedOnly &&
+      takeConnections(server, options.keepAliveMs, (handle) =>
+        options.accepted(incomingHandle(handle), this),
+      );
+    if (!taken) {
+      server.on('connection', (socket) => options.accepted(incomingSocket(socket), this));
+    }
+  }
+
+  get owner(): ServicePort {
+    return this.#owner;
+  }
+
+  get traffic(): Traffic {
+    return this.#traffic;
+  }
+
+  get filter(): SourceFilter | undefined {
+    return this.#filter;
+  }
+
+  assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void {
+    this.#owner = owner;
+    this.#traffic = traffic;
+    this.#filter = sourceFilter(owner.name, sourceRanges);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  /**
+   * The port is free as soon as the handle is closed, which `close` does at once. Its callback is of
+   * no use: where Node counts the accepted sockets, it waits for the last of them.
+   */
+  async #close(): Promise<void> {
+    this.#server.close();
+    this.#options.closed(this);
+    await setImmediate();
+  }
+}
+
+/** Starts to listen. Rejects with the operating system's error. */
+export async function openTcpListener(
+  spec: ListenSpec,
+  owner: ServicePort,
+  options: TcpListenerOptions,
+): Promise<TcpListener> {
+  const server = createServer({
+    pauseOnConnect: true,
+    allowHalfOpen: true,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: options.keepAliveMs,
+  });
+  const { promise, resolve, reject } = Promise.withResolvers<TcpListener>();
+  server.once('error', reject);
+  server.listen(
+    {
+      host: spec.address,
+      port: spec.port,
+      backlog: options.backlog,
+      // The IPv4 wildcard is a listener of its own.
+      ipv6Only: isIPv6(spec.address),
+      exclusive: true,
+    },
+    () => {
+      server.off('error', reject);
+      // At once, before the loop can accept the first connection.
+      resolve(new TcpListener(server, spec, owner, options));
+    },
+  );
+  return promise;
+}

@@ -1,0 +1,77 @@
+/** A place in a list, which leaves it in one step. */
+export interface ListNode<T> {
+  readonly item: T;
+  /** Takes the item out of the list. Does nothing when it is out already. */
+  remove(): void;
+}
+
+class Node<T> implements ListNode<T> {
+  readonly item: T;
+  list: LinkedList<T> | undefined;
+  next: Node<T> | undefined;
+  previous: Node<T> | undefined;
+
+  constructor(item: T) {
+    this.item = item;
+  }
+
+  remove(): void {
+    const { list } = this;
+    if (list === undefined) return;
+    this.list = undefined;
+    list.unlink(this);
+  }
+}
+
+/**
+ * A doubly linked list, for sets whose members come and go at a high rate.
+ *
+ * A `Map` or `Set` would do the same, but under such a load V8 rebuilds its table again and again, and
+ * every old table refers to the next one. Once one of them is in the old generation, the members of
+ * all later ones survive, although nothing needs them: measured with short connections, the
+ * collector's work doubled and each connection cost 15 % more. A node that is taken out refers to
+ * no other one.
+ */
+export class LinkedList<T> implements Iterable<T> {
+  #first: Node<T> | undefined;
+  #last: Node<T> | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The member that has been there longest. */
+  get first(): ListNode<T> | undefined {
+    return this.#first;
+  }
+
+  /** Adds a member at the end. */
+  add(item: T): ListNode<T> {
+    const node = new Node(item);
+    node.list = this;
+    node.previous = this.#last;
+    if (this.#last === undefined) this.#first = node;
+    else this.#last.next = node;
+    this.#last = node;
+    this.#size += 1;
+    return node;
+  }
+
+  /** Part of `ListNode.remove`. */
+  unlink(node: Node<T>): void {
+    const { next, previous } = node;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
+    node.next = undefined;
+    node.previous = undefined;
+    this.#size -= 1;
+  }
+
+  /** The members, oldest first. Do not change the list meanwhile; copy it first. */
+  *[Symbol.iterator](): Generator<T, void, void> {
+    for (let node = this.#first; node !== undefined; node = node.next) yield node.item;
+  }
+}
