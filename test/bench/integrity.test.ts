@@ -1,0 +1,31 @@
+import t from 'tap';
+import { runIntegrity } from '../../bench/integrity.ts';
+import { sizeText } from '../../bench/integrity/check.ts';
+
+t.test(
+  'curl, nc -u and large transfers arrive intact, and new connections outlive an endpoint',
+  { timeout: 100_000 },
+  async (t) => {
+    const lines: string[] = [];
+    const ok = await runIntegrity({
+      mib: 24,
+      connections: 600,
+      onLine: (line) => lines.push(line),
+    });
+    t.equal(lines.length, 6);
+    for (const line of lines) t.match(line, /^ok /, line);
+    t.equal(ok, true);
+    t.match(lines.join('\n'), /served by alder, birch, cedar; SHA-256 equal/);
+    t.match(lines.join('\n'), /begun after it was gone: \d+.*, failed: 0/);
+  },
+);
+
+t.test('sizes are written in powers of 1024', (t) => {
+  t.same([12, 2048, 6.5 * 1024 ** 2, 1024 ** 3].map(sizeText), [
+    '12 B',
+    '2 KiB',
+    '6.5 MiB',
+    '1 GiB',
+  ]);
+  t.end();
+});

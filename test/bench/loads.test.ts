@@ -1,0 +1,67 @@
+import t from 'tap';
+import { join } from 'node:path';
+import { LOADS, type LoadResult, type LoadSettings } from '../../bench/loads/load.ts';
+import { direct, pipe } from '../../bench/peers/peer.ts';
+import { runRounds } from '../../bench/rounds.ts';
+import { cpuSeconds, memory } from '../../bench/support/process-usage.ts';
+import { run } from '../../bench/support/worker.ts';
+
+const SCRIPTS = join(import.meta.dirname, '../../bench/loads');
+
+t.test('every load runs against the backend and counts work', async (t) => {
+  const backend = await direct();
+  t.teardown(() => backend.close());
+  for (const load of LOADS) {
+    const settings: LoadSettings = { target: backend.targets[load.target], seconds: 0.3 };
+    const result = await run<LoadResult>(join(SCRIPTS, `${load.script}.ts`), settings);
+    t.ok(result.total > 0, `${load.script}: total ${result.total}`);
+    t.ok(result.rate > 0, `${load.script}: rate ${result.rate}`);
+    if (result.latency !== undefined) {
+      t.ok(result.latency.p50 > 0 && result.latency.p50 <= result.latency.p99, load.script);
+    }
+  }
+});
+
+t.test('rounds measure each load with each peer and sum it up', async (t) => {
+  const backend = await direct();
+  t.teardown(() => backend.close());
+  const naive = await pipe(backend.targets);
+  t.teardown(() => naive.close());
+  const told: string[] = [];
+  const loads = LOADS.filter((load) => load.script === 'requests' || load.script === 'udp');
+  const reports = await runRounds({
+    loads,
+    peers: [backend, naive],
+    rounds: 2,
+    seconds: 0.2,
+    onProgress: (text) => told.push(text),
+  });
+  t.same(
+    reports.map((report) => report.title),
+    loads.map((load) => load.title),
+  );
+  t.equal(told.length, 8);
+  for (const report of reports) {
+    t.match(report.results['direct'], { rate: { samples: 2 }, cpu: undefined });
+    t.match(report.results['pipe()'], { rate: { samples: 2 }, p50: { samples: 2 } });
+    if (process.platform === 'linux') t.match(report.results['pipe()']?.cpu, { samples: 2 });
+  }
+});
+
+t.test(
+  'CPU and memory of a process are read on Linux',
+  { skip: process.platform !== 'linux' && 'only on linux' },
+  (t) => {
+    const before = cpuSeconds(process.pid) ?? Number.NaN;
+    const end = performance.now() + 10_000;
+    // Works until the system has counted it; the clock of the count is coarse.
+    while ((cpuSeconds(process.pid) ?? 0) === before && performance.now() < end);
+    t.ok((cpuSeconds(process.pid) ?? 0) > before);
+    const used = memory(process.pid);
+    t.ok(used !== undefined && used.resident > 10e6 && used.anonymous > 1e6);
+    t.ok(used !== undefined && used.anonymous < used.resident);
+    t.equal(cpuSeconds(2 ** 30), undefined, 'no such process');
+    t.equal(memory(2 ** 30), undefined);
+    t.end();
+  },
+);

@@ -1,0 +1,103 @@
+import t, { type Test } from 'tap';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { until } from '../../examples/support/until.ts';
+
+const MAIN = join(import.meta.dirname, '../../examples/demo/main.ts');
+/** Loaded machines take their time. Milliseconds. */
+const LONG = 90_000;
+
+interface Demo {
+  /** What it printed so far. */
+  text(): string;
+  readonly ended: Promise<[number | null, NodeJS.Signals | null]>;
+  signal(name: NodeJS.Signals): void;
+}
+
+function startDemo(t: Test, ...args: string[]): Demo {
+  const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let text = '';
+  const keep = (chunk: string): void => {
+    text += chunk;
+  };
+  child.stdout.setEncoding('utf8').on('data', keep);
+  child.stderr.setEncoding('utf8').on('data', keep);
+  t.teardown(() => child.kill('SIGTERM'));
+  return {
+    text: () => text,
+    ended: once(child, 'close') as Demo['ended'],
+    signal: (name) => child.kill(name),
+  };
+}
+
+/** Takes a port for the time of the test, unless somebody has it already. */
+async function take(t: Test, host: string, port: number): Promise<void> {
+  const server: Server = createServer();
+  server.listen(port, host);
+  const taken = await Promise.race([
+    once(server, 'listening').then(() => true),
+    once(server, 'error').then(() => false),
+  ]);
+  if (taken) t.teardown(() => server.close());
+}
+
+/** Runs a line of the last screen as a person would. */
+async function shell(line: string): Promise<{ code: number | null; output: string }> {
+  const child = spawn('bash', ['-c', line], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const output = child.stdout.toArray();
+  child.stderr.resume();
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, output: Buffer.concat(await output).toString() };
+}
+
+t.test(
+  '--once ends with 0 after a tour in which all was well, also when ports are taken',
+  async (t) => {
+    await take(t, '127.0.0.1', 10_249);
+    await take(t, '0.0.0.0', 10_256);
+    await take(t, '127.77.0.10', 8080);
+    const demo = startDemo(t, '--once');
+    const [code] = await demo.ended;
+    t.equal(code, 0, demo.text());
+    t.match(demo.text(), /alder 10 {3}birch 10 {3}cedar 10/);
+    t.match(demo.text(), /from 127\.77\.9\.1: \w+ 10\n/);
+    t.match(demo.text(), /300 new connections after the kill, 0 failed/);
+    t.match(demo.text(), /7 of 7 as they should be/);
+    t.notMatch(demo.text(), /✗/);
+    t.notOk(demo.text().includes('\u001B'), 'no colours where there is no terminal');
+  },
+);
+
+t.test(
+  'without --once the proxy runs on, every line to try works, and INT ends it all',
+  async (t) => {
+    const demo = startDemo(t);
+    await until('the last screen', () => (/Ctrl-C ends it/.test(demo.text()) ? true : undefined), {
+      within: LONG,
+    });
+    const lines = demo
+      .text()
+      .split('\n')
+      .flatMap((line) => /^ {2}\S.*? {3,}(.*(?:curl|nc) .*)$/.exec(line)?.[1] ?? []);
+    t.ok(lines.length >= 7, `lines to try: ${lines.length}`);
+    const results = await Promise.all(lines.map(shell));
+    for (const [index, line] of lines.entries()) {
+      const result = results[index];
+      t.equal(result?.code, 0, line);
+      t.match(result?.output, /\S/, `${line} prints something`);
+    }
+    t.match(results.map(({ output }) => output).join(''), /says hello/, 'UDP by nc');
+
+    const stateFile = /state file +(\S+)/.exec(demo.text())?.[1] ?? '';
+    const pid = Number(/proxy +process (\d+)/.exec(demo.text())?.[1]);
+    t.ok(existsSync(stateFile));
+    demo.signal('SIGINT');
+    const [code, signal] = await demo.ended;
+    t.same([code, signal], [0, null]);
+    t.notOk(existsSync(stateFile), 'its files are removed');
+    t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'the proxy has ended');
+  },
+);
