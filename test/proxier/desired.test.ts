@@ -1,0 +1,256 @@
+import t from 'tap';
+import type { DeepPartial, Endpoint, Service } from '../../src/api/generated/localv1/api.ts';
+import {
+  desiredServicePorts,
+  UDP_IDLE_ANNOTATION,
+  type Desired,
+} from '../../src/proxier/desired.ts';
+import { endpoint } from '../support/messages.ts';
+import { clusterEntry, entry, ports } from '../support/views.ts';
+
+const ips = { clusterIPs: { v4: ['10.0.0.1'] } };
+
+/** A service port and its endpoints, as texts. */
+function endpointsOf(desired: Desired): Record<string, string[]> {
+  return Object.fromEntries(
+    desired.ports.map(({ spec }) => [
+      spec.name,
+      spec.endpoints.map(({ address, port }) => `${address} ${port}`),
+    ]),
+  );
+}
+
+const told = (desired: Desired): string[] =>
+  desired.problems.map(({ code, message }) => `${code} ${message}`);
+
+function of(
+  more: DeepPartial<Service>,
+  endpoints: readonly string[] | Record<string, Endpoint> = [],
+) {
+  return desiredServicePorts(entry('d/web', { ips, ...more }, endpoints));
+}
+
+t.test(
+  'a service port is named after its service, and after its port if that has a name',
+  async (t) => {
+    t.same(
+      of({ ports: ports('http TCP 80 8080', 'dns UDP 53 53') }).ports.map(({ spec }) => [
+        spec.name,
+        spec.protocol,
+      ]),
+      [
+        ['d/web:http', 'TCP'],
+        ['d/web:dns', 'UDP'],
+      ],
+    );
+    t.same(
+      of({ ports: ports('- TCP 80 8080') }).ports.map(({ spec }) => spec.name),
+      ['d/web'],
+    );
+  },
+);
+
+t.test('the families of a service and of its endpoints are merged', async (t) => {
+  const desired = of(
+    { ips: { clusterIPs: { v4: ['10.0.0.1'], v6: ['fd00::1'] } }, ports: ports('- TCP 80 8080') },
+    { pod: endpoint('10.1.0.1', { ips: { v4: ['10.1.0.1'], v6: ['FD01::0001'] } }) },
+  );
+  t.same(
+    desired.ports[0]?.portals.map(({ address, port, traffic }) => `${address} ${port} ${traffic}`),
+    ['10.0.0.1 80 internal', 'fd00::1 80 internal'],
+  );
+  t.same(endpointsOf(desired), { 'd/web': ['10.1.0.1 8080', 'fd01::1 8080'] });
+});
+
+t.test('what is not proxied is left out in silence', async (t) => {
+  const quiet: [string, DeepPartial<Service>][] = [
+    ['ExternalName', { type: 'ExternalName', ports: ports('- TCP 80 80') }],
+    [
+      'headless',
+      { ips: { headless: true, externalIPs: { v4: ['10.0.0.5'] } }, ports: ports('- TCP 80 80') },
+    ],
+    ['no ports', { ports: [] }],
+    ['no addresses', { ips: {}, ports: ports('- TCP 80 80') }],
+    ['cluster IP ""', { ips: { clusterIPs: { v4: [''] } }, ports: ports('- TCP 80 80') }],
+    ['cluster IP None', { ips: { clusterIPs: { v4: ['None'] } }, ports: ports('- TCP 80 80') }],
+  ];
+  for (const [name, more] of quiet) t.same(of(more), { ports: [], problems: [] }, name);
+});
+
+t.test('a service without addresses but with a node port has that', async (t) => {
+  const desired = of({ ips: {}, ports: ports('- TCP 80 8080@30080') });
+  t.same(
+    desired.ports[0]?.portals.map(({ kind, address, port }) => [kind, address, port]),
+    [['nodePort', undefined, 30_080]],
+  );
+});
+
+t.test('B11 (kept): endpoints without an address, or with port 0, are left out', async (t) => {
+  const desired = of(
+    { ports: ports('p TCP 80 x', 'q TCP 81 y') },
+    {
+      good: endpoint('10.1.0.1', { portOverrides: [{ name: 'p', port: 1 }] }),
+      zero: endpoint('10.1.0.2', { portOverrides: [{ name: 'p', port: 0 }] }),
+      bare: endpoint('', { ips: {}, portOverrides: [{ name: 'p', port: 3 }] }),
+    },
+  );
+  t.same(endpointsOf(desired), { 'd/web:p': ['10.1.0.1 1'], 'd/web:q': [] });
+});
+
+t.test('several slices: each endpoint serves the ports that it lists', async (t) => {
+  const desired = of(
+    { ports: ports('p TCP 80 8080', 'q TCP 81 8081') },
+    {
+      a: endpoint('10.1.0.1', {
+        portOverrides: [
+          { name: 'p', port: 1 },
+          { name: 'q', port: 2 },
+        ],
+      }),
+      b: endpoint('10.1.0.2', { portOverrides: [{ name: 'p', port: 3 }] }),
+    },
+  );
+  t.same(endpointsOf(desired), {
+    'd/web:p': ['10.1.0.1 1', '10.1.0.2 3'],
+    'd/web:q': ['10.1.0.1 2'],
+  });
+  t.same(told(desired), [], 'that is as it should be');
+});
+
+t.test('endpoints that cannot be used are told once for each reason, by name', async (t) => {
+  const desired = of(
+    { ports: ports('http TCP 80 web') },
+    {
+      'pod-a': endpoint('10.1.0.1', { portOverrides: [{ name: 'http', port: 70_000 }] }),
+      'pod-b': endpoint('nope', { portOverrides: [{ name: 'http', port: 80 }] }),
+      'pod-c': endpoint('10.1.0.3'),
+      'pod-d': endpoint('10.1.0.4'),
+      'pod-e': endpoint('10.1.0.5', { portOverrides: [{ name: 'http', port: 80 }] }),
+    },
+  );
+  t.same(endpointsOf(desired), { 'd/web:http': ['10.1.0.5 80'] });
+  t.same(told(desired), [
+    'KPNG_SERVICE_INVALID d/web:http: endpoints without a valid IP address are left out, such as pod-b ("nope")',
+    'KPNG_SERVICE_INVALID d/web:http: endpoints whose port is not 1 to 65535 are left out, such as pod-a (70000)',
+    'KPNG_SERVICE_INVALID d/web:http: endpoints without a port named http or web are left out, such as pod-c',
+  ]);
+  t.ok(desired.problems.every(({ servicePort }) => servicePort === 'd/web:http'));
+});
+
+t.test('a service port that no endpoint lists is told', async (t) => {
+  const listed = endpoint('10.1.0.1', { portOverrides: [{ name: 'other', port: 1 }] });
+  t.match(told(of({ ports: ports('http TCP 80 web') }, { pod: listed })), [
+    /without a port named http or web.*such as pod/,
+  ]);
+  t.match(told(of({ ports: ports('- TCP 80 0') }, ['10.1.0.1'])), [
+    /without a port or target port.*such as pod-10/,
+  ]);
+  t.same(
+    told(of({ ports: ports('http TCP 80 web') })),
+    [],
+    'but not when there is no endpoint at all',
+  );
+});
+
+t.test('traffic policies: endpoints carry what they may be used for', async (t) => {
+  const desired = of(
+    { ports: ports('- TCP 80 8080') },
+    {
+      a: endpoint('10.1.0.1', { scopes: { internal: true, external: false } }),
+      b: endpoint('10.1.0.2', { scopes: { internal: false, external: false } }),
+      c: { ...endpoint('10.1.0.3'), scopes: undefined },
+    },
+  );
+  t.same(desired.ports[0]?.spec.endpoints, [
+    { address: '10.1.0.1', port: 8080, internal: true, external: false },
+    { address: '10.1.0.2', port: 8080, internal: false, external: false },
+    { address: '10.1.0.3', port: 8080, internal: true, external: true },
+  ]);
+});
+
+t.test('one address that is listed twice is one endpoint', async (t) => {
+  const desired = of(
+    { ports: ports('- TCP 80 8080') },
+    {
+      a: endpoint('10.1.0.1', { scopes: { internal: true, external: false } }),
+      b: endpoint('10.1.0.1', { scopes: { internal: false, external: true } }),
+    },
+  );
+  t.same(desired.ports[0]?.spec.endpoints, [
+    { address: '10.1.0.1', port: 8080, internal: true, external: true },
+  ]);
+});
+
+t.test('SCTP is told, once for each service port, and the rest works', async (t) => {
+  const desired = of({ ports: ports('a TCP 80 80', 'b SCTP 81 81', 'c SCTP 82 82') });
+  t.same(
+    desired.ports.map(({ spec }) => spec.name),
+    ['d/web:a'],
+  );
+  t.same(
+    desired.problems.map(({ code, servicePort }) => `${code} ${servicePort}`),
+    ['KPNG_UNSUPPORTED_PROTOCOL d/web:b', 'KPNG_UNSUPPORTED_PROTOCOL d/web:c'],
+  );
+  t.match(told(of({ ports: [{ port: 80, protocol: 0 }] })), [
+    /^KPNG_UNSUPPORTED_PROTOCOL d\/web: protocol 0/,
+  ]);
+});
+
+t.test('wrong numbers and names', async (t) => {
+  const desired = of({
+    ports: ports('a TCP 0 80', 'b TCP 70000 80', 'c TCP 80 80@70000', 'c TCP 81 81', 'd TCP 82 82'),
+  });
+  t.same(
+    desired.ports.map(({ spec, portals }) => `${spec.name} ${portals.length}`),
+    ['d/web:c 1', 'd/web:d 1'],
+  );
+  t.same(told(desired), [
+    'KPNG_SERVICE_INVALID d/web:a: the port 0 is not a port from 1 to 65535',
+    'KPNG_SERVICE_INVALID d/web:b: the port 70000 is not a port from 1 to 65535',
+    'KPNG_SERVICE_INVALID d/web:c: the node port 70000 is not a port from 1 to 65535',
+    'KPNG_SERVICE_INVALID d/web:c: the service has two ports of this name; only the first one is proxied',
+  ]);
+});
+
+t.test(
+  'a colon in the name of a service is refused, because it would read as a port',
+  async (t) => {
+    const desired = desiredServicePorts(clusterEntry('d/web:http', '10.0.0.1', '- TCP 80 80'));
+    t.same(desired.ports, []);
+    t.match(told(desired), [/^KPNG_SERVICE_INVALID "d\/web:http"/]);
+  },
+);
+
+t.test('session affinity, with three hours when nothing else is said', async (t) => {
+  const affinity = (more: DeepPartial<Service>) =>
+    of({ ports: ports('- TCP 80 80'), ...more }).ports[0]?.spec.affinity;
+  const clientIP = (timeoutSeconds: number) =>
+    affinity({ sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds } } });
+  t.same(affinity({}), { kind: 'none' });
+  t.same(clientIP(10), { kind: 'clientIP', timeoutSeconds: 10 });
+  t.same(clientIP(0), { kind: 'clientIP', timeoutSeconds: 10_800 });
+  t.same(clientIP(-5), { kind: 'clientIP', timeoutSeconds: 10_800 });
+});
+
+t.test('the idle time of UDP sessions by annotation', async (t) => {
+  const idle = (text: string) =>
+    of({
+      ports: ports('a UDP 53 53', 'b TCP 53 53'),
+      annotations: { [UDP_IDLE_ANNOTATION]: text },
+    });
+  t.same(
+    idle('1m30s').ports.map(({ spec }) => spec.udpIdleTimeoutMs),
+    [90_000, undefined],
+  );
+  for (const bad of ['soon', '0', '30', '1000000h']) {
+    t.same(
+      idle(bad).ports.map(({ spec }) => spec.udpIdleTimeoutMs),
+      [undefined, undefined],
+    );
+    t.match(
+      told(idle(bad)),
+      [/^KPNG_SERVICE_INVALID d\/web: the annotation kpng-userspace\.io\/udp-idle-timeout/],
+      bad,
+    );
+  }
+});

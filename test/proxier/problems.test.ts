@@ -1,0 +1,186 @@
+import t from 'tap';
+import { listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
+import {
+  proxierSynced,
+  servicePortChanged,
+  type ProxierSynced,
+  type ServicePortChanged,
+} from '../../src/proxier/events.ts';
+import { addressRig } from '../support/proxier-rig.ts';
+import { clusterEntry, entry, ports } from '../support/views.ts';
+
+t.test('addresses that the host does not have are one problem, told once', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, engine, view } = rig;
+  const entries = Array.from({ length: 37 }, (_, index) =>
+    clusterEntry(`d/s${String(index).padStart(2, '0')}`, `10.96.0.${index}`, 'http TCP 80 80', [
+      '10.1.0.1',
+    ]),
+  );
+  await proxier.sync(view.set(...entries, clusterEntry('d/fine', '10.0.0.1', '- TCP 80 80')));
+  t.same(rig.told, ['appeared KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 37']);
+  t.match(
+    rig.messages[0],
+    /^cannot listen on 37 addresses \(first: 10\.96\.0\.0:80\/TCP for d\/s00:http\)/,
+  );
+  t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/fine', 'it does not stop the others');
+
+  engine.retry();
+  rig.clock.advance(60_000);
+  await proxier.sync(view.set(clusterEntry('d/more', '10.96.1.1', '- TCP 80 80')));
+  t.same(rig.told.length, 1, 'one more is no news');
+  t.match(proxier.snapshot().problems, [{ count: 38 }], 'but it is counted');
+
+  for (let index = 0; index < 37; index += 1) engine.addresses.add(`10.96.0.${index}`);
+  engine.retry();
+  t.equal(rig.told.length, 1, 'news of listeners are gathered for a moment');
+  rig.clock.advance(1000);
+  t.same(rig.told.slice(1), ['changed KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1']);
+  t.equal(engine.lands('10.96.0.5', 80)?.servicePort, 'd/s05:http');
+  await proxier.sync(view.remove('d/more'));
+  t.same(rig.told.slice(2), ['gone KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1']);
+  t.same(proxier.snapshot().problems, []);
+});
+
+t.test('every cause is a problem of its own, and a listener can change its cause', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, engine, view } = rig;
+  engine.errors.set('10.0.0.1:80/TCP', 'EACCES');
+  engine.errors.set('10.0.0.2:80/TCP', 'EADDRINUSE');
+  engine.errors.set('10.0.0.3:80/TCP', 'ENOBUFS');
+  await proxier.sync(
+    view.set(...[1, 2, 3].map((n) => clusterEntry(`d/s${n}`, `10.0.0.${n}`, '- TCP 80 80'))),
+  );
+  t.same(rig.told, [
+    'appeared KPNG_LISTEN_PERMISSION 1',
+    'appeared KPNG_LISTEN_ADDRESS_IN_USE 1',
+    'appeared KPNG_LISTEN_FAILED 1',
+  ]);
+  t.match(rig.messages[2], /the system says ENOBUFS/);
+  engine.errors.set('10.0.0.1:80/TCP', 'EADDRINUSE');
+  engine.errors.delete('10.0.0.3:80/TCP');
+  engine.retry();
+  rig.clock.advance(1000);
+  t.same(rig.told.slice(3).sort(), [
+    'changed KPNG_LISTEN_ADDRESS_IN_USE 2',
+    'gone KPNG_LISTEN_FAILED 1',
+    'gone KPNG_LISTEN_PERMISSION 1',
+  ]);
+});
+
+t.test('an address that is not wanted any more is no problem any more', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, view } = rig;
+  await proxier.sync(view.set(clusterEntry('d/web', '10.96.0.1', '- TCP 80 80')));
+  await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80')));
+  t.same(rig.told, [
+    'appeared KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
+    'gone KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
+  ]);
+});
+
+t.test('listeners of others are none of its business', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const listen = { address: '10.9.9.9', port: 1, traffic: 'internal' } as const;
+  const about = { servicePort: 'x/y', protocol: 'TCP', listen } as const;
+  listenerFailed.publish({
+    ...about,
+    code: 'KPNG_LISTEN_FAILED',
+    error: new Error('no'),
+    retryInMs: 1,
+  });
+  listenerOpened.publish(about);
+  rig.clock.advance(1000);
+  t.same(rig.told, []);
+  t.equal(rig.clock.pending, 0);
+});
+
+t.test('a conflict is told, and over when the holder goes', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, engine, view } = rig;
+  const at = (key: string, ip: string) => clusterEntry(key, ip, '- TCP 80 80@30080', ['10.1.0.1']);
+  await proxier.sync(view.set(at('d/b', '10.0.0.2')));
+  await proxier.sync(view.set(at('d/a', '10.0.0.1')));
+  t.same(rig.told, ['appeared KPNG_PORTAL_CONFLICT 1']);
+  t.match(rig.messages[0], /d\/a cannot have 0\.0\.0\.0:30080\/TCP: d\/b has it/);
+  t.equal(engine.lands('127.0.0.1', 30_080)?.servicePort, 'd/b');
+  t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/a', 'its other front doors are open');
+  await proxier.sync(view.remove('d/b'));
+  t.same(rig.told.slice(1), ['gone KPNG_PORTAL_CONFLICT 1']);
+  t.equal(engine.lands('127.0.0.1', 30_080)?.servicePort, 'd/a', 'in the same sync');
+  t.notOk(engine.log.includes('-0.0.0.0:30080/TCP'));
+});
+
+t.test('SCTP is told once, not at every sync, and over when the port goes', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, view } = rig;
+  const mixed = (endpoints: string[], ...texts: string[]) =>
+    entry(
+      'd/mix',
+      { ips: { clusterIPs: { v4: ['10.0.0.1'] } }, ports: ports(...texts) },
+      endpoints,
+    );
+  await proxier.sync(view.set(mixed(['10.1.0.1'], 'a TCP 80 80', 'b SCTP 81 81')));
+  await proxier.sync(view.set(mixed(['10.1.0.2'], 'a TCP 80 80', 'b SCTP 81 81')));
+  await proxier.sync(view.again('d/mix'));
+  t.same(rig.told, ['appeared KPNG_UNSUPPORTED_PROTOCOL 1']);
+  await proxier.sync(view.set(mixed([], 'a TCP 80 80')));
+  t.same(rig.told.slice(1), ['gone KPNG_UNSUPPORTED_PROTOCOL 1']);
+});
+
+t.test('a problem of a service ends with the service', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, view } = rig;
+  await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 70000 80')));
+  t.match(proxier.snapshot(), {
+    services: 1,
+    problems: [{ code: 'KPNG_SERVICE_INVALID', servicePort: 'd/web' }],
+  });
+  await proxier.sync(view.remove('d/web'));
+  t.same(rig.told, ['appeared KPNG_SERVICE_INVALID 1', 'gone KPNG_SERVICE_INVALID 1']);
+});
+
+t.test('events say what happened to the service ports, and sum it up', async (t) => {
+  const rig = addressRig();
+  const synced: ProxierSynced[] = [];
+  const changed: string[] = [];
+  const onSynced = (event: ProxierSynced) => synced.push(event);
+  const onChanged = ({ kind, servicePort, protocol, portals }: ServicePortChanged) =>
+    changed.push(`${kind} ${servicePort} ${protocol} ${portals.map(({ port }) => port).join()}`);
+  proxierSynced.subscribe(onSynced);
+  servicePortChanged.subscribe(onChanged);
+  t.teardown(() => {
+    proxierSynced.unsubscribe(onSynced);
+    servicePortChanged.unsubscribe(onChanged);
+    return rig.close();
+  });
+  const { proxier, view } = rig;
+  const a = (port: string, ...endpoints: string[]) =>
+    clusterEntry('d/a', '10.0.0.1', port, endpoints);
+  await proxier.sync(
+    view.set(a('- TCP 80 80', '10.1.0.1'), clusterEntry('d/b', '10.0.0.2', '- UDP 53 53')),
+  );
+  await proxier.sync(view.set(a('- TCP 80 80', '10.1.0.1', '10.1.0.2')));
+  await proxier.sync(view.set(a('- TCP 81 80', '10.1.0.1')));
+  await proxier.sync(view.remove('d/b'));
+  t.same(changed, [
+    'added d/a TCP 80',
+    'added d/b UDP 53',
+    'changed d/a TCP 81',
+    'removed d/b UDP 53',
+  ]);
+  const nothing = { added: 0, changed: 0, removed: 0, endpointsChanged: 0 };
+  t.match(synced, [
+    { ...nothing, added: 2, services: 2, servicePorts: 2, endpoints: 1, durationMs: 0 },
+    { ...nothing, endpointsChanged: 1, endpoints: 2 },
+    { ...nothing, changed: 1, endpoints: 1 },
+    { ...nothing, removed: 1, services: 1, servicePorts: 1 },
+  ]);
+});

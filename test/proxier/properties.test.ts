@@ -1,0 +1,192 @@
+import { isDeepStrictEqual } from 'node:util';
+import t from 'tap';
+import * as fc from 'fast-check';
+import type { ServiceEntry } from '../../src/store/local-view.ts';
+import { endpoint } from '../support/messages.ts';
+import { holdsAsync } from '../support/property.ts';
+import { CountingPortal, Rig } from '../support/proxier-rig.ts';
+import { entry, ports } from '../support/views.ts';
+
+/** What a service looks like; `slot` tells services apart. */
+const shape = fc.record({
+  slot: fc.nat(4),
+  gone: fc.boolean(),
+  type: fc.constantFrom('ClusterIP', 'ClusterIP', 'ExternalName'),
+  address: fc.nat(2),
+  ports: fc.uniqueArray(
+    fc.constantFrom(
+      'a TCP 80 8080',
+      'a UDP 80 8080',
+      'b TCP 81 8081',
+      'b SCTP 81 8081',
+      'c TCP 70000 1',
+      '- TCP 80 8080',
+    ),
+    { maxLength: 3 },
+  ),
+  nodePort: fc.nat(2),
+  timeoutSeconds: fc.nat(2),
+  endpoints: fc.uniqueArray(fc.nat(4), { maxLength: 3 }),
+  external: fc.boolean(),
+});
+type Shape = typeof shape extends fc.Arbitrary<infer T> ? T : never;
+
+/** With `shared`, services use the same addresses and node ports, so that they are in each other's way. */
+function entryOf(given: Shape, shared: boolean): ServiceEntry {
+  const { slot, address } = given;
+  const own = shared ? 0 : slot;
+  const endpoints = given.endpoints.map((n) => {
+    const scopes = { internal: true, external: given.external };
+    return [`pod-${n}`, endpoint(`10.1.${slot}.${n}`, { scopes })] as const;
+  });
+  const portText = (text: string, index: number): string => {
+    const [name = '', protocol = '', number = '', target = ''] = text.split(' ');
+    const main = `${name} ${protocol} ${Number(number) + own * 100} ${target}`;
+    return index < given.nodePort ? `${main}@${nodePortOf(index)}` : main;
+  };
+  // Shared, node ports also meet the ports of single addresses: 30080 of one, 80 of the other.
+  const nodePortOf = (index: number): number =>
+    shared && index === 1 ? 80 : 30_000 + own * 10 + index;
+  return entry(
+    `d/s${slot}`,
+    {
+      type: given.type,
+      ips: { clusterIPs: { v4: [`127.2.${own}.${address}`], v6: address === 2 ? ['::1'] : [] } },
+      ports: ports(...given.ports.map((text, index) => portText(text, index))),
+      sessionAffinity:
+        given.timeoutSeconds === 0
+          ? undefined
+          : { $case: 'clientIP', value: { timeoutSeconds: given.timeoutSeconds } },
+    },
+    Object.fromEntries(endpoints),
+  );
+}
+
+/** Puts one change set into a rig; returns the keys that have to be given again. */
+async function change(
+  rig: Rig,
+  shapes: readonly Shape[],
+  options: { shared: boolean; again?: ReadonlySet<string>; failAfter?: number | undefined },
+): Promise<ReadonlySet<string>> {
+  const changed = new Set(options.again);
+  for (const each of shapes) {
+    const made = entryOf(each, options.shared);
+    if (each.gone) rig.view.remove(made.key);
+    else rig.view.set(made);
+    changed.add(made.key);
+  }
+  rig.engine.failAfter = options.failAfter;
+  try {
+    await rig.proxier.sync({ view: rig.view, changed });
+    rig.engine.failAfter = undefined;
+    return new Set();
+  } catch (error) {
+    if (options.failAfter === undefined) throw error;
+    return changed;
+  }
+}
+
+/** What is wrong, as texts. */
+function messages(rig: Rig): Set<string> {
+  return new Set(rig.proxier.snapshot().problems.map(({ message }) => message));
+}
+
+const changeSets = fc.array(
+  fc.record({
+    shapes: fc.array(shape, { maxLength: 4 }),
+    failAfter: fc.option(fc.nat(3), { nil: undefined, freq: 4 }),
+  }),
+  { minLength: 1, maxLength: 8 },
+);
+
+t.test('whatever came before and whatever failed, the last view decides', async (t) => {
+  await holdsAsync(
+    t,
+    fc.asyncProperty(changeSets, async (sets) => {
+      const rig = new Rig(new CountingPortal());
+      const fresh = new Rig(new CountingPortal());
+      try {
+        let again: ReadonlySet<string> = new Set();
+        for (const { shapes, failAfter } of sets) {
+          again = await change(rig, shapes, { shared: false, again, failAfter });
+        }
+        await change(rig, [], { shared: false, again });
+        await fresh.proxier.sync(fresh.view.set(...rig.view.entries()));
+        return (
+          isDeepStrictEqual(rig.engine.state(), fresh.engine.state()) &&
+          isDeepStrictEqual(messages(rig), messages(fresh))
+        );
+      } finally {
+        await Promise.all([rig.close(), fresh.close()]);
+      }
+    }),
+  );
+});
+
+t.test(
+  'no two service ports ever get one place, and none is free that somebody wants',
+  async (t) => {
+    await holdsAsync(
+      t,
+      fc.asyncProperty(changeSets, async (sets) => {
+        const rig = new Rig(new CountingPortal());
+        try {
+          for (const { shapes } of sets) {
+            // The engine throws when two service ports want one place.
+            await change(rig, shapes, { shared: true });
+            const listeners = rig.engine.snapshot().flatMap((each) => each.listeners);
+            if (listeners.some(({ state }) => state === 'failed')) return false;
+            for (const { spec, portals } of rig.proxier.snapshot().servicePorts) {
+              for (const { address = '0.0.0.0', port } of portals) {
+                const served = rig.engine.lands(
+                  address === '0.0.0.0' ? '127.9.9.9' : address,
+                  port,
+                  spec.protocol,
+                );
+                const told = rig.proxier
+                  .snapshot()
+                  .problems.some(({ code }) => code === 'KPNG_PORTAL_CONFLICT');
+                if (served === undefined && !told) return false;
+              }
+            }
+          }
+          return true;
+        } finally {
+          await rig.close();
+        }
+      }),
+    );
+  },
+);
+
+t.test(
+  'however the endpoints change, the portal is never asked and no listener is touched',
+  async (t) => {
+    const endpoints = fc.array(fc.uniqueArray(fc.nat(9), { maxLength: 6 }), { maxLength: 10 });
+    await holdsAsync(
+      t,
+      fc.asyncProperty(shape, endpoints, async (start, lists) => {
+        const rig = new Rig(new CountingPortal());
+        try {
+          const first = { ...start, gone: false };
+          await change(rig, [first], { shared: false });
+          const { plans } = rig.portal;
+          const log = rig.engine.log.length;
+          for (const list of lists)
+            await change(rig, [{ ...first, endpoints: list }], { shared: false });
+          const kinds = rig.engine.batches
+            .slice(1)
+            .flat()
+            .map(({ kind }) => kind);
+          return (
+            rig.portal.plans === plans &&
+            rig.engine.log.length === log &&
+            kinds.every((kind) => kind === 'endpoints')
+          );
+        } finally {
+          await rig.close();
+        }
+      }),
+    );
+  },
+);

@@ -1,0 +1,85 @@
+import t from 'tap';
+import type { ErrorCode } from '../../src/errors.ts';
+import {
+  causeOf,
+  knownCode,
+  listenProblem,
+  portalProblem,
+  type ListenFailure,
+} from '../../src/proxier/report.ts';
+
+function failure(code: ErrorCode, address = '10.96.0.10', cause = 'EINVAL'): ListenFailure {
+  const listen = { address, port: 80, traffic: 'internal' } as const;
+  return { servicePort: 'd/web:http', protocol: 'TCP', listen, code, cause };
+}
+
+const text = (what: ListenFailure, count: number, platform: NodeJS.Platform = 'linux'): string =>
+  listenProblem(what, count, platform).message;
+
+t.test('an address that the host does not have', async (t) => {
+  const missing = failure('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE');
+  t.equal(
+    text(missing, 37),
+    'cannot listen on 37 addresses (first: 10.96.0.10:80/TCP for d/web:http): the host does not have the ' +
+      'address; add it to an interface (ip addr add 10.96.0.10/32 dev lo), or use another --portal; it is tried again',
+  );
+  t.match(text(missing, 1), /^cannot listen on 10\.96\.0\.10:80\/TCP for d\/web:http: the host/);
+  t.match(
+    text(missing, 1, 'win32'),
+    /netsh interface ipv4 add address .* 10\.96\.0\.10 255\.255\.255\.255\)/,
+  );
+  t.match(text(missing, 1, 'darwin'), /ifconfig lo0 alias 10\.96\.0\.10\/32/);
+  const six = failure('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', 'fd00::10');
+  t.match(text(six, 1), /\[fd00::10\]:80\/TCP .*ip addr add fd00::10\/128 dev lo/);
+  t.match(text(six, 1, 'win32'), /netsh interface ipv6 add address .* fd00::10\)/);
+});
+
+t.test('an address in use', async (t) => {
+  const used = failure('KPNG_LISTEN_ADDRESS_IN_USE');
+  t.match(
+    text(used, 1),
+    /another program listens there, or on every address .*ss -tlnp 'sport = :80'/,
+  );
+  t.match(text({ ...used, protocol: 'UDP' }, 1), /80\/UDP .*ss -ulnp/);
+  t.match(text(used, 1, 'win32'), /netstat -abn -p TCP/);
+  t.match(text(used, 1, 'darwin'), /lsof -nP -i TCP:80/);
+});
+
+t.test('a port that is not allowed', async (t) => {
+  const denied = failure('KPNG_LISTEN_PERMISSION');
+  t.match(text(denied, 1), /CAP_NET_BIND_SERVICE.*ip_unprivileged_port_start=80\)/);
+  t.match(text(denied, 1, 'win32'), /administrator/);
+});
+
+t.test(
+  'anything else is named as the system names it, and each is a cause of its own',
+  async (t) => {
+    t.match(text(failure('KPNG_LISTEN_FAILED'), 2), /the system says EINVAL/);
+    t.not(
+      causeOf(failure('KPNG_LISTEN_FAILED')),
+      causeOf(failure('KPNG_LISTEN_FAILED', '10.0.0.1', 'ENOBUFS')),
+    );
+    t.equal(
+      causeOf(failure('KPNG_LISTEN_PERMISSION')),
+      causeOf(failure('KPNG_LISTEN_PERMISSION', '10.0.0.1', 'EACCES')),
+    );
+    t.equal(knownCode('KPNG_LISTEN_PERMISSION'), 'KPNG_LISTEN_PERMISSION');
+    t.equal(knownCode('toString'), 'KPNG_LISTEN_FAILED');
+  },
+);
+
+t.test('portal problems of one kind are one problem', async (t) => {
+  const first = {
+    servicePort: 'd/a',
+    portal: undefined,
+    code: 'KPNG_PORTAL_CONFLICT',
+    message: 'no',
+  };
+  t.same(portalProblem(first, 1), {
+    code: 'KPNG_PORTAL_CONFLICT',
+    servicePort: 'd/a',
+    count: 1,
+    message: 'no',
+  });
+  t.equal(portalProblem(first, 3).message, 'no, and 2 more of this kind');
+});

@@ -1,0 +1,70 @@
+import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
+import { AddressPortal } from '../../src/portal/address.ts';
+import { problemChanged, type ProblemChanged } from '../../src/proxier/events.ts';
+import { Proxier } from '../../src/proxier/proxier.ts';
+import { FakeClock } from './fake-clock.ts';
+import { FakeEngine } from './fake-engine.ts';
+import { TestView } from './views.ts';
+
+/** The address portal on a host without IPv6, counting how often it is asked. */
+export class CountingPortal implements Portal {
+  readonly kind = 'address';
+  readonly #portal = new AddressPortal({ interfaces: () => [] });
+  plans = 0;
+
+  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
+    this.plans += 1;
+    return this.#portal.plan(set, remove);
+  }
+
+  commit(): Promise<void> {
+    return this.#portal.commit();
+  }
+
+  close(): Promise<void> {
+    return this.#portal.close();
+  }
+}
+
+/** A proxier between a view that tests change and an engine without sockets. */
+export class Rig<P extends Portal = CountingPortal> {
+  readonly clock = new FakeClock();
+  readonly engine = new FakeEngine();
+  readonly view = new TestView();
+  /** What was told about problems: `kind code count`. */
+  readonly told: string[] = [];
+  readonly messages: string[] = [];
+  readonly portal: P;
+  readonly proxier: Proxier;
+  readonly #onProblem = ({ kind, problem }: ProblemChanged): void => {
+    this.told.push(`${kind} ${problem.code} ${problem.count}`);
+    this.messages.push(problem.message);
+  };
+
+  constructor(portal: P) {
+    this.portal = portal;
+    const { engine, clock } = this;
+    this.proxier = new Proxier({ engine, portal, clock, platform: 'linux' });
+    problemChanged.subscribe(this.#onProblem);
+  }
+
+  /** The kinds of changes of the last batch, with their service ports. */
+  get lastBatch(): string[] {
+    return (this.engine.batches.at(-1) ?? []).map((change) =>
+      change.kind === 'set' ? `set ${change.spec.name}` : `${change.kind} ${change.name}`,
+    );
+  }
+
+  async close(): Promise<void> {
+    problemChanged.unsubscribe(this.#onProblem);
+    await this.proxier.close();
+  }
+}
+
+/** A rig with the address portal; the host has 10.0.0.1 to 10.0.0.9 and 192.0.2.1. */
+export function addressRig(): Rig {
+  const rig = new Rig(new CountingPortal());
+  for (let last = 1; last < 10; last += 1) rig.engine.addresses.add(`10.0.0.${last}`);
+  rig.engine.addresses.add('192.0.2.1');
+  return rig;
+}
