@@ -141,6 +141,28 @@ t.test(
   },
 );
 
+t.test(
+  'when the portal cannot plan, what is taken back meanwhile is not planned later',
+  async (t) => {
+    const rig = new Rig(new FakePortal());
+    t.teardown(() => rig.close());
+    const { proxier, view, portal } = rig;
+    await proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
+    portal.failPlan = new Error('no interfaces');
+    await t.rejects(proxier.sync(view.set(web('- TCP 81 80', '10.1.0.1'))), failed);
+    await proxier.sync(view.set(web('- TCP 80 80', '10.1.0.1')));
+    t.ok(portal.lands('10.0.0.1', 80));
+    t.equal(portal.lands('10.0.0.1', 81), undefined);
+    portal.failPlan = new Error('no interfaces');
+    await t.rejects(proxier.sync(view.set(web('- TCP 82 80', '10.1.0.1'))), failed);
+    await proxier.sync(view.again());
+    t.ok(
+      portal.lands('10.0.0.1', 82),
+      'and what is not taken back is planned with the next change set',
+    );
+  },
+);
+
 t.test('calls are carried out one after another', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());

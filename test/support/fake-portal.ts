@@ -17,6 +17,8 @@ export class FakePortal implements Portal {
   /** What was asked: names that were set, and those that were removed. */
   readonly plans: { readonly set: readonly string[]; readonly remove: readonly string[] }[] = [];
   commits = 0;
+  /** Makes the next plan throw. */
+  failPlan: Error | undefined;
   /** Makes the next commit reject. */
   failCommit: Error | undefined;
 
@@ -25,6 +27,9 @@ export class FakePortal implements Portal {
   #rules = new Map<string, number>();
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
+    const error = this.failPlan;
+    this.failPlan = undefined;
+    if (error !== undefined) throw error;
     this.plans.push({ set: set.map(({ servicePort }) => servicePort), remove });
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const name of remove) this.#portals.delete(name);
