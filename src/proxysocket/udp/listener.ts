@@ -88,11 +88,11 @@ export class UdpListener implements Listener {
 
   async #close(): Promise<void> {
     this.#deps.hostAddresses.unsubscribe(this.#onAddresses);
-    this.#onClosed(this);
     const fronts = this.#fronts();
     this.#deps.context.descriptors.give(this.#members.size);
     this.#members.clear();
     await Promise.all([...fronts.map(async (front) => front.close()), this.#syncing]);
+    this.#onClosed(this);
   }
 
   #fronts(): Front[] {

@@ -229,7 +229,8 @@ export class SessionTable implements SessionHost {
       const { datagramsIn, datagramsOut } = session;
       udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });
     }
-    this.#full.freed(this.#size);
+    // Room that is made is taken at once.
+    if (reason !== 'evicted') this.#full.freed(this.#size);
     if (this.#size === 0) {
       const waiters = this.#whenEmpty;
       this.#whenEmpty = [];

@@ -1,0 +1,141 @@
+import t from 'tap';
+import { limitChanged, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import {
+  collect,
+  openDescriptors,
+  UdpBackend,
+  UdpClient,
+  UdpRig,
+  until,
+} from '../../support/udp-rig.ts';
+
+t.test('the least recently used session of any service port makes room', async (t) => {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock, limits: { maxUdpSessions: 3 } });
+  const ended = collect(t, udpSessionEnded);
+  const limits = collect(t, limitChanged);
+  const backend = await UdpBackend.start(t);
+  const one = rig.service([backend.spec], { name: 'test/one:dns' });
+  const two = rig.service([backend.spec], { name: 'test/two:dns', idleMs: 600_000 });
+  const [toOne, toTwo] = [await rig.listen(one), await rig.listen(two)];
+  const clients = await Promise.all([1, 2, 3, 4, 5].map(async () => UdpClient.open(t)));
+  const [a, b, c, d, e] = clients as [UdpClient, UdpClient, UdpClient, UdpClient, UdpClient];
+  const use = async (client: UdpClient, port: number): Promise<void> => {
+    await client.ask('x', port);
+    clock.advance(10);
+  };
+
+  await use(a, toOne.boundPort);
+  await use(b, toTwo.boundPort);
+  await use(c, toOne.boundPort);
+  await use(a, toOne.boundPort);
+  t.same(ended, []);
+
+  await use(d, toOne.boundPort);
+  await use(e, toTwo.boundPort);
+  t.match(
+    ended.map(({ servicePort, remoteAddress, reason }) => [servicePort, remoteAddress, reason]),
+    [
+      ['test/two:dns', `127.0.0.1:${b.port}`, 'evicted'],
+      ['test/one:dns', `127.0.0.1:${c.port}`, 'evicted'],
+    ],
+    'b was older than c, and a was used again',
+  );
+  t.equal(one.counters.sessionsEvicted, 1);
+  t.equal(two.counters.sessionsEvicted, 1);
+  t.equal(one.counters.active + two.counters.active, 3);
+  t.equal(await b.ask('back', toTwo.boundPort), 'back', 'who was evicted may come back');
+
+  t.same(limits, [{ limit: 'maxUdpSessions', value: 3, reached: true }], 'told once');
+  rig.acceptor.servicePortGone(one);
+  t.match(limits.at(-1), { limit: 'maxUdpSessions', reached: false });
+});
+
+t.test('sessions take descriptors from the budget and give way to each other', async (t) => {
+  const rig = new UdpRig(t, { descriptors: 2 });
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  for (let index = 0; index < 5; index += 1) {
+    const client = await UdpClient.open(t);
+    t.equal(await client.ask('x', listener.boundPort), 'x');
+    t.ok(rig.descriptors.used <= 2);
+  }
+  t.match(owner.counters, { active: 2, sessionsEvicted: 3, rejectedLimit: 0 });
+});
+
+t.test(
+  'when others hold all descriptors a client is refused, and served when one is free',
+  async (t) => {
+    const rig = new UdpRig(t, { descriptors: 4 });
+    const refused = collect(t, rejected);
+    const backend = await UdpBackend.start(t);
+    const owner = rig.service([backend.spec]);
+    const listener = await rig.listen(owner);
+    const client = await UdpClient.open(t);
+    t.ok(rig.descriptors.take(4), 'as TCP relays do');
+
+    client.send('1', listener.boundPort);
+    client.send('2', listener.boundPort);
+    await until(() => owner.counters.datagramsDropped === 2);
+    t.match(owner.counters, { rejectedLimit: 1, active: 0 });
+    t.match(refused, [{ reason: 'limit' }]);
+
+    rig.descriptors.give(1);
+    t.equal(await client.ask('3', listener.boundPort), '3');
+  },
+);
+
+t.test('with a limit of 0 sessions nobody is served and nothing breaks', async (t) => {
+  const rig = new UdpRig(t, { limits: { maxUdpSessions: 0 } });
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+  client.send('x', listener.boundPort);
+  await until(() => owner.counters.datagramsDropped === 1);
+  t.match(owner.counters, { rejectedLimit: 1, active: 0 });
+  t.equal(rig.descriptors.used, 0);
+});
+
+t.test('a datagram larger than the send queue still opens a session', async (t) => {
+  const rig = new UdpRig(t, { limits: { udpSendQueueBytes: 0 } });
+  const backend = await UdpBackend.start(t);
+  const listener = await rig.listen(rig.service([backend.spec]));
+  const client = await UdpClient.open(t);
+  t.equal(await client.ask('first', listener.boundPort), 'first');
+});
+
+t.test(
+  '5,000 client ports in and out leave no descriptor behind',
+  { timeout: 60_000 },
+  async (t) => {
+    const clock = new FakeClock();
+    const rig = new UdpRig(t, { clock });
+    const backend = await UdpBackend.start(t);
+    const owner = rig.service([backend.spec]);
+    const listener = await rig.listen(owner);
+    const before = openDescriptors();
+
+    for (let batch = 0; batch < 20; batch += 1) {
+      // An address of its own, because the system may give a port that is free again to a new client.
+      const clients = await Promise.all(
+        Array.from({ length: 250 }, async () =>
+          UdpClient.open({ teardown: () => undefined }, `127.0.0.${batch + 1}`),
+        ),
+      );
+      await Promise.all(clients.map(async (client) => client.ask('x', listener.boundPort)));
+      await Promise.all(clients.map(async (client) => client.close()));
+      if (batch === 3) {
+        t.equal(owner.counters.active, 1000);
+        t.equal(openDescriptors(), before + 1000, 'one descriptor for each session');
+      }
+      if (batch % 4 === 3) clock.advance(30_000);
+    }
+    t.match(owner.counters, { connections: 5000, idleTimeouts: 5000, active: 0 });
+    t.equal(rig.descriptors.used, 0);
+    t.equal(openDescriptors(), before);
+    t.equal(clock.pending, 0);
+  },
+);

@@ -1,0 +1,184 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import t from 'tap';
+import { rejected, sourceRangeInvalid, udpSessionEnded } from '../../../src/proxysocket/events.ts';
+import {
+  collect,
+  openDescriptors,
+  UdpBackend,
+  UdpClient,
+  UdpRig,
+  until,
+} from '../../support/udp-rig.ts';
+
+t.test('port 0: the listener tells the port, and each listener has its own', async (t) => {
+  const rig = new UdpRig(t);
+  const owner = rig.service([]);
+  const [one, two] = [await rig.listen(owner), await rig.listen(owner)];
+  t.match(one, { protocol: 'UDP', address: '127.0.0.1', family: 4 });
+  t.ok(one.boundPort > 0);
+  t.not(one.boundPort, two.boundPort);
+});
+
+t.test('the system decides what cannot be listened on', async (t) => {
+  const rig = new UdpRig(t);
+  const owner = rig.service([]);
+  const taken = await rig.listen(owner);
+  const { boundPort: port } = taken;
+  await t.rejects(rig.listen(owner, { port }), { code: 'EADDRINUSE' });
+  await t.rejects(rig.listen(owner, { address: '0.0.0.0', port }), { code: 'EADDRINUSE' });
+  await t.rejects(rig.listen(owner, { address: '198.51.100.7' }), { code: 'EADDRNOTAVAIL' });
+  await t.resolves(rig.listen(owner, { address: '127.0.0.2', port }), 'another address is free');
+
+  await taken.close();
+  await t.resolves(rig.listen(owner, { port }), 'once closed the port is free');
+});
+
+t.test('IPv4 and IPv6 wildcards share a port number', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const four = await rig.listen(owner, { address: '0.0.0.0' });
+  const six = await rig.listen(owner, { address: '::', port: four.boundPort });
+  const [client4, client6] = [await UdpClient.open(t), await UdpClient.open(t, '::1')];
+
+  t.equal(six.family, 6);
+  t.equal(await client4.ask('four', four.boundPort), 'four');
+  t.equal(await client6.ask('six', six.boundPort, '::1'), 'six');
+});
+
+t.test(
+  'a second wildcard listener on a port is refused, although its sockets are shared',
+  async (t) => {
+    const rig = new UdpRig(t);
+    const owner = rig.service([]);
+    const { boundPort: port } = await rig.listen(owner, { address: '0.0.0.0' });
+    await t.rejects(rig.listen(owner, { address: '0.0.0.0', port }), { code: 'EADDRINUSE' });
+    await t.rejects(rig.listen(owner, { address: '127.0.0.5', port }), { code: 'EADDRINUSE' });
+  },
+);
+
+t.test('close ends the sessions, frees the port at once, and may be called again', async (t) => {
+  const rig = new UdpRig(t);
+  const ended = collect(t, udpSessionEnded);
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+  await client.ask('x', listener.boundPort);
+
+  const drained = rig.acceptor.drained();
+  await Promise.all([listener.close(), listener.close()]);
+  await drained;
+  t.equal(owner.counters.active, 0);
+  t.match(ended, [{ reason: 'service-gone' }]);
+
+  const probe = createSocket('udp4');
+  probe.connect(listener.boundPort, '127.0.0.1');
+  await once(probe, 'connect');
+  probe.send('is anybody there?');
+  const [error] = (await once(probe, 'error')) as [NodeJS.ErrnoException];
+  probe.close();
+  t.equal(error.code, 'ECONNREFUSED', 'T2: port unreachable after the service is gone');
+});
+
+t.test('a listener moves to another service port without closing', async (t) => {
+  const rig = new UdpRig(t);
+  const ended = collect(t, udpSessionEnded);
+  const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+  const [former, latter] = [rig.service([a.spec]), rig.service([b.spec])];
+  const listener = await rig.listen(former);
+  const client = await UdpClient.open(t);
+  t.equal(await client.ask('x', listener.boundPort), 'A');
+
+  listener.assign(latter, 'internal');
+  t.match(ended, [{ servicePort: former.name, reason: 'service-gone' }]);
+  t.equal(await client.ask('x', listener.boundPort), 'B');
+  t.equal(former.counters.active, 0);
+  t.equal(latter.counters.active, 1);
+
+  listener.assign(latter, 'internal');
+  t.equal(latter.counters.active, 1, 'nothing ends when nothing changes');
+  listener.assign(latter, 'external');
+  t.equal(latter.counters.active, 0, 'other traffic may have other endpoints');
+});
+
+t.test('sessions end with their service port, on all its listeners', async (t) => {
+  const rig = new UdpRig(t);
+  const ended = collect(t, udpSessionEnded);
+  const backend = await UdpBackend.start(t);
+  const [gone, stays] = [rig.service([backend.spec]), rig.service([backend.spec])];
+  const listeners = [await rig.listen(gone), await rig.listen(gone), await rig.listen(stays)];
+  const client = await UdpClient.open(t);
+  for (const { boundPort } of listeners) await client.ask('x', boundPort);
+
+  rig.acceptor.servicePortGone(gone);
+  t.equal(gone.counters.active, 0);
+  t.equal(stays.counters.active, 1);
+  t.match(
+    ended.map(({ reason }) => reason),
+    ['service-gone', 'service-gone'],
+  );
+});
+
+t.test('clients outside the source ranges are dropped, counted, and told of once', async (t) => {
+  const rig = new UdpRig(t);
+  const refused = collect(t, rejected);
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner, { sourceRanges: ['127.0.0.2/32', '10.0.0.0/8'] });
+  const [inside, outside] = [await UdpClient.open(t, '127.0.0.2'), await UdpClient.open(t)];
+
+  outside.send('1', listener.boundPort);
+  outside.send('2', listener.boundPort);
+  t.equal(await inside.ask('let me in', listener.boundPort), 'let me in');
+  await until(() => owner.counters.datagramsDropped === 2);
+  t.match(owner.counters, { rejectedSource: 1, connections: 1 });
+  t.match(refused, [{ reason: 'source', remoteAddress: `127.0.0.1:${outside.port}` }]);
+  t.equal(backend.received.length, 1);
+
+  listener.assign(owner, 'internal', ['127.0.0.1/32']);
+  t.equal(owner.counters.active, 0, 'who is shut out now has no session any more');
+  t.equal(await outside.ask('and now?', listener.boundPort), 'and now?');
+
+  listener.assign(owner, 'internal', []);
+  t.equal(owner.counters.active, 1, 'who is still let in keeps the session');
+  t.equal(await inside.ask('all', listener.boundPort), 'all');
+});
+
+t.test('a source range that cannot be read is told of once and lets nobody in', async (t) => {
+  const rig = new UdpRig(t);
+  const invalid = collect(t, sourceRangeInvalid);
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const sourceRanges = ['127.0.0.1/33'];
+  const listener = await rig.listen(owner, { address: '0.0.0.0', sourceRanges });
+  const client = await UdpClient.open(t);
+
+  client.send('x', listener.boundPort);
+  await until(() => owner.counters.rejectedSource === 1);
+  t.same(invalid, [{ servicePort: owner.name, range: '127.0.0.1/33' }]);
+});
+
+t.test('destroy ends everything, and nothing can be opened after it', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t);
+  const before = openDescriptors();
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  await rig.listen(owner, { address: '0.0.0.0' });
+  const client = await UdpClient.open(t);
+  await client.ask('x', listener.boundPort);
+  const opening = rig.listen(owner);
+
+  const destroyed = rig.acceptor.destroy();
+  await t.rejects(opening, { code: 'KPNG_LISTEN_FAILED' });
+  await destroyed;
+  await rig.acceptor.destroy();
+  await client.close();
+  t.equal(owner.counters.active, 0);
+  t.equal(rig.descriptors.used, 0);
+  await until(() => openDescriptors() <= before);
+  await t.rejects(rig.listen(owner), { code: 'KPNG_LISTEN_FAILED', servicePort: owner.name });
+  await rig.acceptor.drained();
+});

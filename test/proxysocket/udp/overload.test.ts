@@ -1,0 +1,143 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createSocket, Socket } from 'node:dgram';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
+import type { ChildState } from '../../support/udp-proxy-child.ts';
+import { UdpBackend, UdpClient, UdpRig, until, type Teardown } from '../../support/udp-rig.ts';
+
+const SKIP = process.platform === 'linux' ? false : 'reads /proc and sets limits with sh';
+const CHILD = fileURLToPath(new URL('../../support/udp-proxy-child.ts', import.meta.url));
+
+interface Proxy {
+  state(): Promise<ChildState>;
+  /** Resident memory in bytes. */
+  memory(): Promise<number>;
+}
+
+/** Starts a proxy in a process that may have so many descriptors. */
+async function startProxy(
+  t: Teardown,
+  endpoints: readonly EndpointSpec[],
+  descriptors: number,
+): Promise<Proxy> {
+  const child: ChildProcess = spawn(
+    'sh',
+    [
+      '-c',
+      `ulimit -n ${descriptors}; exec "$0" "$@"`,
+      process.execPath,
+      CHILD,
+      JSON.stringify(endpoints),
+    ],
+    { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] },
+  );
+  t.teardown(async () => {
+    if (child.exitCode !== null) return;
+    child.disconnect();
+    await once(child, 'exit');
+  });
+  await once(child, 'message');
+  const ask = async (question: string): Promise<unknown> => {
+    const answer = once(child, 'message');
+    child.send(question);
+    return (await answer)[0];
+  };
+  return {
+    state: async () => (await ask('counters')) as ChildState,
+    memory: async () => (await ask('memory')) as number,
+  };
+}
+
+t.test(
+  'when the process has no descriptor left, old sessions make room',
+  { skip: SKIP },
+  async (t) => {
+    const DESCRIPTORS = 64;
+    const backend = await UdpBackend.start(t);
+    const proxy = await startProxy(t, [backend.spec], DESCRIPTORS);
+    const { port } = await proxy.state();
+
+    for (let index = 0; index < DESCRIPTORS; index += 1) {
+      const client = await UdpClient.open(t);
+      t.equal(await client.ask(`client ${index}`, port), `client ${index}`);
+    }
+    const { counters } = await proxy.state();
+    t.ok(counters.sessionsEvicted > 0);
+    t.equal(counters.connectErrors.limit, counters.sessionsEvicted);
+    t.equal(counters.active, DESCRIPTORS - counters.sessionsEvicted);
+    t.equal(counters.rejectedLimit, 0);
+  },
+);
+
+t.test('a flood does not grow the proxy', { skip: SKIP, timeout: 60_000 }, async (t) => {
+  // It shares the loop with the sender, so it is far too slow, and answers nothing.
+  const backend = createSocket('udp4');
+  const listening = once(backend, 'listening');
+  backend.bind(0, '127.0.0.1');
+  await listening;
+  t.teardown(() => backend.close());
+  const { port: backendPort } = backend.address();
+  const proxy = await startProxy(
+    t,
+    [{ address: '127.0.0.1', port: backendPort, internal: true, external: true }],
+    1024,
+  );
+  const { port } = await proxy.state();
+  const sender = createSocket('udp4');
+  t.teardown(() => sender.close());
+  sender.connect(port, '127.0.0.1');
+  await once(sender, 'connect');
+  const payload = Buffer.alloc(32_000, 7);
+  const flood = async (count: number): Promise<void> => {
+    for (let index = 0; index < count; index += 1) {
+      await new Promise((resolve) => sender.send(payload, resolve));
+    }
+  };
+
+  await flood(500);
+  const before = await proxy.memory();
+  await flood(10_000);
+  const grown = ((await proxy.memory()) - before) / 2 ** 20;
+  const { datagramsIn } = (await proxy.state()).counters;
+  t.ok(datagramsIn > 1000, `${datagramsIn} passed on`);
+  t.ok(grown < 100, `${grown.toFixed(1)} MiB more after a flood of 305 MiB`);
+});
+
+t.test('datagrams are dropped and counted while the kernel takes none', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner);
+  const client = await UdpClient.open(t);
+  await client.ask('x', listener.boundPort);
+
+  // On loopback the kernel always takes datagrams, so the queue is made to look filled.
+  const { prototype } = Socket;
+  const real = Object.getOwnPropertyDescriptors(prototype);
+  let queued = { count: 1, bytes: rig.limits.udpSendQueueBytes - 3 };
+  prototype.getSendQueueCount = () => queued.count;
+  prototype.getSendQueueSize = () => queued.bytes;
+  t.teardown(() => Object.defineProperties(prototype, real));
+
+  client.send('four', listener.boundPort);
+  await until(() => owner.counters.datagramsDropped === 1);
+  t.equal(owner.counters.datagramsIn, 1, 'no room for four bytes');
+  t.equal(await client.ask('one', listener.boundPort), 'one', 'but for three');
+
+  queued = { count: 64, bytes: 0 };
+  client.send('', listener.boundPort);
+  await until(() => owner.counters.datagramsDropped === 2);
+  t.equal(owner.counters.datagramsIn, 2, 'datagrams without bytes are bounded by number');
+
+  queued = { count: 0, bytes: 0 };
+  t.equal(await client.ask('again', listener.boundPort), 'again', 'the session lives');
+  t.match(owner.counters, { connections: 1, active: 1 });
+
+  const backendPeer = backend.firstPeer;
+  queued = { count: 64, bytes: 0 };
+  backend.send(Buffer.from('answer'), backendPeer);
+  await until(() => owner.counters.datagramsDropped === 3);
+  t.equal(client.lastReply, 'again', 'the same holds for answers');
+});

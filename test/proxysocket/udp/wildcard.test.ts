@@ -1,0 +1,169 @@
+import t from 'tap';
+import type { HostAddresses } from '../../../src/proxysocket/udp/host-addresses.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { openDescriptors, UdpBackend, UdpClient, UdpRig, until } from '../../support/udp-rig.ts';
+
+/** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
+const SKIP = process.platform === 'linux' ? false : 'needs several loopback addresses';
+
+function host(...addresses: string[]): { now: HostAddresses; read: () => HostAddresses } {
+  const state = {
+    now: { 4: addresses, 6: ['::1'] } as HostAddresses,
+    read: () => state.now,
+  };
+  return state;
+}
+
+t.test('a wildcard listener answers from the address that was asked', { skip: SKIP }, async (t) => {
+  const addresses = ['127.0.0.1', '127.0.0.7', '127.1.2.3'];
+  const rig = new UdpRig(t, { hostAddresses: host(...addresses).read });
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const listener = await rig.listen(owner, { address: '0.0.0.0' });
+  const client = await UdpClient.open(t);
+
+  for (const address of addresses) {
+    t.equal(await client.ask(`hello ${address}`, listener.boundPort, address), `hello ${address}`);
+    t.equal(client.replies.at(-1)?.from, `${address}:${listener.boundPort}`);
+  }
+  t.equal(owner.counters.active, 3, 'each address has sessions of its own');
+});
+
+t.test('the interfaces of this host are asked by default', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec]);
+  const four = await rig.listen(owner, { address: '0.0.0.0' });
+  const six = await rig.listen(owner, { address: '::' });
+  const [client4, client6] = [await UdpClient.open(t), await UdpClient.open(t, '::1')];
+
+  await client4.ask('x', four.boundPort);
+  await client6.ask('x', six.boundPort, '::1');
+  t.equal(client4.replies[0]?.from, `127.0.0.1:${four.boundPort}`);
+  t.equal(client6.replies[0]?.from, `::1:${six.boundPort}`);
+});
+
+t.test(
+  'an address that the host does not list is served all the same',
+  { skip: SKIP },
+  async (t) => {
+    const rig = new UdpRig(t, { hostAddresses: host('127.0.0.1').read });
+    const backend = await UdpBackend.start(t);
+    const listener = await rig.listen(rig.service([backend.spec]), { address: '0.0.0.0' });
+    const client = await UdpClient.open(t);
+
+    t.equal(await client.ask('x', listener.boundPort, '127.0.0.2'), 'x');
+    t.equal(client.replies[0]?.from, `127.0.0.1:${listener.boundPort}`, 'the route decides');
+  },
+);
+
+t.test('addresses that come and go are followed', { skip: SKIP }, async (t) => {
+  const clock = new FakeClock();
+  const addresses = host('127.0.0.1');
+  const rig = new UdpRig(t, { clock, hostAddresses: addresses.read });
+  const backend = await UdpBackend.start(t);
+  const owner = rig.service([backend.spec], { idleMs: 3_600_000 });
+  const listener = await rig.listen(owner, { address: '0.0.0.0' });
+  const client = await UdpClient.open(t);
+  const from = async (address: string): Promise<string | undefined> => {
+    await client.ask('x', listener.boundPort, address);
+    return client.replies.at(-1)?.from.split(':')[0];
+  };
+  t.equal(rig.descriptors.used, 1);
+
+  addresses.now = { 4: ['127.0.0.1', '127.0.0.9'], 6: [] };
+  clock.advance(5000);
+  await until(() => rig.descriptors.used === 2);
+  t.equal(await from('127.0.0.9'), '127.0.0.9');
+  t.equal(owner.counters.active, 1);
+
+  addresses.now = { 4: ['127.0.0.1'], 6: [] };
+  clock.advance(5000);
+  await until(() => rig.descriptors.used === 1);
+  t.equal(owner.counters.active, 0, 'sessions of an address that is gone end');
+  t.equal(await from('127.0.0.9'), '127.0.0.1');
+});
+
+t.test('an address that cannot be bound yet is tried again', { skip: SKIP }, async (t) => {
+  const clock = new FakeClock();
+  // Documentation addresses: the host lists them, but nothing can be bound to them.
+  const addresses = host('198.51.100.1', '127.0.0.1');
+  const rig = new UdpRig(t, { clock, hostAddresses: addresses.read });
+  const listener = await rig.listen(rig.service([]), { address: '0.0.0.0' });
+  t.ok(listener.boundPort > 0);
+  t.equal(rig.descriptors.used, 1);
+
+  addresses.now = { 4: ['127.0.0.4', '127.0.0.1'], 6: [] };
+  clock.advance(5000);
+  await until(() => rig.descriptors.used === 2);
+  await listener.close();
+  t.equal(rig.descriptors.used, 0);
+});
+
+t.test(
+  'the further sockets are limited by number and by descriptors',
+  { skip: SKIP },
+  async (t) => {
+    const many = Array.from({ length: 40 }, (_, index) => `127.0.1.${index + 1}`);
+    const few = new UdpRig(t, { hostAddresses: host(...many).read });
+    await few.listen(few.service([]), { address: '0.0.0.0' });
+    t.equal(few.descriptors.used, few.limits.udpWildcardSockets);
+
+    const poor = new UdpRig(t, { hostAddresses: host(...many).read, descriptors: 7 });
+    const listener = await poor.listen(poor.service([]), { address: '0.0.0.0' });
+    t.equal(poor.descriptors.used, 7);
+    await listener.close();
+    t.equal(poor.descriptors.used, 0);
+  },
+);
+
+t.test('addresses are read only while there is a wildcard listener', async (t) => {
+  const clock = new FakeClock();
+  let readings = 0;
+  const hostAddresses = (): HostAddresses => {
+    readings += 1;
+    return { 4: ['127.0.0.1'], 6: ['::1'] };
+  };
+  const rig = new UdpRig(t, { clock, hostAddresses });
+  const owner = rig.service([]);
+  const plain = await rig.listen(owner);
+  t.equal(clock.pending, 0);
+  t.equal(readings, 0);
+
+  const before = openDescriptors();
+  const wildcards = [
+    await rig.listen(owner, { address: '0.0.0.0' }),
+    await rig.listen(owner, { address: '::' }),
+    await rig.listen(owner, { address: '0:0::0' }),
+  ];
+  t.equal(clock.pending, 1, 'one timer for all of them');
+  const opened = readings;
+  clock.advance(15_000);
+  t.equal(readings, opened + 3);
+
+  for (const listener of wildcards) await listener.close();
+  t.equal(clock.pending, 0);
+  t.equal(openDescriptors(), before);
+  await plain.close();
+});
+
+t.test(
+  'all sockets of a wildcard listener move to another service port',
+  { skip: SKIP },
+  async (t) => {
+    const rig = new UdpRig(t, { hostAddresses: host('127.0.0.1', '127.0.0.7').read });
+    const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
+    const [former, latter] = [rig.service([a.spec]), rig.service([b.spec])];
+    const listener = await rig.listen(former, { address: '0.0.0.0', traffic: 'external' });
+    const client = await UdpClient.open(t);
+    const addresses = ['127.0.0.1', '127.0.0.7', '127.0.0.8'];
+    for (const address of addresses) {
+      t.equal(await client.ask('x', listener.boundPort, address), 'A');
+    }
+    listener.assign(latter, 'external');
+    t.equal(former.counters.active, 0);
+    for (const address of addresses) {
+      t.equal(await client.ask('x', listener.boundPort, address), 'B');
+    }
+  },
+);
