@@ -11,7 +11,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { runChecks, toolEnv, type Check, type CheckResult } from './runner/check.ts';
+import { runChecks, toolEnv, toolScript, type Check, type CheckResult } from './runner/check.ts';
 import { describe, HARD_LIMIT, measure } from './runner/code-budget.ts';
 import { judgeSkips } from './runner/skip-policy.ts';
 import { checkLine, fileLine, indent, problemLines, tallyLine } from './runner/print.ts';
@@ -22,11 +22,14 @@ const strict = process.env['CI'] === 'true';
 /** Standard error of the tests that is kept to be shown after a failure. */
 const MAX_STDERR = 64 * 1024;
 
+const tool = (packageName: string, command?: string): string =>
+  toolScript(root, packageName, command);
+
 const checks: readonly Check[] = [
-  { name: 'format', command: 'prettier', args: ['--check', '--log-level', 'warn', '.'] },
-  { name: 'lint', command: 'oxlint', args: ['--type-aware', '--deny-warnings'] },
-  { name: 'types', command: 'tsc', args: ['--noEmit'] },
-  { name: 'generated', command: 'node', args: ['src/api/proto/generate.ts', '--check'] },
+  { name: 'format', script: tool('prettier'), args: ['--check', '--log-level', 'warn', '.'] },
+  { name: 'lint', script: tool('oxlint'), args: ['--type-aware', '--deny-warnings'] },
+  { name: 'types', script: tool('typescript', 'tsc'), args: ['--noEmit'] },
+  { name: 'generated', script: 'src/api/proto/generate.ts', args: ['--check'] },
   {
     name: 'size',
     run() {
@@ -69,12 +72,15 @@ function testFiles(path: string): string[] {
 
 /** Runs tap and adds what came of it to `total`. */
 async function runTests(paths: readonly string[], total: Tally): Promise<void> {
-  const tap = spawn('tap', ['--reporter=tap', ...paths.flatMap(testFiles)], {
-    cwd: root,
-    env: toolEnv(root),
-    stdio: ['ignore', 'pipe', 'pipe'],
-    shell: process.platform === 'win32',
-  });
+  const tap = spawn(
+    process.execPath,
+    [tool('tap'), '--reporter=tap', ...paths.flatMap(testFiles)],
+    {
+      cwd: root,
+      env: toolEnv(root),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
   let stderr = '';
   tap.stderr.setEncoding('utf8').on('data', (text: string) => {
     stderr = (stderr + text).slice(-MAX_STDERR);

@@ -1,32 +1,26 @@
 import t from 'tap';
-import { delimiter } from 'node:path';
-import { runCheck, runChecks, toolEnv, type CheckResult } from './check.ts';
+import { delimiter, dirname, join } from 'node:path';
+import { runCheck, runChecks, toolEnv, toolScript, type CheckResult } from './check.ts';
 
 const root = process.cwd();
 
-t.test('a command that exits 0 is fine; any other end is told', async (t) => {
-  const fine = await runCheck(
-    { name: 'a', command: process.execPath, args: ['-e', 'console.log("hello")'] },
-    root,
-  );
-  t.match(fine, { name: 'a', ok: true, output: 'hello\n' });
+t.test('a script that exits 0 is fine; any other end is told with its output', async (t) => {
+  const folder = t.testdir({
+    'fine.cjs': 'console.log("hello", process.argv[2])',
+    'bad.cjs': 'console.log("x"); console.error("y"); process.exitCode = 3',
+  });
+  const fine = await runCheck({ name: 'a', script: join(folder, 'fine.cjs'), args: ['you'] }, root);
+  t.match(fine, { name: 'a', ok: true, output: 'hello you\n' });
 
-  const failed = await runCheck(
-    {
-      name: 'b',
-      command: process.execPath,
-      args: ['-e', 'console.log("x"); console.error("y"); process.exitCode = 3'],
-    },
-    root,
-  );
+  const failed = await runCheck({ name: 'b', script: join(folder, 'bad.cjs'), args: [] }, root);
   t.equal(failed.ok, false);
   t.match(failed.output, /x\n/);
   t.match(failed.output, /y\n/);
-  t.match(failed.output, /ended with code 3/);
+  t.match(failed.output, /b ended with code 3/);
 
-  const missing = await runCheck({ name: 'c', command: 'no-such-command-here', args: [] }, root);
+  const missing = await runCheck({ name: 'c', script: join(folder, 'none.cjs'), args: [] }, root);
   t.equal(missing.ok, false);
-  t.match(missing.output, /could not be started/);
+  t.match(missing.output, /none\.cjs/);
 });
 
 t.test('every check is run, also after a failure', async (t) => {
@@ -39,10 +33,23 @@ t.test('every check is run, also after a failure', async (t) => {
   t.same(verdicts, { a: false, b: true, c: false });
 });
 
-t.test("the project's own tools come first on the path", (t) => {
-  t.match(
-    toolEnv('/project').PATH?.split(delimiter)[0]?.replaceAll('\\', '/'),
-    '/project/node_modules/.bin',
-  );
+t.test("this Node and the project's own tools come first on the path", (t) => {
+  const path = toolEnv('/project').PATH?.split(delimiter) ?? [];
+  t.equal(path[0], dirname(process.execPath));
+  t.equal(path[1], join('/project', 'node_modules', '.bin'));
+  t.end();
+});
+
+t.test("a tool's script is found by its package, with one command or several", (t) => {
+  const folder = t.testdir({
+    node_modules: {
+      one: { 'package.json': '{"bin":"./bin/one.cjs"}' },
+      two: { 'package.json': '{"bin":{"tool":"lib/tool.js"}}' },
+    },
+  });
+  const modules = join(folder, 'node_modules');
+  t.equal(toolScript(folder, 'one'), join(modules, 'one/bin/one.cjs'));
+  t.equal(toolScript(folder, 'two', 'tool'), join(modules, 'two/lib/tool.js'));
+  t.throws(() => toolScript(folder, 'two'), /two has no command two/);
   t.end();
 });

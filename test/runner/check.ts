@@ -1,27 +1,42 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { delimiter, join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
 
-/** One check beside the tests: a command that exits 0 when all is well, or a function. */
+/** One check beside the tests: a script that exits 0 when all is well, or a function. */
 export type Check =
-  | { readonly name: string; readonly command: string; readonly args: readonly string[] }
+  | { readonly name: string; readonly script: string; readonly args: readonly string[] }
   | { readonly name: string; readonly run: () => { ok: boolean; text: string } };
 
 export interface CheckResult {
   readonly name: string;
   readonly ok: boolean;
   readonly ms: number;
-  /** Everything the command printed, or the function's text. */
+  /** Everything the script printed, or the function's text. */
   readonly output: string;
 }
 
-/** Environment for tools of the project: its own Node and its own tools come first. */
+/** Environment for tools of the project: this Node and the project's tools come first. */
 export function toolEnv(root: string): NodeJS.ProcessEnv {
-  const bin = join(root, 'node_modules', '.bin');
-  return { ...process.env, PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}` };
+  const path = [dirname(process.execPath), join(root, 'node_modules', '.bin')];
+  return { ...process.env, PATH: [...path, process.env['PATH'] ?? ''].join(delimiter) };
 }
 
-/** Runs one check to its end. A command that cannot be started is a failed check. */
+/**
+ * The script behind a tool's command, to be run by this Node: what is in `node_modules/.bin` finds
+ * its own Node, and on Windows it is no script.
+ */
+export function toolScript(root: string, packageName: string, command = packageName): string {
+  const folder = join(root, 'node_modules', packageName);
+  const { bin } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
+    bin: string | Record<string, string>;
+  };
+  const path = typeof bin === 'string' ? bin : bin[command];
+  if (path === undefined) throw new Error(`${packageName} has no command ${command}`);
+  return join(folder, path);
+}
+
+/** Runs one check to its end. */
 export async function runCheck(check: Check, root: string): Promise<CheckResult> {
   const start = performance.now();
   const done = (ok: boolean, output: string): CheckResult => ({
@@ -34,23 +49,18 @@ export async function runCheck(check: Check, root: string): Promise<CheckResult>
     const { ok, text } = check.run();
     return done(ok, text);
   }
-  const child = spawn(check.command, [...check.args], {
+  const child = spawn(process.execPath, [check.script, ...check.args], {
     cwd: root,
     env: toolEnv(root),
     stdio: ['ignore', 'pipe', 'pipe'],
-    shell: process.platform === 'win32',
   });
   const output: Buffer[] = [];
   child.stdout.on('data', (chunk: Buffer) => output.push(chunk));
   child.stderr.on('data', (chunk: Buffer) => output.push(chunk));
   const text = (): string => Buffer.concat(output).toString();
-  try {
-    const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-    if (code === 0) return done(true, text());
-    return done(false, `${text()}${check.command} ended with ${signal ?? `code ${code}`}\n`);
-  } catch (error) {
-    return done(false, `${check.command} could not be started: ${String(error)}\n`);
-  }
+  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
+  if (code === 0) return done(true, text());
+  return done(false, `${text()}${check.name} ended with ${signal ?? `code ${code}`}\n`);
 }
 
 /** Runs the checks, `width` at a time, and reports each as it ends. */
