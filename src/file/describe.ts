@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { ErrorObject } from 'ajv';
-import type { Segment } from './problem.ts';
+import { shorten, type Segment } from './problem.ts';
 import { closest } from './suggest.ts';
 
 /** What the JSON schema objects to, in words for people. */
@@ -26,6 +26,7 @@ export function describe(error: ErrorObject, root: unknown): SchemaFinding {
 /** The parts of a schema that messages are made of. */
 interface SchemaPart {
   readonly title?: string;
+  readonly format?: string;
   readonly type?: string | readonly string[];
   readonly properties?: Readonly<Record<string, unknown>>;
   readonly minimum?: number;
@@ -81,7 +82,11 @@ function wrongType(value: unknown, schema: SchemaPart): string {
   }
   const message = `${show(value)} is not ${noun}${range(schema)}`;
   const wantsText = title === 'text' || [schema.type].flat().includes('string');
-  if (wantsText && (typeof value === 'number' || typeof value === 'boolean')) {
+  if (
+    wantsText &&
+    schema.format === undefined &&
+    (typeof value === 'number' || typeof value === 'boolean')
+  ) {
     return `${message}; put it in quotes: "${value}"`;
   }
   const wantsNumber = [schema.type].flat().includes('integer');
@@ -129,10 +134,6 @@ function show(value: unknown): string {
   if (typeof value === 'object') return 'a map';
   if (typeof value === 'string') return JSON.stringify(shorten(value));
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : typeof value;
-}
-
-function shorten(text: string): string {
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
 /** The steps of a JSON pointer; whether a number is an index is told by the value. */

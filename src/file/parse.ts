@@ -48,7 +48,7 @@ export function* parseSteps(
 
 const NO_CACHE: ItemCache = new Map();
 const EMPTY_FILE =
-  'the file is empty, perhaps not written to its end; write `services: []` for no services';
+  'the file is empty, perhaps not written to its end; `services: []` means no services';
 
 /**
  * Parses the file service by service. Undefined when it turns out that the file cannot be
@@ -66,7 +66,8 @@ function* parsePieces(
     return undefined;
   }
   const collector = new Collector(limits);
-  const nodes = readNodes(toPlain(root, yaml.document), collector, (segments, atKey) => {
+  const plain = withoutItems(toPlain(root, yaml.document));
+  const nodes = readNodes(plain, collector, (segments, atKey) => {
     const at = positionAt(split.rest, locate(yaml.document, root, segments, atKey));
     return at.line > split.cutAfterLine ? { ...at, line: at.line + split.cutLines } : at;
   });
@@ -114,11 +115,12 @@ function parseWhole(text: string, limits: FileLimits): ParseResult {
   const alias = aliasProblem(document, limits.maxAliasedValues);
   if (alias !== undefined) return fail([problemAt(text, alias.offset, alias.message)]);
   const plain = toPlain(root, document);
-  const nodes = readNodes(plain, collector, (segments, atKey) =>
+  const values = (plain as { services?: unknown }).services;
+  const rest = Array.isArray(values) ? withoutItems(plain) : plain;
+  const nodes = readNodes(rest, collector, (segments, atKey) =>
     positionAt(text, locate(document, root, segments, atKey)),
   );
   const items = itemNodes(document, root);
-  const values = (plain as { services?: unknown }).services;
   if (Array.isArray(values)) {
     for (const [index, value] of values.entries()) {
       const node = items[index] ?? root;
@@ -138,11 +140,13 @@ function problemAt(text: string, offset: number, message: string): LocalProblem 
   return { at: positionAt(text, offset), segments: [], message };
 }
 
+/** The same map with an empty list in place of the service items, which are checked one by one. */
+function withoutItems(plain: unknown): unknown {
+  return { ...(plain as object), services: [] };
+}
+
 /** Checks everything but the service items, and returns the nodes. */
-function readNodes(plain: unknown, collector: Collector, locator: Locator): ClusterNode[] {
-  const map = plain as Readonly<Record<string, unknown>>;
-  // The service items are checked one by one; an empty list stands for them here.
-  const value = Array.isArray(map['services']) ? { ...map, services: [] } : map;
+function readNodes(value: unknown, collector: Collector, locator: Locator): ClusterNode[] {
   const errors = validators().file(value);
   if (errors.length > 0) {
     collector.addErrors(

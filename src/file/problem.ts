@@ -34,10 +34,15 @@ export function formatPath(segments: readonly Segment[]): string {
   let text = '';
   for (const segment of segments) {
     if (typeof segment === 'number') text += `[${segment}]`;
-    else if (/^[A-Za-z_][\w-]*$/.test(segment)) text += text === '' ? segment : `.${segment}`;
-    else text += `[${JSON.stringify(segment)}]`;
+    else if (/^[A-Za-z_][\w-]{0,62}$/.test(segment)) text += text === '' ? segment : `.${segment}`;
+    else text += `[${JSON.stringify(shorten(segment))}]`;
   }
   return text;
+}
+
+/** A text of the file, short enough for a message. */
+export function shorten(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
 /** One line for one problem: `state.yaml:14:13: services[2].service.ports[0].port: …`. */

@@ -32,7 +32,8 @@ export function parseYaml(text: string): YamlResult {
       prettyErrors: false,
       stringKeys: true,
       resolveKnownTags: false,
-      logLevel: 'silent',
+      // Not `silent`: that hides further documents.
+      logLevel: 'error',
     }) as YamlDocument;
   } catch (error) {
     // The parser recurses; a text that is nested deeper than its stack ends here.
@@ -56,7 +57,14 @@ function yamlMessage(error: YAMLError, text: string): string {
   if (error.code === 'DUPLICATE_KEY') return `duplicate key '${keyAt(text, error.pos[0])}'`;
   if (error.code === 'MULTIPLE_DOCS') return 'a second document begins here; a state file has one';
   if (error.code === 'RESOURCE_EXHAUSTION') return 'nested too deeply';
+  if (/closing "quote/.test(error.message)) return unclosed('double');
+  if (/closing 'quote/.test(error.message)) return unclosed('single');
   return lowerFirst(error.message);
+}
+
+/** The parser tells where it gave up, which is behind the text. */
+function unclosed(kind: string): string {
+  return `a text in ${kind} quotes is not closed before this`;
 }
 
 function keyAt(text: string, offset: number): string {

@@ -1,5 +1,4 @@
-import { isIPv4, isIPv6 } from 'node:net';
-import ipaddr from 'ipaddr.js';
+import { BlockList, isIPv4, isIPv6 } from 'node:net';
 import type { IPSet } from '../api/generated/localv1/api.ts';
 
 /** Sorted as strings and without repetitions, as the wire wants the lists of an IPSet. */
@@ -8,9 +7,12 @@ export function sortedUnique(texts: Iterable<string>): string[] {
   return unique.size < 2 ? [...unique] : [...unique].sort();
 }
 
+const MAPPED = new BlockList();
+MAPPED.addSubnet('::ffff:0:0', 96, 'ipv6');
+
 /** Whether the text is an IPv6 literal that means an IPv4 address, such as `::ffff:192.0.2.1`. */
 export function isMappedIPv4(text: string): boolean {
-  return isIPv6(text) && ipaddr.IPv6.isValid(text) && ipaddr.IPv6.parse(text).isIPv4MappedAddress();
+  return /ffff/i.test(text) && isIPv6(text) && !text.includes('%') && MAPPED.check(text, 'ipv6');
 }
 
 /**

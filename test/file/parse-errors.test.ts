@@ -1,0 +1,380 @@
+import t from 'tap';
+import { parseStateFile } from '../../src/file/parse.ts';
+import { formatProblems } from '../../src/file/problem.ts';
+import { inOnePiece, lines, problemsOf, warningsOf } from '../support/state-file.ts';
+
+/** A file with one service; the given lines are indented below `service:`. */
+function service(...inService: string[]): string {
+  return lines(
+    'services:',
+    '- service:',
+    '    name: web',
+    ...inService.map((line) => `    ${line}`),
+  );
+}
+
+/** A file with one service that has one endpoint. */
+function endpoint(...inEndpoint: string[]): string {
+  const indented = inEndpoint.map((line) => `    ${line}`);
+  return lines(
+    'services:',
+    '- service:',
+    '    name: web',
+    '    ports: [{port: 80}]',
+    '  endpoints:',
+    '  -',
+    ...indented,
+  );
+}
+
+const NAME_RULE = "(letters, digits, '-', '_' and '.'; the first and the last a letter or digit)";
+
+/** What is wrong, the text, and all that is said about it. */
+const SERVICE_ERRORS: [string, string, string[]][] = [
+  [
+    'unknown key',
+    service('clusterip: 10.0.0.1', 'ips: {clusterip: {v4: [10.0.0.1]}}'),
+    [
+      "4:5: services[0].service.clusterip: unknown key 'clusterip'",
+      "5:11: services[0].service.ips.clusterip: unknown key 'clusterip'; did you mean 'clusterips'?",
+    ],
+  ],
+  [
+    'key in the wrong case',
+    service('externalTrafficToLocal: true'),
+    [
+      "4:5: services[0].service.externalTrafficToLocal: unknown key 'externalTrafficToLocal'; did you mean 'externaltraffictolocal'?",
+    ],
+  ],
+  [
+    'port 0, port 70000, negative and broken ports',
+    service(
+      'ports:',
+      '- {name: a, port: 0}',
+      '- {name: b, port: 70000}',
+      '- {name: c, port: -1, nodeport: 65536}',
+      '- {name: d, port: 80.5, targetport: 1e9}',
+    ),
+    [
+      '5:23: services[0].service.ports[0].port: 0 is not a port (1 to 65535)',
+      '6:23: services[0].service.ports[1].port: 70000 is not a port (1 to 65535)',
+      '7:23: services[0].service.ports[2].port: -1 is not a port (1 to 65535)',
+      '7:37: services[0].service.ports[2].nodeport: 65536 is not a port (0 to 65535)',
+      '8:23: services[0].service.ports[3].port: 80.5 is not a port (1 to 65535)',
+      '8:41: services[0].service.ports[3].targetport: 1000000000 is not a port (0 to 65535)',
+    ],
+  ],
+  [
+    'port as text, port without a value, no port',
+    service('ports:', '- {name: a, port: "80"}', '- {name: b, port: }', '- {name: c}', '- 80'),
+    [
+      '5:23: services[0].service.ports[0].port: "80" is not a port (1 to 65535); remove the quotes',
+      '6:17: services[0].service.ports[1].port: there is no value; it must be a port (1 to 65535)',
+      "7:7: services[0].service.ports[2]: 'port' is missing",
+      '8:7: services[0].service.ports[3]: 80 is not a port of a service',
+    ],
+  ],
+  [
+    'protocol',
+    service(
+      'ports:',
+      '- {name: a, port: 1, protocol: tcp}',
+      '- {name: b, port: 2, protocol: 0}',
+      '- {name: c, port: 3, protocol: ICMP}',
+    ),
+    [
+      '5:36: services[0].service.ports[0].protocol: "tcp" is not a protocol; did you mean TCP?',
+      '6:36: services[0].service.ports[1].protocol: 0 is not a protocol (TCP, UDP, SCTP, 1, 2, 3)',
+      '7:36: services[0].service.ports[2].protocol: "ICMP" is not a protocol (TCP, UDP, SCTP, 1, 2, 3)',
+    ],
+  ],
+  [
+    'IPv4 addresses: shorthand, leading zeros, a network, a name, the other family, a number',
+    service(
+      'ips:',
+      '  clusterips:',
+      '    v4: [10.1, 10.0.0.01, 256.0.0.1, 10.0.0.0/8, host, "fd00::1", 167772161]',
+    ),
+    [
+      '6:14: services[0].service.ips.clusterips.v4[0]: 10.1 is not an IPv4 address',
+      '6:20: services[0].service.ips.clusterips.v4[1]: "10.0.0.01" is not an IPv4 address',
+      '6:31: services[0].service.ips.clusterips.v4[2]: "256.0.0.1" is not an IPv4 address',
+      '6:42: services[0].service.ips.clusterips.v4[3]: "10.0.0.0/8" is not an IPv4 address',
+      '6:54: services[0].service.ips.clusterips.v4[4]: "host" is not an IPv4 address',
+      '6:60: services[0].service.ips.clusterips.v4[5]: "fd00::1" is not an IPv4 address; it belongs under \'v6\'',
+      '6:71: services[0].service.ips.clusterips.v4[6]: 167772161 is not an IPv4 address',
+    ],
+  ],
+  [
+    'IPv6 addresses: the other family, IPv4-mapped, with a zone, broken',
+    service(
+      'ips:',
+      '  externalips:',
+      '    v6: [10.0.0.1, "::ffff:10.0.0.1", "fe80::1%eth0", "fd00:::1"]',
+    ),
+    [
+      '6:14: services[0].service.ips.externalips.v6[0]: "10.0.0.1" is not an IPv6 address; it belongs under \'v4\'',
+      '6:24: services[0].service.ips.externalips.v6[1]: "::ffff:10.0.0.1" is not an IPv6 address: it is an IPv4 address; write that under \'v4\'',
+      '6:43: services[0].service.ips.externalips.v6[2]: "fe80::1%eth0" is not an IPv6 address: it has a zone',
+      '6:59: services[0].service.ips.externalips.v6[3]: "fd00:::1" is not an IPv6 address',
+    ],
+  ],
+  [
+    'source ranges',
+    service(
+      'ipfilters:',
+      '- sourceranges: [10.0.0.0/8, 10.0.0.0, 10.0.0.0/33, 10.0.0.0/08, "fd00::/129", "fd00::/8"]',
+    ),
+    [
+      '5:34: services[0].service.ipfilters[0].sourceranges[1]: "10.0.0.0" is not a network (CIDR)',
+      '5:44: services[0].service.ipfilters[0].sourceranges[2]: "10.0.0.0/33" is not a network (CIDR)',
+      '5:57: services[0].service.ipfilters[0].sourceranges[3]: "10.0.0.0/08" is not a network (CIDR)',
+      '5:70: services[0].service.ipfilters[0].sourceranges[4]: "fd00::/129" is not a network (CIDR)',
+    ],
+  ],
+  [
+    'names',
+    lines(
+      'services:',
+      '- service: {name: a/b}',
+      '- service: {name: ""}',
+      '- service: {name: 7}',
+      '- service: {namespace: a b, name: -c}',
+      `- service: {name: ${'x'.repeat(254)}}`,
+    ),
+    [
+      `2:19: services[0].service.name: "a/b" is not a name ${NAME_RULE}`,
+      `3:19: services[1].service.name: "" is not a name ${NAME_RULE}`,
+      '4:19: services[2].service.name: 7 is not a name; put it in quotes: "7"',
+      `5:24: services[3].service.namespace: "a b" is not a namespace ${NAME_RULE}`,
+      `5:35: services[3].service.name: "-c" is not a name ${NAME_RULE}`,
+      `6:19: services[4].service.name: "${'x'.repeat(57)}..." is too long for a name (at most 253 characters)`,
+    ],
+  ],
+  [
+    'types',
+    service(
+      'type: Clusterip',
+      'labels: [a]',
+      'annotations: {a: 1, b: true, c: , d: [x]}',
+      'mapip: yes',
+      'ports: {port: 80}',
+      'ips: 10.0.0.1',
+      'sessionaffinity: ClientIP',
+    ),
+    [
+      '4:11: services[0].service.type: "Clusterip" is not a service type; did you mean ClusterIP?',
+      '5:13: services[0].service.labels: a list is not a map of text to text',
+      '6:22: services[0].service.annotations.a: 1 is not text; put it in quotes: "1"',
+      '6:28: services[0].service.annotations.b: true is not text; put it in quotes: "true"',
+      '6:34: services[0].service.annotations.c: there is no value; it must be text',
+      '6:42: services[0].service.annotations.d: a list is not text',
+      '7:12: services[0].service.mapip: "yes" is not true or false',
+      '8:12: services[0].service.ports: a map is not a list of ports',
+      '9:10: services[0].service.ips: "10.0.0.1" is not a map with the addresses of a service',
+      '10:22: services[0].service.sessionaffinity: "ClientIP" is not a session affinity',
+    ],
+  ],
+  [
+    'session affinity',
+    service('sessionaffinity: {clientip: {timeoutseconds: 0}}'),
+    [
+      '4:50: services[0].service.sessionaffinity.clientip.timeoutseconds: 0 is not an affinity time in seconds (1 to 86400)',
+    ],
+  ],
+  [
+    'duplicate port name, ports without a name, duplicate port',
+    service(
+      'ports:',
+      '- {name: a, port: 1}',
+      '- {name: a, port: 2}',
+      '- {port: 3}',
+      '- {port: 4}',
+      '- {name: b, port: 3, protocol: TCP}',
+      '- {name: c, port: 3, protocol: UDP}',
+    ),
+    [
+      "6:14: services[0].service.ports[1].name: duplicate port name 'a' (see ports[0])",
+      '8:7: services[0].service.ports[3]: more than one port without a name (ports[2] has none either)',
+      '9:23: services[0].service.ports[4].port: duplicate port TCP 3 (see ports[2])',
+    ],
+  ],
+  [
+    'endpoint',
+    endpoint(
+      'ready: true',
+      'conditions: {ready: maybe}',
+      'hints: {zones: north}',
+      'topology: {hostname: n1}',
+      'endpoint: {ips: [10.0.0.1], portoverrides: [{name: http}, {port: 0}]}',
+    ),
+    [
+      "7:5: services[0].endpoints[0].ready: unknown key 'ready'",
+      '8:25: services[0].endpoints[0].conditions.ready: "maybe" is not true or false',
+      '9:20: services[0].endpoints[0].hints.zones: "north" is not a list of zones',
+      "10:16: services[0].endpoints[0].topology.hostname: unknown key 'hostname'",
+      '11:21: services[0].endpoints[0].endpoint.ips: a list is not a set of addresses by family',
+      "11:49: services[0].endpoints[0].endpoint.portoverrides[0]: 'port' is missing",
+      '11:70: services[0].endpoints[0].endpoint.portoverrides[1].port: 0 is not a port (1 to 65535)',
+    ],
+  ],
+  [
+    'duplicate port override',
+    endpoint('endpoint: {portoverrides: [{port: 1}, {port: 2}]}'),
+    ["7:43: services[0].endpoints[0].endpoint.portoverrides[1].name: duplicate port override ''"],
+  ],
+  [
+    'service item without service, endpoints of nothing',
+    lines('services:', '- name: web', '- endpoints: []', '-', '- web'),
+    [
+      "2:3: services[0]: 'service' is missing",
+      "2:3: services[0].name: unknown key 'name'",
+      "3:3: services[1]: 'service' is missing",
+      '4:2: services[2]: there is no value; it must be a service with its endpoints',
+      '5:3: services[3]: "web" is not a service with its endpoints',
+    ],
+  ],
+  [
+    'duplicate services',
+    lines(
+      'services:',
+      '- service: {name: web}',
+      '- service: {name: other}',
+      '- service: {name: web, namespace: default}',
+      '- service: {name: web, namespace: else}',
+    ),
+    ['4:19: services[2].service.name: duplicate service default/web (see services[0] in line 2)'],
+  ],
+  [
+    'YAML: duplicate key',
+    service('mapip: true', 'mapip: false'),
+    ["5:5: services[0]: duplicate key 'mapip'"],
+  ],
+  [
+    'YAML: a quote that is not closed',
+    service('type: "ClusterIP'),
+    ['5:1: services[0]: a text in double quotes is not closed before this'],
+  ],
+  [
+    'YAML: an unknown tag',
+    service('type: !kind ClusterIP'),
+    ['4:11: services[0]: unresolved tag: !kind'],
+  ],
+];
+
+for (const [name, text, expected] of SERVICE_ERRORS) {
+  t.test(name, async (t) => {
+    t.strictSame(problemsOf(text), expected);
+    // The quotes around `services` are behind the items' lines, so positions stay.
+    if (name.startsWith('YAML')) t.equal(parseStateFile(inOnePiece(text)).ok, false);
+    else t.strictSame(problemsOf(inOnePiece(text)), expected, 'the same in one piece');
+  });
+}
+
+const FILE_ERRORS: [string, string, string[]][] = [
+  [
+    'nodes',
+    lines(
+      'nodes:',
+      '- name: n1',
+      '- {}',
+      '- name: n2',
+      '  topology: {node: n2, zone: 1}',
+      'services: []',
+      'node: []',
+    ),
+    [
+      "3:3: nodes[1]: 'name' is missing",
+      '5:30: nodes[2].topology.zone: 1 is not text; put it in quotes: "1"',
+      "7:1: node: unknown key 'node'; did you mean 'nodes'?",
+    ],
+  ],
+  [
+    'a problem behind the services',
+    lines('services:', '- service: {name: web}', '# end', 'nodes:', '- name: n1', '- name: n1'),
+    ["6:9: nodes[1].name: duplicate node 'n1' (see nodes[0])"],
+  ],
+  ['no services', 'nodes: []\n', ["1:1: 'services' is missing"]],
+  [
+    'services without a value',
+    'nodes: []\nservices:\n',
+    ['2:1: services: there is no value; it must be a list of services'],
+  ],
+  [
+    'services as a map',
+    'services:\n  web: {}\n',
+    ['2:3: services: a map is not a list of services'],
+  ],
+  ['a list', '- service: {name: web}\n', ['1:1: a state file is a map with the key `services`']],
+  ['text', 'hello\n', ['1:1: a state file is a map with the key `services`']],
+  [
+    'two documents',
+    'services: []\n---\nservices: []\n',
+    ['2:1: a second document begins here; a state file has one'],
+  ],
+  [
+    'two documents with services in block style',
+    'services:\n- service: {name: a}\n---\nservices:\n- service: {name: b}\n',
+    ['3:1: a second document begins here; a state file has one'],
+  ],
+  [
+    'services twice',
+    'services:\n- service: {name: a}\nservices: []\n',
+    ["3:1: duplicate key 'services'"],
+  ],
+];
+
+for (const [name, text, expected] of FILE_ERRORS) {
+  t.test(name, async (t) => t.strictSame(problemsOf(text), expected));
+}
+
+t.test('an empty file is most likely not written to its end', async (t) => {
+  for (const text of ['', '\n', '  \n\t\n', '# only a comment\n', '---\n', 'null\n', '~']) {
+    t.strictSame(
+      problemsOf(text),
+      ['1:1: the file is empty, perhaps not written to its end; `services: []` means no services'],
+      JSON.stringify(text),
+    );
+  }
+});
+
+t.test('the first problems are listed by line, the others are counted', async (t) => {
+  const items = Array.from({ length: 500 }, () => '- service: {name: ok, port: 1, x: 2}\n').join(
+    '',
+  );
+  const result = parseStateFile(`node: 1\nservices:\n${items}`);
+  if (result.ok) return t.fail('there are errors');
+  t.equal(result.errors.total, 1001);
+  t.equal(result.errors.first.length, 20);
+  t.strictSame(
+    result.errors.first.slice(0, 3).map(({ line, path }) => [line, path]),
+    [
+      [1, 'node'],
+      [3, 'services[0].service.port'],
+      [3, 'services[0].service.x'],
+    ],
+  );
+  const text = formatProblems('state.yaml', result.errors);
+  t.equal(text.split('\n').length, 21);
+  t.ok(text.startsWith("state.yaml:1:1: node: unknown key 'node'; did you mean 'nodes'?\n"));
+  t.ok(text.endsWith('\n… and 981 more'));
+});
+
+t.test('warnings: overrides of unknown ports, endpoints of another service', async (t) => {
+  const text = lines(
+    'services:',
+    '- service:',
+    '    name: web',
+    '    ports:',
+    '    - {name: http, port: 80, targetportname: t-http}',
+    '  endpoints:',
+    '  - endpoint: {portoverrides: [{name: http, port: 1}, {name: t-http, port: 2}, {name: x, port: 3}]}',
+    '    servicename: other',
+    '    namespace: default',
+  );
+  t.strictSame(problemsOf(text), []);
+  t.strictSame(warningsOf(text), [
+    "7:87: services[0].endpoints[0].endpoint.portoverrides[2].name: the service has no port 'x'; the override has no effect",
+    "8:18: services[0].endpoints[0].servicename: 'other' is ignored; an endpoint belongs to the service above it (web)",
+  ]);
+});

@@ -1,0 +1,266 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import t from 'tap';
+import { stringify } from 'yaml';
+import { Protocol } from '../../src/api/generated/localv1/api.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
+import { parseYaml } from '../../src/file/yaml.ts';
+import { NodeView } from '../../src/store/node-view.ts';
+import { inOnePiece, lines } from '../support/state-file.ts';
+
+const BOUNDED = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false };
+
+const name = fc.stringMatching(/^[a-z][a-z0-9]{0,5}$/);
+const ipv4 = fc.ipV4();
+const ipv6 = fc.ipV6().filter((text) => !text.includes('.') && !/^(0*:)*:?0*ffff:/i.test(text));
+const ipSet = fc.record({
+  v4: fc.array(ipv4, { maxLength: 3 }),
+  v6: fc.array(ipv6, { maxLength: 3 }),
+});
+const portNumber = fc.integer({ min: 1, max: 65_535 });
+const maybe = <T>(arbitrary: fc.Arbitrary<T>): fc.Arbitrary<T | null> =>
+  fc.option(arbitrary, { nil: null });
+/** Any text at all, such as a description in an annotation. */
+const anyText = fc.string({ unit: 'grapheme', maxLength: 30 });
+
+const port = fc.record({
+  name,
+  protocol: fc.constantFrom('TCP', 'UDP', 'SCTP', 1, 2, 3),
+  port: portNumber,
+  nodeport: fc.integer({ min: 0, max: 65_535 }),
+  targetport: fc.integer({ min: 0, max: 65_535 }),
+  targetportname: fc.constantFrom('', 'http', 'dns'),
+});
+
+const service = fc.record({
+  namespace: name,
+  name,
+  type: fc.constantFrom('ClusterIP', 'NodePort', 'LoadBalancer'),
+  labels: fc.dictionary(anyText, anyText, { maxKeys: 3 }),
+  annotations: fc.dictionary(anyText, anyText, { maxKeys: 3 }),
+  ips: maybe(
+    fc.record({
+      clusterips: maybe(ipSet),
+      externalips: maybe(ipSet),
+      loadbalancerips: maybe(ipSet),
+      headless: fc.boolean(),
+    }),
+  ),
+  ports: fc.uniqueArray(port, {
+    maxLength: 3,
+    comparator: (a, b) => a.name === b.name || a.port === b.port,
+  }),
+  externaltraffictolocal: fc.boolean(),
+  internaltraffictolocal: fc.boolean(),
+  sessionaffinity: maybe(
+    fc.record({ clientip: fc.record({ timeoutseconds: fc.integer({ min: 1, max: 86_400 }) }) }),
+  ),
+});
+
+const endpoint = fc.record({
+  podname: fc.constantFrom('', 'pod-0', 'pod-1', 'pod-2'),
+  endpoint: maybe(
+    fc.record({
+      ips: maybe(ipSet),
+      portoverrides: fc.uniqueArray(fc.record({ name, port: portNumber }), {
+        maxLength: 2,
+        selector: (override) => override.name,
+      }),
+    }),
+  ),
+  conditions: maybe(fc.record({ ready: fc.boolean() })),
+  topology: maybe(fc.record({ node: fc.constantFrom('n1', 'n2'), zone: fc.constant('z1') })),
+  hints: maybe(fc.record({ zones: fc.array(fc.constantFrom('z1', 'z2'), { maxLength: 2 }) })),
+});
+
+const file = fc.record({
+  nodes: fc.constant([{ name: 'n1', topology: { node: 'n1', zone: 'z1' } }]),
+  services: fc.uniqueArray(
+    fc.record({ service, endpoints: fc.array(endpoint, { maxLength: 4 }) }),
+    { maxLength: 4, selector: (item) => `${item.service.namespace}/${item.service.name}` },
+  ),
+});
+
+t.test('what is written as YAML is read back as it was, in every form of YAML', async (t) => {
+  fc.assert(
+    fc.property(
+      file,
+      fc.constantFrom<'block' | 'flow' | 'any'>('block', 'flow', 'any'),
+      (value, collectionStyle) => {
+        const text = stringify(value, { collectionStyle, aliasDuplicateObjects: false });
+        const result = parseStateFile(text);
+        if (!result.ok) throw new Error(JSON.stringify(result.errors.first));
+        if (result.state.services.size !== value.services.length) return false;
+        for (const { service, endpoints } of value.services) {
+          const read = result.state.services.get(`${service.namespace}/${service.name}`);
+          assert.partialDeepStrictEqual(read?.service, {
+            labels: service.labels,
+            annotations: service.annotations,
+            externalTrafficToLocal: service.externaltraffictolocal,
+            ports: service.ports.map((port) => ({
+              name: port.name,
+              protocol:
+                typeof port.protocol === 'number'
+                  ? port.protocol
+                  : Protocol[port.protocol as 'TCP'],
+              port: port.port,
+              nodePort: port.nodeport,
+            })),
+          });
+          if (read?.endpoints.length !== endpoints.length) return false;
+        }
+        return true;
+      },
+    ),
+    BOUNDED,
+  );
+});
+
+t.test('a file means the same in pieces, in one piece and as JSON', async (t) => {
+  const view = (text: string): unknown => {
+    const result = parseStateFile(text);
+    if (!result.ok) throw new Error(JSON.stringify(result.errors.first));
+    const key = (endpoint: unknown): string => JSON.stringify(endpoint);
+    return [...new NodeView('n1', key).of(result.state).values()];
+  };
+  fc.assert(
+    fc.property(file, (value) => {
+      const text = stringify(value, { aliasDuplicateObjects: false });
+      const inPieces = view(text);
+      assert.deepEqual(view(inOnePiece(text)), inPieces);
+      assert.deepEqual(view(JSON.stringify(value)), inPieces);
+    }),
+    BOUNDED,
+  );
+});
+
+const SAMPLE = lines(
+  'nodes:',
+  '- name: edge-1',
+  '  topology: {node: edge-1, zone: north}',
+  'services:',
+  '- service:',
+  '    namespace: bakery',
+  '    name: oven',
+  '    annotations:',
+  '      text: |',
+  '        # two',
+  '        - lines',
+  '    ips:',
+  '      clusterips: {v4: [10.96.10.20], v6: ["fd00:10:96::20"]}',
+  '    ports:',
+  '    - {name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}',
+  '    sessionaffinity: {clientip: {timeoutseconds: 60}}',
+  '  endpoints:',
+  '  - podname: oven-0',
+  '    endpoint:',
+  '      ips: {v4: [10.244.1.11]}',
+  '      portoverrides: [{name: http, port: 8080}]',
+  '    topology: {node: edge-1, zone: north}',
+  '# between',
+  '- service:',
+  '    name: flour',
+  '    ports: [{protocol: TCP, port: 7000}]',
+  '  endpoints: []',
+);
+
+/** Bits that change what YAML means. */
+const bits = fc.constantFrom(
+  ...[
+    '\n',
+    '\n\n',
+    ' ',
+    '  ',
+    '- ',
+    '-',
+    ': ',
+    '"',
+    "'",
+    '{',
+    '}',
+    '[',
+    ']',
+    '#',
+    '&a ',
+    '*a',
+    '|',
+    '>',
+    '\t',
+    '\r',
+    '---\n',
+    '...\n',
+    '%',
+    '!',
+    '? ',
+    'services:\n',
+    '- service:\n',
+    '0',
+    '-1',
+    'null',
+    '~',
+    '\u0000',
+    '\u00e9',
+    '\ufeff',
+    'x: 1\n',
+  ],
+);
+
+interface Mutation {
+  at: number;
+  remove: number;
+  insert: string;
+}
+
+const mutation: fc.Arbitrary<Mutation> = fc.record({
+  at: fc.nat(SAMPLE.length),
+  remove: fc.oneof(fc.constant(0), fc.nat(3), fc.nat(80)),
+  insert: fc.oneof(fc.constant(''), bits, fc.string({ maxLength: 4 })),
+});
+
+function mutate(text: string, mutations: readonly Mutation[]): string {
+  let result = text;
+  for (const { at, remove, insert } of mutations) {
+    result = result.slice(0, at) + insert + result.slice(at + remove);
+  }
+  return result;
+}
+
+t.test(
+  'whatever becomes of a file, parsing does not throw, and errors mean no state',
+  async (t) => {
+    let refused = 0;
+    fc.assert(
+      fc.property(fc.array(mutation, { minLength: 1, maxLength: 4 }), (mutations) => {
+        const result = parseStateFile(mutate(SAMPLE, mutations));
+        if (result.ok) return !('errors' in result);
+        refused += 1;
+        const total = result.errors.total > 0 && result.errors.first.length > 0;
+        return total && !('state' in result);
+      }),
+      { ...BOUNDED, numRuns: 2000 },
+    );
+    t.ok(refused > 0, `${refused} were refused`);
+  },
+);
+
+t.test('whatever becomes of a file, it means the same in pieces and in one piece', async (t) => {
+  let both = 0;
+  fc.assert(
+    fc.property(fc.array(mutation, { minLength: 1, maxLength: 3 }), (mutations) => {
+      const text = mutate(SAMPLE, mutations);
+      const whole = inOnePiece(text);
+      const a = parseStateFile(text);
+      const b = parseStateFile(whole);
+      if (a.ok !== b.ok)
+        throw new Error(`${a.ok ? 'accepted' : 'refused'} in pieces only:\n${text}`);
+      if (a.ok && b.ok) {
+        both += 1;
+        assert.deepEqual(a.state, b.state);
+      } else if (!a.ok && !b.ok && parseYaml(whole).ok) {
+        assert.deepEqual(a.errors.first, b.errors.first);
+      }
+    }),
+    { ...BOUNDED, numRuns: 2000 },
+  );
+  t.ok(both > 0, `${both} were valid`);
+});

@@ -1,0 +1,281 @@
+import t from 'tap';
+import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
+import { Protocol, Service } from '../../src/api/generated/localv1/api.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
+import { inOnePiece, lines, problemsOf, stateOf } from '../support/state-file.ts';
+
+/** Every key that kpng writes, with its null, empty and zero values. */
+const WRITTEN_BY_KPNG = lines(
+  'nodes:',
+  '- name: n1',
+  '  labels: {}',
+  '  annotations: {}',
+  '  topology: null',
+  'services:',
+  '- service:',
+  '    namespace: demo',
+  '    name: web',
+  '    type: ClusterIP',
+  '    labels: {}',
+  '    annotations: {}',
+  '    ips:',
+  '      clusterips: {v4: [10.96.0.1], v6: []}',
+  '      externalips: null',
+  '      loadbalancerips: null',
+  '      headless: false',
+  '    ipfilters: []',
+  '    mapip: false',
+  '    ports:',
+  '    - name: http',
+  '      protocol: 1',
+  '      port: 80',
+  '      nodeport: 0',
+  '      targetport: 8080',
+  '      targetportname: ""',
+  '    externaltraffictolocal: false',
+  '    sessionaffinity:',
+  '      clientip:',
+  '        timeoutseconds: 600',
+  '    internaltraffictolocal: false',
+  '    healthchecknodeport: 0',
+  '  endpoints:',
+  '  - hash: 10397557666300382348',
+  '    namespace: demo',
+  '    sourcename: web-abcde',
+  '    servicename: web',
+  '    endpoint:',
+  '      hostname: ""',
+  '      ips: {v4: [10.1.0.5], v6: []}',
+  '      local: false',
+  '      portoverrides: [{name: http, port: 8080}]',
+  '      scopes: null',
+  '    conditions: null',
+  '    podname: web-0',
+  '    topology: {node: n1, zone: ""}',
+  '    hints: null',
+);
+
+t.test('a file as kpng writes it is read', async (t) => {
+  const { services, nodes } = stateOf(WRITTEN_BY_KPNG);
+  t.strictSame([...services.keys()], ['demo/web']);
+  t.strictSame(
+    services.get('demo/web')?.service,
+    Service.fromPartial({
+      namespace: 'demo',
+      name: 'web',
+      type: 'ClusterIP',
+      ips: { clusterIPs: { v4: ['10.96.0.1'] } },
+      ports: [{ name: 'http', protocol: Protocol.TCP, port: 80, targetPort: 8080 }],
+      sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 600 } },
+    }),
+  );
+  t.strictSame(
+    services.get('demo/web')?.endpoints.map((info) => ({ ...info })),
+    [
+      EndpointInfo.fromPartial({
+        namespace: 'demo',
+        sourceName: 'web',
+        serviceName: 'web',
+        endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },
+        conditions: { ready: true },
+        podName: 'web-0',
+        topology: { node: 'n1' },
+      }),
+    ],
+  );
+  t.strictSame(nodes.get('n1')?.topology, undefined);
+  t.strictSame(parseStateFile(WRITTEN_BY_KPNG).warnings.total, 0);
+});
+
+t.test('V19: defaults of a state file', async (t) => {
+  const { services } = stateOf(
+    lines(
+      'services:',
+      '- service: {name: web}',
+      '  endpoints:',
+      '  - endpoint: {ips: {v4: [1.1.0.1]}}',
+      '    topology: {node: n1}',
+      '  - endpoint: {ips: {v4: [1.1.0.2]}}',
+      '    conditions: {}',
+    ),
+  );
+  const web = services.get('default/web');
+  t.equal(web?.service.namespace, 'default');
+  const [first, second] = web?.endpoints ?? [];
+  t.match(first, { namespace: 'default', sourceName: 'web', serviceName: 'web' });
+  t.strictSame(first?.conditions, { ready: true }, 'left out: ready');
+  t.strictSame(second?.conditions, { ready: false }, 'written without a value: not ready');
+});
+
+t.test('what may be left out is left out', async (t) => {
+  const { services } = stateOf(
+    lines(
+      'services:',
+      '- service:',
+      '    name: bare',
+      '    ports: [{port: 80}]',
+      '    ips:',
+      '    labels: null',
+      '    sessionaffinity: {clientip: {}}',
+      '  endpoints:',
+      '  - {}',
+      '  - endpoint:',
+      '    topology:',
+      '    hints: {}',
+    ),
+  );
+  const bare = services.get('default/bare');
+  t.match(bare?.service, { type: '', labels: {}, ips: undefined, ipFilters: [] });
+  t.match(bare?.service.ports, [{ name: '', protocol: Protocol.TCP, nodePort: 0, targetPort: 0 }]);
+  t.strictSame(bare?.service.sessionAffinity, {
+    $case: 'clientIP',
+    value: { timeoutSeconds: 10_800 },
+  });
+  t.match(bare?.endpoints, [
+    { endpoint: undefined, topology: undefined, hints: undefined, podName: '' },
+    { endpoint: undefined, topology: undefined, hints: { zones: [] } },
+  ]);
+});
+
+t.test('protocols are numbers or words', async (t) => {
+  const { services } = stateOf(
+    lines(
+      'services:',
+      '- service:',
+      '    name: dns',
+      '    ports:',
+      '    - {name: a, protocol: TCP, port: 53}',
+      '    - {name: b, protocol: UDP, port: 53}',
+      '    - {name: c, protocol: SCTP, port: 53}',
+      '    - {name: d, protocol: 1, port: 54}',
+      '    - {name: e, protocol: 2, port: 54}',
+      '    - {name: f, protocol: 3, port: 54}',
+    ),
+  );
+  t.strictSame(
+    services.get('default/dns')?.service.ports.map(({ protocol }) => protocol),
+    [1, 2, 3, 1, 2, 3],
+  );
+});
+
+t.test('addresses are sorted as strings, each once, and their text is kept', async (t) => {
+  const { services } = stateOf(
+    lines(
+      'services:',
+      '- service:',
+      '    name: many',
+      '    ips:',
+      '      externalips: {v4: [10.0.0.9, 10.0.0.10, 10.0.0.9], v6: ["::2", ::1, FD00::1]}',
+    ),
+  );
+  t.strictSame(services.get('default/many')?.service.ips?.externalIPs, {
+    v4: ['10.0.0.10', '10.0.0.9'],
+    v6: ['::1', '::2', 'FD00::1'],
+  });
+});
+
+t.test('files without services', async (t) => {
+  for (const text of ['services: []\n', '{services: []}', 'nodes:\nservices: [] # none\n']) {
+    t.equal(stateOf(text).services.size, 0, JSON.stringify(text));
+  }
+});
+
+t.test(
+  'JSON, CRLF, comments, indentation, key order and documents with a start mark',
+  async (t) => {
+    const block = lines('services:', '- service:', '    name: web', '  endpoints: []');
+    const forms = {
+      json: '{"services": [{"service": {"name": "web"}, "endpoints": []}]}',
+      crlf: block.replaceAll('\n', '\r\n'),
+      comments: block.replaceAll('\n', ' # a comment\n# - another\n'),
+      'start mark': `# first\n---\n${block}`,
+      'end mark': `${block}...\n`,
+      indented: lines('services:', '  - service:', '      name: web'),
+      'deeply indented': lines('services:', '        - service: {name: web}'),
+      'dash alone': lines('services:', '-', '  service:', '    name: web'),
+      'no newline at the end': 'services:\n- service: {name: web}',
+      'blank lines': block.replaceAll('\n', '\n\n'),
+      'nodes behind': `${block}nodes:\n- name: n1\n`,
+      'nodes on both sides': `# yes\n${block}"nodes": []\n`,
+      flow: 'services: [service: {name: web}]',
+    };
+    for (const [name, text] of Object.entries(forms)) {
+      t.strictSame([...stateOf(text).services.keys()], ['default/web'], name);
+    }
+  },
+);
+
+t.test('text that looks like a new item, in a place where it is none', async (t) => {
+  const text = lines(
+    'services:',
+    '- service:',
+    '    name: web',
+    '    annotations:',
+    '      block: |',
+    '        - service:',
+    '            name: no',
+    '        # not a comment',
+    '      folded: >-',
+    '        services:',
+    '        - no',
+    '      quoted: "a',
+    '        - b',
+    '        nodes: c"',
+    '- service:',
+    '    name: next',
+  );
+  const { services } = stateOf(text);
+  t.strictSame([...services.keys()], ['default/web', 'default/next']);
+  t.strictSame(services.get('default/web')?.service.annotations, {
+    block: '- service:\n    name: no\n# not a comment\n',
+    folded: 'services: - no',
+    quoted: 'a - b nodes: c',
+  });
+  t.strictSame(stateOf(inOnePiece(text)), stateOf(text));
+});
+
+t.test('keys that JavaScript knows have no special meaning', async (t) => {
+  const { services } = stateOf(
+    lines(
+      'services:',
+      '- service:',
+      '    name: odd',
+      '    labels: {__proto__: a, constructor: b, toString: c}',
+    ),
+  );
+  const labels = services.get('default/odd')?.service.labels ?? {};
+  t.strictSame(Object.keys(labels), ['__proto__', 'constructor', 'toString']);
+  t.equal(Object.getPrototypeOf(labels), Object.prototype);
+  t.strictSame(problemsOf('services: []\n__proto__: {}\n'), [
+    "2:1: __proto__: unknown key '__proto__'",
+  ]);
+});
+
+t.test(
+  'a service item that did not change is not parsed again and stays the same object',
+  async (t) => {
+    const item = (name: string, port: number): string =>
+      `- service:\n    name: ${name}\n    ports: [{port: ${port}}]\n`;
+    const first = parseStateFile(`services:\n${item('a', 1)}${item('b', 2)}${item('c', 3)}`);
+    t.equal(first.parsedItems, 3);
+    const second = parseStateFile(
+      `nodes:\n- name: n1\nservices:\n${item('c', 3)}${item('b', 20)}${item('a', 1)}`,
+      { cache: first.cache },
+    );
+    if (!first.ok || !second.ok) return t.fail('both are valid');
+    t.equal(second.parsedItems, 1);
+    t.equal(second.state.services.get('default/a'), first.state.services.get('default/a'));
+    t.equal(second.state.services.get('default/c'), first.state.services.get('default/c'));
+    t.equal(second.state.services.get('default/b')?.service.ports[0]?.port, 20);
+    t.equal(second.cache.size, 3, 'what is gone from the file is gone from the cache');
+  },
+);
+
+t.test('errors that come from the cache have the line of where the item is now', async (t) => {
+  const bad = '- service:\n    name: a\n    ports: [{port: 0}]\n';
+  const first = parseStateFile(`services:\n${bad}`);
+  const moved = `nodes: []\n\nservices:\n- service: {name: first}\n${bad}`;
+  t.strictSame(problemsOf(moved, { cache: first.cache }), [
+    '7:20: services[1].service.ports[0].port: 0 is not a port (1 to 65535)',
+  ]);
+});

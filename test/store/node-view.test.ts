@@ -1,0 +1,258 @@
+import t from 'tap';
+import { loadHasher } from '../../src/api/hash.ts';
+import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
+import type { DeepPartial, Endpoint, Service } from '../../src/api/generated/localv1/api.ts';
+import type { GlobalState } from '../../src/store/global-state.ts';
+import { localEndpoints, NodeView, viewNode } from '../../src/store/node-view.ts';
+import { service } from '../support/messages.ts';
+import { lines, stateOf } from '../support/state-file.ts';
+
+const hasher = await loadHasher();
+const endpointKey = (endpoint: Endpoint): string => hasher.endpointKey(endpoint);
+
+type Info = DeepPartial<EndpointInfo>;
+
+/** An endpoint of a pod on a node; the zones are its hints. */
+function pod(podName: string, node: string, v4: string, zones?: string[]): Info {
+  return {
+    podName,
+    endpoint: { ips: { v4: [v4] } },
+    topology: { node },
+    ...(zones === undefined ? {} : { hints: { zones } }),
+  };
+}
+
+/** `key` or `key:scopes` of each endpoint, with `*` in front of the local ones. */
+function view(
+  infos: readonly Info[],
+  node: { name: string; zone?: string },
+  policies: Partial<Service> = {},
+): string[] {
+  const messages = infos.map((info) => EndpointInfo.fromPartial(info));
+  const found = localEndpoints(
+    service('demo/web', policies),
+    messages,
+    { zone: '', ...node },
+    endpointKey,
+  );
+  return [...found].map(([key, { local, scopes }]) => {
+    const words = [scopes?.internal ? 'int' : '', scopes?.external ? 'ext' : ''];
+    return `${local ? '*' : ''}${key} ${words.filter((word) => word !== '').join('+')}`;
+  });
+}
+
+const A = pod('a', 'host-a', '10.0.0.1');
+const B = pod('b', 'host-b', '10.0.0.2');
+
+t.test('V7: readiness', async (t) => {
+  const on = { name: 'n' };
+  t.strictSame(view([A], on), ['a int+ext'], 'absent conditions: ready');
+  t.strictSame(view([{ ...A, conditions: { ready: true } }], on), ['a int+ext']);
+  t.strictSame(view([{ ...A, conditions: { ready: false } }, B], on), ['b int+ext']);
+});
+
+t.test('V8 (kept): Local policies', async (t) => {
+  const on = { name: 'host-a' };
+  const policies = (external: boolean, internal: boolean): Partial<Service> => ({
+    externalTrafficToLocal: external,
+    internalTrafficToLocal: internal,
+  });
+  t.strictSame(view([A, B], on, policies(false, false)), ['*a int+ext', 'b int+ext']);
+  t.strictSame(view([A, B], on, policies(true, false)), ['*a int+ext', 'b int']);
+  t.strictSame(view([A, B], on, policies(false, true)), ['*a int+ext', 'b ext']);
+  t.strictSame(view([A, B], on, policies(true, true)), ['*a int+ext']);
+  t.strictSame(view([A, B], { name: 'host-c' }, policies(true, true)), []);
+});
+
+t.test('without a node name nothing is local (in kpng: what has no node)', async (t) => {
+  const nowhere: Info = { podName: 'x', endpoint: { ips: { v4: ['10.0.0.3'] } } };
+  const on = { name: '', zone: '' };
+  t.strictSame(view([A, nowhere, { ...nowhere, topology: { node: '' } }], on), [
+    'a int+ext',
+    'x int+ext',
+  ]);
+  const local = { externalTrafficToLocal: true, internalTrafficToLocal: true };
+  t.strictSame(view([A, nowhere], on, local), []);
+});
+
+t.test('V9: hints', async (t) => {
+  const z1 = pod('z1', 'n', '10.0.0.1', ['z1']);
+  const z2 = pod('z2', 'm', '10.0.0.2', ['z2']);
+  const both = pod('both', 'm', '10.0.0.3', ['z1', 'z2']);
+  const none = pod('none', 'm', '10.0.0.4');
+  const empty = pod('none', 'm', '10.0.0.4', []);
+  const inZ1 = { name: 'n', zone: 'z1' };
+  await t.test('kept: a hint for another zone takes the endpoint away', async (t) => {
+    t.strictSame(view([z1, z2, both], inZ1), ['both int+ext', '*z1 int+ext']);
+    t.strictSame(view([z1, z2, both], { name: 'm', zone: 'z2' }), ['*both int+ext', '*z2 int+ext']);
+  });
+  await t.test('different: an endpoint without hints switches them off', async (t) => {
+    t.strictSame(view([z1, z2, none], inZ1), ['none int+ext', '*z1 int+ext', 'z2 int+ext']);
+    t.strictSame(view([z1, z2, empty], inZ1), ['none int+ext', '*z1 int+ext', 'z2 int+ext']);
+  });
+  await t.test('but not when it is not ready', async (t) => {
+    const notReady = { ...none, conditions: { ready: false } };
+    t.strictSame(view([z1, z2, notReady], inZ1), ['*z1 int+ext']);
+  });
+  await t.test('different: a node in no known zone uses all', async (t) => {
+    t.strictSame(view([z1, z2], { name: 'n', zone: '' }), ['*z1 int+ext', 'z2 int+ext']);
+  });
+  await t.test('different: when nothing is left, all are used', async (t) => {
+    t.strictSame(view([z1, z2], { name: 'n', zone: 'z3' }), ['*z1 int+ext', 'z2 int+ext']);
+    const notReady = { ...z1, conditions: { ready: false } };
+    t.strictSame(view([notReady, z2], inZ1), ['z2 int+ext'], 'what is not ready does not count');
+  });
+  await t.test('different: hints do not take local endpoints from a Local policy', async (t) => {
+    const here = pod('here', 'n', '10.0.0.5', ['z2']);
+    const there = pod('there', 'm', '10.0.0.6', ['z1']);
+    const external = { externalTrafficToLocal: true };
+    t.strictSame(view([here, there], inZ1, external), ['*here ext', 'there int']);
+    const internal = { internalTrafficToLocal: true };
+    t.strictSame(view([here, there], inZ1, internal), ['*here int', 'there ext']);
+    t.strictSame(view([here, there], inZ1, { ...external, ...internal }), ['*here int+ext']);
+    t.strictSame(view([here, there], inZ1), ['there int+ext'], 'without one they do');
+  });
+});
+
+t.test('V5: the keys of a local endpoint', async (t) => {
+  const info: Info = {
+    podName: 'web-0',
+    endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },
+    topology: { node: 'node-a', zone: 'zone-1' },
+  };
+  const anonymous = { ...info, podName: '' };
+  t.strictSame(view([info], { name: 'node-a' }), ['*web-0 int+ext']);
+  t.strictSame(view([anonymous], { name: 'node-a' }), ['*de09cf017a7802d8 int+ext']);
+  t.strictSame(view([anonymous], { name: 'node-b' }), ['3ddb39e30288c3e6 int+ext']);
+  t.strictSame(view([anonymous, anonymous], { name: 'node-b' }), ['3ddb39e30288c3e6 int+ext']);
+});
+
+t.test('V10 (different): the two families of a pod are one endpoint', async (t) => {
+  const v4: Info = {
+    podName: 'shop-0',
+    endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },
+    topology: { node: 'n1' },
+  };
+  const v6: Info = { ...v4, endpoint: { ...v4.endpoint, ips: { v6: ['fd00::5'] } } };
+  const found = localEndpoints(
+    service('demo/shop'),
+    [v4, v6].map((info) => EndpointInfo.fromPartial(info)),
+    { name: 'n1', zone: '' },
+    endpointKey,
+  );
+  t.strictSame(
+    [...found],
+    [
+      [
+        'shop-0',
+        {
+          hostname: '',
+          ips: { v4: ['10.1.0.5'], v6: ['fd00::5'] },
+          local: true,
+          portOverrides: [{ name: 'http', port: 8080 }],
+          scopes: { internal: true, external: true },
+        },
+      ],
+    ],
+  );
+});
+
+t.test('what one endpoint cannot say is kept beside it', async (t) => {
+  const first: Info = {
+    podName: 'p',
+    endpoint: { ips: { v4: ['10.0.0.1'] }, portOverrides: [{ name: 'http', port: 1 }] },
+    topology: { node: 'n1' },
+  };
+  const otherPort = {
+    ...first,
+    endpoint: { ips: { v4: ['10.0.0.1'] }, portOverrides: [{ name: 'http', port: 2 }] },
+  };
+  const elsewhere = { ...first, topology: { node: 'n2' } };
+  const keys = view([first, otherPort, elsewhere], { name: 'n1' });
+  t.equal(keys.length, 3);
+  t.ok(keys.includes('*p int+ext'));
+  t.equal(keys.filter((key) => /^\*?[0-9a-f]{14,16} int\+ext$/.test(key)).length, 2);
+});
+
+t.test('ports and hostname of one pod in two slices are joined', async (t) => {
+  const info = (name: string, hostname: string): EndpointInfo =>
+    EndpointInfo.fromPartial({
+      podName: 'p',
+      endpoint: { hostname, ips: { v4: ['10.0.0.1'] }, portOverrides: [{ name, port: 1 }] },
+    });
+  const found = localEndpoints(
+    service('demo/web'),
+    [info('a', ''), info('b', 'host'), info('a', 'other')],
+    { name: 'n', zone: '' },
+    endpointKey,
+  );
+  t.match(found.get('p'), {
+    hostname: 'host',
+    portOverrides: [
+      { name: 'a', port: 1 },
+      { name: 'b', port: 1 },
+    ],
+  });
+  t.equal(found.get('p')?.portOverrides.length, 2);
+});
+
+t.test('an endpoint without addresses and ports is left out', async (t) => {
+  t.strictSame(view([{ podName: 'p' }, A], { name: 'n' }), ['a int+ext']);
+});
+
+t.test('the zone of a node: its topology, or else its label', async (t) => {
+  const node = (more: DeepPartial<Node>): GlobalState => ({
+    services: new Map(),
+    nodes: new Map([['n1', Node.fromPartial({ name: 'n1', ...more })]]),
+  });
+  const labels = { 'topology.kubernetes.io/zone': 'label' };
+  t.strictSame(viewNode(node({ topology: { zone: 'own' }, labels }), 'n1').zone, 'own');
+  t.strictSame(viewNode(node({ topology: { zone: '' }, labels }), 'n1').zone, 'label');
+  t.strictSame(viewNode(node({ labels }), 'n1').zone, 'label');
+  t.strictSame(viewNode(node({}), 'n1').zone, '');
+  t.strictSame(viewNode(node({ labels }), 'n2').zone, '', 'a node that is not in the state');
+});
+
+t.test('V11 (order): services in path order, endpoints in order of their key', async (t) => {
+  const state = stateOf(
+    lines(
+      'services:',
+      '- service: {namespace: demo, name: web}',
+      '  endpoints:',
+      '  - {podname: web-1, endpoint: {ips: {v4: [10.0.0.2]}}}',
+      '  - {endpoint: {ips: {v4: [10.0.0.3]}}}',
+      '  - {podname: web-0, endpoint: {ips: {v4: [10.0.0.1]}}}',
+    ),
+  );
+  const keys = [
+    ...(new NodeView('n', endpointKey).of(state).get('demo/web')?.endpoints.keys() ?? []),
+  ];
+  t.strictSame(keys, [...keys].sort());
+  t.equal(keys.length, 3);
+});
+
+t.test('work is done only for services that differ, or when the zone does', async (t) => {
+  let hashed = 0;
+  const nodeView = new NodeView('n1', (endpoint) => {
+    hashed += 1;
+    return endpointKey(endpoint);
+  });
+  const services = Array.from({ length: 100 }, (_, index) => ({
+    key: `demo/s${index}`,
+    service: service(`demo/s${index}`),
+    endpoints: [EndpointInfo.fromPartial({ endpoint: { ips: { v4: ['10.0.0.1'] } } })],
+  }));
+  const state = (changed: typeof services, zone: string): GlobalState => ({
+    services: new Map(changed.map((global) => [global.key, global])),
+    nodes: new Map([['n1', Node.fromPartial({ name: 'n1', topology: { zone } })]]),
+  });
+  const first = nodeView.of(state(services, 'z1'));
+  t.equal(hashed, 100);
+  const [changed, ...rest] = services;
+  if (changed === undefined) throw new Error('no service');
+  const second = nodeView.of(state([{ ...changed }, ...rest], 'z1'));
+  t.equal(hashed, 101);
+  t.equal(second.get('demo/s7')?.endpoints, first.get('demo/s7')?.endpoints, 'the same object');
+  nodeView.of(state(services, 'z2'));
+  t.equal(hashed, 201);
+});
