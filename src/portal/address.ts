@@ -57,6 +57,8 @@ export class AddressPortal implements Portal {
   readonly #claims = new ClaimTable();
   /** Names of service ports whose doors depend on the host's addresses. */
   readonly #withNodePorts = new Set<string>();
+  /** Names of service ports with node ports that have no address to be opened on. */
+  readonly #homeless = new Set<string>();
   #nodeAddresses: readonly string[];
 
   /** Throws a RangeError when `nodePortAddresses` has an item that is not an address or network. */
@@ -114,6 +116,7 @@ export class AddressPortal implements Portal {
   #forget(name: string): void {
     this.#entries.delete(name);
     this.#withNodePorts.delete(name);
+    this.#homeless.delete(name);
   }
 
   #remember(wanted: ServicePortPortals): void {
@@ -121,10 +124,14 @@ export class AddressPortal implements Portal {
     const doors = new Map<string, Door>();
     const homeless: PortalSpec[] = [];
     this.#withNodePorts.delete(name);
+    this.#homeless.delete(name);
     for (const portal of wanted.portals) {
       const addresses = portal.address === undefined ? this.#nodeAddresses : [portal.address];
       if (portal.address === undefined) this.#withNodePorts.add(name);
-      if (addresses.length === 0) homeless.push(portal);
+      if (addresses.length === 0) {
+        homeless.push(portal);
+        this.#homeless.add(name);
+      }
       for (const address of addresses) {
         const door = doorOf(portal, address);
         const key = claimKey(door.claim);
@@ -155,7 +162,7 @@ export class AddressPortal implements Portal {
             : `${holder} has it, and it changes hands when that one gives it up`),
       });
     }
-    for (const name of this.#withNodePorts) {
+    for (const name of this.#homeless) {
       for (const portal of this.#entries.get(name)?.homeless ?? []) {
         problems.push({
           servicePort: name,
