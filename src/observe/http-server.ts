@@ -112,10 +112,15 @@ async function respond(
       await send(request, response, plain(500, 'The page could not be made; the log tells why.\n'));
       return;
     }
-    // A client that goes away in the middle of a page is no failure of ours.
-    if (!request.destroyed) onPageFailed(path, error);
+    if (!isClientGone(error)) onPageFailed(path, error);
     response.destroy();
   }
+}
+
+/** Whether a page was not finished because the client went away, which is no failure of the page. */
+function isClientGone(error: unknown): boolean {
+  if (!(error instanceof Error && 'code' in error)) return false;
+  return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE'].includes(String(error.code));
 }
 
 function answerTo(

@@ -81,7 +81,9 @@ t.test('names cannot break a line or steer the terminal', async (t) => {
     const { log, raw } = await captureLog(0, format);
     log.info(evil, { [evil]: evil, list: [evil] });
     t.equal(raw.length, 1);
-    t.match(raw[0], /^[^\n\r\u001b]*\n$/, `${format}: one line, no escape`);
+    const line = raw[0] ?? '';
+    t.equal(line.indexOf('\n'), line.length - 1, `${format}: one line`);
+    t.notOk(line.includes('\r') || line.includes('\u001b'), `${format}: no escape`);
   }
   const { log, raw } = await captureLog(0, 'text');
   log.info('x', { name: evil });

@@ -8,9 +8,9 @@ export interface CapturedLog {
   /** What was written, line by line, as it was. */
   readonly raw: string[];
   /** What was written so far, parsed; only for the JSON format. */
-  lines(): LogLine[];
+  readonly lines: () => LogLine[];
   /** Messages of the lines so far. */
-  messages(): string[];
+  readonly messages: () => string[];
 }
 
 /** A log that keeps its lines. */

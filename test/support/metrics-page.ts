@@ -13,7 +13,7 @@ export interface MetricsPage {
   value(name: string, labels?: Readonly<Record<string, string>>): number | undefined;
 }
 
-const SAMPLE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/;
+const SAMPLE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/s;
 const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)/y;
 
 /** Reads the text format strictly: throws on anything that a scraper would refuse. */
@@ -68,7 +68,8 @@ function parseLabels(text: string): Record<string, string> {
 }
 
 function parseValue(text: string): number {
-  if (text === 'NaN') return Number.NaN;
+  // Scrapers do not mind the case, and prom-client writes Nan.
+  if (text.toLowerCase() === 'nan') return Number.NaN;
   if (text === '+Inf') return Number.POSITIVE_INFINITY;
   const value = Number(text);
   if (Number.isNaN(value)) throw new Error(`not a value: ${text}`);

@@ -1,0 +1,190 @@
+import t from 'tap';
+import { createMetrics } from '../../src/observe/metrics.ts';
+import { KpngError } from '../../src/errors.ts';
+import { problemChanged, proxierSynced, proxierSyncFailed } from '../../src/proxier/events.ts';
+import { newCounters } from '../../src/proxysocket/counters.ts';
+import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import { limitChanged } from '../../src/proxysocket/events.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import * as store from '../../src/store/events.ts';
+import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
+
+function setup(t: { teardown(end: () => void): void }, snapshot: ServicePortSnapshot[] = []) {
+  const metrics = createMetrics({ version: '1.2.3' });
+  t.teardown(() => metrics.close());
+  metrics.observe({
+    engine: 'node',
+    portal: 'address',
+    limits: DEFAULT_LIMITS,
+    snapshot: () => snapshot,
+  });
+  const scrape = async (): Promise<MetricsPage> => {
+    let text = '';
+    for await (const piece of metrics.render()) text += piece;
+    return parseMetrics(text);
+  };
+  return { metrics, scrape };
+}
+
+function servicePort(name: string, protocol: 'TCP' | 'UDP', active: number): ServicePortSnapshot {
+  const counters = { ...newCounters(), active };
+  return { name, protocol, listeners: [], endpoints: 1, counters };
+}
+
+t.test('the page holds the process, the build and the service ports', async (t) => {
+  const { metrics, scrape } = setup(t, [servicePort('ns/web:http', 'TCP', 4)]);
+  const page = await scrape();
+  t.match(metrics.contentType, /^text\/plain; version=0\.0\.4/);
+  t.equal(
+    page.value('kpng_userspace_build_info', {
+      version: '1.2.3',
+      node: process.versions.node,
+      engine: 'node',
+      portal: 'address',
+    }),
+    1,
+  );
+  t.equal(page.value('kpng_userspace_connections_active', { service: 'web' }), 4);
+  t.ok((page.value('process_resident_memory_bytes') ?? 0) > 1e6);
+  t.ok((page.value('process_cpu_seconds_total') ?? 0) > 0);
+});
+
+t.test('nothing on the page has to list every handle of the process', async (t) => {
+  const { scrape } = setup(t);
+  const { types } = await scrape();
+  for (const name of [
+    'nodejs_active_handles',
+    'nodejs_active_requests',
+    'nodejs_active_resources',
+  ]) {
+    t.notOk(types.has(name), name);
+  }
+});
+
+t.test('open descriptors', { skip: process.platform !== 'linux' && 'only on linux' }, async (t) => {
+  const { scrape } = setup(t);
+  const count = (await scrape()).value('process_open_fds');
+  t.ok(count === undefined || (count > 2 && count < 1000), String(count));
+});
+
+t.test('service ports that are gone vanish, new ones appear', async (t) => {
+  const snapshot = [servicePort('ns/old:http', 'TCP', 1)];
+  const { scrape } = setup(t, snapshot);
+  t.equal((await scrape()).value('kpng_userspace_connections_active', { service: 'old' }), 1);
+  snapshot.splice(0, 1, servicePort('ns/new:http', 'TCP', 2));
+  const page = await scrape();
+  t.equal(page.value('kpng_userspace_connections_active', { service: 'old' }), undefined);
+  t.equal(page.value('kpng_userspace_connections_active', { service: 'new' }), 2);
+});
+
+t.test('limits, their use, and how often they were reached', async (t) => {
+  const { scrape } = setup(t, [
+    servicePort('a/b:c', 'TCP', 3),
+    servicePort('a/c:c', 'TCP', 4),
+    servicePort('a/d:c', 'UDP', 5),
+  ]);
+  limitChanged.publish({ limit: 'maxConnections', value: 7, reached: true });
+  limitChanged.publish({ limit: 'maxConnections', value: 7, reached: false });
+  limitChanged.publish({ limit: 'descriptors', value: 7, reached: true });
+  const page = await scrape();
+  t.equal(page.value('kpng_userspace_limit', { limit: 'max-connections' }), 100_000);
+  t.equal(page.value('kpng_userspace_limit', { limit: 'udp-idle-timeout' }), 30, 'in seconds');
+  t.equal(page.value('kpng_userspace_limit', { limit: 'connect-timeouts' }), 3.75, 'their sum');
+  t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-connections' }), 7);
+  t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-udp-sessions' }), 5);
+  t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'max-connections' }), 1);
+  t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'descriptors' }), 1);
+});
+
+t.test('the source', async (t) => {
+  const { scrape } = setup(t);
+  const source = 'test';
+  t.equal((await scrape()).value('kpng_userspace_source_connected'), 0);
+  store.sourceConnected.publish({ source });
+  store.sourceSynced.publish({ source, services: 12, changed: 12 });
+  store.opInvalid.publish({ source, error: new KpngError('KPNG_OP_INVALID', 'x') });
+  let page = await scrape();
+  t.equal(page.value('kpng_userspace_source_connected'), 1);
+  t.equal(page.value('kpng_userspace_source_connects_total'), 1);
+  t.equal(page.value('kpng_userspace_source_syncs_total'), 1);
+  t.equal(page.value('kpng_userspace_source_services'), 12);
+  t.equal(page.value('kpng_userspace_source_invalid_ops_total'), 1);
+  const seconds = page.value('kpng_userspace_source_last_sync_timestamp_seconds') ?? 0;
+  t.ok(Math.abs(seconds - Date.now() / 1000) < 60);
+  store.sourceDisconnected.publish({
+    source,
+    error: new KpngError('KPNG_SOURCE_LOST', 'x'),
+    retryInMs: 1,
+  });
+  store.sinkFailed.publish({
+    error: new KpngError('KPNG_SINK_FAILED', 'x'),
+    waiting: 1,
+    retryInMs: 1,
+  });
+  page = await scrape();
+  t.equal(page.value('kpng_userspace_source_connected'), 0);
+  t.equal(page.value('kpng_userspace_source_failures_total'), 1);
+  t.equal(page.value('kpng_userspace_sink_failures_total'), 1);
+});
+
+t.test('the sync, under kube-proxy’s names', async (t) => {
+  const { metrics, scrape } = setup(t);
+  const synced = { services: 1, endpoints: 2, added: 3, removed: 0, changed: 0 };
+  proxierSynced.publish({ ...synced, servicePorts: 3, endpointsChanged: 0, durationMs: 40 });
+  proxierSyncFailed.publish({ durationMs: 1, error: new KpngError('KPNG_SINK_FAILED', 'x') });
+  const problem = {
+    code: 'KPNG_PORTAL_CONFLICT',
+    message: 'x',
+    servicePort: undefined,
+    count: 1,
+  } as const;
+  problemChanged.publish({ kind: 'appeared', problem });
+  problemChanged.publish({ kind: 'gone', problem });
+  metrics.countProbe('healthz', 503);
+  metrics.countProbe('readyz', 200);
+  const page = await scrape();
+  const name = 'kubeproxy_sync_proxy_rules_duration_seconds';
+  t.equal(page.types.get(name), 'histogram');
+  t.equal(page.value(`${name}_count`), 1);
+  t.equal(page.value(`${name}_bucket`, { le: '0.032' }), 0);
+  t.equal(page.value(`${name}_bucket`, { le: '0.064' }), 1);
+  t.ok((page.value('kubeproxy_sync_proxy_rules_last_timestamp_seconds') ?? 0) > 1e9);
+  t.equal(page.value('kpng_userspace_sync_failures_total'), 1);
+  t.equal(page.value('kpng_userspace_service_ports'), 3);
+  t.equal(page.value('kpng_userspace_problems_total', { code: 'KPNG_PORTAL_CONFLICT' }), 1);
+  t.equal(page.value('kubeproxy_proxy_healthz_total', { code: '503' }), 1);
+});
+
+t.test('two scrapes at once get a whole page each', async (t) => {
+  const { scrape } = setup(t, [servicePort('a/b:c', 'TCP', 3)]);
+  const pages = await Promise.all([scrape(), scrape()]);
+  for (const page of pages) {
+    t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-connections' }), 3);
+    t.equal(page.value('kpng_userspace_connections_active'), 3);
+  }
+});
+
+t.test('after close nothing is counted any more', async (t) => {
+  const { metrics, scrape } = setup(t);
+  metrics.close();
+  metrics.close();
+  store.sourceSynced.publish({ source: 'x', services: 1, changed: 1 });
+  t.equal((await scrape()).value('kpng_userspace_source_syncs_total'), 0);
+});
+
+t.test('the event loop gets its turn during a scrape of ten thousand service ports', async (t) => {
+  const snapshot = Array.from({ length: 10_000 }, (_, n) =>
+    servicePort(`ns/s-${n}:http`, 'TCP', n),
+  );
+  const { scrape } = setup(t, snapshot);
+  let turns = 0;
+  let scraping = true;
+  const turn = (): void => {
+    turns += 1;
+    if (scraping) setImmediate(turn);
+  };
+  setImmediate(turn);
+  await scrape();
+  scraping = false;
+  t.ok(turns > 100, `${turns} turns`);
+});
