@@ -6,11 +6,13 @@ import type { LocalChange, LocalSink, LocalView } from './local-view.ts';
 
 export interface DelivererOptions {
   /** Default: the real one. */
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
   /** Default: Math.random. */
-  readonly random?: () => number;
+  readonly random?: (() => number) | undefined;
   /** Waits between attempts that fail. Default: 1 s growing to 30 s. */
-  readonly backoff?: BackoffPolicy;
+  readonly backoff?: BackoffPolicy | undefined;
+  /** Called after each attempt that failed, with the error that `deliver` resolves with. */
+  readonly onFailed?: ((error: KpngError) => void) | undefined;
 }
 
 /** What a sink has not taken yet. */
@@ -29,6 +31,7 @@ export class Deliverer {
   readonly #sink: LocalSink;
   readonly #clock: Clock;
   readonly #backoff: Backoff;
+  readonly #onFailed: ((error: KpngError) => void) | undefined;
   /** The last call of the sink, settled or not. Never rejects. */
   #last: Promise<unknown> = Promise.resolve();
   #untaken: Untaken | undefined;
@@ -40,6 +43,7 @@ export class Deliverer {
     this.#sink = sink;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
+    this.#onFailed = options.onFailed;
   }
 
   /** Attempts that failed since the sink last took a change set. */
@@ -108,6 +112,7 @@ export class Deliverer {
     if (!this.#closed) {
       this.#retry = this.#clock.setTimer(retryInMs, () => void this.#enqueue(() => this.#again()));
     }
+    this.#onFailed?.(error);
     if (sinkFailed.hasSubscribers) sinkFailed.publish({ error, waiting: count, retryInMs });
     return error;
   }

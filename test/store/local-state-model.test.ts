@@ -107,8 +107,9 @@ function item(step: Step): OpItem {
     case 'reset':
       return reset;
     case 'sync':
-      return sync;
+      break;
   }
+  return sync;
 }
 
 function plain(entry: ServiceEntry): [string, unknown] {

@@ -1,0 +1,124 @@
+/**
+ * One call of /localv1.Sets/Watch. The gRPC library is loaded when the first stream is opened, so
+ * programs that take their state from elsewhere never load it.
+ */
+import type { Client, ChannelOptions, ClientDuplexStream, connectivityState } from '@grpc/grpc-js';
+import { WatchReq } from '../api/generated/localv1/api.ts';
+import { decodeLocalOp, type LocalOp } from '../api/ops.ts';
+import { KpngError } from '../errors.ts';
+import type { Clock } from '../util/clock.ts';
+import { trackConnections } from './connections.ts';
+import { streamError } from './status.ts';
+import type { Target } from './target.ts';
+import type { TlsMaterial } from './tls.ts';
+
+const METHOD = '/localv1.Sets/Watch';
+
+export interface StreamOptions {
+  readonly target: Target;
+  readonly tls: TlsMaterial | undefined;
+  /** Largest message taken from the server. Bytes. */
+  readonly maxMessageSize: number;
+  /** Time limit of everything up to the end of the HTTP/2 handshake. Milliseconds. */
+  readonly connectTimeoutMs: number;
+  readonly clock: Clock;
+  /** Called once the connection stands. The server may still refuse the call. */
+  readonly onConnected: () => void;
+}
+
+/** Operations from a server. Iterating ends with a KpngError (KPNG_SOURCE_LOST), however the stream ends. */
+export interface OpStream extends AsyncIterable<LocalOp> {
+  /** Asks for one change set. */
+  request(nodeName: string): void;
+  /** Ends the call and its connection at once. Idempotent. */
+  close(): void;
+}
+
+/** Dials and starts the call. Failure to connect shows when the stream is read. */
+export async function openStream(options: StreamOptions): Promise<OpStream> {
+  const { Client, connectivityState } = await import('@grpc/grpc-js');
+  const { target, connectTimeoutMs, onConnected, clock } = options;
+  const connections = await trackConnections(target, options.tls);
+  const client = new Client(target.uri, connections.credentials, channelOptions(options));
+  const call = client.makeBidiStreamRequest(METHOD, encodeRequest, decodeLocalOp);
+  // Reading the stream reports the error. Without a listener an error that comes while nobody reads,
+  // because the sink is at work, would end the process.
+  call.on('error', () => {});
+  let timedOut = false;
+  const timer = clock.setTimer(connectTimeoutMs, () => {
+    timedOut = true;
+    call.cancel();
+  });
+  const close = (): void => {
+    timer.cancel();
+    call.cancel();
+    client.close();
+    connections.destroy();
+  };
+  onceReady(client, connectivityState, () => {
+    timer.cancel();
+    onConnected();
+  });
+  return {
+    request: (nodeName) => void call.write({ nodeName }),
+    close,
+    [Symbol.asyncIterator]: () =>
+      readOps(call, (cause) =>
+        timedOut
+          ? new KpngError('KPNG_SOURCE_LOST', `No answer within ${connectTimeoutMs / 1000} s.`)
+          : streamError(cause, options.maxMessageSize),
+      ),
+  };
+}
+
+/** Calls back when the channel is ready; never, when it is closed before. */
+function onceReady(client: Client, states: typeof connectivityState, callback: () => void): void {
+  const channel = client.getChannel();
+  const look = (): void => {
+    const state = channel.getConnectivityState(false);
+    if (state === states.READY) callback();
+    else if (state !== states.SHUTDOWN) channel.watchConnectivityState(state, Infinity, look);
+  };
+  look();
+}
+
+async function* readOps(
+  call: ClientDuplexStream<WatchReq, LocalOp>,
+  describe: (error: unknown) => KpngError,
+): AsyncGenerator<LocalOp, void, undefined> {
+  try {
+    for await (const op of call) yield op as LocalOp;
+  } catch (error) {
+    throw describe(error);
+  }
+  throw new KpngError('KPNG_SOURCE_LOST', 'The server ended the stream.');
+}
+
+function encodeRequest(request: WatchReq): Buffer {
+  return Buffer.from(WatchReq.encode(request).finish());
+}
+
+/**
+ * A Go server answers pings that come more often than every five minutes by cutting the connection,
+ * and it has nothing to say for as long as nothing changes. So a server that hangs, on a host that
+ * does not, is noticed after keepalive time and timeout, 350 s after its last byte. (A host that is
+ * gone is noticed earlier, see connections.ts.) Until then the last state is served, as it would be
+ * without a connection.
+ */
+const KEEPALIVE_MS = 330_000;
+const KEEPALIVE_TIMEOUT_MS = 20_000;
+
+function channelOptions({ maxMessageSize }: StreamOptions): ChannelOptions {
+  return {
+    'grpc.max_receive_message_length': maxMessageSize,
+    'grpc.keepalive_time_ms': KEEPALIVE_MS,
+    'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
+    // grpc-js would send even loopback connections through http_proxy.
+    'grpc.enable_http_proxy': 0,
+    // Reconnecting is decided here, one connection at a time, with a state to bring along.
+    'grpc.enable_retries': 0,
+    'grpc.use_local_subchannel_pool': 1,
+    // No TXT look-ups.
+    'grpc.service_config_disable_resolution': 1,
+  };
+}

@@ -1,0 +1,111 @@
+import { createPrivateKey, X509Certificate, type KeyObject } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { KpngError } from '../errors.ts';
+
+/** Paths of PEM files; empty or absent: not given. */
+export interface TlsFiles {
+  readonly key?: string | undefined;
+  readonly crt?: string | undefined;
+  readonly ca?: string | undefined;
+}
+
+/** Names of the flags that the paths come from, for error messages. */
+export interface TlsFlags {
+  readonly key: string;
+  readonly crt: string;
+  readonly ca: string;
+}
+
+/** PEM texts that have been checked: they parse, and the key belongs to the certificate. */
+export interface TlsMaterial {
+  /** The client certificate, its chain, and its key. */
+  readonly identity: { readonly key: string; readonly crt: string } | undefined;
+  /** Whom to trust. Undefined: the authorities of the system. */
+  readonly ca: string | undefined;
+}
+
+/** The flags of kpng's `local` and `api` sources. */
+export const API_CLIENT_TLS_FLAGS: TlsFlags = {
+  key: '--api-client-tls-key',
+  crt: '--api-client-tls-crt',
+  ca: '--api-client-tls-ca',
+};
+
+/**
+ * Reads and checks the files of a TLS client. Undefined when none is given: no TLS.
+ *
+ * Fails with KPNG_TLS_FILE, naming flag and file, before anything is dialled. (kpng swallows these
+ * errors, and then every handshake fails without a word about the file.)
+ */
+export async function readTls(
+  files: TlsFiles,
+  flags: TlsFlags = API_CLIENT_TLS_FLAGS,
+): Promise<TlsMaterial | undefined> {
+  const given = (path: string | undefined): path is string => path !== undefined && path !== '';
+  if (!given(files.key) && !given(files.crt) && !given(files.ca)) return undefined;
+  if (given(files.key) && !given(files.crt)) throw lonely(flags.key, flags.crt);
+  if (given(files.crt) && !given(files.key)) throw lonely(flags.crt, flags.key);
+  const ca = given(files.ca) ? await readCertificates(flags.ca, files.ca) : undefined;
+  if (!given(files.key) || !given(files.crt)) return { identity: undefined, ca };
+  const crt = await readCertificates(flags.crt, files.crt);
+  const key = await readPem(flags.key, files.key);
+  checkPair(key, crt, files.key, files.crt, flags);
+  return { identity: { key, crt }, ca };
+}
+
+function lonely(flag: string, other: string): KpngError {
+  return new KpngError('KPNG_TLS_FILE', `${flag} was given without ${other}.`);
+}
+
+function wrong(flag: string, path: string, problem: string, cause?: unknown): KpngError {
+  return new KpngError('KPNG_TLS_FILE', `${flag} ${path}: ${problem}.`, { cause });
+}
+
+async function readPem(flag: string, path: string): Promise<string> {
+  let text: string;
+  try {
+    text = await readFile(path, 'latin1');
+  } catch (cause) {
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
+    throw wrong(flag, path, `cannot be read (${code})`, cause);
+  }
+  if (!text.includes('-----BEGIN ')) throw wrong(flag, path, 'is not a PEM file');
+  return text;
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
+
+async function readCertificates(flag: string, path: string): Promise<string> {
+  const text = await readPem(flag, path);
+  const blocks = text.match(CERTIFICATE) ?? [];
+  if (blocks.length === 0) throw wrong(flag, path, 'holds no certificate');
+  for (const [i, block] of blocks.entries()) parseCertificate(flag, path, block, i + 1);
+  return text;
+}
+
+function parseCertificate(flag: string, path: string, pem: string, n: number): X509Certificate {
+  try {
+    return new X509Certificate(pem);
+  } catch (cause) {
+    throw wrong(flag, path, `certificate ${n} cannot be read`, cause);
+  }
+}
+
+function checkPair(key: string, crt: string, keyPath: string, crtPath: string, flags: TlsFlags) {
+  let parsed: KeyObject;
+  try {
+    parsed = createPrivateKey(key);
+  } catch (cause) {
+    const encrypted = key.includes('ENCRYPTED');
+    const problem = encrypted ? 'encrypted keys are not supported' : 'holds no private key';
+    throw wrong(flags.key, keyPath, problem, cause);
+  }
+  const leaf = parseCertificate(flags.crt, crtPath, crt.match(CERTIFICATE)?.[0] ?? crt, 1);
+  if (!leaf.checkPrivateKey(parsed)) {
+    throw wrong(
+      flags.key,
+      keyPath,
+      `does not belong to the certificate of ${flags.crt} ${crtPath}`,
+    );
+  }
+}

@@ -1,0 +1,105 @@
+import t from 'tap';
+import { opInvalid, type OpInvalid } from '../../src/store/events.ts';
+import { startClientRig } from '../support/client-rig.ts';
+import {
+  endpoint,
+  reset,
+  service,
+  setBytes,
+  setEndpoint,
+  setService,
+  sync,
+} from '../support/messages.ts';
+
+const web = setService(service('demo/web'));
+const api = setService(service('demo/api'));
+const web0 = setEndpoint('demo/web/web-0', endpoint('10.1.0.5'));
+const BAD = Buffer.from('ffff', 'hex');
+
+t.test('bad operations are named and counted, the good ones around them count', async (t) => {
+  const events: OpInvalid[] = [];
+  const onInvalid = (event: OpInvalid) => events.push(event);
+  opInvalid.subscribe(onInvalid);
+  t.teardown(() => opInvalid.unsubscribe(onInvalid));
+  const { server, sink, errors, client } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(
+    reset,
+    setBytes(1, 'demo/api', BAD),
+    web,
+    setBytes(1, 'lonely', BAD),
+    setBytes(7, 'demo/x', BAD),
+    BAD,
+    Buffer.alloc(0),
+    setBytes(2, 'demo/web', BAD),
+    web0,
+    setBytes(2, 'demo/web/web-1', BAD),
+    sync,
+  );
+  t.strictSame((await sink.next()).shape, ['demo/web(web-0)']);
+  for (const message of [
+    /service "demo\/api"/,
+    /path "lonely"/,
+    /set 7/,
+    /cannot be decoded/,
+    /not known/,
+    /path "demo\/web" /,
+    /endpoint "demo\/web\/web-1"/,
+  ]) {
+    const error = await errors.take();
+    t.equal(error.code, 'KPNG_OP_INVALID');
+    t.match(error.message, message);
+  }
+  t.equal(client.snapshot().invalidOps, 7);
+  t.equal(events.length, 7);
+  t.equal(events[0]?.source, client.snapshot().source);
+  t.equal(client.snapshot().reconnects, 0, 'the stream lives on');
+
+  await stream.request();
+  stream.send(api, sync);
+  t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web(web-0)']);
+});
+
+t.test('a bad value does not take away the good one, even after a Reset', async (t) => {
+  const { server, sink, client } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, web, web0, api, sync);
+  await sink.next();
+  await stream.request();
+  stream.send(setBytes(1, 'demo/web', BAD), setBytes(2, 'demo/web/web-0', BAD), sync);
+  t.strictSame((await sink.next()).changed, []);
+  await stream.request();
+  stream.send(reset, setBytes(1, 'demo/web', BAD), setBytes(2, 'demo/web/web-0', BAD), sync);
+  const { changed, shape } = await sink.next();
+  t.strictSame(changed, ['demo/api'], 'what the server does not name any more is gone');
+  t.strictSame(shape, ['demo/web(web-0)']);
+  t.equal(client.snapshot().invalidOps, 4);
+});
+
+t.test('a Reset in the middle of a diff is reported, and what follows it counts', async (t) => {
+  const { server, sink, errors, client } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, reset, web, web0, reset, api, web, sync);
+  const { shape } = await sink.next();
+  t.strictSame(shape, ['demo/api()', 'demo/web()']);
+  const error = await errors.take();
+  t.equal(error.code, 'KPNG_OP_INVALID');
+  t.match(error.message, /Reset in the middle of a change set: the 2 operations before it/);
+  t.equal(client.snapshot().invalidOps, 1, 'a Reset at the start is none, however often');
+  await stream.request();
+  stream.send(web0, reset, web, web0, api, sync);
+  t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web(web-0)']);
+  t.match((await errors.take()).message, /the operation before it/);
+});
+
+t.test('a diff in which everything is bad still is a diff', async (t) => {
+  const { server, sink } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, BAD, setBytes(1, 'demo/web', BAD), sync);
+  t.strictSame((await sink.next()).shape, []);
+  await stream.request();
+});

@@ -1,0 +1,240 @@
+import t from 'tap';
+import { hostname } from 'node:os';
+import {
+  sourceConnected,
+  sourceDisconnected,
+  sourceSynced,
+  type SourceDisconnected,
+  type SourceSynced,
+} from '../../src/store/events.ts';
+import { startClientRig } from '../support/client-rig.ts';
+import {
+  deleteEndpoint,
+  endpoint,
+  reset,
+  service,
+  setEndpoint,
+  setService,
+  sync,
+} from '../support/messages.ts';
+import { RecordingSink } from '../support/recording-sink.ts';
+import { until } from '../support/until.ts';
+
+const web = service('demo/web');
+const web0 = endpoint('10.1.0.5');
+
+t.test('V11: the first diff', async (t) => {
+  const { server, sink } = await startClientRig(t);
+  const stream = await server.stream();
+  t.strictSame(await stream.request(), { nodeName: 'node-a' });
+  stream.send(
+    reset,
+    setService(service('demo/api')),
+    setService(web),
+    setEndpoint('demo/web/web-0', web0),
+    setEndpoint('demo/api/1f', web0),
+    sync,
+  );
+  const { changed, shape, view } = await sink.next();
+  t.strictSame(changed, ['demo/api', 'demo/web']);
+  t.strictSame(shape, ['demo/api(1f)', 'demo/web(web-0)']);
+  t.strictSame(view.get('demo/web')?.endpoints.get('web-0'), web0);
+});
+
+t.test('without a node name the name of the host is sent as it is', async (t) => {
+  const { server } = await startClientRig(t, { nodeName: undefined });
+  t.equal((await (await server.stream()).request()).nodeName, hostname());
+});
+
+t.test('an empty node name is sent as such', async (t) => {
+  const { server } = await startClientRig(t, { nodeName: '' });
+  t.equal((await (await server.stream()).request()).nodeName, '');
+});
+
+t.test('one request for each diff, and the next only when the sink has taken it', async (t) => {
+  const { server, sink } = await startClientRig(t, {
+    sink: new RecordingSink({ automatic: false }),
+  });
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(web), sync);
+  const first = await sink.next();
+  // The server talks on although nobody asked; it has to wait too.
+  stream.send(setEndpoint('demo/web/web-0', web0), sync);
+  for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);
+  t.equal(stream.unread, 0, 'no request while the sink works');
+  t.equal(sink.unread, 0);
+  t.strictSame(first.view.get('demo/web')?.endpoints.size, 0, 'its view stands still');
+  first.settle();
+  await stream.request();
+  const second = await sink.next();
+  t.strictSame(second.shape, ['demo/web(web-0)']);
+  second.settle();
+  await stream.request();
+  t.equal(stream.unread, 0);
+});
+
+t.test('V13: a Reset and then silence: nothing is delivered, nothing more is asked', async (t) => {
+  const { server, sink, client, errors } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset);
+  await until(() => client.snapshot().state === 'connected');
+  for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
+  t.equal(sink.unread, 0);
+  t.equal(stream.unread, 0);
+  t.equal(errors.size, 0);
+  stream.send(setService(web), sync);
+  t.strictSame((await sink.next()).changed, ['demo/web'], 'until the first service appears');
+  await stream.request();
+});
+
+t.test('an empty Sync is delivered', async (t) => {
+  const { server, sink } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, sync);
+  t.strictSame((await sink.next()).changed, []);
+  await stream.request();
+  stream.send(setService(web), sync);
+  await sink.next();
+  await stream.request();
+  stream.send(sync);
+  const { changed, shape } = await sink.next();
+  t.strictSame([changed, shape], [[], ['demo/web()']]);
+});
+
+t.test('a sink that fails is tried again without a new diff, and the stream goes on', async (t) => {
+  const { server, sink, clock, errors, client } = await startClientRig(t, {
+    sink: new RecordingSink({ automatic: false }),
+  });
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(web), sync);
+  (await sink.next()).settle(new Error('no nft here'));
+  t.equal((await errors.take()).code, 'KPNG_SINK_FAILED');
+  await stream.request();
+  t.equal(client.snapshot().sinkFailures, 1);
+  clock.advance(1000);
+  const again = await sink.next();
+  t.strictSame(again.changed, ['demo/web']);
+  // A diff that comes meanwhile waits for the attempt, and is complete when it is shown.
+  stream.send(setEndpoint('demo/web/web-0', web0), sync);
+  t.strictSame(again.view.get('demo/web')?.endpoints.size, 0);
+  again.settle();
+  const next = await sink.next();
+  t.strictSame(next.shape, ['demo/web(web-0)']);
+  next.settle();
+  await until(() => client.snapshot().sinkFailures === 0);
+});
+
+t.test('abort ends the run, with the sink left to finish', async (t) => {
+  const { server, sink, stop, done, client } = await startClientRig(t, {
+    sink: new RecordingSink({ automatic: false }),
+  });
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(web), sync);
+  const call = await sink.next();
+  stop.abort();
+  let ended = false;
+  const watching = done.then(() => (ended = true));
+  await stream.closed;
+  t.notOk(ended);
+  call.settle();
+  await watching;
+  t.equal(client.snapshot().state, 'stopped');
+  t.equal(client.snapshot().services, 1, 'the state stays');
+});
+
+t.test('a client may run again, and knows what it had', async (t) => {
+  const { server, sink, stop, done, client } = await startClientRig(t);
+  const first = await server.stream();
+  await first.request();
+  first.send(reset, setService(web), setService(service('demo/api')), sync);
+  await sink.next();
+  t.rejects(client.run(sink), /running/);
+  stop.abort();
+  await done;
+
+  const again = new AbortController();
+  const running = client.run(sink, again.signal);
+  const second = await server.stream();
+  await second.request();
+  second.send(reset, setService(web), sync);
+  t.strictSame((await sink.next()).changed, ['demo/api']);
+  again.abort();
+  await running;
+  await client.run(sink, AbortSignal.abort());
+  t.equal(server.unread, 0, 'a run that is over before it begins does not connect');
+});
+
+t.test('once: one change set and no more', async (t) => {
+  const { server, sink, done } = await startClientRig(t, { once: true });
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(web), sync);
+  await sink.next();
+  await done;
+  await stream.closed;
+  t.equal(stream.unread, 0);
+});
+
+t.test('once: a sink that does not take it fails the run', async (t) => {
+  const { server, sink, done, clock } = await startClientRig(t, {
+    once: true,
+    sink: new RecordingSink({ automatic: false }),
+  });
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, sync);
+  (await sink.next()).settle(new Error('disk full'));
+  await t.rejects(done, { code: 'KPNG_SINK_FAILED', message: /disk full/ });
+  t.equal(clock.pending, 0);
+});
+
+t.test('what happens can be followed on the channels, and read at any time', async (t) => {
+  const log: unknown[] = [];
+  const onConnected = () => log.push('connected');
+  const onSynced = (event: SourceSynced) => log.push(event);
+  const onLost = (event: SourceDisconnected) => log.push(event.retryInMs, event.error.code);
+  sourceConnected.subscribe(onConnected);
+  sourceSynced.subscribe(onSynced);
+  sourceDisconnected.subscribe(onLost);
+  t.teardown(() => {
+    sourceConnected.unsubscribe(onConnected);
+    sourceSynced.unsubscribe(onSynced);
+    sourceDisconnected.unsubscribe(onLost);
+  });
+  const before = Date.now();
+  const { server, sink, client, clock, errors } = await startClientRig(t);
+  const source = `local API at ${server.target.text}`;
+  const stream = await server.stream();
+  t.match(client.snapshot(), { source, syncs: 0, reconnects: 0, services: 0 });
+  t.equal(client.snapshot().lastSyncAt, undefined);
+  await stream.request();
+  stream.send(reset, setService(web), setEndpoint('demo/web/x', web0), sync);
+  await sink.next();
+  await stream.request();
+  stream.send(deleteEndpoint('demo/web/x'), sync);
+  await sink.next();
+  const now = client.snapshot();
+  t.match(now, { state: 'connected', syncs: 2, services: 1, lostBecause: undefined });
+  t.ok(now.lastSyncAt !== undefined && now.lastSyncAt >= before && now.lastSyncAt <= Date.now());
+  stream.end();
+  t.match((await errors.take()).message, /ended the stream/);
+  const waiting = client.snapshot();
+  t.equal(waiting.state, 'waiting');
+  t.equal(waiting.lostBecause?.code, 'KPNG_SOURCE_LOST');
+  clock.advance(1000);
+  await (await server.stream()).request();
+  t.match(client.snapshot(), { reconnects: 1, lastSyncAt: now.lastSyncAt });
+  t.strictSame(log, [
+    'connected',
+    { source, services: 1, changed: 1 },
+    { source, services: 1, changed: 1 },
+    1000,
+    'KPNG_SOURCE_LOST',
+    'connected',
+  ]);
+});

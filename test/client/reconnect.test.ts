@@ -1,0 +1,192 @@
+import t from 'tap';
+import { startClientRig, type ClientRig } from '../support/client-rig.ts';
+import { startKpngServer, type ServerStream } from '../support/kpng-server.ts';
+import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
+import { until } from '../support/until.ts';
+
+const a = setService(service('d/a'));
+const b = setService(service('d/b'));
+const x1 = setEndpoint('d/a/x', endpoint('10.0.0.1'));
+const x2 = setEndpoint('d/a/x', endpoint('10.0.0.2'));
+
+/** Lets the client connect again, after `ms`, and takes its first request. */
+async function reconnected({ server, clock, errors }: ClientRig, ms = 1000): Promise<ServerStream> {
+  await errors.take();
+  await until(() => clock.pending === 1);
+  clock.advance(ms);
+  const stream = await server.stream();
+  await stream.request();
+  return stream;
+}
+
+t.test('V15: after a reconnect only the difference is a change', async (t) => {
+  const rig = await startClientRig(t);
+  const { server, sink } = rig;
+  const first = await server.stream();
+  await first.request();
+  first.send(reset, a, b, x1, sync);
+  t.strictSame((await sink.next()).shape, ['d/a(x)', 'd/b()']);
+  await first.request();
+  first.fail({ code: 10, details: 'recv error' });
+
+  const second = await reconnected(rig);
+  second.send(reset, a, x2, sync);
+  const call = await sink.next();
+  t.strictSame(call.changed, ['d/a', 'd/b'], 'none in between, and nothing that is the same');
+  t.strictSame(call.shape, ['d/a(x)']);
+  t.equal(call.view.get('d/a')?.endpoints.get('x')?.ips?.v4[0], '10.0.0.2');
+  t.equal(sink.unread, 0);
+});
+
+t.test('V15: a stream that breaks before its Sync deletes nothing', async (t) => {
+  const rig = await startClientRig(t);
+  const { server, sink, client } = rig;
+  const first = await server.stream();
+  await first.request();
+  first.send(reset, a, b, x1, sync);
+  await sink.next();
+  await first.request();
+  first.end();
+
+  const second = await reconnected(rig);
+  second.send(reset, x2);
+  second.end();
+
+  const third = await reconnected(rig, 1600);
+  t.equal(sink.unread, 0);
+  t.equal(client.snapshot().services, 2);
+  third.send(reset, a, b, x1, sync);
+  t.strictSame((await sink.next()).changed, [], 'what had come half is not part of anything');
+});
+
+t.test('a server that never says Reset is understood all the same', async (t) => {
+  const rig = await startClientRig(t);
+  const first = await rig.server.stream();
+  await first.request();
+  first.send(a, b, sync);
+  await rig.sink.next();
+  await first.request();
+  first.end();
+  const second = await reconnected(rig);
+  second.send(a, sync);
+  t.strictSame((await rig.sink.next()).changed, ['d/b']);
+});
+
+t.test('a Reset between two diffs starts over', async (t) => {
+  const { server, sink, errors } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, a, b, x1, sync);
+  await sink.next();
+  await stream.request();
+  stream.send(reset, b, sync);
+  t.strictSame((await sink.next()).changed, ['d/a']);
+  t.equal(errors.size, 0);
+});
+
+t.test('while the server is away the state stays and the waits grow', async (t) => {
+  const rig = await startClientRig(t);
+  const { sink, clock, errors, client } = rig;
+  const stream = await rig.server.stream();
+  await stream.request();
+  stream.send(reset, a, b, sync);
+  await sink.next();
+  await stream.request();
+  rig.server.stop();
+
+  await errors.take();
+  for (const wait of [1000, 1600, 2560, 4096]) {
+    await until(() => clock.pending === 1);
+    clock.advance(wait - 1);
+    t.equal(client.snapshot().state, 'waiting', `still waiting short of ${wait} ms`);
+    clock.advance(1);
+    const error = await errors.take();
+    t.match(error.message, /UNAVAILABLE.*ECONNREFUSED/s);
+    t.match(error.message, rig.server.target.text);
+    t.equal(error.code, 'KPNG_SOURCE_LOST');
+  }
+  t.equal(sink.unread, 0);
+  t.equal(client.snapshot().services, 2);
+  t.equal(client.snapshot().reconnects, 4);
+
+  const back = await startKpngServer({ address: `127.0.0.1:${rig.server.port}` });
+  t.teardown(() => back.stop());
+  await until(() => clock.pending === 1);
+  clock.advance(10_000);
+  const again = await back.stream();
+  await again.request();
+  again.send(reset, a, b, sync);
+  t.strictSame((await sink.next()).changed, []);
+  await again.request();
+  // All is well since the Sync: the next wait is the first again.
+  again.end();
+  await errors.take();
+  await until(() => clock.pending === 1);
+  clock.advance(1000);
+  await (await back.stream()).request();
+});
+
+t.test('a connection without a Sync does not shorten the waits', async (t) => {
+  const rig = await startClientRig(t);
+  const first = await rig.server.stream();
+  await first.request();
+  first.send(reset);
+  first.end();
+  const second = await reconnected(rig, 1000);
+  second.send(reset);
+  second.end();
+  await rig.errors.take();
+  await until(() => rig.clock.pending === 1);
+  rig.clock.advance(1599);
+  t.equal(rig.client.snapshot().state, 'waiting');
+  rig.clock.advance(1);
+  await rig.server.stream();
+});
+
+t.test('there is never more than one call', async (t) => {
+  const rig = await startClientRig(t);
+  let stream = await rig.server.stream();
+  await stream.request();
+  let wait = 1000;
+  for (let round = 0; round < 5; round++) {
+    stream.fail({ code: 14, details: 'away' });
+    stream = await reconnected(rig, wait);
+    wait *= 1.6;
+    t.equal(rig.server.unread, 0);
+  }
+});
+
+t.test('abort ends a wait at once', async (t) => {
+  const { server, clock, stop, done, errors } = await startClientRig(t);
+  (await server.stream()).end();
+  await errors.take();
+  await until(() => clock.pending === 1);
+  stop.abort();
+  await done;
+  t.equal(clock.pending, 0);
+});
+
+t.test('statuses are told by name, and with what to do where that is known', async (t) => {
+  const rig = await startClientRig(t);
+  let stream = await rig.server.stream();
+  for (const [code, message] of [
+    [16, /UNAUTHENTICATED: because/],
+    [13, /INTERNAL: because/],
+    [12, /UNIMPLEMENTED: because \(.*local API.*2022-10-31/],
+    [99, /because/],
+  ] as const) {
+    stream.fail({ code, details: 'because' });
+    t.match((await rig.errors.take()).message, message);
+    await until(() => rig.clock.pending === 1);
+    rig.clock.advance(60_000);
+    stream = await rig.server.stream();
+  }
+});
+
+t.test('a server without the local API is named as such, and tried again', async (t) => {
+  const rig = await startClientRig(t, { server: { method: '/localnetv1.Endpoints/Watch' } });
+  t.match((await rig.errors.take()).message, /UNIMPLEMENTED.*--local-api.*2022-10-31/);
+  await until(() => rig.clock.pending === 1);
+  rig.clock.advance(1000);
+  t.match((await rig.errors.take()).message, /UNIMPLEMENTED/);
+});

@@ -1,0 +1,104 @@
+import t from 'tap';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { readTls, type TlsFiles } from '../../src/client/tls.ts';
+import { KpngError } from '../../src/errors.ts';
+import { makeAuthority } from '../support/certs.ts';
+
+const authority = await makeAuthority(t);
+const { directory, ca } = authority;
+const alice = await authority.issue('alice');
+const bob = await authority.issue('bob');
+
+function file(name: string, content: string): string {
+  const path = join(directory, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+async function problem(files: TlsFiles): Promise<KpngError> {
+  try {
+    await readTls(files);
+  } catch (error) {
+    if (error instanceof KpngError) return error;
+    throw error;
+  }
+  throw new Error('the files were taken');
+}
+
+t.test('without files there is no TLS', async (t) => {
+  t.equal(await readTls({}), undefined);
+  t.equal(await readTls({ key: '', crt: '', ca: '' }), undefined);
+});
+
+t.test('good files are taken as they are', async (t) => {
+  t.strictSame(await readTls({ ca }), { identity: undefined, ca: readFileSync(ca, 'utf8') });
+  const identity = { key: readFileSync(alice.key, 'utf8'), crt: readFileSync(alice.crt, 'utf8') };
+  t.strictSame(await readTls({ ...alice }), { identity, ca: undefined });
+  t.strictSame(await readTls({ ...alice, ca }), { identity, ca: readFileSync(ca, 'utf8') });
+});
+
+t.test('a certificate with its chain, and text around the blocks', async (t) => {
+  const chain = file(
+    'chain.crt',
+    `Subject: alice\n${readFileSync(alice.crt, 'utf8')}\nIssuer\n${readFileSync(ca, 'utf8')}`,
+  );
+  t.ok(await readTls({ key: alice.key, crt: chain, ca: chain }));
+});
+
+t.test('anything wrong with a file fails at once, naming flag and file', async (t) => {
+  const gone = join(directory, 'gone.pem');
+  const text = file('text.pem', 'hello');
+  const empty = file('empty.pem', '');
+  const der = join(directory, 'der.crt');
+  execFileSync('openssl', ['x509', '-in', ca, '-outform', 'DER', '-out', der]);
+  const damaged = file(
+    'damaged.crt',
+    readFileSync(ca, 'utf8') +
+      readFileSync(ca, 'utf8').replace(/\n[^\n]{20}/, '\nAAAAAAAAAAAAAAAAAAAA'),
+  );
+  const sealed = join(directory, 'sealed.key');
+  const pass = ['-aes128', '-passout', 'pass:secret'];
+  execFileSync('openssl', ['pkey', '-in', alice.key, ...pass, '-out', sealed]);
+  const folder = join(directory, 'folder');
+  mkdirSync(folder);
+
+  for (const [name, files, flag, path, reason] of [
+    ['missing CA', { ca: gone }, 'ca', gone, /cannot be read \(ENOENT\)/],
+    ['missing key', { ...alice, key: gone }, 'key', gone, /ENOENT/],
+    ['missing certificate', { ...alice, crt: gone }, 'crt', gone, /ENOENT/],
+    ['directory', { ca: folder }, 'ca', folder, /EISDIR/],
+    ['text', { ca: text }, 'ca', text, /is not a PEM file/],
+    ['empty', { ...alice, crt: empty }, 'crt', empty, /is not a PEM file/],
+    ['DER', { ca: der }, 'ca', der, /is not a PEM file/],
+    ['key for a CA', { ca: alice.key }, 'ca', alice.key, /holds no certificate/],
+    ['second certificate damaged', { ca: damaged }, 'ca', damaged, /certificate 2 cannot be read/],
+    ['certificate for a key', { ...alice, key: ca }, 'key', ca, /holds no private key/],
+    ['encrypted key', { ...alice, key: sealed }, 'key', sealed, /encrypted keys/],
+    ["somebody else's key", { ...alice, key: bob.key }, 'key', bob.key, /does not belong to/],
+  ] as const) {
+    const error = await problem(files);
+    t.equal(error.code, 'KPNG_TLS_FILE', name);
+    t.match(error.message, reason);
+    t.ok(error.message.startsWith(`--api-client-tls-${flag} ${path}: `), error.message);
+    t.notOk(error.retried, 'it is not tried again');
+  }
+});
+
+t.test('a file that may not be read is named', { skip: process.getuid?.() === 0 }, async (t) => {
+  const closed = file('closed.pem', readFileSync(ca, 'utf8'));
+  chmodSync(closed, 0);
+  t.match((await problem({ ca: closed })).message, /EACCES/);
+});
+
+t.test('key and certificate go together', async (t) => {
+  const { message } = await problem({ key: alice.key });
+  t.equal(message, '--api-client-tls-key was given without --api-client-tls-crt.');
+  t.match((await problem({ crt: alice.crt, ca })).message, /crt was given without .*key/);
+});
+
+t.test('the names of the flags are those of the program', async (t) => {
+  const flags = { key: '--tls-key', crt: '--tls-crt', ca: '--tls-ca' };
+  await t.rejects(readTls({ ca: '/no/such/file' }, flags), { message: /^--tls-ca \/no\/such/ });
+});

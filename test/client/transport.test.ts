@@ -1,0 +1,178 @@
+import t, { type Test } from 'tap';
+import { ServerCredentials } from '@grpc/grpc-js';
+import { readFile } from 'node:fs/promises';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { parseTarget } from '../../src/client/target.ts';
+import { readTls } from '../../src/client/tls.ts';
+import { keyPair, makeAuthority } from '../support/certs.ts';
+import { startClientRig, type ClientRig } from '../support/client-rig.ts';
+import { reset, service, setService, sync } from '../support/messages.ts';
+import { until } from '../support/until.ts';
+
+const web = setService(service('demo/web'));
+
+/** One diff goes through. */
+async function works({ server, sink }: ClientRig): Promise<string[]> {
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, web, sync);
+  return (await sink.next()).shape;
+}
+
+t.test('over a unix socket', async (t) => {
+  const path = join(t.testdir(), 'k.sock');
+  const rig = await startClientRig(t, { server: { address: `unix:${path}` } });
+  t.strictSame(await works(rig), ['demo/web()']);
+});
+
+t.test('a proxy in the environment is not used', async (t) => {
+  const names = ['http_proxy', 'https_proxy', 'grpc_proxy', 'all_proxy'];
+  const before = names.map((name) => process.env[name]);
+  // Nobody listens there.
+  for (const name of names) process.env[name] = 'http://127.0.0.1:1';
+  t.teardown(() => {
+    for (const [i, name] of names.entries()) {
+      if (before[i] === undefined) delete process.env[name];
+      else process.env[name] = before[i];
+    }
+  });
+  t.strictSame(await works(await startClientRig(t)), ['demo/web()']);
+});
+
+t.test('messages up to the limit are taken, larger ones are named', async (t) => {
+  const rig = await startClientRig(t, { maxMessageSize: 10_000 });
+  const large = (size: number) =>
+    setService(service('demo/large', { annotations: { a: 'x'.repeat(size) } }));
+  const stream = await rig.server.stream();
+  await stream.request();
+  stream.send(reset, web, large(9_500), sync);
+  t.strictSame((await rig.sink.next()).shape, ['demo/large()', 'demo/web()']);
+  await stream.request();
+  stream.send(large(10_000), sync);
+  t.match((await rig.errors.take()).message, /RESOURCE_EXHAUSTED.*--max-msg-size is 10000/s);
+  t.equal(rig.client.snapshot().services, 2, 'the state stays');
+  t.equal(rig.sink.unread, 0);
+});
+
+t.test('one message may have 4 MiB without being asked', async (t) => {
+  const rig = await startClientRig(t);
+  const stream = await rig.server.stream();
+  await stream.request();
+  const annotations = { a: 'x'.repeat(4 * 1024 * 1024 - 200) };
+  stream.send(reset, setService(service('demo/large', { annotations })), sync);
+  t.strictSame((await rig.sink.next()).shape, ['demo/large()']);
+});
+
+/** A TCP server that says nothing, or only what is given. */
+async function mute(t: Test, onSocket: (socket: Socket) => void = () => {}) {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket
+      .on('error', () => {})
+      .on('close', () => sockets.delete(socket))
+      .resume();
+    onSocket(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { target: parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`), sockets };
+}
+
+t.test('a server that accepts and then says nothing is given up in time', async (t) => {
+  const { target, sockets } = await mute(t);
+  const rig = await startClientRig(t, { target, connectTimeoutMs: 20_000 });
+  await until(() => sockets.size === 1 && rig.clock.pending === 1);
+  rig.clock.advance(19_999);
+  t.equal(rig.client.snapshot().state, 'connecting');
+  rig.clock.advance(1);
+  t.match((await rig.errors.take()).message, /No answer within 20 s/);
+  await until(() => sockets.size === 0);
+  t.pass('its connection is closed');
+  await until(() => rig.clock.pending === 1);
+  rig.clock.advance(1000);
+  await until(() => sockets.size === 1);
+  t.pass('and it is tried again');
+});
+
+t.test('a server that speaks another protocol is not understood, and tried again', async (t) => {
+  const { target, sockets } = await mute(t, (socket) =>
+    socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'),
+  );
+  const rig = await startClientRig(t, { target });
+  t.match((await rig.errors.take()).message, /UNAVAILABLE/);
+  await until(() => rig.clock.pending === 1 && sockets.size === 0);
+  rig.clock.advance(1000);
+  t.match((await rig.errors.take()).message, /UNAVAILABLE/);
+});
+
+t.test('a name that does not resolve', async (t) => {
+  const target = parseTarget('no-such-host.invalid:12090');
+  const rig = await startClientRig(t, { target });
+  t.match((await rig.errors.take()).message, /no-such-host.invalid.*UNAVAILABLE/s);
+});
+
+t.test('TLS', async (t) => {
+  const authority = await makeAuthority(t);
+  const other = await makeAuthority(t, 'other');
+  const serverPair = await keyPair(await authority.issue('server'));
+  const roots = await readFile(authority.ca);
+  const { ca } = authority;
+
+  t.test('the server is checked against the CA file', async (t) => {
+    const credentials = ServerCredentials.createSsl(null, [serverPair], false);
+    const rig = await startClientRig(t, { server: { credentials }, tls: await readTls({ ca }) });
+    t.strictSame(await works(rig), ['demo/web()']);
+  });
+
+  t.test('another authority is refused', async (t) => {
+    const credentials = ServerCredentials.createSsl(null, [serverPair], false);
+    const tls = await readTls({ ca: other.ca });
+    const rig = await startClientRig(t, { server: { credentials }, tls });
+    t.match((await rig.errors.take()).message, /UNAVAILABLE.*(issuer|signature|verify)/s);
+    t.equal(rig.server.unread, 0);
+  });
+
+  t.test("without a CA file the system's authorities count", async (t) => {
+    const credentials = ServerCredentials.createSsl(null, [serverPair], false);
+    const tls = { identity: undefined, ca: undefined };
+    const rig = await startClientRig(t, { server: { credentials }, tls });
+    t.match((await rig.errors.take()).message, /UNAVAILABLE/);
+  });
+
+  t.test('mTLS: a server that asks for a certificate gets it', async (t) => {
+    const credentials = ServerCredentials.createSsl(roots, [serverPair], true);
+    const tls = await readTls({ ...(await authority.issue('client')), ca });
+    const rig = await startClientRig(t, { server: { credentials }, tls });
+    t.strictSame(await works(rig), ['demo/web()']);
+  });
+
+  t.test(
+    'mTLS: without a certificate, or with that of a stranger, there is no stream',
+    async (t) => {
+      const credentials = ServerCredentials.createSsl(roots, [serverPair], true);
+      const bare = await startClientRig(t, { server: { credentials }, tls: await readTls({ ca }) });
+      t.match((await bare.errors.take()).message, /UNAVAILABLE|certificate/);
+      const tls = await readTls({ ...(await other.issue('client')), ca });
+      const stranger = await startClientRig(t, { server: { credentials }, tls });
+      t.match((await stranger.errors.take()).message, /UNAVAILABLE|certificate/);
+      t.equal(bare.server.unread + stranger.server.unread, 0);
+    },
+  );
+
+  t.test(
+    'plaintext to a TLS server, and TLS to a plaintext server, fail and are retried',
+    async (t) => {
+      const credentials = ServerCredentials.createSsl(null, [serverPair], false);
+      const plain = await startClientRig(t, { server: { credentials } });
+      t.match((await plain.errors.take()).message, /UNAVAILABLE/);
+      const secure = await startClientRig(t, { tls: await readTls({ ca }) });
+      t.match((await secure.errors.take()).message, /UNAVAILABLE/);
+      await until(() => secure.clock.pending === 1);
+    },
+  );
+});

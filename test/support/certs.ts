@@ -1,0 +1,55 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { Test } from 'tap';
+
+const run = promisify(execFile);
+
+/** Paths of PEM files. */
+export interface CertFiles {
+  readonly directory: string;
+  /** A key and a certificate of it, signed by the authority; for 127.0.0.1, ::1 and localhost. */
+  issue(name: string): Promise<{ key: string; crt: string }>;
+  /** The authority's certificate. */
+  readonly ca: string;
+}
+
+/** Makes a certificate authority with the openssl program. Its files go away with the test. */
+export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
+  const directory = await mkdtemp(join(tmpdir(), 'kpng-certs-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const path = (file: string) => join(directory, file);
+  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
+  const ca = path('ca.crt');
+  const self = [
+    '-x509',
+    '-days',
+    '2',
+    '-subj',
+    `/CN=${name}`,
+    '-addext',
+    'basicConstraints=critical,CA:TRUE',
+  ];
+  await run('openssl', ['req', ...self, ...key, '-keyout', path('ca.key'), '-out', ca]);
+  return {
+    directory,
+    ca,
+    async issue(name) {
+      const files = { key: path(`${name}.key`), crt: path(`${name}.crt`) };
+      const names = 'subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost';
+      const signed = ['-x509', '-days', '2', '-subj', `/CN=${name}`, '-addext', names];
+      const by = ['-CA', ca, '-CAkey', path('ca.key')];
+      const leaf = ['-addext', 'basicConstraints=critical,CA:FALSE'];
+      const out = ['-keyout', files.key, '-out', files.crt];
+      await run('openssl', ['req', ...signed, ...leaf, ...by, ...key, ...out]);
+      return files;
+    },
+  };
+}
+
+/** Reads a key and a certificate for grpc-js's server. */
+export async function keyPair({ key, crt }: { key: string; crt: string }) {
+  return { private_key: await readFile(key), cert_chain: await readFile(crt) };
+}

@@ -1,0 +1,117 @@
+/**
+ * A kpng server that says what a test tells it to: real gRPC, in this process, on loopback.
+ *
+ *     const server = await startKpngServer();
+ *     const stream = await server.stream();       // the next client that calls Watch
+ *     await stream.request();                     // its next request
+ *     stream.send(reset, setService(web), sync);
+ */
+import {
+  Server,
+  ServerCredentials,
+  type ServerDuplexStream,
+  type ServiceDefinition,
+} from '@grpc/grpc-js';
+import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
+import { parseTarget, type Target } from '../../src/client/target.ts';
+import { Mailbox } from './mailbox.ts';
+
+export interface KpngServerOptions {
+  /** Default: a free port of 127.0.0.1. A `unix:` address works too. */
+  readonly address?: string;
+  /** Default: no TLS. */
+  readonly credentials?: ServerCredentials;
+  /** Path of the method, to play a server that serves something else. */
+  readonly method?: string;
+}
+
+/** One Watch call, seen from the server. */
+export interface ServerStream {
+  /** The next request. Rejects if none comes within the deadline. */
+  request(): Promise<WatchReq>;
+  /** How many requests came that the test has not asked for. */
+  readonly unread: number;
+  /** Sends operations, or raw bytes in their place. */
+  send(...items: (OpItem | Uint8Array)[]): void;
+  /** Ends the call normally. */
+  end(): void;
+  /** Ends the call with a status. */
+  fail(status: { code: number; details: string }): void;
+  /** Resolves when the call is over for whatever reason. */
+  readonly closed: Promise<void>;
+}
+
+export interface KpngServer {
+  readonly target: Target;
+  /** Of no meaning for a unix socket. */
+  readonly port: number;
+  /** The next call that comes in. Rejects if none comes within the deadline. */
+  stream(): Promise<ServerStream>;
+  /** How many calls came that the test has not asked for. */
+  readonly unread: number;
+  /** Cuts everything at once and frees the address. */
+  stop(): void;
+}
+
+export async function startKpngServer(options: KpngServerOptions = {}): Promise<KpngServer> {
+  const streams = new Mailbox<ServerStream>('a Watch call');
+  const server = new Server();
+  server.addService(definition(options.method ?? '/localv1.Sets/Watch'), {
+    watch: (call: Call) => streams.put(serverStream(call)),
+  });
+  const address = options.address ?? '127.0.0.1:0';
+  const credentials = options.credentials ?? ServerCredentials.createInsecure();
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  server.bindAsync(address, credentials, (error, port) => (error ? reject(error) : resolve(port)));
+  const port = await promise;
+  return {
+    target: parseTarget(address.startsWith('unix:') ? address : `127.0.0.1:${port}`),
+    port,
+    stream: () => streams.take(),
+    get unread() {
+      return streams.size;
+    },
+    stop: () => server.forceShutdown(),
+  };
+}
+
+type Call = ServerDuplexStream<WatchReq, OpItem | Uint8Array>;
+
+function serverStream(call: Call): ServerStream {
+  const requests = new Mailbox<WatchReq>('a request');
+  const { promise: closed, resolve } = Promise.withResolvers<void>();
+  call.on('data', (request: WatchReq) => requests.put(request));
+  call.on('end', () => {
+    call.end();
+    resolve();
+  });
+  call.on('cancelled', resolve);
+  call.on('error', () => resolve());
+  return {
+    request: () => requests.take(),
+    get unread() {
+      return requests.size;
+    },
+    send(...items) {
+      for (const item of items) call.write(item);
+    },
+    end: () => call.end(),
+    fail: (status) => void call.emit('error', Object.assign(new Error(status.details), status)),
+    closed,
+  };
+}
+
+function definition(path: string): ServiceDefinition {
+  return {
+    watch: {
+      path,
+      requestStream: true,
+      responseStream: true,
+      requestSerialize: (request: WatchReq) => Buffer.from(WatchReq.encode(request).finish()),
+      requestDeserialize: (bytes: Buffer) => WatchReq.decode(bytes),
+      responseSerialize: (item: OpItem | Uint8Array) =>
+        Buffer.from(item instanceof Uint8Array ? item : OpItem.encode(item).finish()),
+      responseDeserialize: (bytes: Buffer) => OpItem.decode(bytes),
+    },
+  };
+}

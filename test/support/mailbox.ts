@@ -1,0 +1,39 @@
+/** Things that arrive, to be waited for one after another. */
+export class Mailbox<T> {
+  readonly #what: string;
+  readonly #items: T[] = [];
+  readonly #waiting: ((item: T) => void)[] = [];
+
+  /** `what` is named when nothing arrives. */
+  constructor(what: string) {
+    this.#what = what;
+  }
+
+  /** How many have arrived and were not taken. */
+  get size(): number {
+    return this.#items.length;
+  }
+
+  put(item: T): void {
+    const waiting = this.#waiting.shift();
+    if (waiting) waiting(item);
+    else this.#items.push(item);
+  }
+
+  /** The next one. Rejects when none arrives within the deadline, generous for a loaded machine. */
+  take(deadlineMs = 20_000): Promise<T> {
+    const item = this.#items.shift();
+    if (item !== undefined) return Promise.resolve(item);
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    const taken = (arrived: T): void => {
+      clearTimeout(timer);
+      resolve(arrived);
+    };
+    const timer = setTimeout(() => {
+      this.#waiting.splice(this.#waiting.indexOf(taken), 1);
+      reject(new Error(`${this.#what} did not come within ${deadlineMs} ms`));
+    }, deadlineMs);
+    this.#waiting.push(taken);
+    return promise;
+  }
+}
