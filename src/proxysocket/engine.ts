@@ -8,6 +8,11 @@ export interface ServicePortSnapshot {
   readonly listeners: readonly ListenerStatus[];
   readonly endpoints: number;
   readonly counters: ServicePortCounters;
+  /**
+   * The service port was removed, but relays of it still run. When it is set again before the last of
+   * them ends, its counters go on from where they are.
+   */
+  readonly draining?: true;
 }
 
 /**

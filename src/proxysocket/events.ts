@@ -112,6 +112,12 @@ export interface SourceRangeInvalid {
   range: string;
 }
 
+/** An endpoint of a service port is not an `ip:port`; it is left out. */
+export interface EndpointInvalid {
+  servicePort: string;
+  endpoint: string;
+}
+
 export const tcpAccepted = typedChannel<TcpAccepted>('tcp:accepted');
 export const endpointPicked = typedChannel<EndpointPicked>('endpoint:picked');
 export const connectFailed = typedChannel<ConnectFailed>('endpoint:connect-failed');
@@ -125,3 +131,4 @@ export const listenerClosed = typedChannel<ListenerOpened>('listener:closed');
 export const listenerFailed = typedChannel<ListenerFailed>('listener:failed');
 export const limitChanged = typedChannel<LimitChanged>('limit:changed');
 export const sourceRangeInvalid = typedChannel<SourceRangeInvalid>('listener:source-range-invalid');
+export const endpointInvalid = typedChannel<EndpointInvalid>('endpoint:invalid');

@@ -78,10 +78,17 @@ export class Direction {
     this.#source?.resume();
   }
 
-  /** The source has sent its FIN: passes it on behind what is still to be written. */
-  end(): void {
+  /**
+   * The source has sent its FIN: passes it on behind what is still to be written. `last` says that
+   * the sink has sent its own FIN before. Then closing the sink sends ours, and saves the shutdown.
+   */
+  end(last: boolean): void {
     const sink = this.#sink;
     if (sink === undefined || sink.destroyed) return;
+    if (last && sink.writableLength === 0) {
+      sink.destroy();
+      return;
+    }
     // The buffer is free when the sink has written all; a cut relay gives it back in `release`.
     if (this.#bulk !== undefined) sink.once('finish', () => this.#giveBulk());
     sink.end();

@@ -30,6 +30,7 @@ export interface RelayParts {
 export class Relay {
   readonly #parts: RelayParts;
   #open = 2;
+  #halfClosed = false;
   #reason: RelayEnd | undefined;
 
   constructor(parts: RelayParts) {
@@ -50,7 +51,9 @@ export class Relay {
 
   #watch(source: Socket, direction: Direction, onError: RelayEnd): void {
     source.on('end', () => {
-      direction.end();
+      const last = this.#halfClosed;
+      this.#halfClosed = true;
+      direction.end(last);
       this.#limitHalfClose(source);
     });
     source.on('error', () => this.cut(onError));
@@ -64,7 +67,8 @@ export class Relay {
    */
   #limitHalfClose(source: Socket): void {
     const { client, endpoint, halfCloseTimeoutMs } = this.#parts;
-    if (source.destroyed) return;
+    // With everything written, too, it is being closed.
+    if (source.destroyed || source.writableFinished) return;
     const sink = source === client ? endpoint : client;
     let unsent = sink.destroyed ? 0 : unsentBytes(sink);
     source.on('timeout', () => {

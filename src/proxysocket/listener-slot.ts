@@ -1,0 +1,87 @@
+import type { Backoff } from '../util/backoff.ts';
+import type { ListenFailure } from './listen-error.ts';
+import type { Listener, ServicePort } from './service-port.ts';
+import type { ListenerStatus, ListenSpec, Protocol } from './spec.ts';
+
+/** A service port's wish to listen at a place. */
+export interface Claim {
+  readonly slot: Slot;
+  readonly owner: ServicePort;
+  /** Traffic and source ranges may change; address and port stay. */
+  listen: ListenSpec;
+  /** Whether it has been told that another service port has the place. */
+  conflictTold: boolean;
+}
+
+export type SlotState =
+  /** Not tried yet. */
+  | { readonly kind: 'idle' }
+  | {
+      readonly kind: 'listening';
+      readonly listener: Listener;
+      /** The claim that the listener was given to last, with its `listen` of then. */
+      readonly holder: Claim;
+      readonly listen: ListenSpec;
+    }
+  | {
+      readonly kind: 'failed';
+      /** For whom it was tried. */
+      readonly holder: Claim;
+      readonly failure: ListenFailure;
+      readonly backoff: Backoff;
+    };
+
+/** A place where one socket can listen: protocol, address and port. */
+export interface Slot {
+  readonly key: string;
+  readonly protocol: Protocol;
+  readonly address: string;
+  readonly port: number;
+  /** Who wants it, in the order in which they came. The first one has it. */
+  readonly claims: Claim[];
+  state: SlotState;
+}
+
+export function newSlot(key: string, protocol: Protocol, { address, port }: ListenSpec): Slot {
+  return { key, protocol, address, port, claims: [], state: { kind: 'idle' } };
+}
+
+/**
+ * The keys of a service port's listeners, in order.
+ *
+ * Port 0 is nobody's in particular: each such listener belongs to its service port, and keeps its
+ * kernel-chosen port while the service port keeps as many of its address and traffic. The same place
+ * listed twice yields the same key twice.
+ */
+export function slotKeys(owner: ServicePort, listen: readonly ListenSpec[]): string[] {
+  const { name, protocol } = owner;
+  const ordinals = new Map<string, number>();
+  return listen.map(({ address, port, traffic }) => {
+    if (port !== 0) return `${protocol} ${address} ${port}`;
+    const key = `${protocol} ${address} 0 ${name} ${traffic}`;
+    const ordinal = ordinals.get(key) ?? 0;
+    ordinals.set(key, ordinal + 1);
+    return `${key} ${ordinal}`;
+  });
+}
+
+/** What to tell about a claim; undefined before it was tried. */
+export function claimStatus(claim: Claim): ListenerStatus | undefined {
+  const { listen, slot } = claim;
+  const { state, claims } = slot;
+  if (claims[0] !== claim) {
+    return { state: 'failed', listen, code: 'KPNG_PORTAL_CONFLICT', cause: 'EADDRINUSE' };
+  }
+  switch (state.kind) {
+    case 'idle':
+      return undefined;
+    case 'listening':
+      return { state: 'listening', listen, boundPort: state.listener.boundPort };
+    case 'failed': {
+      const { error, cause } = state.failure;
+      return { state: 'failed', listen, code: error.code, cause };
+    }
+    default:
+      return state satisfies never;
+  }
+}

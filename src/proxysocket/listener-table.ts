@@ -1,0 +1,237 @@
+import { setImmediate } from 'node:timers/promises';
+import { KpngError } from '../errors.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
+import type { Clock } from '../util/clock.ts';
+import { formatHostPort } from '../util/host-port.ts';
+import type { ProcessDescriptors } from './descriptors.ts';
+import { listenerClosed, listenerFailed, listenerOpened } from './events.ts';
+import { assertAddress, listenFailure } from './listen-error.ts';
+import { newSlot, slotKeys, type Claim, type Slot } from './listener-slot.ts';
+import { RetrySchedule } from './retry-schedule.ts';
+import type { Acceptor, ServicePort } from './service-port.ts';
+import type { ListenSpec, Protocol } from './spec.ts';
+
+/** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
+const PER_TURN = 128;
+
+const BACKOFF: BackoffPolicy = { ...DEFAULT_BACKOFF, factor: 2 };
+
+export interface ListenerTableOptions {
+  readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
+  readonly descriptors: ProcessDescriptors;
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Runs a job when nothing else works on the table. */
+  readonly enqueue: (job: () => Promise<void>) => void;
+}
+
+/**
+ * Who listens where.
+ *
+ * `set` only notes what service ports want; `settle` brings the sockets there. So the order of the
+ * changes in a batch does not matter: a listener that any service port still wants is handed over,
+ * never closed, and everything that has to close is closed before anything opens.
+ *
+ * When several service ports want the same place, the first one has it, and the next one gets it with
+ * the open socket when the first gives it up.
+ */
+export class ListenerTable {
+  readonly #options: ListenerTableOptions;
+  readonly #slots = new Map<string, Slot>();
+  readonly #dirty = new Set<Slot>();
+  readonly #retries: RetrySchedule<Slot>;
+  #ended = false;
+
+  constructor(options: ListenerTableOptions) {
+    this.#options = options;
+    const { clock, enqueue } = options;
+    this.#retries = new RetrySchedule(clock, PER_TURN, (due) => {
+      enqueue(async () => this.#open(due.filter(({ state }) => state.kind === 'failed')));
+    });
+  }
+
+  /** Replaces the claims of a service port. A place that is listed twice counts once. */
+  set(
+    owner: ServicePort,
+    before: readonly Claim[],
+    listen: readonly ListenSpec[],
+  ): readonly Claim[] {
+    const former = new Map(before.map((claim) => [claim.slot.key, claim]));
+    const claims = new Map<string, Claim>();
+    const keys = slotKeys(owner, listen);
+    for (const [index, spec] of listen.entries()) {
+      const key = keys[index] ?? '';
+      if (claims.has(key)) continue;
+      const kept = former.get(key);
+      former.delete(key);
+      if (kept !== undefined) kept.listen = spec;
+      const claim = kept ?? this.#claim(key, owner, spec);
+      claims.set(key, claim);
+      this.#dirty.add(claim.slot);
+    }
+    this.release([...former.values()]);
+    return [...claims.values()];
+  }
+
+  release(claims: readonly Claim[]): void {
+    for (const claim of claims) {
+      const { slot } = claim;
+      slot.claims.splice(slot.claims.indexOf(claim), 1);
+      this.#dirty.add(slot);
+    }
+  }
+
+  /** Brings the sockets to what is wanted. Resolves when every new listener was tried once. */
+  async settle(): Promise<void> {
+    const toClose: Slot[] = [];
+    const toOpen: Slot[] = [];
+    for (const slot of this.#dirty) {
+      const [holder, ...others] = slot.claims;
+      if (holder === undefined) {
+        this.#slots.delete(slot.key);
+        this.#retries.delete(slot);
+        if (slot.state.kind === 'listening') toClose.push(slot);
+      } else {
+        if (slot.state.kind === 'listening') this.#handOver(slot, holder);
+        else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.push(slot);
+        for (const other of others) tellConflict(other, holder);
+      }
+    }
+    this.#dirty.clear();
+    await this.#inTurns(toClose, async (slot) => this.#close(slot));
+    const freed = toClose.length === 0 ? [] : this.#retriesFreedBy(toClose);
+    await this.#open([...toOpen, ...freed]);
+  }
+
+  /** Closes every listener; nothing opens any more. Idempotent. */
+  async close(): Promise<void> {
+    this.end();
+    const open = [...this.#slots.values()].filter(({ state }) => state.kind === 'listening');
+    this.#slots.clear();
+    await this.#inTurns(open, async (slot) => this.#close(slot));
+  }
+
+  /** Opens nothing more, not even what is in the middle of a batch. */
+  end(): void {
+    this.#ended = true;
+    this.#retries.clear();
+  }
+
+  #claim(key: string, owner: ServicePort, listen: ListenSpec): Claim {
+    let slot = this.#slots.get(key);
+    if (slot === undefined) {
+      slot = newSlot(key, owner.protocol, listen);
+      this.#slots.set(key, slot);
+    }
+    const claim = { slot, owner, listen, conflictTold: false };
+    slot.claims.push(claim);
+    return claim;
+  }
+
+  #handOver(slot: Slot, holder: Claim): void {
+    const { state } = slot;
+    if (state.kind !== 'listening') return;
+    const { owner, listen } = holder;
+    const { listener, holder: former } = state;
+    if (holder === former && listen === state.listen) return;
+    listener.assign(owner, listen.traffic, listen.sourceRanges);
+    slot.state = { kind: 'listening', listener, holder, listen };
+    if (owner.name === former.owner.name) return;
+    publishClosed(former.owner, state.listen);
+    publishOpened(owner, listen);
+  }
+
+  async #open(slots: readonly Slot[]): Promise<void> {
+    await this.#inTurns(slots, async (slot) => this.#openOne(slot));
+  }
+
+  async #openOne(slot: Slot): Promise<void> {
+    const [holder] = slot.claims;
+    if (this.#ended || holder === undefined) return;
+    const { owner, listen } = holder;
+    const { acceptors, descriptors } = this.#options;
+    try {
+      assertAddress(listen);
+      if (!descriptors.hold()) throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
+    } catch (error) {
+      this.#fail(slot, holder, error);
+      return;
+    }
+    try {
+      const listener = await acceptors[slot.protocol].listen(listen, owner);
+      this.#retries.delete(slot);
+      slot.state = { kind: 'listening', listener, holder, listen };
+      publishOpened(owner, listen);
+    } catch (error) {
+      descriptors.drop();
+      this.#fail(slot, holder, error);
+    }
+  }
+
+  #fail(slot: Slot, holder: Claim, reason: unknown): void {
+    const { owner, listen } = holder;
+    const { clock, random } = this.#options;
+    const failure = listenFailure(owner.name, slot.protocol, listen, reason);
+    const backoff =
+      slot.state.kind === 'failed' ? slot.state.backoff : new Backoff(BACKOFF, random);
+    const retryInMs = backoff.next();
+    const retryAt = clock.now() + retryInMs;
+    slot.state = { kind: 'failed', holder, failure, backoff };
+    if (!this.#ended) this.#retries.set(slot, retryAt);
+    if (!listenerFailed.hasSubscribers) return;
+    const { error } = failure;
+    const place = { servicePort: owner.name, protocol: slot.protocol, listen };
+    listenerFailed.publish({ ...place, code: error.code, error, retryInMs });
+  }
+
+  async #close(slot: Slot): Promise<void> {
+    if (slot.state.kind !== 'listening') return;
+    const { listener, holder, listen } = slot.state;
+    slot.state = { kind: 'idle' };
+    await listener.close();
+    this.#options.descriptors.drop();
+    publishClosed(holder.owner, listen);
+  }
+
+  /** Failed places that shared their port with one that closed: a wildcard overlaps every address. */
+  #retriesFreedBy(closed: readonly Slot[]): Slot[] {
+    if (this.#retries.size === 0) return [];
+    const ports = new Set(closed.map(({ protocol, port }) => `${protocol} ${port}`));
+    return this.#retries.items().filter(({ protocol, port }) => ports.has(`${protocol} ${port}`));
+  }
+
+  /** Lets relays have their turn between bundles. */
+  async #inTurns(slots: readonly Slot[], work: (slot: Slot) => Promise<void>): Promise<void> {
+    for (let start = 0; start < slots.length; start += PER_TURN) {
+      if (start > 0) await setImmediate();
+      await Promise.all(slots.slice(start, start + PER_TURN).map(async (slot) => work(slot)));
+    }
+  }
+}
+
+function publishOpened({ name, protocol }: ServicePort, listen: ListenSpec): void {
+  if (listenerOpened.hasSubscribers)
+    listenerOpened.publish({ servicePort: name, protocol, listen });
+}
+
+function publishClosed({ name, protocol }: ServicePort, listen: ListenSpec): void {
+  if (listenerClosed.hasSubscribers)
+    listenerClosed.publish({ servicePort: name, protocol, listen });
+}
+
+/** There is no next attempt: the place is handed over when it is given up. */
+function tellConflict(claim: Claim, holder: Claim): void {
+  if (claim.conflictTold) return;
+  claim.conflictTold = true;
+  if (!listenerFailed.hasSubscribers) return;
+  const { owner, listen, slot } = claim;
+  const place = formatHostPort({ host: listen.address, port: listen.port });
+  const code = 'KPNG_PORTAL_CONFLICT';
+  const error = new KpngError(
+    code,
+    `cannot listen on ${place}/${slot.protocol} for ${owner.name}: ${holder.owner.name} does`,
+    { servicePort: owner.name },
+  );
+  const message = { servicePort: owner.name, protocol: slot.protocol, listen };
+  listenerFailed.publish({ ...message, code, error, retryInMs: 0 });
+}

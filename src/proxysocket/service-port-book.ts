@@ -1,0 +1,122 @@
+import { isIP } from 'node:net';
+import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
+import { formatHostPort } from '../util/host-port.ts';
+import { newCounters } from './counters.ts';
+import type { ServicePortSnapshot } from './engine.ts';
+import { endpointInvalid } from './events.ts';
+import { claimStatus, type Claim } from './listener-slot.ts';
+import type { ServicePort } from './service-port.ts';
+import type { AffinitySpec, EndpointSpec, ServicePortSpec } from './spec.ts';
+
+/** A service port and what it wants to listen on. */
+export interface Entry {
+  readonly owner: ServicePort;
+  claims: readonly Claim[];
+}
+
+/** The service ports of an engine: those that are set, and those removed that still have relays. */
+export class ServicePortBook {
+  readonly #newBalancer: (affinity: AffinitySpec) => Balancer;
+  readonly #udpIdleTimeoutMs: number;
+  readonly #entries = new Map<string, Entry>();
+  readonly #draining = new Map<string, ServicePort>();
+
+  constructor(newBalancer: (affinity: AffinitySpec) => Balancer, udpIdleTimeoutMs: number) {
+    this.#newBalancer = newBalancer;
+    this.#udpIdleTimeoutMs = udpIdleTimeoutMs;
+  }
+
+  get(name: string): Entry | undefined {
+    return this.#entries.get(name);
+  }
+
+  /**
+   * Creates a service port or changes it; returns it with the endpoints that it has lost. Its protocol
+   * must not change: remove it first.
+   */
+  set(spec: ServicePortSpec): { entry: Entry; gone: readonly BalancerEndpoint[] } {
+    const { name, affinity, endpoints } = spec;
+    const idleMs = spec.udpIdleTimeoutMs ?? this.#udpIdleTimeoutMs;
+    const entry = this.#entries.get(name) ?? this.#add(spec);
+    entry.owner.udpIdleTimeoutMs = idleMs;
+    entry.owner.balancer.setAffinity(affinity);
+    return { entry, gone: updateEndpoints(entry.owner, endpoints) };
+  }
+
+  /** Takes a service port out; while relays of it run, it stays in the snapshot. */
+  remove(name: string): Entry | undefined {
+    const entry = this.#entries.get(name);
+    if (entry === undefined) return undefined;
+    this.#entries.delete(name);
+    this.#forgetDrained();
+    if (entry.owner.counters.active > 0) this.#draining.set(name, entry.owner);
+    return entry;
+  }
+
+  /** Empties the book; returns what was in it. */
+  clear(): readonly Entry[] {
+    const entries = [...this.#entries.values()];
+    for (const { owner } of entries) this.remove(owner.name);
+    return entries;
+  }
+
+  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
+    this.#forgetDrained();
+    const wanted = [...(names ?? new Set([...this.#entries.keys(), ...this.#draining.keys()]))];
+    return wanted.flatMap((name) => this.#snapshotOf(name) ?? []);
+  }
+
+  #snapshotOf(name: string): ServicePortSnapshot | undefined {
+    const entry = this.#entries.get(name);
+    if (entry !== undefined) {
+      const { protocol, balancer, counters } = entry.owner;
+      const listeners = entry.claims.flatMap((claim) => claimStatus(claim) ?? []);
+      return { name, protocol, listeners, endpoints: balancer.size, counters };
+    }
+    const owner = this.#draining.get(name);
+    if (owner === undefined) return undefined;
+    const { protocol, counters } = owner;
+    return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
+  }
+
+  #add({ name, protocol, affinity }: ServicePortSpec): Entry {
+    const former = this.#draining.get(name);
+    this.#draining.delete(name);
+    const owner: ServicePort = {
+      name,
+      protocol,
+      balancer: this.#newBalancer(affinity),
+      counters: former?.protocol === protocol ? former.counters : newCounters(),
+      udpIdleTimeoutMs: this.#udpIdleTimeoutMs,
+    };
+    const entry = { owner, claims: [] };
+    this.#entries.set(name, entry);
+    return entry;
+  }
+
+  /** As many as there are relays of removed service ports, at most. */
+  #forgetDrained(): void {
+    for (const [name, { counters }] of this.#draining) {
+      if (counters.active === 0) this.#draining.delete(name);
+    }
+  }
+}
+
+/** Replaces the endpoints of a service port; returns those that are gone. */
+export function updateEndpoints(
+  { name, balancer }: ServicePort,
+  endpoints: readonly EndpointSpec[],
+): readonly BalancerEndpoint[] {
+  const usable = endpoints.every(isUsable) ? endpoints : endpoints.filter(isUsable);
+  if (usable !== endpoints && endpointInvalid.hasSubscribers) {
+    for (const { address: host, port } of endpoints.filter((each) => !isUsable(each))) {
+      endpointInvalid.publish({ servicePort: name, endpoint: formatHostPort({ host, port }) });
+    }
+  }
+  return balancer.update(usable);
+}
+
+/** The socket API would look a host name up, and throw at a port that is none. */
+function isUsable({ address, port }: EndpointSpec): boolean {
+  return isIP(address) !== 0 && Number.isInteger(port) && port > 0 && port <= 65_535;
+}

@@ -1,0 +1,11 @@
+/** Runs asynchronous jobs one after another, in the order in which they came. */
+export class SerialQueue {
+  #tail: Promise<unknown> = Promise.resolve();
+
+  /** Resolves or rejects as the job does. A job that fails does not stop those behind it. */
+  run<T>(job: () => Promise<T>): Promise<T> {
+    const result = this.#tail.then(job);
+    this.#tail = result.catch(() => undefined);
+    return result;
+  }
+}
