@@ -41,7 +41,10 @@ export interface Listener {
   readonly family: Family;
   /** Hands the listener to a service port; new clients are served by it at once. */
   assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void;
-  /** Stops listening. What has been accepted lives on. Resolves when the port is free. Idempotent. */
+  /**
+   * Stops listening. TCP relays live on; UDP sessions end, since their answers leave through the
+   * listener. Resolves when the port is free. Idempotent.
+   */
   close(): Promise<void>;
 }
 

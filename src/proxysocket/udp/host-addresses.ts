@@ -40,17 +40,21 @@ export class HostAddressWatch {
   readonly #read: () => HostAddresses;
   readonly #subscribers = new Set<(addresses: HostAddresses) => void>();
   #timer: Timer | undefined;
+  #latest = NONE;
 
   constructor(clock: Clock, read: () => HostAddresses = readHostAddresses) {
     this.#clock = clock;
     this.#read = read;
   }
 
-  /** Returns the present addresses; `onAddresses` is told at every later reading, changed or not. */
+  /**
+   * Returns the addresses, not older than one interval; `onAddresses` is told at every later
+   * reading, changed or not.
+   */
   subscribe(onAddresses: (addresses: HostAddresses) => void): HostAddresses {
     this.#subscribers.add(onAddresses);
-    this.#timer ??= this.#clock.setTimer(ADDRESS_POLL_MS, this.#poll);
-    return this.#read();
+    if (this.#timer === undefined) this.#readAgain();
+    return this.#latest;
   }
 
   unsubscribe(onAddresses: (addresses: HostAddresses) => void): void {
@@ -60,9 +64,11 @@ export class HostAddressWatch {
     this.#timer = undefined;
   }
 
-  readonly #poll = (): void => {
-    this.#timer = this.#clock.setTimer(ADDRESS_POLL_MS, this.#poll);
-    const addresses = this.#read();
-    for (const onAddresses of this.#subscribers) onAddresses(addresses);
-  };
+  #readAgain(): void {
+    this.#latest = this.#read();
+    this.#timer = this.#clock.setTimer(ADDRESS_POLL_MS, () => {
+      this.#readAgain();
+      for (const onAddresses of this.#subscribers) onAddresses(this.#latest);
+    });
+  }
 }
