@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
 import { formatBytes } from '../util/bytes.ts';
 import { causeOf, signatureOf } from './signature.ts';
@@ -19,14 +19,25 @@ export interface FileContent {
 /**
  * Reads a regular file of not more than `maxBytes`.
  *
- * Rejects with KPNG_STATE_FILE_READ when that is not possible, and with KPNG_STATE_FILE_INVALID when
- * the file is too large.
+ * The error is KPNG_STATE_FILE_READ when that is not possible, and KPNG_STATE_FILE_INVALID when the
+ * file is too large. Never rejects.
  */
-export async function readContent(path: string, maxBytes: number): Promise<FileContent> {
-  let handle: FileHandle | undefined;
+export async function readContent(
+  path: string,
+  maxBytes: number,
+): Promise<FileContent | KpngError> {
   try {
-    // Without O_NONBLOCK, opening a named pipe would wait for a writer.
-    handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    return await read(path, maxBytes);
+  } catch (error) {
+    if (error instanceof KpngError) return error;
+    return readError(path, describeCause(causeOf(error)), error);
+  }
+}
+
+async function read(path: string, maxBytes: number): Promise<FileContent> {
+  // Without O_NONBLOCK, opening a named pipe would wait for a writer.
+  const handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  try {
     const before = await handle.stat({ bigint: true });
     if (before.isDirectory()) throw readError(path, 'it is a directory');
     if (!before.isFile()) throw readError(path, 'it is not a regular file');
@@ -41,11 +52,8 @@ export async function readContent(path: string, maxBytes: number): Promise<FileC
       signature,
       settled: signature === signatureOf(before) && BigInt(bytes.length) === after.size,
     };
-  } catch (error) {
-    if (error instanceof KpngError) throw error;
-    throw readError(path, describeCause(causeOf(error)), error);
   } finally {
-    await handle?.close();
+    await handle.close();
   }
 }
 

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import type { FileLimits } from './limits.ts';
-import { readContent } from './read.ts';
+import { readContent, type FileContent } from './read.ts';
 import { causeOf, signatureOf } from './signature.ts';
 import {
   directoriesOf,
@@ -90,38 +90,40 @@ export class FileWatcher {
     const latest = this.#changedAt + limits.maxSettleMs;
     const wait = Math.max(0, Math.min(limits.settleMs, latest - now));
     this.#settleTimer?.cancel();
+    // While a read is under way, the end of it sets the timer.
+    if (this.#reading) return;
     this.#settleTimer = clock.setTimer(wait, () => void this.#read());
   }
 
   async #read(): Promise<void> {
-    // A change that is noticed while reading sets the timer again, so nothing is missed here.
-    if (this.#reading) return this.#changed();
     this.#reading = true;
     const changedAt = this.#changedAt;
     this.#changedAt = undefined;
     // Watch first: what happens between the two then causes another read.
     await this.#watchDirectories();
     const { path, limits } = this.#options;
-    const result = await readContent(path, limits.maxFileBytes).catch((error: unknown) => error);
+    const result = await readContent(path, limits.maxFileBytes);
+    const seen = result instanceof KpngError ? await look(path) : result.signature;
     this.#reading = false;
     if (this.#closed) return;
-    if (result instanceof Error) {
-      this.#failed(result, await look(path));
-      return;
-    }
-    const { bytes, digest, signature, settled } = result as Awaited<ReturnType<typeof readContent>>;
-    const { clock } = this.#options;
-    const patience = (changedAt ?? clock.now()) + limits.maxSettleMs > clock.now();
-    if (!settled && patience) {
+    if (this.#changedAt !== undefined) this.#changed();
+    if (!(result instanceof KpngError) && !result.settled && !this.#isLate(changedAt)) {
       this.#changedAt = changedAt;
       this.#changed();
       return;
     }
-    this.#seen = signature;
-    this.#took(bytes, digest);
+    this.#seen = seen;
+    if (result instanceof KpngError) this.#failed(result);
+    else this.#took(result);
   }
 
-  #took(bytes: Uint8Array, digest: string): void {
+  /** Whether a change was noticed so long ago that the file is taken as it is. */
+  #isLate(changedAt: number | undefined): boolean {
+    const { clock, limits } = this.#options;
+    return changedAt !== undefined && clock.now() - changedAt >= limits.maxSettleMs;
+  }
+
+  #took({ bytes, digest }: FileContent): void {
     const recovered = this.#error !== undefined;
     this.#error = undefined;
     // A second write in the same tick of the file system's clock leaves no other trace.
@@ -134,20 +136,11 @@ export class FileWatcher {
     }
   }
 
-  #failed(error: Error, seen: string): void {
-    if (this.#closed) return;
-    this.#seen = seen;
+  #failed(error: KpngError): void {
     this.#suspicious = false;
     if (this.#error === error.message) return;
     this.#error = error.message;
-    const { path } = this.#options;
-    this.#options.onError(
-      error instanceof KpngError
-        ? error
-        : new KpngError('KPNG_STATE_FILE_READ', `cannot read the state file ${path}`, {
-            cause: error,
-          }),
-    );
+    this.#options.onError(error);
   }
 
   async #watchDirectories(): Promise<void> {

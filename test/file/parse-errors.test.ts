@@ -343,7 +343,7 @@ t.test('the first problems are listed by line, the others are counted', async (t
     '',
   );
   const result = parseStateFile(`node: 1\nservices:\n${items}`);
-  if (result.ok) return t.fail('there are errors');
+  if (result.ok) throw new Error('there are errors');
   t.equal(result.errors.total, 1001);
   t.equal(result.errors.first.length, 20);
   t.strictSame(

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import t from 'tap';
 import { stringify } from 'yaml';
 import { Protocol } from '../../src/api/generated/localv1/api.ts';
@@ -81,7 +81,7 @@ const file = fc.record({
   ),
 });
 
-t.test('what is written as YAML is read back as it was, in every form of YAML', async (t) => {
+t.test('what is written as YAML is read back as it was, in every form of YAML', async () => {
   fc.assert(
     fc.property(
       file,
@@ -116,7 +116,7 @@ t.test('what is written as YAML is read back as it was, in every form of YAML', 
   );
 });
 
-t.test('a file means the same in pieces, in one piece and as JSON', async (t) => {
+t.test('a file means the same in pieces, in one piece and as JSON', async () => {
   const view = (text: string): unknown => {
     const result = parseStateFile(text);
     if (!result.ok) throw new Error(JSON.stringify(result.errors.first));
@@ -166,43 +166,41 @@ const SAMPLE = lines(
 
 /** Bits that change what YAML means. */
 const bits = fc.constantFrom(
-  ...[
-    '\n',
-    '\n\n',
-    ' ',
-    '  ',
-    '- ',
-    '-',
-    ': ',
-    '"',
-    "'",
-    '{',
-    '}',
-    '[',
-    ']',
-    '#',
-    '&a ',
-    '*a',
-    '|',
-    '>',
-    '\t',
-    '\r',
-    '---\n',
-    '...\n',
-    '%',
-    '!',
-    '? ',
-    'services:\n',
-    '- service:\n',
-    '0',
-    '-1',
-    'null',
-    '~',
-    '\u0000',
-    '\u00e9',
-    '\ufeff',
-    'x: 1\n',
-  ],
+  '\n',
+  '\n\n',
+  ' ',
+  '  ',
+  '- ',
+  '-',
+  ': ',
+  '"',
+  "'",
+  '{',
+  '}',
+  '[',
+  ']',
+  '#',
+  '&a ',
+  '*a',
+  '|',
+  '>',
+  '\t',
+  '\r',
+  '---\n',
+  '...\n',
+  '%',
+  '!',
+  '? ',
+  'services:\n',
+  '- service:\n',
+  '0',
+  '-1',
+  'null',
+  '~',
+  '\u0000',
+  '\u00e9',
+  '\ufeff',
+  'x: 1\n',
 );
 
 interface Mutation {

@@ -69,20 +69,17 @@ t.test('a file as kpng writes it is read', async (t) => {
       sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 600 } },
     }),
   );
-  t.strictSame(
-    services.get('demo/web')?.endpoints.map((info) => ({ ...info })),
-    [
-      EndpointInfo.fromPartial({
-        namespace: 'demo',
-        sourceName: 'web',
-        serviceName: 'web',
-        endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },
-        conditions: { ready: true },
-        podName: 'web-0',
-        topology: { node: 'n1' },
-      }),
-    ],
-  );
+  t.strictSame(services.get('demo/web')?.endpoints, [
+    EndpointInfo.fromPartial({
+      namespace: 'demo',
+      sourceName: 'web',
+      serviceName: 'web',
+      endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },
+      conditions: { ready: true },
+      podName: 'web-0',
+      topology: { node: 'n1' },
+    }),
+  ]);
   t.strictSame(nodes.get('n1')?.topology, undefined);
   t.strictSame(parseStateFile(WRITTEN_BY_KPNG).warnings.total, 0);
 });
@@ -262,7 +259,7 @@ t.test(
       `nodes:\n- name: n1\nservices:\n${item('c', 3)}${item('b', 20)}${item('a', 1)}`,
       { cache: first.cache },
     );
-    if (!first.ok || !second.ok) return t.fail('both are valid');
+    if (!first.ok || !second.ok) throw new Error('both are valid');
     t.equal(second.parsedItems, 1);
     t.equal(second.state.services.get('default/a'), first.state.services.get('default/a'));
     t.equal(second.state.services.get('default/c'), first.state.services.get('default/c'));

@@ -1,0 +1,259 @@
+import {
+  chmod,
+  mkdir,
+  open,
+  rename,
+  rm,
+  symlink,
+  unlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
+import { FileWatcher } from '../../src/file/watch.ts';
+import { systemClock, type Clock } from '../../src/util/clock.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { until } from '../support/until.ts';
+
+/** Follows a file and notes everything that it is told. */
+function follow(
+  t: Test,
+  path: string,
+  clock: Clock = systemClock,
+  limits: Partial<FileLimits> = {},
+) {
+  const contents: string[] = [];
+  const errors: string[] = [];
+  let recovered = 0;
+  const watcher = new FileWatcher({
+    path,
+    // Polling is slow here, so what comes soon came by an event.
+    limits: { ...DEFAULT_FILE_LIMITS, settleMs: 10, pollMs: 500, ...limits },
+    clock,
+    onContent: (bytes) => contents.push(Buffer.from(bytes).toString()),
+    onError: (error) => errors.push(`${error.code}: ${error.message}`),
+    onRecovered: () => {
+      recovered += 1;
+    },
+  });
+  watcher.start();
+  t.teardown(() => watcher.close());
+  return {
+    watcher,
+    contents,
+    errors,
+    recovered: () => recovered,
+    /** Waits for the newest content to be this one. */
+    comesTo: (text: string) => until(() => contents.at(-1) === text),
+    failed: () => until(() => errors.length > 0),
+  };
+}
+
+/** Puts another file in the place of one, so that there is no moment with half a content. */
+async function replace(path: string, text: string): Promise<void> {
+  await writeFile(`${path}.new`, text);
+  await rename(`${path}.new`, path);
+}
+
+t.test('a file that is written in place', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
+  const { comesTo, errors } = follow(t, path);
+  await comesTo('one');
+  await writeFile(path, 'two');
+  await comesTo('two');
+  await writeFile(path, 'six');
+  await comesTo('six');
+  t.strictSame(errors, []);
+});
+
+t.test('another file is renamed over it, as careful writers and editors do', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
+  const { comesTo, contents, errors } = follow(t, path);
+  await comesTo('one');
+  for (const text of ['two', 'three', 'four']) {
+    await replace(path, text);
+    await comesTo(text);
+  }
+  t.strictSame(contents, ['one', 'two', 'three', 'four']);
+  t.strictSame(errors, []);
+});
+
+t.test('an editor moves the file away as a backup and writes a new one', async (t) => {
+  const dir = t.testdir({ 'state.yaml': 'one' });
+  const path = join(dir, 'state.yaml');
+  const { comesTo } = follow(t, path);
+  await comesTo('one');
+  await rename(path, `${path}~`);
+  await writeFile(path, 'two');
+  await comesTo('two');
+});
+
+t.test('a ConfigMap volume: the kubelet swaps the link ..data', async (t) => {
+  const dir = t.testdir({ '..2026_01': { 'state.yaml': 'one' } });
+  await symlink('..2026_01', join(dir, '..data'));
+  await symlink('..data/state.yaml', join(dir, 'state.yaml'));
+  const { comesTo, contents, errors } = follow(t, join(dir, 'state.yaml'));
+  await comesTo('one');
+  for (const [former, next, text] of [
+    ['..2026_01', '..2026_02', 'two'],
+    ['..2026_02', '..2026_03', 'three'],
+  ] as const) {
+    await mkdir(join(dir, next));
+    await writeFile(join(dir, next, 'state.yaml'), text);
+    await symlink(next, join(dir, '..data_tmp'));
+    await rename(join(dir, '..data_tmp'), join(dir, '..data'));
+    await rm(join(dir, former), { recursive: true });
+    await comesTo(text);
+  }
+  t.strictSame(contents, ['one', 'two', 'three']);
+  t.strictSame(errors, []);
+});
+
+t.test('a chain of links through several directories', async (t) => {
+  const dir = t.testdir({ a: {}, b: {}, c: { real: 'one', other: 'two' } });
+  await symlink('../b/link', join(dir, 'a', 'state.yaml'));
+  await symlink(join(dir, 'c', 'real'), join(dir, 'b', 'link'));
+  const { comesTo } = follow(t, join(dir, 'a', 'state.yaml'));
+  await comesTo('one');
+  await writeFile(join(dir, 'c', 'real'), 'one and a half');
+  await comesTo('one and a half');
+  await symlink(join(dir, 'c', 'other'), join(dir, 'b', 'link2'));
+  await rename(join(dir, 'b', 'link2'), join(dir, 'b', 'link'));
+  await comesTo('two');
+  await writeFile(join(dir, 'c', 'other'), 'three');
+  await comesTo('three');
+});
+
+t.test('a file that is deleted and created again', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
+  const { comesTo, failed, errors } = follow(t, path);
+  await comesTo('one');
+  await unlink(path);
+  await failed();
+  await writeFile(path, 'two');
+  await comesTo('two');
+  t.strictSame(errors, [
+    `KPNG_STATE_FILE_READ: cannot read the state file ${path}: there is no such file (ENOENT)`,
+  ]);
+});
+
+t.test('a file that comes back as it was is told as recovered', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
+  const { comesTo, failed, contents, recovered } = follow(t, path);
+  await comesTo('one');
+  await rename(path, `${path}.away`);
+  await failed();
+  await rename(`${path}.away`, path);
+  await until(() => recovered() === 1);
+  t.strictSame(contents, ['one']);
+});
+
+t.test('a file in directories that do not exist yet', async (t) => {
+  const dir = t.testdir({});
+  const path = join(dir, 'etc', 'kpng', 'state.yaml');
+  const { comesTo, failed, errors } = follow(t, path);
+  await failed();
+  await mkdir(join(dir, 'etc'));
+  await mkdir(join(dir, 'etc', 'kpng'));
+  await writeFile(path, 'one');
+  await comesTo('one');
+  t.equal(errors.length, 1, 'each cause is told once');
+});
+
+t.test('the directory is replaced as a whole', async (t) => {
+  const dir = t.testdir({ live: { 'state.yaml': 'one' }, next: { 'state.yaml': 'two' } });
+  const path = join(dir, 'live', 'state.yaml');
+  const { comesTo } = follow(t, path);
+  await comesTo('one');
+  await rename(join(dir, 'live'), join(dir, 'old'));
+  await rename(join(dir, 'next'), join(dir, 'live'));
+  await comesTo('two');
+  await writeFile(path, 'three');
+  await comesTo('three');
+});
+
+t.test('what cannot be read: a directory, a circle of links, a file as a directory', async (t) => {
+  const dir = t.testdir({ 'state.yaml': {}, file: 'text' });
+  const path = join(dir, 'state.yaml');
+  const { comesTo, failed, errors } = follow(t, path);
+  await failed();
+  t.equal(errors[0], `KPNG_STATE_FILE_READ: cannot read the state file ${path}: it is a directory`);
+  await rm(path, { recursive: true });
+  await symlink('state.yaml', path);
+  await until(() => errors.some((error) => error.includes('ELOOP')));
+  await unlink(path);
+  await writeFile(path, 'one');
+  await comesTo('one');
+
+  const below = follow(t, join(dir, 'file', 'state.yaml'));
+  await below.failed();
+  t.match(below.errors[0], /a part of the path is not a directory \(ENOTDIR\)$/);
+});
+
+t.test('a device is no state file', async (t) => {
+  const { failed, errors } = follow(t, '/dev/null');
+  await failed();
+  t.match(errors[0], /\/dev\/null: it is not a regular file$/);
+});
+
+t.test('a file that is too large is refused, and read when it has shrunk', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'x'.repeat(2048) }), 'state.yaml');
+  const { comesTo, failed, errors } = follow(t, path, systemClock, { maxFileBytes: 1024 });
+  await failed();
+  t.strictSame(errors, [`KPNG_STATE_FILE_INVALID: ${path}: the file is larger than 1Ki`]);
+  await writeFile(path, 'small');
+  await comesTo('small');
+});
+
+t.test('a hundred quick writes end with the last content', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'start' }), 'state.yaml');
+  const { comesTo, contents } = follow(t, path);
+  await comesTo('start');
+  for (let n = 1; n <= 100; n += 1) await writeFile(path, `number ${n}`);
+  await comesTo('number 100');
+  t.ok(contents.length < 50, `${contents.length} contents for 100 writes`);
+});
+
+t.test('a file that is being written is read when it is quiet', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'start' }), 'state.yaml');
+  const clock = new FakeClock();
+  const { comesTo, contents } = follow(t, path, clock);
+  await comesTo('start');
+  const handle = await open(path, 'w');
+  await handle.write('half');
+  await until(() => clock.pending === 2);
+  t.pass('the change was noticed, and waits for quiet');
+  await handle.write(' and whole');
+  await handle.close();
+  await until(() => {
+    clock.advance(1);
+    return contents.length > 1;
+  });
+  t.strictSame(contents, ['start', 'half and whole']);
+});
+
+t.test('what changes nothing in the content is not told', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
+  const { comesTo, contents } = follow(t, path);
+  await comesTo('one');
+  await utimes(path, 1, 1);
+  await chmod(path, 0o600);
+  await replace(path, 'one');
+  await replace(path, 'two');
+  await comesTo('two');
+  t.strictSame(contents, ['one', 'two']);
+});
+
+t.test('after close nothing is told', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
+  const first = follow(t, path);
+  const second = follow(t, path);
+  await first.comesTo('one');
+  first.watcher.close();
+  first.watcher.close();
+  await writeFile(path, 'two');
+  await second.comesTo('two');
+  t.strictSame(first.contents, ['one']);
+});
