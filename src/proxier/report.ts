@@ -62,6 +62,9 @@ function why(failure: ListenFailure, platform: NodeJS.Platform): string {
   if (code === 'KPNG_LISTEN_PERMISSION') {
     return `the process may not listen on the port; ${allowPort(listen.port, platform)}`;
   }
+  if (code === 'KPNG_LIMIT_REACHED') {
+    return 'the process has no file descriptor left for it; raise its limit (ulimit -n)';
+  }
   return `the system says ${cause}`;
 }
 

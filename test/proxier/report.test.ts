@@ -51,6 +51,11 @@ t.test('a port that is not allowed', async (t) => {
   t.match(text(denied, 1, 'win32'), /administrator/);
 });
 
+t.test('no descriptor left', async (t) => {
+  const limit = failure('KPNG_LIMIT_REACHED');
+  t.match(text(limit, 5), /on 5 addresses .* no file descriptor left .*ulimit -n/);
+});
+
 t.test(
   'anything else is named as the system names it, and each is a cause of its own',
   async (t) => {
