@@ -1,0 +1,38 @@
+import type { Writable } from 'node:stream';
+import type { WriteText } from './json.ts';
+
+/**
+ * Writes to a stream, usually standard output, one piece at a time.
+ *
+ * `onReaderGone` is called once when whoever reads the stream has gone (EPIPE, as after `| head`).
+ * That is no failure: the program is expected to end well, and what is written from then on is
+ * dropped. Any other error rejects the write.
+ */
+export function streamWriter(stream: Writable, onReaderGone: () => void): WriteText {
+  let gone = false;
+  const readerGone = (): void => {
+    if (gone) return;
+    gone = true;
+    onReaderGone();
+  };
+  // An error may also come when nothing is being written; then only the reader's going matters.
+  stream.on('error', (error) => {
+    if (isReaderGone(error)) readerGone();
+  });
+  return (text) => {
+    if (gone) return Promise.resolve();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    stream.write(text, (error) => {
+      if (!error) return resolve();
+      if (!isReaderGone(error)) return reject(error);
+      readerGone();
+      resolve();
+    });
+    return promise;
+  };
+}
+
+/** EOF is what Windows says in place of EPIPE. */
+function isReaderGone(error: Error): boolean {
+  return 'code' in error && (error.code === 'EPIPE' || error.code === 'EOF');
+}

@@ -1,0 +1,78 @@
+import t from 'tap';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { streamWriter } from '../../src/sinks/json-output.ts';
+
+/** A stream whose writes end as the test says. */
+function stream(outcome: () => Error | null) {
+  const written: string[] = [];
+  const writable = new Writable({
+    autoDestroy: false,
+    write(chunk: Buffer, _encoding, done) {
+      written.push(chunk.toString());
+      setImmediate(() => done(outcome()));
+    },
+  });
+  return { writable, written };
+}
+
+function failure(code: string): Error {
+  return Object.assign(new Error(`write ${code}`), { code });
+}
+
+t.test('a write resolves when it is done', async (t) => {
+  const { writable, written } = stream(() => null);
+  const write = streamWriter(writable, () => t.fail('nobody has gone'));
+  await write('a');
+  await write('b');
+  t.strictSame(written, ['a', 'b']);
+});
+
+t.test('when the reader goes, that is said once, and the rest is dropped', async (t) => {
+  for (const code of ['EPIPE', 'EOF']) {
+    const { writable, written } = stream(() => failure(code));
+    let gone = 0;
+    const write = streamWriter(writable, () => gone++);
+    await write('a');
+    await write('b');
+    t.equal(gone, 1, code);
+    t.strictSame(written, ['a']);
+  }
+});
+
+t.test('a reader that goes between two writes', async (t) => {
+  const { writable } = stream(() => null);
+  let gone = 0;
+  streamWriter(writable, () => gone++);
+  writable.emit('error', failure('EPIPE'));
+  t.equal(gone, 1);
+});
+
+t.test('any other error rejects the write and does not end the process', async (t) => {
+  const { writable } = stream(() => failure('ENOSPC'));
+  const write = streamWriter(writable, () => t.fail('nobody has gone'));
+  await t.rejects(write('a'), { code: 'ENOSPC' });
+});
+
+t.test('a real pipe whose reader goes away', async (t) => {
+  const program = `
+    import { streamWriter } from ${JSON.stringify(join(import.meta.dirname, '../../src/sinks/json-output.ts'))};
+    let gone = false;
+    const write = streamWriter(process.stdout, () => { gone = true; });
+    while (!gone) await write('x'.repeat(65536));
+    process.stderr.write('ended well');
+  `;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { PATH: process.env['PATH'] },
+  });
+  let said = '';
+  child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  await once(child.stdout, 'data');
+  child.stdout.destroy();
+  const [code] = (await once(child, 'close')) as [number];
+  t.equal(code, 0);
+  t.equal(said, 'ended well');
+});
