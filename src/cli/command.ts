@@ -12,10 +12,11 @@ export interface RunContext {
 
 /** Where state comes from, while it runs. */
 export interface RunningSource {
-  /** Feeds the sink until `stop`. Rejects only when it cannot go on; what can be retried, is. */
-  run(sink: LocalSink): Promise<void>;
-  /** Ends `run`. Idempotent. */
-  stop(): Promise<void>;
+  /**
+   * Feeds the sink until the signal aborts; then resolves when the sink is not at work any more.
+   * Rejects only when it cannot go on: what can be retried, is.
+   */
+  run(sink: LocalSink, signal: AbortSignal): Promise<void>;
 }
 
 /** A data path, for metrics and health. */
@@ -28,7 +29,7 @@ export interface DataPath extends MeasuredDataPath {
 export interface RunningSink {
   readonly sink: LocalSink;
   readonly dataPath?: DataPath;
-  /** Settles when the sink can take no more, such as a reader that has gone; never for most sinks. */
+  /** Resolves when nobody needs the sink any more, such as when a reader has gone. */
   readonly ended?: Promise<void>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;

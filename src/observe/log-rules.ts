@@ -12,7 +12,8 @@ export interface LogRuleSpec<Event extends object> {
   readonly v: number;
   /** Undefined: this event is not worth a line. */
   readonly message: string | ((event: Event) => string | undefined);
-  readonly keys: (event: Event) => LogKeys;
+  /** A list makes one line of each. */
+  readonly keys: (event: Event) => LogKeys | readonly LogKeys[];
   /** Set for lines that many clients could cause: below `-v=3` they are rate limited. */
   readonly limited?: true;
 }
@@ -68,13 +69,28 @@ function write<Event extends object>(
 ): void {
   const message = typeof spec.message === 'string' ? spec.message : spec.message(event);
   if (message === undefined) return;
-  let keys = spec.keys(event);
-  if (spec.limited === true && log.verbosity < UNLIMITED_FROM) {
+  const keys = spec.keys(event);
+  for (const each of isList(keys) ? keys : [keys]) writeLine(log, limiter, spec, message, each);
+}
+
+function writeLine(
+  log: Log,
+  limiter: LogLimiter,
+  { severity, v, limited }: Pick<LogRuleSpec<never>, 'severity' | 'v' | 'limited'>,
+  message: string,
+  given: LogKeys,
+): void {
+  let keys = given;
+  if (limited === true && log.verbosity < UNLIMITED_FROM) {
     const suppressed = limiter.take(message);
     if (suppressed === undefined) return;
     if (suppressed > 0) keys = { ...keys, suppressed };
   }
-  if (spec.severity !== 'info') log[spec.severity](message, keys);
-  else if (spec.v === 0) log.info(message, keys);
-  else log.v(spec.v, message, keys);
+  if (severity !== 'info') log[severity](message, keys);
+  else if (v === 0) log.info(message, keys);
+  else log.v(v, message, keys);
+}
+
+function isList(keys: LogKeys | readonly LogKeys[]): keys is readonly LogKeys[] {
+  return Array.isArray(keys);
 }

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import * as file from '../file/events.ts';
 import { problemChanged, proxierSynced, proxierSyncFailed } from '../proxier/events.ts';
 import * as store from '../store/events.ts';
 import type { Subscriptions } from './subscriptions.ts';
@@ -16,6 +17,7 @@ export function addStateMetrics(
   now: () => number = Date.now,
 ): void {
   addSourceMetrics(registry, subscriptions, now);
+  addFileMetrics(registry, subscriptions, now);
   addSyncMetrics(registry, subscriptions, now);
 }
 
@@ -29,7 +31,10 @@ function addSourceMetrics(
   const gauge = (name: string, help: string): Gauge =>
     new Gauge({ name, help, registers: [registry] });
 
-  const connected = gauge('kpng_userspace_source_connected', '1 while the source is reached.');
+  const connected = gauge(
+    'kpng_userspace_source_connected',
+    '1 while the server is reached, or the state file is good.',
+  );
   const connects = counter(
     'kpng_userspace_source_connects_total',
     'How often the source was reached; all but the first are reconnects.',
@@ -64,6 +69,12 @@ function addSourceMetrics(
     connected.set(0);
     failures.inc();
   });
+  for (const good of [file.fileLoaded, file.fileRecovered]) {
+    subscriptions.on<object>(good, () => connected.set(1));
+  }
+  for (const bad of [file.fileInvalid, file.fileReadFailed]) {
+    subscriptions.on<object>(bad, () => connected.set(0));
+  }
   subscriptions.on(store.sourceSynced, (event) => {
     syncs.inc();
     lastSync.set(now() / 1000);
@@ -71,6 +82,35 @@ function addSourceMetrics(
   });
   subscriptions.on(store.opInvalid, () => invalid.inc());
   subscriptions.on(store.sinkFailed, () => sinkFailures.inc());
+}
+
+function addFileMetrics(registry: Registry, subscriptions: Subscriptions, now: () => number): void {
+  const registers = [registry];
+  const loads = new Counter({
+    name: 'kpng_userspace_file_loads_total',
+    help: 'How often a good state file was loaded.',
+    registers,
+  });
+  const failures = new Counter({
+    name: 'kpng_userspace_file_failures_total',
+    help: 'How often the state file could not be read or had errors, by code.',
+    labelNames: ['code'],
+    registers,
+  });
+  const last = new Gauge({
+    name: 'kpng_userspace_file_last_load_timestamp_seconds',
+    help: 'When a good state file was last loaded.',
+    registers,
+  });
+  const failed = ({ error }: { error: { code: string } }): void =>
+    failures.inc({ code: error.code });
+
+  subscriptions.on(file.fileLoaded, () => {
+    loads.inc();
+    last.set(now() / 1000);
+  });
+  subscriptions.on(file.fileInvalid, failed);
+  subscriptions.on(file.fileReadFailed, failed);
 }
 
 /** The names are kube-proxy's where it has them. */

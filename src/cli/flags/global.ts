@@ -1,3 +1,4 @@
+import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import type { HostPort } from '../../util/host-port.ts';
 import { choice, duration, integer, listenAddress } from './kinds.ts';
 import { flag, type FlagValues } from './table.ts';
@@ -52,3 +53,9 @@ export const GLOBAL_FLAGS = {
 } as const;
 
 export type GlobalOptions = FlagValues<typeof GLOBAL_FLAGS>;
+
+/** The waits that `--error-delay` asks for. */
+export function backoffFrom(globals: GlobalOptions): BackoffPolicy {
+  const initialMs = globals['error-delay'];
+  return { ...DEFAULT_BACKOFF, initialMs, maxMs: Math.max(DEFAULT_BACKOFF.maxMs, initialMs) };
+}

@@ -18,6 +18,6 @@ export const toJson = defineSink({
   flags: NODE_FLAGS,
   read: (values) => ({ nodeName: checkNodeName(values['node-name']) }),
   async start() {
-    throw new Error('later');
+    throw new Error('not yet');
   },
 });

@@ -114,8 +114,9 @@ function userspace(variant: Variant): SinkCommand {
     servesByDefault: true,
     flags: flagsOf(variant),
     read: readUserspace,
-    async start() {
-      throw new Error('later');
+    async start(options) {
+      const { startUserspace } = await import('./userspace-runtime.ts');
+      return startUserspace(options);
     },
   });
 }

@@ -1,5 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import { defineSource } from '../command.ts';
+import { backoffFrom } from '../flags/global.ts';
 import { text } from '../flags/kinds.ts';
 import { flag } from '../flags/table.ts';
 
@@ -35,7 +36,9 @@ export const fileSource = defineSource({
     if (values.input === '') throw new KpngError('KPNG_USAGE', '--input: expected a path');
     return { input: values.input };
   },
-  async start() {
-    throw new Error('later');
+  async start({ input }, { nodeName, globals }) {
+    const { FileSource } = await import('../../file/source.ts');
+    const backoff = backoffFrom(globals);
+    return new FileSource({ path: input, nodeName, delivery: { backoff } });
   },
 });

@@ -1,5 +1,7 @@
+import { DEFAULT_API, parseTarget } from '../../client/target.ts';
 import { KpngError } from '../../errors.ts';
 import { defineSource } from '../command.ts';
+import { backoffFrom } from '../flags/global.ts';
 import { size, text } from '../flags/kinds.ts';
 import { flag } from '../flags/table.ts';
 
@@ -27,7 +29,7 @@ export const localSource = defineSource({
   flags: {
     api: flag<string>({
       kind: text('target'),
-      default: '127.0.0.1:12090',
+      default: DEFAULT_API,
       help: 'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
       group: GROUP,
     }),
@@ -60,7 +62,6 @@ export const localSource = defineSource({
     }),
   },
   read(values) {
-    if (values.api === '') throw new KpngError('KPNG_USAGE', '--api: expected a target');
     const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
     if ((crt === '') !== (key === '')) {
       throw new KpngError(
@@ -69,12 +70,22 @@ export const localSource = defineSource({
       );
     }
     return {
-      target: values.api,
+      target: parseTarget(values.api),
       tls: { crt, key, ca: values['api-client-tls-ca'] },
       maxMessageSize: values['max-msg-size'],
     };
   },
-  async start() {
-    throw new Error('later');
+  async start({ target, tls, maxMessageSize }, { nodeName, globals }) {
+    const [{ KpngClient }, { readTls }] = await Promise.all([
+      import('../../client/client.ts'),
+      import('../../client/tls.ts'),
+    ]);
+    return new KpngClient({
+      target,
+      tls: await readTls(tls),
+      nodeName,
+      maxMessageSize,
+      backoff: backoffFrom(globals),
+    });
   },
 });

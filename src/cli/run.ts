@@ -1,0 +1,173 @@
+import { KpngError, type ErrorCode } from '../errors.ts';
+import { Health } from '../observe/health.ts';
+import { followSources } from '../observe/health-events.ts';
+import type { HttpServer } from '../observe/http-server.ts';
+import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
+import { FILE_RULES } from '../observe/log-file.ts';
+import { subscribeLog } from '../observe/log-rules.ts';
+import { STATE_RULES } from '../observe/log-state.ts';
+import type { Log } from '../observe/log.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { LocalSink } from '../store/local-view.ts';
+import { systemClock } from '../util/clock.ts';
+import { formatDuration } from '../util/duration.ts';
+import type { BoundSink, BoundSource, RunningSink } from './command.ts';
+import type { GlobalOptions } from './flags/global.ts';
+import { watchProcess, type ProcessLike } from './lifecycle.ts';
+import { programVersion } from './version.ts';
+
+/** A command line that was understood and is to be carried out. */
+export interface RunOptions {
+  readonly source: BoundSource;
+  readonly sink: BoundSink;
+  readonly globals: GlobalOptions;
+  /** Names of the flags that were given. */
+  readonly given: ReadonlySet<string>;
+  readonly log: Log;
+  readonly process: ProcessLike;
+  /** Whether a terminal is behind the process. */
+  readonly terminal: boolean;
+}
+
+/** Errors of the configuration, which no amount of trying can cure. */
+const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
+  'KPNG_USAGE',
+  'KPNG_FILE_MISSING',
+  'KPNG_TLS_FILE',
+]);
+
+/** Everything that watches, so that it can be ended together. */
+interface Observers {
+  readonly health: Health;
+  readonly metrics: Metrics | undefined;
+  close(): Promise<void>;
+}
+
+/** Runs a source into a sink until a signal, and returns the exit code: 0, 1 or 2. */
+export async function run(options: RunOptions): Promise<number> {
+  const { log, source, sink } = options;
+  const observers = await observe(options);
+  const stop = new AbortController();
+  const endWatch = watchProcess({
+    process: options.process,
+    log,
+    terminal: options.terminal,
+    onStop(signal) {
+      log.info('Stopping', { signal });
+      observers.health.stopping();
+      stop.abort();
+    },
+  });
+  // Timers of the clock let the process end; while a source waits, this keeps it.
+  const alive = setInterval(() => {}, 2 ** 31 - 1);
+  try {
+    log.info('Starting', {
+      version: programVersion(),
+      source: source.word,
+      sink: sink.word,
+      node: sink.nodeName,
+    });
+    return await carry(options, observers, stop);
+  } catch (error) {
+    log.error('Cannot go on', { err: error });
+    return isConfiguration(error) ? 2 : 1;
+  } finally {
+    clearInterval(alive);
+    await observers.close();
+    endWatch();
+  }
+}
+
+async function carry(
+  options: RunOptions,
+  { health, metrics }: Observers,
+  stop: AbortController,
+): Promise<number> {
+  const { log, globals, sink } = options;
+  const running = await sink.start({ log, globals });
+  try {
+    const source = await options.source.start({ log, globals, nodeName: sink.nodeName });
+    if (running.dataPath !== undefined) {
+      const { dataPath } = running;
+      metrics?.observe(dataPath);
+      health.askProblems(() => dataPath.problems());
+    }
+    void running.ended?.then(() => stop.abort());
+    await source.run(watched(running.sink, health, log), stop.signal);
+  } catch (error) {
+    await running.destroy();
+    throw error;
+  }
+  await drain(running, globals['drain-timeout'], log);
+  log.info('Stopped');
+  return 0;
+}
+
+/** Tells health, and once the log, that change sets are in place. */
+function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
+  return {
+    async sync(change) {
+      try {
+        await sink.sync(change);
+      } catch (error) {
+        health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
+        throw error;
+      }
+      if (health.facts.firstSyncAt === undefined) {
+        log.info('The first complete state is in place', { services: change.view.size });
+      }
+      health.synced();
+    },
+  };
+}
+
+/** Lets connections run on for a while, then cuts them. */
+async function drain(running: RunningSink, timeoutMs: number, log: Log): Promise<void> {
+  const timeUp = Promise.withResolvers<'time is up'>();
+  const timer = setTimeout(() => timeUp.resolve('time is up'), timeoutMs);
+  const outcome = await Promise.race([running.close(), timeUp.promise]);
+  clearTimeout(timer);
+  if (outcome === 'time is up') {
+    log.warn('Connections are cut that outlasted the drain timeout', {
+      drainTimeout: formatDuration(timeoutMs),
+    });
+  }
+  await running.destroy();
+}
+
+/** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */
+async function observe({ sink, globals, given, log }: RunOptions): Promise<Observers> {
+  const health = new Health();
+  const ends = [
+    subscribeLog(log, [...FILE_RULES, ...STATE_RULES, ...DATA_PATH_RULES]),
+    followSources(health),
+  ];
+  const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address') =>
+    sink.servesByDefault || given.has(flag) ? globals[flag] : undefined;
+  const metricsAddress = wanted('metrics-bind-address');
+  const healthAddress = wanted('healthz-bind-address');
+  let metrics: Metrics | undefined;
+  if (metricsAddress !== undefined) {
+    const { createMetrics } = await import('../observe/metrics.ts');
+    metrics = createMetrics({ version: programVersion() });
+    ends.push(() => metrics?.close());
+  }
+  let servers: HttpServer | undefined;
+  if (metricsAddress !== undefined || healthAddress !== undefined) {
+    const { startServers } = await import('../observe/servers.ts');
+    const clock = systemClock;
+    servers = startServers({ metricsAddress, healthAddress, health, metrics, log, clock });
+  }
+  return {
+    health,
+    metrics,
+    async close() {
+      await servers?.close();
+      for (const end of ends) end();
+    },
+  };
+}
+
+function isConfiguration(error: unknown): boolean {
+  return error instanceof KpngError && CONFIGURATION_ERRORS.has(error.code);
+}

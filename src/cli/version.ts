@@ -1,0 +1,24 @@
+import { readFileSync } from 'node:fs';
+
+/** The version of the program, from its package.json. */
+export function programVersion(): string {
+  // The file is as far away from dist/cli as from src/cli.
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  const parsed: unknown = JSON.parse(text);
+  if (typeof parsed === 'object' && parsed !== null && 'version' in parsed) {
+    return String(parsed.version);
+  }
+  return 'unknown';
+}
+
+/** What `version` prints: one `name: value` for each line. */
+export function versionText(): string {
+  const { node, v8 } = process.versions;
+  return [
+    `kpng-userspace: ${programVersion()}`,
+    `node: ${node}`,
+    `v8: ${v8}`,
+    `platform: ${process.platform} ${process.arch}`,
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,21 @@
+import * as file from '../file/events.ts';
+import * as store from '../store/events.ts';
+import type { Health } from './health.ts';
+import { Subscriptions } from './subscriptions.ts';
+
+/**
+ * Keeps the health up to date with what sources tell. Returns the function that ends it. Whether a
+ * state is in place only the sink knows: that is reported to `Health` directly.
+ */
+export function followSources(health: Health): () => void {
+  const subscriptions = new Subscriptions();
+  const fine = (): void => health.sourceConnected();
+  const away = ({ error }: { error: { code: string } }): void => health.sourceLost(error.code);
+  subscriptions.on(store.sourceConnected, fine);
+  subscriptions.on(store.sourceDisconnected, away);
+  subscriptions.on(file.fileLoaded, fine);
+  subscriptions.on(file.fileRecovered, fine);
+  subscriptions.on(file.fileInvalid, away);
+  subscriptions.on(file.fileReadFailed, away);
+  return () => subscriptions.end();
+}
