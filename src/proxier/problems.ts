@@ -58,8 +58,13 @@ export class Problems {
     const groups = new Map<string, { first: PortalProblem; count: number }>();
     for (const problem of problems) {
       const group = groups.get(problem.code);
-      if (group === undefined) groups.set(problem.code, { first: problem, count: 1 });
-      else group.count += 1;
+      if (group === undefined) {
+        groups.set(problem.code, { first: problem, count: 1 });
+        continue;
+      }
+      group.count += 1;
+      // The one to name does not depend on what came first, so it does not change without need.
+      if (problem.message < group.first.message) group.first = problem;
     }
     for (const code of this.#portalCodes) {
       if (!groups.has(code)) this.#book.note(`portal ${code}`, undefined);

@@ -116,6 +116,21 @@ t.test('a conflict is told, and over when the holder goes', async (t) => {
   t.notOk(engine.log.includes('-0.0.0.0:30080/TCP'));
 });
 
+t.test('several conflicts are one problem, which names the first by name', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, view } = rig;
+  const at = (key: string) => clusterEntry(key, '10.0.0.1', '- TCP 80 80');
+  await proxier.sync(view.set(at('d/a')));
+  await proxier.sync(view.set(at('d/c')));
+  await proxier.sync(view.set(at('d/b')));
+  t.same(rig.told, ['appeared KPNG_PORTAL_CONFLICT 1', 'changed KPNG_PORTAL_CONFLICT 2']);
+  t.match(
+    rig.messages[1],
+    /^d\/b cannot have 10\.0\.0\.1:80\/TCP: d\/a has it.*, and 1 more of this kind$/,
+  );
+});
+
 t.test('SCTP is told once, not at every sync, and over when the port goes', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
