@@ -1,9 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import { loadHasher } from '../api/hash.ts';
 import { Deliverer, type DelivererOptions } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import type { GlobalState } from '../store/global-state.ts';
 import { LocalState } from '../store/local-state.ts';
-import type { LocalChange, LocalSink } from '../store/local-view.ts';
+import type { LocalChange, LocalSink, ServiceEntry } from '../store/local-view.ts';
 import { NodeView } from '../store/node-view.ts';
 import { FileLoader, type FileLoaderOptions, type FileSnapshot } from './loader.ts';
 
@@ -37,8 +38,8 @@ export class FileSource {
 
   /**
    * Delivers the node's view of the file to a sink, one change set at a time. While the sink is at
-   * work newer states replace older ones. Resolves when the signal is aborted and the sink is not
-   * at work any more.
+   * work newer states replace older ones; a change of the file that changes nothing for the node is
+   * not delivered. Resolves when the signal is aborted and the sink is not at work any more.
    */
   async run(sink: LocalSink, signal: AbortSignal): Promise<void> {
     const { path, nodeName, clock, delivery } = this.#options;
@@ -49,10 +50,12 @@ export class FileSource {
       ...delivery,
       ...(clock === undefined ? {} : { clock }),
     });
-    let newest: GlobalState | undefined;
-    const complete = (state: GlobalState): LocalChange => {
-      newest = undefined;
-      const change = local.replace(view.of(state).values());
+    /** What the sink has got, or will get next. */
+    let newest: Entries | undefined;
+    let waiting = false;
+    const complete = (): LocalChange => {
+      waiting = false;
+      const change = local.replace(newest?.values() ?? []);
       if (sourceSynced.hasSubscribers) {
         const changed = change.changed.size;
         sourceSynced.publish({ source: `state file ${path}`, services: local.size, changed });
@@ -60,10 +63,12 @@ export class FileSource {
       return change;
     };
     const onState = (state: GlobalState): void => {
-      const waiting = newest !== undefined;
-      newest = state;
-      // A delivery that waits for the sink takes the newest state when its turn comes.
-      if (!waiting) void deliverer.deliver(() => complete(newest ?? state));
+      const entries = view.of(state);
+      if (newest !== undefined && sameEntries(newest, entries)) return;
+      newest = entries;
+      // A delivery that waits for the sink takes the newest entries when its turn comes.
+      if (!waiting) void deliverer.deliver(complete);
+      waiting = true;
     };
     try {
       await this.#loader.watch(onState, signal);
@@ -76,4 +81,18 @@ export class FileSource {
   watchGlobal(onState: (state: GlobalState) => void, signal: AbortSignal): Promise<void> {
     return this.#loader.watch(onState, signal);
   }
+}
+
+type Entries = ReadonlyMap<string, ServiceEntry>;
+
+function sameEntries(a: Entries, b: Entries): boolean {
+  if (a.size !== b.size) return false;
+  for (const [key, { service, endpoints }] of a) {
+    const other = b.get(key);
+    if (other === undefined) return false;
+    // Mostly these are the same objects, which costs next to nothing.
+    if (!isDeepStrictEqual(service, other.service)) return false;
+    if (!isDeepStrictEqual(endpoints, other.endpoints)) return false;
+  }
+  return true;
 }

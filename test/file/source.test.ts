@@ -1,0 +1,274 @@
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
+import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { FileSource } from '../../src/file/source.ts';
+import { sourceSynced } from '../../src/store/events.ts';
+import { RecordingSink } from '../support/recording-sink.ts';
+import { lines } from '../support/state-file.ts';
+import { until } from '../support/until.ts';
+
+const WEB = lines(
+  '- service: {name: web, ports: [{port: 80}]}',
+  '  endpoints:',
+  '  - podname: web-0',
+  '    endpoint: {ips: {v4: [10.0.0.1]}}',
+  '    topology: {node: n1}',
+  '  - podname: web-1',
+  '    endpoint: {ips: {v4: [10.0.0.2]}}',
+  '    topology: {node: n2}',
+);
+const DNS = lines('- service: {name: dns, ports: [{port: 53, protocol: UDP}]}');
+
+/** Puts a new file in the place of the state file. */
+async function put(path: string, text: string): Promise<void> {
+  await writeFile(`${path}.new`, text);
+  await rename(`${path}.new`, path);
+}
+
+/** Notes the events of the source of one path, in a few words each. */
+function listen(t: Test, path: string): string[] {
+  const heard: string[] = [];
+  const listeners = [
+    [
+      fileLoaded,
+      (event: { path: string; services: number; parsedItems: number }) =>
+        note(event.path, `loaded ${event.services}, parsed ${event.parsedItems}`),
+    ],
+    [fileInvalid, (event: { path: string; error: Error }) => note(event.path, event.error.message)],
+    [
+      fileReadFailed,
+      (event: { path: string; error: Error }) => note(event.path, event.error.message),
+    ],
+    [fileRecovered, (event: { path: string }) => note(event.path, 'recovered')],
+    [
+      sourceSynced,
+      (event: { source: string; services: number; changed: number }) =>
+        note(
+          event.source.replace('state file ', ''),
+          `synced ${event.services}, changed ${event.changed}`,
+        ),
+    ],
+  ] as const;
+  const note = (from: string, what: string): void => {
+    if (from === path) heard.push(what);
+  };
+  for (const [channel, onMessage] of listeners) {
+    // Each channel is paired with a listener of its own type.
+    channel.subscribe(onMessage as never);
+    t.teardown(() => channel.unsubscribe(onMessage as never));
+  }
+  return heard;
+}
+
+/** Runs a source for a file until the test ends. */
+function run(
+  t: Test,
+  text: string | undefined,
+  { nodeName = 'n1', sink = new RecordingSink() } = {},
+) {
+  const dir = t.testdir(text === undefined ? {} : { 'state.yaml': text });
+  const path = join(dir, 'state.yaml');
+  const heard = listen(t, path);
+  const limits = { ...DEFAULT_FILE_LIMITS, settleMs: 10 };
+  const source = new FileSource({ path, nodeName, limits });
+  const abort = new AbortController();
+  const done = source.run(sink, abort.signal);
+  t.teardown(async () => {
+    abort.abort();
+    await done;
+  });
+  return { path, source, sink, heard, abort, done };
+}
+
+t.test('the view of the node is delivered, and after a change what differs', async (t) => {
+  const { path, sink, heard } = run(t, `services:\n${WEB}${DNS}`);
+  const first = await sink.next();
+  t.strictSame(first.changed, ['default/dns', 'default/web']);
+  t.strictSame(first.shape, ['default/dns()', 'default/web(web-0 web-1)']);
+  t.strictSame(
+    [...(first.view.get('default/web')?.endpoints ?? [])].map(([key, { local }]) => [key, local]),
+    [
+      ['web-0', true],
+      ['web-1', false],
+    ],
+  );
+  await put(path, `services:\n${WEB.replace('10.0.0.2', '10.0.0.3')}${DNS}`);
+  t.strictSame((await sink.next()).changed, ['default/web']);
+  await put(path, `services:\n${DNS}`);
+  const third = await sink.next();
+  t.strictSame(third.changed, ['default/web']);
+  t.strictSame(third.shape, ['default/dns()']);
+  t.strictSame(heard, [
+    'loaded 2, parsed 2',
+    'synced 2, changed 2',
+    'loaded 2, parsed 1',
+    'synced 2, changed 1',
+    'loaded 1, parsed 0',
+    'synced 1, changed 1',
+  ]);
+});
+
+t.test('each node has its own view', async (t) => {
+  const local = WEB.replace('name: web,', 'name: web, externaltraffictolocal: true,');
+  const { sink } = run(t, `services:\n${local}`, { nodeName: 'n2' });
+  const { view } = await sink.next();
+  const endpoints = [...(view.get('default/web')?.endpoints.values() ?? [])];
+  t.match(endpoints, [
+    { local: false, scopes: { internal: true, external: false } },
+    { local: true, scopes: { internal: true, external: true } },
+  ]);
+});
+
+t.test('a file without services is a state too', async (t) => {
+  const { sink } = run(t, 'services: []\n');
+  const { changed, shape } = await sink.next();
+  t.strictSame([changed, shape], [[], []]);
+});
+
+t.test(
+  'a broken file keeps the former state, says why, and is read again when fixed',
+  async (t) => {
+    const { path, sink, source, heard } = run(t, `services:\n${WEB}`);
+    await sink.next();
+    await put(path, `services:\n${WEB}- service: {name: x, ports: [{port: 70000}]}\n`);
+    await until(() => source.snapshot().invalid === 1);
+    t.match(source.snapshot(), {
+      state: 'stale',
+      loads: 1,
+      error: { code: 'KPNG_STATE_FILE_INVALID' },
+    });
+    t.equal(
+      heard.at(-1),
+      `the state file has an error; the former state is kept\n${path}:10:37: services[1].service.ports[0].port: 70000 is not a port (1 to 65535)`,
+    );
+    await put(path, '');
+    await until(() => source.snapshot().invalid === 2);
+    await put(path, `services:\n${WEB}${DNS}`);
+    t.strictSame((await sink.next()).changed, ['default/dns']);
+    t.match(source.snapshot(), { state: 'loaded', loads: 2, invalid: 2, error: undefined });
+    t.equal(sink.unread, 0, 'nothing was delivered in between');
+  },
+);
+
+t.test('nothing is delivered before the first valid file', async (t) => {
+  const { path, sink, source, heard } = run(t, undefined);
+  await until(() => source.snapshot().readFailures === 1);
+  t.match(source.snapshot(), { state: 'waiting', error: { code: 'KPNG_STATE_FILE_READ' } });
+  await put(path, 'services: {}\n');
+  await until(() => source.snapshot().invalid === 1);
+  t.match(source.snapshot(), { state: 'waiting', error: { code: 'KPNG_STATE_FILE_INVALID' } });
+  t.equal(sink.unread, 0);
+  await put(path, `services:\n${DNS}`);
+  t.strictSame((await sink.next()).shape, ['default/dns()']);
+  t.strictSame(heard, [
+    `cannot read the state file ${path}: there is no such file (ENOENT)`,
+    `the state file has an error; no state is served yet\n${path}:1:11: services: a map is not a list of services`,
+    'loaded 1, parsed 1',
+    'synced 1, changed 1',
+  ]);
+});
+
+t.test('a file that is gone for a while changes nothing', async (t) => {
+  const { path, sink, source, heard } = run(t, `services:\n${DNS}`);
+  await sink.next();
+  await rename(path, `${path}.away`);
+  await until(() => source.snapshot().readFailures === 1);
+  t.equal(source.snapshot().state, 'stale');
+  await rename(`${path}.away`, path);
+  await until(() => source.snapshot().state === 'loaded');
+  t.equal(heard.at(-1), 'recovered');
+  t.equal(source.snapshot().loads, 1);
+  t.equal(sink.unread, 0);
+  await rm(path);
+  await until(() => source.snapshot().readFailures === 2);
+});
+
+t.test('a file that is not text is refused', async (t) => {
+  const { path, source } = run(t, undefined);
+  await until(() => source.snapshot().readFailures === 1);
+  await writeFile(`${path}.new`, Buffer.from([0x23, 0x0a, 0x23, 0x20, 0xff, 0xfe]));
+  await rename(`${path}.new`, path);
+  await until(() => source.snapshot().invalid === 1);
+  t.match(source.snapshot().error?.message, `${path}:2:3: the file is not UTF-8 text`);
+  await writeFile(`${path}.new`, '\ufeffservices: []\n');
+  await rename(`${path}.new`, path);
+  await until(() => source.snapshot().loads === 1);
+  t.pass('a byte order mark is no harm');
+});
+
+t.test('while the sink is at work, newer states replace older ones', async (t) => {
+  const sink = new RecordingSink({ automatic: false });
+  const { path, source } = run(t, 'services: []\n', { sink });
+  const first = await sink.next();
+  for (let n = 1; n <= 4; n += 1) {
+    await put(path, `services:\n- service: {name: s${n}}\n`);
+    await until(() => source.snapshot().loads === n + 1);
+  }
+  t.equal(sink.unread, 0, 'the sink is left alone');
+  t.strictSame(first.shape, [], 'and its view does not change under its hands');
+  t.equal(first.view.size, 0);
+  first.settle();
+  const second = await sink.next();
+  t.strictSame(second.shape, ['default/s4()']);
+  t.strictSame(second.changed, ['default/s4'], 's1 to s3 never were');
+  second.settle();
+});
+
+t.test('what a sink refuses is offered again', async (t) => {
+  const sink = new RecordingSink({ automatic: false });
+  const { path } = run(t, `services:\n${DNS}`, { sink });
+  (await sink.next()).settle(new Error('no'));
+  await put(path, `services:\n${DNS}${WEB}`);
+  const second = await sink.next();
+  t.strictSame(second.changed, ['default/dns', 'default/web']);
+  second.settle();
+});
+
+t.test('it ends when aborted, after the sink has finished', async (t) => {
+  const sink = new RecordingSink({ automatic: false });
+  const { path, abort, done } = run(t, `services:\n${DNS}`, { sink });
+  const call = await sink.next();
+  let ended = false;
+  const end = done.then(() => {
+    ended = true;
+  });
+  abort.abort();
+  await put(path, `services:\n${WEB}`);
+  await new Promise((resolve) => setImmediate(resolve));
+  t.equal(ended, false);
+  call.settle();
+  await end;
+  t.equal(sink.unread, 0);
+
+  const source = new FileSource({ path, nodeName: '' });
+  await source.run(sink, AbortSignal.abort());
+  t.equal(source.snapshot().loads, 0, 'aborted before it began');
+});
+
+t.test('the cluster-wide state for other sinks', async (t) => {
+  const path = join(
+    t.testdir({ 'state.yaml': `nodes: [name: n1]\nservices:\n${WEB}` }),
+    'state.yaml',
+  );
+  const source = new FileSource({ path, nodeName: '' });
+  const abort = new AbortController();
+  await source.watchGlobal((state) => {
+    t.strictSame([...state.services.keys()], ['default/web']);
+    t.strictSame([...state.nodes.keys()], ['n1']);
+    t.equal(state.services.get('default/web')?.endpoints.length, 2);
+    abort.abort();
+  }, abort.signal);
+});
+
+t.test('a large file does not hold up everything else while it is parsed', async (t) => {
+  const items = Array.from({ length: 2000 }, (_, n) => WEB.replace('web,', `web-${n},`)).join('');
+  const { source } = run(t, `services:\n${items}`);
+  let turns = 0;
+  await until(() => {
+    turns += 1;
+    return source.snapshot().loads === 1;
+  });
+  t.ok(turns > 10, `${turns} turns of the event loop while parsing`);
+});
