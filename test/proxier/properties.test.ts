@@ -20,7 +20,7 @@ const shape = fc.record({
       'b TCP 81 8081',
       'b SCTP 81 8081',
       'c TCP 70000 1',
-      '- TCP 80 8080',
+      '- TCP 82 8080',
     ),
     { maxLength: 3 },
   ),
