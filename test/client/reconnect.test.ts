@@ -2,6 +2,7 @@ import t from 'tap';
 import { startClientRig, type ClientRig } from '../support/client-rig.ts';
 import { startKpngServer, type ServerStream } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
+import { RecordingSink, shapeOf } from '../support/recording-sink.ts';
 import { until } from '../support/until.ts';
 
 const a = setService(service('d/a'));
@@ -154,6 +155,27 @@ t.test('there is never more than one call', async (t) => {
     wait *= 1.6;
     t.equal(rig.server.unread, 0);
   }
+});
+
+t.test('a stream that dies while the sink works is noticed when the sink is done', async (t) => {
+  const rig = await startClientRig(t, { sink: new RecordingSink({ automatic: false }) });
+  const first = await rig.server.stream();
+  await first.request();
+  first.send(reset, a, b, sync);
+  const call = await rig.sink.next();
+  // What had come of the next diff dies with the stream.
+  first.send(x1);
+  first.fail({ code: 14, details: 'gone meanwhile' });
+  await first.closed;
+  for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);
+  t.equal(rig.errors.size, 0);
+  t.strictSame(shapeOf(call.view), ['d/a()', 'd/b()']);
+  call.settle();
+  const second = await reconnected(rig);
+  second.send(reset, a, sync);
+  const next = await rig.sink.next();
+  t.strictSame([next.changed, next.shape], [['d/b'], ['d/a()']]);
+  next.settle();
 });
 
 t.test('abort ends a wait at once', async (t) => {

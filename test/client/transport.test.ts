@@ -7,6 +7,7 @@ import { parseTarget } from '../../src/client/target.ts';
 import { readTls } from '../../src/client/tls.ts';
 import { keyPair, makeAuthority } from '../support/certs.ts';
 import { startClientRig, type ClientRig } from '../support/client-rig.ts';
+import { startKpngServer } from '../support/kpng-server.ts';
 import { reset, service, setService, sync } from '../support/messages.ts';
 import { until } from '../support/until.ts';
 

@@ -1,0 +1,62 @@
+import type { KpngError } from '../errors.ts';
+import { DEFAULT_BACKOFF } from '../util/backoff.ts';
+import { KpngClient } from './client.ts';
+import { handlerSink, type Handler } from './handler-sink.ts';
+import { DEFAULT_API, parseTarget } from './target.ts';
+import { readTls, type TlsFiles } from './tls.ts';
+
+/** Options of `run`. All have the defaults of kpng's client programs. */
+export interface RunOptions {
+  /** Target of the kpng server, see `parseTarget`. Default: `127.0.0.1:12090`. */
+  readonly api?: string | undefined;
+  /** Whose view to ask for. Default: the host's name, as it is. */
+  readonly nodeName?: string | undefined;
+  /** Paths of PEM files. Default: no TLS. */
+  readonly tls?: TlsFiles | undefined;
+  /** Largest message taken from the server. Bytes. Default: 4194304. */
+  readonly maxMsgSize?: number | undefined;
+  /** The first wait before connecting again; later ones grow to 30 s. Milliseconds. Default: 1000. */
+  readonly errorDelayMs?: number | undefined;
+  /** End after the first change set; rejects if the handler fails on it. Default: false. */
+  readonly once?: boolean | undefined;
+  /** Ends the run. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Called for everything that goes wrong on the way: a lost connection, an operation that cannot be
+   * used, a handler that failed. The run goes on. Default: a line on standard error.
+   */
+  readonly onError?: ((error: KpngError) => void) | undefined;
+}
+
+/**
+ * Calls `handler` with the whole state of this node at each Sync of a kpng server.
+ *
+ * Without options it is a program of its own, as Go's `client.Run` is: it reads the flags `--api`,
+ * `--node-name`, `--tls-key`, `--tls-crt`, `--tls-ca`, `--max-msg-size`, `--error-delay` and `--once`
+ * from the command line, and SIGINT or SIGTERM end it well (a second one at once, with exit code 1).
+ * Wrong flags and TLS files end the process with exit code 2.
+ *
+ * With options it touches neither command line nor signals. Wrong ones reject, with KPNG_USAGE or
+ * KPNG_TLS_FILE. Otherwise it resolves when `signal` aborts, or with `once` after the first Sync.
+ */
+export async function run(handler: Handler, options?: RunOptions): Promise<void> {
+  if (options === undefined) {
+    const { runProgram } = await import('./program.ts');
+    return runProgram((fromFlags) => run(handler, fromFlags));
+  }
+  const { api, nodeName, tls, maxMsgSize, errorDelayMs, once, signal, onError } = options;
+  const client = new KpngClient({
+    target: parseTarget(api ?? DEFAULT_API),
+    tls: await readTls(tls ?? {}, { key: '--tls-key', crt: '--tls-crt', ca: '--tls-ca' }),
+    nodeName,
+    maxMessageSize: maxMsgSize,
+    backoff: { ...DEFAULT_BACKOFF, initialMs: errorDelayMs ?? DEFAULT_BACKOFF.initialMs },
+    once,
+    onError: onError ?? reportError,
+  });
+  await client.run(handlerSink(handler), signal);
+}
+
+function reportError(error: KpngError): void {
+  process.stderr.write(`${error.code}: ${error.message}\n`);
+}

@@ -1,0 +1,51 @@
+/**
+ * The library: what a program needs to make something of the state of a node.
+ *
+ *     import { run } from 'kpng-userspace';
+ *
+ *     await run((items) => {
+ *       for (const { service, endpoints } of items) console.log(service.name, endpoints.length);
+ *     });
+ *
+ * Importing it loads neither gRPC nor the data path.
+ */
+
+// A program around one function.
+export { run, type RunOptions } from './client/run.ts';
+export { handlerSink, type Handler, type ServiceItem } from './client/handler-sink.ts';
+
+// The parts of it, for programs that need more say.
+export { KpngClient, type KpngClientOptions, type KpngClientSnapshot } from './client/client.ts';
+export { parseTarget, type Target } from './client/target.ts';
+export { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './client/tls.ts';
+
+// Where state goes.
+export type { LocalChange, LocalSink, LocalView, ServiceEntry } from './store/local-view.ts';
+export { JsonSink, type WriteText } from './sinks/json.ts';
+
+// The messages of the local API, and what can be said about them.
+export {
+  Protocol,
+  type ClientIPAffinity,
+  type Endpoint,
+  type EndpointScopes,
+  type IPFilter,
+  type IPSet,
+  type PortMapping,
+  type PortName,
+  type Service,
+  type ServiceIPs,
+} from './api/generated/localv1/api.ts';
+export { itemJson } from './api/json.ts';
+export { resolvePort } from './proxier/resolve-port.ts';
+
+// What goes wrong, and the channels on which it can be followed.
+export { ERROR_CODES, KpngError, type ErrorCode } from './errors.ts';
+export {
+  opInvalid,
+  sinkFailed,
+  sinkRecovered,
+  sourceConnected,
+  sourceDisconnected,
+  sourceSynced,
+} from './store/events.ts';

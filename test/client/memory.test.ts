@@ -1,0 +1,76 @@
+import t from 'tap';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { startClientRig } from '../support/client-rig.ts';
+import {
+  deleteEndpoint,
+  deleteService,
+  endpoint,
+  reset,
+  service,
+  setEndpoint,
+  setService,
+  sync,
+} from '../support/messages.ts';
+import { until } from '../support/until.ts';
+
+const ROUNDS = 4000;
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+/** Bytes in use after a full collection. */
+function used(): number {
+  collect();
+  return process.memoryUsage().heapUsed;
+}
+
+// Every diff brings a new service and takes away the one before, and all of it goes over one stream.
+t.test('memory does not grow with the number of diffs', async (t) => {
+  const { server, sink, client } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, sync);
+  await sink.next();
+  const marks: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    await stream.request();
+    const [key, before] = [`d/s-${round}`, `d/s-${round - 1}`];
+    stream.send(
+      setService(service(key, { annotations: { text: 'x'.repeat(1000) } })),
+      setEndpoint(`${key}/pod`, endpoint('10.0.0.1')),
+      deleteEndpoint(`${before}/pod`),
+      deleteService(before),
+      sync,
+    );
+    const { changed } = await sink.next();
+    if (changed.length > 2) t.fail(`round ${round} changed ${changed.join()}`);
+    if ((round + 1) % (ROUNDS / 4) === 0) marks.push(used());
+  }
+  t.equal(client.snapshot().services, 1);
+  t.equal(client.snapshot().syncs, ROUNDS + 1);
+  const [, second = 0, , last = 0] = marks;
+  // Kept, the services of half the rounds would be more than 2 MB.
+  t.ok(last - second < 1_000_000, `grew by ${last - second} bytes in ${ROUNDS / 2} diffs`);
+});
+
+t.test('nor with the number of connections', async (t) => {
+  const { server, client, clock, errors } = await startClientRig(t);
+  const resources = () =>
+    process.getActiveResourcesInfo().filter((name) => /TCP/.test(name)).length;
+  let base = 0;
+  for (let round = 0; round < 60; round++) {
+    const stream = await server.stream();
+    await stream.request();
+    stream.send(reset, setService(service('d/a')), sync);
+    await stream.request();
+    if (round === 10) base = resources();
+    stream.end();
+    await errors.take();
+    await until(() => clock.pending === 1);
+    clock.advance(60_000);
+  }
+  await until(() => client.snapshot().reconnects === 60);
+  await until(() => resources() <= base);
+  t.pass('no socket is left over');
+});

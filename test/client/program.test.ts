@@ -1,0 +1,158 @@
+import t, { type Test } from 'tap';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { parseFlags } from '../../src/client/program.ts';
+import { startKpngServer } from '../support/kpng-server.ts';
+import { reset, service, setService, sync } from '../support/messages.ts';
+
+const INDEX = pathToFileURL(join(import.meta.dirname, '../../src/index.ts')).href;
+
+t.test('flags and their defaults', async (t) => {
+  t.strictSame(parseFlags([]), {
+    api: '127.0.0.1:12090',
+    nodeName: undefined,
+    tls: { key: undefined, crt: undefined, ca: undefined },
+    maxMsgSize: 4_194_304,
+    errorDelayMs: 1000,
+    once: false,
+  });
+  const given =
+    '--api unix:k.sock --node-name=n --tls-key k --tls-crt c --tls-ca a --max-msg-size 99 --error-delay 250ms --once';
+  t.strictSame(parseFlags(given.split(' ')), {
+    api: 'unix:k.sock',
+    nodeName: 'n',
+    tls: { key: 'k', crt: 'c', ca: 'a' },
+    maxMsgSize: 99,
+    errorDelayMs: 250,
+    once: true,
+  });
+});
+
+t.test('values that make no sense are usage errors', async (t) => {
+  for (const [flag, ...values] of [
+    ['--max-msg-size', '0', '-1', '1e6', '4MiB', '2147483648', ''],
+    ['--error-delay', '0', '1', 'soon', '-1s', ''],
+  ] as const) {
+    for (const value of values) {
+      t.throws(
+        () => parseFlags([`${flag}=${value}`]),
+        { code: 'KPNG_USAGE', message: flag },
+        value,
+      );
+    }
+  }
+});
+
+/** The three lines of a specialised proxier, started as a program. */
+function start(t: Test, args: readonly string[], body = SHORT) {
+  const file = join(t.testdir(), 'proxier.mjs');
+  writeFileSync(file, `import { run } from '${INDEX}';\n${body}`);
+  const env = { PATH: process.env['PATH'] };
+  const child = spawn(process.execPath, [file, ...args], {
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  let stderr = '';
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+  const ended = once(child, 'close').then(([code, signal]: unknown[]) => ({
+    code,
+    signal,
+    stderr,
+  }));
+  return { child, ended };
+}
+
+const SHORT = `await run(async (items) => {
+  for (const { service, endpoints } of items) process.stdout.write(service.name + ' ' + endpoints.length + '\\n');
+});`;
+
+t.test('three lines make a program that SIGTERM and SIGINT end well', async (t) => {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    const server = await startKpngServer();
+    const { child, ended } = start(t, ['--api', server.target.text, '--node-name', 'node-a']);
+    const stream = await server.stream();
+    t.equal((await stream.request()).nodeName, 'node-a');
+    stream.send(reset, setService(service('demo/web')), sync);
+    const [chunk] = (await once(child.stdout, 'data')) as [Buffer];
+    t.equal(chunk.toString(), 'web 0\n');
+    child.kill(signal);
+    t.strictSame(await ended, { code: 0, signal: null, stderr: '' });
+    server.stop();
+  }
+});
+
+t.test('a second signal ends it at once, though the handler hangs', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const body = `process.on('SIGINT', () => process.stdout.write('signal'));
+    await run(() => { process.stdout.write('called'); return new Promise(() => {}); });`;
+  const { child, ended } = start(t, ['--api', server.target.text], body);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, sync);
+  await once(child.stdout, 'data');
+  child.kill('SIGINT');
+  await once(child.stdout, 'data');
+  child.kill('SIGINT');
+  t.match(await ended, { code: 1 });
+});
+
+t.test('it keeps running and trying while there is no server', async (t) => {
+  const { child, ended } = start(t, ['--api', '127.0.0.1:1', '--error-delay', '10ms']);
+  let stderr = '';
+  for await (const chunk of child.stderr) {
+    stderr += String(chunk);
+    if (stderr.split('KPNG_SOURCE_LOST').length > 3) break;
+  }
+  t.match(stderr, /KPNG_SOURCE_LOST: local API at 127\.0\.0\.1:1: UNAVAILABLE.*ECONNREFUSED/);
+  child.kill('SIGTERM');
+  t.match(await ended, { code: 0, signal: null });
+});
+
+t.test('--once prints and ends', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const { ended } = start(t, ['--api', server.target.text, '--once']);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(service('demo/web')), sync);
+  t.match(await ended, { code: 0, stderr: '' });
+});
+
+t.test('bad usage ends with code 2 and a message', async (t) => {
+  for (const [args, message] of [
+    [['--no-such-flag'], /unknown option '--no-such-flag'/],
+    [['--api', 'nowhere'], /--api "nowhere": the port is missing/],
+    [['--error-delay', 'soon'], /--error-delay "soon"/],
+    [['--tls-ca', '/no/such/file'], /--tls-ca \/no\/such\/file: cannot be read \(ENOENT\)/],
+    [['extra'], /too many arguments/],
+  ] as const) {
+    const { code, stderr } = await start(t, args).ended;
+    t.equal(code, 2, args.join(' '));
+    t.match(stderr, message);
+    t.notMatch(stderr, /\n\s+at /, 'without a stack');
+  }
+});
+
+t.test('--help ends well', async (t) => {
+  const { child, ended } = start(t, ['--help']);
+  let help = '';
+  child.stdout.on('data', (chunk: Buffer) => (help += chunk.toString()));
+  t.match(await ended, { code: 0 });
+  t.match(help, /--node-name/);
+});
+
+t.test('importing the library loads no gRPC', async (t) => {
+  const body = `import { createRequire } from 'node:module';
+    const loaded = Object.keys(createRequire(import.meta.url).cache);
+    process.stdout.write(typeof run + loaded.filter((path) => /grpc|commander|pino|xxhash/.test(path)));`;
+  const { child, ended } = start(t, [], body);
+  let said = '';
+  child.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  await ended;
+  t.equal(said, 'function');
+});
