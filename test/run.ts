@@ -110,4 +110,6 @@ function reportFile(file: FileReport, total: Tally): void {
   for (const line of problemLines(report, refused)) print(line);
 }
 
+// Whoever read the output has gone (`npm test | head`): there is nobody left to tell.
+process.stdout.on('error', () => process.exit(1));
 process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;

@@ -80,6 +80,8 @@ async function main(): Promise<number> {
   }
 }
 
+// Whoever read the output has gone (`npm run demo | head`); the proxy ends with this process.
+process.stdout.on('error', () => process.exit(1));
 try {
   process.exitCode = (await main()) === 0 ? 0 : 1;
 } catch (error) {
