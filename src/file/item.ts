@@ -32,7 +32,8 @@ export function parseChunk(text: string, maxProblems: number): Item | undefined 
   const yaml = parseYaml(text);
   if (!yaml.ok) return failed(yaml.errors, yaml.errors.length);
   const list = yaml.document.contents;
-  if (!isSeq(list) || list.items.length !== 1 || hasAlias(list)) return undefined;
+  if (!isSeq(list) || list.items.length !== 1) return undefined;
+  if (text.includes('*') && hasAlias(list)) return undefined;
   const [node] = list.items;
   if (node === undefined) return undefined;
   return readItem(yaml.document, node, toPlain(node, yaml.document), text, maxProblems);

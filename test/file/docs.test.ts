@@ -1,0 +1,110 @@
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
+import { formatProblems } from '../../src/file/problem.ts';
+import { SCHEMA_URL } from '../../src/file/schema.ts';
+import { NodeView } from '../../src/store/node-view.ts';
+import { formatBytes } from '../../src/util/bytes.ts';
+import { stateOf } from '../support/state-file.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+const page = readFileSync(join(root, 'docs', 'state-file.md'), 'utf8');
+
+interface Schema {
+  readonly properties: Record<string, unknown>;
+  readonly definitions: Record<string, { readonly properties: Record<string, unknown> }>;
+}
+const schema = JSON.parse(readFileSync(SCHEMA_URL, 'utf8')) as Schema;
+
+t.test('every example is a valid state file and names the schema', async (t) => {
+  const files = globSync('examples/state-file/*.yaml', { cwd: root });
+  t.ok(files.length >= 3);
+  for (const file of files) {
+    const text = readFileSync(join(root, file), 'utf8');
+    t.match(
+      text,
+      /^# yaml-language-server: \$schema=\.\.\/\.\.\/schema\/state-file\.schema\.json\n/,
+    );
+    t.ok(stateOf(text).services.size > 0, file);
+    t.equal(parseStateFile(text).warnings.total, 0, file);
+  }
+});
+
+t.test('the example on the page is the file that it names', async (t) => {
+  const [, file = '', text] = /<!-- example: (\S+) -->\n```yaml\n(.*?)```\n/s.exec(page) ?? [];
+  t.equal(text, readFileSync(join(root, file), 'utf8'));
+});
+
+t.test('the two nodes of the example see what the page says', async (t) => {
+  const text = readFileSync(join(root, 'examples/state-file/harbour.yaml'), 'utf8');
+  const view = (node: string): Record<string, string[]> => {
+    const entries = new NodeView(node, () => 'hash').of(stateOf(text)).values();
+    return Object.fromEntries(
+      [...entries].map(({ key, endpoints }) => [
+        key,
+        [...endpoints].map(([name, { local, scopes }]) => {
+          const traffic = [scopes?.internal ? 'int' : '', scopes?.external ? 'ext' : ''].join('');
+          return `${name} ${local ? 'local ' : ''}${traffic}`;
+        }),
+      ]),
+    );
+  };
+  t.strictSame(view('quay-1'), {
+    'harbour/crane': ['crane-0 local intext', 'crane-1 int'],
+    'harbour/tide-table': ['tide-east local intext'],
+    'default/beacon': ['hash intext'],
+  });
+  t.strictSame(view('quay-2'), {
+    'harbour/crane': ['crane-0 int', 'crane-1 local intext'],
+    'harbour/tide-table': ['tide-west local intext'],
+    'default/beacon': ['hash intext'],
+  });
+});
+
+t.test('the errors on the page are the real ones', async (t) => {
+  const refused = [
+    ...page.matchAll(/<!-- refused -->\n```yaml\n(.*?)```\n\n```text\n(.*?)```\n/gs),
+  ];
+  t.equal(refused.length, page.split('<!-- refused -->').length - 1);
+  for (const [, text = '', expected] of refused) {
+    const result = parseStateFile(text);
+    t.equal(result.ok ? '' : `${formatProblems('state.yaml', result.errors)}\n`, expected);
+  }
+});
+
+t.test('the tables list exactly the keys of the schema', async (t) => {
+  const tables = [
+    ...page.matchAll(/<!-- keys: (\w+) -->\n\| key \| value \|\n\| --- \| --- \|\n((?:\|.*\n)+)/g),
+  ];
+  const documented = new Set(tables.map(([, name = '']) => name));
+  for (const [, name = '', rows = ''] of tables) {
+    const keys = [...rows.matchAll(/^\| ([^|]+) \|/gm)].flatMap(([, cell = '']) =>
+      [...cell.matchAll(/`(\w+)`/g)].map(([, key = '']) => key),
+    );
+    const { properties } =
+      name === 'file' ? schema : (schema.definitions[name] ?? { properties: {} });
+    t.strictSame(keys.sort(), Object.keys(properties).sort(), name);
+  }
+  // These two are explained in the row of the key that holds them.
+  const inline = new Set(['topology', 'sessionAffinity']);
+  for (const [name, definition] of Object.entries(schema.definitions)) {
+    if ('properties' in definition && !inline.has(name)) t.ok(documented.has(name), name);
+  }
+});
+
+t.test('the limits on the page are the real ones', async (t) => {
+  const [, rows = ''] = /<!-- limits -->\n.*\n.*\n((?:\|.*\n)+)/.exec(page) ?? [];
+  const values = [...rows.matchAll(/\| ([^|]+) \|$/gm)].map(([, value]) => value);
+  const { maxFileBytes, maxProblems, maxAliasedValues, settleMs, maxSettleMs, pollMs } =
+    DEFAULT_FILE_LIMITS;
+  t.strictSame(values, [
+    formatBytes(maxFileBytes),
+    `${maxProblems}`,
+    `${maxAliasedValues}`,
+    `${settleMs} ms`,
+    `${maxSettleMs} ms`,
+    `${pollMs} ms`,
+  ]);
+});
