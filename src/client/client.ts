@@ -114,9 +114,9 @@ export class KpngClient {
     try {
       while (!stop.aborted && !(await this.#connect(deliverer, stop))) await this.#wait(stop);
     } finally {
+      await deliverer.close();
       clearInterval(alive);
       this.#phase = 'stopped';
-      await deliverer.close();
     }
   }
 

@@ -165,6 +165,31 @@ t.test('TLS', async (t) => {
     },
   );
 
+  t.test('a TLS handshake that hangs is given up in time, and its connection closed', async (t) => {
+    const { target, sockets } = await mute(t);
+    const rig = await startClientRig(t, { target, tls: await readTls({ ca }) });
+    await until(() => sockets.size === 1 && rig.clock.pending === 1);
+    rig.clock.advance(20_000);
+    t.match((await rig.errors.take()).message, /No answer within 20 s/);
+    await until(() => sockets.size === 0);
+  });
+
+  t.test('the certificate has to be for the name or address that is dialled', async (t) => {
+    const tls = await readTls({ ca });
+    const named = ServerCredentials.createSsl(null, [serverPair], false);
+    const server = await startKpngServer({ credentials: named });
+    t.teardown(() => server.stop());
+    const target = parseTarget(`localhost:${server.port}`);
+    const rig = await startClientRig(t, { tls, target });
+    t.strictSame(await works({ ...rig, server }), ['demo/web()']);
+
+    const pair = await keyPair(await authority.issue('elsewhere', 'DNS:elsewhere,IP:10.0.0.1'));
+    const credentials = ServerCredentials.createSsl(null, [pair], false);
+    const stranger = await startClientRig(t, { tls, server: { credentials } });
+    t.match((await stranger.errors.take()).message, /UNAVAILABLE.*altnames/s);
+    t.equal(stranger.server.unread, 0);
+  });
+
   t.test(
     'plaintext to a TLS server, and TLS to a plaintext server, fail and are retried',
     async (t) => {

@@ -10,8 +10,11 @@ const run = promisify(execFile);
 /** Paths of PEM files. */
 export interface CertFiles {
   readonly directory: string;
-  /** A key and a certificate of it, signed by the authority; for 127.0.0.1, ::1 and localhost. */
-  issue(name: string): Promise<{ key: string; crt: string }>;
+  /**
+   * A key and a certificate of it, signed by the authority; for 127.0.0.1, ::1 and localhost unless
+   * told otherwise.
+   */
+  issue(name: string, altNames?: string): Promise<{ key: string; crt: string }>;
   /** The authority's certificate. */
   readonly ca: string;
 }
@@ -36,9 +39,9 @@ export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
   return {
     directory,
     ca,
-    async issue(name) {
+    async issue(name, altNames = 'IP:127.0.0.1,IP:::1,DNS:localhost') {
       const files = { key: path(`${name}.key`), crt: path(`${name}.crt`) };
-      const names = 'subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost';
+      const names = `subjectAltName=${altNames}`;
       const signed = ['-x509', '-days', '2', '-subj', `/CN=${name}`, '-addext', names];
       const by = ['-CA', ca, '-CAkey', path('ca.key')];
       const leaf = ['-addext', 'basicConstraints=critical,CA:FALSE'];
