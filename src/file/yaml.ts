@@ -34,7 +34,7 @@ export function parseYaml(text: string): YamlResult {
       resolveKnownTags: false,
       // Not `silent`: that hides further documents.
       logLevel: 'error',
-    }) as YamlDocument;
+    });
   } catch (error) {
     // The parser recurses; a text that is nested deeper than its stack ends here.
     const message = `not readable as YAML: ${reason(error)}`;
