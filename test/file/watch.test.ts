@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import {
   chmod,
   mkdir,
@@ -196,6 +197,14 @@ t.test('a device is no state file', async (t) => {
   const { failed, errors } = follow(t, '/dev/null');
   await failed();
   t.match(errors[0], /\/dev\/null: it is not a regular file$/);
+});
+
+t.test('a named pipe does not hold up anything', async (t) => {
+  const path = join(t.testdir({}), 'state.yaml');
+  execFileSync('mkfifo', [path]);
+  const { failed, errors } = follow(t, path);
+  await failed();
+  t.match(errors[0], /it is not a regular file$/);
 });
 
 t.test('a file that is too large is refused, and read when it has shrunk', async (t) => {
