@@ -38,6 +38,20 @@ export const ERROR_CODES = {
     summary: 'Another service port holds the address and port.',
     retried: true,
   },
+  KPNG_PORTAL_TOOL_MISSING: { summary: 'A program that a portal needs is missing.', retried: true },
+  KPNG_PORTAL_PERMISSION: {
+    summary: 'The process may not change the packet rules of the host.',
+    retried: true,
+  },
+  KPNG_PORTAL_UNSUPPORTED: {
+    summary: 'The kernel or the tool lacks something that a portal needs.',
+    retried: true,
+  },
+  KPNG_PORTAL_FAILED: { summary: 'The packet rules could not be written.', retried: true },
+  KPNG_PORTAL_TAKEN: {
+    summary: 'Another process writes the packet rules of the same name.',
+    retried: true,
+  },
   KPNG_LISTEN_ADDRESS_NOT_AVAILABLE: {
     summary: 'The host does not have the address.',
     retried: true,

@@ -20,6 +20,16 @@ export interface ServicePortPortals {
   /** `namespace/name:port`. */
   readonly servicePort: string;
   readonly portals: readonly PortalSpec[];
+  /**
+   * Whether there is an endpoint for each kind of traffic; absent: there is. A portal that writes
+   * rules refuses traffic for which there is none. Others leave that to the engine.
+   */
+  readonly served?: Readonly<Record<Traffic, boolean>>;
+  /**
+   * Whether internal and external traffic may have different endpoints, so that a redirecting portal
+   * needs a proxy port for each; absent: they may.
+   */
+  readonly splitTraffic?: boolean;
 }
 
 /** A portal that cannot be had now. */

@@ -1,0 +1,28 @@
+/** Times and sizes of the portals that write rules. Milliseconds and bytes. */
+
+/** How long a transaction may take. 30,000 service ports need less than a second. */
+export const WRITE_TIMEOUT_MS = 30_000;
+
+/** How often a connection through the rules is made, to see whether they are still there. */
+export const CANARY_INTERVAL_MS = 400;
+
+/** How long that connection may take. */
+export const CANARY_TIMEOUT_MS = 300;
+
+/** Connections in a row that have to time out before the rules count as gone. */
+export const CANARY_SILENCES = 3;
+
+/** How often the host's addresses are read. */
+export const ADDRESS_INTERVAL_MS = 2000;
+
+/** Transactions that are tried to find the service ports that the kernel does not take. */
+export const MAX_TRIALS = 100;
+
+/** Places whose UDP flows are removed one by one; above it, the flows are listed first. */
+export const MAX_FLOW_PLACES = 16;
+
+/** Removals of UDP flows in one call. Each costs a walk through the kernel's table. */
+export const MAX_FLOW_COMMANDS = 256;
+
+/** What the list of UDP flows may come to. About 160 bytes each. */
+export const MAX_FLOW_LIST = 64 * 1024 * 1024;

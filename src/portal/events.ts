@@ -1,0 +1,55 @@
+/** Events of the portals, published on diagnostics channels. Build them only for subscribers. */
+import type { KpngError } from '../errors.ts';
+import { typedChannel } from '../util/channel.ts';
+import type { Portal } from './portal.ts';
+
+type Kind = Portal['kind'];
+
+/** Rules are in place. */
+export interface PortalWritten {
+  portal: Kind;
+  /**
+   * - `start`: everything, for the first time
+   * - `change`: only what differs
+   * - `repair`: everything, because somebody else had removed or changed it, because the last
+   *   attempt failed, or because the host's addresses have changed
+   */
+  reason: 'start' | 'change' | 'repair';
+  /** Elements or rules that differ from what was last written; at the start, from nothing. */
+  added: number;
+  removed: number;
+  durationMs: number;
+}
+
+/** Rules could not be written. What was there before stays in force. */
+export interface PortalFailed {
+  portal: Kind;
+  error: KpngError;
+}
+
+/** Rules that were in place are not any more: somebody else removed them. They are being repaired. */
+export interface PortalLost {
+  portal: Kind;
+  /** What is not as it should be. */
+  message: string;
+}
+
+/** Remembered UDP flows that led to the wrong place were removed from connection tracking. */
+export interface FlowsCleared {
+  portal: Kind;
+  /** Places whose flows were to go. */
+  places: number;
+  durationMs: number;
+}
+
+/** Remembered UDP flows could not be removed: a few clients may have to wait until theirs time out. */
+export interface FlowsNotCleared {
+  portal: Kind;
+  error: KpngError;
+}
+
+export const portalWritten = typedChannel<PortalWritten>('portal:written');
+export const portalFailed = typedChannel<PortalFailed>('portal:failed');
+export const portalLost = typedChannel<PortalLost>('portal:lost');
+export const flowsCleared = typedChannel<FlowsCleared>('portal:flows-cleared');
+export const flowsNotCleared = typedChannel<FlowsNotCleared>('portal:flows-not-cleared');

@@ -1,0 +1,110 @@
+import { KpngError } from '../errors.ts';
+import { ExecError, type Command, type Exec } from './exec.ts';
+import { readFlows, removalsOf, staleAmong, type FlowPlace } from './flow-table.ts';
+import { MAX_FLOW_COMMANDS, MAX_FLOW_LIST, MAX_FLOW_PLACES } from './bounds.ts';
+
+type Targets = Readonly<Record<4 | 6, string | undefined>>;
+
+/**
+ * Removes UDP flows that lead to the wrong place from connection tracking.
+ *
+ * The kernel decides where a flow goes when it sees its first datagram, and keeps to that as long as
+ * the client goes on sending. So when a portal begins, ends, moves or is refused, what the
+ * kernel remembers of it has to go. A client whose flow is removed needlessly notices nothing: its next
+ * datagram is led to the same proxy port again.
+ *
+ * Each removal walks through the kernel's whole table, and so does a list. Up to
+ * `MAX_FLOW_PLACES` places are removed straight away; for more, the flows are listed once and only the
+ * places that have a flow that leads wrong are removed. One process does all removals of a call
+ * (conntrack 1.4.7 or later); with an older conntrack, one process for each.
+ */
+export class FlowCleaner {
+  readonly #exec: Exec;
+  #canLoad = true;
+
+  constructor(exec: Exec) {
+    this.#exec = exec;
+  }
+
+  /** Rejects with a KpngError when it could not be done; it is not tried again. */
+  async clear(places: readonly FlowPlace[], targets: Targets): Promise<void> {
+    try {
+      const stale =
+        places.length <= MAX_FLOW_PLACES ? places : await this.#listStale(places, targets);
+      const commands = stale.flatMap((place) => removalsOf(place, targets[place.family]));
+      await this.#remove(commands.slice(0, MAX_FLOW_COMMANDS));
+      if (commands.length > MAX_FLOW_COMMANDS) {
+        const left = commands.length - MAX_FLOW_COMMANDS;
+        throw new KpngError(
+          'KPNG_LIMIT_REACHED',
+          `removing UDP flows: ${left} of ${commands.length} removals are left out; these flows end when their clients pause`,
+        );
+      }
+    } catch (cause) {
+      throw cause instanceof KpngError ? cause : flowError(cause);
+    }
+  }
+
+  async #listStale(places: readonly FlowPlace[], targets: Targets): Promise<FlowPlace[]> {
+    const stale: FlowPlace[] = [];
+    for (const family of [4, 6] as const) {
+      const mine = places.filter((place) => place.family === family);
+      if (mine.length === 0) continue;
+      const args = ['-L', '-f', family === 4 ? 'ipv4' : 'ipv6', '-p', 'udp'];
+      const { stdout } = await this.#exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST });
+      stale.push(...staleAmong(mine, readFlows(stdout), targets[family]));
+    }
+    return stale;
+  }
+
+  async #remove(commands: readonly string[][]): Promise<void> {
+    if (commands.length > 1 && this.#canLoad) {
+      const stdin = `${commands.map((args) => args.join(' ')).join('\n')}\n`;
+      if (await this.#load(stdin)) return;
+      this.#canLoad = false;
+    }
+    for (const args of commands) await this.#run({ file: 'conntrack', args });
+  }
+
+  /** False when this conntrack cannot read commands. */
+  async #load(stdin: string): Promise<boolean> {
+    try {
+      await this.#run({ file: 'conntrack', args: ['--load-file', '-'], stdin });
+      return true;
+    } catch (error) {
+      if (error instanceof ExecError && /unknown|unrecognized|invalid option/i.test(error.stderr)) {
+        return false;
+      }
+      throw error;
+    }
+  }
+
+  async #run(command: Command): Promise<void> {
+    try {
+      await this.#exec(command);
+    } catch (error) {
+      // conntrack ends with 1 when there was nothing to remove.
+      if (error instanceof ExecError && / 0 flow entries have been deleted/.test(error.stderr))
+        return;
+      throw error;
+    }
+  }
+}
+
+function flowError(cause: unknown): KpngError {
+  const doing = 'removing UDP flows from connection tracking';
+  const later = 'flows that lead to the wrong place end when their clients pause';
+  if (cause instanceof ExecError && cause.failure === 'missing') {
+    return new KpngError(
+      'KPNG_PORTAL_TOOL_MISSING',
+      `${doing}: there is no conntrack on the PATH; install the package conntrack; ${later}`,
+      { cause },
+    );
+  }
+  const message = cause instanceof Error ? cause.message : String(cause);
+  const code =
+    cause instanceof ExecError && /CAP_NET_ADMIN|not permitted/.test(cause.stderr)
+      ? 'KPNG_PORTAL_PERMISSION'
+      : 'KPNG_PORTAL_FAILED';
+  return new KpngError(code, `${doing}: ${message}; ${later}`, { cause });
+}

@@ -1,0 +1,80 @@
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { KpngError } from '../../errors.ts';
+import { nodePortAddresses, type HostAddress } from '../node-addresses.ts';
+import { FAMILIES, familyOf, type Family } from './elements.ts';
+import { networksOf } from './networks.ts';
+import type { RuleConfig } from './rules.ts';
+
+/** Which families the host has. A loopback address will do: it shows that the kernel has the family. */
+export function hostFamilies(host: readonly HostAddress[]): Family[] {
+  return FAMILIES.filter((family) => host.some(({ address }) => familyOf(address) === family));
+}
+
+/** Where proxy ports listen, by family, for a `--bind-address`. Throws KPNG_USAGE for a loopback address. */
+export function bindAddresses(
+  bindAddress: string,
+  families: readonly Family[],
+): Partial<Record<Family, string>> {
+  if (isIP(bindAddress) === 0) {
+    throw new KpngError('KPNG_USAGE', `--bind-address ${bindAddress}: not an IP address`);
+  }
+  const given = ipaddr.parse(bindAddress);
+  if (given.range() === 'loopback') {
+    throw new KpngError(
+      'KPNG_USAGE',
+      `--bind-address ${bindAddress}: packets from elsewhere cannot be sent to a loopback address`,
+    );
+  }
+  const own = familyOf(bindAddress);
+  const wildcard: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
+  return Object.fromEntries(
+    families.map((family) => [family, family === own ? given.toString() : wildcard[family]]),
+  );
+}
+
+/**
+ * The address of the host that packets are sent to, by family: the one that proxy ports are bound to,
+ * or else the first one that is neither loopback nor link-local. The former choice stays as long as
+ * the host has it.
+ *
+ * The rules say `dnat to` this address and not `redirect`, because a redirect goes to an address of
+ * the interface that the packet came in by: the kernel drops it when there is none, as with the
+ * pod interfaces of Calico and others, and sends the host's own packets to 127.0.0.1, from where a
+ * UDP socket on a wildcard address does not answer.
+ */
+export function targetsOf(
+  bound: Readonly<Partial<Record<Family, string>>>,
+  host: readonly HostAddress[],
+  former: RuleConfig['targets'] | undefined,
+): RuleConfig['targets'] {
+  const primary = nodePortAddresses(['primary'], host);
+  const targetOf = (family: Family): string | undefined => {
+    const own = bound[family];
+    if (own === undefined || !isWildcard(own)) return own;
+    const kept = former?.[family];
+    if (kept !== undefined && host.some(({ address }) => address === kept)) return kept;
+    return primary.find((address) => familyOf(address) === family);
+  };
+  return { 4: targetOf(4), 6: targetOf(6) };
+}
+
+/** `--nodeport-addresses` as networks. Throws a RangeError for an item that is none of what is allowed. */
+export function nodePortNetworks(
+  wanted: readonly string[],
+  host: readonly HostAddress[],
+): RuleConfig['nodePortNetworks'] {
+  const texts = wanted.flatMap((item) =>
+    ipaddr.isValidCIDR(item) ? [item] : nodePortAddresses([item], host).map(asNetwork),
+  );
+  if (wanted.length === 0 || wanted.includes('all')) texts.push('0.0.0.0/0', '::/0');
+  return { 4: networksOf(texts, 4), 6: networksOf(texts, 6) };
+}
+
+function asNetwork(address: string): string {
+  return isWildcard(address) ? `${address}/0` : address;
+}
+
+function isWildcard(address: string): boolean {
+  return address === '0.0.0.0' || address === '::';
+}

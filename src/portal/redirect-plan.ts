@@ -1,0 +1,295 @@
+import { isIP } from 'node:net';
+import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
+import { claimKey, ClaimTable, type Claim } from './claims.ts';
+import type { PortAllocator } from './port-allocator.ts';
+import { faultOf, placeText } from './redirect-faults.ts';
+import { sameListen } from './text.ts';
+import type { PortalPlan, PortalProblem, PortalSpec, ServicePortPortals } from './portal.ts';
+
+type Family = 4 | 6;
+
+/** A portal in one family, and where its traffic goes. */
+export interface Lead {
+  readonly family: Family;
+  readonly portal: PortalSpec;
+  /** Undefined: nowhere, because there is no endpoint or because the proxy port could not be opened. */
+  readonly proxyPort: number | undefined;
+}
+
+/** An open proxy port of a service port. */
+export interface ProxyPort {
+  readonly family: Family;
+  readonly protocol: Protocol;
+  readonly port: number;
+}
+
+export interface RedirectPlanOptions {
+  readonly allocator: PortAllocator;
+  /** Where proxy ports listen, by family; a family that is missing is not served. */
+  readonly bindAddresses: Readonly<Partial<Record<Family, string>>>;
+}
+
+interface Door {
+  readonly portal: PortalSpec;
+  readonly claim: Claim;
+  readonly families: readonly Family[];
+}
+
+/** `4 internal`, `6 external`, and so on: a service port has at most one listener of each. */
+type ListenerKey = `${Family} ${Traffic}`;
+
+interface Entry {
+  readonly wanted: ServicePortPortals;
+  readonly doors: ReadonlyMap<string, Door>;
+  /** Portals that can never be had as they are. */
+  readonly faults: readonly PortalProblem[];
+  /** What listens, or is to listen, and with which port of the allocator. */
+  readonly listeners: Map<ListenerKey, ListenSpec>;
+  /** Real ports of those that are open. */
+  bound: Map<ListenerKey, number>;
+  listen: readonly ListenSpec[];
+}
+
+/**
+ * The part that all redirecting portals share: which service port has which portal, on which proxy
+ * ports it listens, and so where each portal leads.
+ *
+ * A service port has one listener for each family and kind of traffic that its portals need, or one
+ * for each family when all traffic has the same endpoints. Where two service ports want one portal,
+ * the holder keeps it and the other one gets it as soon as it is free, in the same plan. A node port
+ * and a service address with the same port are not in each other's way.
+ */
+export class RedirectPlan {
+  readonly #allocator: PortAllocator;
+  readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
+  readonly #entries = new Map<string, Entry>();
+  readonly #claims = new ClaimTable();
+  /** Names of service ports with faults, and of those that wait for a proxy port. */
+  readonly #faulty = new Set<string>();
+  readonly #starved = new Set<string>();
+  /** Service ports whose leads may differ since `settle` was last called. */
+  #touched = new Set<string>();
+
+  constructor({ allocator, bindAddresses }: RedirectPlanOptions) {
+    this.#allocator = allocator;
+    this.#bindAddresses = bindAddresses;
+  }
+
+  /** See `Portal.plan`. */
+  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
+    for (const name of remove) this.#forget(name);
+    const claims = new Map<string, Claim[]>();
+    for (const wanted of set) {
+      const { doors } = this.#remember(wanted);
+      claims.set(
+        wanted.servicePort,
+        [...doors.values()].map(({ claim }) => claim),
+      );
+    }
+    const changed = this.#claims.update(claims, remove);
+    const affected = new Set([...claims.keys(), ...changed, ...this.#starved]);
+    // What one gives back another one can have.
+    for (const name of affected) this.#releaseUnneeded(name);
+    const listen = new Map<string, readonly ListenSpec[]>();
+    for (const name of [...affected].sort()) {
+      const entry = this.#entries.get(name);
+      if (entry === undefined) continue;
+      this.#allocateMissing(name, entry);
+      this.#touched.add(name);
+      const now = [...entry.listeners.keys()]
+        .sort()
+        .flatMap((key) => entry.listeners.get(key) ?? []);
+      if (sameListen(now, entry.listen)) continue;
+      entry.listen = now;
+      listen.set(name, now);
+    }
+    for (const name of remove) this.#touched.add(name);
+    return { listen, problems: this.#problems() };
+  }
+
+  /**
+   * Notes the ports that listeners have got, as `Portal.commit` is told them, and returns the names
+   * of service ports whose leads or proxy ports may differ since the last call.
+   */
+  settle(
+    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
+  ): ReadonlySet<string> {
+    for (const [name, list] of bound) {
+      const entry = this.#entries.get(name);
+      if (entry === undefined) continue;
+      entry.bound = new Map(list.map(({ listen, boundPort }) => [listenerKey(listen), boundPort]));
+      this.#touched.add(name);
+    }
+    const touched = this.#touched;
+    this.#touched = new Set();
+    return touched;
+  }
+
+  /** Where the portals lead that a service port holds; empty when there is no such service port. */
+  leads(name: string): Lead[] {
+    const entry = this.#entries.get(name);
+    if (entry === undefined) return [];
+    const leads: Lead[] = [];
+    for (const { portal, claim, families } of entry.doors.values()) {
+      if (!this.#claims.holds(name, claim)) continue;
+      const served = entry.wanted.served?.[portal.traffic] ?? true;
+      for (const family of families) {
+        const key: ListenerKey = `${family} ${trafficOf(entry.wanted, portal)}`;
+        const proxyPort = served ? portOf(entry, key) : undefined;
+        leads.push({ family, portal, proxyPort });
+      }
+    }
+    return leads;
+  }
+
+  /** The proxy ports of a service port. */
+  proxyPorts(name: string): ProxyPort[] {
+    const entry = this.#entries.get(name);
+    const protocol = protocolOf(entry?.wanted);
+    if (entry === undefined || protocol === undefined) return [];
+    return [...entry.listeners.keys()].flatMap((key) => {
+      const port = portOf(entry, key);
+      return port === undefined ? [] : [{ family: familyOfKey(key), protocol, port }];
+    });
+  }
+
+  #forget(name: string): void {
+    for (const { port } of this.#entries.get(name)?.listeners.values() ?? []) {
+      this.#allocator.release(port);
+    }
+    this.#entries.delete(name);
+    this.#faulty.delete(name);
+    this.#starved.delete(name);
+  }
+
+  #remember(wanted: ServicePortPortals): Entry {
+    const name = wanted.servicePort;
+    const doors = new Map<string, Door>();
+    const faults: PortalProblem[] = [];
+    for (const portal of wanted.portals) {
+      const families = this.#familiesOf(portal);
+      const fault = faultOf(name, portal, families);
+      if (fault !== undefined) {
+        faults.push(fault);
+        continue;
+      }
+      const claim = claimOf(portal);
+      // The same place twice, as cluster IP and as external IP: the first one counts.
+      if (!doors.has(claimKey(claim))) doors.set(claimKey(claim), { portal, claim, families });
+    }
+    let former = this.#entries.get(name);
+    if (protocolOf(former?.wanted) !== protocolOf(wanted)) {
+      // The engine opens new listeners then, though they look the same from here.
+      this.#forget(name);
+      former = undefined;
+    }
+    const { listeners = new Map(), bound = new Map(), listen = [] } = former ?? {};
+    const entry: Entry = { wanted, doors, faults, listeners, bound, listen };
+    this.#entries.set(name, entry);
+    if (faults.length > 0) this.#faulty.add(name);
+    else this.#faulty.delete(name);
+    return entry;
+  }
+
+  #familiesOf({ address }: PortalSpec): Family[] {
+    const families: Family[] = address === undefined ? [4, 6] : [isIP(address) === 6 ? 6 : 4];
+    return families.filter((family) => this.#bindAddresses[family] !== undefined);
+  }
+
+  #needed(name: string, entry: Entry): Set<ListenerKey> {
+    const needed = new Set<ListenerKey>();
+    for (const { portal, claim, families } of entry.doors.values()) {
+      if (!this.#claims.holds(name, claim)) continue;
+      for (const family of families) needed.add(`${family} ${trafficOf(entry.wanted, portal)}`);
+    }
+    return needed;
+  }
+
+  #releaseUnneeded(name: string): void {
+    const entry = this.#entries.get(name);
+    if (entry === undefined) return;
+    const needed = this.#needed(name, entry);
+    for (const [key, { port }] of entry.listeners) {
+      if (needed.has(key)) continue;
+      this.#allocator.release(port);
+      entry.listeners.delete(key);
+      entry.bound.delete(key);
+    }
+  }
+
+  #allocateMissing(name: string, entry: Entry): void {
+    this.#starved.delete(name);
+    for (const key of this.#needed(name, entry)) {
+      if (entry.listeners.has(key)) continue;
+      const port = this.#allocator.allocate();
+      const address = this.#bindAddresses[familyOfKey(key)];
+      if (port === undefined || address === undefined) {
+        this.#starved.add(name);
+        return;
+      }
+      entry.listeners.set(key, { address, port, traffic: trafficOfKey(key) });
+    }
+  }
+
+  #problems(): PortalProblem[] {
+    const problems = [...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []);
+    for (const { owner, claim, holder } of this.#claims.waiting()) {
+      const portal = this.#entries.get(owner)?.doors.get(claimKey(claim))?.portal;
+      const place = portal === undefined ? claimKey(claim) : placeText(portal);
+      problems.push({
+        servicePort: owner,
+        portal,
+        code: 'KPNG_PORTAL_CONFLICT',
+        message: `${owner} cannot have ${place}: ${holder} has it, and it changes hands when that one gives it up`,
+      });
+    }
+    for (const name of this.#starved) {
+      problems.push({
+        servicePort: name,
+        portal: undefined,
+        code: 'KPNG_PORT_RANGE_EXHAUSTED',
+        message:
+          `${name} has no proxy port: all of ${this.#allocator.text} are taken; ` +
+          'make --port-range larger, or leave it out',
+      });
+    }
+    return problems;
+  }
+}
+
+/** All portals of a service port have the same. */
+function protocolOf(wanted: ServicePortPortals | undefined): Protocol | undefined {
+  return wanted?.portals[0]?.protocol;
+}
+
+/** Node ports are claimed under a name of their own, so that no address is in their way. */
+function claimOf({ protocol, address, port }: PortalSpec): Claim {
+  return { protocol, address: address ?? 'node', port };
+}
+
+function trafficOf({ splitTraffic = true }: ServicePortPortals, { traffic }: PortalSpec): Traffic {
+  return splitTraffic ? traffic : 'internal';
+}
+
+/**
+ * The port of a listener. One that is chosen by us is known even while it cannot be opened: the
+ * engine tries it again, and until then the kernel refuses clients there.
+ */
+function portOf(entry: Entry, key: ListenerKey): number | undefined {
+  const bound = entry.bound.get(key);
+  if (bound !== undefined) return bound;
+  const chosen = entry.listeners.get(key)?.port ?? 0;
+  return chosen === 0 ? undefined : chosen;
+}
+
+function listenerKey({ address, traffic }: ListenSpec): ListenerKey {
+  return `${address.includes(':') ? 6 : 4} ${traffic}`;
+}
+
+function familyOfKey(key: ListenerKey): Family {
+  return key.startsWith('6') ? 6 : 4;
+}
+
+function trafficOfKey(key: ListenerKey): Traffic {
+  return key.endsWith('internal') ? 'internal' : 'external';
+}

@@ -1,0 +1,255 @@
+import t from 'tap';
+import { KpngError } from '../../../src/errors.ts';
+import { PortAllocator } from '../../../src/portal/port-allocator.ts';
+import { exits } from '../../support/fake-exec.ts';
+import { NftablesRig } from '../../support/nftables-rig.ts';
+import { listening, portal, wants } from '../../support/portals.ts';
+
+const web = wants(
+  'default/web:http',
+  'clusterIP 10.0.0.1:80',
+  'externalIP 203.0.113.1:80',
+  'nodePort 30080',
+);
+
+void t.test('leads each portal to the proxy port of its traffic', async (t) => {
+  const rig = new NftablesRig();
+  const plan = await rig.sync([web]);
+  t.strictSame(listening(plan), {
+    'default/web:http': ['0.0.0.0:0 external', '0.0.0.0:0 internal', ':::0 external'],
+  });
+  t.equal(rig.lands('10.0.0.1:80', { from: 'pod', source: '10.1.0.7' }), 'proxy port 40002');
+  t.equal(rig.lands('203.0.113.1:80'), 'proxy port 40001');
+  t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
+  t.equal(rig.lands('127.0.0.1:30080', { from: 'host' }), 'proxy port 40001');
+  t.equal(rig.lands('[2001:db8::5]:30080'), 'proxy port 40003');
+  t.equal(rig.lands('10.0.0.1:80/UDP'), 'passed on');
+  t.equal(rig.lands('10.0.0.1:81'), 'passed on');
+  t.equal(rig.lands('192.0.2.9:30080'), 'passed on', 'the node port of another machine');
+});
+
+void t.test(
+  'has one proxy port for each family when all traffic has the same endpoints',
+  async (t) => {
+    const rig = new NftablesRig();
+    const plan = await rig.sync([{ ...web, splitTraffic: false }]);
+    t.strictSame(listening(plan), { 'default/web:http': ['0.0.0.0:0 internal', ':::0 internal'] });
+    t.equal(rig.lands('10.0.0.1:80'), rig.lands('203.0.113.1:80'));
+  },
+);
+
+void t.test('refuses traffic without endpoints until there is one', async (t) => {
+  const rig = new NftablesRig();
+  await rig.sync([{ ...web, served: { internal: true, external: false } }]);
+  t.equal(rig.lands('10.0.0.1:80'), 'proxy port 40002');
+  t.equal(rig.lands('203.0.113.1:80'), 'refused');
+  t.equal(rig.lands('192.0.2.5:30080'), 'refused');
+  const plan = await rig.sync([{ ...web, served: { internal: true, external: true } }]);
+  t.strictSame(listening(plan), {}, 'no listener changes');
+  t.equal(rig.lands('203.0.113.1:80'), 'proxy port 40001');
+  t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
+});
+
+void t.test(
+  'a node port of another service is not behind a service address without endpoints',
+  async (t) => {
+    const rig = new NftablesRig();
+    await rig.sync([
+      {
+        ...wants('a/a', 'externalIP 192.0.2.5:30080'),
+        served: { internal: false, external: false },
+      },
+      wants('b/b', 'nodePort 30080'),
+    ]);
+    t.equal(rig.lands('192.0.2.5:30080'), 'refused');
+    t.match(rig.lands('127.0.0.1:30080', { from: 'host' }), /proxy port/);
+  },
+);
+
+void t.test('lets in only the source ranges of a portal', async (t) => {
+  const rig = new NftablesRig();
+  const guarded = portal('loadBalancerIP 203.0.113.7:443', [
+    '198.51.100.9/24',
+    '198.51.100.64/26',
+    '2001:db8:1::/48',
+  ]);
+  const mixed = portal('loadBalancerIP 2001:db8:ff::7:443', ['198.51.100.0/24']);
+  await rig.sync([wants('a/a', guarded, mixed, 'clusterIP 10.0.0.2:443')]);
+  t.match(rig.lands('203.0.113.7:443', { source: '198.51.100.200' }), /proxy port/);
+  t.equal(rig.lands('203.0.113.7:443', { source: '192.0.2.9' }), 'dropped');
+  t.match(rig.lands('10.0.0.2:443', { source: '192.0.2.9' }), /proxy port/);
+  t.equal(
+    rig.lands('[2001:db8:ff::7]:443'),
+    'dropped',
+    'ranges of the other family do not open the address to everybody',
+  );
+  await rig.sync([wants('a/a', portal('loadBalancerIP 203.0.113.7:443'))]);
+  t.match(rig.lands('203.0.113.7:443', { source: '192.0.2.9' }), /proxy port/);
+});
+
+void t.test('a proxy port cannot be reached directly, except from the node', async (t) => {
+  const rig = new NftablesRig();
+  await rig.sync([wants('a/a', 'clusterIP 10.0.0.2:443')]);
+  t.equal(rig.lands('192.0.2.5:40001'), 'refused');
+  t.equal(rig.lands('192.0.2.5:40001', { from: 'pod' }), 'refused');
+  t.equal(rig.lands('192.0.2.5:40001', { from: 'host' }), 'passed on');
+  await rig.sync([], ['a/a']);
+  t.equal(rig.lands('192.0.2.5:40001'), 'passed on');
+});
+
+void t.test('opens node ports on the addresses asked for', async (t) => {
+  const rig = new NftablesRig({ nodePortAddresses: ['192.0.2.0/24', 'localhost'] });
+  await rig.sync([wants('a/a', 'nodePort 30000')]);
+  t.match(rig.lands('192.0.2.5:30000'), /proxy port/);
+  t.match(rig.lands('127.0.0.1:30000', { from: 'host' }), /proxy port/);
+  t.equal(rig.lands('127.0.0.2:30000', { from: 'host' }), 'passed on');
+  t.equal(rig.lands('[2001:db8::5]:30000'), 'passed on');
+  t.match(rig.lands('[::1]:30000', { from: 'host' }), /proxy port/);
+});
+
+void t.test('a portal moves to another service in one transaction', async (t) => {
+  const rig = new NftablesRig();
+  await rig.sync([wants('a/a', 'nodePort 30000', 'clusterIP 10.0.0.1:80')]);
+  const conflict = await rig.sync([wants('b/b', 'nodePort 30000', 'clusterIP 10.0.0.2:80')]);
+  t.equal(conflict.problems[0]?.code, 'KPNG_PORTAL_CONFLICT');
+  t.match(conflict.problems[0]?.message, 'b/b cannot have node port 30000/TCP: a/a has it');
+  const before = rig.lands('192.0.2.5:30000');
+  const scripts = rig.nft.scripts.length;
+  const moved = await rig.sync([], ['a/a']);
+  t.strictSame(moved.problems, []);
+  t.equal(rig.nft.scripts.length, scripts + 1);
+  t.match(rig.lands('192.0.2.5:30000'), /proxy port/);
+  t.not(rig.lands('192.0.2.5:30000'), before);
+  t.equal(rig.lands('10.0.0.1:80'), 'passed on');
+});
+
+void t.test(
+  'a node port and a service address with the same port are not in each other’s way',
+  async (t) => {
+    const rig = new NftablesRig();
+    const { problems } = await rig.sync([
+      wants('a/a', 'nodePort 30000'),
+      wants('b/b', 'externalIP 192.0.2.5:30000'),
+    ]);
+    t.strictSame(problems, []);
+    t.equal(rig.lands('192.0.2.5:30000'), 'proxy port 40003');
+    t.equal(rig.lands('127.0.0.1:30000', { from: 'host' }), 'proxy port 40001');
+  },
+);
+
+void t.test('writes nothing when nothing differs, and only what differs otherwise', async (t) => {
+  const rig = new NftablesRig();
+  await rig.sync([web]);
+  const runs = rig.nft.commands.length;
+  await rig.sync([web]);
+  t.equal(rig.nft.commands.length, runs);
+  await rig.sync([wants('default/db', 'clusterIP 10.0.0.9:5432')]);
+  t.equal(rig.nft.commands.length, runs + 1);
+  const script = rig.nft.scripts.at(-1) ?? '';
+  t.equal(
+    script.replace(/owner-\w+/, 'owner-X'),
+    `flush chain inet kpng-userspace owner-X
+add element inet kpng-userspace services4 {
+10.0.0.9 . tcp . 5432 : 40004
+}
+add element inet kpng-userspace proxy-ports4 {
+tcp . 40004
+}
+`,
+  );
+});
+
+void t.test(
+  'a service port whose protocol changes gets the ports of its new listeners',
+  async (t) => {
+    const rig = new NftablesRig();
+    await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:53')]);
+    const plan = rig.portal.plan([wants('a/a', 'clusterIP 10.0.0.1:53/UDP')], []);
+    t.strictSame(listening(plan), { 'a/a': ['0.0.0.0:0 internal'] });
+    const listen = plan.listen.get('a/a')?.[0];
+    t.ok(listen);
+    if (listen !== undefined) {
+      await rig.portal.commit(new Map([['a/a', [{ listen, boundPort: 45_000 }]]]));
+    }
+    t.equal(rig.lands('10.0.0.1:53'), 'passed on');
+    t.equal(rig.lands('10.0.0.1:53/UDP'), 'proxy port 45000');
+    t.equal(rig.lands('192.0.2.5:40001'), 'passed on');
+  },
+);
+
+void t.test('hands out a port range, and says when it is used up', async (t) => {
+  const allocator = new PortAllocator({ first: 36_000, last: 36_001 }, () => 0);
+  const rig = new NftablesRig({ allocator });
+  const first = await rig.sync([
+    wants('a/a', 'clusterIP 10.0.0.1:80'),
+    wants('b/b', 'clusterIP 10.0.0.2:80'),
+    wants('c/c', 'clusterIP 10.0.0.3:80'),
+  ]);
+  t.equal(first.problems[0]?.code, 'KPNG_PORT_RANGE_EXHAUSTED');
+  t.equal(rig.lands('10.0.0.3:80'), 'refused');
+  const second = await rig.sync([], ['a/a']);
+  t.strictSame(second.problems, []);
+  t.match(rig.lands('10.0.0.3:80'), /proxy port 3600/);
+});
+
+void t.test('a portal whose proxy port could not be opened refuses clients', async (t) => {
+  const rig = new NftablesRig();
+  rig.closed.add('a/a 0.0.0.0 internal');
+  await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
+  t.equal(rig.lands('10.0.0.1:80'), 'refused');
+});
+
+void t.test('listens on one address when told so, and sends packets there', async (t) => {
+  const rig = new NftablesRig({ bindAddress: '192.0.2.5' });
+  const plan = await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80', 'clusterIP fd00::1:80')]);
+  t.strictSame(listening(plan), { 'a/a': ['192.0.2.5:0 internal', ':::0 internal'] });
+  t.match(rig.nft.scripts[0], 'dnat ip to 192.0.2.5 :');
+  t.throws(() => new NftablesRig({ bindAddress: '127.0.0.1' }), { code: 'KPNG_USAGE' });
+  t.throws(() => new NftablesRig({ bindAddress: 'eth0' }), { code: 'KPNG_USAGE' });
+  t.throws(() => new NftablesRig({ table: 'a b' }), { code: 'KPNG_USAGE' });
+  t.throws(() => new NftablesRig({ nodePortAddresses: ['x'] }), RangeError);
+});
+
+void t.test('says which portals it cannot have, and has the others', async (t) => {
+  const rig = new NftablesRig();
+  rig.host = [{ address: '127.0.0.1', loopback: true }];
+  const v4 = new NftablesRig({ interfaces: () => rig.host });
+  const { problems } = await v4.sync([
+    wants(
+      'a/a',
+      'clusterIP 10.0.0.1:80',
+      'clusterIP fd00::1:80',
+      'clusterIP nonsense:80',
+      'clusterIP 10.0.0.2:0',
+      portal('nodePort 30000', ['10.0.0.0/8']),
+    ),
+  ]);
+  t.strictSame(
+    problems.map(({ code }) => code),
+    [
+      'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
+      'KPNG_SERVICE_INVALID',
+      'KPNG_SERVICE_INVALID',
+      'KPNG_SERVICE_INVALID',
+    ],
+  );
+  t.match(v4.lands('10.0.0.1:80'), /proxy port/);
+  t.match(v4.nft.scripts[0], 'redirect to :', 'a host with only loopback addresses');
+  t.notMatch(v4.nft.scripts[0], 'services6', 'a host without IPv6');
+  const fixed = await v4.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
+  t.strictSame(fixed.problems, []);
+});
+
+void t.test('a failed commit changes nothing and is due again', async (t) => {
+  const rig = new NftablesRig();
+  await rig.sync([web]);
+  rig.nft.broken = exits('Operation not permitted (you must be root)\n');
+  const error = await rig.sync([wants('b/b', 'clusterIP 10.0.0.2:80')]).catch((e: unknown) => e);
+  t.ok(error instanceof KpngError && error.code === 'KPNG_PORTAL_PERMISSION' && error.retried);
+  t.match(error, { message: /CAP_NET_ADMIN/ });
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+  rig.nft.broken = undefined;
+  await rig.portal.commit(new Map());
+  t.match(rig.lands('10.0.0.2:80'), /proxy port/);
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+});

@@ -1,0 +1,133 @@
+import type { Command } from '../../src/portal/exec.ts';
+import { exits, FakeExec, type Reaction } from './fake-exec.ts';
+
+/** A table as the kernel would have it. */
+export interface FakeTable {
+  readonly chains: Map<string, string[]>;
+  /** Elements by set, as key and value; the value is empty in a set. */
+  readonly sets: Map<string, Map<string, string>>;
+}
+
+class NftError extends Error {}
+
+/**
+ * nft and the kernel behind it, as far as our scripts go: it reads scripts, carries them out as one
+ * transaction, and refuses what the kernel would refuse. `landing` then tells where a packet goes.
+ * Other programs end well and do nothing.
+ */
+export class FakeNft {
+  readonly #exec = new FakeExec((command) => this.#react(command));
+  readonly exec = this.#exec.exec;
+  /** Every program that was run. */
+  readonly commands = this.#exec.commands;
+  tables = new Map<string, FakeTable>();
+  /** Elements for which this returns true are not taken. */
+  refuses: (element: string) => boolean = () => false;
+  /** Instead of doing anything, react so. */
+  broken: Reaction | undefined;
+
+  /** Scripts that were carried out, or would have been. */
+  get scripts(): string[] {
+    return this.commands.flatMap(({ file, args, stdin }) =>
+      file === 'nft' && args.join(' ') === '-f -' && stdin !== undefined ? [stdin] : [],
+    );
+  }
+
+  /** `nft flush ruleset` by somebody else. */
+  flush(): void {
+    this.tables.clear();
+  }
+
+  table(name = 'kpng-userspace'): FakeTable {
+    const table = this.tables.get(name);
+    if (table === undefined) throw new Error(`no table ${name}`);
+    return table;
+  }
+
+  #react({ file, args, stdin = '' }: Command): Reaction {
+    if (file !== 'nft') return {};
+    if (this.broken !== undefined) return this.broken;
+    const words = args.join(' ');
+    if (words.startsWith('--terse list table inet ')) return this.#list(args.at(-1) ?? '');
+    try {
+      const tables = this.#carryOut(stdin);
+      if (words === '-f -') this.tables = tables;
+      return {};
+    } catch (error) {
+      if (error instanceof NftError) return exits(`/dev/stdin:1:1-2: Error: ${error.message}\n`);
+      throw error;
+    }
+  }
+
+  #list(name: string): Reaction {
+    const table = this.tables.get(name);
+    if (table === undefined) return exits('Error: No such file or directory\n');
+    const chains = [...table.chains.keys()].map((chain) => `\tchain ${chain} {\n\t}\n`);
+    return { stdout: `table inet ${name} {\n${chains.join('\n')}}\n` };
+  }
+
+  #carryOut(script: string): Map<string, FakeTable> {
+    const tables = structuredClone(this.tables);
+    const tableOf = (name: string): FakeTable => tables.get(name) ?? missing();
+    const lines = script.split('\n').values();
+    for (const line of lines) {
+      if (line === '') continue;
+      const [verb = '', object = '', , name = '', rest = ''] = line.split(' ');
+      if (verb === 'table') {
+        const table = newTable();
+        tables.set(object === 'inet' ? line.split(' ')[2]! : '', table);
+        readTable(lines, table);
+      } else if (line.startsWith('add table')) tables.set(name, tables.get(name) ?? newTable());
+      else if (line.startsWith('delete table')) {
+        if (!tables.delete(name)) missing();
+      } else if (line.startsWith('flush chain')) {
+        if (!tableOf(name).chains.has(rest)) missing();
+      } else if (object === 'element') {
+        const set = tableOf(name).sets.get(rest) ?? missing();
+        for (const element of blockOf(lines)) this.#element(verb, set, element.replace(/,$/, ''));
+      } else throw new NftError(`syntax error, unexpected ${verb}`);
+    }
+    return tables;
+  }
+
+  #element(verb: string, set: Map<string, string>, element: string): void {
+    if (this.refuses(element)) throw new NftError('Could not process rule: Invalid argument');
+    const [key = '', value = ''] = element.split(' : ');
+    const now = set.get(key);
+    if (verb === 'delete') {
+      if (!set.delete(key)) missing();
+    } else if (now !== undefined && now !== value) {
+      throw new NftError('Could not process rule: File exists');
+    } else set.set(key, value);
+  }
+}
+
+function missing(): never {
+  throw new NftError('Could not process rule: No such file or directory');
+}
+
+function newTable(): FakeTable {
+  return { chains: new Map(), sets: new Map() };
+}
+
+/** Lines up to the closing brace, without their indent. */
+function* blockOf(lines: Iterator<string>): Generator<string> {
+  for (let next = lines.next(); next.done !== true; next = lines.next()) {
+    const line = next.value.trim();
+    if (line === '}') return;
+    if (line !== '') yield line;
+  }
+  throw new NftError('syntax error, unexpected end of file');
+}
+
+function readTable(lines: Iterator<string>, table: FakeTable): void {
+  for (const head of blockOf(lines)) {
+    const [kind = '', name = ''] = head.split(' ');
+    const body = [...blockOf(lines)];
+    if (kind === 'chain') table.chains.set(name, body);
+    else {
+      const elements = /elements = \{ (.*) \}/.exec(body.join(' '))?.[1]?.split(', ') ?? [];
+      table.sets.set(name, new Map(elements.map((element) => [element, ''])));
+    }
+  }
+}
