@@ -88,6 +88,20 @@ ok 3 - not written # TODO soon
   );
 });
 
+t.test('a block without assertions is a test: it passes by not throwing', async (t) => {
+  const { total } = await read(
+    file(`
+# Subtest: property
+    1..0
+ok 1 - property
+# Subtest: elsewhere
+    1..0 # only on windows
+ok 2 - elsewhere # SKIP only on windows
+1..2`),
+  );
+  t.same(total, { passed: 1, failed: 0, skipped: 1 });
+});
+
 t.test('a file that is skipped as a whole is one skipped test', async (t) => {
   const { files, total } = await read(
     'TAP version 14\n# Subtest: test/w.test.ts\n    1..0 # only on windows\nok 1 - test/w.test.ts # SKIP only on windows\n1..1\n',

@@ -96,31 +96,33 @@ function join(path: string, name: string): string {
   return path === '' ? name : `${path} > ${name}`;
 }
 
+/** How many tests have been counted. */
+function counted(tally: Tally): number {
+  return tally.passed + tally.failed + tally.skipped;
+}
+
 /** Follows one block: its own points and the blocks in it. */
 function followBlock(parser: Parser, path: string, into: Collector): void {
   const own: Result[] = [];
-  let blocks = 0;
-  let failedBefore = 0;
+  let before = { counted: 0, failed: 0 };
   parser.on('child', (child: Parser) => {
-    blocks += 1;
-    failedBefore = into.failed;
+    before = { counted: counted(into), failed: into.failed };
     followBlock(child, join(path, child.name), into);
   });
   parser.on('assert', (point: Result) => {
     if (!point.closingTestPoint) {
       own.push(point);
-    } else if (!point.ok && into.failed === failedBefore && skipReason(point) === undefined) {
+    } else if (counted(into) === before.counted) {
+      // Nothing in the block told anything: it has no assertions, or was skipped as a whole.
+      countBlock(into, path, [point]);
+    } else if (!point.ok && into.failed === before.failed && skipReason(point) === undefined) {
       // Failed as a whole though nothing in it did: a plan that was not kept, or an early end.
       into.failed += 1;
       into.failures.push({ name: join(path, point.name), diagnostics: diagnostics(point) });
     }
   });
   parser.on('extra', (text: string) => keepOutput(into, text));
-  parser.on('complete', () => {
-    // A block that is skipped as a whole, or empty, is told by its closing point only.
-    if (own.length > 0) countBlock(into, path, own);
-    else if (blocks === 0 && parser.results?.plan.skipAll !== true) into.passed += 1;
-  });
+  parser.on('complete', () => countBlock(into, path, own));
 }
 
 function keepOutput(into: Collector, text: string): void {
@@ -158,10 +160,8 @@ export async function readTap(
 
 /** Adds what only the point that closes the file tells. */
 function finishFile(into: Collector, point: Result): void {
-  const reason = skipReason(point);
-  if (reason !== undefined) {
-    into.skipped += 1;
-    into.skips.push({ name: point.name, reason });
+  if (skipReason(point) !== undefined) {
+    countBlock(into, '', [point]);
   } else if (!point.ok && into.failed === 0) {
     into.failed += 1;
     into.failures.push({ name: point.name, diagnostics: diagnostics(point) });
