@@ -16,7 +16,10 @@ export interface FileLoaded {
   warnings: Problems;
 }
 
-/** The file has errors. The former state is kept. */
+/**
+ * The file has errors. The former state is kept. Published once for each content, and again when a
+ * file that could not be read for a while comes back with the same errors.
+ */
 export interface FileInvalid {
   path: string;
   /** KPNG_STATE_FILE_INVALID; its message lists the problems. */
@@ -31,7 +34,7 @@ export interface FileReadFailed {
   error: KpngError;
 }
 
-/** The file can be read again and has the content of before. */
+/** The file can be read again and has the valid content of before. */
 export interface FileRecovered {
   path: string;
 }

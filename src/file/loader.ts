@@ -3,7 +3,13 @@ import { KpngError } from '../errors.ts';
 import type { GlobalState } from '../store/global-state.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
 import { decodeText } from './decode.ts';
-import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from './events.ts';
+import {
+  fileInvalid,
+  fileLoaded,
+  fileReadFailed,
+  fileRecovered,
+  type FileInvalid,
+} from './events.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { Mailbox } from './mailbox.ts';
 import { parseSteps, type ItemCache, type ParseResult } from './parse.ts';
@@ -51,7 +57,7 @@ export class FileLoader {
   /** Why the file cannot be read now. */
   #readError: KpngError | undefined;
   /** What is wrong with the content that was read last. */
-  #contentError: KpngError | undefined;
+  #contentError: Omit<FileInvalid, 'path'> | undefined;
   #loads = 0;
   #invalid = 0;
   #readFailures = 0;
@@ -65,7 +71,7 @@ export class FileLoader {
   }
 
   snapshot(): FileSnapshot {
-    const error = this.#readError ?? this.#contentError;
+    const error = this.#readError ?? this.#contentError?.error;
     const loaded = error === undefined ? 'loaded' : 'stale';
     return {
       path: this.#path,
@@ -171,8 +177,12 @@ export class FileLoader {
     const message = `the state file has ${count}; ${kept}\n${formatProblems(this.#path, errors)}`;
     const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
     this.#invalid += 1;
-    this.#contentError = error;
-    if (fileInvalid.hasSubscribers) fileInvalid.publish({ path: this.#path, error, errors });
+    this.#contentError = { error, errors };
+    this.#tellInvalid(this.#contentError);
+  }
+
+  #tellInvalid(what: Omit<FileInvalid, 'path'>): void {
+    if (fileInvalid.hasSubscribers) fileInvalid.publish({ path: this.#path, ...what });
   }
 
   #readFailed(error: KpngError): void {
@@ -183,6 +193,7 @@ export class FileLoader {
 
   #recovered(): void {
     this.#readError = undefined;
-    if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
+    if (this.#contentError !== undefined) this.#tellInvalid(this.#contentError);
+    else if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
   }
 }

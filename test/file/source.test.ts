@@ -185,6 +185,18 @@ t.test('a file that is gone for a while changes nothing', async (t) => {
   await until(() => source.snapshot().readFailures === 2);
 });
 
+t.test('a broken file that was gone for a while is still broken', async (t) => {
+  const { path, source, heard } = run(t, 'services: 1\n');
+  await until(() => source.snapshot().invalid === 1);
+  const said = heard.at(-1);
+  await rename(path, `${path}.away`);
+  await until(() => source.snapshot().readFailures === 1);
+  await rename(`${path}.away`, path);
+  await until(() => heard.length === 3);
+  t.equal(heard.at(-1), said);
+  t.match(source.snapshot(), { invalid: 1, error: { code: 'KPNG_STATE_FILE_INVALID' } });
+});
+
 t.test('a file that is not text is refused', async (t) => {
   const { path, source } = run(t, undefined);
   await until(() => source.snapshot().readFailures === 1);
