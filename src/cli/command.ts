@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream';
 import type { Log } from '../observe/log.ts';
 import type { MeasuredDataPath } from '../observe/metrics.ts';
 import type { LocalSink } from '../store/local-view.ts';
@@ -8,6 +9,8 @@ import { pickValues, type FlagTable, type FlagValues, type RawValues } from './f
 export interface RunContext {
   readonly log: Log;
   readonly globals: GlobalOptions;
+  /** For what a sink prints; the log goes elsewhere. */
+  readonly stdout: Writable;
 }
 
 /** Where state comes from, while it runs. */

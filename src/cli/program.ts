@@ -29,7 +29,7 @@ async function start(invocation: Invocation & { kind: 'run' }): Promise<number> 
     colour: process.stderr.isTTY && !process.env['NO_COLOR'],
   });
   const terminal = process.stdin.isTTY || process.stderr.isTTY;
-  return run({ ...invocation, log, process, terminal });
+  return run({ ...invocation, log, process, stdout: process.stdout, terminal });
 }
 
 function usageError({ error, topic }: Invocation & { kind: 'usage-error' }): string {

@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import { Health } from '../observe/health.ts';
 import { followSources } from '../observe/health-events.ts';
@@ -11,7 +12,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { LocalSink } from '../store/local-view.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
-import type { BoundSink, BoundSource, RunningSink } from './command.ts';
+import type { BoundSink, BoundSource } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { watchProcess, type ProcessLike } from './lifecycle.ts';
 import { programVersion } from './version.ts';
@@ -25,6 +26,7 @@ export interface RunOptions {
   readonly given: ReadonlySet<string>;
   readonly log: Log;
   readonly process: ProcessLike;
+  readonly stdout: Writable;
   /** Whether a terminal is behind the process. */
   readonly terminal: boolean;
 }
@@ -83,24 +85,43 @@ async function carry(
   { health, metrics }: Observers,
   stop: AbortController,
 ): Promise<number> {
-  const { log, globals, sink } = options;
-  const running = await sink.start({ log, globals });
+  const { log, globals, stdout } = options;
+  const { nodeName } = options.sink;
+  const deadline = drainDeadline(stop.signal, globals['drain-timeout']);
+  const running = await options.sink.start({ log, globals, stdout });
   try {
-    const source = await options.source.start({ log, globals, nodeName: sink.nodeName });
-    if (running.dataPath !== undefined) {
-      const { dataPath } = running;
+    const source = await options.source.start({ log, globals, stdout, nodeName });
+    const { dataPath } = running;
+    if (dataPath !== undefined) {
       metrics?.observe(dataPath);
       health.askProblems(() => dataPath.problems());
     }
     void running.ended?.then(() => stop.abort());
-    await source.run(watched(running.sink, health, log), stop.signal);
+    // A sink that is stuck, such as a reader that does not read, must not keep the program.
+    await Promise.race([source.run(watched(running.sink, health, log), stop.signal), deadline]);
   } catch (error) {
     await running.destroy();
     throw error;
   }
-  await drain(running, globals['drain-timeout'], log);
+  if ((await Promise.race([running.close(), deadline])) === TIME_IS_UP) {
+    const drainTimeout = formatDuration(globals['drain-timeout']);
+    log.warn('Cutting what outlasted the drain timeout', { drainTimeout });
+  }
+  await running.destroy();
   log.info('Stopped');
   return 0;
+}
+
+const TIME_IS_UP = Symbol('time is up');
+
+/** Resolves a while after the signal; a pending one keeps nothing alive. */
+function drainDeadline(signal: AbortSignal, timeoutMs: number): Promise<typeof TIME_IS_UP> {
+  return new Promise((resolve) => {
+    const start = (): void => {
+      setTimeout(() => resolve(TIME_IS_UP), timeoutMs).unref();
+    };
+    signal.addEventListener('abort', start, { once: true });
+  });
 }
 
 /** Tells health, and once the log, that change sets are in place. */
@@ -119,20 +140,6 @@ function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
       health.synced();
     },
   };
-}
-
-/** Lets connections run on for a while, then cuts them. */
-async function drain(running: RunningSink, timeoutMs: number, log: Log): Promise<void> {
-  const timeUp = Promise.withResolvers<'time is up'>();
-  const timer = setTimeout(() => timeUp.resolve('time is up'), timeoutMs);
-  const outcome = await Promise.race([running.close(), timeUp.promise]);
-  clearTimeout(timer);
-  if (outcome === 'time is up') {
-    log.warn('Connections are cut that outlasted the drain timeout', {
-      drainTimeout: formatDuration(timeoutMs),
-    });
-  }
-  await running.destroy();
 }
 
 /** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */

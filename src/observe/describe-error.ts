@@ -12,17 +12,26 @@ export function describeError(error: unknown): Record<string, string> {
   const keys: Record<string, string> = { err: error.message === '' ? error.name : error.message };
   const code = codeOf(error);
   if (code !== undefined) keys['code'] = code;
-  const causes: string[] = [];
-  let cause = error.cause;
-  while (cause !== undefined && causes.length < MAX_CAUSES) {
-    causes.push(cause instanceof Error ? cause.message : text(cause));
-    cause = cause instanceof Error ? cause.cause : undefined;
-  }
+  const causes = causesOf(error);
   if (causes.length > 0) keys['cause'] = causes.join(': ');
   if (error instanceof KpngError && error.servicePort !== undefined) {
     keys['servicePortName'] = error.servicePort;
   }
   return keys;
+}
+
+/** The messages behind an error, but for those that only repeat the one before. */
+function causesOf(error: Error): string[] {
+  const causes: string[] = [];
+  let former = error.message;
+  let { cause } = error;
+  for (let depth = 0; cause !== undefined && depth < MAX_CAUSES; depth += 1) {
+    const message = cause instanceof Error ? cause.message : text(cause);
+    if (!former.includes(message) && !message.includes(former)) causes.push(message);
+    former = message;
+    cause = cause instanceof Error ? cause.cause : undefined;
+  }
+  return causes;
 }
 
 function codeOf(error: Error): string | undefined {

@@ -18,7 +18,7 @@ export const STATE_RULES: readonly LogRule[] = [
     channel: store.sourceDisconnected,
     severity: 'warn',
     v: 0,
-    message: 'The source is away; the last state is served on',
+    message: 'The source is away; what is in place stays',
     keys: ({ source, error, retryInMs }) => ({
       source,
       err: error,

@@ -17,7 +17,21 @@ export const toJson = defineSink({
   servesByDefault: false,
   flags: NODE_FLAGS,
   read: (values) => ({ nodeName: checkNodeName(values['node-name']) }),
-  async start() {
-    throw new Error('not yet');
+  async start(_options, { log, stdout }) {
+    const [{ JsonSink }, { streamWriter }] = await Promise.all([
+      import('../../sinks/json.ts'),
+      import('../../sinks/json-output.ts'),
+    ]);
+    const readerGone = Promise.withResolvers<void>();
+    const write = streamWriter(stdout, () => {
+      log.v(1, 'The reader of standard output has gone');
+      readerGone.resolve();
+    });
+    return {
+      sink: new JsonSink(write),
+      ended: readerGone.promise,
+      close: async () => {},
+      destroy: async () => {},
+    };
   },
 });
