@@ -197,13 +197,19 @@ export class TcpConnection implements AttemptOwner, PickRequest, SharedConnectio
       this.#reject(reason);
       return;
     }
-    let pick = this.#owner.balancer.pick(this);
-    if (pick === undefined && this.#tried.length > this.#refused.length) {
-      this.#tried = this.#refused;
-      pick = this.#owner.balancer.pick(this);
-    }
+    const pick = this.#pickAgain();
     if (pick === undefined) this.#reject(reason);
     else this.#attempt(pick);
+  }
+
+  /** A balancer that has nothing untried left returns one that was tried. */
+  #pickAgain(): Pick | undefined {
+    const { balancer } = this.#owner;
+    const pick = balancer.pick(this);
+    if (pick === undefined || !this.#tried.includes(pick.endpoint)) return pick;
+    this.#tried = this.#refused;
+    const again = balancer.pick(this);
+    return again === undefined || this.#refused.includes(again.endpoint) ? undefined : again;
   }
 
   #reject(reason: RejectReason): void {

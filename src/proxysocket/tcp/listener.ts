@@ -14,7 +14,7 @@ export interface TcpListenerOptions {
   readonly documentedOnly: boolean;
   /** A client has connected. */
   readonly accepted: (incoming: Incoming, listener: TcpListener) => void;
-  /** A client could not be accepted, for want of descriptors or memory. */
+  /** A client could not be accepted. */
   readonly acceptFailed: (listener: TcpListener) => void;
   /** The listener does not listen any more. */
   readonly closed: (listener: TcpListener) => void;
@@ -42,8 +42,8 @@ export class TcpListener implements Listener {
     this.#owner = owner;
     this.#traffic = spec.traffic;
     this.#filter = sourceFilter(owner.name, spec.sourceRanges);
-    // Node goes on accepting after an error, and libuv closes the connection that it could not
-    // accept, so that a lack of descriptors does not make the loop spin.
+    // Node goes on accepting after an error. For want of descriptors there is not even one: libuv keeps
+    // a spare descriptor to take and close what waits, so that the loop does not spin.
     server.on('error', () => options.acceptFailed(this));
     const taken =
       !options.documentedOnly &&

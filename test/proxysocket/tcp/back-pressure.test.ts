@@ -1,0 +1,126 @@
+import type { Socket } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import t from 'tap';
+import { relayEnded } from '../../../src/proxysocket/events.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { pushUntilStuck, tcpClient, tcpServer, type Teardown } from '../../support/tcp-peers.ts';
+import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+const MB = 1024 * 1024;
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+/** Bytes in buffers that are in use. */
+function bufferMemory(): number {
+  collectGarbage();
+  return process.memoryUsage().arrayBuffers;
+}
+
+/** Reads everything; the function returned tells how many bytes there were. */
+function drain(socket: Socket): () => number {
+  let bytes = 0;
+  socket.on('data', (chunk: Buffer) => (bytes += chunk.length));
+  return () => bytes;
+}
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: an endpoint that does not read stops the client`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const server = await tcpServer(t);
+    const port = await rig.serve([server.endpoint]);
+    const client = await tcpClient(t, port);
+    const pushed = await pushUntilStuck(client);
+    const { bytesIn } = rig.counters;
+    t.ok(pushed > bytesIn, `the kernel holds what the relay does not read: ${pushed} > ${bytesIn}`);
+
+    // All of it arrives as soon as the endpoint reads.
+    const arrived = drain(await server.next());
+    const all = client.bytesWritten;
+    await until(() => arrived() === all);
+    t.equal(rig.counters.bytesIn, all);
+  });
+
+  t.test(`${way}: a client that does not read stops the endpoint`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const server = await tcpServer(t);
+    const port = await rig.serve([server.endpoint]);
+    const client = await tcpClient(t, port);
+    const socket = await server.next();
+    const pushed = await pushUntilStuck(socket);
+    t.ok(pushed > rig.counters.bytesOut);
+
+    const arrived = drain(client);
+    const all = socket.bytesWritten;
+    await until(() => arrived() === all);
+    t.equal(rig.counters.bytesOut, all);
+  });
+
+  t.test(`${way}: 24 stuck relays hold one chunk each`, async (t) => {
+    const budget = 4 * MB;
+    const rig = new TcpRig(t, { documentedOnly, limits: { bulkBufferBudget: budget } });
+    const server = await tcpServer(t);
+    const port = await rig.serve([server.endpoint]);
+    const before = bufferMemory();
+    const clients: Socket[] = [];
+    for (let index = 0; index < 24; index += 1) clients.push(await tcpClient(t, port));
+    await Promise.all(clients.map(async (client) => pushUntilStuck(client)));
+
+    // A chunk of 64 KiB, and as much again for the slab that it lies in and for the test's own clients.
+    const held = bufferMemory() - before;
+    const most = budget + 24 * 3 * 64 * 1024;
+    t.ok(held < most, `${(held / MB).toFixed(1)} MB held, ${(most / MB).toFixed(1)} MB allowed`);
+
+    for (const client of clients) client.destroy();
+    for (const socket of server.sockets) socket.on('end', () => socket.end()).resume();
+    await until(() => rig.counters.active === 0);
+  });
+}
+
+t.test('a client that resets while its endpoint takes nothing is noticed', async (t) => {
+  const { rig, clock, client, ended } = await stuckUpload(t);
+  client.resetAndDestroy();
+  await until(() => client.closed);
+  // Keepalive tells the kernel of peers that vanish; this look tells us.
+  clock.advance(15_000);
+  await until(() => rig.counters.active === 0);
+  t.match(ended, [{ reason: 'client-reset' }]);
+});
+
+t.test('looking after a client that is still there does it no harm', async (t) => {
+  const { clock, client, server } = await stuckUpload(t);
+  for (let round = 0; round < 3; round += 1) clock.advance(15_000);
+  const arrived = drain(await server.next());
+  client.end('the end');
+  await until(() => arrived() === client.bytesWritten);
+});
+
+t.test('a client that has had its answer to the end can still be looked after', async (t) => {
+  const { rig, clock, client, server } = await stuckUpload(t);
+  const socket = await server.next();
+  socket.end('answer');
+  let answer = '';
+  client.on('data', (chunk: Buffer) => (answer += String(chunk)));
+  await until(() => client.readableEnded);
+  t.equal(answer, 'answer');
+  // Our half towards the client is shut, so nothing may be written to it any more.
+  clock.advance(15_000);
+  t.equal(rig.counters.active, 1);
+  const arrived = drain(socket);
+  await until(() => arrived() === client.bytesWritten);
+  client.end();
+  await until(() => rig.counters.active === 0);
+});
+
+/** A client whose endpoint has stopped reading, and a clock that stands still. */
+async function stuckUpload(t: Teardown) {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const ended = collect(t, relayEnded);
+  const server = await tcpServer(t);
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  await pushUntilStuck(client, 150);
+  return { rig, clock, client, server, ended };
+}

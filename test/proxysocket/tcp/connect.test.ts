@@ -1,0 +1,201 @@
+import { once } from 'node:events';
+import t from 'tap';
+import { connectFailed, endpointPicked, rejected } from '../../../src/proxysocket/events.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { blackHole } from '../../support/tcp-black-hole.ts';
+import {
+  connectionEnd,
+  endOf,
+  endpointAt,
+  namedServer,
+  openDescriptors,
+  refusingEndpoint,
+  request,
+  tcpClient,
+} from '../../support/tcp-peers.ts';
+import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+const CLIENT_IP = { kind: 'clientIP', timeoutSeconds: 10_800 } as const;
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: an endpoint that refuses is passed over at once`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
+    const failed = collect(t, connectFailed);
+    const bad = await refusingEndpoint(t);
+    const good = await namedServer(t, 'good');
+    // The clock stands still, so nothing here waits for a time limit.
+    const port = await rig.serve([bad, good.endpoint]);
+    t.equal(await request(t, port), 'good');
+    t.match(failed, [{ attempt: 1, cause: 'refused', endpoint: `${bad.address}:${bad.port}` }]);
+    t.match(rig.counters, { connections: 1, retries: 1, connectErrors: { refused: 1 } });
+    t.equal(await request(t, port), 'good');
+    t.equal(rig.counters.retries, 1, 'it is not even tried for the next client');
+  });
+
+  t.test(`${way}: when all refuse, the client is reset`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
+    const events = collect(t, rejected);
+    const all = [await refusingEndpoint(t), await refusingEndpoint(t), await refusingEndpoint(t)];
+    const port = await rig.serve(all);
+    t.equal(await connectionEnd(t, port), 'ECONNRESET');
+    t.match(events, [{ protocol: 'TCP', reason: 'connect-failed' }]);
+    // Each is asked once; asking again what has just refused is of no use.
+    t.match(rig.counters, { connectErrors: { refused: 3 }, retries: 2, rejectedConnectFailed: 1 });
+  });
+
+  t.test(`${way}: without an endpoint the client is reset`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const events = collect(t, rejected);
+    const port = await rig.serve([]);
+    t.equal(await connectionEnd(t, port), 'ECONNRESET');
+    t.match(events, [{ reason: 'no-endpoint', remoteAddress: /^127\.0\.0\.1:\d+$/ }]);
+    t.match(rig.counters, { connections: 1, rejectedNoEndpoint: 1, active: 0 });
+  });
+
+  t.test(`${way}: an endpoint that does not answer is left after its time`, async (t) => {
+    const clock = new FakeClock();
+    const rig = new TcpRig(t, { documentedOnly, clock });
+    const picked = collect(t, endpointPicked);
+    const hole = await blackHole(t);
+    const good = await namedServer(t, 'good');
+    const port = await rig.serve([hole, good.endpoint]);
+    const answer = request(t, port, 'data that waits');
+    await until(() => picked.length === 1);
+    clock.advance(249);
+    t.equal(picked.length, 1);
+    clock.advance(1);
+    t.equal(await answer, 'good');
+    t.match(rig.counters, { connectErrors: { timeout: 1 }, bytesIn: 15 });
+  });
+
+  t.test(`${way}: many clients wait at the same time, none for another`, async (t) => {
+    const clock = new FakeClock();
+    const rig = new TcpRig(t, { documentedOnly, clock });
+    const picked = collect(t, endpointPicked);
+    const port = await rig.serve([await blackHole(t)]);
+    const ends = Array.from({ length: 50 }, async () => connectionEnd(t, port));
+    await until(() => picked.length === 50);
+    for (const [index, ms] of [250, 500, 1000, 2000].entries()) {
+      t.equal(picked.length, 50 * (index + 1));
+      clock.advance(ms);
+    }
+    t.same(new Set(await Promise.all(ends)), new Set(['ECONNRESET']));
+    t.match(rig.counters, { connectErrors: { timeout: 200 }, rejectedConnectFailed: 50 });
+    t.equal(clock.pending <= 1, true, 'no timer is left but that of the keepalive look');
+  });
+
+  t.test(`${way}: a client that leaves during the connect costs nothing lasting`, async (t) => {
+    const clock = new FakeClock();
+    const rig = new TcpRig(t, { documentedOnly, clock });
+    const picked = collect(t, endpointPicked);
+    const port = await rig.serve([await blackHole(t)]);
+    const before = openDescriptors();
+    for (const leave of ['resetAndDestroy', 'destroy', 'end'] as const) {
+      const client = await tcpClient(t, port);
+      client[leave]();
+    }
+    await until(() => picked.length === 3);
+    // Node does not tell, so the attempts run on; but not longer than they may.
+    for (const ms of [250, 500, 1000, 2000]) clock.advance(ms);
+    await until(() => rig.counters.rejectedConnectFailed === 3);
+    await until(() => openDescriptors() <= before);
+  });
+}
+
+t.test('affinity moves on with the client', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const picked = collect(t, endpointPicked);
+  const bad = await refusingEndpoint(t);
+  const [b, c] = [await namedServer(t, 'b'), await namedServer(t, 'c')];
+  const port = await rig.serve([bad, b.endpoint, c.endpoint], { affinity: CLIENT_IP });
+  t.equal(await request(t, port), 'b');
+  for (let index = 0; index < 4; index += 1) t.equal(await request(t, port), 'b');
+  t.equal(await request(t, port, '', { localAddress: '127.0.0.2' }), 'c');
+  t.match(picked[0], { attempt: 1, endpoints: 3, sticky: false, sourceAddress: /^127\.0\.0\.1:/ });
+  t.match(picked.at(-2), { attempt: 1, sticky: true, endpoint: b.endpoint.address });
+});
+
+t.test('an endpoint that goes while it is being connected to is left for another', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const picked = collect(t, endpointPicked);
+  const good = await namedServer(t, 'good');
+  const port = await rig.serve([await blackHole(t)]);
+  const answer = request(t, port);
+  await until(() => picked.length === 1);
+  // The clock stands still: only the change can help.
+  await rig.endpoints([good.endpoint]);
+  t.equal(await answer, 'good');
+  t.match(rig.counters, { retries: 0, connectErrors: { timeout: 0 }, connections: 1 });
+});
+
+t.test('the last endpoint goes while it is being connected to', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const picked = collect(t, endpointPicked);
+  const port = await rig.serve([await blackHole(t)]);
+  const end = connectionEnd(t, port);
+  await until(() => picked.length === 1);
+  await rig.endpoints([]);
+  t.equal(await end, 'ECONNRESET');
+  t.equal(rig.counters.rejectedNoEndpoint, 1);
+});
+
+t.test('destroying the engine ends attempts, too', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const picked = collect(t, endpointPicked);
+  const end = connectionEnd(t, await rig.serve([await blackHole(t)]));
+  await until(() => picked.length === 1);
+  await rig.engine.destroy();
+  t.equal(await end, 'ECONNRESET');
+});
+
+t.test('an endpoint that the host has no route to is the one at fault', async (t) => {
+  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const good = await namedServer(t, 'good');
+  // Linux refuses to connect to the broadcast address.
+  const port = await rig.serve([endpointAt(80, '255.255.255.255'), good.endpoint]);
+  t.equal(await request(t, port), 'good');
+  t.equal(rig.counters.retries, 1);
+});
+
+t.test('connect times are counted', async (t) => {
+  const rig = new TcpRig(t);
+  const port = await rig.serve([(await namedServer(t, 'x')).endpoint]);
+  await Promise.all(Array.from({ length: 5 }, async () => request(t, port)));
+  const { counts, sum } = rig.counters.connectSeconds;
+  t.equal(
+    counts.reduce((all, each) => all + each, 0),
+    5,
+  );
+  t.ok(sum > 0 && sum < 5, `${sum} s`);
+});
+
+t.test('the client is not read before it has an endpoint', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const picked = collect(t, endpointPicked);
+  const port = await rig.serve([await blackHole(t)]);
+  const client = await tcpClient(t, port);
+  client.write(Buffer.alloc(100_000));
+  await until(() => picked.length === 1);
+  t.equal(rig.counters.bytesIn, 0);
+  const end = endOf(client);
+  for (const ms of [250, 500, 1000, 2000]) clock.advance(ms);
+  t.equal(await end, 'ECONNRESET');
+});
+
+t.test('an IPv6 client reaches an IPv4 endpoint, and the other way round', async (t) => {
+  const rig = new TcpRig(t);
+  const four = await namedServer(t, 'four');
+  const six = await namedServer(t, 'six', '::1');
+  const port6 = await rig.serve([four.endpoint], { name: 'a', listen: [{ address: '::1' }] });
+  const port4 = await rig.serve([six.endpoint], { name: 'b' });
+  const mixed = await rig.serve([four.endpoint, six.endpoint], {
+    name: 'c',
+    listen: [{ address: '::1' }],
+  });
+  const client = await tcpClient(t, port6, '::1');
+  t.equal(String((await once(client, 'data'))[0]), 'four');
+  t.equal(await request(t, port4), 'six');
+  t.equal(await request(t, mixed, '', { address: '::1' }), 'six', 'its own family comes first');
+});

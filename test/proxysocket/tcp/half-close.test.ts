@@ -1,0 +1,139 @@
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import t from 'tap';
+import { relayEnded } from '../../../src/proxysocket/events.ts';
+import { endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: the endpoint may answer after the client's FIN`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const ended = collect(t, relayEnded);
+    const server = await tcpServer(t, (socket) => {
+      socket.resume();
+      socket.on('end', () => socket.end('after the end'));
+    });
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    client.end('question');
+    t.equal(String(await readAll(client)), 'after the end');
+    await until(() => rig.counters.active === 0);
+    t.match(ended, [{ reason: 'closed', bytesIn: 8, bytesOut: 13 }]);
+  });
+
+  t.test(`${way}: the client may go on after the endpoint's FIN`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const server = await tcpServer(t, (socket) => socket.end('hello'));
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    t.equal(String(await readAll(client)), 'hello');
+    const received = readAll(await server.next());
+    client.write('still ');
+    client.end('here');
+    t.equal(String(await received), 'still here');
+    await until(() => rig.counters.active === 0);
+    t.equal(rig.counters.halfCloseTimeouts, 0);
+  });
+
+  t.test(`${way}: the second half may not stay silent for ever`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly, limits: { halfCloseTimeoutMs: 200 } });
+    const ended = collect(t, relayEnded);
+    const server = await tcpServer(t);
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    const socket = await server.next();
+    client.end();
+    t.equal(await endOf(client), 'ECONNRESET');
+    // A socket that has had a FIN learns of the reset when it writes.
+    socket.write('anybody?');
+    const [error] = await once(socket, 'error');
+    t.match(error, { code: /EPIPE|ECONNRESET/ });
+    await until(() => rig.counters.active === 0);
+    t.equal(rig.counters.halfCloseTimeouts, 1);
+    t.match(ended, [{ reason: 'half-close-timeout' }]);
+  });
+
+  t.test(`${way}: a client that takes none of the rest is not waited for`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly, limits: { halfCloseTimeoutMs: 300 } });
+    // Far more than the kernel keeps, and then the FIN: both halves have ended, but not arrived.
+    const server = await tcpServer(t, (socket) => socket.end(Buffer.alloc(64 * 1024 * 1024)));
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    client.end();
+    client.pause();
+    await until(() => rig.counters.active === 0 && rig.counters.halfCloseTimeouts === 1);
+  });
+
+  t.test(`${way}: an endpoint that takes none of the rest is not waited for`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly, limits: { halfCloseTimeoutMs: 300 } });
+    const server = await tcpServer(t, (socket) => socket.end());
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    await server.next();
+    client.resume();
+    client.end(Buffer.alloc(64 * 1024 * 1024));
+    await until(() => rig.counters.active === 0 && rig.counters.halfCloseTimeouts === 1);
+  });
+}
+
+t.test('traffic in the second half keeps it open', async (t) => {
+  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 1000 } });
+  const server = await tcpServer(t);
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  const socket = await server.next();
+  const answer = readAll(client);
+  client.end();
+  // Time has to pass here: 1.5 times the limit.
+  for (let index = 0; index < 15; index += 1) {
+    socket.write('.');
+    await delay(100);
+  }
+  socket.end('done');
+  t.equal(String(await answer), `${'.'.repeat(15)}done`);
+  t.equal(rig.counters.halfCloseTimeouts, 0);
+});
+
+t.test('a reader that is slow, but reads, gets everything', async (t) => {
+  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 1000 } });
+  const size = 24 * 1024 * 1024;
+  const server = await tcpServer(t, (socket) => socket.end(Buffer.alloc(size)));
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  client.end();
+  let got = 0;
+  client.on('data', (chunk: Buffer) => {
+    got += chunk.length;
+    // Slow at first, for twice the limit; then the rest.
+    if (got > 40 * 64 * 1024) return;
+    client.pause();
+    setTimeout(() => client.resume(), 50);
+  });
+  await once(client, 'end');
+  t.equal(got, size);
+});
+
+t.test('the rest of an upload may take its time after the FIN of both', async (t) => {
+  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 1000 } });
+  const size = 24 * 1024 * 1024;
+  const server = await tcpServer(t, (socket) => {
+    socket.on('data', () => {
+      if (socket.bytesRead > 40 * 64 * 1024) return;
+      socket.pause();
+      setTimeout(() => socket.resume(), 50);
+    });
+  });
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  const socket = await server.next();
+  client.resume();
+  client.end(Buffer.alloc(size));
+  await once(socket, 'end');
+  t.equal(socket.bytesRead, size);
+  socket.end();
+  await until(() => rig.counters.active === 0);
+  t.equal(rig.counters.halfCloseTimeouts, 0);
+});
+
+t.test('without a FIN there is no idle limit', async (t) => {
+  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 50 } });
+  const server = await tcpServer(t, (socket) => socket.pipe(socket));
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  await server.next();
+  await delay(200);
+  client.end('still there');
+  t.equal(String(await readAll(client)), 'still there');
+});

@@ -1,0 +1,153 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import t from 'tap';
+import {
+  digestServer,
+  echoServer,
+  readAll,
+  sha256,
+  tcpClient,
+  tcpServer,
+  type Teardown,
+} from '../../support/tcp-peers.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+const MB = 1024 * 1024;
+
+/** Sends everything, with back-pressure, while it reads everything. */
+async function exchange(socket: Socket, data: Buffer): Promise<Buffer> {
+  const answer = readAll(socket);
+  socket.end(data);
+  return answer;
+}
+
+/** Sends `size` bytes of a repeated block; resolves with their digest. */
+async function blast(socket: Socket, size: number): Promise<string> {
+  const block = randomBytes(MB);
+  const hash = createHash('sha256');
+  for (let sent = 0; sent < size; sent += block.length) {
+    hash.update(block);
+    if (!socket.write(block)) await once(socket, 'drain');
+  }
+  socket.end();
+  return hash.digest('hex');
+}
+
+async function digestOf(socket: Socket): Promise<string> {
+  const hash = createHash('sha256');
+  socket.on('data', (chunk: Buffer) => hash.update(chunk));
+  await once(socket, 'end');
+  return hash.digest('hex');
+}
+
+for (const { way, documentedOnly } of WAYS) {
+  const rigWith = (t: Teardown, limits = {}): TcpRig => new TcpRig(t, { documentedOnly, limits });
+
+  t.test(`${way}: 200 echoes one after another on one connection`, async (t) => {
+    const rig = rigWith(t);
+    const port = await rig.serve([(await echoServer(t)).endpoint]);
+    const socket = await tcpClient(t, port);
+    for (let index = 0; index < 200; index += 1) {
+      const message = `${index} ${'x'.repeat(index)}`;
+      socket.write(message);
+      let answer = '';
+      while (answer.length < message.length)
+        answer += String(((await once(socket, 'data')) as [Buffer])[0]);
+      if (answer !== message) t.fail(`${answer} instead of ${message}`);
+    }
+    socket.end();
+    await once(socket, 'end');
+    t.match(rig.counters, { connections: 1, rejectedNoEndpoint: 0 });
+    t.equal(rig.counters.bytesIn, rig.counters.bytesOut);
+  });
+
+  t.test(`${way}: 24 transfers at once, both ways, arrive byte for byte`, async (t) => {
+    const rig = rigWith(t);
+    const servers = [await echoServer(t), await echoServer(t), await echoServer(t)];
+    const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
+    let total = 0;
+    await Promise.all(
+      Array.from({ length: 24 }, async (_, index) => {
+        const data = randomBytes(1 + ((index * 700_001) % (3 * MB)));
+        total += data.length;
+        const answer = await exchange(await tcpClient(t, port), data);
+        if (!answer.equals(data)) t.fail(`transfer ${index} differs`);
+      }),
+    );
+    await until(() => rig.counters.active === 0);
+    t.match(rig.counters, { connections: 24, bytesIn: total, bytesOut: total, active: 0 });
+  });
+
+  t.test(`${way}: the same when every other relay gets a smaller buffer or none`, async (t) => {
+    const rig = rigWith(t, { bulkBufferBudget: 3 * MB });
+    const port = await rig.serve([(await echoServer(t)).endpoint]);
+    await Promise.all(
+      Array.from({ length: 12 }, async (_, index) => {
+        const data = randomBytes(2 * MB + index);
+        const answer = await exchange(await tcpClient(t, port), data);
+        if (!answer.equals(data)) t.fail(`transfer ${index} differs`);
+      }),
+    );
+  });
+
+  t.test(`${way}: messages of all sizes, in random order, share the buffers`, async (t) => {
+    const rig = rigWith(t);
+    const port = await rig.serve([(await echoServer(t)).endpoint]);
+    await Promise.all(
+      Array.from({ length: 8 }, async (_, flow) => {
+        const socket = await tcpClient(t, port);
+        const sent: Buffer[] = [];
+        const answer = readAll(socket);
+        // Large ones make the flow a bulk flow, many small ones make it a small one again.
+        for (let index = 0; index < 120; index += 1) {
+          const chunk = randomBytes(index % 40 === flow ? 400_000 : 1 + ((index * 37) % 3000));
+          sent.push(chunk);
+          if (!socket.write(chunk)) await once(socket, 'drain');
+          if (index % 3 === 0) await new Promise(setImmediate);
+        }
+        socket.end();
+        if (!(await answer).equals(Buffer.concat(sent))) t.fail(`flow ${flow} differs`);
+      }),
+    );
+  });
+
+  t.test(`${way}: 64 MB from the client: the digest comes back after its FIN`, async (t) => {
+    const rig = rigWith(t);
+    const port = await rig.serve([(await digestServer(t)).endpoint]);
+    const socket = await tcpClient(t, port);
+    const answer = readAll(socket);
+    const digest = await blast(socket, 64 * MB);
+    t.equal(String(await answer), digest);
+    t.equal(rig.counters.bytesIn, 64 * MB);
+  });
+
+  t.test(`${way}: 64 MB from the endpoint`, async (t) => {
+    const rig = rigWith(t);
+    let sent: Promise<string> | undefined;
+    const server = await tcpServer(t, (socket) => {
+      sent = blast(socket, 64 * MB);
+    });
+    const port = await rig.serve([server.endpoint]);
+    const digest = await digestOf(await tcpClient(t, port));
+    t.equal(digest, await sent);
+  });
+
+  t.test(`${way}: a slow reader gets all of a blast that ended long ago`, async (t) => {
+    const rig = rigWith(t);
+    const data = randomBytes(50 * MB);
+    const server = await tcpServer(t, (socket) => socket.end(data));
+    const port = await rig.serve([server.endpoint]);
+    const socket = await tcpClient(t, port);
+    const chunks: Buffer[] = [];
+    // Reads one chunk in each turn of the loop, and only now and then.
+    socket.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      socket.pause();
+      setImmediate(() => setImmediate(() => socket.resume()));
+    });
+    await once(socket, 'end');
+    t.equal(sha256(Buffer.concat(chunks)), sha256(data));
+  });
+}

@@ -1,0 +1,126 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import t from 'tap';
+import { relayEnded } from '../../../src/proxysocket/events.ts';
+import { resetSocket } from '../../../src/proxysocket/tcp/reset.ts';
+import {
+  echoServer,
+  endOf,
+  openDescriptors,
+  readAll,
+  tcpClient,
+  tcpServer,
+} from '../../support/tcp-peers.ts';
+import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: the reset of a client reaches the endpoint as a reset`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const ended = collect(t, relayEnded);
+    const server = await tcpServer(t);
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    const end = endOf(await server.next());
+    await until(() => rig.counters.active === 1);
+    client.resetAndDestroy();
+    t.equal(await end, 'ECONNRESET');
+    await until(() => rig.counters.active === 0);
+    t.match(ended, [{ reason: 'client-reset' }]);
+  });
+
+  t.test(`${way}: the reset of an endpoint reaches the client as a reset`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const ended = collect(t, relayEnded);
+    const server = await tcpServer(t);
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    const end = endOf(client);
+    await until(() => rig.counters.active === 1);
+    (await server.next()).resetAndDestroy();
+    t.equal(await end, 'ECONNRESET');
+    await until(() => rig.counters.active === 0);
+    t.match(ended, [{ reason: 'endpoint-reset' }]);
+  });
+
+  t.test(`${way}: a reset in the middle of data both ways`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const server = await echoServer(t);
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    const socket = await server.next();
+    client.write(Buffer.alloc(8 * 1024 * 1024));
+    await once(client, 'data');
+    const end = endOf(client);
+    socket.resetAndDestroy();
+    t.equal(await end, 'ECONNRESET');
+    await until(() => rig.counters.active === 0);
+  });
+
+  t.test(`${way}: a reset after a FIN is still passed on`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const server = await tcpServer(t);
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    const socket = await server.next();
+    const end = endOf(client);
+    client.end('question');
+    await readAll(socket);
+    socket.resetAndDestroy();
+    t.equal(await end, 'ECONNRESET');
+  });
+
+  t.test(`${way}: destroying the engine resets both sides`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const ended = collect(t, relayEnded);
+    const server = await tcpServer(t);
+    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    const ends = [endOf(client), endOf(await server.next())];
+    await rig.engine.destroy();
+    t.same(await Promise.all(ends), ['ECONNRESET', 'ECONNRESET']);
+    t.match(ended, [{ reason: 'destroyed' }]);
+  });
+}
+
+t.test('resetSocket', async (t) => {
+  t.test('a socket whose shutdown is on its way is reset, and its descriptor freed', async (t) => {
+    const server = await tcpServer(t);
+    const before = openDescriptors();
+    const client = await tcpClient(t, server.port);
+    const socket = await server.next();
+    const closed = once(socket, 'close');
+    const end = endOf(client);
+    socket.end();
+    // Now `resetAndDestroy` would fail with EINVAL and lose the descriptor.
+    resetSocket(socket);
+    await closed;
+    t.match(await end, /FIN|ECONNRESET/, 'the FIN may overtake the reset');
+    client.destroy();
+    await until(() => openDescriptors() === before);
+  });
+
+  t.test('with data still to be written it is reset at once', async (t) => {
+    const server = await tcpServer(t);
+    const client = await tcpClient(t, server.port);
+    const socket = await server.next();
+    client.pause();
+    socket.end(Buffer.alloc(32 * 1024 * 1024));
+    resetSocket(socket);
+    t.ok(socket.destroyed);
+    t.equal(await endOf(client), 'ECONNRESET');
+  });
+
+  t.test('one that is still connecting is dropped', async (t) => {
+    const server = await tcpServer(t);
+    const socket = connect({ host: '127.0.0.1', port: server.port });
+    socket.on('error', () => undefined);
+    resetSocket(socket);
+    t.ok(socket.destroyed);
+    await once(socket, 'close');
+  });
+
+  t.test('one that is closed is left alone', async (t) => {
+    const server = await tcpServer(t);
+    const socket = await tcpClient(t, server.port);
+    socket.destroy();
+    await once(socket, 'close');
+    resetSocket(socket);
+    t.equal(socket.errored, null);
+  });
+});

@@ -1,0 +1,200 @@
+/** TCP clients and servers for tests of the data path. All of them end with the test. */
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
+import { resetSocket } from '../../src/proxysocket/tcp/reset.ts';
+
+/** What a test of tap offers that these helpers need. */
+export interface Teardown {
+  teardown(after: () => unknown): void;
+}
+
+export interface TcpServer {
+  readonly port: number;
+  readonly endpoint: EndpointSpec;
+  /** Connections in the order in which they came; those that ended, too. */
+  readonly sockets: readonly Socket[];
+  /** Connections that are open. */
+  readonly open: number;
+  /** Resolves with the next connection that has not been asked for. */
+  next(): Promise<Socket>;
+  /** Stops listening and resets its connections. */
+  kill(): Promise<void>;
+}
+
+export function endpointAt(port: number, address = '127.0.0.1'): EndpointSpec {
+  return { address, port, internal: true, external: true };
+}
+
+/** A server whose connections can be half open. `onSocket` gets each of them. */
+export async function tcpServer(
+  t: Teardown,
+  onSocket: (socket: Socket) => void = () => undefined,
+  address = '127.0.0.1',
+): Promise<TcpServer> {
+  const sockets: Socket[] = [];
+  let asked = 0;
+  let open = 0;
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    // Peers that reset are part of many tests; those that care listen themselves.
+    socket.on('error', () => undefined);
+    open += 1;
+    socket.on('close', () => (open -= 1));
+    sockets.push(socket);
+    onSocket(socket);
+    server.emit('kept');
+  });
+  server.listen({ host: address, port: 0, backlog: 4096 });
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const kill = async (): Promise<void> => {
+    if (!server.listening) return;
+    const closed = once(server, 'close');
+    server.close();
+    for (const socket of sockets) resetSocket(socket);
+    await closed;
+  };
+  t.teardown(kill);
+  return {
+    port,
+    endpoint: endpointAt(port, address),
+    sockets,
+    get open() {
+      return open;
+    },
+    async next() {
+      while (sockets.length <= asked) await once(server, 'kept');
+      asked += 1;
+      const socket = sockets[asked - 1];
+      if (socket === undefined) throw new Error('no such connection');
+      return socket;
+    },
+    kill,
+  };
+}
+
+/** Sends everything back and ends when the client does. */
+export async function echoServer(t: Teardown, address?: string): Promise<TcpServer> {
+  return tcpServer(t, (socket) => socket.pipe(socket), address);
+}
+
+/** Sends its name and ends, so that a client sees who it was. */
+export async function namedServer(t: Teardown, name: string, address?: string): Promise<TcpServer> {
+  return tcpServer(t, (socket) => socket.end(name), address);
+}
+
+/** Answers with the SHA-256 of what it got, after the client's FIN. */
+export async function digestServer(t: Teardown): Promise<TcpServer> {
+  return tcpServer(t, (socket) => {
+    const hash = createHash('sha256');
+    socket.on('data', (chunk: Buffer) => hash.update(chunk));
+    socket.on('end', () => socket.end(hash.digest('hex')));
+  });
+}
+
+/** An endpoint that refuses: its port was free a moment ago, on an address that nobody else uses. */
+export async function refusingEndpoint(t: Teardown, address = '127.66.6.6'): Promise<EndpointSpec> {
+  const server = await tcpServer(t, undefined, address);
+  await server.kill();
+  return server.endpoint;
+}
+
+/** A connected client that may be half open. */
+export async function tcpClient(
+  t: Teardown,
+  port: number,
+  address = '127.0.0.1',
+  localAddress?: string,
+): Promise<Socket> {
+  const socket = connect({
+    port,
+    host: address,
+    allowHalfOpen: true,
+    noDelay: true,
+    ...(localAddress === undefined ? {} : { localAddress }),
+  });
+  t.teardown(() => socket.destroy());
+  await once(socket, 'connect');
+  socket.on('error', () => undefined);
+  return socket;
+}
+
+/** Everything that comes until the FIN; rejects with the error of a connection that breaks. */
+export async function readAll(socket: Socket): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+  if (!socket.readableEnded) await once(socket, 'end');
+  return Buffer.concat(chunks);
+}
+
+/** Connects, sends a text and its FIN, and resolves with the whole answer. */
+export async function request(
+  t: Teardown,
+  port: number,
+  text = '',
+  { address, localAddress }: { address?: string; localAddress?: string } = {},
+): Promise<string> {
+  const socket = await tcpClient(t, port, address, localAddress);
+  socket.end(text);
+  const answer = String(await readAll(socket));
+  socket.destroy();
+  return answer;
+}
+
+/** Resolves with the code of the error that ends the connection, or with 'FIN' when none does. */
+export async function endOf(socket: Socket): Promise<string> {
+  if (socket.errored !== null) return codeOf(socket.errored);
+  const { promise, resolve } = Promise.withResolvers<string>();
+  socket.once('error', (error) => resolve(codeOf(error)));
+  socket.once('end', () => resolve('FIN'));
+  socket.once('close', () => resolve('closed'));
+  socket.resume();
+  return promise;
+}
+
+/** Connects and resolves with how the connection ends, also when it does so at once. */
+export async function connectionEnd(
+  t: Teardown,
+  port: number,
+  localAddress?: string,
+): Promise<string> {
+  const socket = connect({
+    port,
+    host: '127.0.0.1',
+    ...(localAddress === undefined ? {} : { localAddress }),
+  });
+  t.teardown(() => socket.destroy());
+  return endOf(socket);
+}
+
+/** Writes until the other side takes no more for a while; resolves with the bytes written. */
+export async function pushUntilStuck(socket: Socket, idleMs = 300): Promise<number> {
+  const chunk = randomBytes(64 * 1024);
+  let written = 0;
+  let at = performance.now();
+  for (;;) {
+    socket.write(chunk, () => {
+      at = performance.now();
+    });
+    written += chunk.length;
+    while (socket.writableLength >= chunk.length) {
+      if (performance.now() - at > idleMs) return written - socket.writableLength;
+      await new Promise(setImmediate);
+    }
+  }
+}
+
+export function sha256(data: Buffer): string {
+  return createHash('sha256').update(data).digest('hex');
+}
+
+/** Files, sockets and the like that this process has open. */
+export function openDescriptors(): number {
+  return readdirSync('/proc/self/fd').length;
+}
+
+function codeOf(error: Error): string {
+  return 'code' in error ? String(error.code) : error.message;
+}

@@ -1,0 +1,97 @@
+import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
+import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import type { TypedChannel } from '../../src/proxysocket/events.ts';
+import type {
+  AffinitySpec,
+  EndpointSpec,
+  ListenSpec,
+  ServicePortSpec,
+} from '../../src/proxysocket/spec.ts';
+import type { Teardown } from './tcp-peers.ts';
+
+/** Both ways to accept: with the handles of Node, and with only what Node documents. */
+export const WAYS = [
+  { way: 'handles', documentedOnly: false },
+  { way: 'documented', documentedOnly: true },
+] as const;
+
+/** A TCP service port of a test; what is not given is simple. */
+export function tcpSpec(
+  endpoints: readonly EndpointSpec[],
+  { name = 'test/web:http', listen = [{}], affinity = { kind: 'none' } }: TcpSpecOptions = {},
+): ServicePortSpec {
+  return {
+    name,
+    protocol: 'TCP',
+    listen: listen.map((each) => ({
+      address: '127.0.0.1',
+      port: 0,
+      traffic: 'internal' as const,
+      ...each,
+    })),
+    endpoints,
+    affinity,
+  };
+}
+
+export interface TcpSpecOptions {
+  readonly name?: string;
+  readonly listen?: readonly Partial<ListenSpec>[];
+  readonly affinity?: AffinitySpec;
+}
+
+/** An engine, destroyed at the end of the test. */
+export class TcpRig {
+  readonly engine: Engine;
+
+  constructor(t: Teardown, options: NodeEngineOptions = {}) {
+    // Leaves the endpoints in the order given.
+    this.engine = createNodeEngine({ random: () => 0.999_999, ...options });
+    t.teardown(() => this.engine.destroy());
+  }
+
+  /** Sets a service port; resolves with the port of its first listener. */
+  async serve(endpoints: readonly EndpointSpec[], options: TcpSpecOptions = {}): Promise<number> {
+    const spec = tcpSpec(endpoints, options);
+    await this.engine.apply([{ kind: 'set', spec }]);
+    return this.port(spec.name);
+  }
+
+  async remove(name = 'test/web:http'): Promise<void> {
+    await this.engine.apply([{ kind: 'remove', name }]);
+  }
+
+  async endpoints(endpoints: readonly EndpointSpec[], name = 'test/web:http'): Promise<void> {
+    await this.engine.apply([{ kind: 'endpoints', name, endpoints }]);
+  }
+
+  /** What the engine tells about a service port; throws when it knows none of that name. */
+  snapshot(name = 'test/web:http'): ServicePortSnapshot {
+    const found = this.engine.snapshot(new Set([name]))[0];
+    if (found === undefined) throw new Error(`${name} is not there`);
+    return found;
+  }
+
+  get counters(): ServicePortSnapshot['counters'] {
+    return this.snapshot().counters;
+  }
+
+  port(name = 'test/web:http', index = 0): number {
+    const listener = this.snapshot(name).listeners[index];
+    if (listener?.state !== 'listening') {
+      throw new Error(`${name} does not listen: ${JSON.stringify(listener)}`);
+    }
+    return listener.boundPort;
+  }
+}
+
+/** Collects the messages of a channel until the test ends. */
+export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>): T[] {
+  const messages: T[] = [];
+  const onMessage = (message: T): void => {
+    messages.push(message);
+  };
+  channel.subscribe(onMessage);
+  t.teardown(() => channel.unsubscribe(onMessage));
+  return messages;
+}
