@@ -20,6 +20,11 @@ export function readFlags(
     .exitOverride()
     .helpOption(false)
     .configureOutput({ writeOut: () => {}, writeErr: () => {} });
+  for (const [name, { kind }] of Object.entries(table)) {
+    // Commander would take the next flag for the value.
+    if (!flags.includes(`--${name}`)) continue;
+    throw new KpngError('KPNG_USAGE', `--${name} needs a value: --${name} <${kind.placeholder}>`);
+  }
   for (const [name, spec] of Object.entries(table)) {
     const option = new Option(`--${name} <value>`);
     option.argParser((text) => {

@@ -1,0 +1,299 @@
+import { hostname } from 'node:os';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { defineSink, defineSource } from '../../src/cli/command.ts';
+import { integer, text } from '../../src/cli/flags/kinds.ts';
+import { flag } from '../../src/cli/flags/table.ts';
+import { parse, type Invocation } from '../../src/cli/parse.ts';
+import { REGISTRY, type Registry } from '../../src/cli/registry.ts';
+import { holds } from '../support/property.ts';
+
+type Run = Invocation & { kind: 'run' };
+
+/** A command line that has to be understood. */
+function run(line: string): Run {
+  const invocation = parse(words(line));
+  if (invocation.kind === 'run') return invocation;
+  throw new Error(invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind);
+}
+
+/** The message of a command line that has to be refused. */
+function refused(line: string): string {
+  const invocation = parse(words(line));
+  if (invocation.kind !== 'usage-error') throw new Error(`${line}: ${invocation.kind}`);
+  if (invocation.error.code !== 'KPNG_USAGE') throw new Error(invocation.error.code);
+  return invocation.error.message;
+}
+
+function words(line: string): string[] {
+  return line.split(' ').filter((word) => word !== '');
+}
+
+t.test('sources and backends, with and without to-local', (t) => {
+  const lines: [string, string, string][] = [
+    ['file to-local to-userspace', 'file', 'to-userspace'],
+    ['file to-local to-json', 'file', 'to-json'],
+    ['file to-json', 'file', 'to-json'],
+    ['local to-userspace', 'local', 'to-userspace'],
+    ['local to-local to-userspace', 'local', 'to-userspace'],
+    ['local to-json', 'local', 'to-json'],
+    ['local to-userspacelin', 'local', 'to-userspacelin'],
+    ['local to-winuserspace', 'local', 'to-winuserspace'],
+  ];
+  for (const [line, source, sink] of lines) {
+    const { source: s, sink: b } = run(line);
+    t.same([s.word, b.word], [source, sink], line);
+  }
+  t.end();
+});
+
+t.test('defaults are those of kpng and kube-proxy', (t) => {
+  const { source, sink, globals, given } = run('local to-userspace');
+  t.match(source.options, { target: { text: '127.0.0.1:12090' }, maxMessageSize: 4_194_304 });
+  t.match(sink.options, {
+    nodeName: hostname(),
+    portal: 'address',
+    engine: 'node',
+    bindAddress: '0.0.0.0',
+    portRange: undefined,
+    nodePortAddresses: [],
+    limits: { connectTimeoutsMs: [250, 500, 1000, 2000], udpIdleTimeoutMs: 30_000 },
+  });
+  t.match(globals, {
+    v: 0,
+    'logging-format': undefined,
+    'metrics-bind-address': { host: '127.0.0.1', port: 10_249 },
+    'healthz-bind-address': { host: '0.0.0.0', port: 10_256 },
+    'error-delay': 1000,
+    'drain-timeout': 5000,
+  });
+  t.equal(given.size, 0);
+  t.match(run('file to-json').source.options, { input: 'globalv1-state.yaml' });
+  t.match(run('local to-winuserspace').sink.options, {
+    portRange: { first: 36_000, last: 37_000 },
+  });
+  t.end();
+});
+
+t.test('flags of the source may stand on either side of the sink, global ones anywhere', (t) => {
+  const lines = [
+    '-v=4 local -api=a:1 to-userspace --node-name n1',
+    'local to-userspace --api a:1 --node-name=n1 --v 4',
+    '--api a:1 --node-name n1 local -v4 to-userspace',
+  ];
+  for (const line of lines) {
+    const { source, sink, globals } = run(line);
+    t.match(source.options, { target: { text: 'a:1' } }, line);
+    t.equal(sink.nodeName, 'n1', line);
+    t.equal(globals.v, 4, line);
+  }
+  t.end();
+});
+
+t.test('other names of flags', (t) => {
+  const { globals, source } = run(
+    'local --exportMetrics 127.0.0.1:9099 --tls-ca ca --tls-crt c --tls-key k to-json',
+  );
+  t.same(globals['metrics-bind-address'], { host: '127.0.0.1', port: 9099 });
+  t.match(source.options, { tls: { ca: 'ca', crt: 'c', key: 'k' } });
+  t.end();
+});
+
+t.test('servers are switched off by an empty value or 0', (t) => {
+  const { globals, given } = run('local to-json --metrics-bind-address= --healthz-bind-address 0');
+  t.equal(globals['metrics-bind-address'], undefined);
+  t.equal(globals['healthz-bind-address'], undefined);
+  t.same([...given].sort(), ['healthz-bind-address', 'metrics-bind-address']);
+  t.end();
+});
+
+t.test('the last of a repeated flag counts; lists are joined', (t) => {
+  const { sink, globals } = run(
+    'local to-userspace -v 1 -v 2 --nodeport-addresses 10.0.0.0/8 --nodeport-addresses primary,::1',
+  );
+  t.equal(globals.v, 2);
+  t.match(sink.options, { nodePortAddresses: ['10.0.0.0/8', 'primary', '::1'] });
+  t.end();
+});
+
+t.test('every limit has a flag that works', (t) => {
+  const { sink } = run(
+    'local to-userspace --connect-timeouts 1s,2s --half-close-timeout 3s ' +
+      '--endpoint-grace-period 4s --tcp-keepalive 5s --udp-idle-timeout 6s --max-connections 7 ' +
+      '--max-udp-sessions 8 --reserved-descriptors 9 --max-affinity-clients 10 --backlog 11 ' +
+      '--bulk-buffer-budget 12Ki --udp-socket-buffer 13Ki --udp-send-queue 14 ' +
+      '--udp-wildcard-sockets 15',
+  );
+  t.match(sink.options, {
+    limits: {
+      connectTimeoutsMs: [1000, 2000],
+      halfCloseTimeoutMs: 3000,
+      endpointGraceMs: 4000,
+      keepAliveMs: 5000,
+      udpIdleTimeoutMs: 6000,
+      maxConnections: 7,
+      maxUdpSessions: 8,
+      reservedDescriptors: 9,
+      maxAffinityClients: 10,
+      backlog: 11,
+      bulkBufferBudget: 12 * 1024,
+      udpSocketBuffer: 13 * 1024,
+      udpSendQueueBytes: 14,
+      udpWildcardSockets: 15,
+    },
+  });
+  t.end();
+});
+
+t.test('words that make no command are told apart', (t) => {
+  const cases: [string, RegExp][] = [
+    ['', /no source was named/],
+    ['file', /file: no backend was named/],
+    ['file to-local', /no backend was named/],
+    ['file to-userspace', /write "to-local" before to-userspace/],
+    ['files to-json', /unknown command "files"; sources are file, local/],
+    ['to-json', /to-json needs a source before it/],
+    ['to-local to-json', /to-local needs a source/],
+    ['local to-jsn', /unknown backend "to-jsn"; backends are to-userspace,.*to-json/],
+    ['local file', /file is a source, and there is one already/],
+    ['local to-iptables', /a backend of kpng that this program does not have/],
+    ['kube to-api', /kube is not in this version; sources are file, local/],
+    ['file to-api', /to-api is not in this version/],
+    ['local to-json extra', /nothing may follow to-json but flags: "extra"/],
+    ['version 2', /nothing may follow version/],
+  ];
+  for (const [line, message] of cases) t.match(refused(line), message, line);
+  t.end();
+});
+
+t.test('flags that are wrong are named, with what is expected', (t) => {
+  const cases: [string, RegExp][] = [
+    ['local to-userspace --udp-idle-timeout 30', /^--udp-idle-timeout "30": expected a duration/],
+    ['local to-userspace --udp-idle-timeot 30s', /unknown option.*mean --udp-idle-timeout\?/],
+    ['local to-json --api', /^--api needs a value: --api <target>$/],
+    ['local to-json --api --v=3', /^--api needs a value/],
+    ['local to-json -x', /unknown option '-x'/],
+    ['local to-json --bind-address 1.1.1.1', /--bind-address is a flag of to-userspace/],
+    ['local to-json --input x', /--input is a flag of file/],
+    ['version --api x', /--api is a flag of local/],
+    ['local to-json -v=11', /--v "11": expected a whole number from 0 to 10/],
+    [
+      'local to-json --metrics-bind-address 10249',
+      /--metrics-bind-address "10249": expected ip:port/,
+    ],
+    ['local to-json --logging-format xml', /expected text, json/],
+    ['local to-json --api multi:///a:1', /--api "multi:\/\/\/a:1": several targets/],
+    ['local to-json --api-client-tls-crt x', /one was given without the other/],
+    ['file to-json --input=', /--input: expected a path/],
+    ['local to-json --node-name=', /--node-name "": not the name of a node/],
+    ['local to-json --node-name a/b', /not the name of a node/],
+    ['local to-userspace --portal nftables', /nftables is not in this version/],
+    ['local to-userspace --engine linux', /linux is not in this version; expected auto, node/],
+    [
+      'local to-userspace --portal-interface eth0',
+      /--portal-interface "eth0".*not in this version/,
+    ],
+    ['local to-userspace --nodeport-addresses 10.0.0.0/33', /"10\.0\.0\.0\/33"/],
+    ['local to-userspace --port-range 5-1', /range of ports/],
+    ['local to-userspace --bind-address localhost', /expected an IP address/],
+    ['local to-userspace --max-connections 0', /at least 1/],
+  ];
+  for (const [line, message] of cases) t.match(refused(line), message, line);
+  t.end();
+});
+
+t.test('a planned word is refused as planned until it is there', (t) => {
+  for (const word of ['kube', 'api', 'demo', 'status', 'cleanup']) {
+    t.match(refused(word), /is not in this version/, word);
+  }
+  t.end();
+});
+
+t.test('help for as much as was named', (t) => {
+  const topics: [string, string][] = [
+    ['--help', 'nothing'],
+    ['help', 'nothing'],
+    ['help local', 'source'],
+    ['file --help', 'source'],
+    ['file to-local --help', 'source'],
+    ['help local to-json', 'command'],
+    ['local to-userspace --api x:1 -h', 'command'],
+    ['version --help', 'version'],
+  ];
+  for (const [line, kind] of topics) {
+    const invocation = parse(words(line));
+    t.match(invocation, { kind: 'help', topic: { kind } }, line);
+  }
+  t.match(refused('help nonsense'), /unknown command/);
+  t.equal(parse(['version']).kind, 'version');
+  t.end();
+});
+
+t.test('a flag can come from the environment, unless it is given', (t) => {
+  const registry: Registry = {
+    ...REGISTRY,
+    sources: [
+      defineSource({
+        word: 'test',
+        summary: '',
+        description: [],
+        examples: [],
+        toLocalOptional: true,
+        flags: {
+          config: flag({ kind: text('x'), default: 'd', help: '', group: '', env: 'TEST_CONFIG' }),
+          level: flag({ kind: integer(0), default: 0, help: '', group: '', env: 'TEST_LEVEL' }),
+        },
+        read: (values) => values,
+        start: () => Promise.reject(new Error('not started here')),
+      }),
+    ],
+  };
+  const read = (argv: string[], env: Record<string, string>) => {
+    const invocation = parse(argv, env, registry);
+    return invocation.kind === 'run' ? invocation.source.options : invocation;
+  };
+  const line = ['test', 'to-json'];
+  t.same(read(line, {}), { config: 'd', level: 0 });
+  t.same(read(line, { TEST_CONFIG: 'e', TEST_LEVEL: '3' }), { config: 'e', level: 3 });
+  t.same(read([...line, '--config=f'], { TEST_CONFIG: 'e' }), { config: 'f', level: 0 });
+  t.match(read(line, { TEST_LEVEL: 'x' }), {
+    kind: 'usage-error',
+    error: { message: /^TEST_LEVEL \(for --level\) "x": expected/ },
+  });
+  t.end();
+});
+
+t.test('an error that is not about usage is not taken for one', (t) => {
+  const broken = defineSink({
+    word: 'to-broken',
+    summary: '',
+    description: [],
+    examples: [],
+    toLocalOptional: true,
+    servesByDefault: false,
+    flags: {},
+    read(): { nodeName: string } {
+      throw new TypeError('a mistake of ours');
+    },
+    start: () => Promise.reject(new Error('not started here')),
+  });
+  const registry = { ...REGISTRY, sinks: [broken] };
+  t.throws(() => parse(['local', 'to-broken'], {}, registry), TypeError);
+  t.end();
+});
+
+t.test('no command line makes the parser fail in an unforeseen way', (t) => {
+  const usual =
+    'file local to-local to-json to-userspace version help --help -v=4 -v --api --api=x:1 -- - ' +
+    '--input --node-name=n -i --constructor --__proto__=1 --__proto__ __proto__ --no-v --v= ' +
+    '--portal=none';
+  const argument = fc.oneof(fc.constantFrom('', ...words(usual)), fc.string({ maxLength: 8 }));
+  holds(
+    t,
+    fc.property(fc.array(argument, { maxLength: 8 }), (argv) => {
+      const { kind } = parse(argv);
+      return ['run', 'help', 'version', 'usage-error'].includes(kind);
+    }),
+  );
+  t.end();
+});
