@@ -61,6 +61,7 @@ async function traffic(options: Options): Promise<{ loads: LoadReport[]; peers: 
 
 async function measure(options: Options): Promise<Report> {
   const { loads, peers } = await traffic(options);
+  const { rounds, seconds } = options;
   const idles: IdleReport[] = [];
   for (const size of IDLE_SIZES) {
     progress(`idle with ${size} service ports`);
@@ -69,7 +70,7 @@ async function measure(options: Options): Promise<Report> {
   }
   progress('');
   const date = new Date().toISOString().slice(0, 10);
-  return { date, machine: machine(), ...options, peers, loads, idle: idles };
+  return { date, machine: machine(), rounds, seconds, peers, loads, idle: idles };
 }
 
 function show(report: Report): void {
@@ -86,7 +87,15 @@ function show(report: Report): void {
   }
 }
 
-async function main(): Promise<void> {
+/** A number above 0, or a usage error. */
+function positive(flag: string, text: string): number {
+  const value = Number(text);
+  if (value > 0 && Number.isFinite(value)) return value;
+  throw new TypeError(`--${flag} ${JSON.stringify(text)}: expected a number above 0`);
+}
+
+/** What the command line asks for; throws a TypeError that says what is wrong with it. */
+function readArgs() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
@@ -98,19 +107,45 @@ async function main(): Promise<void> {
       mib: { type: 'string', default: '1024' },
     },
   });
-  if (positionals[0] === 'integrity') {
-    const ok = await runIntegrity({ mib: Number(values.mib), onLine: print });
-    process.exitCode = ok ? 0 : 1;
-    return;
+  const [what = 'traffic', ...rest] = positionals;
+  if (!['traffic', 'integrity'].includes(what) || rest.length > 0) {
+    throw new TypeError(`${positionals.join(' ')}: expected integrity, or nothing`);
   }
-  const report = await measure({
-    rounds: Number(values.rounds),
-    seconds: Number(values.seconds),
+  if (!LOADS.some((load) => load.script.includes(values.only))) {
+    const names = LOADS.map((load) => load.script).join(', ');
+    throw new TypeError(`--only ${values.only}: expected a part of one of ${names}`);
+  }
+  return {
+    what,
+    rounds: Math.ceil(positive('rounds', values.rounds)),
+    seconds: positive('seconds', values.seconds),
+    mib: positive('mib', values.mib),
     only: values.only,
-  });
-  show(report);
-  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
-  if (values['write-docs']) writeFileSync(DOCS, renderDocs(report));
+    json: values.json,
+    writeDocs: values['write-docs'],
+  };
 }
 
-await main();
+async function main(args: ReturnType<typeof readArgs>): Promise<boolean> {
+  if (args.what === 'integrity') return runIntegrity({ mib: args.mib, onLine: print });
+  const { rounds, seconds, only } = args;
+  const report = await measure({ rounds, seconds, only });
+  show(report);
+  if (args.json !== undefined) writeFileSync(args.json, `${JSON.stringify(report, null, 2)}\n`);
+  if (args.writeDocs) writeFileSync(DOCS, renderDocs(report));
+  return true;
+}
+
+/** The arguments, or undefined after saying what is wrong with them. */
+function tryReadArgs(): ReturnType<typeof readArgs> | undefined {
+  try {
+    return readArgs();
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    return undefined;
+  }
+}
+
+const args = tryReadArgs();
+if (args === undefined) process.exitCode = 2;
+else process.exitCode = (await main(args)) ? 0 : 1;

@@ -32,14 +32,17 @@ async function hold(protocol: Protocol, address: string, port: number): Promise<
   return { port: typeof bound === 'object' && bound !== null ? bound.port : port, release };
 }
 
-/** Whether the port is free there. Other errors than "in use" are thrown. */
+/** Whether the port is free there. Rejects when nothing can listen there at all. */
 async function isFree(protocol: Protocol, address: string, port: number): Promise<boolean> {
   try {
     await (await hold(protocol, address, port)).release();
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return false;
-    throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE') return false;
+    if (code !== 'EADDRNOTAVAIL') throw error;
+    const hint = `on macOS: sudo ifconfig lo0 alias ${address}`;
+    throw new Error(`this host does not have the address ${address} (${hint})`, { cause: error });
   }
 }
 

@@ -42,6 +42,7 @@ t.test('a port that is taken is passed over, TCP and UDP', async (t) => {
   const { port: udp } = socket.address();
   t.not(await portNear('UDP', udp, ['127.0.0.1']), udp);
   t.equal(new Set(await freePorts('TCP', '127.0.0.1', 5)).size, 5);
+  await t.rejects(portNear('TCP', 8080, ['192.0.2.1']), /does not have the address 192\.0\.2\.1/);
 });
 
 t.test('the same bytes come again for the same seed, of any length', async (t) => {
