@@ -63,6 +63,13 @@ export interface PortalPlan {
 export interface Portal {
   readonly kind: 'address' | 'none' | 'nftables' | 'iptables';
 
+  /**
+   * Whether it leads traffic to proxy ports with rules; absent: it does not. Only such a portal is told
+   * `served` and `splitTraffic`, and so asked when a service port gets its first endpoint or loses its
+   * last one. Its rules are changed before listeners that are not needed any more close.
+   */
+  readonly redirects?: boolean;
+
   /** Decides, without side effects outside this object, who listens where. Removals count first. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
 

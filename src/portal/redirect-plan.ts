@@ -67,6 +67,11 @@ export class RedirectPlan {
   /** Names of service ports with faults, and of those that wait for a proxy port. */
   readonly #faulty = new Set<string>();
   readonly #starved = new Set<string>();
+  /**
+   * Ports that this plan gives up. They are used again within the plan only when there is no other,
+   * because rules lead to them until the plan is carried out.
+   */
+  readonly #dropped: number[] = [];
   /** Service ports whose leads may differ since `settle` was last called. */
   #touched = new Set<string>();
 
@@ -88,8 +93,7 @@ export class RedirectPlan {
     }
     const changed = this.#claims.update(claims, remove);
     const affected = new Set([...claims.keys(), ...changed, ...this.#starved]);
-    // What one gives back another one can have.
-    for (const name of affected) this.#releaseUnneeded(name);
+    for (const name of affected) this.#dropUnneeded(name);
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const name of [...affected].sort()) {
       const entry = this.#entries.get(name);
@@ -103,6 +107,7 @@ export class RedirectPlan {
       entry.listen = now;
       listen.set(name, now);
     }
+    this.#releaseDropped();
     for (const name of remove) this.#touched.add(name);
     return { listen, problems: this.#problems() };
   }
@@ -155,7 +160,7 @@ export class RedirectPlan {
 
   #forget(name: string): void {
     for (const { port } of this.#entries.get(name)?.listeners.values() ?? []) {
-      this.#allocator.release(port);
+      this.#dropped.push(port);
     }
     this.#entries.delete(name);
     this.#faulty.delete(name);
@@ -205,13 +210,13 @@ export class RedirectPlan {
     return needed;
   }
 
-  #releaseUnneeded(name: string): void {
+  #dropUnneeded(name: string): void {
     const entry = this.#entries.get(name);
     if (entry === undefined) return;
     const needed = this.#needed(name, entry);
     for (const [key, { port }] of entry.listeners) {
       if (needed.has(key)) continue;
-      this.#allocator.release(port);
+      this.#dropped.push(port);
       entry.listeners.delete(key);
       entry.bound.delete(key);
     }
@@ -221,7 +226,7 @@ export class RedirectPlan {
     this.#starved.delete(name);
     for (const key of this.#needed(name, entry)) {
       if (entry.listeners.has(key)) continue;
-      const port = this.#allocator.allocate();
+      const port = this.#allocate();
       const address = this.#bindAddresses[familyOfKey(key)];
       if (port === undefined || address === undefined) {
         this.#starved.add(name);
@@ -229,6 +234,18 @@ export class RedirectPlan {
       }
       entry.listeners.set(key, { address, port, traffic: trafficOfKey(key) });
     }
+  }
+
+  #allocate(): number | undefined {
+    const port = this.#allocator.allocate();
+    if (port !== undefined) return port;
+    this.#releaseDropped();
+    return this.#allocator.allocate();
+  }
+
+  #releaseDropped(): void {
+    for (const port of this.#dropped) this.#allocator.release(port);
+    this.#dropped.length = 0;
   }
 
   #problems(): PortalProblem[] {

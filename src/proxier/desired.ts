@@ -17,6 +17,8 @@ export interface DesiredServicePort {
   readonly spec: Omit<ServicePortSpec, 'listen'>;
   /** At least one. */
   readonly portals: readonly PortalSpec[];
+  /** Whether internal and external traffic may have different endpoints: one policy is Local, the other is not. */
+  readonly splitTraffic: boolean;
 }
 
 /** What one service comes to. */
@@ -83,6 +85,7 @@ export function desiredServicePorts(entry: ServiceEntry): Desired {
     ports.push({
       spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...idle },
       portals,
+      splitTraffic: service.externalTrafficToLocal !== service.internalTrafficToLocal,
     });
   }
   return { ports, problems };

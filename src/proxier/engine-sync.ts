@@ -41,14 +41,16 @@ export class EngineSync {
 
   /**
    * Gives the engine one batch with all that was wanted since the last one that succeeded; none when
-   * nothing differs. Rejects with the engine's error; then all of it stays wanted, and the service
-   * ports of the batch are set anew by the next one, whatever the engine made of it.
+   * nothing differs. `wanted`: without the removals, which stay for a later call. Rejects with the
+   * engine's error; then all of it stays wanted, and the service ports of the batch are set anew by
+   * the next one, whatever the engine made of it.
    */
-  async flush(): Promise<Step[]> {
+  async flush(part: 'all' | 'wanted' = 'all'): Promise<Step[]> {
     const changes: EngineChange[] = [];
     const doubts = new Map<string, Doubt>();
     const steps: Step[] = [];
-    for (const [name, after] of this.#pending) {
+    const due = [...this.#pending].filter(([, after]) => part === 'all' || after !== undefined);
+    for (const [name, after] of due) {
       const before = this.#inPlace.get(name);
       const doubt = this.#doubts.get(name);
       const mine =
@@ -66,12 +68,12 @@ export class EngineSync {
       for (const [name, doubt] of doubts) this.#doubts.set(name, doubt);
       await this.#engine.apply(changes);
     }
-    for (const [name, after] of this.#pending) {
+    for (const [name, after] of due) {
       if (after === undefined) this.#inPlace.delete(name);
       else this.#inPlace.set(name, after);
+      this.#pending.delete(name);
+      this.#doubts.delete(name);
     }
-    this.#pending.clear();
-    this.#doubts.clear();
     return steps;
   }
 }

@@ -1,11 +1,11 @@
-import type { Portal, PortalPlan, PortalSpec } from '../portal/portal.ts';
+import type { Portal, PortalPlan, ServicePortPortals } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { ListenSpec } from '../proxysocket/spec.ts';
-import { samePortals } from './diff.ts';
+import { sameFrontDoors, type FrontDoors } from './front-doors.ts';
 
 /** What the portal knows of one service port, and where it makes the engine listen. */
 interface Planned {
-  readonly portals: readonly PortalSpec[];
+  readonly doors: FrontDoors;
   listen: readonly ListenSpec[];
 }
 
@@ -13,23 +13,26 @@ interface Planned {
 export class PortalSync {
   readonly #portal: Portal;
   readonly #planned = new Map<string, Planned>();
-  readonly #unplanned = new Map<string, readonly PortalSpec[] | undefined>();
-  /** Service ports of plans that are yet to be committed; undefined when all are. */
-  #uncommitted: Set<string> | undefined;
+  readonly #unplanned = new Map<string, FrontDoors | undefined>();
+  /**
+   * Service ports of plans that are yet to be committed; undefined when all are. Not so at first: even
+   * if nothing is wanted, what a former process has left has to go.
+   */
+  #uncommitted: Set<string> | undefined = new Set();
 
   constructor(portal: Portal) {
     this.#portal = portal;
   }
 
   /** Says what front doors a service port should have; undefined: there is no such service port. */
-  want(name: string, portals: readonly PortalSpec[] | undefined): void {
-    const planned = this.#planned.get(name)?.portals;
+  want(name: string, doors: FrontDoors | undefined): void {
+    const planned = this.#planned.get(name)?.doors;
     const same =
-      planned === undefined || portals === undefined
-        ? planned === portals
-        : samePortals(planned, portals);
+      planned === undefined || doors === undefined
+        ? planned === doors
+        : sameFrontDoors(planned, doors);
     if (same) this.#unplanned.delete(name);
-    else this.#unplanned.set(name, portals);
+    else this.#unplanned.set(name, doors);
   }
 
   /** Where a service port listens, as last planned. */
@@ -43,16 +46,16 @@ export class PortalSync {
    */
   plan(): PortalPlan | undefined {
     if (this.#unplanned.size === 0 && this.#uncommitted === undefined) return undefined;
-    const set: { servicePort: string; portals: readonly PortalSpec[] }[] = [];
+    const set: (FrontDoors & Pick<ServicePortPortals, 'servicePort'>)[] = [];
     const remove: string[] = [];
-    for (const [name, portals] of this.#unplanned) {
-      if (portals === undefined) remove.push(name);
-      else set.push({ servicePort: name, portals });
+    for (const [name, doors] of this.#unplanned) {
+      if (doors === undefined) remove.push(name);
+      else set.push({ servicePort: name, ...doors });
     }
     const plan = this.#portal.plan(set, remove);
     for (const name of remove) this.#planned.delete(name);
-    for (const { servicePort, portals } of set) {
-      this.#planned.set(servicePort, { portals, listen: this.listen(servicePort) });
+    for (const { servicePort, ...doors } of set) {
+      this.#planned.set(servicePort, { doors, listen: this.listen(servicePort) });
     }
     this.#uncommitted ??= new Set();
     for (const [name, listen] of plan.listen) {

@@ -7,6 +7,7 @@ import type { DesiredServicePort } from './desired.ts';
 import { EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
 import { PortalSync } from './portal-sync.ts';
+import { frontDoors } from './front-doors.ts';
 import type { Problem } from './problem-book.ts';
 import { Problems } from './problems.ts';
 import { Wanted } from './wanted.ts';
@@ -48,6 +49,7 @@ export class Proxier implements LocalSink {
   readonly #clock: Clock;
   readonly #wanted = new Wanted();
   readonly #portalSync: PortalSync;
+  readonly #redirects: boolean;
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
   /** Whether every service of the view has been looked at once. */
@@ -60,6 +62,7 @@ export class Proxier implements LocalSink {
     this.#engine = options.engine;
     this.#clock = options.clock ?? systemClock;
     this.#portalSync = new PortalSync(options.portal);
+    this.#redirects = options.portal.redirects === true;
     this.#engineSync = new EngineSync(options.engine);
     this.#problems = new Problems({
       clock: this.#clock,
@@ -115,7 +118,8 @@ export class Proxier implements LocalSink {
   async #pass(change: LocalChange): Promise<readonly Step[]> {
     const touched = this.#refresh(change);
     for (const name of touched) {
-      this.#portalSync.want(name, this.#wanted.ports.get(name)?.portals);
+      const port = this.#wanted.ports.get(name);
+      this.#portalSync.want(name, port && frontDoors(port, this.#redirects));
     }
     const plan = this.#portalSync.plan();
     if (plan !== undefined) {
@@ -131,9 +135,15 @@ export class Proxier implements LocalSink {
       );
       this.#problems.keepListeners(name, listen);
     }
-    const steps = await this.#engineSync.flush();
+    if (!this.#redirects) {
+      const steps = await this.#engineSync.flush();
+      await this.#portalSync.commit(this.#engine);
+      return steps;
+    }
+    // Until the rules have changed, they lead to listeners of service ports that are gone.
+    const steps = await this.#engineSync.flush('wanted');
     await this.#portalSync.commit(this.#engine);
-    return steps;
+    return [...steps, ...(await this.#engineSync.flush())];
   }
 
   /** Reads the services of a change set anew; returns the service ports that may differ now. */

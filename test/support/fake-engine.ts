@@ -212,6 +212,8 @@ function textOf({ address, port }: EndpointSpec): string {
 }
 
 /** Port 0 is nobody's in particular. */
-function keyOf(name: string, protocol: Protocol, { address, port }: ListenSpec): string {
-  return port === 0 ? `${address}:0/${protocol} of ${name}` : `${address}:${port}/${protocol}`;
+function keyOf(name: string, protocol: Protocol, { address, port, traffic }: ListenSpec): string {
+  return port === 0
+    ? `${address}:0/${protocol} of ${name}, ${traffic}`
+    : `${address}:${port}/${protocol}`;
 }

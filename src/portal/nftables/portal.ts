@@ -77,6 +77,7 @@ const READMIT_BACKOFF: BackoffPolicy = {
  */
 export class NftablesPortal implements Portal {
   readonly kind = 'nftables';
+  readonly redirects = true;
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];

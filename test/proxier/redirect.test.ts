@@ -1,0 +1,112 @@
+import t from 'tap';
+import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
+import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import type { Exec } from '../../src/portal/exec.ts';
+import { FakeNft } from '../support/fake-nft.ts';
+import { landing } from '../support/landing.ts';
+import { endpoint } from '../support/messages.ts';
+import { NODE, packet } from '../support/nftables-rig.ts';
+import { Rig } from '../support/proxier-rig.ts';
+import { clusterEntry, entry, ports } from '../support/views.ts';
+
+/** A proxier with the nftables portal, on a kernel that evaluates. */
+function nftablesRig(exec?: (exec: Exec) => Exec) {
+  const nft = new FakeNft();
+  const portal = new NftablesPortal({
+    allocator: new PortAllocator(undefined, Math.random),
+    exec: exec === undefined ? nft.exec : exec(nft.exec),
+    interfaces: () => NODE,
+    canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
+  });
+  const rig = new Rig(portal);
+  t.teardown(async () => {
+    await rig.close();
+    await portal.close();
+  });
+  const local = new Set(NODE.map(({ address }) => address));
+  /** Where a packet goes, and who listens there. */
+  const lands = (to: string): string | undefined => {
+    const end = landing(nft.table().sets, packet(to), local);
+    const [, port] = /^proxy port (\d+)$/.exec(end) ?? [];
+    return port === undefined ? end : rig.engine.lands('0.0.0.0', Number(port))?.servicePort;
+  };
+  rig.engine.addresses.add('0.0.0.0').add('::');
+  return { rig, nft, lands };
+}
+
+t.test('the first endpoint opens the way, the last one closes it', async (t) => {
+  const { rig, nft, lands } = nftablesRig();
+  const sync = (...endpoints: string[]) =>
+    rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
+  await sync();
+  t.equal(lands('10.0.0.1:80'), 'refused');
+  await sync('10.1.0.1');
+  t.equal(lands('10.0.0.1:80'), 'd/web');
+  const runs = nft.commands.length;
+  await sync('10.1.0.1', '10.1.0.2');
+  await sync('10.1.0.3');
+  t.equal(nft.commands.length, runs, 'other changes of endpoints run no program');
+  await sync();
+  t.equal(lands('10.0.0.1:80'), 'refused');
+});
+
+t.test('traffic of a kind that has no endpoint is refused', async (t) => {
+  const { rig, lands } = nftablesRig();
+  const service = {
+    ips: { clusterIPs: { v4: ['10.0.0.1'] }, externalIPs: { v4: ['203.0.113.1'] } },
+    ports: ports('- TCP 80 8080@30080'),
+    externalTrafficToLocal: true,
+  };
+  const away = endpoint('10.1.0.1', { scopes: { internal: true, external: false } });
+  await rig.proxier.sync(rig.view.set(entry('d/web', service, { away })));
+  t.equal(lands('10.0.0.1:80'), 'd/web');
+  t.equal(lands('203.0.113.1:80'), 'refused');
+  t.equal(lands('192.0.2.5:30080'), 'refused');
+  await rig.proxier.sync(
+    rig.view.set(entry('d/web', service, { away, here: endpoint('10.1.0.2') })),
+  );
+  t.equal(lands('203.0.113.1:80'), 'd/web');
+  t.equal(rig.engine.snapshot()[0]?.listeners.length, 3, 'a listener for each kind of traffic');
+  await rig.proxier.sync(
+    rig.view.set(entry('d/web', { ...service, externalTrafficToLocal: false }, { away })),
+  );
+  t.equal(lands('203.0.113.1:80'), 'd/web');
+  t.equal(rig.engine.snapshot()[0]?.listeners.length, 2, 'one for all traffic');
+});
+
+t.test('listeners close after the rules have stopped leading to them', async (t) => {
+  /** Listeners that were open when nft ran. */
+  const open: number[] = [];
+  const { rig, lands } = nftablesRig((exec) => async (command) => {
+    open.push(rig.engine.snapshot().length);
+    return exec(command);
+  });
+  await rig.proxier.sync(
+    rig.view.set(clusterEntry('d/web', '10.0.0.1', 'http TCP 80 1', ['10.1.0.1'])),
+  );
+  t.equal(lands('10.0.0.1:80'), 'd/web:http');
+  await rig.proxier.sync(
+    rig.view.set(clusterEntry('d/web', '10.0.0.1', 'web TCP 80 1', ['10.1.0.1'])),
+  );
+  t.equal(lands('10.0.0.1:80'), 'd/web:web');
+  t.same(open, [1, 2]);
+  t.equal(rig.engine.snapshot().length, 1);
+});
+
+t.test('a first view without services replaces what a former process has left', async (t) => {
+  const { rig, nft } = nftablesRig();
+  await nft.exec({
+    file: 'nft',
+    args: ['-f', '-'],
+    stdin: `table inet kpng-userspace {
+\tmap services4 {
+\t}
+}
+add element inet kpng-userspace services4 {
+10.0.0.1 . tcp . 80 : 1
+}
+`,
+  });
+  await rig.proxier.sync(rig.view.again());
+  t.equal(nft.table().sets.get('services4')?.size, 0);
+});
