@@ -12,6 +12,7 @@ import { affinity } from './steps/affinity.ts';
 import { editEndpoints, editServices } from './steps/edit.ts';
 import { intact } from './steps/intact.ts';
 import { kill } from './steps/kill.ts';
+import { metrics } from './steps/metrics.ts';
 import { spreadTcp, spreadUdp } from './steps/spread.ts';
 import type { Step } from './steps/step.ts';
 import { introduce, invite } from './words.ts';
@@ -24,6 +25,7 @@ const STEPS: readonly Step[] = [
   kill,
   editEndpoints,
   editServices,
+  metrics,
 ];
 
 /** Shows every step and returns how many were not as they should be. */

@@ -65,7 +65,7 @@ t.test(
     t.match(demo.text(), /alder 10 {3}birch 10 {3}cedar 10/);
     t.match(demo.text(), /from 127\.77\.9\.1: \w+ 10\n/);
     t.match(demo.text(), /300 new connections after the kill, 0 failed/);
-    t.match(demo.text(), /7 of 7 as they should be/);
+    t.match(demo.text(), /8 of 8 as they should be/);
     t.notMatch(demo.text(), /✗/);
     t.notOk(demo.text().includes('\u001B'), 'no colours where there is no terminal');
   },
