@@ -1,0 +1,228 @@
+import t from 'tap';
+import { listenerClosed, listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
+import { FakeHost, listenSpec } from '../support/fake-acceptor.ts';
+import { collect } from '../support/tcp-rig.ts';
+import { until } from '../support/until.ts';
+
+const remove = (name: string) => ({ kind: 'remove', name }) as const;
+const set = (...args: Parameters<typeof listenSpec>) =>
+  ({ kind: 'set', spec: listenSpec(...args) }) as const;
+
+t.test('a listener whose place stays is not touched by any change', async (t) => {
+  const host = new FakeHost();
+  await host.set(listenSpec('a', ['10.0.0.1:80', '10.0.0.2:80']));
+  await host.set({ ...listenSpec('a', ['10.0.0.2:80', '10.0.0.1:80']), udpIdleTimeoutMs: 7 });
+  t.same(host.tcp.log, ['+10.0.0.1:80', '+10.0.0.2:80']);
+  await host.set(listenSpec('a', ['10.0.0.2:80', '10.0.0.3:80']));
+  t.same(host.tcp.log.slice(2), ['-10.0.0.1:80', '+10.0.0.3:80']);
+  t.same(host.states('a'), ['80', '80']);
+});
+
+t.test('an address moves between service ports in one batch, in either order', async (t) => {
+  for (const changes of [
+    [remove('a'), set('b', ['10.0.0.1:80'])],
+    [set('b', ['10.0.0.1:80']), remove('a')],
+    [set('b', ['10.0.0.1:80']), set('a', ['10.0.0.9:80'])],
+    [set('a', ['10.0.0.9:80']), set('b', ['10.0.0.1:80'])],
+  ]) {
+    const host = new FakeHost();
+    const events = [collect(t, listenerClosed), collect(t, listenerOpened)];
+    await host.set(listenSpec('a', ['10.0.0.1:80']));
+    await host.engine.apply(changes);
+    t.equal(host.tcp.lands('10.0.0.1', 80), 'b internal');
+    t.notOk(host.tcp.log.includes('-10.0.0.1:80'), 'it was not closed');
+    t.match(
+      events.map(([first]) => first?.servicePort),
+      ['a', 'a'],
+      'told as closed for one and opened for the other',
+    );
+    t.same(host.states('b'), ['80']);
+  }
+});
+
+t.test('traffic and source ranges of a listener change in place', async (t) => {
+  const host = new FakeHost();
+  const place = { address: '10.0.0.1', port: 80 };
+  await host.set(listenSpec('a', [{ ...place, traffic: 'internal' }]));
+  await host.set(
+    listenSpec('a', [{ ...place, traffic: 'external', sourceRanges: ['10.0.0.0/8'] }]),
+  );
+  t.equal(host.tcp.lands('10.0.0.1', 80), 'a external10.0.0.0/8');
+  await host.set(listenSpec('a', [{ ...place, traffic: 'external' }]));
+  t.equal(host.tcp.lands('10.0.0.1', 80), 'a external');
+  t.same(host.tcp.log, ['+10.0.0.1:80']);
+});
+
+t.test('what overlaps is closed before it is opened', async (t) => {
+  const host = new FakeHost();
+  await host.set(listenSpec('a', ['127.0.0.1:80']), listenSpec('b', ['127.0.0.2:80']));
+  await host.engine.apply([set('c', ['0.0.0.0:80']), remove('a'), remove('b')]);
+  t.same(host.states('c'), ['80']);
+  await host.engine.apply([set('c', ['127.0.0.1:80'])]);
+  t.same(host.states('c'), ['80']);
+});
+
+t.test('the protocol of a service port may change', async (t) => {
+  const host = new FakeHost();
+  await host.set(listenSpec('a', ['10.0.0.1:53']));
+  await host.set(listenSpec('a', ['10.0.0.1:53'], 'UDP'));
+  t.same(host.tcp.log, ['+10.0.0.1:53', '-10.0.0.1:53']);
+  t.equal(host.udp.lands('10.0.0.1', 53), 'a internal');
+  t.same(host.tcp.gone, ['a']);
+  t.match(host.engine.snapshot(), [{ name: 'a', protocol: 'UDP' }]);
+});
+
+t.test('port 0: every listener has a port of its own, and keeps it', async (t) => {
+  const host = new FakeHost();
+  const any = (traffic: 'internal' | 'external') => ({ address: '0.0.0.0', port: 0, traffic });
+  await host.set(listenSpec('a', [any('internal'), any('external'), any('external')]));
+  const ports = host.states('a');
+  t.equal(new Set(ports).size, 3);
+  await host.set(listenSpec('b', [any('internal')]));
+  await host.set(listenSpec('a', [any('external'), any('internal'), any('external')]));
+  const [internal, external, other] = ports;
+  t.same(host.states('a'), [external, internal, other]);
+  await host.set(listenSpec('a', [any('external')]));
+  t.same(host.states('a'), [external]);
+});
+
+t.test('a place that is listed twice counts once', async (t) => {
+  const host = new FakeHost();
+  await host.set(listenSpec('a', ['10.0.0.1:80', '10.0.0.1:80']));
+  t.same(host.states('a'), ['80']);
+});
+
+t.test(
+  'two service ports want one place: the first has it, the next one inherits it',
+  async (t) => {
+    const host = new FakeHost();
+    const failed = collect(t, listenerFailed);
+    await host.set(listenSpec('a', ['10.0.0.1:80']), listenSpec('b', ['10.0.0.1:80']));
+    await host.set(listenSpec('b', ['10.0.0.1:80']));
+    t.same(host.states('b'), ['KPNG_PORTAL_CONFLICT EADDRINUSE']);
+    t.match(failed, [
+      { servicePort: 'b', code: 'KPNG_PORTAL_CONFLICT', error: /10.0.0.1:80.*a does/ },
+    ]);
+    t.equal(failed.length, 1, 'told once');
+    await host.engine.apply([remove('a')]);
+    t.equal(host.tcp.lands('10.0.0.1', 80), 'b internal');
+    t.same(host.tcp.log, ['+10.0.0.1:80']);
+  },
+);
+
+t.test('failures have codes and do not stop the others', async (t) => {
+  const host = new FakeHost();
+  const failed = collect(t, listenerFailed);
+  for (const code of ['EADDRNOTAVAIL', 'EADDRINUSE', 'EACCES', 'EPERM', 'EINVAL', 'EMFILE']) {
+    host.tcp.errors.set(`10.0.0.${host.tcp.errors.size + 1}:80`, code);
+  }
+  const places = Array.from({ length: 7 }, (_, index) => `10.0.0.${index + 1}:80`);
+  await host.set(listenSpec('ns/s:p', [...places, 'example.org:80', ':80']));
+  t.same(host.states('ns/s:p'), [
+    'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE EADDRNOTAVAIL',
+    'KPNG_LISTEN_ADDRESS_IN_USE EADDRINUSE',
+    'KPNG_LISTEN_PERMISSION EACCES',
+    'KPNG_LISTEN_PERMISSION EPERM',
+    'KPNG_LISTEN_FAILED EINVAL',
+    'KPNG_LIMIT_REACHED EMFILE',
+    '80',
+    'KPNG_LISTEN_FAILED EINVAL',
+    'KPNG_LISTEN_FAILED EINVAL',
+  ]);
+  t.equal(failed.length, 8);
+  const message = 'cannot listen on 10.0.0.1:80/TCP for ns/s:p: EADDRNOTAVAIL';
+  const byPlace = new Map(failed.map((each) => [each.listen.address, each]));
+  t.match(byPlace.get('10.0.0.1'), { error: { message, servicePort: 'ns/s:p' }, retryInMs: 1000 });
+});
+
+t.test('a failed listener is tried again, ever less often', async (t) => {
+  const host = new FakeHost();
+  const failed = collect(t, listenerFailed);
+  const opened = collect(t, listenerOpened);
+  host.tcp.errors.set('10.0.0.1:80', 'EADDRNOTAVAIL');
+  await host.set(listenSpec('a', ['10.0.0.1:80']));
+  for (const [index, ms] of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000].entries()) {
+    t.equal(failed.at(-1)?.retryInMs, ms);
+    host.clock.advance(ms - 1);
+    t.equal(host.tcp.attempts, index + 1);
+    host.clock.advance(1);
+    await until(() => failed.length === index + 2);
+  }
+  host.tcp.errors.clear();
+  host.clock.advance(30_000);
+  await until(() => opened.length === 1);
+  t.same(host.states('a'), ['80']);
+  t.equal(host.clock.pending, 0, 'nothing is planned any more');
+});
+
+t.test('with the service port goes the retry', async (t) => {
+  const host = new FakeHost();
+  host.tcp.errors.set('10.0.0.1:80', 'EADDRNOTAVAIL');
+  await host.set(listenSpec('a', ['10.0.0.1:80']));
+  await host.engine.apply([remove('a')]);
+  t.equal(host.clock.pending, 0);
+  host.clock.advance(60_000);
+  t.equal(host.tcp.attempts, 1);
+});
+
+t.test('a failed place is tried at once for a new service port', async (t) => {
+  const host = new FakeHost();
+  host.tcp.errors.set('10.0.0.1:80', 'EADDRNOTAVAIL');
+  await host.set(listenSpec('a', ['10.0.0.1:80']));
+  host.tcp.errors.clear();
+  await host.engine.apply([remove('a'), set('b', ['10.0.0.1:80'])]);
+  t.same(host.states('b'), ['80']);
+});
+
+t.test('a failed wildcard is tried as soon as an address in its way is closed', async (t) => {
+  const host = new FakeHost();
+  await host.set(listenSpec('a', ['127.0.0.1:80']));
+  await host.set(listenSpec('b', ['0.0.0.0:80']), listenSpec('c', ['0.0.0.0:81']));
+  t.match(host.states('b'), ['KPNG_LISTEN_ADDRESS_IN_USE EADDRINUSE']);
+  await host.engine.apply([remove('a')]);
+  t.same(host.states('b'), ['80']);
+});
+
+t.test('thousands of failed listeners are tried in bundles', async (t) => {
+  const host = new FakeHost();
+  const places = Array.from({ length: 1000 }, (_, i) => `10.1.${i >> 8}.${i & 255}:80`);
+  for (const place of places) host.tcp.errors.set(place, 'EADDRNOTAVAIL');
+  await host.set(listenSpec('a', places));
+  t.equal(host.tcp.attempts, 1000);
+  t.equal(host.clock.pending, 1, 'one timer for all');
+  host.clock.advance(1000);
+  await until(() => host.tcp.attempts > 1000);
+  t.equal(host.tcp.attempts, 1128);
+  // The next bundles follow after short pauses.
+  await until(() => {
+    host.clock.advance(10);
+    return host.tcp.attempts >= 2000;
+  });
+  t.equal(host.tcp.attempts, 2000);
+});
+
+t.test('listeners are opened in bundles, so that relays have their turn', async (t) => {
+  const host = new FakeHost();
+  let turns = 0;
+  let counting = true;
+  const count = (): void => {
+    turns += 1;
+    if (counting) setImmediate(count);
+  };
+  count();
+  const places = Array.from({ length: 2000 }, (_, i) => `10.2.${i >> 8}.${i & 255}:80`);
+  await host.set(listenSpec('a', places));
+  counting = false;
+  t.equal(host.tcp.size, 2000);
+  t.ok(turns >= 10, `${turns} turns of the loop`);
+});
+
+t.test('without descriptors a listener waits', async (t) => {
+  const host = new FakeHost({ descriptors: 2 });
+  await host.set(listenSpec('a', ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80']));
+  t.same(host.states('a'), ['80', '80', 'KPNG_LIMIT_REACHED EMFILE']);
+  t.equal(host.tcp.attempts, 2);
+  await host.set(listenSpec('a', ['10.0.0.2:80', '10.0.0.3:80']));
+  host.clock.advance(1000);
+  await until(() => host.states('a').every((state) => state === '80'));
+});

@@ -1,0 +1,226 @@
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import t from 'tap';
+import {
+  listenerOpened,
+  rejected,
+  relayEnded,
+  relayStarted,
+  tcpAccepted,
+} from '../../src/proxysocket/events.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import {
+  connectionEnd,
+  echoServer,
+  endOf,
+  namedServer,
+  readAll,
+  request,
+  tcpClient,
+  tcpServer,
+} from '../support/tcp-peers.ts';
+import { collect, TcpRig, tcpSpec, WAYS } from '../support/tcp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { until } from '../support/until.ts';
+
+/** A port that was free a moment ago on every address. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0);
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: a listener moves between service ports under load`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const port = await freePort();
+    const servers = { a: await namedServer(t, 'a'), b: await namedServer(t, 'b') };
+    const set = (name: 'a' | 'b') => {
+      const listen = [{ port }];
+      return { kind: 'set', spec: tcpSpec([servers[name].endpoint], { name, listen }) } as const;
+    };
+    await rig.engine.apply([set('a')]);
+    const seen = new Map<string, number>();
+    const stop = new AbortController();
+    const clients = Array.from({ length: 8 }, async () => {
+      while (!stop.signal.aborted) {
+        const answer = await request(t, port);
+        seen.set(answer, (seen.get(answer) ?? 0) + 1);
+      }
+    });
+    for (let round = 0; round < 30; round += 1) {
+      const [from, to] = round % 2 === 0 ? (['a', 'b'] as const) : (['b', 'a'] as const);
+      const before = seen.get(to) ?? 0;
+      await rig.engine.apply([{ kind: 'remove', name: from }, set(to)]);
+      await until(() => (seen.get(to) ?? 0) > before + 3);
+    }
+    stop.abort();
+    // Any refused or broken connection rejects here.
+    await Promise.all(clients);
+    t.same([...seen.keys()].sort(), ['a', 'b']);
+  });
+
+  t.test(`${way}: an endpoint dies under load, and no new connection fails`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const servers = await Promise.all(['a', 'b', 'c'].map(async (name) => namedServer(t, name)));
+    const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
+    const seen = new Map<string, number>();
+    const stop = new AbortController();
+    let killed = false;
+    let wrong = 0;
+    const clients = Array.from({ length: 8 }, async () => {
+      while (!stop.signal.aborted) {
+        const startedAfter = killed;
+        // What was connected to the dying endpoint may break; what comes after must not.
+        const answer = await request(t, port).catch((error: unknown) => String(error));
+        if (answer.length === 1) seen.set(answer, (seen.get(answer) ?? 0) + 1);
+        else if (startedAfter) wrong += 1;
+      }
+    });
+    await until(() => ['a', 'b', 'c'].every((name) => (seen.get(name) ?? 0) > 10));
+    await servers[1]?.kill();
+    killed = true;
+    const at = seen.get('a') ?? 0;
+    await until(() => (seen.get('a') ?? 0) > at + 200);
+    stop.abort();
+    await Promise.all(clients);
+    t.equal(wrong, 0);
+    t.ok(rig.counters.connectErrors.refused > 0, 'it was tried and passed over');
+    t.equal(rig.counters.rejectedConnectFailed, 0);
+  });
+
+  t.test(`${way}: clients outside the source ranges are reset`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const refused = collect(t, rejected);
+    const server = await namedServer(t, 'in');
+    const listen = [{ sourceRanges: ['127.0.0.2/32', '127.1.0.0/16'] }];
+    const port = await rig.serve([server.endpoint], { listen });
+    t.equal(await request(t, port, '', { localAddress: '127.0.0.2' }), 'in');
+    t.equal(await request(t, port, '', { localAddress: '127.1.2.3' }), 'in');
+    t.equal(await connectionEnd(t, port, '127.0.0.3'), 'ECONNRESET');
+    t.match(rig.counters, { connections: 3, rejectedSource: 1 });
+    t.match(refused, [{ reason: 'source', remoteAddress: /^127\.0\.0\.3:/ }]);
+    t.equal(server.sockets.length, 2);
+    // Let everybody in, without a new socket.
+    await rig.serve([server.endpoint], { listen: [{}] });
+    t.equal(rig.port(), port);
+    t.equal(await request(t, port, '', { localAddress: '127.0.0.3' }), 'in');
+  });
+
+  t.test(`${way}: the events of a connection name its four addresses`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const [accepted, started, ended] = [
+      collect(t, tcpAccepted),
+      collect(t, relayStarted),
+      collect(t, relayEnded),
+    ];
+    const server = await echoServer(t);
+    const port = await rig.serve([server.endpoint], { name: 'ns/web:http' });
+    const client = await tcpClient(t, port);
+    const socket = await server.next();
+    const addresses = {
+      servicePort: 'ns/web:http',
+      endpoint: `127.0.0.1:${server.port}`,
+      inRemoteAddress: `127.0.0.1:${client.localPort}`,
+      inLocalAddress: `127.0.0.1:${port}`,
+      outLocalAddress: `127.0.0.1:${socket.remotePort}`,
+      outRemoteAddress: `127.0.0.1:${server.port}`,
+    };
+    client.end('12345');
+    await readAll(client);
+    await until(() => ended.length === 1);
+    t.match(accepted, [
+      {
+        servicePort: 'ns/web:http',
+        remoteAddress: addresses.inRemoteAddress,
+        localAddress: addresses.inLocalAddress,
+      },
+    ]);
+    t.same(started, [addresses]);
+    t.match(ended, [{ ...addresses, bytesIn: 5, bytesOut: 5, reason: 'closed' }]);
+    t.ok((ended[0]?.durationMs ?? -1) >= 0);
+  });
+
+  t.test(`${way}: relays of an endpoint that is gone live on, or end after a grace`, async (t) => {
+    for (const endpointGraceMs of [0, 5000]) {
+      const clock = new FakeClock();
+      const rig = new TcpRig(t, { documentedOnly, clock, limits: { endpointGraceMs } });
+      const ended = collect(t, relayEnded);
+      const [one, two] = [await echoServer(t), await echoServer(t)];
+      const port = await rig.serve([one.endpoint, two.endpoint]);
+      const [first, second] = [await tcpClient(t, port), await tcpClient(t, port)];
+      await until(() => rig.counters.active === 2);
+      await rig.endpoints([two.endpoint]);
+      clock.advance(4999);
+      first.write('grace');
+      t.equal(String((await once(first, 'data'))[0]), 'grace');
+      const end = endOf(first);
+      clock.advance(1);
+      if (endpointGraceMs === 0) {
+        first.end();
+        t.equal(await end, 'FIN');
+      } else {
+        t.equal(await end, 'ECONNRESET');
+        await until(() => ended.length > 0);
+        t.match(ended, [{ reason: 'endpoint-gone' }]);
+      }
+      second.write('untouched');
+      t.equal(String((await once(second, 'data'))[0]), 'untouched');
+    }
+  });
+}
+
+t.test('internal and external listeners of a service port use their endpoints', async (t) => {
+  const rig = new TcpRig(t);
+  const inside = { ...(await namedServer(t, 'inside')).endpoint, external: false };
+  const outside = { ...(await namedServer(t, 'outside')).endpoint, internal: false };
+  await rig.serve([inside, outside], { listen: [{}, { traffic: 'external' }] });
+  t.equal(await request(t, rig.port()), 'inside');
+  t.equal(await request(t, rig.port('test/web:http', 1)), 'outside');
+});
+
+t.test('TCP and UDP share an address and port', async (t) => {
+  const rig = new TcpRig(t);
+  const port = await freePort();
+  const listen = [{ port }];
+  const udp = await UdpBackend.start(t);
+  await rig.serve([(await namedServer(t, 'tcp')).endpoint], { name: 'tcp', listen });
+  const spec = tcpSpec([udp.spec], { name: 'udp', listen });
+  await rig.engine.apply([{ kind: 'set', spec: { ...spec, protocol: 'UDP' } }]);
+  t.equal(await request(t, port), 'tcp');
+  t.equal(await (await UdpClient.open(t)).ask('udp', port), 'udp');
+});
+
+t.test('the system’s answers: in use, not available, wildcards', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const opened = collect(t, listenerOpened);
+  const other = await tcpServer(t);
+  const endpoints = [(await namedServer(t, 'x')).endpoint];
+  const spec = tcpSpec(endpoints, {
+    listen: [
+      { port: other.port },
+      { address: '198.51.100.7' },
+      { address: '::', port: other.port },
+    ],
+  });
+  await rig.engine.apply([{ kind: 'set', spec }]);
+  t.match(rig.snapshot().listeners, [
+    { state: 'failed', code: 'KPNG_LISTEN_ADDRESS_IN_USE', cause: 'EADDRINUSE' },
+    { state: 'failed', code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', cause: 'EADDRNOTAVAIL' },
+    { state: 'listening', boundPort: other.port },
+  ]);
+  await other.kill();
+  clock.advance(1500);
+  await until(() => opened.length === 2);
+  t.equal(await request(t, other.port), 'x');
+
+  // From an address to the wildcard and back, in one batch each.
+  for (const address of ['0.0.0.0', '127.0.0.1', '0.0.0.0']) {
+    await rig.serve(endpoints, { listen: [{ address, port: other.port }] });
+    t.equal(await request(t, other.port), 'x');
+  }
+});
