@@ -1,0 +1,184 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { runCli, startCli } from '../support/cli.ts';
+import { deleteService, reset, service, setService, sync } from '../support/messages.ts';
+import { startKpngServer } from '../support/kpng-server.ts';
+
+/** A file in a directory of its own. */
+function tempFile(name: string, text: string): string {
+  const path = join(mkdtempSync(join(tmpdir(), 'kpng-cli-')), name);
+  writeFileSync(path, text);
+  return path;
+}
+
+const STATE = `
+nodes: [{name: n1}]
+services:
+- service:
+    name: web
+    ips: {clusterips: {v4: [127.0.0.1]}}
+    ports: [{name: http, protocol: 1, port: 80, targetport: 8080}]
+  endpoints:
+  - podname: w-0
+    endpoint: {ips: {v4: [127.0.0.2]}}
+    topology: {node: n1}
+`;
+
+const WEB =
+  '{"Service":{"Namespace":"default","Name":"web","IPs":{"ClusterIPs":{"V4":["127.0.0.1"]}},' +
+  '"Ports":[{"Name":"http","Protocol":1,"Port":80,"TargetPort":8080}],"SessionAffinity":null},' +
+  '"Endpoints":[{"IPs":{"V4":["127.0.0.2"]},"Local":true,"Scopes":{"Internal":true,"External":true}}]}\n';
+
+t.test('version and help: on standard output, and nothing else', async (t) => {
+  const version = await runCli(['version']);
+  t.match(version, { code: 0, stderr: '' });
+  t.match(version.stdout, /^kpng-userspace: \d+\.\d+\.\d+\nnode: /);
+  const help = await runCli(['--help']);
+  t.match(help, { code: 0, stderr: '', stdout: /Usage:\n {2}kpng-userspace \[global flags\]/ });
+  const detail = await runCli(['help', 'local', 'to-userspace']);
+  t.match(detail, { code: 0, stdout: /--udp-idle-timeout <duration>/ });
+});
+
+t.test('a wrong command line: 2, one clear line, and where to learn more', async (t) => {
+  const { code, stdout, stderr } = await runCli(['local', 'to-json', '--api', 'nonsense']);
+  t.equal(code, 2);
+  t.equal(stdout, '');
+  t.equal(
+    stderr,
+    'kpng-userspace: --api "nonsense": the port is missing: expected host:port (KPNG_USAGE)\n' +
+      'To learn more: kpng-userspace help local to-json\n',
+  );
+});
+
+t.test('a TLS file that cannot be read: 2, with code and file', async (t) => {
+  const { code, stderr } = await runCli(['local', 'to-json', '--tls-ca', '/does/not/exist']);
+  t.equal(code, 2);
+  const last = JSON.parse(stderr.trimEnd().split('\n').at(-1) ?? '') as object;
+  t.match(last, {
+    level: 'error',
+    code: 'KPNG_TLS_FILE',
+    err: /--api-client-tls-ca \/does\/not\/exist/,
+  });
+});
+
+t.test('file to-json prints what kpng-json prints, and TERM ends it well', async (t) => {
+  const path = tempFile('state.yaml', STATE);
+  for (const line of [
+    ['file', '-i', path, 'to-json'],
+    ['file', 'to-local', '-input', path, 'to-json'],
+  ]) {
+    const cli = startCli(t, [...line, '--node-name=n1']);
+    await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
+    cli.kill('SIGTERM');
+    t.match(await cli.exited, { code: 0, stdout: WEB });
+    t.same(
+      cli.log.map(({ msg }) => msg),
+      [
+        'Starting',
+        'Loaded the state file',
+        'The first complete state is in place',
+        'Stopping',
+        'Stopped',
+      ],
+    );
+    t.same(cli.otherLines, [], 'nothing but JSON');
+  }
+});
+
+t.test('a state file with errors: each with its place, and it goes on when mended', async (t) => {
+  const path = tempFile('state.yaml', STATE.replace('port: 80,', 'prot: 80,'));
+  const cli = startCli(t, ['file', '-i', path, 'to-json', '--node-name=n1']);
+  const error = await cli.line('The state file has an error; the last good state stays');
+  t.match(error, {
+    level: 'error',
+    code: 'KPNG_STATE_FILE_INVALID',
+    line: 7,
+    at: 'services[0].service.ports[0]',
+  });
+  writeFileSync(path, STATE);
+  await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
+  t.equal(cli.stdout, WEB);
+});
+
+t.test('local to-json follows a kpng server', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const cli = startCli(t, ['-v=2', 'local', `-api=127.0.0.1:${server.port}`, 'to-json']);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(service('demo/a')), sync);
+  await stream.request();
+  t.match(cli.stdout, /^{"Service":{"Namespace":"demo","Name":"a".*"Endpoints":null}\n$/);
+  await cli.line('Received a complete state', { services: 1 });
+  stream.send(setService(service('demo/b')), deleteService('demo/a'), sync);
+  await stream.request();
+  t.match(cli.stdout, /\n{"Service":{"Namespace":"demo","Name":"b".*\n$/);
+  cli.kill('SIGINT');
+  t.equal((await cli.exited).code, 0);
+});
+
+t.test('a reader that goes away ends to-json with 0', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const cli = startCli(t, ['local', '--api', `127.0.0.1:${server.port}`, 'to-json', '-v=1']);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(service('demo/a')), sync);
+  await stream.request();
+  cli.child.stdout?.destroy();
+  stream.send(setService(service('demo/b')), sync);
+  t.equal((await cli.exited).code, 0);
+  t.ok(cli.log.some(({ msg }) => msg === 'The reader of standard output has gone'));
+});
+
+t.test('a reader that does not read cannot keep it: the drain timeout ends it', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const cli = startCli(t, [
+    'local',
+    `--api=127.0.0.1:${server.port}`,
+    'to-json',
+    '--drain-timeout=100ms',
+    '-v=2',
+  ]);
+  cli.child.stdout?.pause();
+  const stream = await server.stream();
+  await stream.request();
+  const labels = { filler: 'x'.repeat(3_000_000) };
+  stream.send(reset, setService(service('demo/a', { labels })), sync);
+  await cli.line('Received a complete state');
+  // The pipe is full for good: the next request never comes.
+  cli.kill('SIGTERM');
+  await cli.line('Cutting what outlasted the drain timeout', { drainTimeout: '100ms' });
+  cli.child.stdout?.resume();
+  t.equal((await cli.exited).code, 0);
+});
+
+t.test('the log is text when asked for, and readable', async (t) => {
+  const path = tempFile('state.yaml', STATE);
+  const cli = startCli(t, ['file', '-i', path, 'to-json', '--logging-format=text']);
+  await cli.until(() => cli.otherLines.length >= 3, 'three lines');
+  t.match(cli.otherLines[0], /^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: Starting version="/);
+  t.match(cli.otherLines[1], /INFO: Loaded the state file path=".*" services=1 /);
+  t.same(cli.log, []);
+});
+
+t.test('kpng-json is local to-json; kpng takes the whole grammar', async (t) => {
+  const bin = (name: string) => fileURLToPath(new URL(`../../bin/${name}.js`, import.meta.url));
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const cli = startCli(t, ['--api', `127.0.0.1:${server.port}`], bin('kpng-json'));
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService(service('demo/a')), sync);
+  await stream.request();
+  t.match(cli.stdout, /"Name":"a"/);
+  cli.kill('SIGTERM');
+  t.equal((await cli.exited).code, 0);
+  const kpng = await runCli(['local', 'to-iptables'], bin('kpng'));
+  t.match(kpng, { code: 2, stderr: /a backend of kpng that this program does not have/ });
+  t.equal((await runCli(['version'], bin('kpng-userspace'))).code, 0);
+});

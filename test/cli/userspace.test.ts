@@ -1,0 +1,263 @@
+/** The whole program at its main job: state file in, connections through, and everything that watches. */
+import { once } from 'node:events';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { connect, createServer, type AddressInfo, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { startCli, type Cli } from '../support/cli.ts';
+import { startKpngServer } from '../support/kpng-server.ts';
+import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
+import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
+
+const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
+
+/** A server that sends what it gets back, and ends when its client does. */
+async function echoServer(t: Test): Promise<number> {
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on('error', () => {}).pipe(socket);
+  });
+  return listen(t, server);
+}
+
+async function listen(t: Test, server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+/** A port of 127.0.0.1 that was free a moment ago. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+function stateFile(port: number, targetPort: number): string {
+  const path = join(mkdtempSync(join(tmpdir(), 'kpng-cli-')), 'state.yaml');
+  writeFileSync(path, state(port, targetPort));
+  return path;
+}
+
+function state(port: number, targetPort: number): string {
+  return `
+nodes: [{name: n1}]
+services:
+- service:
+    name: echo
+    ips: {clusterips: {v4: [127.0.0.1]}}
+    ports: [{name: tcp, protocol: 1, port: ${port}, targetport: ${targetPort}}]
+  endpoints:
+  - endpoint: {ips: {v4: [127.0.0.1]}}
+    topology: {node: n1}
+`;
+}
+
+async function url(cli: Cli, what: 'metrics' | 'health'): Promise<string> {
+  return String((await cli.line(`Serving ${what}`))['url']);
+}
+
+async function scrape(cli: Cli): Promise<MetricsPage> {
+  const response = await fetch(`${await url(cli, 'metrics')}/metrics`);
+  return parseMetrics(await response.text());
+}
+
+async function exchange(port: number, text: string): Promise<string> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  socket.end(text);
+  let answer = '';
+  for await (const chunk of socket.setEncoding('utf8')) answer += String(chunk);
+  return answer;
+}
+
+t.test('a state file is proxied; log, metrics and health tell of it', async (t) => {
+  const [backend, port] = [await echoServer(t), await freePort()];
+  const path = stateFile(port, backend);
+  const line = `file -i ${path} to-local to-userspace --node-name n1 -v=4`.split(' ');
+  const cli = startCli(t, [...line, ...SERVERS]);
+  await cli.line('The first complete state is in place');
+  t.equal((await fetch(`${await url(cli, 'health')}/healthz`)).status, 200);
+
+  t.equal(await exchange(port, 'hello there'), 'hello there');
+
+  const relay = await cli.line('Creating proxy between remote and local addresses');
+  t.match(relay, {
+    v: 4,
+    servicePortName: 'default/echo:tcp',
+    endpoint: `127.0.0.1:${backend}`,
+    inLocalAddress: `127.0.0.1:${port}`,
+    outRemoteAddress: `127.0.0.1:${backend}`,
+  });
+  const client = relay['inRemoteAddress'];
+  const of = { servicePortName: 'default/echo:tcp' };
+  await cli.line('Accepted TCP connection from remote', { ...of, remoteAddress: client });
+  await cli.line('NextEndpoint for service', { ...of, address: client, endpoints: 1 });
+  await cli.line('Mapped service to endpoint', { ...of, endpoint: `127.0.0.1:${backend}` });
+  for (const direction of ['from backend', 'to backend']) {
+    await cli.line('Copying remote address bytes', { ...of, direction });
+    await cli.line('Copied remote address bytes', { ...of, direction, bytes: 11 });
+  }
+
+  const metrics = await scrape(cli);
+  const labels = { namespace: 'default', service: 'echo', port: 'tcp', protocol: 'TCP' };
+  t.equal(metrics.value('kpng_userspace_connections_total', labels), 1);
+  t.equal(metrics.value('kpng_userspace_connections_active', labels), 0);
+  t.equal(metrics.value('kpng_userspace_bytes_total', { ...labels, direction: 'in' }), 11);
+  t.equal(metrics.value('kpng_userspace_bytes_total', { ...labels, direction: 'out' }), 11);
+  t.equal(metrics.value('kpng_userspace_build_info', { engine: 'node', portal: 'address' }), 1);
+  t.equal(metrics.value('kubeproxy_sync_proxy_rules_duration_seconds_count'), 1);
+  t.equal(metrics.value('kpng_userspace_source_connected'), 1);
+
+  writeFileSync(path, 'services: []\n');
+  await cli.line('Stopping service', of);
+  const after = await scrape(cli);
+  t.equal(after.value('kpng_userspace_connections_total', labels), undefined, 'it is gone');
+
+  cli.kill('SIGTERM');
+  t.equal((await cli.exited).code, 0);
+});
+
+t.test('a failing endpoint is counted by cause, and the client is told at once', async (t) => {
+  const [port, nobody] = [await freePort(), await freePort()];
+  const cli = startCli(t, [
+    ...`file -i ${stateFile(port, nobody)} to-local to-userspace --node-name n1`.split(' '),
+    ...SERVERS,
+  ]);
+  await cli.line('The first complete state is in place');
+  await t.rejects(exchange(port, 'x'), { code: 'ECONNRESET' });
+  await cli.line('Dial failed', { reason: 'refused', code: 'ECONNREFUSED' });
+  await cli.line('Failed to connect to balancer', { code: 'KPNG_CONNECT_FAILED' });
+  const metrics = await scrape(cli);
+  t.ok((metrics.value('kpng_userspace_connect_errors_total', { cause: 'refused' }) ?? 0) > 0);
+  t.equal(metrics.value('kpng_userspace_rejected_total', { reason: 'connect-failed' }), 1);
+});
+
+t.test('health is 503 until the first complete state, and 200 when the source goes', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const port = await freePort();
+  const cli = startCli(t, [
+    ...`local --api 127.0.0.1:${server.port} to-userspace --error-delay 100ms`.split(' '),
+    ...SERVERS,
+  ]);
+  const health = await url(cli, 'health');
+  const ask = async (path: string) => {
+    const response = await fetch(health + path);
+    return { status: response.status, body: (await response.json()) as object };
+  };
+  const stream = await server.stream();
+  await stream.request();
+  t.match(await ask('/healthz'), {
+    status: 503,
+    body: { lastUpdated: null, nodeEligible: true, failing: [/first complete state/] },
+  });
+  t.equal((await ask('/readyz')).status, 503);
+  t.equal((await ask('/livez')).status, 200);
+  t.equal((await fetch(`${await url(cli, 'metrics')}/metrics`)).status, 200, 'from the start');
+
+  const echo = service('demo/echo', {
+    ips: { clusterIPs: { v4: ['127.0.0.1'] } },
+    ports: [{ name: 'x', protocol: 1, port, targetPort: 1 }],
+  });
+  stream.send(reset, setService(echo));
+  stream.send(setEndpoint('demo/echo/e', endpoint('127.0.0.1')), sync);
+  await stream.request();
+  t.match(await ask('/healthz'), { status: 200, body: { nodeEligible: true } });
+
+  server.stop();
+  await cli.line('The source is away; what is in place stays', { code: 'KPNG_SOURCE_LOST' });
+  t.match(await ask('/healthz'), {
+    status: 200,
+    body: { degraded: [/source lost since .* \(KPNG_SOURCE_LOST\)/] },
+  });
+  t.equal((await scrape(cli)).value('kpng_userspace_source_connected'), 0);
+});
+
+t.test('an address that cannot be had degrades, and does not fail, the health', async (t) => {
+  const blocker = createServer();
+  const port = await listen(t, blocker);
+  const cli = startCli(t, [
+    ...`file -i ${stateFile(port, 1)} to-local to-userspace --node-name n1`.split(' '),
+    ...SERVERS,
+  ]);
+  await cli.line('A part of the state cannot be proxied', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
+  await cli.line('The first complete state is in place');
+  const response = await fetch(`${await url(cli, 'health')}/healthz`);
+  t.equal(response.status, 200);
+  t.match(await response.json(), { degraded: ['1 not served (KPNG_LISTEN_ADDRESS_IN_USE)'] });
+  blocker.close();
+  await cli.line('A part of the state can be proxied again');
+});
+
+t.test('TERM lets connections run on for the drain timeout, no longer', async (t) => {
+  const [backend, port] = [await echoServer(t), await freePort()];
+  const line = `file -i ${stateFile(port, backend)} to-local to-userspace --node-name n1`;
+  const cli = startCli(t, [...line.split(' '), ...SERVERS, '--drain-timeout=300ms']);
+  await cli.line('The first complete state is in place');
+  const client = connect(port, '127.0.0.1');
+  client.on('error', () => {});
+  client.write('one');
+  t.equal(String((await once(client, 'data'))[0]), 'one');
+  const health = await url(cli, 'health');
+
+  cli.kill('SIGTERM');
+  await cli.line('Stopping', { signal: 'SIGTERM' });
+  t.equal((await fetch(`${health}/healthz`)).status, 503, 'no more traffic, please');
+  client.write('two');
+  t.equal(String((await once(client, 'data'))[0]), 'two', 'what is there runs on');
+  const cut = new Promise((resolve) => {
+    client.once('close', resolve);
+  });
+  await cli.line('Cutting what outlasted the drain timeout');
+  await cut;
+  t.match(await cli.exited, { code: 0 });
+  t.equal(cli.log.at(-1)?.msg, 'Stopped');
+});
+
+t.test('a second signal ends at once, with 1', async (t) => {
+  const [backend, port] = [await echoServer(t), await freePort()];
+  const line = `file -i ${stateFile(port, backend)} to-local to-userspace --node-name n1`;
+  const cli = startCli(t, [...line.split(' '), ...SERVERS, '--drain-timeout=1h']);
+  await cli.line('The first complete state is in place');
+  const client = connect(port, '127.0.0.1');
+  client.on('error', () => {});
+  client.write('one');
+  await once(client, 'data');
+  cli.kill('SIGINT');
+  await cli.line('Stopping', { signal: 'SIGINT' });
+  cli.kill('SIGTERM');
+  t.equal((await cli.exited).code, 1);
+  t.equal(cli.log.at(-1)?.msg, 'Second signal: ending at once');
+});
+
+t.test('proxy ports only: --portal none takes them from the range', async (t) => {
+  const [backend, first] = [await echoServer(t), await freePort()];
+  const cli = startCli(t, [
+    ...`file -i ${stateFile(80, backend)} to-local to-userspace --node-name n1 -v=2`.split(' '),
+    ...`--portal none --bind-address 127.0.0.1 --port-range ${first}`.split(' '),
+    ...SERVERS,
+  ]);
+  await cli.line('Proxying for service', { address: `127.0.0.1:${first}` });
+  t.equal(await exchange(first, 'via the proxy port'), 'via the proxy port');
+});
+
+t.test('an address of a server that is taken does not stop the proxy', async (t) => {
+  const taken = await listen(t, createServer());
+  const [backend, port] = [await echoServer(t), await freePort()];
+  const cli = startCli(t, [
+    ...`file -i ${stateFile(port, backend)} to-local to-userspace --node-name n1`.split(' '),
+    `--metrics-bind-address=127.0.0.1:${taken}`,
+    '--healthz-bind-address=0',
+  ]);
+  await cli.line('Cannot serve metrics yet', { code: 'EADDRINUSE' });
+  await cli.line('The first complete state is in place');
+  t.equal(await exchange(port, 'works'), 'works');
+  t.notOk(
+    cli.log.some(({ msg }) => msg === 'Serving health'),
+    'health is switched off',
+  );
+});

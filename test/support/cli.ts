@@ -1,0 +1,113 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+
+/** How long a step of a program may take on a loaded machine before a test gives up. */
+const PATIENCE_MS = 40_000;
+
+export interface Outcome {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A line of the program's JSON log. */
+export type CliLogLine = Record<string, unknown> & { readonly level: string; readonly msg: string };
+
+/** A running program. */
+export class Cli {
+  readonly child: ChildProcess;
+  readonly log: CliLogLine[] = [];
+  /** Lines on standard error that are not JSON. */
+  readonly otherLines: string[] = [];
+  stdout = '';
+  #waiting = new Set<() => void>();
+  readonly exited: Promise<Outcome>;
+
+  constructor(args: readonly string[], script = MAIN) {
+    this.child = spawn(process.execPath, [script, ...args], { stdio: 'pipe' });
+    const { stdout, stderr } = this.child;
+    if (stdout === null || stderr === null) throw new Error('no pipes');
+    let errors = '';
+    stdout.setEncoding('utf8').on('data', (text: string) => {
+      this.stdout += text;
+      this.#changed();
+    });
+    createInterface({ input: stderr }).on('line', (line) => {
+      errors += `${line}\n`;
+      if (line.startsWith('{')) this.log.push(JSON.parse(line) as CliLogLine);
+      else this.otherLines.push(line);
+      this.#changed();
+    });
+    this.exited = once(this.child, 'close').then(([code]) => {
+      this.#changed();
+      return { code: code as number | null, stdout: this.stdout, stderr: errors };
+    });
+  }
+
+  /** Waits for a log line with this message, and these keys if any. */
+  async line(msg: string, keys: Record<string, unknown> = {}): Promise<CliLogLine> {
+    const find = (): CliLogLine | undefined =>
+      this.log.find(
+        (line) =>
+          line.msg === msg && Object.entries(keys).every(([key, value]) => line[key] === value),
+      );
+    await this.until(() => find() !== undefined, `the line ${JSON.stringify(msg)}`);
+    const line = find();
+    if (line === undefined) throw new Error('it was there a moment ago');
+    return line;
+  }
+
+  /** Waits until a condition on what the program has said holds. */
+  until(condition: () => boolean, what: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const fail = (why: string): void => {
+        this.#waiting.delete(look);
+        clearTimeout(timer);
+        reject(new Error(`${why} before ${what}; the log: ${JSON.stringify(this.log)}`));
+      };
+      const look = (): void => {
+        if (condition()) {
+          this.#waiting.delete(look);
+          clearTimeout(timer);
+          resolve();
+        } else if (this.child.exitCode !== null && this.child.stdout?.readableEnded === true) {
+          fail('the program ended');
+        }
+      };
+      const timer = setTimeout(() => fail('the time was up'), PATIENCE_MS);
+      this.#waiting.add(look);
+      look();
+    });
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.child.kill(signal);
+  }
+
+  #changed(): void {
+    this.#waiting.forEach((look) => look());
+  }
+}
+
+/** Starts the program; it is killed when the test ends, if it still runs. */
+export function startCli(
+  t: { teardown(end: () => unknown): unknown },
+  args: readonly string[],
+  script?: string,
+): Cli {
+  const cli = new Cli(args, script);
+  t.teardown(async () => {
+    cli.kill('SIGKILL');
+    await cli.exited;
+  });
+  return cli;
+}
+
+/** Runs the program to its end. */
+export function runCli(args: readonly string[], script?: string): Promise<Outcome> {
+  return new Cli(args, script).exited;
+}
