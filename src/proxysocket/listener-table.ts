@@ -84,7 +84,7 @@ export class ListenerTable {
   /** Brings the sockets to what is wanted. Resolves when every new listener was tried once. */
   async settle(): Promise<void> {
     const toClose: Slot[] = [];
-    const toOpen: Slot[] = [];
+    const toOpen = new Set<Slot>();
     for (const slot of this.#dirty) {
       const [holder, ...others] = slot.claims;
       if (holder === undefined) {
@@ -93,14 +93,14 @@ export class ListenerTable {
         if (slot.state.kind === 'listening') toClose.push(slot);
       } else {
         if (slot.state.kind === 'listening') this.#handOver(slot, holder);
-        else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.push(slot);
+        else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.add(slot);
         for (const other of others) tellConflict(other, holder);
       }
     }
     this.#dirty.clear();
     await this.#inTurns(toClose, async (slot) => this.#close(slot));
-    const freed = toClose.length === 0 ? [] : this.#retriesFreedBy(toClose);
-    await this.#open([...toOpen, ...freed]);
+    for (const slot of this.#retriesFreedBy(toClose)) toOpen.add(slot);
+    await this.#open([...toOpen]);
   }
 
   /** Closes every listener; nothing opens any more. Idempotent. */
@@ -195,7 +195,7 @@ export class ListenerTable {
 
   /** Failed places that shared their port with one that closed: a wildcard overlaps every address. */
   #retriesFreedBy(closed: readonly Slot[]): Slot[] {
-    if (this.#retries.size === 0) return [];
+    if (closed.length === 0 || this.#retries.size === 0) return [];
     const ports = new Set(closed.map(({ protocol, port }) => `${protocol} ${port}`));
     return this.#retries.items().filter(({ protocol, port }) => ports.has(`${protocol} ${port}`));
   }
