@@ -89,6 +89,7 @@ async function carry(
   const { nodeName } = options.sink;
   const deadline = drainDeadline(stop.signal, globals['drain-timeout']);
   const running = await options.sink.start({ log, globals, stdout });
+  let outcome: unknown;
   try {
     const source = await options.source.start({ log, globals, stdout, nodeName });
     const { dataPath } = running;
@@ -98,12 +99,14 @@ async function carry(
     }
     void running.ended?.then(() => stop.abort());
     // A sink that is stuck, such as a reader that does not read, must not keep the program.
-    await Promise.race([source.run(watched(running.sink, health, log), stop.signal), deadline]);
+    const sink = watched(running.sink, health, log);
+    outcome = await Promise.race([source.run(sink, stop.signal), deadline]);
   } catch (error) {
     await running.destroy();
     throw error;
   }
-  if ((await Promise.race([running.close(), deadline])) === TIME_IS_UP) {
+  if (outcome !== TIME_IS_UP) outcome = await Promise.race([running.close(), deadline]);
+  if (outcome === TIME_IS_UP) {
     const drainTimeout = formatDuration(globals['drain-timeout']);
     log.warn('Cutting what outlasted the drain timeout', { drainTimeout });
   }

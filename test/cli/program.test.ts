@@ -111,11 +111,12 @@ t.test('local to-json follows a kpng server', async (t) => {
   await stream.request();
   stream.send(reset, setService(service('demo/a')), sync);
   await stream.request();
+  await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
   t.match(cli.stdout, /^{"Service":{"Namespace":"demo","Name":"a".*"Endpoints":null}\n$/);
   await cli.line('Received a complete state', { services: 1 });
   stream.send(setService(service('demo/b')), deleteService('demo/a'), sync);
   await stream.request();
-  t.match(cli.stdout, /\n{"Service":{"Namespace":"demo","Name":"b".*\n$/);
+  await cli.until(() => /\n.*"Name":"b".*\n$/.test(cli.stdout), 'the second state');
   cli.kill('SIGINT');
   t.equal((await cli.exited).code, 0);
 });
@@ -175,7 +176,7 @@ t.test('kpng-json is local to-json; kpng takes the whole grammar', async (t) => 
   await stream.request();
   stream.send(reset, setService(service('demo/a')), sync);
   await stream.request();
-  t.match(cli.stdout, /"Name":"a"/);
+  await cli.until(() => cli.stdout.includes('"Name":"a"'), 'the first line');
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 0);
   const kpng = await runCli(['local', 'to-iptables'], bin('kpng'));
