@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net';
+import type { Family } from '../roundrobin/types.ts';
 import { sourceRangeInvalid } from './events.ts';
 
 /** Says whether a client may come in. */
@@ -17,24 +18,31 @@ export function sourceFilter(
   ranges: readonly string[] | undefined,
 ): SourceFilter | undefined {
   if (ranges === undefined || ranges.length === 0) return undefined;
-  const list = new BlockList();
+  // One for each family: in a common list an IPv6 range such as ::/0 would also take in IPv4 clients.
+  const lists = { 4: new BlockList(), 6: new BlockList() };
   for (const range of ranges) {
-    if (!addRange(list, range.trim()) && sourceRangeInvalid.hasSubscribers) {
+    const subnet = parseRange(range);
+    if (subnet !== undefined) {
+      const { family, address, prefix } = subnet;
+      lists[family].addSubnet(address, prefix, TYPES[family]);
+    } else if (sourceRangeInvalid.hasSubscribers) {
       sourceRangeInvalid.publish({ servicePort, range });
     }
   }
   return (client) => {
     const family = isIP(client);
-    return family !== 0 && list.check(client, family === 4 ? 'ipv4' : 'ipv6');
+    return (family === 4 || family === 6) && lists[family].check(client, TYPES[family]);
   };
 }
 
-function addRange(list: BlockList, range: string): boolean {
-  const match = /^([^/]+)\/(\d{1,3})$/.exec(range);
-  const [, address = '', digits = ''] = match ?? [];
+const TYPES = { 4: 'ipv4', 6: 'ipv6' } as const;
+
+function parseRange(
+  range: string,
+): { family: Family; address: string; prefix: number } | undefined {
+  const [, address = '', digits = ''] = /^\s*([^/\s]+)\/(\d{1,3})\s*$/.exec(range) ?? [];
   const family = isIP(address);
   const prefix = Number(digits);
-  if (match === null || family === 0 || prefix > (family === 4 ? 32 : 128)) return false;
-  list.addSubnet(address, prefix, family === 4 ? 'ipv4' : 'ipv6');
-  return true;
+  if (family !== 4 && family !== 6) return undefined;
+  return prefix > (family === 4 ? 32 : 128) ? undefined : { family, address, prefix };
 }

@@ -18,7 +18,8 @@ export class BulkBuffers {
   readonly #signal: LimitSignal;
   readonly #freeLarge: Buffer[] = [];
   readonly #freeMedium: Buffer[] = [];
-  #used = 0;
+  #large = 0;
+  #medium = 0;
 
   /** `budget` in bytes. */
   constructor(budget: number) {
@@ -28,16 +29,16 @@ export class BulkBuffers {
 
   /** Bytes in use by flows. */
   get used(): number {
-    return this.#used;
+    return this.#large + this.#medium;
   }
 
   take(): Buffer | undefined {
-    if (this.#used + LARGE <= this.#budget * 0.75) {
-      this.#used += LARGE;
+    if (this.#large + LARGE <= this.#budget * 0.75 && this.used + LARGE <= this.#budget) {
+      this.#large += LARGE;
       return this.#freeLarge.pop() ?? Buffer.allocUnsafeSlow(LARGE);
     }
-    if (this.#used + MEDIUM <= this.#budget) {
-      this.#used += MEDIUM;
+    if (this.used + MEDIUM <= this.#budget) {
+      this.#medium += MEDIUM;
       return this.#freeMedium.pop() ?? Buffer.allocUnsafeSlow(MEDIUM);
     }
     this.#signal.refused();
@@ -46,9 +47,11 @@ export class BulkBuffers {
 
   /** Nobody may read into the buffer or write from it any more. */
   give(buffer: Buffer): void {
-    this.#used -= buffer.length;
-    const free = buffer.length === LARGE ? this.#freeLarge : this.#freeMedium;
+    const large = buffer.length === LARGE;
+    if (large) this.#large -= LARGE;
+    else this.#medium -= MEDIUM;
+    const free = large ? this.#freeLarge : this.#freeMedium;
     if (free.length < MAX_FREE) free.push(buffer);
-    this.#signal.freed(this.#used);
+    this.#signal.freed(this.used);
   }
 }
