@@ -4,7 +4,7 @@
 export const WRITE_TIMEOUT_MS = 30_000;
 
 /** How often a connection through the rules is made, to see whether they are still there. */
-export const CANARY_INTERVAL_MS = 400;
+export const CANARY_INTERVAL_MS = 500;
 
 /** How long that connection may take. */
 export const CANARY_TIMEOUT_MS = 300;

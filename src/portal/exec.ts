@@ -1,4 +1,7 @@
-import { execFile } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtemp, open, rm, type FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 /** A program to run. There is no shell: arguments are passed as they are. */
 export interface Command {
@@ -7,6 +10,11 @@ export interface Command {
   readonly args: readonly string[];
   /** What it reads from its standard input; default: nothing. */
   readonly stdin?: string;
+  /**
+   * Give it that as a file without a name. For programs that open `/dev/stdin`, which they cannot do
+   * with Node's pipes, since these are sockets. Default: a pipe.
+   */
+  readonly stdinIsFile?: boolean;
   /** It is killed after this long. Milliseconds. Default 30 s. */
   readonly timeoutMs?: number;
   /** It is killed when it prints more than this, in all. Bytes. Default 1 MiB. */
@@ -74,42 +82,81 @@ export function printable({ file, args }: Command): string {
 
 /** Runs programs of this host. Their messages are in English whatever the locale. */
 export const systemExec: Exec = async (command) => {
-  const { file, args, stdin = '' } = command;
-  const { promise, resolve, reject } = Promise.withResolvers<Output>();
-  const options = {
-    encoding: 'utf8',
-    timeout: command.timeoutMs ?? DEFAULT_TIMEOUT_MS,
-    maxBuffer: command.maxOutput ?? DEFAULT_MAX_OUTPUT,
-    killSignal: 'SIGKILL',
-    env: { ...process.env, LC_ALL: 'C' },
-  } as const;
-  const child = execFile(file, args, options, (error, stdout, stderr) => {
-    if (error === null) resolve({ stdout, stderr });
-    else reject(failureOf(command, error, stdout, stderr));
-  });
-  // A program that ends without reading everything breaks the pipe; its exit code says why.
-  child.stdin?.on('error', () => undefined);
-  child.stdin?.end(stdin);
-  return promise;
+  const { stdin = '', stdinIsFile = false } = command;
+  const input = stdinIsFile ? await unnamedFile(command, stdin) : undefined;
+  try {
+    const child = start(command, input?.fd ?? 'pipe');
+    // A program that ends without reading everything breaks the pipe; its exit code says why.
+    child.stdin?.on('error', () => undefined);
+    child.stdin?.end(stdin);
+    return await outcome(command, child);
+  } finally {
+    await input?.close();
+  }
 };
 
-function failureOf(
-  command: Command,
-  error: Error & { code?: number | string | null; killed?: boolean },
-  stdout: string,
-  stderr: string,
-): ExecError {
-  const { code } = error;
-  const detail = { stdout, stderr, cause: error };
-  if (code === 'ENOENT') return new ExecError('missing', command, detail);
-  if (code === 'EACCES' || code === 'EPERM') return new ExecError('not-allowed', command, detail);
-  if (code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') return new ExecError('output', command, detail);
-  if (typeof code === 'string') return new ExecError('system', command, detail);
-  if (error.killed === true) return new ExecError('timeout', command, detail);
-  return new ExecError('exit', command, {
-    ...detail,
-    ...(typeof code === 'number' && { exitCode: code }),
+/** Most failures to start are told by the child's `error` event, and a few are thrown. */
+function start(command: Command, stdin: number | 'pipe'): ChildProcess {
+  try {
+    return spawn(command.file, command.args, {
+      stdio: [stdin, 'pipe', 'pipe'],
+      env: { ...process.env, LC_ALL: 'C' },
+    });
+  } catch (cause) {
+    throw new ExecError(startFailure(cause as NodeJS.ErrnoException), command, { cause });
+  }
+}
+
+/** Resolves when the program has ended well and all that it printed has been read. */
+async function outcome(command: Command, child: ChildProcess): Promise<Output> {
+  const { timeoutMs = DEFAULT_TIMEOUT_MS, maxOutput = DEFAULT_MAX_OUTPUT } = command;
+  const { promise, resolve, reject } = Promise.withResolvers<Output>();
+  const printed = { stdout: '', stderr: '' };
+  let size = 0;
+  let killedFor: 'timeout' | 'output' | undefined;
+  const kill = (why: 'timeout' | 'output'): void => {
+    killedFor ??= why;
+    child.kill('SIGKILL');
+  };
+  const timer = setTimeout(() => kill('timeout'), timeoutMs);
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name]?.setEncoding('utf8').on('data', (text: string) => {
+      size += Buffer.byteLength(text);
+      if (size > maxOutput) kill('output');
+      else printed[name] += text;
+    });
+  }
+  child.once('error', (cause: NodeJS.ErrnoException) => {
+    reject(new ExecError(startFailure(cause), command, { ...printed, cause }));
   });
+  child.once('close', (code) => {
+    if (killedFor !== undefined) reject(new ExecError(killedFor, command, printed));
+    else if (code === 0) resolve(printed);
+    else
+      reject(
+        new ExecError('exit', command, { ...printed, ...(code !== null && { exitCode: code }) }),
+      );
+  });
+  return promise.finally(() => clearTimeout(timer));
+}
+
+function startFailure({ code }: NodeJS.ErrnoException): ExecFailure {
+  if (code === 'ENOENT') return 'missing';
+  return code === 'EACCES' || code === 'EPERM' ? 'not-allowed' : 'system';
+}
+
+/** A file that nobody else can open, and that is gone when it is closed. */
+async function unnamedFile(command: Command, text: string): Promise<FileHandle> {
+  try {
+    const folder = await mkdtemp(join(tmpdir(), 'kpng-userspace-'));
+    const path = join(folder, 'input');
+    const handle = await open(path, 'wx+', 0o600);
+    await rm(folder, { recursive: true });
+    await handle.writeFile(text);
+    return handle;
+  } catch (cause) {
+    throw new ExecError('system', command, { cause });
+  }
 }
 
 function reasonText(

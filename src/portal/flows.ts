@@ -16,7 +16,7 @@ type Targets = Readonly<Record<4 | 6, string | undefined>>;
  * Each removal walks through the kernel's whole table, and so does a list. Up to
  * `MAX_FLOW_PLACES` places are removed straight away; for more, the flows are listed once and only the
  * places that have a flow that leads wrong are removed. One process does all removals of a call
- * (conntrack 1.4.7 or later); with an older conntrack, one process for each.
+ * (conntrack 1.4.7 or later); with an older one, one process for each.
  */
 export class FlowCleaner {
   readonly #exec: Exec;
@@ -66,15 +66,17 @@ export class FlowCleaner {
     for (const args of commands) await this.#run({ file: 'conntrack', args });
   }
 
-  /** False when this conntrack cannot read commands. */
+  /** False when this conntrack cannot read commands, or there is no place for the file with them. */
   async #load(stdin: string): Promise<boolean> {
     try {
-      await this.#run({ file: 'conntrack', args: ['--load-file', '-'], stdin });
+      const args = ['--load-file', '-'];
+      await this.#run({ file: 'conntrack', args, stdin, stdinIsFile: true });
       return true;
     } catch (error) {
-      if (error instanceof ExecError && /unknown|unrecognized|invalid option/i.test(error.stderr)) {
-        return false;
-      }
+      const cannot =
+        error instanceof ExecError &&
+        (error.failure === 'system' || /unknown|unrecognized|invalid option/i.test(error.stderr));
+      if (cannot) return false;
       throw error;
     }
   }

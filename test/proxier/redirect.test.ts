@@ -68,7 +68,9 @@ t.test('traffic of a kind that has no endpoint is refused', async (t) => {
   t.equal(lands('203.0.113.1:80'), 'd/web');
   t.equal(rig.engine.snapshot()[0]?.listeners.length, 3, 'a listener for each kind of traffic');
   await rig.proxier.sync(
-    rig.view.set(entry('d/web', { ...service, externalTrafficToLocal: false }, { away })),
+    rig.view.set(
+      entry('d/web', { ...service, externalTrafficToLocal: false }, { away: endpoint('10.1.0.1') }),
+    ),
   );
   t.equal(lands('203.0.113.1:80'), 'd/web');
   t.equal(rig.engine.snapshot()[0]?.listeners.length, 2, 'one for all traffic');

@@ -1,0 +1,120 @@
+/**
+ * `npm run test:system`: tests with real rules in network namespaces that the tests create.
+ *
+ *     npm run test:system                                  all
+ *     npm run test:system -- test/system/paths.test.ts     only these
+ *
+ * Needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), ip, nft and conntrack, and fails without them.
+ * Nothing outside the namespaces is touched; the rules of the machine are compared before and after.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { globSync } from 'node:fs';
+import { join } from 'node:path';
+import { systemExec } from '../../src/portal/exec.ts';
+import { toolEnv } from '../runner/check.ts';
+import { fileLine, indent, problemLines, tallyLine } from '../runner/print.ts';
+import { judgeSkips } from '../runner/skip-policy.ts';
+import { readTap, type FileReport, type Tally } from '../runner/tap-report.ts';
+import { PREFIX, removeStale } from './support/network.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+
+/** A command that shows whether a tool can do what is needed, and the Debian package of the tool. */
+const TOOLS = [
+  { file: 'ip', args: ['netns', 'list'], debian: 'iproute2' },
+  { file: 'nft', args: ['list', 'tables'], debian: 'nftables' },
+  { file: 'conntrack', args: ['--version'], debian: 'conntrack' },
+  { file: 'sysctl', args: ['--version'], debian: 'procps' },
+] as const;
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+/** What keeps the tests from running here. */
+async function obstacles(): Promise<string[]> {
+  const found: string[] = [];
+  for (const { file, args, debian } of TOOLS) {
+    try {
+      await systemExec({ file, args });
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      found.push(`${reason} (package ${debian}; root is needed)`);
+    }
+  }
+  if (found.length > 0) return found;
+  const name = `${PREFIX}-${process.pid}-try`;
+  try {
+    await systemExec({ file: 'ip', args: ['netns', 'add', name] });
+    await systemExec({ file: 'ip', args: ['netns', 'delete', name] });
+  } catch (error) {
+    found.push(`no namespace can be made: ${error instanceof Error ? error.message : ''}`);
+  }
+  return found;
+}
+
+/** The state of the machine that no test may change. */
+async function machineState(): Promise<string> {
+  const parts = [
+    await systemExec({ file: 'nft', args: ['list', 'ruleset'], maxOutput: 2 ** 26 }),
+    await systemExec({ file: 'ip', args: ['netns', 'list'] }),
+    await systemExec({ file: 'ip', args: ['-o', 'address'], maxOutput: 2 ** 24 }),
+    await systemExec({
+      file: 'sysctl',
+      args: ['net.ipv4.ip_forward', 'net.ipv4.conf.all.route_localnet'],
+    }),
+  ];
+  return parts
+    .map(({ stdout }) => stdout.replaceAll(/ (?:valid|preferred)_lft \S+/g, ''))
+    .join('\n');
+}
+
+async function runTests(files: readonly string[], total: Tally): Promise<void> {
+  const tap = spawn('tap', ['--reporter=tap', ...files], {
+    cwd: root,
+    env: { ...toolEnv(root), TAP_RCFILE: join(import.meta.dirname, '.taprc') },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(tap, 'close') as Promise<[number | null]>;
+  const counted = await readTap(tap.stdout, (file) => report(file, total));
+  const [code] = await ended;
+  if (counted.passed + counted.failed === 0 || (code !== 0 && total.failed === 0)) {
+    total.failed += 1;
+    print(`  FAIL  tap ended with ${code} after ${counted.passed} tests`);
+  }
+}
+
+function report(file: FileReport, total: Tally): void {
+  // Skipping is for unit tests that need another system. Here everything has to run.
+  const { report: judged, refused } = judgeSkips(file, true, process.platform);
+  total.passed += judged.passed;
+  total.failed += judged.failed;
+  total.skipped += judged.skipped;
+  print(fileLine(judged));
+  for (const line of problemLines(judged, refused)) print(line);
+}
+
+async function main(files: readonly string[]): Promise<boolean> {
+  const total: Tally = { passed: 0, failed: 0, skipped: 0 };
+  const reasons = await obstacles();
+  if (reasons.length > 0) {
+    print(`the system tests cannot run here:\n${indent(reasons.join('\n'), 4)}`);
+    total.failed += 1;
+  } else {
+    await removeStale();
+    const before = await machineState();
+    await runTests(
+      files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root }),
+      total,
+    );
+    if ((await machineState()) !== before) {
+      total.failed += 1;
+      print('  FAIL  the state of the machine is not as it was before');
+    }
+  }
+  print(`\n${tallyLine(total)}`);
+  return total.failed === 0;
+}
+
+process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;

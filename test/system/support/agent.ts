@@ -1,0 +1,165 @@
+/** Runs on a machine of a test network: answers clients, and is a client itself. */
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+import { serveLines } from './lines.ts';
+
+type Protocol = 'TCP' | 'UDP';
+
+export type AgentRequest =
+  /** Answers whoever comes with `name` and the address that the client seems to have. */
+  | { do: 'serve'; protocol: Protocol; address: string; port: number; name: string }
+  /** Connects or sends once, from an own socket; resolves with an `Answer`. */
+  | {
+      do: 'ask';
+      protocol: Protocol;
+      address: string;
+      port: number;
+      source?: string;
+      waitMs: number;
+    }
+  /** Opens a connection or a socket that stays. */
+  | { do: 'open'; flow: string; protocol: Protocol; address: string; port: number }
+  /** Sends on it and waits for an answer; resolves with an `Answer`. */
+  | { do: 'say'; flow: string; waitMs: number }
+  | { do: 'close'; flow: string };
+
+/** What came back: a text, the system's word for an error, or `silence`. */
+export type Answer = string;
+
+/** Sends once and tells what came back. */
+type Flow = { say: (waitMs: number) => Promise<Answer>; close: () => void };
+
+const flows = new Map<string, Flow>();
+
+serveLines(async (request: AgentRequest) => {
+  switch (request.do) {
+    case 'serve':
+      return serve(request);
+    case 'ask': {
+      const flow = await open(request, request.source, request.waitMs);
+      if (typeof flow === 'string') return flow;
+      const answer = await flow.say(request.waitMs);
+      flow.close();
+      return answer;
+    }
+    case 'open': {
+      const flow = await open(request, undefined, 2000);
+      if (typeof flow === 'string') return flow;
+      flows.set(request.flow, flow);
+      return 'open';
+    }
+    case 'say':
+      return flows.get(request.flow)?.say(request.waitMs) ?? 'no such flow';
+    case 'close':
+      flows.get(request.flow)?.close();
+      flows.delete(request.flow);
+      return 'closed';
+    default:
+      return request satisfies never;
+  }
+});
+
+async function serve(request: AgentRequest & { do: 'serve' }): Promise<void> {
+  const { protocol, address, port, name } = request;
+  const v6 = address.includes(':');
+  if (protocol === 'TCP') {
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.on('data', () => socket.write(`${name} ${socket.remoteAddress ?? ''}`));
+    });
+    server.listen({ host: address, port, ipv6Only: v6 });
+    await once(server, 'listening');
+    return;
+  }
+  const socket = createSocket({ type: v6 ? 'udp6' : 'udp4', ipv6Only: v6 });
+  socket.on('error', () => undefined);
+  socket.on('message', (_, remote) => {
+    socket.send(`${name} ${remote.address}`, remote.port, remote.address);
+  });
+  socket.bind(port, address);
+  await once(socket, 'listening');
+}
+
+type Place = { protocol: Protocol; address: string; port: number };
+
+async function open(
+  place: Place,
+  source: string | undefined,
+  waitMs: number,
+): Promise<Flow | Answer> {
+  return place.protocol === 'TCP' ? openTcp(place, source, waitMs) : openUdp(place, source);
+}
+
+async function openTcp(
+  { address, port }: Place,
+  source: string | undefined,
+  waitMs: number,
+): Promise<Flow | Answer> {
+  const { promise, resolve } = Promise.withResolvers<Flow | Answer>();
+  const socket = connect({
+    host: address,
+    port,
+    ...(source !== undefined && { localAddress: source }),
+  });
+  const timer = setTimeout(() => {
+    socket.destroy();
+    resolve('silence');
+  }, waitMs);
+  socket.once('connect', () => {
+    clearTimeout(timer);
+    resolve({ say: (wait) => sayTcp(socket, wait), close: () => socket.destroy() });
+  });
+  socket.on('error', (error: NodeJS.ErrnoException) => {
+    clearTimeout(timer);
+    resolve(error.code ?? error.message);
+  });
+  return promise;
+}
+
+function sayTcp(socket: Socket, waitMs: number): Promise<Answer> {
+  const { promise, resolve } = Promise.withResolvers<Answer>();
+  const timer = setTimeout(() => resolve('silence'), waitMs);
+  socket.once('data', (data) => resolve(data.toString()));
+  socket.once('close', () => resolve('closed'));
+  socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+  if (socket.destroyed) resolve('closed');
+  else socket.write('hello');
+  return promise.finally(() => {
+    clearTimeout(timer);
+    socket.removeAllListeners('data').removeAllListeners('close');
+  });
+}
+
+async function openUdp(
+  { address, port }: Place,
+  source: string | undefined,
+): Promise<Flow | Answer> {
+  const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
+  let answered: (answer: Answer) => void = () => undefined;
+  const failed = Promise.withResolvers<Answer>();
+  socket.on('message', (message) => answered(message.toString()));
+  socket.on('error', (error: NodeJS.ErrnoException) => {
+    answered(error.code ?? error.message);
+    failed.resolve(error.code ?? error.message);
+  });
+  if (source !== undefined) {
+    socket.bind(0, source);
+    await once(socket, 'listening');
+  }
+  socket.connect(port, address);
+  const outcome = await Promise.race([once(socket, 'connect'), failed.promise]);
+  if (typeof outcome === 'string') return outcome;
+  return {
+    say(waitMs) {
+      const { promise, resolve } = Promise.withResolvers<Answer>();
+      answered = resolve;
+      const timer = setTimeout(() => resolve('silence'), waitMs);
+      socket.send('hello', (error) => {
+        if (error !== null) resolve((error as NodeJS.ErrnoException).code ?? error.message);
+      });
+      return promise.finally(() => clearTimeout(timer));
+    },
+    close: () => socket.close(),
+  };
+}
