@@ -22,16 +22,10 @@ export interface RunningSource {
   run(sink: LocalSink, signal: AbortSignal): Promise<void>;
 }
 
-/** A data path, for metrics and health. */
-export interface DataPath extends MeasuredDataPath {
-  /** What clients cannot use now. */
-  problems(): readonly { readonly code: string; readonly count: number }[];
-}
-
 /** Where state goes, while it runs. */
 export interface RunningSink {
   readonly sink: LocalSink;
-  readonly dataPath?: DataPath;
+  readonly dataPath?: MeasuredDataPath;
   /** Resolves when nobody needs the sink any more, such as when a reader has gone. */
   readonly ended?: Promise<void>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */

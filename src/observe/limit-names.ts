@@ -21,9 +21,16 @@ export const LIMIT_NAMES = {
   maxAffinityClients: 'max-affinity-clients',
 } as const satisfies Record<keyof EngineLimits, string>;
 
-/** The public name of a limit that an event tells of; names that are public already stay as they are. */
+/** Names that events use for limits that are not one number of `EngineLimits`, to the flag behind them. */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  descriptors: LIMIT_NAMES.reservedDescriptors,
+  'bulk-buffers': LIMIT_NAMES.bulkBufferBudget,
+};
+
+/** The public name of a limit that an event tells of. */
 export function limitName(limit: string): string {
-  return isKey(limit) ? LIMIT_NAMES[limit] : limit;
+  if (isKey(limit)) return LIMIT_NAMES[limit];
+  return Object.hasOwn(OTHER_NAMES, limit) ? (OTHER_NAMES[limit] ?? limit) : limit;
 }
 
 function isKey(limit: string): limit is keyof EngineLimits {

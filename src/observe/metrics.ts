@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
-import type { Probe } from './health.ts';
+import type { HealthProblem, Probe } from './health.ts';
 import { exposition } from './exposition.ts';
 import { addLimitMetrics } from './limit-metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
@@ -16,6 +16,8 @@ export interface MeasuredDataPath {
   readonly portal: string;
   readonly limits: EngineLimits;
   snapshot(): ServicePortSnapshot[];
+  /** What clients cannot use now. */
+  problems(): readonly HealthProblem[];
 }
 
 export interface MetricsOptions {
@@ -53,22 +55,33 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   const info = { version, node: process.versions.node };
   build.set({ ...info, engine: '', portal: '' }, 1);
   const probes = probeCounters(registry);
-  let snapshot = (): readonly ServicePortSnapshot[] => [];
+  const problems = new Gauge({
+    name: 'kpng_userspace_problems',
+    help: 'Service ports and addresses that cannot be served now, by code.',
+    labelNames: ['code'],
+    registers: [registry],
+  });
+  let dataPath: Pick<MeasuredDataPath, 'snapshot' | 'problems'> = {
+    snapshot: () => [],
+    problems: () => [],
+  };
   let updateUse: ReturnType<typeof addLimitMetrics> = () => {};
 
   return {
     registry,
     contentType: registry.contentType,
     observe(measured) {
-      snapshot = () => measured.snapshot();
+      dataPath = measured;
       build.reset();
       build.set({ ...info, engine: measured.engine, portal: measured.portal }, 1);
       updateUse = addLimitMetrics(registry, subscriptions, measured.limits);
     },
     countProbe: (probe, status) => probes[probe]?.inc({ code: String(status) }),
     async *render() {
-      const servicePorts = snapshot();
+      const servicePorts = dataPath.snapshot();
       updateUse(servicePorts);
+      problems.reset();
+      for (const { code, count } of dataPath.problems()) problems.inc({ code }, count);
       const pieces = exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels);
       yield `${await registry.metrics()}\n`;
       for (const piece of pieces) {

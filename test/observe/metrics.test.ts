@@ -17,6 +17,10 @@ function setup(t: { teardown(end: () => void): void }, snapshot: ServicePortSnap
     portal: 'address',
     limits: DEFAULT_LIMITS,
     snapshot: () => snapshot,
+    problems: () => [
+      { code: 'KPNG_LISTEN_PERMISSION', count: 2 },
+      { code: 'KPNG_LISTEN_PERMISSION', count: 1 },
+    ],
   });
   const scrape = async (): Promise<MetricsPage> => {
     let text = '';
@@ -93,7 +97,7 @@ t.test('limits, their use, and how often they were reached', async (t) => {
   t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-connections' }), 7);
   t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-udp-sessions' }), 5);
   t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'max-connections' }), 1);
-  t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'descriptors' }), 1);
+  t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'reserved-descriptors' }), 1);
 });
 
 t.test('the source', async (t) => {
@@ -153,6 +157,7 @@ t.test('the sync, under kube-proxy’s names', async (t) => {
   t.equal(page.value('kpng_userspace_service_ports'), 3);
   t.equal(page.value('kpng_userspace_problems_total', { code: 'KPNG_PORTAL_CONFLICT' }), 1);
   t.equal(page.value('kubeproxy_proxy_healthz_total', { code: '503' }), 1);
+  t.equal(page.value('kpng_userspace_problems', { code: 'KPNG_LISTEN_PERMISSION' }), 3);
 });
 
 t.test('two scrapes at once get a whole page each', async (t) => {

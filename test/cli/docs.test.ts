@@ -1,0 +1,135 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
+import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
+import { defaultText, type FlagTable } from '../../src/cli/flags/table.ts';
+import type { Words } from '../../src/cli/grammar.ts';
+import { helpPage } from '../../src/cli/help-page.ts';
+import { helpText } from '../../src/cli/help.ts';
+import { parse } from '../../src/cli/parse.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
+import { ERROR_CODES } from '../../src/errors.ts';
+import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { MAX_HTTP_CONNECTIONS } from '../../src/observe/http-server.ts';
+import { LIMIT_NAMES } from '../../src/observe/limit-names.ts';
+import { formatBytes } from '../../src/util/bytes.ts';
+import { formatDuration } from '../../src/util/duration.ts';
+import { tableRows } from '../support/markdown.ts';
+
+const docs = join(import.meta.dirname, '..', '..', 'docs');
+
+function page(name: string): string {
+  return readFileSync(join(docs, name), 'utf8');
+}
+
+/** The words in backticks of a cell. */
+function codes(cell: string): string[] {
+  return [...cell.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
+}
+
+t.test('docs/cli.md is what the program says of itself', (t) => {
+  const made = helpPage(REGISTRY);
+  if (process.env['UPDATE_DOCS'] === '1') writeFileSync(join(docs, 'cli.md'), made);
+  t.equal(page('cli.md'), made, 'UPDATE_DOCS=1 npx tap test/cli/docs.test.ts writes it anew');
+  t.end();
+});
+
+t.test('every flag is in docs/cli.md, and every flag there is one', (t) => {
+  const flags = new Set<string>();
+  const commands = [...REGISTRY.sources, ...REGISTRY.sinks];
+  const tables: FlagTable[] = [GLOBAL_FLAGS, ...commands.map((command) => command.flags)];
+  for (const table of tables) {
+    for (const [name, { aliases = [] }] of Object.entries(table)) {
+      for (const each of [name, ...aliases]) flags.add(`--${each}`);
+    }
+  }
+  const text = page('cli.md');
+  const documented = new Set(
+    tableRows(text).flatMap(([cell = '']) => codes(cell).filter((code) => code.startsWith('--'))),
+  );
+  t.same([...documented].sort(), [...flags].sort());
+  t.end();
+});
+
+t.test('every command line of a help text is understood', (t) => {
+  const commands = [...REGISTRY.sources, ...REGISTRY.sinks];
+  const lines = commands.flatMap(({ examples }) => examples.map(({ line }) => line));
+  t.ok(lines.length >= 8);
+  for (const line of lines) {
+    const [words = ''] = line.split(' | ');
+    t.equal(parse(words.split(' ')).kind, 'run', line);
+  }
+  t.end();
+});
+
+t.test('help fits a terminal of 100 columns, and teaches with examples', (t) => {
+  const topics: Words[] = [{ kind: 'nothing' }, { kind: 'version' }];
+  for (const source of REGISTRY.sources) {
+    topics.push({ kind: 'source', source, toLocal: false });
+    for (const sink of REGISTRY.sinks) topics.push({ kind: 'command', source, sink });
+  }
+  for (const text of topics.map((topic) => helpText(topic, REGISTRY))) {
+    const lines = text.split('\n');
+    const [first = ''] = lines;
+    for (const line of lines) t.ok(line.length <= 110, `${first}: ${line}`);
+    if (!first.includes('version'))
+      t.match(text, /\nExamples:\n {2}# .+\n {2}kpng-userspace /, first);
+    t.ok(text.endsWith('\n') && !text.endsWith('\n\n'));
+  }
+  t.end();
+});
+
+t.test('docs/errors.md has every code, says what it means and whether it is tried again', (t) => {
+  const documented = tableRows(page('errors.md')).map(([code = '', meaning, retried]) => ({
+    code: codes(code)[0],
+    meaning,
+    retried,
+  }));
+  t.same(
+    documented,
+    Object.entries(ERROR_CODES).map(([code, { summary, retried }]) => ({
+      code,
+      meaning: summary,
+      retried: retried ? 'yes' : 'no',
+    })),
+    'in the order of src/errors.ts',
+  );
+  t.end();
+});
+
+t.test('docs/limits.md has every limit of the data path, with its flag and default', (t) => {
+  const documented = tableRows(page('limits.md'), 'Data path').map(([name = '', standard]) => ({
+    name: codes(name)[0],
+    standard,
+  }));
+  t.same(
+    documented,
+    Object.values(LIMIT_NAMES).map((name) => ({
+      name: `--${name}`,
+      standard: defaultText(LIMIT_FLAGS[name]),
+    })),
+    'in the order of src/observe/limit-names.ts',
+  );
+  t.end();
+});
+
+t.test('docs/limits.md has every fixed limit, with its value', (t) => {
+  const rows = tableRows(page('limits.md'), 'State file');
+  const limits = DEFAULT_FILE_LIMITS;
+  t.same(
+    rows.map(([, value]) => value),
+    [
+      formatBytes(limits.maxFileBytes),
+      limits.maxProblems.toLocaleString('en'),
+      limits.maxAliasedValues.toLocaleString('en'),
+      formatDuration(limits.settleMs),
+      formatDuration(limits.maxSettleMs),
+      formatDuration(limits.pollMs),
+    ],
+  );
+  t.equal(rows.length, Object.keys(limits).length);
+  const [connections] = tableRows(page('limits.md'), 'Servers for metrics and health');
+  t.equal(connections?.[1], String(MAX_HTTP_CONNECTIONS));
+  t.end();
+});

@@ -1,0 +1,131 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { createMetrics } from '../../src/observe/metrics.ts';
+import { SERVICE_PORT_FAMILIES } from '../../src/observe/service-port-metrics.ts';
+import { newCounters } from '../../src/proxysocket/counters.ts';
+import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
+import { tableRows } from '../support/markdown.ts';
+
+const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'metrics.md'), 'utf8');
+
+/** Metrics that not every system has. */
+const OPTIONAL = new Set([
+  'process_open_fds',
+  'process_max_fds',
+  'process_virtual_memory_bytes',
+  'process_heap_bytes',
+]);
+
+interface Documented {
+  readonly name: string;
+  readonly type: string | undefined;
+  readonly labels: readonly string[];
+}
+
+/** The metrics of the page, or of one section of it. */
+function documented(section?: string): Documented[] {
+  return tableRows(page, section).flatMap(([first = '', type, labels = '']) => {
+    const [name] = codes(first);
+    return name?.includes('_') === true ? [{ name, type, labels: codes(labels) }] : [];
+  });
+}
+
+function codes(cell: string): string[] {
+  return [...cell.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
+}
+
+/** A service port that has something of everything. */
+const BUSY: ServicePortSnapshot = {
+  name: 'ns/svc:port',
+  protocol: 'UDP',
+  endpoints: 1,
+  listeners: [
+    {
+      state: 'failed',
+      listen: { address: '127.0.0.1', port: 1, traffic: 'internal' },
+      code: 'KPNG_LISTEN_FAILED',
+      cause: 'E',
+    },
+  ],
+  counters: {
+    ...newCounters(),
+    datagramsDropped: 1,
+    sessionsEvicted: 1,
+    retries: 1,
+    rejectedNoEndpoint: 1,
+    rejectedConnectFailed: 1,
+    rejectedLimit: 1,
+    rejectedSource: 1,
+    halfCloseTimeouts: 1,
+    idleTimeouts: 1,
+    connectErrors: { refused: 1, timeout: 1, unreachable: 1, limit: 1, other: 1 },
+    connectSeconds: { counts: newCounters().connectSeconds.counts.map(() => 1), sum: 1 },
+  },
+};
+
+async function scrape(t: { teardown(end: () => void): void }): Promise<MetricsPage> {
+  const metrics = createMetrics({ version: '0' });
+  t.teardown(() => metrics.close());
+  metrics.observe({
+    engine: 'node',
+    portal: 'none',
+    limits: DEFAULT_LIMITS,
+    snapshot: () => [BUSY],
+    problems: () => [{ code: 'KPNG_LISTEN_FAILED', count: 1 }],
+  });
+  let text = '';
+  for await (const piece of metrics.render()) text += piece;
+  return parseMetrics(text);
+}
+
+t.test(
+  'every metric is in docs/metrics.md with its type, and every one there exists',
+  async (t) => {
+    const { types } = await scrape(t);
+    const onPage = new Map(documented().map(({ name, type }) => [name, type]));
+    for (const [name, type] of types) t.equal(onPage.get(name), type, name);
+    for (const name of onPage.keys()) t.ok(types.has(name) || OPTIONAL.has(name), name);
+  },
+);
+
+t.test('every label is documented, and every documented one exists', async (t) => {
+  const { samples } = await scrape(t);
+  for (const { name, labels } of documented()) {
+    const found = new Set(
+      samples
+        .filter((sample) => sample.name.replace(/_(bucket|sum|count)$/, '') === name)
+        .flatMap((sample) => Object.keys(sample.labels)),
+    );
+    // Counters with labels have no sample before the first event.
+    if (found.size === 0) continue;
+    const common = SERVICE_PORT_FAMILIES.some((family) => family.name === name)
+      ? ['namespace', 'service', 'port', 'protocol']
+      : [];
+    found.delete('le');
+    t.same([...found].sort(), [...common, ...labels].sort(), name);
+  }
+});
+
+t.test('the values of the labels are those on the page', async (t) => {
+  const { samples } = await scrape(t);
+  for (const [first = '', , cell = ''] of tableRows(page, 'Service ports')) {
+    const [name] = codes(first);
+    const [, label, values] = /^`(\w+)`: (.+)$/.exec(cell) ?? [];
+    if (label === undefined || values === undefined || label === 'direction') continue;
+    const found = samples
+      .filter((sample) => sample.name === name)
+      .map((sample) => sample.labels[label] ?? '');
+    t.same(found.sort(), values.split(', ').sort(), first);
+  }
+});
+
+t.test('the metrics of service ports come in the order of the page', (t) => {
+  t.same(
+    documented('Service ports').map(({ name }) => name),
+    SERVICE_PORT_FAMILIES.map(({ name }) => name),
+  );
+  t.end();
+});
