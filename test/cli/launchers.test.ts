@@ -1,0 +1,97 @@
+/** The executables, in a package of their own: which program they start, and with what. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+
+const root = join(import.meta.dirname, '..', '..');
+
+interface Manifest {
+  readonly bin: Readonly<Record<string, string>>;
+  readonly engines: { readonly node: string };
+}
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Manifest;
+
+/** A package with the real launchers and programs that only say where they are. */
+function packageWith(...programs: ('src/cli/program.ts' | 'dist/cli/program.js')[]): string {
+  const directory = mkdtempSync(join(tmpdir(), 'kpng-bin-'));
+  cpSync(join(root, 'bin'), join(directory, 'bin'), { recursive: true });
+  writeFileSync(join(directory, 'package.json'), '{"type":"module"}');
+  for (const program of programs) {
+    mkdirSync(join(directory, program, '..'), { recursive: true });
+    writeFileSync(
+      join(directory, program),
+      `export async function main(argv) {
+         process.stdout.write(${JSON.stringify(program)} + ' ' + JSON.stringify(argv));
+         return 7;
+       }`,
+    );
+  }
+  return directory;
+}
+
+async function start(file: string, args: readonly string[], nodeArgs: readonly string[] = []) {
+  const child = spawn(process.execPath, [...nodeArgs, file, ...args]);
+  let [stdout, stderr] = ['', ''];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, stdout, stderr };
+}
+
+t.test(
+  'each executable of package.json is there and starts the program with its words',
+  async (t) => {
+    const directory = packageWith('src/cli/program.ts');
+    const words: Record<string, string[]> = {
+      kpng: [],
+      'kpng-userspace': [],
+      'kpng-json': ['local', 'to-json'],
+    };
+    t.same(Object.keys(manifest.bin).sort(), Object.keys(words).sort());
+    for (const [name, path] of Object.entries(manifest.bin)) {
+      t.match(readFileSync(join(root, path), 'utf8'), /^#!\/usr\/bin\/env node\n/, name);
+      const { code, stdout } = await start(join(directory, path), ['-v=4', 'x']);
+      t.equal(
+        stdout,
+        `src/cli/program.ts ${JSON.stringify([...(words[name] ?? []), '-v=4', 'x'])}`,
+      );
+      t.equal(code, 7, 'and ends with its exit code');
+    }
+  },
+);
+
+t.test('what was built goes before the source', async (t) => {
+  const directory = packageWith('src/cli/program.ts', 'dist/cli/program.js');
+  const { stdout } = await start(join(directory, 'bin', 'kpng.js'), []);
+  t.equal(stdout, 'dist/cli/program.js []');
+});
+
+t.test('a Node that is too old is told so in one line', async (t) => {
+  const directory = packageWith('src/cli/program.ts');
+  const oldest = /\d+\.\d+/.exec(manifest.engines.node)?.[0] ?? '';
+  t.equal(oldest, '22.19', 'as in bin/start.js');
+  for (const [version, runs] of [
+    ['18.20.0', false],
+    ['22.18.3', false],
+    ['22.19.0', true],
+    ['24.0.0', true],
+  ] as const) {
+    const pretend = `Object.defineProperty(process, 'versions', { value: { node: '${version}' } })`;
+    const { code, stdout, stderr } = await start(
+      join(directory, 'bin', 'kpng.js'),
+      [],
+      [`--import=data:text/javascript,${encodeURIComponent(pretend)}`],
+    );
+    t.equal(code, runs ? 7 : 2, version);
+    t.equal(stdout !== '', runs, version);
+    if (!runs)
+      t.equal(stderr, `kpng-userspace needs Node ${oldest} or newer, and this is ${version}\n`);
+  }
+});

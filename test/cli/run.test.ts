@@ -1,0 +1,262 @@
+/** What happens around a source and a sink while they run, with both made up. */
+import { EventEmitter } from 'node:events';
+import { PassThrough } from 'node:stream';
+import t, { type Test } from 'tap';
+import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
+import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
+import { pickValues } from '../../src/cli/flags/table.ts';
+import { run } from '../../src/cli/run.ts';
+import { KpngError } from '../../src/errors.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { until } from '../support/until.ts';
+
+const NOTHING: LocalChange = {
+  view: { size: 0, get: () => undefined, entries: () => [] },
+  changed: new Set(),
+};
+
+/** A sink that notes what is done to it. */
+class FakeSink implements RunningSink {
+  readonly steps: string[] = [];
+  readonly sink: LocalSink;
+  readonly reader = Promise.withResolvers<void>();
+  readonly ended = this.reader.promise;
+  syncError: Error | undefined;
+  #closed = Promise.withResolvers<void>();
+
+  constructor({ staysOpen = false } = {}) {
+    if (!staysOpen) this.#closed.resolve();
+    this.sink = {
+      sync: async () => {
+        if (this.syncError !== undefined) throw this.syncError;
+        this.steps.push('sync');
+      },
+    };
+  }
+
+  close(): Promise<void> {
+    this.steps.push('close');
+    return this.#closed.promise;
+  }
+
+  async destroy(): Promise<void> {
+    this.steps.push('destroy');
+    this.#closed.resolve();
+  }
+}
+
+interface Setup {
+  readonly sink?: FakeSink;
+  /** Runs in place of a source; by default it syncs once and waits for the signal. */
+  readonly feed?: (sink: LocalSink, stop: AbortSignal) => Promise<void>;
+  readonly startSource?: () => Promise<never>;
+  readonly startSink?: () => Promise<never>;
+  readonly globals?: Partial<GlobalOptions>;
+  readonly given?: readonly string[];
+  readonly servesByDefault?: boolean;
+}
+
+async function setup(t: Test, options: Setup = {}) {
+  const captured = await captureLog();
+  const process = Object.assign(new EventEmitter(), {
+    exits: [] as number[],
+    exit(code: number) {
+      this.exits.push(code);
+    },
+  });
+  const fake = options.sink ?? new FakeSink();
+  const nodeNames: string[] = [];
+  const source: BoundSource = {
+    word: 'fake',
+    options: {},
+    async start({ nodeName }) {
+      nodeNames.push(nodeName);
+      return options.startSource?.() ?? { run: options.feed ?? syncOnce };
+    },
+  };
+  const sink: BoundSink = {
+    word: 'to-fake',
+    options: {},
+    nodeName: 'n1',
+    servesByDefault: options.servesByDefault ?? false,
+    start: async () => options.startSink?.() ?? fake,
+  };
+  const globals = pickValues(GLOBAL_FLAGS, {
+    values: new Map(Object.entries({ 'drain-timeout': 60_000, ...options.globals })),
+    given: new Set(),
+  });
+  const ended = run({
+    source,
+    sink,
+    globals,
+    given: new Set(options.given),
+    log: captured.log,
+    process,
+    stdout: new PassThrough(),
+    terminal: false,
+  });
+  t.teardown(() => process.emit('SIGTERM', 'SIGTERM'));
+  const told = (msg: string): Promise<void> => until(() => captured.messages().includes(msg));
+  return { ...captured, process, fake, ended, nodeNames, told };
+}
+
+async function syncOnce(sink: LocalSink, stop: AbortSignal): Promise<void> {
+  await sink.sync(NOTHING);
+  await aborted(stop);
+}
+
+function aborted(stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    stop.addEventListener('abort', () => resolve());
+  });
+}
+
+t.test('runs until a signal, then ends source and sink in order, with 0', async (t) => {
+  const { process, fake, ended, messages, nodeNames, told } = await setup(t);
+  await told('The first complete state is in place');
+  t.same(nodeNames, ['n1'], 'the source works for the node of the sink');
+  process.emit('SIGTERM', 'SIGTERM');
+  t.equal(await ended, 0);
+  t.same(fake.steps, ['sync', 'close', 'destroy']);
+  t.same(messages(), ['Starting', 'The first complete state is in place', 'Stopping', 'Stopped']);
+  t.same(process.eventNames(), [], 'signals are nobody’s business any more');
+});
+
+t.test('what outlasts the drain timeout is cut', async (t) => {
+  const sink = new FakeSink({ staysOpen: true });
+  const globals = { 'drain-timeout': 10 };
+  const { process, ended, lines, told } = await setup(t, { sink, globals });
+  await told('The first complete state is in place');
+  process.emit('SIGINT', 'SIGINT');
+  t.equal(await ended, 0);
+  t.same(sink.steps, ['sync', 'close', 'destroy']);
+  t.match(
+    lines().find(({ level }) => level === 'warn'),
+    { msg: 'Cutting what outlasted the drain timeout', drainTimeout: '10ms' },
+  );
+});
+
+t.test('a source that hangs cannot keep the program', async (t) => {
+  const { process, ended, fake, told } = await setup(t, {
+    feed: () => new Promise(() => {}),
+    globals: { 'drain-timeout': 10 },
+  });
+  await told('Starting');
+  process.emit('SIGTERM', 'SIGTERM');
+  t.equal(await ended, 0);
+  t.same(fake.steps, ['destroy']);
+});
+
+t.test('a sink that nobody needs any more ends the program well', async (t) => {
+  const { fake, ended, told } = await setup(t);
+  await told('The first complete state is in place');
+  fake.reader.resolve();
+  t.equal(await ended, 0);
+});
+
+t.test('a source that cannot go on: 1, and everything is cut', async (t) => {
+  const { fake, ended, lines } = await setup(t, {
+    feed: () => Promise.reject(new Error('beyond repair')),
+  });
+  t.equal(await ended, 1);
+  t.same(fake.steps, ['destroy']);
+  t.match(lines().at(-1), { level: 'error', msg: 'Cannot go on', err: 'beyond repair' });
+});
+
+t.test('a configuration that is wrong: 2, wherever it is noticed', async (t) => {
+  const wrong = new KpngError('KPNG_TLS_FILE', 'the CA file is missing');
+  for (const options of [
+    { startSource: () => Promise.reject(wrong) },
+    { startSink: () => Promise.reject(wrong) },
+    { feed: () => Promise.reject(wrong) },
+  ]) {
+    const { ended, lines } = await setup(t, options);
+    t.equal(await ended, 2);
+    t.match(lines().at(-1), { code: 'KPNG_TLS_FILE', err: 'the CA file is missing' });
+  }
+  const lost = new KpngError('KPNG_SOURCE_LOST', 'x');
+  const { ended } = await setup(t, { feed: () => Promise.reject(lost) });
+  t.equal(await ended, 1, 'that is no configuration');
+});
+
+t.test('only the first state is announced', async (t) => {
+  const { ended, messages, process, fake } = await setup(t, {
+    async feed(sink, stop) {
+      for (let n = 0; n < 3; n += 1) await sink.sync(NOTHING);
+      await aborted(stop);
+    },
+  });
+  await until(() => fake.steps.length === 3);
+  process.emit('SIGTERM', 'SIGTERM');
+  await ended;
+  const first = messages().filter((msg) => msg === 'The first complete state is in place');
+  t.equal(first.length, 1);
+});
+
+t.test('health follows what the sink takes', async (t) => {
+  const sink = new FakeSink();
+  sink.syncError = new KpngError('KPNG_SINK_FAILED', 'not now');
+  const again = Promise.withResolvers<void>();
+  const { lines, told } = await setup(t, {
+    sink,
+    globals: { 'healthz-bind-address': { host: '127.0.0.1', port: 0 } },
+    given: ['healthz-bind-address'],
+    async feed(wrapped, stop) {
+      await wrapped.sync(NOTHING).catch(() => {});
+      await again.promise;
+      await wrapped.sync(NOTHING);
+      await aborted(stop);
+    },
+  });
+  await told('Serving health');
+  const url = String(lines().find(({ msg }) => msg === 'Serving health')?.['url']);
+  const before = await fetch(`${url}/healthz`);
+  t.equal(before.status, 503);
+  t.match(await before.json(), { degraded: ['last change failed (KPNG_SINK_FAILED)'] });
+  sink.syncError = undefined;
+  again.resolve();
+  await told('The first complete state is in place');
+  const after = await fetch(`${url}/healthz`);
+  t.equal(after.status, 200);
+  t.notOk('degraded' in ((await after.json()) as object));
+});
+
+t.test('a sink that serves by default has its data path on the metrics page', async (t) => {
+  const sink = Object.assign(new FakeSink(), {
+    dataPath: {
+      engine: 'fake-engine',
+      portal: 'fake-portal',
+      limits: DEFAULT_LIMITS,
+      snapshot: () => [],
+      problems: () => [{ code: 'KPNG_PORTAL_CONFLICT', count: 4 }],
+    },
+  });
+  const { lines, told } = await setup(t, {
+    sink,
+    servesByDefault: true,
+    globals: {
+      'metrics-bind-address': { host: '127.0.0.1', port: 0 },
+      'healthz-bind-address': undefined,
+    },
+  });
+  await told('The first complete state is in place');
+  await told('Serving metrics');
+  const url = String(lines().find(({ msg }) => msg === 'Serving metrics')?.['url']);
+  const text = await (await fetch(`${url}/metrics`)).text();
+  t.match(text, /kpng_userspace_build_info\{.*engine="fake-engine",portal="fake-portal"\} 1/);
+  t.match(text, /kpng_userspace_problems\{code="KPNG_PORTAL_CONFLICT"\} 4/);
+  const health = (await (await fetch(`${url}/healthz`)).json()) as object;
+  t.match(health, { degraded: ['4 not served (KPNG_PORTAL_CONFLICT)'] });
+});
+
+t.test('a sink that does not serve by default opens no port', async (t) => {
+  const { messages, told, process, ended } = await setup(t, {
+    globals: { 'metrics-bind-address': { host: '127.0.0.1', port: 0 } },
+  });
+  await told('The first complete state is in place');
+  process.emit('SIGTERM', 'SIGTERM');
+  await ended;
+  t.notOk(messages().some((msg) => msg.startsWith('Serving')));
+});

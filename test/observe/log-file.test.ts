@@ -1,0 +1,82 @@
+/** Log lines and health of the state file source, from the real source. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { FileSource } from '../../src/file/source.ts';
+import { Health } from '../../src/observe/health.ts';
+import { followSources } from '../../src/observe/health-events.ts';
+import { FILE_RULES } from '../../src/observe/log-file.ts';
+import { subscribeLog } from '../../src/observe/log-rules.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { until } from '../support/until.ts';
+
+const GOOD = 'services:\n- service: {name: web}\n';
+
+/** Follows a file with the given text, or none, until the test ends. */
+async function follow(t: Test, text?: string) {
+  const path = join(mkdtempSync(join(tmpdir(), 'kpng-log-')), 'state.yaml');
+  if (text !== undefined) writeFileSync(path, text);
+  const { log, lines } = await captureLog();
+  const health = new Health();
+  const ends = [subscribeLog(log, FILE_RULES), followSources(health)];
+  const stop = new AbortController();
+  const ended = new FileSource({ path, nodeName: 'n' }).run({ sync: async () => {} }, stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await ended;
+    for (const end of ends) end();
+  });
+  const line = async (msg: string) => {
+    await until(() => lines().some((each) => each.msg === msg));
+    return lines().find((each) => each.msg === msg);
+  };
+  return { path, health, lines, line };
+}
+
+t.test('a good file', async (t) => {
+  const { line, path, health } = await follow(t, GOOD);
+  const loaded = await line('Loaded the state file');
+  t.match(loaded, { level: 'info', path, services: 1, nodes: 0, bytes: GOOD.length, ms: Number });
+  t.equal(health.facts.sourceLost, undefined);
+});
+
+t.test('a file with several errors: a line for each, at its place', async (t) => {
+  const text = 'services:\n- service: {nam: web}\n- service: {name: x, prots: []}\nnoodles: []\n';
+  const { line, lines, path, health } = await follow(t, text);
+  const msg = 'The state file has an error; the last good state stays';
+  await line(msg);
+  const errors = lines().filter((each) => each.msg === msg);
+  t.ok(errors.length >= 3);
+  for (const error of errors) {
+    t.match(error, { level: 'error', path, code: 'KPNG_STATE_FILE_INVALID', err: String });
+  }
+  t.same(new Set(errors.map((error) => error['line'])), new Set([2, 3, 4]));
+  t.equal(health.facts.sourceLost?.code, 'KPNG_STATE_FILE_INVALID');
+  writeFileSync(path, GOOD);
+  await line('Loaded the state file');
+  t.equal(health.facts.sourceLost, undefined, 'mended');
+});
+
+t.test('more errors than are listed: the rest is counted', async (t) => {
+  const items = Array.from({ length: 30 }, (_, n) => `- service: {name: s${n}, x: 1}\n`);
+  const { lines } = await follow(t, `services:\n${items.join('')}`);
+  await until(() => lines().some(({ err }) => err === 'and 10 more'));
+  t.equal(lines().length, 21);
+});
+
+t.test('a file that is not there, comes, goes and comes again', async (t) => {
+  const { line, lines, path, health } = await follow(t);
+  const failed = await line('The state file cannot be read; it is tried again');
+  t.match(failed, { level: 'error', path, code: 'KPNG_STATE_FILE_READ', err: /state\.yaml/ });
+  t.equal(health.facts.sourceLost?.code, 'KPNG_STATE_FILE_READ');
+  writeFileSync(path, GOOD);
+  await line('Loaded the state file');
+  t.equal(health.facts.sourceLost, undefined);
+  rmSync(path);
+  await until(() => lines().filter(({ code }) => code === 'KPNG_STATE_FILE_READ').length === 2);
+  t.equal(health.facts.sourceLost?.code, 'KPNG_STATE_FILE_READ');
+  writeFileSync(path, GOOD);
+  await line('The state file can be read again');
+  t.equal(health.facts.sourceLost, undefined);
+});
