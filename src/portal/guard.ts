@@ -11,6 +11,12 @@ const REPAIR_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 
  */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
+/**
+ * So many repairs in a row are done without a wait, since somebody may remove the rules more than once;
+ * after that something else is wrong.
+ */
+const QUICK_REPAIRS = 5;
+
 export interface GuardOptions {
   readonly clock: Clock;
   readonly random: () => number;
@@ -23,8 +29,8 @@ export interface GuardOptions {
 }
 
 /**
- * Looks again and again whether the rules are still there, and has them repaired when they are not:
- * the first time at once, and as long as that does not help with growing waits.
+ * Looks again and again whether the rules are still there, and has them repaired when they are not: at
+ * once, and with growing waits when that does not help.
  */
 export class Guard {
   readonly #options: GuardOptions;
@@ -76,7 +82,7 @@ export class Guard {
     if (this.#silences < CANARY_SILENCES) return CANARY_INTERVAL_MS;
     this.#repairs += 1;
     await attempt(this.#options.repair(found, this.#repairs === 1));
-    return this.#repairs === 1 ? CANARY_INTERVAL_MS : this.#backoff.next();
+    return this.#repairs <= QUICK_REPAIRS ? CANARY_INTERVAL_MS : this.#backoff.next();
   }
 }
 

@@ -61,7 +61,7 @@ export class Network {
       `address add ${ADDRESSES.client.v4}/24 dev eth0`,
       `address add ${ADDRESSES.client.v6}/64 dev eth0 nodad`,
       `address add ${STRANGER.v4}/24 dev eth0`,
-      `address add ${STRANGER.v6}/64 dev eth0 nodad`,
+      `address add ${STRANGER.v6}/64 dev eth0 nodad preferred_lft 0`,
       `route add default via ${NODE.v4}`,
       `route add default via ${NODE.v6}`,
     ]);
@@ -161,7 +161,7 @@ export const ADDRESSES = {
   routed: { v4: '10.1.9.2', v6: 'fd00:9::2' },
 } as const;
 
-/** Further addresses of the client, for source ranges. */
+/** Further addresses of the client, which it uses only when told so. */
 export const STRANGER = { v4: '198.51.100.9', v6: '2001:db8:1::666' } as const;
 
 /** Addresses are usable at once, and refusals are not held back. */

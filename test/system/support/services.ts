@@ -42,16 +42,16 @@ export function simple(
   address: string,
   port: `${'TCP' | 'UDP'} ${number}`,
   endpoints: readonly string[] = [ADDRESSES['pod-a'].v4],
+  more: { name?: string; nodePort?: number } = {},
 ): WantedService {
   const [protocol, number] = port.split(' ');
   const family = address.includes(':') ? 'v6' : 'v4';
+  const wire = protocol === 'TCP' ? 1 : 2;
   return {
     service: {
       type: 'ClusterIP',
       ips: { clusterIPs: { [family]: [address] } },
-      ports: [
-        { name: '', protocol: protocol === 'TCP' ? 1 : 2, port: Number(number), targetPort: 8080 },
-      ],
+      ports: [{ name: '', protocol: wire, port: Number(number), targetPort: 8080, ...more }],
     },
     endpoints,
   };

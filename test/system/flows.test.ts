@@ -1,0 +1,78 @@
+import t from 'tap';
+import { lab } from './support/lab.ts';
+import { ADDRESSES, NODE } from './support/network.ts';
+import { simple } from './support/services.ts';
+
+/** A client that goes on sending from the same port, as resolvers and log shippers do. */
+t.test('a UDP client follows its service through every change', async (t) => {
+  const here = await lab(t);
+  const proxy = here.start();
+  const dns = simple('10.96.0.53', 'UDP 53');
+  const place = '10.96.0.53:53/UDP';
+
+  await proxy.sync({});
+  await here.client.open('early', place);
+  t.equal(await here.client.say('early', 300), 'silence', 'before there is a service');
+  await proxy.sync({ 'd/dns': dns });
+  t.match(await here.client.say('early'), /^pod-a/, 'when it comes');
+
+  await proxy.sync({ 'd/dns': { ...dns, endpoints: [] } });
+  t.equal(await here.client.say('early'), 'ECONNREFUSED', 'when it loses its last endpoint');
+  await proxy.sync({ 'd/dns': { ...dns, endpoints: [ADDRESSES['pod-b'].v4] } });
+  t.match(await here.client.say('early'), /^pod-b/, 'when it has one again');
+
+  await proxy.sync({ 'd/other': dns }, ['d/dns']);
+  t.match(await here.client.say('early'), /^pod-a/, 'when it belongs to another service');
+
+  await proxy.sync({}, ['d/other']);
+  t.equal(await here.client.say('early', 300), 'silence', 'when it is gone');
+  await proxy.sync({ 'd/dns': dns });
+  t.match(await here.client.say('early'), /^pod-a/, 'when it is back');
+  t.notMatch(proxy.events, [{ channel: 'kpng-userspace:portal:flows-not-cleared' }]);
+});
+
+t.test('so does one that uses a node port, and one with IPv6', async (t) => {
+  const here = await lab(t);
+  const proxy = here.start();
+  const both = [ADDRESSES['pod-a'].v4, ADDRESSES['pod-a'].v6];
+  await here.client.open('v4', `${NODE.v4}:30053/UDP`);
+  await here.client.open('v6', `[${NODE.v6}]:30053/UDP`);
+  await here.routed.open('cluster', '[fd96::53]:53/UDP');
+  const say = () =>
+    Promise.all([
+      here.client.say('v4', 500),
+      here.client.say('v6', 500),
+      here.routed.say('cluster', 500),
+    ]);
+  await proxy.sync({});
+  await say();
+  for (const name of ['d/one', 'd/two', 'd/three']) {
+    await proxy.sync({ [name]: simple('fd96::53', 'UDP 53', both, { nodePort: 30_053 }) });
+    t.same(
+      (await say()).map((answer) => answer.split(' ')[0]),
+      ['pod-a', 'pod-a', 'pod-a'],
+      name,
+    );
+    await proxy.sync({}, [name]);
+  }
+});
+
+t.test('many UDP ports at once', async (t) => {
+  const here = await lab(t);
+  const proxy = here.start();
+  const names = Array.from({ length: 100 }, (_, n) => n);
+  const services = Object.fromEntries(
+    names.map((n) => [`d/s${n}`, simple(`10.96.1.${n}`, 'UDP 53')]),
+  );
+  await proxy.sync({});
+  for (const n of [3, 42, 99]) {
+    await here.client.open(`flow ${n}`, `10.96.1.${n}:53/UDP`);
+    t.equal(await here.client.say(`flow ${n}`, 300), 'silence');
+  }
+  await proxy.sync(services);
+  for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
+  await proxy.sync({}, Object.keys(services));
+  t.equal(await here.client.say('flow 42', 300), 'silence');
+  await proxy.sync(services);
+  for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
+});

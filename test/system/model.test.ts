@@ -1,0 +1,217 @@
+/**
+ * The kernel against the evaluating fake of the unit tests: the same portals, the same packets, the
+ * same landings. What the unit tests show with the fake holds for the kernel as far as this holds.
+ */
+import t from 'tap';
+import * as fc from 'fast-check';
+import { systemExec, type Exec } from '../../src/portal/exec.ts';
+import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
+import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import type { PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
+import { FakeNft } from '../support/fake-nft.ts';
+import { landing, type Landing, type Packet } from '../support/landing.ts';
+import { portal } from '../support/portals.ts';
+import { lab, type Lab } from './support/lab.ts';
+import type { Machine } from './support/machine.ts';
+import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
+
+/** Ports of services, of what already listens on the node and in the world, and of two node ports. */
+const PORTS = [80, 443, 30_080, 30_443];
+const FAR = ['10.96.0.1', '10.96.0.2', 'fd96::1', 'fd96::2'];
+/** Addresses of the node, which services may have, too. */
+const NEAR = [NODE.v4, NODE.pods4, NODE.v6];
+const LOCAL = new Set<string>(Object.values(NODE));
+/** Proxy ports: something listens on each of them all the time. */
+const FIRST_PROXY_PORT = 41_000;
+const PROXY_PORTS = 16;
+
+const aPortal = fc.record({
+  place: fc.constantFrom(...FAR, ...NEAR, 'node', 'node', 'node'),
+  port: fc.constantFrom(...PORTS),
+  ranges: fc.option(
+    fc.subarray([
+      '192.0.2.0/24',
+      '192.0.2.9/30',
+      '198.51.100.0/24',
+      '2001:db8:1::/124',
+      '10.0.0.0/8',
+    ]),
+    { nil: [], freq: 2 },
+  ),
+});
+
+/** Service ports of one protocol each; some have no endpoints. */
+const services = fc
+  .array(
+    fc.record({
+      protocol: fc.constantFrom('', '/UDP'),
+      portals: fc.array(aPortal, { minLength: 1, maxLength: 6 }),
+      served: fc.integer({ min: 0, max: 3 }).map((n) => n > 0),
+    }),
+    { maxLength: 8 },
+  )
+  .map((list) =>
+    list.map(({ protocol, portals, served }, index): ServicePortPortals => ({
+      servicePort: `d/s${index}`,
+      portals: portals.map(({ place, port, ranges }): PortalSpec => {
+        if (place === 'node') return portal(`nodePort ${port}${protocol}`);
+        return portal(`loadBalancerIP ${place}:${port}${protocol}`, ranges);
+      }),
+      served: { internal: served, external: served },
+      splitTraffic: false,
+    })),
+  );
+
+const SOURCES: Record<Packet['from'], { v4: string[]; v6: string[] }> = {
+  outside: { v4: [ADDRESSES.client.v4, STRANGER.v4], v6: [ADDRESSES.client.v6, STRANGER.v6] },
+  pod: { v4: [ADDRESSES['pod-a'].v4], v6: [ADDRESSES['pod-a'].v6] },
+  host: { v4: [NODE.v4], v6: [NODE.v6] },
+};
+
+const packets = fc.array(
+  fc
+    .record({
+      from: fc.constantFrom<Packet['from']>('outside', 'pod', 'host'),
+      destination: fc.constantFrom(...FAR, ...NEAR),
+      port: fc.oneof(
+        { weight: 6, arbitrary: fc.constantFrom(...PORTS) },
+        { weight: 1, arbitrary: fc.integer({ min: FIRST_PROXY_PORT, max: FIRST_PROXY_PORT + 3 }) },
+      ),
+      protocol: fc.constantFrom('TCP' as const, 'UDP' as const),
+      pick: fc.nat(1),
+    })
+    .map(({ from, destination, port, protocol, pick }): Packet => {
+      const sources = SOURCES[from][destination.includes(':') ? 'v6' : 'v4'];
+      const source = sources[pick % sources.length] ?? '';
+      return { from, source, protocol, destination, port };
+    }),
+  { minLength: 20, maxLength: 40 },
+);
+
+/** The real portal, once with the kernel of the node and once with the fake. */
+function portals(here: Lab) {
+  const namespace = here.network.namespace('node');
+  const inNode: Exec = ({ file, args, ...rest }) =>
+    systemExec({ ...rest, file: 'ip', args: ['netns', 'exec', namespace, file, ...args] });
+  const fake = new FakeNft();
+  const interfaces = () => [...LOCAL].map((address) => ({ address, loopback: false }));
+  const make = (exec: Exec) =>
+    new NftablesPortal({
+      allocator: new PortAllocator(undefined, Math.random),
+      exec,
+      interfaces,
+      canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
+    });
+  return { real: make(inNode), thought: make(fake.exec), fake };
+}
+
+/** Plans and commits; the n-th service port has the proxy ports from 2 n on, for IPv4 and IPv6. */
+async function sync(
+  which: NftablesPortal,
+  set: readonly ServicePortPortals[],
+  remove: readonly string[],
+): Promise<void> {
+  const plan = which.plan(set, remove);
+  const bound = [...plan.listen].map(([name, list]) => {
+    const first = FIRST_PROXY_PORT + 2 * Number(name.slice(3));
+    const open = list.map((listen) => ({
+      listen,
+      boundPort: listen.address.includes(':') ? first + 1 : first,
+    }));
+    return [name, open] as const;
+  });
+  await which.commit(new Map(bound));
+}
+
+/** Whether what came back is what a landing looks like to the client. */
+function fits(answer: string, end: Landing): boolean {
+  // On the node itself, sending a datagram fails when a rule refuses or drops it.
+  if (answer === 'EPERM') return end === 'refused' || end === 'dropped';
+  return readAnswer(answer) === end;
+}
+
+function readAnswer(answer: string): string {
+  const [who = '', port] = answer.split(' ');
+  if (who === 'proxy') return `proxy port ${port}`;
+  if (who === 'node' || who === 'world') return 'passed on';
+  if (who === 'ECONNREFUSED') return 'refused';
+  return who === 'silence' ? 'dropped' : answer;
+}
+
+/** Something answers wherever a packet can come out. */
+async function prepare(here: Lab): Promise<void> {
+  const both = (place: string, machine: Machine, name: string) =>
+    ['TCP', 'UDP'].map((protocol) => machine.serve(`${place}/${protocol}`, name));
+  const bracket = (address: string) => (address.includes(':') ? `[${address}]` : address);
+  for (const address of FAR) {
+    const args = ['address', 'add', `${address}/${address.includes(':') ? 128 : 32}`, 'dev', 'lo'];
+    await here.network.inside('world', 'ip', args);
+    await Promise.all(
+      PORTS.flatMap((port) => both(`${bracket(address)}:${port}`, here.world, 'world')),
+    );
+  }
+  // One socket for each address: UDP answers have to come from where the question went to.
+  for (const address of LOCAL) {
+    await Promise.all(
+      PORTS.flatMap((port) => both(`${bracket(address)}:${port}`, here.node, 'node')),
+    );
+    for (let n = 0; n < PROXY_PORTS; n += 1) {
+      const port = FIRST_PROXY_PORT + n;
+      await Promise.all(both(`${bracket(address)}:${port}`, here.node, `proxy ${port}`));
+    }
+  }
+}
+
+t.test('packets land where the model says', async (t) => {
+  const here = await lab(t);
+  await prepare(here);
+  const { real, thought, fake } = portals(here);
+  t.teardown(async () => Promise.all([real.close(), thought.close()]));
+  const machines: Record<Packet['from'], Machine> = {
+    outside: here.client,
+    pod: here.podA,
+    host: here.node,
+  };
+  let before: readonly string[] = [];
+  const seen = new Map<string, number>();
+  const property = fc.asyncProperty(services, packets, async (set, sent) => {
+    const names = set.map(({ servicePort }) => servicePort);
+    const remove = before.filter((name) => !names.includes(name));
+    before = names;
+    await sync(thought, set, remove);
+    await sync(real, set, remove);
+    const expected = sent.map((packet) => expectedLanding(fake, packet));
+    const answers = await Promise.all(
+      sent.map(({ from, source, destination, port, protocol }, index) => {
+        const host = destination.includes(':') ? `[${destination}]` : destination;
+        return machines[from].ask(`${host}:${port}/${protocol}`, {
+          waitMs: expected[index] === 'dropped' ? 200 : 5000,
+          source,
+        });
+      }),
+    );
+    for (const [index, answer] of answers.entries()) {
+      const end = expected[index] ?? 'passed on';
+      const kind = end.replace(/\d+/, 'N');
+      seen.set(kind, (seen.get(kind) ?? 0) + 1);
+      if (fits(answer, end)) continue;
+      throw new Error(`${JSON.stringify(sent[index])}: expected ${end}, but ${answer}`);
+    }
+  });
+  await fc.assert(property, {
+    interruptAfterTimeLimit: 15_000,
+    markInterruptAsFailure: false,
+    endOnFailure: true,
+  });
+  t.comment(JSON.stringify(Object.fromEntries(seen)));
+  t.same([...seen.keys()].sort(), ['dropped', 'passed on', 'proxy port N', 'refused']);
+});
+
+/** A packet that is passed on to a proxy port itself, from the node, is answered there. */
+function expectedLanding(fake: FakeNft, packet: Packet): Landing {
+  const end = landing(fake.table().sets, packet, LOCAL);
+  const { port, destination } = packet;
+  const direct = end === 'passed on' && port >= FIRST_PROXY_PORT;
+  if (!direct) return end;
+  return LOCAL.has(destination) ? `proxy port ${port}` : 'refused';
+}
