@@ -1,14 +1,17 @@
+import { commandWords, type Words } from './grammar.ts';
 import { helpText, PROGRAM } from './help.ts';
 import { parse, type Invocation } from './parse.ts';
 import { REGISTRY } from './registry.ts';
 import { versionText } from './version.ts';
 
+type Argv = readonly string[];
+
 /** Understands a command line, without the program's name, carries it out, and returns the exit code. */
-export async function main(argv: readonly string[]): Promise<number> {
+export async function main(argv: Argv): Promise<number> {
   const invocation = parse(argv, process.env);
   if (invocation.kind === 'run') return start(invocation);
   if (invocation.kind === 'usage-error') {
-    process.stderr.write(usageError(invocation));
+    process.stderr.write(usageError(invocation, argv));
     return 2;
   }
   process.stdout.write(
@@ -32,12 +35,15 @@ async function start(invocation: Invocation & { kind: 'run' }): Promise<number> 
   return run({ ...invocation, log, process, stdout: process.stdout, terminal });
 }
 
-function usageError({ error, topic }: Invocation & { kind: 'usage-error' }): string {
-  const words =
-    topic.kind === 'source'
-      ? ` ${topic.source.word}`
-      : topic.kind === 'command'
-        ? ` ${topic.source.word} ${topic.sink.word}`
-        : '';
-  return `${PROGRAM}: ${error.message} (${error.code})\nTo learn more: ${PROGRAM} help${words}\n`;
+/** What is wrong, and where to learn more; whoever names nothing at all learns it here. */
+function usageError({ error, topic }: Invocation & { kind: 'usage-error' }, argv: Argv): string {
+  const problem = `${PROGRAM}: ${error.message} (${error.code})\n`;
+  if (argv.length === 0) return `${helpText(topic, REGISTRY)}\n${problem}`;
+  const words = [PROGRAM, 'help', ...topicWords(topic)].join(' ');
+  return `${problem}To learn more: ${words}\n`;
+}
+
+function topicWords(topic: Words): string[] {
+  if (topic.kind === 'source') return [topic.source.word];
+  return topic.kind === 'command' ? [commandWords(topic.source, topic.sink)] : [];
 }

@@ -53,6 +53,14 @@ t.test('a wrong command line: 2, one clear line, and where to learn more', async
   );
 });
 
+t.test('no command line at all: 2, and the whole help on standard error', async (t) => {
+  const { code, stdout, stderr } = await runCli([]);
+  t.equal(code, 2);
+  t.equal(stdout, '');
+  t.match(stderr, /^kpng-userspace: a userspace.*\nUsage:\n/s);
+  t.match(stderr, /\n\nkpng-userspace: no source was named \(KPNG_USAGE\)\n$/);
+});
+
 t.test('a TLS file that cannot be read: 2, with code and file', async (t) => {
   const { code, stderr } = await runCli(['local', 'to-json', '--tls-ca', '/does/not/exist']);
   t.equal(code, 2);
