@@ -1,7 +1,7 @@
 /** TCP clients and servers for tests of the data path. All of them end with the test. */
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { resetSocket } from '../../src/proxysocket/tcp/reset.ts';
@@ -193,6 +193,36 @@ export function sha256(data: Buffer): string {
 /** Files, sockets and the like that this process has open. */
 export function openDescriptors(): number {
   return readdirSync('/proc/self/fd').length;
+}
+
+/** The same when what was destroyed before is really closed, which takes some turns of the loop. */
+export async function settledDescriptors(): Promise<number> {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+  return openDescriptors();
+}
+
+/** A socket of this network namespace, as Linux lists it. */
+export interface KernelSocket {
+  readonly localPort: number;
+  readonly remotePort: number;
+  /** 1: established, 2: SYN sent. */
+  readonly state: number;
+  /** What it waits for; 2: keepalive. */
+  readonly timer: number;
+}
+
+export function kernelSockets(): KernelSocket[] {
+  const lines = readFileSync('/proc/net/tcp', 'utf8').trimEnd().split('\n').slice(1);
+  return lines.map((line) => {
+    const [, local = '', remote = '', state = '', , timer = ''] = line.trim().split(/\s+/);
+    const portOf = (address: string): number => Number.parseInt(address.split(':')[1] ?? '', 16);
+    return {
+      localPort: portOf(local),
+      remotePort: portOf(remote),
+      state: Number.parseInt(state, 16),
+      timer: Number.parseInt(timer, 16),
+    };
+  });
 }
 
 function codeOf(error: Error): string {

@@ -79,19 +79,17 @@ export class Direction {
   }
 
   /**
-   * The source has sent its FIN: passes it on behind what is still to be written. `last` says that
-   * the sink has sent its own FIN before. Then closing the sink sends ours, and saves the shutdown.
+   * The source has sent its FIN: passes it on. `last` says that the sink has sent its own FIN before;
+   * then closing the sink sends ours, and saves the shutdown.
    */
   end(last: boolean): void {
     const sink = this.#sink;
     if (sink === undefined || sink.destroyed) return;
-    if (last && sink.writableLength === 0) {
-      sink.destroy();
-      return;
-    }
-    // The buffer is free when the sink has written all; a cut relay gives it back in `release`.
-    if (this.#bulk !== undefined) sink.once('finish', () => this.#giveBulk());
-    sink.end();
+    // A FIN is read after what comes before it was written, except from a source that emits 'data':
+    // that one reads ahead a little.
+    if (sink.writableLength === 0) this.#giveBulk();
+    if (last && sink.writableLength === 0) sink.destroy();
+    else sink.end();
   }
 
   /**

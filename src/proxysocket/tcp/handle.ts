@@ -79,15 +79,6 @@ export function socketOf(handle: TcpHandle, onread: OnReadOpts): Socket {
   return new Socket(options as unknown as SocketConstructorOpts);
 }
 
-/** Bytes of the socket's writes that the kernel has not taken. Without a handle: of whole writes. */
-export function unsentBytes(socket: Socket): number {
-  const handle = handleOf(socket);
-  if (typeof handle === 'object' && handle !== null && 'writeQueueSize' in handle) {
-    return Number(handle.writeQueueSize);
-  }
-  return socket.writableLength;
-}
-
 function setOptions(handle: TcpHandle, keepAliveSeconds: number): void {
   handle.setNoDelay(true);
   handle.setKeepAlive(true, keepAliveSeconds);

@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import type { RelayEnded } from '../events.ts';
 import type { Direction } from './direction.ts';
-import { unsentBytes } from './handle.ts';
 import { resetSocket } from './reset.ts';
 
 export type RelayEnd = RelayEnded['reason'];
@@ -60,27 +59,11 @@ export class Relay {
     source.on('close', () => this.#closed());
   }
 
-  /**
-   * The socket's own timer counts every read and write, and it is not fooled by a slow reader that
-   * takes a large chunk bit by bit. What it cannot see is the rest of the ended half, which may still
-   * be on its way to the other side: as long as that gets shorter, the limit starts anew.
-   */
+  /** The socket's own timer sees every write, and a slow reader that takes a large chunk bit by bit. */
   #limitHalfClose(source: Socket): void {
-    const { client, endpoint, halfCloseTimeoutMs } = this.#parts;
     // With everything written, too, it is being closed.
     if (source.destroyed || source.writableFinished) return;
-    const sink = source === client ? endpoint : client;
-    let unsent = sink.destroyed ? 0 : unsentBytes(sink);
-    source.on('timeout', () => {
-      const left = sink.destroyed ? 0 : unsentBytes(sink);
-      if (left === 0 || left === unsent) {
-        this.cut('half-close-timeout');
-      } else {
-        unsent = left;
-        source.setTimeout(halfCloseTimeoutMs);
-      }
-    });
-    source.setTimeout(halfCloseTimeoutMs);
+    source.setTimeout(this.#parts.halfCloseTimeoutMs, () => this.cut('half-close-timeout'));
   }
 
   #closed(): void {

@@ -7,10 +7,12 @@ import {
   connectionEnd,
   endOf,
   endpointAt,
+  kernelSockets,
   namedServer,
   openDescriptors,
   refusingEndpoint,
   request,
+  settledDescriptors,
   tcpClient,
 } from '../../support/tcp-peers.ts';
 import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
@@ -89,17 +91,23 @@ for (const { way, documentedOnly } of WAYS) {
     const clock = new FakeClock();
     const rig = new TcpRig(t, { documentedOnly, clock });
     const picked = collect(t, endpointPicked);
-    const port = await rig.serve([await blackHole(t)]);
-    const before = openDescriptors();
+    const hole = await blackHole(t);
+    const attempts = (): number =>
+      kernelSockets().filter(({ remotePort, state }) => remotePort === hole.port && state === 2)
+        .length;
+    const port = await rig.serve([hole]);
     for (const leave of ['resetAndDestroy', 'destroy', 'end'] as const) {
       const client = await tcpClient(t, port);
       client[leave]();
     }
     await until(() => picked.length === 3);
     // Node does not tell, so the attempts run on; but not longer than they may.
-    for (const ms of [250, 500, 1000, 2000]) clock.advance(ms);
-    await until(() => rig.counters.rejectedConnectFailed === 3);
-    await until(() => openDescriptors() <= before);
+    for (const ms of [250, 500, 1000, 2000]) {
+      await until(() => attempts() === 3);
+      clock.advance(ms);
+    }
+    await until(() => attempts() === 0);
+    t.equal(rig.counters.rejectedConnectFailed, 3);
   });
 }
 
@@ -117,16 +125,20 @@ t.test('affinity moves on with the client', async (t) => {
 });
 
 t.test('an endpoint that goes while it is being connected to is left for another', async (t) => {
-  const rig = new TcpRig(t, { clock: new FakeClock() });
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
   const picked = collect(t, endpointPicked);
   const good = await namedServer(t, 'good');
   const port = await rig.serve([await blackHole(t)]);
+  const before = await settledDescriptors();
   const answer = request(t, port);
   await until(() => picked.length === 1);
   // The clock stands still: only the change can help.
   await rig.endpoints([good.endpoint]);
   t.equal(await answer, 'good');
+  clock.advance(10_000);
   t.match(rig.counters, { retries: 0, connectErrors: { timeout: 0 }, connections: 1 });
+  await until(() => openDescriptors() <= before);
 });
 
 t.test('the last endpoint goes while it is being connected to', async (t) => {

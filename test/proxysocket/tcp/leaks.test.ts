@@ -1,7 +1,13 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t from 'tap';
-import { echoServer, openDescriptors, request, tcpServer } from '../../support/tcp-peers.ts';
+import {
+  echoServer,
+  openDescriptors,
+  request,
+  settledDescriptors,
+  tcpServer,
+} from '../../support/tcp-peers.ts';
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
@@ -60,7 +66,7 @@ for (const { way, documentedOnly } of WAYS) {
     const port = await rig.serve([server.endpoint]);
     await request(t, port, 'warm');
     await until(() => rig.counters.active === 0 && server.open === 0);
-    const before = openDescriptors();
+    const before = await settledDescriptors();
 
     for (let done = 0; done < CONNECTIONS; done += AT_ONCE) {
       await Promise.all(
@@ -82,7 +88,7 @@ t.test('half-open clients that send nothing end with the half-close limit', asyn
   const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 200 } });
   const server = await tcpServer(t);
   const port = await rig.serve([server.endpoint]);
-  const before = openDescriptors();
+  const before = await settledDescriptors();
   const clients = Array.from({ length: 100 }, () => open(port));
   for (const client of clients) client.end();
   await until(() => rig.counters.halfCloseTimeouts === 100);

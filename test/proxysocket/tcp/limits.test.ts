@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import t from 'tap';
@@ -10,6 +9,7 @@ import {
   connectionEnd,
   echoServer,
   endOf,
+  kernelSockets,
   readAll,
   request,
   tcpClient,
@@ -117,7 +117,7 @@ t.test(
       const port = await rig.serve([server.endpoint]);
       const client = await tcpClient(t, port);
       const socket = await server.next();
-      // The timer of a socket as the kernel shows it: 2 is keepalive. Other timers come first.
+      // Other timers may come first.
       await until(() => timer(port, client.localPort) === 2);
       await until(() => timer(socket.remotePort, server.port) === 2);
       client.end();
@@ -133,12 +133,7 @@ function childArgs(way: string): string[] {
 
 /** What the kernel waits for on the socket with these ports. */
 function timer(local: number | undefined, remote: number | undefined): number | undefined {
-  const hex = (port = 0): string => port.toString(16).toUpperCase().padStart(4, '0');
-  for (const line of readFileSync('/proc/net/tcp', 'utf8').split('\n')) {
-    const [, from, to, , , tr] = line.trim().split(/\s+/);
-    if (from?.endsWith(`:${hex(local)}`) !== true || to?.endsWith(`:${hex(remote)}`) !== true)
-      continue;
-    return Number.parseInt(tr ?? '', 16);
-  }
-  return undefined;
+  return kernelSockets().find(
+    ({ localPort, remotePort }) => localPort === local && remotePort === remote,
+  )?.timer;
 }

@@ -8,6 +8,7 @@ import {
   endOf,
   openDescriptors,
   readAll,
+  settledDescriptors,
   tcpClient,
   tcpServer,
 } from '../../support/tcp-peers.ts';
@@ -81,7 +82,7 @@ for (const { way, documentedOnly } of WAYS) {
 t.test('resetSocket', async (t) => {
   t.test('a socket whose shutdown is on its way is reset, and its descriptor freed', async (t) => {
     const server = await tcpServer(t);
-    const before = openDescriptors();
+    const before = await settledDescriptors();
     const client = await tcpClient(t, server.port);
     const socket = await server.next();
     const closed = once(socket, 'close');

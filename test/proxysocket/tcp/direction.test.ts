@@ -1,0 +1,213 @@
+import { EventEmitter } from 'node:events';
+import type { OnReadOpts, Socket } from 'node:net';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { BulkBuffers } from '../../../src/proxysocket/tcp/bulk-buffers.ts';
+import { DeadlineQueue } from '../../../src/proxysocket/tcp/deadlines.ts';
+import { Direction, type CopyMemory } from '../../../src/proxysocket/tcp/direction.ts';
+import { Scratch, SHARED_BYTES } from '../../../src/proxysocket/tcp/scratch.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { holds } from '../../support/property.ts';
+
+const MB = 1024 * 1024;
+
+/**
+ * Both ends of a direction. As a source it reads into the buffer that it was told last, as Node
+ * does; as a sink it keeps what the kernel does not take, by reference, until it is told to.
+ */
+class FakeSocket extends EventEmitter {
+  destroyed = false;
+  writable = true;
+  ended = false;
+  reading = true;
+  takes = true;
+  readonly arrived: Buffer[] = [];
+  readonly #held: { chunk: Buffer; flushed: (() => void) | undefined }[] = [];
+  #buffer: Buffer | undefined;
+
+  get writableLength(): number {
+    return this.#held.reduce((sum, { chunk }) => sum + chunk.length, 0);
+  }
+
+  /** Reads `size` bytes of `value`, or as many as the buffer holds; returns how many. */
+  receive(onread: OnReadOpts, size: number, value: number): number {
+    if (!this.reading) return 0;
+    const next = onread.buffer as () => Buffer;
+    this.#buffer ??= next();
+    const length = Math.min(size, this.#buffer.length);
+    this.#buffer.fill(value, 0, length);
+    if (!onread.callback(length, this.#buffer)) this.reading = false;
+    this.#buffer = next();
+    return length;
+  }
+
+  read(): void {
+    this.reading = true;
+  }
+
+  write(chunk: Buffer, flushed?: () => void): void {
+    if (this.takes && this.#held.length === 0) {
+      this.arrived.push(Buffer.from(chunk));
+      flushed?.();
+    } else {
+      this.#held.push({ chunk, flushed });
+    }
+  }
+
+  /** The kernel takes everything. */
+  flush(): void {
+    for (const { chunk, flushed } of this.#held.splice(0)) {
+      this.arrived.push(Buffer.from(chunk));
+      flushed?.();
+    }
+  }
+
+  end(): void {
+    this.ended = true;
+  }
+
+  destroy(): void {
+    this.destroyed = true;
+  }
+}
+
+function memory(budget = 8 * MB): CopyMemory {
+  return {
+    shared: Buffer.alloc(SHARED_BYTES),
+    scratch: new Scratch(),
+    bulk: new BulkBuffers(budget),
+    stalled: new DeadlineQueue<Direction>(new FakeClock(), 1000, () => undefined),
+  };
+}
+
+class Flow {
+  readonly source = new FakeSocket();
+  readonly sink = new FakeSocket();
+  readonly direction: Direction;
+  readonly #sent: Buffer[] = [];
+  counted = 0;
+
+  constructor(shared: CopyMemory) {
+    this.direction = new Direction(shared, (bytes) => (this.counted += bytes));
+    this.direction.join(this.source as unknown as Socket, this.sink as unknown as Socket);
+  }
+
+  receive(size: number, value: number): number {
+    const length = this.source.receive(this.direction.onread, size, value);
+    if (length > 0) this.#sent.push(Buffer.alloc(length, value));
+    return length;
+  }
+
+  get intact(): boolean {
+    return Buffer.concat(this.sink.arrived).equals(Buffer.concat(this.#sent));
+  }
+}
+
+t.test('whatever is read and whenever it is taken, it arrives as it was', (t) => {
+  const steps = fc.array(
+    fc.record({
+      flow: fc.nat({ max: 3 }),
+      size: fc.oneof(fc.integer({ min: 1, max: 20_000 }), fc.integer({ min: 1, max: MB })),
+      takes: fc.boolean(),
+      flush: fc.boolean(),
+    }),
+    { maxLength: 80 },
+  );
+  const property = fc.property(fc.constantFrom(0, MB / 2, 8 * MB), steps, (budget, all) => {
+    const shared = memory(budget);
+    const flows = Array.from({ length: 4 }, () => new Flow(shared));
+    for (const [index, { flow, size, takes, flush }] of all.entries()) {
+      const subject = flows[flow];
+      if (subject === undefined) continue;
+      subject.sink.takes = takes;
+      subject.receive(size, index + 1);
+      if (subject.sink.writableLength > 0 && subject.source.reading) return false;
+      if (flush) subject.sink.flush();
+    }
+    for (const { sink, direction } of flows) {
+      sink.flush();
+      direction.release();
+    }
+    if (shared.bulk.used !== 0 || shared.stalled.size !== 0) return false;
+    return flows.every((flow) => flow.intact && flow.counted === flow.direction.bytes);
+  });
+  holds(t, property);
+  t.end();
+});
+
+t.test('a large read makes it a bulk flow, sixteen small ones make it a small one', (t) => {
+  const shared = memory();
+  const flow = new Flow(shared);
+  flow.receive(32 * 1024 - 1, 1);
+  t.equal(shared.bulk.used, 0);
+  flow.receive(32 * 1024, 2);
+  t.equal(shared.bulk.used, MB);
+  t.equal(flow.receive(10 * MB, 3), MB, 'now it reads a megabyte at once');
+  for (let index = 0; index < 15; index += 1) flow.receive(100, index);
+  flow.receive(16 * 1024, 4);
+  for (let index = 0; index < 15; index += 1) flow.receive(100, index);
+  t.equal(shared.bulk.used, MB, 'the count began anew');
+  flow.receive(16 * 1024 - 1, 5);
+  t.equal(shared.bulk.used, 0);
+  t.equal(flow.receive(10 * MB, 6), SHARED_BYTES);
+  t.ok(flow.intact);
+  t.end();
+});
+
+t.test('a private buffer is kept while a write from it waits', (t) => {
+  const shared = memory();
+  const [flow, other] = [new Flow(shared), new Flow(shared)];
+  flow.receive(40_000, 1);
+  for (let index = 0; index < 15; index += 1) flow.receive(100, 2);
+  flow.sink.takes = false;
+  flow.receive(100, 3);
+  t.equal(shared.bulk.used, MB, 'the sixteenth small read waits in it');
+  other.receive(40_000, 4);
+  other.receive(MB, 5);
+  flow.sink.flush();
+  t.ok(flow.intact && other.intact);
+  flow.sink.takes = true;
+  flow.receive(100, 6);
+  t.equal(shared.bulk.used, MB, 'given back when the next one is through');
+  t.end();
+});
+
+t.test('without budget every flow works, with the shared buffer', (t) => {
+  const shared = memory(0);
+  const flow = new Flow(shared);
+  for (let index = 0; index < 5; index += 1) {
+    t.equal(flow.receive(MB, index), SHARED_BYTES);
+  }
+  t.ok(flow.intact);
+  t.end();
+});
+
+t.test('the FIN: a shutdown, or the end of the socket when it is the last one', (t) => {
+  const shared = memory();
+  const first = new Flow(shared);
+  first.receive(50_000, 1);
+  first.direction.end(false);
+  t.match(first.sink, { ended: true, destroyed: false });
+  t.equal(shared.bulk.used, 0, 'its buffer is free before the other half ends');
+
+  const last = new Flow(shared);
+  last.direction.end(true);
+  t.match(last.sink, { ended: false, destroyed: true });
+
+  const waiting = new Flow(shared);
+  waiting.sink.takes = false;
+  waiting.receive(50_000, 1);
+  waiting.direction.end(true);
+  t.match(waiting.sink, { ended: true, destroyed: false }, 'what waits is not thrown away');
+
+  const bulk = new Flow(shared);
+  bulk.receive(50_000, 1);
+  bulk.sink.takes = false;
+  bulk.receive(50_000, 2);
+  bulk.direction.end(false);
+  t.equal(shared.bulk.used, 2 * MB, 'nor is the buffer that it waits in given away');
+  bulk.sink.flush();
+  for (const { direction } of [waiting, bulk]) direction.release();
+  t.equal(shared.bulk.used, 0);
+  t.end();
+});
