@@ -5,6 +5,7 @@ import type { Clock } from '../util/clock.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from './events.ts';
+import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import { assertAddress, listenFailure } from './listen-error.ts';
 import { newSlot, slotKeys, type Claim, type Slot } from './listener-slot.ts';
 import { RetrySchedule } from './retry-schedule.ts';
@@ -40,6 +41,7 @@ export class ListenerTable {
   readonly #slots = new Map<string, Slot>();
   readonly #dirty = new Set<Slot>();
   readonly #retries: RetrySchedule<Slot>;
+  readonly #kernelPorts = kernelPortRange();
   #ended = false;
 
   constructor(options: ListenerTableOptions) {
@@ -158,7 +160,15 @@ export class ListenerTable {
       return;
     }
     try {
-      const listener = await acceptors[slot.protocol].listen(listen, owner);
+      const acceptor = acceptors[slot.protocol];
+      const listener =
+        listen.port === 0
+          ? await listenOnAnyPort(
+              (port) => acceptor.listen({ ...listen, port }, owner),
+              this.#kernelPorts,
+              this.#options.random,
+            )
+          : await acceptor.listen(listen, owner);
       this.#retries.delete(slot);
       slot.state = { kind: 'listening', listener, holder, listen };
       publishOpened(owner, listen);
