@@ -1,5 +1,6 @@
-import { pino, type DestinationStream, type Logger } from 'pino';
+import { pino, type Logger, type LoggerOptions } from 'pino';
 import { describeError } from './describe-error.ts';
+import { standardError } from './line-writer.ts';
 
 /** Keys of a log line. An Error under `err` is written as its message, code and cause. */
 export type LogKeys = Readonly<Record<string, unknown>>;
@@ -23,43 +24,43 @@ export interface LogOptions {
   /** Colours in text; for terminals. */
   readonly colour?: boolean;
   /**
-   * Takes finished lines, line feed included. Default: standard error, written synchronously, so
-   * that no line is lost when the process ends and nothing piles up in memory.
+   * Takes finished lines, line feed included. Default: standard error, written at once, so that no
+   * line is lost when the process ends and nothing piles up in memory (see LineWriter).
    */
   readonly write?: (line: string) => void;
 }
 
 /** Makes a log. The code that makes text readable is loaded only for text. */
 export async function createLog(options: LogOptions): Promise<Log> {
-  const write = options.write ?? standardError();
-  const destination: DestinationStream =
-    options.format === 'json' ? { write } : await textDestination(write, options.colour ?? false);
-  const logger = pino(
-    {
-      base: null,
-      level: 'info',
-      timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }) },
-    },
-    destination,
-  );
+  const format = await formatter(options);
+  const write = options.write ?? standardErrorOf(format);
+  const logger = pino(SETTINGS, { write: (line) => write(format(line)) });
   return wrap(logger, options.verbosity);
 }
 
-function standardError(): (line: string) => void {
-  const destination = pino.destination({ dest: 2, sync: true });
-  // Nobody is left to tell when the reader of the log has gone; the proxy goes on without it.
-  destination.on('error', () => {});
-  return (line) => destination.write(line);
+const SETTINGS: LoggerOptions = {
+  base: null,
+  level: 'info',
+  timestamp: pino.stdTimeFunctions.isoTime,
+  formatters: { level: (label) => ({ level: label }) },
+};
+
+type Format = (line: string) => string;
+
+async function formatter({ format, colour }: LogOptions): Promise<Format> {
+  if (format === 'json') return (line) => line;
+  const { textFormatter } = await import('./log-text.ts');
+  return textFormatter(colour ?? false);
 }
 
-async function textDestination(
-  write: (line: string) => void,
-  colour: boolean,
-): Promise<DestinationStream> {
-  const { textFormatter } = await import('./log-text.ts');
-  const format = textFormatter(colour);
-  return { write: (line) => write(format(line)) };
+function standardErrorOf(format: Format): (line: string) => void {
+  const writer = standardError((lost) => {
+    let notice = '';
+    const log = wrap(pino(SETTINGS, { write: (line) => (notice = format(line)) }), 0);
+    log.warn('Log lines were lost because nobody read them in time', { lost });
+    return notice;
+  });
+  return (line) => writer.write(line);
 }
 
 function wrap(logger: Logger, verbosity: number): Log {

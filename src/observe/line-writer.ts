@@ -1,0 +1,97 @@
+import { writeSync } from 'node:fs';
+
+export interface LineWriterOptions {
+  /**
+   * Writes as much as fits and returns how many bytes that were. Throws the system's error: EAGAIN
+   * when nothing fits, EPIPE when nobody reads any more.
+   */
+  readonly write: (bytes: Uint8Array) => number;
+  /** Waits. Milliseconds. */
+  readonly pause: (ms: number) => void;
+  /** Makes the line that tells how many were lost. */
+  readonly lostLine: (count: number) => string;
+}
+
+/** How long a reader that is behind may hold the process up, once. Milliseconds. */
+const PATIENCE_MS = 50;
+
+/**
+ * Writes lines at once, so that none is lost when the process ends, but lets no reader that is stuck
+ * (a pager, a log collector that hangs) stop the process: after a short wait lines are dropped until
+ * there is room, and then a line tells how many. A line is written whole or not at all.
+ */
+export class LineWriter {
+  readonly #options: LineWriterOptions;
+  /** The end of a line whose beginning has been written. */
+  #rest: Uint8Array | undefined;
+  #stuck = false;
+  #gone = false;
+  #lost = 0;
+
+  constructor(options: LineWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Writes one line, which ends with its line feed. */
+  write(line: string): void {
+    if (this.#gone) return;
+    if (this.#rest !== undefined) {
+      this.#rest = this.#put(this.#rest);
+      if (this.#rest !== undefined) {
+        this.#lost += 1;
+        return;
+      }
+    }
+    const notice = this.#lost === 0 ? '' : this.#options.lostLine(this.#lost);
+    const bytes = Buffer.from(notice + line);
+    const left = this.#put(bytes);
+    if (left?.length === bytes.length) {
+      this.#lost += 1;
+      return;
+    }
+    this.#lost = 0;
+    this.#rest = left;
+  }
+
+  /** Writes bytes and returns those that do not fit, or undefined when all of them did. */
+  #put(bytes: Uint8Array): Uint8Array | undefined {
+    let left = bytes;
+    let patience = this.#stuck ? 0 : PATIENCE_MS;
+    while (left.length > 0 && !this.#gone) {
+      try {
+        left = left.subarray(this.#options.write(left));
+      } catch (error) {
+        if (!isBusy(error)) {
+          // Nobody is left to tell: the process goes on without a log.
+          this.#gone = true;
+        } else if (patience === 0) {
+          this.#stuck = true;
+          return left;
+        } else {
+          this.#options.pause(1);
+          patience -= 1;
+        }
+      }
+    }
+    this.#stuck = false;
+    return undefined;
+  }
+}
+
+function isBusy(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'EAGAIN';
+}
+
+/** Writes lines to standard error. */
+export function standardError(lostLine: (count: number) => string): LineWriter {
+  // Opening the stream makes a pipe non-blocking; otherwise a full one would stop the process.
+  const { fd } = process.stderr;
+  const cell = new Int32Array(new SharedArrayBuffer(4));
+  return new LineWriter({
+    write: (bytes) => writeSync(fd, bytes),
+    pause: (ms) => {
+      Atomics.wait(cell, 0, 0, ms);
+    },
+    lostLine,
+  });
+}

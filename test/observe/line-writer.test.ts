@@ -1,0 +1,159 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { LineWriter } from '../../src/observe/line-writer.ts';
+import { holds } from '../support/property.ts';
+
+/** A reader with a buffer of so many bytes, like a pipe. */
+function pipe(room: number) {
+  let free = room;
+  let read = '';
+  let pauses = 0;
+  let error: Error | undefined;
+  const writer = new LineWriter({
+    write(bytes) {
+      if (error !== undefined) throw error;
+      const size = Math.min(free, bytes.length);
+      if (size === 0) throw Object.assign(new Error('busy'), { code: 'EAGAIN' });
+      free -= size;
+      read += Buffer.from(bytes.subarray(0, size)).toString();
+      return size;
+    },
+    pause: () => {
+      pauses += 1;
+    },
+    lostLine: (count) => `lost ${count}\n`,
+  });
+  return {
+    writer,
+    drain: (bytes: number) => {
+      free += bytes;
+    },
+    fail: (code: string) => {
+      error = Object.assign(new Error(code), { code });
+    },
+    read: () => read,
+    pauses: () => pauses,
+  };
+}
+
+t.test('lines go through while there is room', (t) => {
+  const { writer, read, pauses } = pipe(100);
+  writer.write('one\n');
+  writer.write('two\n');
+  t.equal(read(), 'one\ntwo\n');
+  t.equal(pauses(), 0);
+  t.end();
+});
+
+t.test('a reader that is stuck holds the process up once, for a moment', (t) => {
+  const { writer, read, pauses } = pipe(4);
+  writer.write('one\n');
+  for (let n = 0; n < 1000; n += 1) writer.write('two\n');
+  t.equal(read(), 'one\n');
+  t.equal(pauses(), 50);
+  t.end();
+});
+
+t.test('when there is room again, what was lost is told before the next line', (t) => {
+  const { writer, read, drain, pauses } = pipe(4);
+  writer.write('one\n');
+  writer.write('two\n');
+  writer.write('three\n');
+  drain(100);
+  writer.write('four\n');
+  writer.write('five\n');
+  t.equal(read(), 'one\nlost 2\nfour\nfive\n');
+  t.equal(pauses(), 50);
+  t.end();
+});
+
+t.test('a line that was begun is finished before anything else', (t) => {
+  const { writer, read, drain } = pipe(6);
+  writer.write('one\n');
+  writer.write('second\n');
+  t.equal(read(), 'one\nse');
+  writer.write('third\n');
+  drain(2);
+  writer.write('fourth\n');
+  t.equal(read(), 'one\nseco');
+  drain(100);
+  writer.write('fifth\n');
+  t.equal(read(), 'one\nsecond\nlost 2\nfifth\n');
+  t.end();
+});
+
+t.test('when the reader has gone nothing is written, and nothing fails', (t) => {
+  const { writer, read, fail, drain } = pipe(100);
+  writer.write('one\n');
+  fail('EPIPE');
+  writer.write('two\n');
+  drain(100);
+  writer.write('three\n');
+  t.equal(read(), 'one\n');
+  t.end();
+});
+
+t.test('whatever the reader does: whole lines in order, and every lost one is counted', (t) => {
+  const steps = fc.array(fc.integer({ min: 0, max: 30 }), { maxLength: 50 });
+  holds(
+    t,
+    fc.property(steps, fc.integer({ min: 0, max: 40 }), (drains, room) => {
+      const { writer, read, drain } = pipe(room);
+      for (const [n, bytes] of drains.entries()) {
+        writer.write(`line ${n}\n`);
+        drain(bytes);
+      }
+      drain(10_000);
+      writer.write('end\n');
+      const lines = read().trimEnd().split('\n');
+      let expected = 0;
+      for (const line of lines.slice(0, -1)) {
+        const [, word, number] = /^(line|lost) (\d+)$/.exec(line) ?? [];
+        if (word === 'lost') expected += Number(number);
+        else if (Number(number) === expected) expected += 1;
+        else return false;
+      }
+      return lines.at(-1) === 'end' && expected === drains.length;
+    }),
+  );
+  t.end();
+});
+
+t.test('a process whose log nobody reads goes on with its work', async (t) => {
+  const url = new URL('../../src/observe/log.ts', import.meta.url).href;
+  const child = spawn(process.execPath, [
+    '--input-type=module',
+    '--eval',
+    `import { createLog } from ${JSON.stringify(url)};
+     const log = await createLog({ format: 'json', verbosity: 0 });
+     for (let n = 0; n < 20_000; n++) log.info('line', { n });
+     process.stdout.write('done');
+     setInterval(() => log.info('still here'), 5);`,
+  ]);
+  t.teardown(() => child.kill('SIGKILL'));
+  // Nobody reads standard error, so the pipe fills up.
+  child.stderr.setEncoding('utf8').pause();
+  t.equal(String((await once(child.stdout, 'data'))[0]), 'done');
+
+  let text = '';
+  const told = new Promise((resolve) => {
+    child.stderr.on('data', (piece: string) => {
+      text += piece;
+      if (/still here.*\n$/.test(text)) resolve(undefined);
+    });
+  });
+  child.stderr.resume();
+  await told;
+  const lines = text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { msg: string; n?: number; lost?: number });
+  const written = lines.filter(({ msg }) => msg === 'line').length;
+  const notice = lines[written];
+  t.equal(notice?.msg, 'Log lines were lost because nobody read them in time');
+  const waiting = (notice?.lost ?? 0) + written - 20_000;
+  t.ok(waiting >= 0, 'the lines that were lost, and the few that came while it waited');
+  t.equal(lines.at(-1)?.msg, 'still here');
+});
