@@ -19,6 +19,7 @@ export class PortalSync {
    * if nothing is wanted, what a former process has left has to go.
    */
   #uncommitted: Set<string> | undefined = new Set();
+  readonly #missing = new Set<string>();
 
   constructor(portal: Portal) {
     this.#portal = portal;
@@ -53,7 +54,10 @@ export class PortalSync {
       else set.push({ servicePort: name, ...doors });
     }
     const plan = this.#portal.plan(set, remove);
-    for (const name of remove) this.#planned.delete(name);
+    for (const name of remove) {
+      this.#planned.delete(name);
+      this.#missing.delete(name);
+    }
     for (const { servicePort, ...doors } of set) {
       this.#planned.set(servicePort, { doors, listen: this.listen(servicePort) });
     }
@@ -73,9 +77,28 @@ export class PortalSync {
    * that the engine has got. Rejects with the portal's error; then it is due again.
    */
   async commit(engine: Engine): Promise<void> {
-    if (this.#uncommitted === undefined) return;
-    await this.#portal.commit(boundPorts(engine, this.#uncommitted));
+    const names = this.#uncommitted;
+    if (names === undefined) return;
+    const bound = boundPorts(engine, names);
+    for (const name of names) {
+      const open = bound.get(name)?.length ?? 0;
+      if (open < this.listen(name).length) this.#missing.add(name);
+      else this.#missing.delete(name);
+    }
+    await this.#portal.commit(bound);
     this.#uncommitted = undefined;
+  }
+
+  /** Whether a listener of a service port was not open at its last commit. */
+  isMissing(name: string): boolean {
+    return this.#missing.has(name);
+  }
+
+  /** Tells the portal again which ports the listeners of these service ports have. */
+  async recommit(names: Iterable<string>, engine: Engine): Promise<void> {
+    this.#uncommitted ??= new Set();
+    for (const name of names) this.#uncommitted.add(name);
+    await this.commit(engine);
   }
 }
 

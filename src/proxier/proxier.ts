@@ -8,6 +8,7 @@ import { EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
 import { PortalSync } from './portal-sync.ts';
 import { frontDoors } from './front-doors.ts';
+import { LateListeners } from './late-listeners.ts';
 import type { Problem } from './problem-book.ts';
 import { Problems } from './problems.ts';
 import { Wanted } from './wanted.ts';
@@ -38,7 +39,8 @@ export interface ProxierSnapshot {
  *
  * Only the services that a change set names are looked at, and what they come to is compared with
  * what is in place. Changes of endpoints go to the engine alone. Anything about front doors is
- * planned by the portal first; then the engine gets one batch, and the portal carries out its plan.
+ * planned by the portal first; then the engine gets one batch, and the portal carries out its plan. With
+ * a portal that redirects, listeners that are not needed any more close only after that.
  *
  * A service port that cannot be had in part, or a listener that cannot be opened, is a problem that
  * is told once and does not stop the rest. When the engine or the portal fails as a whole, the change
@@ -50,6 +52,7 @@ export class Proxier implements LocalSink {
   readonly #wanted = new Wanted();
   readonly #portalSync: PortalSync;
   readonly #redirects: boolean;
+  readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
   /** Whether every service of the view has been looked at once. */
@@ -69,6 +72,11 @@ export class Proxier implements LocalSink {
       platform: options.platform ?? process.platform,
       isOurs: (name) => this.#wanted.ports.has(name),
     });
+    if (!this.#redirects) return;
+    this.#lateListeners = new LateListeners(
+      (name) => this.#portalSync.isMissing(name),
+      (takeNames) => this.#enqueue(() => this.#recommit(takeNames())).catch(() => undefined),
+    );
   }
 
   /**
@@ -77,9 +85,7 @@ export class Proxier implements LocalSink {
    * out one after another.
    */
   sync(change: LocalChange): Promise<void> {
-    const run = this.#last.then(() => this.#sync(change));
-    this.#last = run.catch(() => undefined);
-    return run;
+    return this.#enqueue(() => this.#sync(change));
   }
 
   snapshot(): ProxierSnapshot {
@@ -94,16 +100,35 @@ export class Proxier implements LocalSink {
    */
   async close(): Promise<void> {
     this.#closed = true;
+    this.#lateListeners?.close();
     await this.#last;
     this.#problems.close();
   }
 
-  async #sync(change: LocalChange): Promise<void> {
+  #enqueue(action: () => Promise<void>): Promise<void> {
+    const run = this.#last.then(action);
+    this.#last = run.catch(() => undefined);
+    return run;
+  }
+
+  #sync(change: LocalChange): Promise<void> {
+    return this.#attempt(async (begin) => {
+      const steps = await this.#problems.holdBack(() => this.#pass(change));
+      this.#publish(steps, this.#clock.now() - begin);
+    });
+  }
+
+  /** If it fails, the next change set makes up for it. */
+  async #recommit(names: readonly string[]): Promise<void> {
+    if (this.#closed) return;
+    await this.#attempt(() => this.#portalSync.recommit(names, this.#engine));
+  }
+
+  async #attempt(action: (begin: number) => Promise<void>): Promise<void> {
     if (this.#closed) throw new KpngError('KPNG_SINK_FAILED', 'the proxier is closed');
     const begin = this.#clock.now();
     try {
-      const steps = await this.#problems.holdBack(() => this.#pass(change));
-      this.#publish(steps, this.#clock.now() - begin);
+      await action(begin);
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause);
       const message = `service ports could not be changed: ${reason}`;

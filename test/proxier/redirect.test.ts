@@ -7,6 +7,7 @@ import { landing } from '../support/landing.ts';
 import { endpoint } from '../support/messages.ts';
 import { NODE, packet } from '../support/nftables-rig.ts';
 import { Rig } from '../support/proxier-rig.ts';
+import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 
 /** A proxier with the nftables portal, on a kernel that evaluates. */
@@ -111,4 +112,19 @@ add element inet kpng-userspace services4 {
   });
   await rig.proxier.sync(rig.view.again());
   t.equal(nft.table().sets.get('services4')?.size, 0);
+});
+
+t.test('a proxy port that could be opened only later is led to from then on', async (t) => {
+  const { rig, lands } = nftablesRig();
+  rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
+  const set = rig.view.set(
+    clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1']),
+    clusterEntry('d/b', '10.0.0.2', '- TCP 80 1', ['10.1.0.1']),
+  );
+  await rig.proxier.sync(set);
+  t.equal(lands('10.0.0.1:80'), 'refused');
+  rig.engine.errors.clear();
+  rig.engine.retry();
+  await until(() => lands('10.0.0.1:80') === 'd/a' && lands('10.0.0.2:80') === 'd/b');
+  t.equal(rig.portal.plan([], []).problems.length, 0);
 });
