@@ -1,0 +1,84 @@
+import t from 'tap';
+import { ExecError, printable, systemExec, type Command } from '../../src/portal/exec.ts';
+
+/** A program that does what the script says; every system of ours has this one. */
+function node(script: string, more: Partial<Command> = {}): Command {
+  return { file: process.execPath, args: ['-e', script], ...more };
+}
+
+async function failureOf(command: Command): Promise<ExecError> {
+  const error = await systemExec(command).catch((error_: unknown) => error_);
+  if (error instanceof ExecError) return error;
+  throw new Error('it did not fail as it should');
+}
+
+t.test('gives what was printed', async (t) => {
+  const script = 'process.stdout.write("out"); process.stderr.write("err")';
+  t.strictSame(await systemExec(node(script)), { stdout: 'out', stderr: 'err' });
+});
+
+t.test('hands over the standard input whole, as a pipe or as a file', async (t) => {
+  const stdin = 'line\n'.repeat(200_000);
+  const count = 'let n=0; process.stdin.on("data",(d)=>n+=d.length).on("end",()=>console.log(n))';
+  t.equal((await systemExec(node(count, { stdin }))).stdout, '1000000\n');
+  const size = 'console.log(require("fs").fstatSync(0).size)';
+  const file = await systemExec(node(size, { stdin, stdinIsFile: true }));
+  t.equal(file.stdout, '1000000\n');
+});
+
+const linuxOnly = process.platform === 'linux' ? {} : { skip: 'only on linux' };
+
+t.test('a file as standard input can be opened by name', linuxOnly, async (t) => {
+  const script = 'process.stdout.write(require("fs").readFileSync("/dev/stdin"))';
+  const { stdout } = await systemExec(node(script, { stdin: 'text', stdinIsFile: true }));
+  t.equal(stdout, 'text');
+});
+
+t.test('passes arguments as they are, without a shell', async (t) => {
+  const args = ['-e', 'console.log(process.argv.slice(1).join("|"))', '$HOME', '; ls', "it's"];
+  const { stdout } = await systemExec({ file: process.execPath, args });
+  t.equal(stdout, "$HOME|; ls|it's\n");
+});
+
+t.test('programs speak English', async (t) => {
+  t.equal((await systemExec(node('console.log(process.env.LC_ALL)'))).stdout, 'C\n');
+});
+
+t.test('a program that fails says why', async (t) => {
+  const script =
+    'console.error("\\n  no such rule\\nmore"); console.log("half"); process.exitCode = 3';
+  const error = await failureOf(node(script));
+  t.match(error, { failure: 'exit', exitCode: 3, stdout: 'half\n' });
+  t.match(error.message, /: no such rule$/);
+  const silent = await failureOf(node('process.exitCode = 4'));
+  t.match(silent.message, /: it ended with code 4$/);
+});
+
+t.test('a program that ends without reading its input is no crash', async (t) => {
+  const error = await failureOf(node('process.exit(1)', { stdin: 'x'.repeat(10_000_000) }));
+  t.match(error, { failure: 'exit', exitCode: 1 });
+});
+
+t.test('a program that is not there, or may not be run', async (t) => {
+  const missing = await failureOf({ file: 'kpng-no-such-program', args: ['-f', '-'] });
+  t.equal(missing.failure, 'missing');
+  t.equal(missing.message, 'kpng-no-such-program -f -: the program is not installed');
+  t.equal((await failureOf({ file: import.meta.dirname, args: [] })).failure, 'not-allowed');
+});
+
+t.test('a program that takes too long, or prints too much, is killed', async (t) => {
+  const forever = 'setInterval(() => {}, 1000)';
+  const slow = await failureOf(node(forever, { timeoutMs: 200 }));
+  t.match(slow, { failure: 'timeout', message: /killed after 200 ms/ });
+  const chatty = 'const go = () => process.stdout.write("x".repeat(65536), go); go()';
+  const loud = await failureOf(node(chatty, { maxOutput: 100_000 }));
+  t.match(loud, { failure: 'output', message: /more than 100000 bytes/ });
+});
+
+t.test('commands can be shown as one would type them', async (t) => {
+  t.equal(printable({ file: 'nft', args: ['-f', '-'] }), 'nft -f -');
+  t.equal(
+    printable({ file: 'ip', args: ['a b', '', "it's", '10.0.0.1/8'] }),
+    String.raw`ip 'a b' '' 'it'\''s' 10.0.0.1/8`,
+  );
+});

@@ -1,0 +1,124 @@
+import t from 'tap';
+import { ExecError } from '../../src/portal/exec.ts';
+import { readFlows, staleAmong, type FlowPlace } from '../../src/portal/flow-table.ts';
+import { FlowCleaner } from '../../src/portal/flows.ts';
+import { exits, FakeExec } from '../support/fake-exec.ts';
+
+const TARGETS = { 4: '192.0.2.5', 6: '2001:db8::5' };
+const NOTHING_THERE = 'conntrack v1.4.7 (conntrack-tools): 0 flow entries have been deleted.\n';
+
+/** As conntrack prints them: a flow to 10.0.0.1:53, one to a node port, and something else. */
+const LIST = `udp      17 99 src=10.1.0.7 dst=10.0.0.1 sport=1000 dport=53 src=192.0.2.5 dst=10.1.0.7 sport=40001 dport=1000 [ASSURED] mark=0 use=1
+udp      17 29 src=10.1.0.8 dst=10.0.0.2 sport=1000 dport=53 [UNREPLIED] src=10.0.0.2 dst=10.1.0.8 sport=53 dport=1000 mark=0 use=1
+udp      17 29 src=10.1.0.8 dst=192.0.2.5 sport=1 dport=30053 packets=1 bytes=34 [UNREPLIED] src=192.0.2.5 dst=10.1.0.8 sport=40009 dport=1 packets=0 bytes=0 mark=0 use=1
+unknown  2 590 src=10.1.0.1 dst=224.0.0.22 [UNREPLIED] src=224.0.0.22 dst=10.1.0.1 mark=0 use=1
+`;
+
+function place(text: string, proxyPort?: number): FlowPlace {
+  const at = text.lastIndexOf(':');
+  const address = at === -1 ? undefined : text.slice(0, at);
+  const port = Number(text.slice(at + 1));
+  return { family: address?.includes(':') === true ? 6 : 4, address, port, proxyPort };
+}
+
+function many(count: number): FlowPlace[] {
+  return Array.from({ length: count }, (_, n) => place(`10.0.${n >> 8}.${n & 255}:53`, 40_001));
+}
+
+t.test('reads what conntrack lists', async (t) => {
+  t.strictSame(
+    [...readFlows(LIST)].map((flow) => Object.values(flow).join(' ')),
+    ['10.0.0.1 53 192.0.2.5 40001', '10.0.0.2 53 10.0.0.2 53', '192.0.2.5 30053 192.0.2.5 40009'],
+  );
+});
+
+t.test('a flow is stale when it leads elsewhere than it should', async (t) => {
+  const stale = (...places: FlowPlace[]): FlowPlace[] =>
+    staleAmong(places, readFlows(LIST), TARGETS[4]);
+  t.strictSame(stale(place('10.0.0.1:53', 40_001)), [], 'it leads where it should');
+  t.equal(stale(place('10.0.0.1:53', 40_002)).length, 1, 'to a former proxy port');
+  t.equal(stale(place('10.0.0.1:53')).length, 1, 'to a proxy port though there is none');
+  t.equal(stale(place('10.0.0.2:53', 40_001)).length, 1, 'to nobody');
+  t.equal(stale(place('30053', 40_001)).length, 1, 'a node port');
+  t.strictSame(stale(place('30053', 40_009)), []);
+  t.strictSame(stale(place('10.0.0.3:53', 1), place('10.0.0.1:54', 1)), [], 'no flow at all');
+  t.equal(staleAmong([place('10.0.0.1:53', 40_001)], readFlows(LIST), '192.0.2.6').length, 1);
+});
+
+t.test('one place is one command, several are one process', async (t) => {
+  const exec = new FakeExec();
+  const cleaner = new FlowCleaner(exec.exec);
+  await cleaner.clear([place('10.0.0.1:53')], TARGETS);
+  t.strictSame(exec.lines, ['conntrack -D -f ipv4 -p udp --orig-dst 10.0.0.1 --orig-port-dst 53']);
+  await cleaner.clear([place('fd00::1:53'), place('30053')], TARGETS);
+  t.strictSame(exec.lines.slice(1), ['conntrack --load-file -']);
+  t.equal(
+    exec.commands[1]?.stdin,
+    `-D -f ipv6 -p udp --orig-dst fd00::1 --orig-port-dst 53
+-D -f ipv4 -p udp --orig-port-dst 30053 --reply-src 192.0.2.5
+-D -f ipv4 -p udp --orig-port-dst 30053 --reply-port-src 30053
+`,
+  );
+  await cleaner.clear([place('30053')], { 4: undefined, 6: undefined });
+  t.equal(exec.lines[2], 'conntrack -D -f ipv4 -p udp --orig-port-dst 30053');
+});
+
+t.test('of many places only those with a stale flow are removed', async (t) => {
+  const exec = new FakeExec(({ args }) => ({ stdout: args.includes('-L') ? LIST : '' }));
+  await new FlowCleaner(exec.exec).clear([...many(1000), place('fd00::1:53', 1)], TARGETS);
+  t.strictSame(exec.lines, [
+    'conntrack -L -f ipv4 -p udp',
+    'conntrack -L -f ipv6 -p udp',
+    'conntrack -D -f ipv4 -p udp --orig-dst 10.0.0.2 --orig-port-dst 53',
+  ]);
+});
+
+t.test('nothing to remove is a success', async (t) => {
+  const exec = new FakeExec(() => exits(NOTHING_THERE));
+  await new FlowCleaner(exec.exec).clear([place('10.0.0.1:53')], TARGETS);
+  t.equal(exec.commands.length, 1);
+});
+
+t.test('an old conntrack is run once for each removal, and asked only once for more', async (t) => {
+  const exec = new FakeExec(({ args }) =>
+    args.includes('--load-file') ? exits("conntrack: unrecognized option '--load-file'\n", 2) : {},
+  );
+  const cleaner = new FlowCleaner(exec.exec);
+  const places = [place('10.0.0.1:53'), place('10.0.0.2:53')];
+  await cleaner.clear(places, TARGETS);
+  await cleaner.clear(places, TARGETS);
+  t.equal(exec.lines.filter((line) => line.includes('--load-file')).length, 1);
+  t.equal(exec.lines.length, 5);
+});
+
+t.test('the number of removals is limited, and the rest is told', async (t) => {
+  const flows = many(300).map(
+    ({ address }) =>
+      `udp 17 1 src=1.1.1.1 dst=${address} sport=1 dport=53 src=2.2.2.2 dst=1.1.1.1 sport=2 dport=1`,
+  );
+  const exec = new FakeExec(({ args }) => ({
+    stdout: args.includes('-L') ? flows.join('\n') : '',
+  }));
+  await t.rejects(new FlowCleaner(exec.exec).clear(many(300), TARGETS), {
+    code: 'KPNG_LIMIT_REACHED',
+    message: /44 of 300 removals/,
+  });
+  t.equal(exec.commands.at(-1)?.stdin?.trim().split('\n').length, 256);
+});
+
+t.test('says what keeps it from doing so', async (t) => {
+  const code = async (reaction: ReturnType<typeof exits>): Promise<unknown> =>
+    new FlowCleaner(new FakeExec(() => reaction).exec)
+      .clear([place('10.0.0.1:53')], TARGETS)
+      .catch(({ code: found }: { code: string }) => found);
+  t.equal(await code({ fails: 'missing' }), 'KPNG_PORTAL_TOOL_MISSING');
+  t.equal(
+    await code(
+      exits('conntrack: Operation failed: sorry, you must be root or get CAP_NET_ADMIN\n'),
+    ),
+    'KPNG_PORTAL_PERMISSION',
+  );
+  t.equal(await code(exits('Bad address\n')), 'KPNG_PORTAL_FAILED');
+  const error = new ExecError('missing', { file: 'conntrack', args: [] });
+  t.match(error.message, /not installed/);
+});

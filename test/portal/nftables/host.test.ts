@@ -1,0 +1,100 @@
+import t from 'tap';
+import * as fc from 'fast-check';
+import ipaddr from 'ipaddr.js';
+import {
+  bindAddresses,
+  hostFamilies,
+  nodePortNetworks,
+  targetsOf,
+} from '../../../src/portal/nftables/host.ts';
+import { networksOf } from '../../../src/portal/nftables/networks.ts';
+import { NODE } from '../../support/nftables-rig.ts';
+import { holds } from '../../support/property.ts';
+
+t.test('networks are masked, and none lies in another', (t) => {
+  t.strictSame(
+    networksOf(['10.1.2.3/8', '10.0.0.0/16', '192.168.1.1', 'fd00::1/16', '10.1.2.3/8'], 4),
+    ['10.0.0.0/8', '192.168.1.1/32'],
+  );
+  t.strictSame(networksOf(['fd00::1/16', 'fd00:1::/32', '2001:db8::5', '10.0.0.0/8'], 6), [
+    'fd00::/16',
+    '2001:db8::5/128',
+  ]);
+  t.strictSame(networksOf(['0.0.0.0/0', '10.0.0.0/8'], 4), ['0.0.0.0/0']);
+  t.strictSame(
+    networksOf(['10.0.0.0/33', '10.0.0.0/x', '10.0.0.0/', 'web', '', 'fe80::1%eth0'], 4),
+    [],
+  );
+  t.end();
+});
+
+const network = fc
+  .record({
+    bytes: fc.array(fc.constantFrom(0, 1, 255), { minLength: 4, maxLength: 4 }),
+    bits: fc.nat(32),
+  })
+  .map(({ bytes, bits }) => `${bytes.join('.')}/${bits}`);
+
+t.test('an address is in the networks left over exactly when it was in one of those given', (t) => {
+  const address = fc.array(fc.constantFrom(0, 1, 255), { minLength: 4, maxLength: 4 });
+  const inOne = (text: string, list: readonly string[]): boolean =>
+    list.some((each) => ipaddr.IPv4.parse(text).match(ipaddr.IPv4.parseCIDR(each)));
+  holds(
+    t,
+    fc.property(fc.array(network, { maxLength: 8 }), address, (given, bytes) => {
+      const left = networksOf(given, 4);
+      const text = bytes.join('.');
+      const overlapping = left.some((each, index) =>
+        left.some((other, at) => at !== index && inOne(each.split('/')[0] ?? '', [other])),
+      );
+      return inOne(text, given) === inOne(text, left) && !overlapping;
+    }),
+  );
+  t.end();
+});
+
+t.test('where packets are sent', (t) => {
+  const any = { 4: '0.0.0.0', 6: '::' };
+  t.strictSame(targetsOf(any, NODE, undefined), { 4: '192.0.2.5', 6: '2001:db8::5' });
+  t.strictSame(
+    targetsOf({ 4: '192.0.2.77', 6: '::' }, NODE, undefined),
+    { 4: '192.0.2.77', 6: '2001:db8::5' },
+    'where the proxy ports listen',
+  );
+  const more = [{ address: '192.0.2.4', loopback: false }, ...NODE];
+  t.equal(targetsOf(any, more, undefined)[4], '192.0.2.4');
+  t.equal(targetsOf(any, more, { 4: '192.0.2.5', 6: undefined })[4], '192.0.2.5', 'it stays');
+  t.equal(targetsOf(any, NODE, { 4: '192.0.2.4', 6: undefined })[4], '192.0.2.5', 'if it can');
+  const linkLocal = [{ address: '169.254.0.1', loopback: false }, ...NODE.slice(0, 2)];
+  t.strictSame(targetsOf(any, linkLocal, undefined), { 4: undefined, 6: undefined });
+  t.end();
+});
+
+t.test('where proxy ports listen', (t) => {
+  t.strictSame(bindAddresses('0.0.0.0', [4, 6]), { 4: '0.0.0.0', 6: '::' });
+  t.strictSame(bindAddresses('::', [4]), { 4: '0.0.0.0' });
+  t.strictSame(bindAddresses('192.0.2.5', [4, 6]), { 4: '192.0.2.5', 6: '::' });
+  t.strictSame(bindAddresses('2001:DB8::05', [4, 6]), { 4: '0.0.0.0', 6: '2001:db8::5' });
+  for (const wrong of ['127.0.0.1', '::1', 'node-1', '']) {
+    t.throws(() => bindAddresses(wrong, [4, 6]), { code: 'KPNG_USAGE' }, wrong);
+  }
+  t.strictSame(hostFamilies(NODE), [4, 6]);
+  t.strictSame(hostFamilies(NODE.slice(0, 1)), [4]);
+  t.end();
+});
+
+t.test('where node ports are', (t) => {
+  const all = { 4: ['0.0.0.0/0'], 6: ['::/0'] };
+  t.strictSame(nodePortNetworks([], NODE), all);
+  t.strictSame(nodePortNetworks(['all'], []), all);
+  t.strictSame(nodePortNetworks(['primary'], NODE), {
+    4: ['192.0.2.5/32'],
+    6: ['2001:db8::5/128'],
+  });
+  t.strictSame(nodePortNetworks(['localhost', '10.9.9.9/8'], NODE), {
+    4: ['10.0.0.0/8', '127.0.0.1/32'],
+    6: ['::1/128'],
+  });
+  t.throws(() => nodePortNetworks(['eth0'], NODE), RangeError);
+  t.end();
+});

@@ -1,0 +1,132 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import t from 'tap';
+import * as fc from 'fast-check';
+import { SET_NAMES, type Element } from '../../../src/portal/nftables/elements.ts';
+import { Ledger } from '../../../src/portal/nftables/ledger.ts';
+import type { RuleConfig } from '../../../src/portal/nftables/rules.ts';
+import { renderDelta, renderFull, renderRemoval } from '../../../src/portal/nftables/script.ts';
+import { FakeNft } from '../../support/fake-nft.ts';
+import { holdsAsync } from '../../support/property.ts';
+
+const CONFIG: RuleConfig = {
+  table: 'kpng-userspace',
+  owner: '0123456789ab',
+  families: [4, 6],
+  targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+  nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['fd00::/8', '2001:db8::/32'] },
+};
+
+function golden(name: string): string {
+  return readFileSync(join(import.meta.dirname, 'golden', name), 'utf8');
+}
+
+t.test('the whole table', (t) => {
+  const ledger = new Ledger();
+  ledger.update(
+    [],
+    [
+      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
+      { set: 'services4', key: '203.0.113.7 . tcp . 443', value: '40002' },
+      { set: 'guarded4', key: '203.0.113.7 . tcp . 443', value: '' },
+      { set: 'allowed4', key: '203.0.113.7 . tcp . 443 . 198.51.100.0/24', value: '' },
+      { set: 'empty6', key: 'fd00::1 . udp . 53', value: '' },
+      { set: 'node-ports6', key: 'tcp . 30080', value: '40003' },
+    ],
+  );
+  t.equal(renderFull(CONFIG, ledger), golden('full.nft'));
+  t.end();
+});
+
+t.test('a host with IPv4 only, and nothing but loopback addresses', (t) => {
+  const config: RuleConfig = { ...CONFIG, families: [4], targets: { 4: undefined, 6: undefined } };
+  t.equal(renderFull(config, new Ledger()), golden('loopback.nft'));
+  t.end();
+});
+
+t.test('what differs: removals first, and only in our own table', (t) => {
+  const ledger = new Ledger();
+  ledger.update(
+    [],
+    [
+      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40001' },
+      { set: 'services4', key: '10.0.0.2 . tcp . 80', value: '40002' },
+      { set: 'empty4', key: '10.0.0.3 . tcp . 80', value: '' },
+    ],
+  );
+  ledger.written();
+  ledger.update(
+    [
+      { set: 'services4', key: '10.0.0.2 . tcp . 80', value: '40002' },
+      { set: 'empty4', key: '10.0.0.3 . tcp . 80', value: '' },
+    ],
+    [
+      { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '40009' },
+      { set: 'services4', key: '10.0.0.3 . tcp . 80', value: '40003' },
+    ],
+  );
+  t.equal(renderDelta(CONFIG, ledger.changes()), golden('delta.nft'));
+  t.end();
+});
+
+t.test('the removal of the table is no error when there is none', async (t) => {
+  const nft = new FakeNft();
+  await nft.exec({ file: 'nft', args: ['-f', '-'], stdin: renderRemoval('x') });
+  t.equal(nft.tables.size, 0);
+});
+
+t.test('an element that goes and comes in one update is no change', (t) => {
+  const ledger = new Ledger();
+  const element: Element = { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '1' };
+  ledger.update([], [element]);
+  ledger.written();
+  ledger.update([element], [element]);
+  t.strictSame(ledger.changes(), []);
+  ledger.update([element], []);
+  ledger.update([], [element]);
+  t.strictSame(ledger.changes(), [], 'nor in two');
+  t.end();
+});
+
+const element = fc.record({
+  set: fc.constantFrom(...SET_NAMES),
+  key: fc.constantFrom('10.0.0.1 . tcp . 80', '10.0.0.2 . tcp . 80', 'tcp . 30000'),
+  value: fc.constantFrom('', '1', '2'),
+});
+const step = fc.record({
+  remove: fc.array(element, { maxLength: 4 }),
+  add: fc.array(element, { maxLength: 4 }),
+  /** What becomes of the write: done, failed, or everything is written. */
+  write: fc.constantFrom('change', 'change', 'change', 'fail', 'none', 'full'),
+});
+
+t.test('whatever the steps were, the table ends up with what is wanted', async (t) => {
+  await holdsAsync(
+    t,
+    fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
+      const nft = new FakeNft();
+      const ledger = new Ledger();
+      const run = (stdin: string) => nft.exec({ file: 'nft', args: ['-f', '-'], stdin });
+      await run(renderFull(CONFIG, ledger));
+      for (const { remove, add, write } of [...steps, { remove: [], add: [], write: 'change' }]) {
+        ledger.update(remove, add);
+        if (write === 'none') continue;
+        const changes = ledger.changes();
+        const script = write === 'full' ? renderFull(CONFIG, ledger) : renderDelta(CONFIG, changes);
+        if (write === 'fail') nft.broken = { fails: 'exit' };
+        const done = await run(script).then(
+          () => true,
+          () => false,
+        );
+        nft.broken = undefined;
+        if (done !== (write !== 'fail')) return false;
+        if (done) ledger.written();
+      }
+      return SET_NAMES.every((set) => {
+        const there = nft.table().sets.get(set) ?? new Map();
+        return isDeepStrictEqual(new Map(there), new Map(ledger.elements(set)));
+      });
+    }),
+  );
+});
