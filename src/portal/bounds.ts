@@ -18,10 +18,10 @@ export const ADDRESS_INTERVAL_MS = 2000;
 /** Transactions that are tried to find the service ports that the kernel does not take. */
 export const MAX_TRIALS = 100;
 
-/** Places whose UDP flows are removed one by one; above it, the flows are listed first. */
+/** Places whose UDP flows are removed without listing them first. */
 export const MAX_FLOW_PLACES = 16;
 
-/** Removals of UDP flows in one call. Each costs a walk through the kernel's table. */
+/** Removals of UDP flows after one change. Each costs a walk through the kernel's table. */
 export const MAX_FLOW_COMMANDS = 256;
 
 /** What the list of UDP flows may come to. About 160 bytes each. */

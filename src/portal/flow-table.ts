@@ -1,13 +1,23 @@
 /** The kernel's memory of UDP flows, as the program `conntrack` shows it. */
 
+type Family = 4 | 6;
+
+/** Where packets are sent by the rules, by family; undefined: not known. */
+export type FlowTargets = Readonly<Record<Family, string | undefined>>;
+
 /** A place whose UDP flows may lead wrong. */
 export interface FlowPlace {
-  readonly family: 4 | 6;
+  readonly family: Family;
   /** Undefined: a node port, so an address of the node. */
   readonly address: string | undefined;
   readonly port: number;
   /** The proxy port that flows should lead to; undefined: none should. */
   readonly proxyPort: number | undefined;
+  /**
+   * Where its flows have led so far: to a proxy port, or `past`, by the rules. `unknown` when the
+   * rules were not there all the time, or not ours.
+   */
+  readonly formerly: number | 'past' | 'unknown';
 }
 
 /** One remembered flow: where its client sends to, and who answers. */
@@ -36,44 +46,58 @@ export function* readFlows(text: string): Generator<Flow> {
 }
 
 /**
- * Picks the places that have a flow that leads elsewhere than it should. `target` is where the rules
- * send packets; undefined: not known, then only ports are compared.
+ * Picks the flows that lead elsewhere than their place says, one of each that look the same. `local` are
+ * the addresses of the node: a node port of another node is not ours.
  */
 export function staleAmong(
   places: readonly FlowPlace[],
   flows: Iterable<Flow>,
   target: string | undefined,
-): FlowPlace[] {
+  local: ReadonlySet<string>,
+): Flow[] {
   const byPlace = new Map<string, FlowPlace>();
   for (const place of places) byPlace.set(placeKey(place.address, place.port), place);
-  const stale = new Set<FlowPlace>();
+  const stale = new Map<string, Flow>();
   for (const flow of flows) {
     const { destination, destinationPort, answeringAddress, answeringPort } = flow;
     const place =
       byPlace.get(placeKey(destination, destinationPort)) ??
-      byPlace.get(placeKey(undefined, destinationPort));
+      (local.has(destination) ? byPlace.get(placeKey(undefined, destinationPort)) : undefined);
     if (place === undefined) continue;
     const right =
       answeringPort === place.proxyPort && (target === undefined || answeringAddress === target);
-    if (!right) stale.add(place);
+    if (!right) stale.set(Object.values(flow).join(' '), flow);
   }
-  return [...stale];
+  return [...stale.values()];
 }
 
-/** Arguments of `conntrack` that remove the flows of a place: one or more commands. */
-export function removalsOf(
-  { family, address, port }: FlowPlace,
+/** Arguments of `conntrack` that remove flows like this one. */
+export function removalOf(family: Family, flow: Flow): string[] {
+  const { destination, destinationPort, answeringAddress, answeringPort } = flow;
+  const args = removal(family, destinationPort);
+  args.push('--orig-dst', destination, '--reply-src', answeringAddress);
+  args.push('--reply-port-src', String(answeringPort));
+  return args;
+}
+
+/**
+ * Arguments of `conntrack` that remove the flows of a place that lead where they formerly did; flows
+ * that have begun since then, and lead where they should, are spared.
+ */
+export function formerRemovalOf(
+  { family, address, port, formerly }: FlowPlace & { readonly formerly: number | 'past' },
   target: string | undefined,
-): string[][] {
-  const start = ['-D', '-f', family === 4 ? 'ipv4' : 'ipv6', '-p', 'udp'];
-  const toPort = ['--orig-port-dst', String(port)];
-  if (address !== undefined) return [[...start, '--orig-dst', address, ...toPort]];
-  if (target === undefined) return [[...start, ...toPort]];
-  return [
-    // Those that were sent to a proxy port, and those that the node itself should have answered.
-    [...start, ...toPort, '--reply-src', target],
-    [...start, ...toPort, '--reply-port-src', String(port)],
-  ];
+): string[] {
+  const args = removal(family, port);
+  if (address !== undefined) args.push('--orig-dst', address);
+  if (formerly === 'past') return [...args, '--reply-port-src', String(port)];
+  if (target !== undefined) args.push('--reply-src', target);
+  return [...args, '--reply-port-src', String(formerly)];
+}
+
+function removal(family: Family, port: number): string[] {
+  const name = family === 4 ? 'ipv4' : 'ipv6';
+  return ['-D', '-f', name, '-p', 'udp', '--orig-port-dst', String(port)];
 }
 
 function placeKey(address: string | undefined, port: number): string {

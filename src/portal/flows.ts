@@ -1,21 +1,26 @@
 import { KpngError } from '../errors.ts';
 import { ExecError, type Command, type Exec } from './exec.ts';
-import { readFlows, removalsOf, staleAmong, type FlowPlace } from './flow-table.ts';
+import {
+  formerRemovalOf,
+  readFlows,
+  removalOf,
+  staleAmong,
+  type FlowPlace,
+  type FlowTargets,
+} from './flow-table.ts';
 import { MAX_FLOW_COMMANDS, MAX_FLOW_LIST, MAX_FLOW_PLACES } from './bounds.ts';
-
-type Targets = Readonly<Record<4 | 6, string | undefined>>;
 
 /**
  * Removes UDP flows that lead to the wrong place from connection tracking.
  *
  * The kernel decides where a flow goes when it sees its first datagram, and keeps to that as long as
  * the client goes on sending. So when a portal begins, ends, moves or is refused, what the
- * kernel remembers of it has to go. A client whose flow is removed needlessly notices nothing: its next
- * datagram is led to the same proxy port again.
+ * kernel remembers of it has to go. Flows that lead where they should are spared, since an answer
+ * on its way would miss them.
  *
- * Each removal walks through the kernel's whole table, and so does a list. Up to
- * `MAX_FLOW_PLACES` places are removed straight away; for more, the flows are listed once and only the
- * places that have a flow that leads wrong are removed. One process does all removals of a call
+ * Each removal walks through the kernel's whole table, and so does a list. Up to `MAX_FLOW_PLACES` places
+ * of which it is known where their flows have led are removed straight away; otherwise the flows are
+ * listed once, and those that lead wrong are removed. One process does all removals of a call
  * (conntrack 1.4.7 or later); with an older one, one process for each.
  */
 export class FlowCleaner {
@@ -26,12 +31,17 @@ export class FlowCleaner {
     this.#exec = exec;
   }
 
-  /** Rejects with a KpngError when it could not be done; it is not tried again. */
-  async clear(places: readonly FlowPlace[], targets: Targets): Promise<void> {
+  /**
+   * `local` are the addresses of the node. Rejects with a KpngError when it could not be done; it is not
+   * tried again.
+   */
+  async clear(
+    places: readonly FlowPlace[],
+    targets: FlowTargets,
+    local: ReadonlySet<string>,
+  ): Promise<void> {
     try {
-      const stale =
-        places.length <= MAX_FLOW_PLACES ? places : await this.#listStale(places, targets);
-      const commands = stale.flatMap((place) => removalsOf(place, targets[place.family]));
+      const commands = knownCommands(places, targets) ?? (await this.#list(places, targets, local));
       await this.#remove(commands.slice(0, MAX_FLOW_COMMANDS));
       if (commands.length > MAX_FLOW_COMMANDS) {
         const left = commands.length - MAX_FLOW_COMMANDS;
@@ -45,16 +55,21 @@ export class FlowCleaner {
     }
   }
 
-  async #listStale(places: readonly FlowPlace[], targets: Targets): Promise<FlowPlace[]> {
-    const stale: FlowPlace[] = [];
+  async #list(
+    places: readonly FlowPlace[],
+    targets: FlowTargets,
+    local: ReadonlySet<string>,
+  ): Promise<string[][]> {
+    const commands: string[][] = [];
     for (const family of [4, 6] as const) {
       const mine = places.filter((place) => place.family === family);
       if (mine.length === 0) continue;
       const args = ['-L', '-f', family === 4 ? 'ipv4' : 'ipv6', '-p', 'udp'];
       const { stdout } = await this.#exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST });
-      stale.push(...staleAmong(mine, readFlows(stdout), targets[family]));
+      const stale = staleAmong(mine, readFlows(stdout), targets[family], local);
+      commands.push(...stale.map((flow) => removalOf(family, flow)));
     }
-    return stale;
+    return commands;
   }
 
   async #remove(commands: readonly string[][]): Promise<void> {
@@ -91,6 +106,18 @@ export class FlowCleaner {
       throw error;
     }
   }
+}
+
+/** The commands that need no list; undefined when one is needed, or better. */
+function knownCommands(places: readonly FlowPlace[], targets: FlowTargets): string[][] | undefined {
+  if (places.length > MAX_FLOW_PLACES) return undefined;
+  const commands: string[][] = [];
+  for (const place of places) {
+    const { formerly, family } = place;
+    if (formerly === 'unknown') return undefined;
+    commands.push(formerRemovalOf({ ...place, formerly }, targets[family]));
+  }
+  return commands;
 }
 
 function flowError(cause: unknown): KpngError {

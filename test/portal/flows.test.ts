@@ -14,11 +14,18 @@ udp      17 29 src=10.1.0.8 dst=192.0.2.5 sport=1 dport=30053 packets=1 bytes=34
 unknown  2 590 src=10.1.0.1 dst=224.0.0.22 [UNREPLIED] src=224.0.0.22 dst=10.1.0.1 mark=0 use=1
 `;
 
-function place(text: string, proxyPort?: number): FlowPlace {
+const LOCAL = new Set(['192.0.2.5']);
+
+/** `10.0.0.1:53` or `30053`, with where its flows should lead, and where they did. */
+function place(
+  text: string,
+  proxyPort?: number,
+  formerly: FlowPlace['formerly'] = 'past',
+): FlowPlace {
   const at = text.lastIndexOf(':');
   const address = at === -1 ? undefined : text.slice(0, at);
   const port = Number(text.slice(at + 1));
-  return { family: address?.includes(':') === true ? 6 : 4, address, port, proxyPort };
+  return { family: address?.includes(':') === true ? 6 : 4, address, port, proxyPort, formerly };
 }
 
 function many(count: number): FlowPlace[] {
@@ -33,8 +40,7 @@ t.test('reads what conntrack lists', async (t) => {
 });
 
 t.test('a flow is stale when it leads elsewhere than it should', async (t) => {
-  const stale = (...places: FlowPlace[]): FlowPlace[] =>
-    staleAmong(places, readFlows(LIST), TARGETS[4]);
+  const stale = (...places: FlowPlace[]) => staleAmong(places, readFlows(LIST), TARGETS[4], LOCAL);
   t.strictSame(stale(place('10.0.0.1:53', 40_001)), [], 'it leads where it should');
   t.equal(stale(place('10.0.0.1:53', 40_002)).length, 1, 'to a former proxy port');
   t.equal(stale(place('10.0.0.1:53')).length, 1, 'to a proxy port though there is none');
@@ -42,40 +48,58 @@ t.test('a flow is stale when it leads elsewhere than it should', async (t) => {
   t.equal(stale(place('30053', 40_001)).length, 1, 'a node port');
   t.strictSame(stale(place('30053', 40_009)), []);
   t.strictSame(stale(place('10.0.0.3:53', 1), place('10.0.0.1:54', 1)), [], 'no flow at all');
-  t.equal(staleAmong([place('10.0.0.1:53', 40_001)], readFlows(LIST), '192.0.2.6').length, 1);
+  const one = [place('10.0.0.1:53', 40_001)];
+  t.equal(staleAmong(one, readFlows(LIST), '192.0.2.6', LOCAL).length, 1, 'to a former address');
+  const nodePort = [place('30053', 40_001)];
+  t.strictSame(staleAmong(nodePort, readFlows(LIST), TARGETS[4], new Set()), [], 'of another node');
 });
 
 t.test('one place is one command, several are one process', async (t) => {
   const exec = new FakeExec();
   const cleaner = new FlowCleaner(exec.exec);
-  await cleaner.clear([place('10.0.0.1:53')], TARGETS);
-  t.strictSame(exec.lines, ['conntrack -D -f ipv4 -p udp --orig-dst 10.0.0.1 --orig-port-dst 53']);
-  await cleaner.clear([place('fd00::1:53'), place('30053')], TARGETS);
+  await cleaner.clear([place('10.0.0.1:53', 40_001)], TARGETS, LOCAL);
+  t.strictSame(exec.lines, [
+    'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.1 --reply-port-src 53',
+  ]);
+  const moved = [place('fd00::1:53', 40_002, 40_001), place('30053', undefined, 40_003)];
+  await cleaner.clear([...moved, place('30054', 40_004)], TARGETS, LOCAL);
   t.strictSame(exec.lines.slice(1), ['conntrack --load-file -']);
   t.equal(
     exec.commands[1]?.stdin,
-    `-D -f ipv6 -p udp --orig-dst fd00::1 --orig-port-dst 53
--D -f ipv4 -p udp --orig-port-dst 30053 --reply-src 192.0.2.5
--D -f ipv4 -p udp --orig-port-dst 30053 --reply-port-src 30053
+    `-D -f ipv6 -p udp --orig-port-dst 53 --orig-dst fd00::1 --reply-src 2001:db8::5 --reply-port-src 40001
+-D -f ipv4 -p udp --orig-port-dst 30053 --reply-src 192.0.2.5 --reply-port-src 40003
+-D -f ipv4 -p udp --orig-port-dst 30054 --reply-port-src 30054
 `,
   );
-  await cleaner.clear([place('30053')], { 4: undefined, 6: undefined });
-  t.equal(exec.lines[2], 'conntrack -D -f ipv4 -p udp --orig-port-dst 30053');
+  await cleaner.clear([place('30053', 1, 2)], { 4: undefined, 6: undefined }, LOCAL);
+  t.equal(exec.lines[2], 'conntrack -D -f ipv4 -p udp --orig-port-dst 30053 --reply-port-src 2');
 });
 
-t.test('of many places only those with a stale flow are removed', async (t) => {
-  const exec = new FakeExec(({ args }) => ({ stdout: args.includes('-L') ? LIST : '' }));
-  await new FlowCleaner(exec.exec).clear([...many(1000), place('fd00::1:53', 1)], TARGETS);
-  t.strictSame(exec.lines, [
-    'conntrack -L -f ipv4 -p udp',
-    'conntrack -L -f ipv6 -p udp',
-    'conntrack -D -f ipv4 -p udp --orig-dst 10.0.0.2 --orig-port-dst 53',
-  ]);
-});
+t.test(
+  'of many places, or of any whose past is not known, only stale flows are removed',
+  async (t) => {
+    const removed = 'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.2 ';
+    const lists = () => new FakeExec(({ args }) => ({ stdout: args.includes('-L') ? LIST : '' }));
+    const exec = lists();
+    await new FlowCleaner(exec.exec).clear([...many(1000), place('fd00::1:53', 1)], TARGETS, LOCAL);
+    t.strictSame(exec.lines, [
+      'conntrack -L -f ipv4 -p udp',
+      'conntrack -L -f ipv6 -p udp',
+      `${removed}--reply-src 10.0.0.2 --reply-port-src 53`,
+    ]);
+    const few = lists();
+    const places = [place('10.0.0.1:53', 40_001), place('10.0.0.2:53', 40_002, 'unknown')];
+    await new FlowCleaner(few.exec).clear(places, TARGETS, LOCAL);
+    t.strictSame(few.lines, [
+      'conntrack -L -f ipv4 -p udp',
+      `${removed}--reply-src 10.0.0.2 --reply-port-src 53`,
+    ]);
+  },
+);
 
 t.test('nothing to remove is a success', async (t) => {
   const exec = new FakeExec(() => exits(NOTHING_THERE));
-  await new FlowCleaner(exec.exec).clear([place('10.0.0.1:53')], TARGETS);
+  await new FlowCleaner(exec.exec).clear([place('10.0.0.1:53')], TARGETS, LOCAL);
   t.equal(exec.commands.length, 1);
 });
 
@@ -85,8 +109,8 @@ t.test('an old conntrack is run once for each removal, and asked only once for m
   );
   const cleaner = new FlowCleaner(exec.exec);
   const places = [place('10.0.0.1:53'), place('10.0.0.2:53')];
-  await cleaner.clear(places, TARGETS);
-  await cleaner.clear(places, TARGETS);
+  await cleaner.clear(places, TARGETS, LOCAL);
+  await cleaner.clear(places, TARGETS, LOCAL);
   t.equal(exec.lines.filter((line) => line.includes('--load-file')).length, 1);
   t.equal(exec.lines.length, 5);
 });
@@ -99,7 +123,7 @@ t.test('the number of removals is limited, and the rest is told', async (t) => {
   const exec = new FakeExec(({ args }) => ({
     stdout: args.includes('-L') ? flows.join('\n') : '',
   }));
-  await t.rejects(new FlowCleaner(exec.exec).clear(many(300), TARGETS), {
+  await t.rejects(new FlowCleaner(exec.exec).clear(many(300), TARGETS, LOCAL), {
     code: 'KPNG_LIMIT_REACHED',
     message: /44 of 300 removals/,
   });
@@ -109,7 +133,7 @@ t.test('the number of removals is limited, and the rest is told', async (t) => {
 t.test('says what keeps it from doing so', async (t) => {
   const code = async (reaction: ReturnType<typeof exits>): Promise<unknown> =>
     new FlowCleaner(new FakeExec(() => reaction).exec)
-      .clear([place('10.0.0.1:53')], TARGETS)
+      .clear([place('10.0.0.1:53')], TARGETS, LOCAL)
       .catch(({ code: found }: { code: string }) => found);
   t.equal(await code({ fails: 'missing' }), 'KPNG_PORTAL_TOOL_MISSING');
   t.equal(

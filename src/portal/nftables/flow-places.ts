@@ -13,19 +13,26 @@ export function flowPlaces(
   const places = new Map<string, FlowPlace>();
   for (const family of FAMILIES) {
     const sets = setsOf(family);
-    const note = (key: string): void => {
+    const maps: readonly SetName[] = [sets.services, sets.nodePorts];
+    const names: readonly SetName[] = [...maps, sets.empty, sets.emptyNodePorts];
+    const note = (key: string, formerly: FlowPlace['formerly']): void => {
       const { address, protocol, port } = readKey(key);
       if (protocol !== 'UDP') return;
-      const maps = address === undefined ? sets.nodePorts : sets.services;
-      const value = ledger.elements(maps).get(key);
+      const value = ledger
+        .elements(address === undefined ? sets.nodePorts : sets.services)
+        .get(key);
       const proxyPort = value === undefined ? undefined : Number(value);
-      places.set(`${family} ${key}`, { family, address, port, proxyPort });
+      places.set(`${family} ${key}`, { family, address, port, proxyPort, formerly });
     };
-    const names: SetName[] = [sets.services, sets.empty, sets.nodePorts, sets.emptyNodePorts];
     if (changes === undefined) {
-      for (const name of names) for (const key of ledger.elements(name).keys()) note(key);
-    } else {
-      for (const { set, key } of changes) if (names.includes(set)) note(key);
+      for (const name of names)
+        for (const key of ledger.elements(name).keys()) note(key, 'unknown');
+      continue;
+    }
+    for (const { set, key, before } of changes) {
+      const known = places.get(`${family} ${key}`)?.formerly;
+      if (maps.includes(set) && before !== undefined) note(key, Number(before));
+      else if (names.includes(set) && known === undefined) note(key, 'past');
     }
   }
   return [...places.values()];

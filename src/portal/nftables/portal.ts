@@ -201,7 +201,8 @@ export class NftablesPortal implements Portal {
     if (places.length === 0) return;
     const begin = this.#clock.now();
     try {
-      await this.#flows.clear(places, this.#config.targets);
+      const local = new Set(this.#interfaces().map(({ address }) => address));
+      await this.#flows.clear(places, this.#config.targets, local);
       if (!flowsCleared.hasSubscribers) return;
       const durationMs = this.#clock.now() - begin;
       flowsCleared.publish({ portal: 'nftables', places: places.length, durationMs });
