@@ -47,7 +47,8 @@ interface Entry {
   readonly listeners: Map<ListenerKey, ListenSpec>;
   /** Real ports of those that are open. */
   bound: Map<ListenerKey, number>;
-  listen: readonly ListenSpec[];
+  /** As last planned; undefined: whatever it is now, it has to be told. */
+  listen: readonly ListenSpec[] | undefined;
 }
 
 /**
@@ -103,7 +104,7 @@ export class RedirectPlan {
       const now = [...entry.listeners.keys()]
         .sort()
         .flatMap((key) => entry.listeners.get(key) ?? []);
-      if (sameListen(now, entry.listen)) continue;
+      if (entry.listen !== undefined && sameListen(now, entry.listen)) continue;
       entry.listen = now;
       listen.set(name, now);
     }
@@ -182,14 +183,16 @@ export class RedirectPlan {
       // The same place twice, as cluster IP and as external IP: the first one counts.
       if (!doors.has(claimKey(claim))) doors.set(claimKey(claim), { portal, claim, families });
     }
-    let former = this.#entries.get(name);
-    if (protocolOf(former?.wanted) !== protocolOf(wanted)) {
+    const former = this.#entries.get(name);
+    const entry: Entry =
+      former === undefined
+        ? { wanted, doors, faults, listeners: new Map(), bound: new Map(), listen: [] }
+        : { ...former, wanted, doors, faults };
+    if (former !== undefined && protocolOf(former.wanted) !== protocolOf(wanted)) {
       // The engine opens new listeners then, though they look the same from here.
       this.#forget(name);
-      former = undefined;
+      Object.assign(entry, { listeners: new Map(), bound: new Map(), listen: undefined });
     }
-    const { listeners = new Map(), bound = new Map(), listen = [] } = former ?? {};
-    const entry: Entry = { wanted, doors, faults, listeners, bound, listen };
     this.#entries.set(name, entry);
     if (faults.length > 0) this.#faulty.add(name);
     else this.#faulty.delete(name);

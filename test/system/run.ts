@@ -26,6 +26,7 @@ const TOOLS = [
   { file: 'nft', args: ['list', 'tables'], debian: 'nftables' },
   { file: 'conntrack', args: ['--version'], debian: 'conntrack' },
   { file: 'sysctl', args: ['--version'], debian: 'procps' },
+  { file: 'setpriv', args: ['--version'], debian: 'util-linux' },
 ] as const;
 
 function print(line: string): void {
