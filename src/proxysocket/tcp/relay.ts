@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { RelayEnded } from '../events.ts';
 import type { Direction } from './direction.ts';
+import { whenFin } from './fin.ts';
 import { resetSocket } from './reset.ts';
 
 export type RelayEnd = RelayEnded['reason'];
@@ -49,14 +50,16 @@ export class Relay {
   }
 
   #watch(source: Socket, direction: Direction, onError: RelayEnd): void {
-    source.on('end', () => {
-      const last = this.#halfClosed;
-      this.#halfClosed = true;
-      direction.end(last);
-      this.#limitHalfClose(source);
-    });
+    source.on('end', () => whenFin(source, () => this.#fin(source, direction)));
     source.on('error', () => this.cut(onError));
     source.on('close', () => this.#closed());
+  }
+
+  #fin(source: Socket, direction: Direction): void {
+    const last = this.#halfClosed;
+    this.#halfClosed = true;
+    direction.end(last);
+    this.#limitHalfClose(source);
   }
 
   /** The socket's own timer sees every write, and a slow reader that takes a large chunk bit by bit. */
