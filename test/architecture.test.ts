@@ -1,0 +1,142 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, sep } from 'node:path';
+import t from 'tap';
+
+/**
+ * Which folders of src/ may import which, as ARCHITECTURE.md draws it: data goes from the left to the
+ * right, and nothing on the right imports anything on its left. `errors.ts` and `util` are leaves,
+ * and `proxysocket/spec.ts` is the plain data that everything around the data path speaks.
+ */
+const SPEC = 'proxysocket/spec.ts';
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  'errors.ts': [],
+  util: [],
+  api: [],
+  store: ['api'],
+  client: ['api', 'store'],
+  file: ['api', 'store'],
+  sinks: ['api', 'store'],
+  roundrobin: [SPEC],
+  proxysocket: ['roundrobin'],
+  portal: [SPEC],
+  proxier: ['api', 'store', 'portal', 'proxysocket'],
+  observe: ['store', 'file', 'portal', 'proxier', 'proxysocket'],
+  cli: ['store', 'client', 'file', 'sinks', 'portal', 'proxier', 'proxysocket', 'observe'],
+  'index.ts': ['api', 'store', 'client', 'sinks', 'proxier'],
+};
+const LEAVES = new Set(['errors.ts', 'util']);
+
+const ROOT = join(import.meta.dirname, '..');
+const SRC = join(ROOT, 'src');
+
+interface Import {
+  /** Path below src/, or the name of a package. */
+  readonly target: string;
+  readonly kind: 'type' | 'value' | 'late';
+}
+
+const STATIC = /^(?:import|export)\s+(type\s+)?(?:[\w*${}\s,]+?\s+from\s+)?'([^']+)';/gm;
+const LATE = /\bimport\('([^']+)'\)/g;
+
+function importsOf(file: string): Import[] {
+  const text = readFileSync(join(SRC, file), 'utf8');
+  const target = (specifier: string): string =>
+    specifier.startsWith('.') ? slashes(join(dirname(file), specifier)) : specifier;
+  return [
+    ...[...text.matchAll(STATIC)].map(([, type, specifier = '']): Import => {
+      return { target: target(specifier), kind: type === undefined ? 'value' : 'type' };
+    }),
+    ...[...text.matchAll(LATE)].map(([, specifier = '']): Import => {
+      return { target: target(specifier), kind: 'late' };
+    }),
+  ];
+}
+
+function slashes(path: string): string {
+  return path.replaceAll(sep, '/');
+}
+
+const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
+  .map(slashes)
+  .filter((path) => path.endsWith('.ts'));
+const imports = new Map(files.map((file) => [file, importsOf(file)]));
+
+/** The folder of a file of src/, or the file itself when it is in none. */
+function folderOf(file: string): string {
+  return file.split('/')[0] ?? file;
+}
+
+function isAllowed(from: string, target: string): boolean {
+  const [own, other] = [folderOf(from), folderOf(target)];
+  if (own === other || LEAVES.has(other)) return own !== 'errors.ts';
+  return (ALLOWED[own] ?? []).some((each) => each === other || each === target);
+}
+
+t.test('the folders import along the data flow only', async (t) => {
+  for (const [file, list] of imports) {
+    for (const { target } of list) {
+      if (imports.has(target) && !isAllowed(file, target)) t.fail(`${file} imports ${target}`);
+    }
+  }
+  t.strictSame([...new Set(files.map(folderOf))].sort(), Object.keys(ALLOWED).sort());
+});
+
+t.test('what is allowed is used', async (t) => {
+  for (const [folder, others] of Object.entries(ALLOWED)) {
+    for (const other of others) {
+      const used = files.some(
+        (file) =>
+          folderOf(file) === folder &&
+          imports.get(file)?.some(({ target }) => folderOf(target) === folderOf(other)),
+      );
+      t.ok(used, `${folder} imports ${other}`);
+    }
+  }
+});
+
+t.test('only types of the data path are used where nothing of it runs', async (t) => {
+  for (const [file, list] of imports) {
+    for (const { target, kind } of list) {
+      if (target === SPEC) t.equal(kind, 'type', `${file} imports ${SPEC}`);
+    }
+  }
+});
+
+t.test(
+  'the data path knows only events; whoever watches it knows events and snapshots',
+  async (t) => {
+    const contracts = /^(?:\w+\/(?:events|counters|engine|limits|spec|portal|problem)\.ts)$/;
+    for (const [file, list] of imports) {
+      if (folderOf(file) !== 'observe') continue;
+      for (const { target } of list) {
+        const other = folderOf(target);
+        if (!imports.has(target) || other === 'observe' || LEAVES.has(other)) continue;
+        t.match(target, contracts, `${file} imports ${target}`);
+      }
+    }
+  },
+);
+
+t.test('the library loads neither gRPC nor the data path', async (t) => {
+  const loaded = new Set<string>();
+  const load = (target: string): void => {
+    if (loaded.has(target)) return;
+    loaded.add(target);
+    for (const each of imports.get(target) ?? []) if (each.kind === 'value') load(each.target);
+  };
+  load('index.ts');
+  t.ok(loaded.has('client/run.ts'));
+  const never =
+    /^(?:@grpc\/|prom-client|pino|commander|(?:proxysocket|portal|roundrobin|observe|cli)\/)/;
+  t.strictSame(
+    [...loaded].filter((target) => never.test(target)),
+    [],
+  );
+});
+
+t.test('ARCHITECTURE.md has a row for each folder', async (t) => {
+  const page = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8');
+  const rows = [...page.matchAll(/^\| `src\/([^`]+)\/` \|/gm)].map(([, folder]) => folder);
+  const folders = files.filter((file) => file.includes('/')).map(folderOf);
+  t.strictSame(new Set([...rows, 'util']), new Set(folders));
+});
