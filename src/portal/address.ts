@@ -1,11 +1,7 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
+import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { claimKey, ClaimTable, type Claim } from './claims.ts';
-import {
-  dependsOnHost,
-  hostAddresses,
-  nodePortAddresses,
-  type HostAddress,
-} from './node-addresses.ts';
+import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
 import { portalText, sameListen } from './text.ts';
 import type {
   Portal,

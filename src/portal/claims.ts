@@ -1,4 +1,5 @@
 import type { Protocol } from '../proxysocket/spec.ts';
+import { familyOf } from '../util/family.ts';
 
 /** A place to listen that only one service port can have. */
 export interface Claim {
@@ -138,7 +139,7 @@ export class ClaimTable {
     const key = bucketKey(claim);
     let bucket = this.#buckets.get(key);
     if (bucket === undefined) {
-      const wildcard = claim.address.includes(':') ? '::' : '0.0.0.0';
+      const wildcard = familyOf(claim.address) === 6 ? '::' : '0.0.0.0';
       bucket = { key, wildcard, holders: new Map(), waiting: new Map() };
       this.#buckets.set(key, bucket);
     }
@@ -147,7 +148,7 @@ export class ClaimTable {
 }
 
 function bucketKey({ protocol, address, port }: Claim): string {
-  return `${protocol} ${address.includes(':') ? 6 : 4} ${port}`;
+  return `${protocol} ${familyOf(address)} ${port}`;
 }
 
 function waitingKey(owner: string, address: string): string {

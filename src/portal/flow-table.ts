@@ -1,6 +1,6 @@
 /** The kernel's memory of UDP flows, as the program `conntrack` shows it. */
 
-type Family = 4 | 6;
+import type { Family } from '../util/family.ts';
 
 /** Where packets are sent by the rules, by family; undefined: not known. */
 export type FlowTargets = Readonly<Record<Family, string | undefined>>;

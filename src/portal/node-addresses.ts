@@ -1,21 +1,6 @@
-import { networkInterfaces } from 'node:os';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
-
-/** An address that the host has. */
-export interface HostAddress {
-  /** IP literal without zone. */
-  readonly address: string;
-  /** Whether it belongs to a loopback interface. */
-  readonly loopback: boolean;
-}
-
-/** The addresses of the host's interfaces that are up, as Node tells them. */
-export function hostAddresses(): HostAddress[] {
-  return Object.values(networkInterfaces())
-    .flatMap((list) => list ?? [])
-    .map(({ address, internal }) => ({ address, loopback: internal }));
-}
+import type { HostAddress } from '../util/host-addresses.ts';
 
 /**
  * The addresses to open node ports on. Each item of `wanted` is a network, an address, or one of

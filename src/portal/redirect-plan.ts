@@ -1,12 +1,10 @@
-import { isIP } from 'node:net';
 import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
+import { familyOf, type Family } from '../util/family.ts';
 import { claimKey, ClaimTable, type Claim } from './claims.ts';
 import type { PortAllocator } from './port-allocator.ts';
 import { faultOf, placeText } from './redirect-faults.ts';
 import { sameListen } from './text.ts';
 import type { PortalPlan, PortalProblem, PortalSpec, ServicePortPortals } from './portal.ts';
-
-type Family = 4 | 6;
 
 /** A portal in one family, and where its traffic goes. */
 export interface Lead {
@@ -200,7 +198,7 @@ export class RedirectPlan {
   }
 
   #familiesOf({ address }: PortalSpec): Family[] {
-    const families: Family[] = address === undefined ? [4, 6] : [isIP(address) === 6 ? 6 : 4];
+    const families: Family[] = address === undefined ? [4, 6] : [familyOf(address)];
     return families.filter((family) => this.#bindAddresses[family] !== undefined);
   }
 
@@ -303,7 +301,7 @@ function portOf(entry: Entry, key: ListenerKey): number | undefined {
 }
 
 function listenerKey({ address, traffic }: ListenSpec): ListenerKey {
-  return `${address.includes(':') ? 6 : 4} ${traffic}`;
+  return `${familyOf(address)} ${traffic}`;
 }
 
 function familyOfKey(key: ListenerKey): Family {

@@ -1,4 +1,5 @@
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
+import { formatHostPort } from '../util/host-port.ts';
 
 /** `ip:port/PROTOCOL`, with IPv6 addresses in brackets. */
 export function portalText(place: {
@@ -6,8 +7,7 @@ export function portalText(place: {
   readonly port: number;
   readonly protocol: Protocol;
 }): string {
-  const { address, port, protocol } = place;
-  return `${address.includes(':') ? `[${address}]` : address}:${port}/${protocol}`;
+  return `${formatHostPort({ host: place.address, port: place.port })}/${place.protocol}`;
 }
 
 /** Whether two lists of listeners are the same, in the same order. */

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
+import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
 import type { ProbeResult } from '../guard.ts';
-import { addressKey, portKey, setName, type Element, type Family } from './elements.ts';
+import { addressKey, portKey, setName, type Element } from './elements.ts';
 
 /**
  * A service of our own on a loopback address, behind the same rules and map as all others. A

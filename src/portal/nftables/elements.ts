@@ -1,7 +1,6 @@
 /** The named sets and maps of our table, and what is in them. */
 import type { Protocol } from '../../proxysocket/spec.ts';
-
-export type Family = 4 | 6;
+import type { Family } from '../../util/family.ts';
 
 export const FAMILIES: readonly Family[] = [4, 6];
 
@@ -44,10 +43,6 @@ export interface Element {
 
 export function setName(kind: SetKind, family: Family): SetName {
   return `${kind}${family}`;
-}
-
-export function familyOf(address: string): Family {
-  return address.includes(':') ? 6 : 4;
 }
 
 /** `10.0.0.1 . tcp . 80` */

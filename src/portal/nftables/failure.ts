@@ -44,7 +44,7 @@ const RULES: readonly Rule[] = [
     pattern: /Operation not supported|syntax error|unknown identifier|Invalid argument/,
     code: 'KPNG_PORTAL_UNSUPPORTED',
     blame: 'content',
-    advice: 'nft 0.9.6 and Linux 5.9 or later are needed',
+    advice: 'nft 0.9.7 and Linux 5.9 or later are needed',
   },
 ];
 

@@ -1,5 +1,6 @@
+import type { Family } from '../../util/family.ts';
 import type { FlowPlace } from '../flow-table.ts';
-import { FAMILIES, readKey, setName, type Family, type SetName } from './elements.ts';
+import { FAMILIES, readKey, setName, type SetName } from './elements.ts';
 import type { ElementChange, Ledger } from './ledger.ts';
 
 /**

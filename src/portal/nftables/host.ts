@@ -1,8 +1,10 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { KpngError } from '../../errors.ts';
-import { nodePortAddresses, type HostAddress } from '../node-addresses.ts';
-import { FAMILIES, familyOf, type Family } from './elements.ts';
+import { familyOf, type Family } from '../../util/family.ts';
+import type { HostAddress } from '../../util/host-addresses.ts';
+import { nodePortAddresses } from '../node-addresses.ts';
+import { FAMILIES } from './elements.ts';
 import { networksOf } from './networks.ts';
 import type { RuleConfig } from './rules.ts';
 

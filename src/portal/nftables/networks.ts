@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import type { Family } from './elements.ts';
+import type { Family } from '../../util/family.ts';
 
 /**
  * The networks of one family among `texts` (addresses count as networks of one), with their host

@@ -3,6 +3,7 @@ import { KpngError } from '../../errors.ts';
 import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
+import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { ADDRESS_INTERVAL_MS } from '../bounds.ts';
 import {
@@ -15,7 +16,6 @@ import {
 import { systemExec, type Exec } from '../exec.ts';
 import { FlowCleaner } from '../flows.ts';
 import { Guard, type ProbeResult } from '../guard.ts';
-import { hostAddresses, type HostAddress } from '../node-addresses.ts';
 import type { PortAllocator } from '../port-allocator.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../portal.ts';
 import { RedirectPlan } from '../redirect-plan.ts';

@@ -1,6 +1,7 @@
 /** The part of our table that does not depend on the services: sets, chains and rules, as text. */
 import { KpngError } from '../../errors.ts';
-import { KINDS, setName, type Family, type SetKind } from './elements.ts';
+import type { Family } from '../../util/family.ts';
+import { KINDS, setName, type SetKind } from './elements.ts';
 
 /** What the rules depend on. All of it changes seldom, and then everything is written anew. */
 export interface RuleConfig {

@@ -37,7 +37,7 @@ t.test('says what nft means, and what to do', (t) => {
       '/dev/stdin:9:3-9: Error: syntax error, unexpected string\n',
       'KPNG_PORTAL_UNSUPPORTED',
       'content',
-      /nft 0\.9\.6 and Linux 5\.9/,
+      /nft 0\.9\.7 and Linux 5\.9/,
     ],
     [
       '/dev/stdin:1:53-71: Error: Could not process rule: No such file or directory\n',
