@@ -1,5 +1,6 @@
-import type { Balancer, BalancerEndpoint, Family } from '../roundrobin/types.ts';
+import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
 import type { Clock } from '../util/clock.ts';
+import type { Family } from '../util/family.ts';
 import type { ServicePortCounters } from './counters.ts';
 import type { EngineLimits } from './limits.ts';
 import type { ListenSpec, Protocol, Traffic } from './spec.ts';

@@ -1,5 +1,5 @@
 import { BlockList, isIP } from 'node:net';
-import type { Family } from '../roundrobin/types.ts';
+import type { Family } from '../util/family.ts';
 import { sourceRangeInvalid } from './events.ts';
 
 /** Says whether a client may come in. */

@@ -1,12 +1,13 @@
 import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Clock } from '../util/clock.ts';
+import type { Family } from '../util/family.ts';
 import { AffinityTable } from './affinity.ts';
 import { endpointText, Member } from './member.ts';
 import { Pool } from './pool.ts';
 import { RingNode } from './ring.ts';
 import { shuffle } from './shuffle.ts';
 import { SkipList } from './skip.ts';
-import type { Balancer, BalancerEndpoint, Family, Pick, PickRequest } from './types.ts';
+import type { Balancer, BalancerEndpoint, Pick, PickRequest } from './types.ts';
 
 export interface RoundRobinOptions {
   readonly clock: Clock;

@@ -1,12 +1,13 @@
 import type { EndpointSpec, Traffic } from '../proxysocket/spec.ts';
+import { familyOf, type Family } from '../util/family.ts';
+import { formatHostPort } from '../util/host-port.ts';
 import type { RingNode } from './ring.ts';
 import type { SkipTicket } from './skip.ts';
-import type { BalancerEndpoint, Family, Pick } from './types.ts';
+import type { BalancerEndpoint, Pick } from './types.ts';
 
 /** `ip:port` or `[ip]:port`: the identity of an endpoint. */
 export function endpointText(endpoint: EndpointSpec): string {
-  const { address, port } = endpoint;
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+  return formatHostPort({ host: endpoint.address, port: endpoint.port });
 }
 
 /** An endpoint with what its balancer remembers about it. */
@@ -37,6 +38,6 @@ export class Member implements BalancerEndpoint {
     this.text = text;
     this.address = spec.address;
     this.port = spec.port;
-    this.family = spec.address.includes(':') ? 6 : 4;
+    this.family = familyOf(spec.address);
   }
 }

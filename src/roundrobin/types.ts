@@ -1,7 +1,5 @@
 import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
-
-/** Address family of a listener or an endpoint. */
-export type Family = 4 | 6;
+import type { Family } from '../util/family.ts';
 
 /**
  * An endpoint as a balancer holds it. The same object stands for the same `ip:port` as long as it

@@ -1,5 +1,6 @@
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
-import type { BalancerEndpoint, Family, PickRequest } from '../../src/roundrobin/types.ts';
+import type { BalancerEndpoint, PickRequest } from '../../src/roundrobin/types.ts';
+import type { Family } from '../../src/util/family.ts';
 import type { AffinitySpec, EndpointSpec, Traffic } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from './fake-clock.ts';
 

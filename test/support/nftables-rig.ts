@@ -1,5 +1,5 @@
 import { NftablesPortal, type NftablesPortalOptions } from '../../src/portal/nftables/portal.ts';
-import type { HostAddress } from '../../src/portal/node-addresses.ts';
+import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { PortAllocator } from '../../src/portal/port-allocator.ts';
 import type { PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import type { ProbeResult } from '../../src/portal/guard.ts';

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
-import type { BalancerEndpoint, Family, Pick, PickRequest } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
+import type { Family } from '../../util/family.ts';
 import { observeConnectSeconds, type ConnectErrorCause } from '../counters.ts';
 import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../events.ts';
 import type { RelayAddresses } from '../events.ts';

@@ -1,6 +1,6 @@
 import { createServer, isIPv6, type AddressInfo, type Server } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
-import type { Family } from '../../roundrobin/types.ts';
+import { familyOf, type Family } from '../../util/family.ts';
 import type { Listener, ServicePort } from '../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../source-ranges.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
@@ -37,7 +37,7 @@ export class TcpListener implements Listener {
     this.#server = server;
     this.#options = options;
     this.address = spec.address;
-    this.family = isIPv6(spec.address) ? 6 : 4;
+    this.family = familyOf(spec.address);
     this.boundPort = (server.address() as AddressInfo).port;
     this.#owner = owner;
     this.#traffic = spec.traffic;

@@ -1,5 +1,5 @@
 import type { RemoteInfo, Socket } from 'node:dgram';
-import type { Family } from '../../roundrobin/types.ts';
+import type { Family } from '../../util/family.ts';
 import type { Traffic } from '../spec.ts';
 import type { ServicePort } from '../service-port.ts';
 import type { SourceFilter } from '../source-ranges.ts';

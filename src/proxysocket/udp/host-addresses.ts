@@ -1,6 +1,6 @@
-import { networkInterfaces } from 'node:os';
-import type { Family } from '../../roundrobin/types.ts';
 import type { Clock, Timer } from '../../util/clock.ts';
+import { familyOf, type Family } from '../../util/family.ts';
+import { hostAddresses } from '../../util/host-addresses.ts';
 import { ADDRESS_POLL_MS } from './bounds.ts';
 
 /** The unicast addresses of the host, as IP literals. */
@@ -10,25 +10,16 @@ const NONE: HostAddresses = { 4: [], 6: [] };
 
 /**
  * Reads the addresses of this host. Without the link-local ones of IPv6: they need a zone, every pod
- * interface of a node has one, and nobody is told to use them. A sandbox that does not let the
- * interfaces be read has none.
+ * interface of a node has one, and nobody is told to use them.
  */
 export function readHostAddresses(): HostAddresses {
-  const found = { 4: new Set<string>(), 6: new Set<string>() };
-  let interfaces: ReturnType<typeof networkInterfaces>;
-  try {
-    interfaces = networkInterfaces();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ERR_SYSTEM_ERROR') return NONE;
-    throw error;
-  }
-  for (const list of Object.values(interfaces)) {
-    for (const { address, family } of list ?? []) {
-      if (family === 'IPv4') found[4].add(address);
-      else if (!/^fe[89ab]/i.test(address)) found[6].add(address);
-    }
-  }
-  return { 4: [...found[4]], 6: [...found[6]] };
+  const usable = hostAddresses()
+    .map(({ address }) => address)
+    .filter((address) => !/^fe[89ab]/i.test(address));
+  const of = (family: Family): string[] => [
+    ...new Set(usable.filter((address) => familyOf(address) === family)),
+  ];
+  return { 4: of(4), 6: of(6) };
 }
 
 /**

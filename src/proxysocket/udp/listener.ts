@@ -1,6 +1,5 @@
 import type { Socket } from 'node:dgram';
-import { isIP } from 'node:net';
-import type { Family } from '../../roundrobin/types.ts';
+import { familyOf, type Family } from '../../util/family.ts';
 import type { Traffic, ListenSpec } from '../spec.ts';
 import type { EngineContext, Listener, ServicePort } from '../service-port.ts';
 import { sourceFilter } from '../source-ranges.ts';
@@ -163,10 +162,6 @@ async function sharedSocket(family: Family, port: number): Promise<Socket> {
  */
 function notYet(): undefined {
   return undefined;
-}
-
-function familyOf(address: string): Family {
-  return isIP(address) === 6 ? 6 : 4;
 }
 
 /** `::` has other spellings; all of them hold nothing but zeros. */

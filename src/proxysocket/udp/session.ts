@@ -1,5 +1,6 @@
 import type { Socket } from 'node:dgram';
-import type { BalancerEndpoint, Family } from '../../roundrobin/types.ts';
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { Family } from '../../util/family.ts';
 import type { Traffic } from '../spec.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ServicePort } from '../service-port.ts';

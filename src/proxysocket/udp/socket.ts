@@ -1,5 +1,5 @@
 import { createSocket, type Socket, type SocketOptions } from 'node:dgram';
-import type { Family } from '../../roundrobin/types.ts';
+import type { Family } from '../../util/family.ts';
 import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
 
 /** The address that means every address of a family. */

@@ -1,0 +1,26 @@
+import { networkInterfaces } from 'node:os';
+
+/** An address that the host has. */
+export interface HostAddress {
+  /** IP literal without zone. */
+  readonly address: string;
+  /** Whether it belongs to a loopback interface. */
+  readonly loopback: boolean;
+}
+
+/**
+ * The addresses of the host's interfaces that are up, as Node tells them. A sandbox that does not let
+ * the interfaces be read has none.
+ */
+export function hostAddresses(read: typeof networkInterfaces = networkInterfaces): HostAddress[] {
+  let interfaces: ReturnType<typeof networkInterfaces>;
+  try {
+    interfaces = read();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_SYSTEM_ERROR') return [];
+    throw error;
+  }
+  return Object.values(interfaces)
+    .flatMap((list) => list ?? [])
+    .map(({ address, internal }) => ({ address, loopback: internal }));
+}
