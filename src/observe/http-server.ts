@@ -68,8 +68,9 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     );
     started.maxConnections = MAX_HTTP_CONNECTIONS;
     started.timeout = IDLE_TIMEOUT_MS;
-    started.once('error', (error) => {
-      if (closed) return;
+    started.on('error', (error) => {
+      // Once it listens, an error is a client that could not be accepted; Node goes on accepting.
+      if (closed || started.listening) return;
       options.onBindFailed(error, retryInMs);
       retry = clock.setTimer(retryInMs, () => {
         server = attempt();

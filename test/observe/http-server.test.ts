@@ -1,6 +1,7 @@
+import { tracingChannel } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { get, request } from 'node:http';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import t, { type Test } from 'tap';
 import {
   MAX_HTTP_CONNECTIONS,
@@ -18,6 +19,11 @@ interface Running {
   readonly address: HostPort;
   readonly failures: [string, unknown][];
   readonly url: (path: string) => string;
+}
+
+/** What Node tells about a server that starts to listen. */
+interface Listening {
+  readonly server: Server;
 }
 
 const HELLO: Page = { summary: 'says hello', answer: () => plain(200, 'hello\n') };
@@ -212,6 +218,26 @@ t.test('closing while it waits for its address leaves no timer', async (t) => {
   await server.close();
   await server.close();
   t.equal(clock.pending, 0);
+});
+
+t.test('clients that cannot be accepted do not end it, nor make it listen twice', async (t) => {
+  const servers: Server[] = [];
+  const watch = { asyncStart: (message: object) => servers.push((message as Listening).server) };
+  tracingChannel<object>('net.server.listen').subscribe(watch);
+  t.teardown(() => tracingChannel<object>('net.server.listen').unsubscribe(watch));
+  const bindFailures: Error[] = [];
+  const clock = new FakeClock();
+  const { url } = await serve(
+    t,
+    { '/hello': HELLO },
+    { clock, onBindFailed: (error) => bindFailures.push(error) },
+  );
+  const noDescriptor = Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' });
+  for (const server of [...servers, ...servers]) server.emit('error', noDescriptor);
+  t.equal(servers.length, 1);
+  t.same(bindFailures, []);
+  t.equal(clock.pending, 0);
+  t.equal((await fetch(url('/hello'))).status, 200);
 });
 
 t.test('closing cuts clients that keep their connection', async (t) => {
