@@ -223,8 +223,8 @@ t.test('closing while it waits for its address leaves no timer', async (t) => {
 t.test('clients that cannot be accepted do not end it, nor make it listen twice', async (t) => {
   const servers: Server[] = [];
   const watch = { asyncStart: (message: object) => servers.push((message as Listening).server) };
-  tracingChannel<object>('net.server.listen').subscribe(watch);
-  t.teardown(() => tracingChannel<object>('net.server.listen').unsubscribe(watch));
+  tracingChannel('net.server.listen').subscribe(watch);
+  t.teardown(() => tracingChannel('net.server.listen').unsubscribe(watch));
   const bindFailures: Error[] = [];
   const clock = new FakeClock();
   const { url } = await serve(
