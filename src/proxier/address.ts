@@ -1,17 +1,20 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
+/** In canonical form: unspecified, multicast, broadcast. Linux binds TCP listeners to the latter two. */
+const NOT_ONE_HOST = /^(?:0\.0\.0\.0|(?:22[4-9]|23\d)\..*|255\.255\.255\.255|::|ff[\da-f]{2}:.*)$/;
+
 /**
  * The one way to write an address: IPv6 in its short form, IPv4 inside IPv6 as IPv4. Undefined for
- * what is not the address of one host: other text, a zone, the unspecified addresses.
+ * what is not the address of one host: other text, a zone, an address of no host or of many.
  */
 export function canonicalAddress(text: string): string | undefined {
-  if (isIPv4(text)) return text === '0.0.0.0' ? undefined : text;
+  if (isIPv4(text)) return NOT_ONE_HOST.test(text) ? undefined : text;
   if (!isIPv6(text) || text.includes('%')) return undefined;
   const address = ipaddr.IPv6.parse(text);
   if (address.isIPv4MappedAddress()) return canonicalAddress(address.toIPv4Address().toString());
   const short = address.toString();
-  return short === '::' ? undefined : short;
+  return NOT_ONE_HOST.test(short) ? undefined : short;
 }
 
 /** A network with the blanks around it removed; undefined for what is none. */
