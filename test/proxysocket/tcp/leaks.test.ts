@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t from 'tap';
 import {
+  connectionEnd,
   echoServer,
   openDescriptors,
   request,
@@ -81,6 +82,28 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(openDescriptors(), before);
     t.equal(await request(t, port, 'still fine'), 'still fine');
     t.ok(rig.counters.connections > CONNECTIONS / 2, 'most were accepted');
+  });
+}
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: clients that are not served leave nothing behind`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly, limits: { maxConnections: 0 } });
+    const none = await rig.serve([], { name: 'none' });
+    const limited = await rig.serve([(await echoServer(t)).endpoint], { name: 'limited' });
+    const outside = await rig.serve([], {
+      name: 'outside',
+      listen: [{ sourceRanges: ['192.0.2.0/24'] }],
+    });
+    const before = await settledDescriptors();
+    for (let round = 0; round < 10; round += 1) {
+      const ports = Array.from({ length: 50 }, () => [none, limited, outside]).flat();
+      const ends = await Promise.all(ports.map(async (port) => connectionEnd(t, port)));
+      for (const end of ends) if (end !== 'ECONNRESET') t.fail(end);
+    }
+    await until(() => openDescriptors() === before);
+    t.match(rig.snapshot('none').counters, { rejectedLimit: 500, active: 0 });
+    t.match(rig.snapshot('limited').counters, { rejectedLimit: 500, active: 0 });
+    t.match(rig.snapshot('outside').counters, { rejectedSource: 500, active: 0 });
   });
 }
 
