@@ -149,7 +149,7 @@ function invalid(message: string, target?: Target, cause?: unknown): InvalidOp {
 }
 
 /** For a message: escaped, and not longer than a line or two whatever the server sent. */
-function quote(text: string): string {
+export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
 }
 

@@ -1,5 +1,6 @@
+import { quote } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
-import type { LocalState } from '../store/local-state.ts';
+import type { LocalState, Orphans } from '../store/local-state.ts';
 import type { LocalChange } from '../store/local-view.ts';
 import type { OpStream } from './stream.ts';
 
@@ -10,7 +11,7 @@ export interface WatchOptions {
   readonly nodeName: string;
   /** Calls `complete` when the view may change, and resolves when the change was dealt with. */
   readonly deliver: (complete: () => LocalChange) => Promise<void>;
-  /** Something came that cannot be used. It is skipped. */
+  /** Something came that cannot be used, or not yet. It is skipped. */
   readonly onInvalid: (error: KpngError) => void;
   /** Return after the first change set. */
   readonly once: boolean;
@@ -34,7 +35,11 @@ export async function watch(stream: OpStream, options: WatchOptions): Promise<vo
     switch (op.kind) {
       case 'sync':
         opsInChangeSet = 0;
-        await deliver(() => state.sync());
+        await deliver(() => {
+          const change = state.sync();
+          for (const orphans of state.newOrphans) onInvalid(serviceMissing(orphans));
+          return change;
+        });
         if (once) return;
         stream.request(nodeName);
         break;
@@ -56,6 +61,14 @@ export async function watch(stream: OpStream, options: WatchOptions): Promise<vo
         state.apply(op);
     }
   }
+}
+
+function serviceMissing({ service, endpoint, count }: Orphans): KpngError {
+  const others = count === 1 ? '' : ` and of ${count - 1} more`;
+  return new KpngError(
+    'KPNG_OP_INVALID',
+    `Set of endpoint ${quote(`${service}/${endpoint}`)}${others}: there is no such service; to be used when it comes.`,
+  );
 }
 
 function resetWithin(count: number): KpngError {

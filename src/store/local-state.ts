@@ -15,6 +15,15 @@ interface StagedService {
   readonly endpoints: Map<string, Staged<Endpoint>>;
 }
 
+/** Endpoints that a change set brought for a service that is not there. */
+export interface Orphans {
+  /** `namespace/name`. */
+  readonly service: string;
+  /** The key of the first of them. */
+  readonly endpoint: string;
+  readonly count: number;
+}
+
 type Endpoints = ReadonlyMap<string, Endpoint>;
 const NO_ENDPOINTS: Endpoints = new Map();
 
@@ -35,11 +44,17 @@ export class LocalState implements LocalView {
   #staged = new Map<string, StagedService>();
   /** After a reset everything is suspect until the next sync. */
   #suspect = false;
+  #newOrphans: Orphans[] = [];
   /** Keys of `#entries` in path order; undefined when they have to be sorted again. */
   #order: string[] | undefined;
 
   get size(): number {
     return this.#entries.size;
+  }
+
+  /** What the last change set brought in vain: it is used when its service comes. */
+  get newOrphans(): readonly Orphans[] {
+    return this.#newOrphans;
   }
 
   get(key: string): ServiceEntry | undefined {
@@ -91,6 +106,7 @@ export class LocalState implements LocalView {
     const staged = this.#staged;
     this.#suspect = false;
     this.#staged = new Map();
+    this.#newOrphans = [];
     for (const [key, change] of staged) {
       if (this.#settle(key, change, suspect)) changed.add(key);
     }
@@ -123,6 +139,14 @@ export class LocalState implements LocalView {
     else if (!staged.endpoints.has(target.endpoint)) staged.endpoints.set(target.endpoint, KEPT);
   }
 
+  /** A service that came damaged has been told of already. */
+  #noteOrphans(service: string, change: StagedService): void {
+    if (change.service === KEPT) return;
+    const set = [...change.endpoints].filter(([, each]) => each !== DELETED && each !== KEPT);
+    const [endpoint] = set[0] ?? [];
+    if (endpoint !== undefined) this.#newOrphans.push({ service, endpoint, count: set.length });
+  }
+
   #dropSuspects(staged: ReadonlyMap<string, StagedService>, changed: Set<string>): void {
     for (const key of this.#orphans.keys()) {
       if (!staged.has(key)) this.#orphans.delete(key);
@@ -151,6 +175,7 @@ export class LocalState implements LocalView {
       return true;
     }
     if (endpoints.size > 0) this.#orphans.set(key, endpoints);
+    this.#noteOrphans(key, change);
     if (!this.#entries.delete(key)) return false;
     this.#order = undefined;
     return true;

@@ -2,6 +2,7 @@ import t from 'tap';
 import { opInvalid, type OpInvalid } from '../../src/store/events.ts';
 import { startClientRig } from '../support/client-rig.ts';
 import {
+  deleteEndpoint,
   endpoint,
   reset,
   service,
@@ -102,4 +103,28 @@ t.test('a diff in which everything is bad still is a diff', async (t) => {
   stream.send(reset, BAD, setBytes(1, 'demo/web', BAD), sync);
   t.strictSame((await sink.next()).shape, []);
   await stream.request();
+});
+
+t.test('endpoints without their service are reported once, and used when it comes', async (t) => {
+  const { server, sink, errors, client } = await startClientRig(t);
+  const stream = await server.stream();
+  await stream.request();
+  const lost = ['a', 'b'].map((key) => setEndpoint(`demo/lost/${key}`, endpoint('10.1.0.6')));
+  stream.send(reset, web0, ...lost, setBytes(1, 'demo/api', BAD));
+  stream.send(setEndpoint('demo/api/api-0', endpoint('10.1.0.7')), web, sync);
+  t.strictSame((await sink.next()).shape, ['demo/web(web-0)']);
+  t.match((await errors.take()).message, /service "demo\/api"/);
+  const error = await errors.take();
+  t.equal(error.code, 'KPNG_OP_INVALID');
+  t.match(error.message, /endpoint "demo\/lost\/a" and of 1 more: there is no such service/);
+  t.equal(client.snapshot().invalidOps, 2, 'a damaged service is told of once');
+
+  await stream.request();
+  stream.send(api, deleteEndpoint('demo/gone/x'), sync);
+  t.strictSame((await sink.next()).shape, ['demo/api(api-0)', 'demo/web(web-0)']);
+  await stream.request();
+  stream.send(setService(service('demo/lost')), sync);
+  t.strictSame((await sink.next()).changed, ['demo/lost']);
+  await stream.request();
+  t.equal(client.snapshot().invalidOps, 2);
 });
