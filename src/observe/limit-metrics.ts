@@ -1,8 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import { limitChanged } from '../proxysocket/events.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import type { EngineLimits } from '../proxysocket/limits.ts';
-import { LIMIT_NAMES, limitName } from './limit-names.ts';
+import { LIMIT_NAMES, type EngineLimits, type LimitName } from '../proxysocket/limits.ts';
 import type { Subscriptions } from './subscriptions.ts';
 
 /**
@@ -36,7 +35,7 @@ export function addLimitMetrics(
     registers: [registry],
   });
   subscriptions.on(limitChanged, (event) => {
-    if (event.reached) reached.inc({ limit: limitName(event.limit) });
+    if (event.reached) reached.inc({ limit: event.limit });
   });
   return (servicePorts) => {
     const { tcp, udp } = active(servicePorts);
@@ -46,7 +45,7 @@ export function addLimitMetrics(
 }
 
 /** The limits by public name, in base units. A list of times counts as their sum. */
-export function limitValues(limits: EngineLimits): Record<string, number> {
+function limitValues(limits: EngineLimits): Record<LimitName, number> {
   return {
     [LIMIT_NAMES.maxConnections]: limits.maxConnections,
     [LIMIT_NAMES.maxUdpSessions]: limits.maxUdpSessions,

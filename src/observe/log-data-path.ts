@@ -1,7 +1,6 @@
 import * as events from '../proxysocket/events.ts';
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { limitName } from './limit-names.ts';
 import { logRule, type LogRule } from './log-rules.ts';
 
 /**
@@ -198,7 +197,7 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     severity: 'warn',
     v: 0,
     message: ({ reached }) => (reached ? 'Limit reached' : 'Below the limit again'),
-    keys: ({ limit, value }) => ({ limit: limitName(limit), value }),
+    keys: ({ limit, value }) => ({ limit, value }),
     limited: true,
   }),
 ];

@@ -52,6 +52,15 @@ export interface ServicePortCounters {
   connectSeconds: { readonly counts: number[]; sum: number };
 }
 
+/** Why a client is turned away, and the counter of it. */
+export const REJECT_COUNTERS = {
+  'no-endpoint': 'rejectedNoEndpoint',
+  'connect-failed': 'rejectedConnectFailed',
+  limit: 'rejectedLimit',
+  source: 'rejectedSource',
+} as const satisfies Record<string, keyof ServicePortCounters>;
+export type RejectReason = keyof typeof REJECT_COUNTERS;
+
 /** All zero. */
 export function newCounters(): ServicePortCounters {
   return {

@@ -40,7 +40,7 @@ export class ProcessDescriptors implements DescriptorBudget {
   constructor(options: { limit: number; reserve: number }) {
     this.#limit = options.limit;
     this.#reserve = options.reserve;
-    this.#signal = new LimitSignal('descriptors', () => this.capacity);
+    this.#signal = new LimitSignal('reserved-descriptors', () => this.capacity);
   }
 
   get used(): number {

@@ -5,10 +5,9 @@
  * channel has a subscriber, so guard every publish with `hasSubscribers`.
  */
 import { typedChannel } from '../util/channel.ts';
-import type { ConnectErrorCause } from './counters.ts';
+import type { ConnectErrorCause, RejectReason } from './counters.ts';
+import type { LimitName } from './limits.ts';
 import type { ListenSpec, Protocol } from './spec.ts';
-
-export { typedChannel, type TypedChannel } from '../util/channel.ts';
 
 /** Addresses are printed as `ip:port`, or `[ip]:port` for IPv6. */
 export interface TcpAccepted {
@@ -43,7 +42,7 @@ export interface Rejected {
   servicePort: string;
   protocol: Protocol;
   remoteAddress: string;
-  reason: 'no-endpoint' | 'connect-failed' | 'limit' | 'source';
+  reason: RejectReason;
 }
 
 /** The four addresses of a relay, named as kube-proxy's winuserspace names them. */
@@ -100,8 +99,7 @@ export interface ListenerFailed extends ListenerOpened {
 }
 
 export interface LimitChanged {
-  /** Name of the limit, as in docs/limits.md. */
-  limit: string;
+  limit: LimitName;
   value: number;
   reached: boolean;
 }

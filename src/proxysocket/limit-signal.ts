@@ -1,4 +1,5 @@
 import { limitChanged } from './events.ts';
+import type { LimitName } from './limits.ts';
 
 /** Below this part of the limit it counts as left again, so that a load right at it does not flap. */
 const LEFT_BELOW = 0.95;
@@ -8,12 +9,12 @@ const LEFT_BELOW = 0.95;
  * has fallen below 95 % of it.
  */
 export class LimitSignal {
-  readonly #limit: string;
+  readonly #limit: LimitName;
   readonly #value: () => number;
   #reached = false;
 
-  /** `limit` is its name in docs/limits.md. The value may change, as that of the descriptors does. */
-  constructor(limit: string, value: () => number) {
+  /** The value may change, as that of the descriptors does. */
+  constructor(limit: LimitName, value: () => number) {
     this.#limit = limit;
     this.#value = value;
   }

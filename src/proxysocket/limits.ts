@@ -46,3 +46,26 @@ export const DEFAULT_LIMITS: EngineLimits = {
   backlog: 4096,
   maxAffinityClients: 65_536,
 };
+
+/**
+ * The public name of each limit. It is the name of its flag, of the `limit` label in the metrics and of
+ * its line in docs/limits.md.
+ */
+export const LIMIT_NAMES = {
+  maxConnections: 'max-connections',
+  maxUdpSessions: 'max-udp-sessions',
+  reservedDescriptors: 'reserved-descriptors',
+  connectTimeoutsMs: 'connect-timeouts',
+  halfCloseTimeoutMs: 'half-close-timeout',
+  endpointGraceMs: 'endpoint-grace-period',
+  keepAliveMs: 'tcp-keepalive',
+  udpIdleTimeoutMs: 'udp-idle-timeout',
+  bulkBufferBudget: 'bulk-buffer-budget',
+  udpSocketBuffer: 'udp-socket-buffer',
+  udpSendQueueBytes: 'udp-send-queue',
+  udpWildcardSockets: 'udp-wildcard-sockets',
+  backlog: 'backlog',
+  maxAffinityClients: 'max-affinity-clients',
+} as const satisfies Record<keyof EngineLimits, string>;
+
+export type LimitName = (typeof LIMIT_NAMES)[keyof EngineLimits];

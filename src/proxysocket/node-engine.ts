@@ -5,7 +5,8 @@ import { systemClock, type Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { ProcessDescriptors, processDescriptorLimit } from './descriptors.ts';
 import type { Engine, ServicePortSnapshot } from './engine.ts';
-import { DEFAULT_LIMITS, type EngineLimits } from './limits.ts';
+import { LimitSignal } from './limit-signal.ts';
+import { DEFAULT_LIMITS, LIMIT_NAMES, type EngineLimits } from './limits.ts';
 import { ListenerTable } from './listener-table.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import { ServicePortBook, updateEndpoints, type Entry } from './service-port-book.ts';
@@ -49,8 +50,17 @@ export function createNodeEngine(options: NodeEngineOptions = {}): Engine {
       UDP: createUdpAcceptor(context),
     },
     descriptors,
-    newBalancer: (affinity) =>
-      new RoundRobinBalancer({ clock, random, affinity, maxAffinityClients }),
+    newBalancer: (affinity) => {
+      const signal = new LimitSignal(LIMIT_NAMES.maxAffinityClients, () => maxAffinityClients);
+      return new RoundRobinBalancer({
+        clock,
+        random,
+        affinity,
+        maxAffinityClients,
+        onEvict: () => signal.refused(),
+        onFreed: (left) => signal.freed(left),
+      });
+    },
     udpIdleTimeoutMs,
     clock,
     random,

@@ -19,6 +19,8 @@ export interface AffinityOptions {
   readonly maxClients: number;
   /** Called with the address of a client that is forgotten because there are too many. */
   readonly onEvict?: ((client: string) => void) | undefined;
+  /** Called with how many clients are left when one was forgotten because its record was stale. */
+  readonly onFreed?: ((left: number) => void) | undefined;
 }
 
 /** How many stale records one new client clears away: more than it adds, so the table shrinks. */
@@ -37,12 +39,14 @@ export class AffinityTable<T extends Bindable> {
   readonly #byUse = new Ring<AffinityRecord<T>>();
   readonly #maxClients: number;
   readonly #onEvict: ((client: string) => void) | undefined;
+  readonly #onFreed: ((left: number) => void) | undefined;
   #timeoutMs: number;
 
   constructor(options: AffinityOptions) {
     this.#timeoutMs = options.timeoutMs;
     this.#maxClients = options.maxClients;
     this.#onEvict = options.onEvict;
+    this.#onFreed = options.onFreed;
   }
 
   /** How many clients are remembered, some of them perhaps no longer validly. */
@@ -61,7 +65,7 @@ export class AffinityTable<T extends Bindable> {
     if (node === undefined) return undefined;
     const record = node.value;
     if (this.#isStale(record, now)) {
-      this.#drop(node);
+      this.#free(node);
       return undefined;
     }
     record.usedAt = now;
@@ -94,13 +98,18 @@ export class AffinityTable<T extends Bindable> {
     for (let dropped = 0; dropped < limit; dropped += 1) {
       const oldest = this.#byUse.first;
       if (oldest === undefined || !this.#isStale(oldest.value, now)) return;
-      this.#drop(oldest);
+      this.#free(oldest);
     }
   }
 
   /** A record lives while less than the timeout has passed; kube-proxy's limit falls on the same instant. */
   #isStale(record: AffinityRecord<T>, now: number): boolean {
     return record.target.gone || now - record.usedAt >= this.#timeoutMs;
+  }
+
+  #free(node: RingNode<AffinityRecord<T>>): void {
+    this.#drop(node);
+    this.#onFreed?.(this.size);
   }
 
   #drop(node: RingNode<AffinityRecord<T>>): void {

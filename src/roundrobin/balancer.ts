@@ -1,7 +1,7 @@
 import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
-import { AffinityTable } from './affinity.ts';
+import { AffinityTable, type AffinityOptions } from './affinity.ts';
 import { endpointText, Member } from './member.ts';
 import { Pool } from './pool.ts';
 import { RingNode } from './ring.ts';
@@ -18,6 +18,8 @@ export interface RoundRobinOptions {
   readonly maxAffinityClients: number;
   /** Called with the address of a client that affinity forgets because there are too many. */
   readonly onEvict?: (client: string) => void;
+  /** Called with how many clients are left when affinity forgets one that was not seen for too long. */
+  readonly onFreed?: (left: number) => void;
 }
 
 const TRAFFIC: readonly Traffic[] = ['internal', 'external'];
@@ -38,8 +40,7 @@ const TRAFFIC: readonly Traffic[] = ['internal', 'external'];
 export class RoundRobinBalancer implements Balancer {
   readonly #clock: Clock;
   readonly #random: () => number;
-  readonly #maxAffinityClients: number;
-  readonly #onEvict: ((client: string) => void) | undefined;
+  readonly #affinityLimit: Omit<AffinityOptions, 'timeoutMs'>;
   readonly #members = new Map<string, Member>();
   readonly #pools: Record<Traffic, Record<Family, Pool>> = {
     internal: { 4: new Pool(), 6: new Pool() },
@@ -51,8 +52,8 @@ export class RoundRobinBalancer implements Balancer {
   constructor(options: RoundRobinOptions) {
     this.#clock = options.clock;
     this.#random = options.random;
-    this.#maxAffinityClients = options.maxAffinityClients;
-    this.#onEvict = options.onEvict;
+    const { maxAffinityClients: maxClients, onEvict, onFreed } = options;
+    this.#affinityLimit = { maxClients, onEvict, onFreed };
     this.setAffinity(options.affinity);
   }
 
@@ -101,16 +102,13 @@ export class RoundRobinBalancer implements Balancer {
   setAffinity(affinity: AffinitySpec): void {
     if (affinity.kind === 'none') {
       this.#affinity = undefined;
+      this.#affinityLimit.onFreed?.(0);
       return;
     }
     const timeoutMs = affinity.timeoutSeconds * 1000;
     if (this.#affinity !== undefined) this.#affinity.setTimeout(timeoutMs);
     else {
-      this.#affinity = new AffinityTable({
-        timeoutMs,
-        maxClients: this.#maxAffinityClients,
-        onEvict: this.#onEvict,
-      });
+      this.#affinity = new AffinityTable({ timeoutMs, ...this.#affinityLimit });
     }
   }
 

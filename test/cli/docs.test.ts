@@ -12,7 +12,7 @@ import { REGISTRY } from '../../src/cli/registry.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { MAX_HTTP_CONNECTIONS } from '../../src/observe/http-server.ts';
-import { LIMIT_NAMES } from '../../src/observe/limit-names.ts';
+import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { tableRows } from '../support/markdown.ts';
@@ -109,7 +109,7 @@ t.test('docs/limits.md has every limit of the data path, with its flag and defau
       name: `--${name}`,
       standard: defaultText(LIMIT_FLAGS[name]),
     })),
-    'in the order of src/observe/limit-names.ts',
+    'in the order of src/proxysocket/limits.ts',
   );
   t.end();
 });

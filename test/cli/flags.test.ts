@@ -3,8 +3,7 @@ import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { LIMIT_FLAGS, readLimits } from '../../src/cli/flags/limits.ts';
 import { defaultText, pickValues, type FlagTable } from '../../src/cli/flags/table.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { LIMIT_NAMES } from '../../src/observe/limit-names.ts';
-import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import { DEFAULT_LIMITS, LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 
 const TABLES: [string, FlagTable][] = [
   ['global', GLOBAL_FLAGS],

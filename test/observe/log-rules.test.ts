@@ -169,8 +169,8 @@ t.test('failures always appear, with their codes', async (t) => {
   events.rejected.publish({ ...client, reason: 'connect-failed' });
   events.rejected.publish({ ...client, reason: 'limit' });
   events.rejected.publish({ ...client, reason: 'source' });
-  events.limitChanged.publish({ limit: 'maxConnections', value: 10, reached: true });
-  events.limitChanged.publish({ limit: 'maxConnections', value: 10, reached: false });
+  events.limitChanged.publish({ limit: 'max-connections', value: 10, reached: true });
+  events.limitChanged.publish({ limit: 'max-connections', value: 10, reached: false });
   t.match(lines(), [
     { level: 'error', msg: 'Dial failed', attempt: 2, reason: 'refused', code: 'ECONNREFUSED' },
     { msg: "Couldn't find an endpoint for service", code: 'KPNG_NO_ENDPOINT' },

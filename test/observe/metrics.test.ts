@@ -87,9 +87,9 @@ t.test('limits, their use, and how often they were reached', async (t) => {
     servicePort('a/c:c', 'TCP', 4),
     servicePort('a/d:c', 'UDP', 5),
   ]);
-  limitChanged.publish({ limit: 'maxConnections', value: 7, reached: true });
-  limitChanged.publish({ limit: 'maxConnections', value: 7, reached: false });
-  limitChanged.publish({ limit: 'descriptors', value: 7, reached: true });
+  limitChanged.publish({ limit: 'max-connections', value: 7, reached: true });
+  limitChanged.publish({ limit: 'max-connections', value: 7, reached: false });
+  limitChanged.publish({ limit: 'reserved-descriptors', value: 7, reached: true });
   const page = await scrape();
   t.equal(page.value('kpng_userspace_limit', { limit: 'max-connections' }), 100_000);
   t.equal(page.value('kpng_userspace_limit', { limit: 'udp-idle-timeout' }), 30, 'in seconds');

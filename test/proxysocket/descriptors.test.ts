@@ -55,18 +55,18 @@ t.test('a limit is told when reached, and when left for good', (t) => {
   t.same(changes, [], 'using all is not reaching it: nothing was refused');
   t.notOk(descriptors.take(1));
   t.notOk(descriptors.take(1));
-  t.same(changes, [{ limit: 'descriptors', value: 100, reached: true }]);
+  t.same(changes, [{ limit: 'reserved-descriptors', value: 100, reached: true }]);
   for (let index = 0; index < 5; index += 1) descriptors.give(1);
   t.equal(changes.length, 1, '95 % is still there');
   descriptors.give(1);
-  t.same(changes[1], { limit: 'descriptors', value: 100, reached: false });
+  t.same(changes[1], { limit: 'reserved-descriptors', value: 100, reached: false });
   descriptors.give(50);
   t.equal(changes.length, 2);
   t.end();
 });
 
 t.test('without anybody listening the state is kept all the same', (t) => {
-  const signal = new LimitSignal('x', () => 10);
+  const signal = new LimitSignal('backlog', () => 10);
   t.notOk(signal.reached);
   signal.freed(0);
   signal.refused();

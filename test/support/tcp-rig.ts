@@ -1,6 +1,6 @@
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
-import type { TypedChannel } from '../../src/proxysocket/events.ts';
+import type { TypedChannel } from '../../src/util/channel.ts';
 import type {
   AffinitySpec,
   EndpointSpec,

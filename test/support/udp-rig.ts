@@ -5,7 +5,7 @@ import { readdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
-import type { TypedChannel } from '../../src/proxysocket/events.ts';
+import type { TypedChannel } from '../../src/util/channel.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../../src/proxysocket/limits.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';

@@ -1,5 +1,4 @@
-import type { LIMIT_NAMES } from '../../observe/limit-names.ts';
-import { DEFAULT_LIMITS, type EngineLimits } from '../../proxysocket/limits.ts';
+import { DEFAULT_LIMITS, type EngineLimits, type LimitName } from '../../proxysocket/limits.ts';
 import { duration, durations, integer, size } from './kinds.ts';
 import { flag, type FlagSpec, type FlagValues } from './table.ts';
 
@@ -94,10 +93,7 @@ export const LIMIT_FLAGS = {
     help: 'Sockets that a UDP listener on every address opens for single addresses of the host.',
     group: LIMITS,
   }),
-} as const satisfies Record<
-  (typeof LIMIT_NAMES)[keyof EngineLimits],
-  FlagSpec<number> | FlagSpec<readonly number[]>
->;
+} as const satisfies Record<LimitName, FlagSpec<number> | FlagSpec<readonly number[]>>;
 
 /** The limits that the flags ask for. */
 export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits {

@@ -24,7 +24,7 @@ export class BulkBuffers {
   /** `budget` in bytes. */
   constructor(budget: number) {
     this.#budget = budget;
-    this.#signal = new LimitSignal('bulk-buffers', () => budget);
+    this.#signal = new LimitSignal('bulk-buffer-budget', () => budget);
   }
 
   /** Bytes in use by flows. */

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
-import { observeConnectSeconds, type ConnectErrorCause } from '../counters.ts';
+import { observeConnectSeconds, type ConnectErrorCause, type RejectReason } from '../counters.ts';
 import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../events.ts';
 import type { RelayAddresses } from '../events.ts';
 import type { ServicePort } from '../service-port.ts';
@@ -13,7 +13,7 @@ import type { Deadline } from './deadlines.ts';
 import type { IndexEntry } from './endpoint-index.ts';
 import type { HandleAddress } from './handle.ts';
 import type { Incoming } from './incoming.ts';
-import { rejectClient, type RejectReason } from './reject.ts';
+import { rejectClient } from './reject.ts';
 import { Relay, type RelayEnd } from './relay.ts';
 import { resetSocket } from './reset.ts';
 import type { SharedConnection, TcpShared } from './shared.ts';

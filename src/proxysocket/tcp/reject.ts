@@ -1,17 +1,8 @@
-import { rejected, type Rejected } from '../events.ts';
+import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
+import { rejected } from '../events.ts';
 import type { ServicePort } from '../service-port.ts';
-import type { ServicePortCounters } from '../counters.ts';
 import { addressText } from './addresses.ts';
 import type { Incoming } from './incoming.ts';
-
-export type RejectReason = Rejected['reason'];
-
-const COUNTERS = {
-  'no-endpoint': 'rejectedNoEndpoint',
-  'connect-failed': 'rejectedConnectFailed',
-  limit: 'rejectedLimit',
-  source: 'rejectedSource',
-} as const satisfies Record<RejectReason, keyof ServicePortCounters>;
 
 /** Counts a client that is not served, and says why. `remoteAddress` is empty when it is not known. */
 export function countRejected(
@@ -19,7 +10,7 @@ export function countRejected(
   reason: RejectReason,
   remoteAddress: string | (() => string),
 ): void {
-  owner.counters[COUNTERS[reason]] += 1;
+  owner.counters[REJECT_COUNTERS[reason]] += 1;
   if (!rejected.hasSubscribers) return;
   rejected.publish({
     servicePort: owner.name,

@@ -1,17 +1,10 @@
 import { formatHostPort } from '../../util/host-port.ts';
 import type { Clock } from '../../util/clock.ts';
-import { rejected, type Rejected } from '../events.ts';
-import type { ServicePortCounters } from '../counters.ts';
+import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
+import { rejected } from '../events.ts';
 import type { ServicePort } from '../service-port.ts';
 import { MAX_REFUSED_CLIENTS } from './bounds.ts';
 import type { ClientAddress } from './client-table.ts';
-
-const COUNTER = {
-  'no-endpoint': 'rejectedNoEndpoint',
-  'connect-failed': 'rejectedConnectFailed',
-  limit: 'rejectedLimit',
-  source: 'rejectedSource',
-} as const satisfies Record<Rejected['reason'], keyof ServicePortCounters>;
 
 /**
  * Counts and reports clients that get no session.
@@ -35,16 +28,11 @@ export class Refusals {
   }
 
   /** Refuses `datagrams` datagrams, one as a rule, of a client. */
-  refuse(
-    owner: ServicePort,
-    client: ClientAddress,
-    reason: Rejected['reason'],
-    datagrams = 1,
-  ): void {
+  refuse(owner: ServicePort, client: ClientAddress, reason: RejectReason, datagrams = 1): void {
     owner.counters.datagramsDropped += datagrams;
     const remoteAddress = formatHostPort({ host: client.address, port: client.port });
     if (this.#known(`${reason} ${remoteAddress} ${owner.name}`)) return;
-    owner.counters[COUNTER[reason]] += 1;
+    owner.counters[REJECT_COUNTERS[reason]] += 1;
     if (rejected.hasSubscribers) {
       rejected.publish({ servicePort: owner.name, protocol: 'UDP', remoteAddress, reason });
     }

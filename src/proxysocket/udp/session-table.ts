@@ -34,7 +34,7 @@ export class SessionTable implements SessionHost {
     this.#context = context;
     this.socketBuffer = limits.udpSocketBuffer;
     this.sendQueueBytes = limits.udpSendQueueBytes;
-    this.#full = new LimitSignal('maxUdpSessions', () => limits.maxUdpSessions);
+    this.#full = new LimitSignal('max-udp-sessions', () => limits.maxUdpSessions);
     this.refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
     this.#lanes = new IdleLanes(
       clock,

@@ -66,10 +66,10 @@ t.test('the reserve of descriptors is not touched', async (t) => {
   await until(() => rig.counters.active === 2);
   t.equal(await connectionEnd(t, port), 'ECONNRESET');
   t.match(rig.counters, { rejectedLimit: 1 });
-  t.match(changes, [{ limit: 'descriptors', value: 5, reached: true }]);
+  t.match(changes, [{ limit: 'reserved-descriptors', value: 5, reached: true }]);
   clients[0]?.destroy();
   await until(() => rig.counters.active === 1);
-  t.match(changes[1], { limit: 'descriptors', reached: false });
+  t.match(changes[1], { limit: 'reserved-descriptors', reached: false });
   t.equal(await request(t, port, 'x'), 'x');
 });
 

@@ -72,7 +72,7 @@ t.test('BulkBuffers: large ones first, then medium ones, then none', (t) => {
     [1024, 1024, 1024, 256, 256, 256, 256],
   );
   t.equal(buffers.used, 4 * MB);
-  t.same(changes, [{ limit: 'bulk-buffers', value: 4 * MB, reached: true }]);
+  t.same(changes, [{ limit: 'bulk-buffer-budget', value: 4 * MB, reached: true }]);
   const [first] = taken;
   if (first !== undefined) buffers.give(first);
   t.equal(changes[1]?.reached, false);

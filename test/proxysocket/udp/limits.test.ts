@@ -47,9 +47,9 @@ t.test('the least recently used session of any service port makes room', async (
   t.equal(one.counters.active + two.counters.active, 3);
   t.equal(await b.ask('back', toTwo.boundPort), 'back', 'who was evicted may come back');
 
-  t.same(limits, [{ limit: 'maxUdpSessions', value: 3, reached: true }], 'told once');
+  t.same(limits, [{ limit: 'max-udp-sessions', value: 3, reached: true }], 'told once');
   rig.acceptor.servicePortGone(one);
-  t.match(limits.at(-1), { limit: 'maxUdpSessions', reached: false });
+  t.match(limits.at(-1), { limit: 'max-udp-sessions', reached: false });
 });
 
 t.test('sessions take descriptors from the budget and give way to each other', async (t) => {
