@@ -77,7 +77,9 @@ async function exchange(port: number, text: string): Promise<string> {
 t.test('a state file is proxied; log, metrics and health tell of it', async (t) => {
   const [backend, port] = [await echoServer(t), await freePort()];
   const path = stateFile(port, backend);
-  const line = `file -i ${path} to-local to-userspace --portal address --node-name n1 -v=4`.split(' ');
+  const line = `file -i ${path} to-local to-userspace --portal address --node-name n1 -v=4`.split(
+    ' ',
+  );
   const cli = startCli(t, [...line, ...SERVERS]);
   await cli.line('The first complete state is in place');
   t.equal((await fetch(`${await url(cli, 'health')}/healthz`)).status, 200);
@@ -124,7 +126,9 @@ t.test('a state file is proxied; log, metrics and health tell of it', async (t) 
 t.test('a failing endpoint is counted by cause, and the client is told at once', async (t) => {
   const [port, nobody] = [await freePort(), await freePort()];
   const cli = startCli(t, [
-    ...`file -i ${stateFile(port, nobody)} to-local to-userspace --portal address --node-name n1`.split(' '),
+    ...`file -i ${stateFile(port, nobody)} to-local to-userspace --portal address --node-name n1`.split(
+      ' ',
+    ),
     ...SERVERS,
   ]);
   await cli.line('The first complete state is in place');
@@ -141,7 +145,9 @@ t.test('health is 503 until the first complete state, and 200 when the source go
   t.teardown(() => server.stop());
   const port = await freePort();
   const cli = startCli(t, [
-    ...`local --api 127.0.0.1:${server.port} to-userspace --portal address --error-delay 100ms`.split(' '),
+    ...`local --api 127.0.0.1:${server.port} to-userspace --portal address --error-delay 100ms`.split(
+      ' ',
+    ),
     ...SERVERS,
   ]);
   const health = await url(cli, 'health');
@@ -181,7 +187,9 @@ t.test('an address that cannot be had degrades, and does not fail, the health', 
   const blocker = createServer();
   const port = await listen(t, blocker);
   const cli = startCli(t, [
-    ...`file -i ${stateFile(port, 1)} to-local to-userspace --portal address --node-name n1`.split(' '),
+    ...`file -i ${stateFile(port, 1)} to-local to-userspace --portal address --node-name n1`.split(
+      ' ',
+    ),
     ...SERVERS,
   ]);
   await cli.line('A part of the state cannot be proxied', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
@@ -249,7 +257,9 @@ t.test('an address of a server that is taken does not stop the proxy', async (t)
   const taken = await listen(t, createServer());
   const [backend, port] = [await echoServer(t), await freePort()];
   const cli = startCli(t, [
-    ...`file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`.split(' '),
+    ...`file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`.split(
+      ' ',
+    ),
     `--metrics-bind-address=127.0.0.1:${taken}`,
     '--healthz-bind-address=0',
   ]);

@@ -17,6 +17,17 @@ export interface Outcome {
 /** A line of the program's JSON log. */
 export type CliLogLine = Record<string, unknown> & { readonly level: string; readonly msg: string };
 
+/**
+ * Throws for a command line that might lead to packet rules on the machine that runs the tests: `--portal`
+ * has to be given, and to be one that writes none.
+ */
+function checkHarmless(args: readonly string[]): void {
+  const proxies = args.some((arg) => /^to-\w*userspace/.test(arg)) && args[0] !== 'help';
+  const harmless = /(?:^| )--portal[ =](?:address|none)(?: |$)/.test(args.join(' '));
+  const touches = (proxies && !harmless) || args[0] === 'cleanup';
+  if (touches) throw new Error(`not outside a namespace: ${args.join(' ')}`);
+}
+
 /** A running program. */
 export class Cli {
   readonly child: ChildProcess;
@@ -27,8 +38,11 @@ export class Cli {
   #waiting = new Set<() => void>();
   readonly exited: Promise<Outcome>;
 
-  constructor(args: readonly string[], script = MAIN) {
-    this.child = spawn(process.execPath, [script, ...args], { stdio: 'pipe' });
+  /** `inside`: what runs it in a network namespace, such as `ip netns exec name`. */
+  constructor(args: readonly string[], script = MAIN, inside: readonly string[] = []) {
+    if (inside.length === 0) checkHarmless(args);
+    const [file = '', ...rest] = [...inside, process.execPath, script, ...args];
+    this.child = spawn(file, rest, { stdio: 'pipe' });
     const { stdout, stderr } = this.child;
     if (stdout === null || stderr === null) throw new Error('no pipes');
     let errors = '';
