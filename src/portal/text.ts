@@ -1,5 +1,6 @@
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
+import { sameList } from '../util/same-list.ts';
 
 /** `ip:port/PROTOCOL`, with IPv6 addresses in brackets. */
 export function portalText(place: {
@@ -12,22 +13,18 @@ export function portalText(place: {
 
 /** Whether two lists of listeners are the same, in the same order. */
 export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): boolean {
-  return (
-    a.length === b.length &&
-    a.every((one, index) => {
-      const other = b[index];
-      return (
-        other !== undefined &&
-        one.address === other.address &&
-        one.port === other.port &&
-        one.traffic === other.traffic &&
-        sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? [])
-      );
-    })
+  return sameList(
+    a,
+    b,
+    (one, other) =>
+      one.address === other.address &&
+      one.port === other.port &&
+      one.traffic === other.traffic &&
+      sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? []),
   );
 }
 
 /** Whether two lists of texts are the same, in the same order. */
 export function sameTexts(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((text, index) => text === b[index]);
+  return sameList(a, b, (one, other) => one === other);
 }

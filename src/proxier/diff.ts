@@ -6,6 +6,7 @@ import type {
   EngineChange,
   ServicePortSpec,
 } from '../proxysocket/spec.ts';
+import { sameList } from '../util/same-list.ts';
 
 /**
  * The smallest steps that lead an engine from `before` to `after`. Undefined on either side means
@@ -38,36 +39,28 @@ export function changesBetween(
 
 /** Whether a portal would see no difference. */
 export function samePortals(a: readonly PortalSpec[], b: readonly PortalSpec[]): boolean {
-  return (
-    a.length === b.length &&
-    a.every((one, index) => {
-      const other = b[index];
-      return (
-        other !== undefined &&
-        one.kind === other.kind &&
-        one.protocol === other.protocol &&
-        one.address === other.address &&
-        one.port === other.port &&
-        one.traffic === other.traffic &&
-        sameTexts(one.sourceRanges, other.sourceRanges)
-      );
-    })
+  return sameList(
+    a,
+    b,
+    (one, other) =>
+      one.kind === other.kind &&
+      one.protocol === other.protocol &&
+      one.address === other.address &&
+      one.port === other.port &&
+      one.traffic === other.traffic &&
+      sameTexts(one.sourceRanges, other.sourceRanges),
   );
 }
 
 function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): boolean {
-  return (
-    a.length === b.length &&
-    a.every((one, index) => {
-      const other = b[index];
-      return (
-        other !== undefined &&
-        one.address === other.address &&
-        one.port === other.port &&
-        one.internal === other.internal &&
-        one.external === other.external
-      );
-    })
+  return sameList(
+    a,
+    b,
+    (one, other) =>
+      one.address === other.address &&
+      one.port === other.port &&
+      one.internal === other.internal &&
+      one.external === other.external,
   );
 }
 

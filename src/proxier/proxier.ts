@@ -3,6 +3,7 @@ import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
+import { SerialQueue } from '../util/serial-queue.ts';
 import type { DesiredServicePort } from './desired.ts';
 import { EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
@@ -57,8 +58,7 @@ export class Proxier implements LocalSink {
   readonly #problems: Problems;
   /** Whether every service of the view has been looked at once. */
   #complete = false;
-  /** The last call of `sync`, settled or not. Never rejects. */
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
   #closed = false;
 
   constructor(options: ProxierOptions) {
@@ -75,7 +75,7 @@ export class Proxier implements LocalSink {
     if (!this.#redirects) return;
     this.#lateListeners = new LateListeners(
       (name) => this.#portalSync.isMissing(name),
-      (takeNames) => this.#enqueue(() => this.#recommit(takeNames())).catch(() => undefined),
+      (takeNames) => this.#queue.run(() => this.#recommit(takeNames())).catch(() => undefined),
     );
   }
 
@@ -85,7 +85,7 @@ export class Proxier implements LocalSink {
    * out one after another.
    */
   sync(change: LocalChange): Promise<void> {
-    return this.#enqueue(() => this.#sync(change));
+    return this.#queue.run(() => this.#sync(change));
   }
 
   snapshot(): ProxierSnapshot {
@@ -101,14 +101,8 @@ export class Proxier implements LocalSink {
   async close(): Promise<void> {
     this.#closed = true;
     this.#lateListeners?.close();
-    await this.#last;
+    await this.#queue.idle();
     this.#problems.close();
-  }
-
-  #enqueue(action: () => Promise<void>): Promise<void> {
-    const run = this.#last.then(action);
-    this.#last = run.catch(() => undefined);
-    return run;
   }
 
   #sync(change: LocalChange): Promise<void> {

@@ -1,6 +1,7 @@
 import { KpngError } from '../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { SerialQueue } from '../util/serial-queue.ts';
 import { sinkFailed, sinkRecovered } from './events.ts';
 import type { LocalChange, LocalSink, LocalView } from './local-view.ts';
 
@@ -32,8 +33,7 @@ export class Deliverer {
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   readonly #onFailed: ((error: KpngError) => void) | undefined;
-  /** The last call of the sink, settled or not. Never rejects. */
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
   #untaken: Untaken | undefined;
   #retry: Timer | undefined;
   #failures = 0;
@@ -69,13 +69,11 @@ export class Deliverer {
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelRetry();
-    await this.#last;
+    await this.#queue.idle();
   }
 
   #enqueue(attempt: () => Promise<KpngError | undefined>): Promise<KpngError | undefined> {
-    const run = this.#last.then(() => (this.#closed ? undefined : attempt()));
-    this.#last = run.catch(() => undefined);
-    return run;
+    return this.#queue.run(async () => (this.#closed ? undefined : attempt()));
   }
 
   async #attempt({ view, changed }: LocalChange): Promise<KpngError | undefined> {

@@ -8,4 +8,9 @@ export class SerialQueue {
     this.#tail = result.catch(() => undefined);
     return result;
   }
+
+  /** Resolves when every job that came so far has ended. Never rejects. */
+  async idle(): Promise<void> {
+    await this.#tail;
+  }
 }

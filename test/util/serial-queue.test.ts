@@ -21,9 +21,11 @@ t.test('a job starts when the one before has ended, however it ended', async (t)
   });
   await new Promise(setImmediate);
   t.same(log, ['first starts']);
+  const idle = queue.idle().then(() => log.push('idle'));
   gate.resolve();
   t.equal(await first, 1);
   await t.rejects(second, { message: 'broken' });
   t.equal(await third, 3);
-  t.same(log, ['first starts', 'first ends', 'second', 'third']);
+  await idle;
+  t.same(log, ['first starts', 'first ends', 'second', 'third', 'idle']);
 });
