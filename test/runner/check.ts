@@ -51,7 +51,8 @@ export async function runCheck(check: Check, root: string): Promise<CheckResult>
   }
   const child = spawn(process.execPath, [check.script, ...check.args], {
     cwd: root,
-    env: toolEnv(root),
+    // Some tools write colours in CI although nobody has asked for them.
+    env: { ...toolEnv(root), NO_COLOR: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output: Buffer[] = [];
