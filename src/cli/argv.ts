@@ -14,7 +14,8 @@ export interface SplitArgv {
  * and flags may stand before, between and after the words.
  *
  * A flag may be written `--name value`, `--name=value`, and with a single dash as programs in Go
- * allow: `-name=value`. One-letter flags may have their value attached: `-v=4`, `-v4`, `-v 4`.
+ * allow: `-name=value`. Flags that are on or off take a value only with `=`. One-letter flags may have
+ * their value attached: `-v=4`, `-v4`, `-v 4`.
  */
 export function splitArgv(argv: readonly string[], table: FlagTable): SplitArgv {
   const names = flagNames(table);
@@ -43,6 +44,8 @@ export function splitArgv(argv: readonly string[], table: FlagTable): SplitArgv 
     const next = argv[i + 1];
     if (flag.value !== undefined) {
       flags.push(`--${flag.name}=${flag.value}`);
+    } else if (table[flag.name]?.kind.bare !== undefined) {
+      flags.push(`--${flag.name}=${table[flag.name]?.kind.bare}`);
     } else if (next !== undefined && !looksLikeFlag(next)) {
       flags.push(`--${flag.name}=${next}`);
       i += 1;

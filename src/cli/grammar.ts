@@ -6,6 +6,7 @@ import type { Registry } from './registry.ts';
 export type Words =
   | { readonly kind: 'nothing' }
   | { readonly kind: 'version' }
+  | { readonly kind: 'cleanup' }
   | { readonly kind: 'source'; readonly source: SourceCommand; readonly toLocal: boolean }
   | { readonly kind: 'command'; readonly source: SourceCommand; readonly sink: SinkCommand };
 
@@ -13,9 +14,9 @@ export type Words =
 export function readWords(words: readonly string[], registry: Registry): Words {
   const [first, ...rest] = words;
   if (first === undefined) return { kind: 'nothing' };
-  if (first === 'version') {
-    if (rest.length > 0) throw tooMany(rest, 'version');
-    return { kind: 'version' };
+  if (first === 'version' || first === 'cleanup') {
+    if (rest.length > 0) throw tooMany(rest, first);
+    return { kind: first };
   }
   const source = registry.sources.find(({ word }) => word === first);
   if (source === undefined) throw notASource(first, registry);

@@ -1,5 +1,6 @@
 import type { SinkCommand } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
+import { PORTAL_TABLE_FLAGS } from './flags/portal-table.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
 import { helpText } from './help.ts';
 import type { Registry } from './registry.ts';
@@ -24,6 +25,7 @@ export function helpPage(registry: Registry): string {
     '',
     '- `--flag value`, `--flag=value`, and with one dash as programs in Go allow: `-flag=value`.',
     '- One-letter flags may have their value attached: `-v=4`, `-v4`, `-v 4`, `-i state.yaml`.',
+    '- Flags that are on or off need no value: `--flag` is `--flag=true`, and another value needs the `=`.',
     '- Flags may stand before, between and after the words. When a flag is repeated the last one counts,',
     '  but lists are joined.',
     '- Times have a unit: `250ms`, `30s`, `1m30s`, `1.5h`. Sizes are bytes or have one: `4194304`, `4Mi`.',
@@ -52,6 +54,10 @@ export function helpPage(registry: Registry): string {
     flagTable(GLOBAL_FLAGS),
     ...registry.sources.flatMap(({ word, flags }) => ['', `### ${word}`, '', flagTable(flags)]),
     ...registry.sinks.flatMap((sink) => ['', `### ${sink.word}`, '', ...sinkFlags(sink, registry)]),
+    '',
+    '### cleanup',
+    '',
+    flagTable(PORTAL_TABLE_FLAGS),
     '',
   ].join('\n');
 }

@@ -1,5 +1,6 @@
 import type { Example, SinkCommand, SourceCommand } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
+import { PORTAL_TABLE_FLAGS } from './flags/portal-table.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
 import { commandWords, type Words } from './grammar.ts';
 import type { Registry } from './registry.ts';
@@ -11,12 +12,25 @@ const WIDTH = 100;
 export function helpText(topic: Words, registry: Registry): string {
   if (topic.kind === 'source') return sourceHelp(topic.source, registry);
   if (topic.kind === 'command') return commandHelp(topic.source, topic.sink);
+  if (topic.kind === 'cleanup') return CLEANUP_HELP;
   return topic.kind === 'version' ? VERSION_HELP : rootHelp(registry);
 }
 
 const VERSION_HELP = sections([
   [`${PROGRAM} version: print the version of the program and of Node.`],
   ['Usage:', `  ${PROGRAM} version`],
+]);
+
+const CLEANUP_HELP = sections([
+  [`${PROGRAM} cleanup: remove the packet rules that a proxy has left.`],
+  ['Usage:', `  ${PROGRAM} cleanup [flags]`],
+  wrap(
+    'Rules outlive the proxy on purpose, so that a restart finds them in place. This removes the one ' +
+      'table that they are in, and nothing else; it may be done twice. A proxy that still runs puts ' +
+      'its table back.',
+  ),
+  examples([{ line: 'cleanup', does: 'removes the rules of a proxy that has ended' }]),
+  ...flagSections(PORTAL_TABLE_FLAGS),
 ]);
 
 function rootHelp(registry: Registry): string {
@@ -33,6 +47,7 @@ function rootHelp(registry: Registry): string {
     [
       'Other commands:',
       ...columns([
+        ['cleanup', 'Remove the packet rules that a proxy has left'],
         ['version', 'Print the version'],
         ['help', `Explain a command: ${PROGRAM} help local to-userspace`],
       ]),
@@ -102,7 +117,8 @@ export function flagSections(table: FlagTable): string[][] {
 
 function flagLabel(name: string, spec: FlagSpec<unknown>): string {
   const short = spec.short === undefined ? '    ' : `-${spec.short}, `;
-  return `${short}--${name} <${spec.kind.placeholder}>`;
+  const { bare, placeholder } = spec.kind;
+  return `${short}--${name}${bare === undefined ? ` <${placeholder}>` : ` [=${placeholder}]`}`;
 }
 
 function flagHelp(spec: FlagSpec<unknown>): string {

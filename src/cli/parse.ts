@@ -2,6 +2,7 @@ import { KpngError } from '../errors.ts';
 import { splitArgv } from './argv.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
+import { PORTAL_TABLE_FLAGS } from './flags/portal-table.ts';
 import { readFlags, type Environment } from './flags/read.ts';
 import { pickValues, type FlagTable } from './flags/table.ts';
 import { readWords, usage, type Words } from './grammar.ts';
@@ -11,6 +12,8 @@ import { REGISTRY, type Registry } from './registry.ts';
 export type Invocation =
   | { readonly kind: 'help'; readonly topic: Words }
   | { readonly kind: 'version' }
+  /** `table`: the nftables table to remove. */
+  | { readonly kind: 'cleanup'; readonly table: string }
   | {
       readonly kind: 'run';
       readonly source: BoundSource;
@@ -39,6 +42,11 @@ export function parse(
     if (words.kind === 'version') {
       readFlags(known(flags, GLOBAL_FLAGS, everything, registry), GLOBAL_FLAGS, env);
       return { kind: 'version' };
+    }
+    if (words.kind === 'cleanup') {
+      const table = { ...GLOBAL_FLAGS, ...PORTAL_TABLE_FLAGS };
+      const raw = readFlags(known(flags, table, everything, registry), table, env);
+      return { kind: 'cleanup', table: pickValues(PORTAL_TABLE_FLAGS, raw)['portal-table'] };
     }
     if (words.kind === 'source') {
       throw usage(`${words.source.word}: no backend was named, so there is nothing to do`);

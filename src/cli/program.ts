@@ -14,6 +14,10 @@ export async function main(argv: Argv): Promise<number> {
     process.stderr.write(usageError(invocation, argv));
     return 2;
   }
+  if (invocation.kind === 'cleanup') {
+    const { cleanup } = await import('./cleanup.ts');
+    return cleanup({ table: invocation.table, stdout: process.stdout, stderr: process.stderr });
+  }
   process.stdout.write(
     invocation.kind === 'version' ? versionText() : helpText(invocation.topic, REGISTRY),
   );
@@ -45,5 +49,6 @@ function usageError({ error, topic }: Invocation & { kind: 'usage-error' }, argv
 
 function topicWords(topic: Words): string[] {
   if (topic.kind === 'source') return [topic.source.word];
+  if (topic.kind === 'cleanup') return [topic.kind];
   return topic.kind === 'command' ? [commandWords(topic.source, topic.sink)] : [];
 }

@@ -30,7 +30,6 @@ export const REGISTRY: Registry = {
     'top',
     'services',
     'drain',
-    'cleanup',
     'completion',
   ],
   foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],

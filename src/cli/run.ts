@@ -32,11 +32,7 @@ export interface RunOptions {
 }
 
 /** Errors of the configuration, which no amount of trying can cure. */
-const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
-  'KPNG_USAGE',
-  'KPNG_FILE_MISSING',
-  'KPNG_TLS_FILE',
-]);
+const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set(['KPNG_USAGE', 'KPNG_TLS_FILE']);
 
 /** Everything that watches, so that it can be ended together. */
 interface Observers {

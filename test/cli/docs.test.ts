@@ -64,7 +64,7 @@ t.test('every command line of a help text is understood', (t) => {
 });
 
 t.test('help fits a terminal of 100 columns, and teaches with examples', (t) => {
-  const topics: Words[] = [{ kind: 'nothing' }, { kind: 'version' }];
+  const topics: Words[] = [{ kind: 'nothing' }, { kind: 'version' }, { kind: 'cleanup' }];
   for (const source of REGISTRY.sources) {
     topics.push({ kind: 'source', source, toLocal: false });
     for (const sink of REGISTRY.sinks) topics.push({ kind: 'command', source, sink });

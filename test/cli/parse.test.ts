@@ -52,7 +52,9 @@ t.test('defaults are those of kpng and kube-proxy', (t) => {
   t.match(source.options, { target: { text: '127.0.0.1:12090' }, maxMessageSize: 4_194_304 });
   t.match(sink.options, {
     nodeName: hostname(),
-    portal: 'address',
+    portal: 'auto',
+    portalTable: 'kpng-userspace',
+    cleanupOnExit: false,
     engine: 'node',
     bindAddress: '0.0.0.0',
     portRange: undefined,
@@ -187,7 +189,16 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
     ['file to-json --input=', /--input: expected a path/],
     ['local to-json --node-name=', /--node-name "": not the name of a node/],
     ['local to-json --node-name a/b', /not the name of a node/],
-    ['local to-userspace --portal nftables', /nftables is not in this version/],
+    [
+      'local to-userspace --portal iptables',
+      /iptables is not in this version; expected auto, nftables, address, none/,
+    ],
+    ['local to-userspace --portal-table 1x', /"1x" cannot be the name of an nftables table/],
+    ['local to-userspace --cleanup-on-exit=maybe', /expected true, false/],
+    ['cleanup --portal-table=', /"" cannot be the name of an nftables table/],
+    ['cleanup now', /nothing may follow cleanup but flags: "now"/],
+    ['cleanup --node-name x', /--node-name is a flag of/],
+    ['local cleanup', /unknown backend "cleanup"/],
     ['local to-userspace --engine linux', /linux is not in this version; expected auto, node/],
     [
       'local to-userspace --portal-interface eth0',
@@ -203,9 +214,27 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
 });
 
 t.test('a planned word is refused as planned until it is there', (t) => {
-  for (const word of ['kube', 'api', 'demo', 'status', 'cleanup']) {
+  for (const word of ['kube', 'api', 'demo', 'status', 'drain']) {
     t.match(refused(word), /is not in this version/, word);
   }
+  t.end();
+});
+
+t.test('cleanup names a table', (t) => {
+  t.same(parse(['cleanup']), { kind: 'cleanup', table: 'kpng-userspace' });
+  t.same(parse(words('-v=2 cleanup --portal-table other')), { kind: 'cleanup', table: 'other' });
+  t.end();
+});
+
+t.test('a flag that is on or off takes no word for its value', (t) => {
+  const options = (line: string) => run(line).sink.options;
+  t.match(options('local to-userspace'), { cleanupOnExit: false });
+  t.match(options('local --cleanup-on-exit to-userspace --portal none'), {
+    cleanupOnExit: true,
+    portal: 'none',
+  });
+  t.match(options('local to-userspace -cleanup-on-exit=false'), { cleanupOnExit: false });
+  t.match(refused('local --cleanup-on-exit true to-userspace'), /unknown backend "true"/);
   t.end();
 });
 
@@ -219,6 +248,8 @@ t.test('help for as much as was named', (t) => {
     ['help local to-json', 'command'],
     ['local to-userspace --api x:1 -h', 'command'],
     ['version --help', 'version'],
+    ['help cleanup', 'cleanup'],
+    ['cleanup --portal-table x -h', 'cleanup'],
   ];
   for (const [line, kind] of topics) {
     const invocation = parse(words(line));
@@ -292,7 +323,7 @@ t.test('no command line makes the parser fail in an unforeseen way', (t) => {
     t,
     fc.property(fc.array(argument, { maxLength: 8 }), (argv) => {
       const { kind } = parse(argv);
-      return ['run', 'help', 'version', 'usage-error'].includes(kind);
+      return ['run', 'help', 'version', 'cleanup', 'usage-error'].includes(kind);
     }),
   );
   t.end();

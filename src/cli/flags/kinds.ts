@@ -16,6 +16,18 @@ export function text(placeholder: string): FlagKind<string> {
   return { placeholder, parse: (given) => given, format: (value) => value };
 }
 
+/** On or off. The flag alone means on. */
+export function toggle(): FlagKind<boolean> {
+  const words: FlagKind<'true' | 'false'> = choice(['true', 'false']);
+  return {
+    placeholder: words.placeholder,
+    choices: ['true', 'false'],
+    bare: 'true',
+    parse: (given) => words.parse(given) === 'true',
+    format: String,
+  };
+}
+
 /** A comma list; the flag may also be repeated. */
 export function list(
   placeholder: string,

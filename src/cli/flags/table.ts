@@ -8,6 +8,8 @@ export interface FlagKind<T> {
   readonly placeholder: string;
   /** Words that are allowed, when there are only a few: for the help text and for completion. */
   readonly choices?: readonly string[];
+  /** The text that a flag without value stands for. Such a flag takes no argument but with `=`, as in Go. */
+  readonly bare?: string;
   /** Turns the text into a value, or throws an Error whose message says what is expected. */
   parse(text: string): T;
   /** The text that gives this value. */

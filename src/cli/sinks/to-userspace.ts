@@ -2,9 +2,10 @@ import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
-import { choice, duration, ipAddress, list, portRange, text } from '../flags/kinds.ts';
+import { choice, duration, ipAddress, list, portRange, text, toggle } from '../flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { PORTAL_TABLE_FLAGS } from '../flags/portal-table.ts';
 import { flag, type FlagTable, type FlagValues } from '../flags/table.ts';
 
 const ADDRESSES = 'Addresses';
@@ -20,12 +21,23 @@ interface Variant {
 function flagsOf(variant: Variant) {
   return {
     ...NODE_FLAGS,
-    portal: flag<'auto' | 'address' | 'none'>({
-      kind: choice(['auto', 'address', 'none'], ['nftables', 'iptables']),
+    portal: flag<'auto' | 'nftables' | 'address' | 'none'>({
+      kind: choice(['auto', 'nftables', 'address', 'none'], ['iptables']),
       default: 'auto',
       help:
-        'How clients get here. address: listen on the cluster, external, load-balancer and node ' +
-        'addresses themselves, those that the host has. none: listen on proxy ports only. auto: address.',
+        'How clients get here. nftables: packet rules lead every service address to proxy ports. ' +
+        'address: listen on the cluster, external, load-balancer and node addresses themselves, ' +
+        'those that the host has. none: listen on proxy ports only. auto: nftables where the ' +
+        'process may use it, else address; the log says which and why.',
+      group: ADDRESSES,
+    }),
+    ...PORTAL_TABLE_FLAGS,
+    'cleanup-on-exit': flag<boolean>({
+      kind: toggle(),
+      default: false,
+      help:
+        'Remove the packet rules when the first INT or TERM comes. Off: they stay, so that a ' +
+        'restart finds them in place.',
       group: ADDRESSES,
     }),
     'portal-interface': flag<string>({
@@ -90,7 +102,9 @@ export function readUserspace(values: FlagValues<UserspaceFlags>) {
   }
   return {
     nodeName: checkNodeName(values['node-name']),
-    portal: values.portal === 'auto' ? 'address' : values.portal,
+    portal: values.portal,
+    portalTable: values['portal-table'],
+    cleanupOnExit: values['cleanup-on-exit'],
     engine: 'node',
     bindAddress: values['bind-address'],
     portRange: values['port-range'],
@@ -114,9 +128,9 @@ function userspace(variant: Variant): SinkCommand {
     servesByDefault: true,
     flags: flagsOf(variant),
     read: readUserspace,
-    async start(options) {
+    async start(options, { log }) {
       const { startUserspace } = await import('./userspace-runtime.ts');
-      return startUserspace(options);
+      return startUserspace(options, log);
     },
   });
 }

@@ -1,17 +1,15 @@
-import type { Portal } from '../../portal/portal.ts';
-import { AddressPortal } from '../../portal/address.ts';
-import { NonePortal } from '../../portal/none.ts';
-import { PortAllocator } from '../../portal/port-allocator.ts';
+import type { Log } from '../../observe/log.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { createNodeEngine } from '../../proxysocket/node-engine.ts';
 import type { RunningSink } from '../command.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
+import { createPortal } from './userspace-portal.ts';
 
-/** Puts proxier, portal and engine together. */
-export function startUserspace(options: UserspaceOptions): RunningSink {
+/** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
+export async function startUserspace(options: UserspaceOptions, log: Log): Promise<RunningSink> {
   const { limits } = options;
+  const portal = await createPortal(options, log);
   const engine = createNodeEngine({ limits });
-  const portal = createPortal(options);
   const proxier = new Proxier({ engine, portal });
   return {
     sink: proxier,
@@ -25,15 +23,12 @@ export function startUserspace(options: UserspaceOptions): RunningSink {
     async close() {
       // Nothing new from the source, then nothing new from clients, then the connections end.
       await proxier.close();
-      await portal.close();
-      await engine.close();
+      try {
+        await portal.close();
+      } finally {
+        await engine.close();
+      }
     },
     destroy: () => engine.destroy(),
   };
-}
-
-function createPortal(options: UserspaceOptions): Portal {
-  const { portal, bindAddress, portRange, nodePortAddresses } = options;
-  if (portal === 'address') return new AddressPortal({ nodePortAddresses });
-  return new NonePortal({ bindAddress, allocator: new PortAllocator(portRange, Math.random) });
 }

@@ -22,7 +22,8 @@ import { RedirectPlan } from '../redirect-plan.ts';
 import { Canary } from './canary.ts';
 import { flowPlaces } from './flow-places.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
-import { checkTableName, type RuleConfig } from './rules.ts';
+import type { RuleConfig } from './rules.ts';
+import { checkTableName, DEFAULT_TABLE } from './table-name.ts';
 import { Table } from './table.ts';
 import { elementsOf } from './translate.ts';
 import type { Written } from './writer.ts';
@@ -41,6 +42,8 @@ export interface NftablesPortalOptions {
    * `all`. Empty (default): all.
    */
   readonly nodePortAddresses?: readonly string[];
+  /** Whether `close` removes the table, unless another process has taken it. Default: the rules stay. */
+  readonly removeOnClose?: boolean;
   /** The host's addresses now; by default as Node tells them. */
   readonly interfaces?: () => readonly HostAddress[];
   readonly exec?: Exec;
@@ -53,8 +56,6 @@ export interface NftablesPortalOptions {
 
 /** What the portal needs of its canary. */
 export type CanaryLike = Pick<Canary, 'open' | 'probe' | 'close'>;
-
-export const DEFAULT_TABLE = 'kpng-userspace';
 
 /** Waits before service ports that the kernel did not take are tried again. */
 const READMIT_BACKOFF: BackoffPolicy = {
@@ -81,6 +82,7 @@ export class NftablesPortal implements Portal {
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
+  readonly #removeOnClose: boolean;
   readonly #bound: Readonly<Partial<Record<4 | 6, string>>>;
   readonly #plan: RedirectPlan;
   readonly #table: Table;
@@ -103,6 +105,7 @@ export class NftablesPortal implements Portal {
     this.#clock = clock;
     this.#interfaces = interfaces;
     this.#nodePortAddresses = nodePortAddresses;
+    this.#removeOnClose = options.removeOnClose ?? false;
     const host = interfaces();
     const families = hostFamilies(host);
     this.#bound = bindAddresses(options.bindAddress ?? '0.0.0.0', families);
@@ -156,10 +159,15 @@ export class NftablesPortal implements Portal {
     });
   }
 
-  /** Ends the watch. The rules stay, as they should over a restart; see `removeNftables`. Idempotent. */
+  /**
+   * Ends the watch. The rules stay, as they should over a restart, unless `removeOnClose` says
+   * otherwise; then it rejects with KPNG_PORTAL_* when they cannot be removed. Idempotent.
+   */
   async close(): Promise<void> {
     await this.#guard.close();
-    await this.#queue.run(async () => undefined);
+    await this.#queue.run(async () => {
+      if (this.#removeOnClose) await this.#table.remove(this.#config);
+    });
     this.#canary.close();
   }
 

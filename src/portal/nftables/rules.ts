@@ -1,5 +1,4 @@
 /** The part of our table that does not depend on the services: sets, chains and rules, as text. */
-import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import { KINDS, setName, type SetKind } from './elements.ts';
 
@@ -26,15 +25,6 @@ export interface RuleConfig {
  */
 const NAT_PRIORITY = -100;
 const REFUSE_PRIORITY = -90;
-
-/** Throws KPNG_USAGE for what nft would not take as the name of a table. */
-export function checkTableName(name: string): void {
-  if (/^[a-zA-Z][\w.-]{0,99}$/.test(name)) return;
-  throw new KpngError(
-    'KPNG_USAGE',
-    `${JSON.stringify(name)} cannot be the name of an nftables table`,
-  );
-}
 
 /** Name of the chain that says whose table it is. Empty, and never jumped to. */
 export function ownerChain(owner: string): string {

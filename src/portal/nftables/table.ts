@@ -8,7 +8,8 @@ import type { NftFailure } from './failure.ts';
 import { findUnacceptable } from './isolate.ts';
 import { Ledger } from './ledger.ts';
 import type { RuleConfig } from './rules.ts';
-import { takenError, wouldTake, Writer, type Written } from './writer.ts';
+import { removeNftables } from './tool.ts';
+import { ownerOf, takenError, wouldTake, Writer, type Written } from './writer.ts';
 
 /**
  * The elements of each service port, and the table that they are written to. A service port that
@@ -94,6 +95,12 @@ export class Table {
     if ('failure' in result) throw result.failure.error;
     this.#takenBy = result.takenBy;
     throw takenError(config.table);
+  }
+
+  /** Removes the table unless another process has it. Rejects with KPNG_PORTAL_* when it cannot. */
+  async remove({ table, owner }: RuleConfig): Promise<void> {
+    const writer = (await ownerOf(this.#exec, table)) ?? owner;
+    if (writer === owner) await removeNftables(this.#exec, table);
   }
 
   /** Finds the service ports that the kernel does not take. Rejects when it is not for any of them. */

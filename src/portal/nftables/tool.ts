@@ -2,8 +2,9 @@
 import { KpngError } from '../../errors.ts';
 import type { Exec } from '../exec.ts';
 import { nftFailure } from './failure.ts';
-import { checkTableName, renderTable, type RuleConfig } from './rules.ts';
+import { renderTable, type RuleConfig } from './rules.ts';
 import { renderRemoval } from './script.ts';
+import { checkTableName } from './table-name.ts';
 
 /**
  * Removes the table with everything in it; fine when there is none. Rejects with KPNG_PORTAL_* when

@@ -110,7 +110,7 @@ export async function wouldTake(exec: Exec, config: RuleConfig, ledger: Ledger):
 }
 
 /** Who has written the table; undefined when there is none, or when it does not say. */
-async function ownerOf(exec: Exec, table: string): Promise<string | undefined> {
+export async function ownerOf(exec: Exec, table: string): Promise<string | undefined> {
   try {
     const args = ['--terse', 'list', 'table', 'inet', table];
     const { stdout } = await exec({ file: 'nft', args, timeoutMs: WRITE_TIMEOUT_MS });

@@ -1,0 +1,13 @@
+import { KpngError } from '../../errors.ts';
+
+/** The name of the table when nobody gives one. */
+export const DEFAULT_TABLE = 'kpng-userspace';
+
+/** Throws KPNG_USAGE for what nft would not take as the name of a table. */
+export function checkTableName(name: string): void {
+  if (/^[a-zA-Z][\w.-]{0,99}$/.test(name)) return;
+  throw new KpngError(
+    'KPNG_USAGE',
+    `${JSON.stringify(name)} cannot be the name of an nftables table`,
+  );
+}
