@@ -8,7 +8,6 @@
 /** What each code means and whether the program tries again by itself. */
 export const ERROR_CODES = {
   KPNG_USAGE: { summary: 'A flag or command is wrong.', retried: false },
-  KPNG_FILE_MISSING: { summary: 'A file that was named cannot be read.', retried: false },
   KPNG_TLS_FILE: {
     summary: 'A TLS key, certificate or CA file is missing or wrong.',
     retried: false,

@@ -2,7 +2,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import type { GlobalState } from '../store/global-state.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
-import { decodeText } from './decode.ts';
 import {
   fileInvalid,
   fileLoaded,
@@ -14,6 +13,7 @@ import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { Mailbox } from './mailbox.ts';
 import { parseSteps, type ItemCache, type ParseResult } from './parse.ts';
 import { formatProblems, type Problems } from './problem.ts';
+import { decodeText } from './read.ts';
 import type { WatchDirectory } from './watch-directories.ts';
 import { FileWatcher } from './watch.ts';
 

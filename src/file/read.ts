@@ -1,9 +1,10 @@
+import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, type BigIntStats } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
 import { formatBytes } from '../util/bytes.ts';
-import { causeOf, signatureOf } from './signature.ts';
+import { positionAt, type Problem } from './problem.ts';
 
 /** A file's content, as far as can be told of a file that others write to. */
 export interface FileContent {
@@ -57,6 +58,22 @@ async function read(path: string, maxBytes: number): Promise<FileContent> {
   }
 }
 
+/**
+ * A text that differs whenever a file was written to, renamed over or swapped, except for a write
+ * of the same size within the tick of the file system's clock.
+ */
+export function signatureOf(stats: BigIntStats): string {
+  const { dev, ino, size, mtimeNs, ctimeNs } = stats;
+  return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
+}
+
+/** The system's code of an error, such as `ENOENT`; its message when it has none. */
+export function causeOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code } = error as NodeJS.ErrnoException;
+  return code ?? error.message;
+}
+
 function readError(path: string, why: string, cause?: unknown): KpngError {
   return new KpngError('KPNG_STATE_FILE_READ', `cannot read the state file ${path}: ${why}`, {
     cause,
@@ -78,4 +95,16 @@ const CAUSES: Readonly<Record<string, string>> = {
 
 function describeCause(cause: string): string {
   return CAUSES[cause] ?? cause;
+}
+
+/** The text of a file, or why it has none. */
+export type Decoded =
+  { readonly ok: true; readonly text: string } | { readonly ok: false; readonly problem: Problem };
+
+/** Decodes UTF-8, with or without a byte order mark. */
+export function decodeText(bytes: Uint8Array): Decoded {
+  const text = new TextDecoder().decode(bytes);
+  if (isUtf8(bytes)) return { ok: true, text };
+  const at = positionAt(text, text.indexOf('\uFFFD'));
+  return { ok: false, problem: { ...at, path: '', message: 'the file is not UTF-8 text' } };
 }

@@ -76,11 +76,6 @@ export class FileSource {
       await deliverer.close();
     }
   }
-
-  /** Hands out the cluster-wide state instead, for sinks that are not about one node. */
-  watchGlobal(onState: (state: GlobalState) => void, signal: AbortSignal): Promise<void> {
-    return this.#loader.watch(onState, signal);
-  }
 }
 
 type Entries = ReadonlyMap<string, ServiceEntry>;

@@ -2,8 +2,7 @@ import { stat } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import type { FileLimits } from './limits.ts';
-import { readContent, type FileContent } from './read.ts';
-import { causeOf, signatureOf } from './signature.ts';
+import { causeOf, readContent, signatureOf, type FileContent } from './read.ts';
 import {
   directoriesOf,
   watchDirectory as watchWithNode,

@@ -22,6 +22,3 @@ export interface GlobalState {
   /** By name. */
   readonly nodes: ReadonlyMap<string, Node>;
 }
-
-/** A global state without anything. */
-export const EMPTY_GLOBAL_STATE: GlobalState = { services: new Map(), nodes: new Map() };

@@ -6,12 +6,12 @@ import { createInterface } from 'node:readline';
 import t from 'tap';
 
 const PROGRAM = `
-import { FileSource } from ${JSON.stringify(new URL('../../src/file/source.ts', import.meta.url).href)};
+import { FileLoader } from ${JSON.stringify(new URL('../../src/file/loader.ts', import.meta.url).href)};
 import { fileReadFailed } from ${JSON.stringify(new URL('../../src/file/events.ts', import.meta.url).href)};
 fileReadFailed.subscribe(() => process.stdout.write('waiting\\n'));
 const abort = new AbortController();
-const source = new FileSource({ path: process.argv[1], nodeName: '' });
-await source.watchGlobal(() => {
+const loader = new FileLoader({ path: process.argv[1] });
+await loader.watch(() => {
   process.stdout.write('loaded\\n');
   abort.abort();
 }, abort.signal);

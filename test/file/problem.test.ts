@@ -1,5 +1,5 @@
 import t from 'tap';
-import { decodeText } from '../../src/file/decode.ts';
+import { decodeText } from '../../src/file/read.ts';
 import {
   formatPath,
   formatProblem,

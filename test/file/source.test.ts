@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { FileLoader } from '../../src/file/loader.ts';
 import { FileSource } from '../../src/file/source.ts';
 import { sourceSynced } from '../../src/store/events.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
@@ -259,14 +260,14 @@ t.test('it ends when aborted, after the sink has finished', async (t) => {
   t.equal(source.snapshot().loads, 0, 'aborted before it began');
 });
 
-t.test('the cluster-wide state for other sinks', async (t) => {
+t.test('the loader hands out the cluster-wide state', async (t) => {
   const path = join(
     t.testdir({ 'state.yaml': `nodes: [name: n1]\nservices:\n${WEB}` }),
     'state.yaml',
   );
-  const source = new FileSource({ path, nodeName: '' });
+  const loader = new FileLoader({ path });
   const abort = new AbortController();
-  await source.watchGlobal((state) => {
+  await loader.watch((state) => {
     t.strictSame([...state.services.keys()], ['default/web']);
     t.strictSame([...state.nodes.keys()], ['n1']);
     t.equal(state.services.get('default/web')?.endpoints.length, 2);
