@@ -12,76 +12,90 @@ import {
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
-const CONNECTIONS = 10_000;
 const AT_ONCE = 200;
 
+interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** Ways to treat a proxy, from well to badly. Each resolves when the client's socket is closed. */
-const BEHAVIOURS: readonly ((port: number) => Promise<unknown>)[] = [
-  async (port) => {
-    const socket = open(port);
+const BEHAVIOURS: readonly ((place: Place) => Promise<unknown>)[] = [
+  async (place) => {
+    const socket = open(place);
     const closed = once(socket, 'close');
     socket.end('hello');
     socket.resume();
     return closed;
   },
   // Vanishes as soon as it is connected, with a FIN or with a reset.
-  async (port) => leave(port, (socket) => socket.destroy()),
-  async (port) => leave(port, (socket) => socket.resetAndDestroy()),
+  async (place) => leave(place, (socket) => socket.destroy()),
+  async (place) => leave(place, (socket) => socket.resetAndDestroy()),
   // Sends, and leaves without reading the answer.
-  async (port) =>
-    leave(port, (socket) => {
+  async (place) =>
+    leave(place, (socket) => {
       socket.write(Buffer.alloc(10_000));
       socket.destroy();
     }),
-  async (port) =>
-    leave(port, (socket) => {
+  async (place) =>
+    leave(place, (socket) => {
       socket.pause();
       socket.write(Buffer.alloc(200_000), () => socket.resetAndDestroy());
     }),
   // Does not even wait for the connection.
-  async (port) => {
-    const socket = open(port);
+  async (place) => {
+    const socket = open(place);
     const closed = once(socket, 'close');
     setImmediate(() => socket.destroy());
     return closed;
   },
 ];
 
-function open(port: number): Socket {
-  const socket = connect({ host: '127.0.0.1', port });
+function open(place: Place): Socket {
+  const socket = connect(place);
   socket.on('error', () => undefined);
   return socket;
 }
 
-async function leave(port: number, how: (socket: Socket) => void): Promise<unknown> {
-  const socket = open(port);
+async function leave(place: Place, how: (socket: Socket) => void): Promise<unknown> {
+  const socket = open(place);
   const closed = once(socket, 'close');
   socket.once('connect', () => how(socket));
   return closed;
 }
 
+// The documented way shares nearly everything with the other one.
 for (const { way, documentedOnly } of WAYS) {
-  t.test(`${way}: ${CONNECTIONS} connections of all manners leave nothing behind`, async (t) => {
+  const connections = documentedOnly ? 2000 : 10_000;
+  t.test(`${way}: ${connections} connections of all manners leave nothing behind`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
-    const server = await echoServer(t);
-    const port = await rig.serve([server.endpoint]);
-    await request(t, port, 'warm');
-    await until(() => rig.counters.active === 0 && server.open === 0);
+    // Several addresses on both sides: the kernel is slow to find a free port when many connections
+    // to one place have been closed a moment ago.
+    const hosts = Array.from({ length: 8 }, (_, index) => `127.0.0.${index + 1}`);
+    const servers = await Promise.all(hosts.map(async (host) => echoServer(t, host)));
+    await rig.serve(
+      servers.map(({ endpoint }) => endpoint),
+      { listen: hosts.map((address) => ({ address })) },
+    );
+    const places = hosts.map((host, index) => ({ host, port: rig.port('test/web:http', index) }));
+    const isQuiet = (): boolean =>
+      rig.counters.active === 0 && servers.every((server) => server.open === 0);
+    await request(t, rig.port(), 'warm');
+    await until(isQuiet);
     const before = await settledDescriptors();
 
-    for (let done = 0; done < CONNECTIONS; done += AT_ONCE) {
+    for (let done = 0; done < connections; done += AT_ONCE) {
       await Promise.all(
-        Array.from({ length: AT_ONCE }, async (_, index) =>
-          BEHAVIOURS[index % BEHAVIOURS.length]?.(port),
-        ),
+        Array.from({ length: AT_ONCE }, async (_, index) => {
+          const place = places[index % places.length];
+          if (place !== undefined) await BEHAVIOURS[index % BEHAVIOURS.length]?.(place);
+        }),
       );
     }
-    await until(
-      () => rig.counters.active === 0 && server.open === 0 && openDescriptors() === before,
-    );
+    await until(() => isQuiet() && openDescriptors() === before);
     t.equal(openDescriptors(), before);
-    t.equal(await request(t, port, 'still fine'), 'still fine');
-    t.ok(rig.counters.connections > CONNECTIONS / 2, 'most were accepted');
+    t.equal(await request(t, rig.port(), 'still fine'), 'still fine');
+    t.ok(rig.counters.connections > connections / 2, 'most were accepted');
   });
 }
 
@@ -95,15 +109,15 @@ for (const { way, documentedOnly } of WAYS) {
       listen: [{ sourceRanges: ['192.0.2.0/24'] }],
     });
     const before = await settledDescriptors();
-    for (let round = 0; round < 10; round += 1) {
+    for (let round = 0; round < 4; round += 1) {
       const ports = Array.from({ length: 50 }, () => [none, limited, outside]).flat();
       const ends = await Promise.all(ports.map(async (port) => connectionEnd(t, port)));
       for (const end of ends) if (end !== 'ECONNRESET') t.fail(end);
     }
     await until(() => openDescriptors() === before);
-    t.match(rig.snapshot('none').counters, { rejectedLimit: 500, active: 0 });
-    t.match(rig.snapshot('limited').counters, { rejectedLimit: 500, active: 0 });
-    t.match(rig.snapshot('outside').counters, { rejectedSource: 500, active: 0 });
+    t.match(rig.snapshot('none').counters, { rejectedLimit: 200, active: 0 });
+    t.match(rig.snapshot('limited').counters, { rejectedLimit: 200, active: 0 });
+    t.match(rig.snapshot('outside').counters, { rejectedSource: 200, active: 0 });
   });
 }
 
@@ -112,7 +126,7 @@ t.test('half-open clients that send nothing end with the half-close limit', asyn
   const server = await tcpServer(t);
   const port = await rig.serve([server.endpoint]);
   const before = await settledDescriptors();
-  const clients = Array.from({ length: 100 }, () => open(port));
+  const clients = Array.from({ length: 100 }, () => open({ host: '127.0.0.1', port }));
   for (const client of clients) client.end();
   await until(() => rig.counters.halfCloseTimeouts === 100);
   await server.kill();
