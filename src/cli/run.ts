@@ -1,10 +1,11 @@
 import type { Writable } from 'node:stream';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import { Health } from '../observe/health.ts';
-import { followSources } from '../observe/health-events.ts';
+import { followPortal, followSources } from '../observe/health-events.ts';
 import type { HttpServer } from '../observe/http-server.ts';
 import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { FILE_RULES } from '../observe/log-file.ts';
+import { PORTAL_RULES } from '../observe/log-portal.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { STATE_RULES } from '../observe/log-state.ts';
 import type { Log } from '../observe/log.ts';
@@ -145,8 +146,9 @@ function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
 async function observe({ sink, globals, given, log }: RunOptions): Promise<Observers> {
   const health = new Health();
   const ends = [
-    subscribeLog(log, [...FILE_RULES, ...STATE_RULES, ...DATA_PATH_RULES]),
+    subscribeLog(log, [...FILE_RULES, ...STATE_RULES, ...PORTAL_RULES, ...DATA_PATH_RULES]),
     followSources(health),
+    followPortal(health),
   ];
   const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address') =>
     sink.servesByDefault || given.has(flag) ? globals[flag] : undefined;

@@ -1,4 +1,5 @@
 import * as file from '../file/events.ts';
+import * as portal from '../portal/events.ts';
 import * as store from '../store/events.ts';
 import type { Health } from './health.ts';
 import { Subscriptions } from './subscriptions.ts';
@@ -17,5 +18,16 @@ export function followSources(health: Health): () => void {
   subscriptions.on(file.fileRecovered, fine);
   subscriptions.on(file.fileInvalid, away);
   subscriptions.on(file.fileReadFailed, away);
+  return () => subscriptions.end();
+}
+
+/** The same with what portals tell that write rules. */
+export function followPortal(health: Health): () => void {
+  const subscriptions = new Subscriptions();
+  subscriptions.on(portal.portalWritten, () => health.portalWritten());
+  subscriptions.on(portal.portalFailed, ({ error }) => {
+    // One service port that is left out is among the problems of the data path.
+    if (error.servicePort === undefined) health.portalFailed(error.code);
+  });
   return () => subscriptions.end();
 }

@@ -16,6 +16,8 @@ export interface HealthFacts {
   readonly syncFailing: { readonly since: number; readonly code: string } | undefined;
   /** Since when the source has been away, and the code of the last failure. */
   readonly sourceLost: { readonly since: number; readonly code: string } | undefined;
+  /** Since when the packet rules could not be written, and the code of the last failure. */
+  readonly portalFailing: { readonly since: number; readonly code: string } | undefined;
   readonly stopping: boolean;
 }
 
@@ -24,8 +26,12 @@ export const INITIAL_FACTS: HealthFacts = {
   lastSyncAt: undefined,
   syncFailing: undefined,
   sourceLost: undefined,
+  portalFailing: undefined,
   stopping: false,
 };
+
+/** The rules are in the hands of another process, which serves clients: no reason to take this node out. */
+const TAKEN = 'KPNG_PORTAL_TAKEN';
 
 /** How long changes may fail before the process counts as unhealthy: twice kube-proxy's sync period. */
 export const SYNC_FAILURE_LIMIT_MS = 60_000;
@@ -71,6 +77,7 @@ export function judge(
   const degraded = [...degradations(facts), ...summary(problems)];
   // A process that waits for its first state, or ends, is not cured by a restart.
   if (probe !== 'livez') {
+    failing.push(...portalFailures(facts));
     if (facts.firstSyncAt === undefined) failing.push('waiting for the first complete state');
     if (facts.stopping) failing.push('stopping');
   }
@@ -89,12 +96,25 @@ export function judge(
 }
 
 function failures({ syncFailing }: HealthFacts, now: number): string[] {
-  if (syncFailing === undefined || now - syncFailing.since < SYNC_FAILURE_LIMIT_MS) return [];
+  if (syncFailing === undefined || syncFailing.code === TAKEN) return [];
+  if (now - syncFailing.since < SYNC_FAILURE_LIMIT_MS) return [];
   return [`changes have failed since ${iso(syncFailing.since)} (${syncFailing.code})`];
 }
 
-function degradations({ syncFailing, sourceLost }: HealthFacts): string[] {
+/** Clients may be led astray from the first moment on, so this does not wait. */
+function portalFailures({ portalFailing }: HealthFacts): string[] {
+  if (portalFailing === undefined || portalFailing.code === TAKEN) return [];
+  const { since, code } = portalFailing;
+  return [`the packet rules could not be written since ${iso(since)} (${code})`];
+}
+
+function degradations({ syncFailing, sourceLost, portalFailing }: HealthFacts): string[] {
   const reasons: string[] = [];
+  if (portalFailing?.code === TAKEN) {
+    reasons.push(
+      `another process has the packet rules since ${iso(portalFailing.since)} (${TAKEN})`,
+    );
+  }
   if (sourceLost !== undefined) {
     reasons.push(`source lost since ${iso(sourceLost.since)} (${sourceLost.code})`);
   }
@@ -155,6 +175,17 @@ export class Health {
   sourceLost(code: string): void {
     const since = this.#facts.sourceLost?.since ?? this.#wallClock();
     this.#change({ sourceLost: { since, code } });
+  }
+
+  /** Packet rules are as they should be. */
+  portalWritten(): void {
+    if (this.#facts.portalFailing !== undefined) this.#change({ portalFailing: undefined });
+  }
+
+  /** Packet rules could not be written. */
+  portalFailed(code: string): void {
+    const since = this.#facts.portalFailing?.since ?? this.#wallClock();
+    this.#change({ portalFailing: { since, code } });
   }
 
   /** Says where to ask for what clients cannot use; asked for each answer. */

@@ -5,6 +5,7 @@ import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { HealthProblem, Probe } from './health.ts';
 import { exposition } from './exposition.ts';
 import { addLimitMetrics } from './limit-metrics.ts';
+import { addPortalMetrics } from './portal-metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
 import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
 import { addStateMetrics } from './state-metrics.ts';
@@ -46,6 +47,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
   addStateMetrics(registry, subscriptions);
+  addPortalMetrics(registry, subscriptions);
   const build = new Gauge({
     name: 'kpng_userspace_build_info',
     help: 'Always 1; the labels tell what is running.',

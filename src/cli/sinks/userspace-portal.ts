@@ -17,27 +17,23 @@ export async function createPortal(
   const { bindAddress, nodePortAddresses } = options;
   const allocator = new PortAllocator(options.portRange, Math.random);
   const kind = options.portal === 'auto' ? await choose(options, log, exec) : options.portal;
-  switch (kind) {
-    case 'nftables': {
-      const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
-      return new NftablesPortal({
-        allocator,
-        bindAddress,
-        nodePortAddresses,
-        table: options.portalTable,
-        removeOnClose: options.cleanupOnExit,
-        ...(exec !== undefined && { exec }),
-      });
-    }
-    case 'address': {
-      const { AddressPortal } = await import('../../portal/address.ts');
-      return new AddressPortal({ nodePortAddresses });
-    }
-    case 'none': {
-      const { NonePortal } = await import('../../portal/none.ts');
-      return new NonePortal({ bindAddress, allocator });
-    }
+  if (kind === 'nftables') {
+    const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
+    return new NftablesPortal({
+      allocator,
+      bindAddress,
+      nodePortAddresses,
+      table: options.portalTable,
+      removeOnClose: options.cleanupOnExit,
+      ...(exec !== undefined && { exec }),
+    });
   }
+  if (kind === 'address') {
+    const { AddressPortal } = await import('../../portal/address.ts');
+    return new AddressPortal({ nodePortAddresses });
+  }
+  const { NonePortal } = await import('../../portal/none.ts');
+  return new NonePortal({ bindAddress, allocator });
 }
 
 /** What `--portal auto` comes to here, which is decided once. One log line says why. */

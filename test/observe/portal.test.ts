@@ -1,0 +1,146 @@
+/** What is told of a portal that writes rules: in the log, in the metrics and by the health. */
+import t, { type Test } from 'tap';
+import { KpngError } from '../../src/errors.ts';
+import { followPortal } from '../../src/observe/health-events.ts';
+import { Health } from '../../src/observe/health.ts';
+import { PORTAL_RULES } from '../../src/observe/log-portal.ts';
+import { subscribeLog } from '../../src/observe/log-rules.ts';
+import { createMetrics } from '../../src/observe/metrics.ts';
+import * as events from '../../src/portal/events.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { parseMetrics } from '../support/metrics-page.ts';
+
+const portal = 'nftables';
+const START = { portal, reason: 'start', added: 12, removed: 0, durationMs: 50.04 } as const;
+const CHANGE = { portal, reason: 'change', added: 1, removed: 2, durationMs: 4 } as const;
+
+function failure(code: 'KPNG_PORTAL_PERMISSION' | 'KPNG_PORTAL_TAKEN', servicePort?: string) {
+  return new KpngError(code, 'it says why', { ...(servicePort !== undefined && { servicePort }) });
+}
+
+async function follow(t: Test, verbosity = 0) {
+  const captured = await captureLog(verbosity);
+  t.teardown(subscribeLog(captured.log, PORTAL_RULES, new FakeClock()));
+  return captured;
+}
+
+t.test('the log tells when rules are written, lost and not written', async (t) => {
+  const { lines } = await follow(t);
+  events.portalWritten.publish(START);
+  events.portalWritten.publish(CHANGE);
+  events.portalLost.publish({ portal, message: 'they are gone' });
+  events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION') });
+  events.portalWritten.publish({ ...START, reason: 'repair' });
+  const error = new KpngError('KPNG_PORTAL_TOOL_MISSING', 'no conntrack');
+  events.flowsNotCleared.publish({ portal, error });
+  t.match(lines(), [
+    { level: 'info', msg: 'Wrote the packet rules', portal, added: 12, removed: 0, ms: 50 },
+    { level: 'warn', reason: 'they are gone' },
+    { level: 'error', msg: /could not be written/, code: 'KPNG_PORTAL_PERMISSION' },
+    { level: 'info', msg: 'Wrote the packet rules again' },
+    { level: 'warn', msg: /UDP flows stay/, code: 'KPNG_PORTAL_TOOL_MISSING' },
+  ]);
+  t.equal(lines().length, 5, 'a change is not worth a line');
+});
+
+t.test('from -v=2 on it tells of every change, and of flows', async (t) => {
+  const { lines } = await follow(t, 2);
+  events.portalWritten.publish(CHANGE);
+  events.flowsCleared.publish({ portal, places: 3, durationMs: 7 });
+  t.match(lines(), [
+    { v: 2, msg: 'Changed the packet rules', added: 1, removed: 2, ms: 4 },
+    { v: 2, places: 3, ms: 7 },
+  ]);
+});
+
+t.test(
+  'a service port that is left out is named, and a host that fails does not flood',
+  async (t) => {
+    const { lines } = await follow(t);
+    events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION', 'a/b:c') });
+    t.match(lines(), [{ servicePortName: 'a/b:c' }]);
+    for (let n = 0; n < 100; n += 1) {
+      events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION') });
+    }
+    t.ok(lines().length <= 10, `${lines().length} lines`);
+  },
+);
+
+t.test('metrics count writes by reason and failures by code', async (t) => {
+  const metrics = createMetrics({ version: '1' });
+  t.teardown(() => metrics.close());
+  const value = async (name: string, labels = {}) => {
+    let text = '';
+    for await (const piece of metrics.render()) text += piece;
+    return parseMetrics(text).value(`kpng_userspace_portal_${name}`, labels);
+  };
+  t.equal(await value('up'), undefined, 'other portals have no rules');
+  events.portalWritten.publish(START);
+  events.portalWritten.publish(CHANGE);
+  events.portalWritten.publish(CHANGE);
+  t.equal(await value('up', { portal }), 1);
+  t.equal(await value('writes_total', { portal, reason: 'start' }), 1);
+  t.equal(await value('writes_total', { portal, reason: 'change' }), 2);
+  t.equal(await value('last_write_duration_seconds', { portal }), 0.004);
+
+  events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION', 'a/b:c') });
+  t.equal(await value('up', { portal }), 1, 'all others are served');
+  events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION') });
+  t.equal(await value('up', { portal }), 0);
+  t.equal(await value('failures_total', { portal, code: 'KPNG_PORTAL_PERMISSION' }), 2);
+
+  events.portalWritten.publish(START);
+  events.portalLost.publish({ portal, message: 'gone' });
+  t.equal(await value('up', { portal }), 0);
+  t.equal(await value('lost_total', { portal }), 1);
+  events.portalWritten.publish({ ...START, reason: 'repair' });
+  t.equal(await value('up', { portal }), 1);
+  const error = new KpngError('KPNG_PORTAL_TOOL_MISSING', 'no conntrack');
+  events.flowsNotCleared.publish({ portal, error });
+  t.equal(await value('flow_failures_total', { code: 'KPNG_PORTAL_TOOL_MISSING' }), 1);
+});
+
+t.test('the node gets no traffic as long as its rules cannot be written', (t) => {
+  const health = new Health();
+  t.teardown(followPortal(health));
+  const status = () => (['healthz', 'readyz', 'livez'] as const).map((p) => health.judge(p).status);
+  health.synced();
+  t.same(status(), [200, 200, 200]);
+  events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION') });
+  t.same(status(), [503, 503, 200]);
+  t.match(health.judge('healthz').body.failing, [
+    /^the packet rules could not be written since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
+  ]);
+  events.portalWritten.publish(START);
+  t.same(status(), [200, 200, 200]);
+  t.notOk('failing' in health.judge('healthz').body);
+  t.end();
+});
+
+t.test('one service port that is left out fails nothing', (t) => {
+  const health = new Health();
+  t.teardown(followPortal(health));
+  health.synced();
+  events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION', 'a/b:c') });
+  t.equal(health.judge('healthz').status, 200);
+  t.end();
+});
+
+t.test('rules that another process has taken degrade, for however long', (t) => {
+  let now = Date.UTC(2026, 0, 1);
+  const health = new Health(() => now);
+  t.teardown(followPortal(health));
+  health.synced();
+  events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_TAKEN') });
+  health.syncFailed('KPNG_PORTAL_TAKEN');
+  now += 3_600_000;
+  for (const probe of ['healthz', 'readyz', 'livez'] as const) {
+    const { status, body } = health.judge(probe);
+    t.equal(status, 200, probe);
+    t.match(body.degraded, [
+      'another process has the packet rules since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_TAKEN)',
+    ]);
+  }
+  t.end();
+});
