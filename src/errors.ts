@@ -73,6 +73,11 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES;
 
+/** What something that was thrown says. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** An error with a stable code, optionally about one service port. */
 export class KpngError extends Error {
   override readonly name = 'KpngError';

@@ -4,7 +4,7 @@
  * Decoding never throws. What cannot be used becomes an `invalid` operation whose error names the
  * set, the path and the reason, so that the rest of the change set can go on.
  */
-import { KpngError } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import {
   Endpoint,
   OpItem,
@@ -151,10 +151,6 @@ function invalid(message: string, target?: Target, cause?: unknown): InvalidOp {
 /** For a message: escaped, and not longer than a line or two whatever the server sent. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 const IP_SET: Shape = { 1: 'text', 2: 'text' };

@@ -5,7 +5,7 @@ import { opInvalid, sourceConnected, sourceDisconnected, sourceSynced } from '..
 import { LocalState } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
-import { systemClock, type Clock } from '../util/clock.ts';
+import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
 import { openStream } from './stream.ts';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from './tls.ts';
@@ -110,7 +110,7 @@ export class KpngClient {
     this.#deliverer = deliverer;
     this.#phase = 'connecting';
     // While the client waits to connect again nothing else may keep the process alive.
-    const alive = clock === undefined ? setInterval(() => {}, 2 ** 31 - 1) : undefined;
+    const alive = clock === undefined ? setInterval(() => {}, MAX_TIMER_MS) : undefined;
     try {
       while (!stop.aborted && !(await this.#connect(deliverer, stop))) await this.#wait(stop);
     } finally {

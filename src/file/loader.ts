@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import type { GlobalState } from '../store/global-state.ts';
-import { systemClock, type Clock } from '../util/clock.ts';
+import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
 import {
   fileInvalid,
   fileLoaded,
@@ -92,7 +92,7 @@ export class FileLoader {
   async watch(onState: (state: GlobalState) => void, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     // The timers and watches of a file do not keep the process alive.
-    const keepAlive = setInterval(() => undefined, 2 ** 30);
+    const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
     const mailbox = new Mailbox<Uint8Array>();
     const stop = (): void => mailbox.close();
     signal.addEventListener('abort', stop, { once: true });

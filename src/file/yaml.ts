@@ -9,6 +9,7 @@ import {
   type Node,
   type YAMLError,
 } from 'yaml';
+import { messageOf } from '../errors.ts';
 import { positionAt, type LocalProblem, type Segment } from './problem.ts';
 
 export type YamlDocument = Document.Parsed;
@@ -78,7 +79,7 @@ function lowerFirst(message: string): string {
 
 function reason(error: unknown): string {
   if (error instanceof RangeError) return 'nested too deeply';
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }
 
 /** The node as plain values. Aliases must have been bounded before (see aliases.ts). */

@@ -1,4 +1,4 @@
-import { KpngError } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import { ExecError, type Command, type Exec } from './exec.ts';
 import {
   formerRemovalOf,
@@ -130,7 +130,7 @@ function flowError(cause: unknown): KpngError {
       { cause },
     );
   }
-  const message = cause instanceof Error ? cause.message : String(cause);
+  const message = messageOf(cause);
   const code =
     cause instanceof ExecError && /CAP_NET_ADMIN|not permitted/.test(cause.stderr)
       ? 'KPNG_PORTAL_PERMISSION'

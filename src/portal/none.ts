@@ -1,6 +1,6 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import type { PortAllocator } from './port-allocator.ts';
-import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from './portal.ts';
+import type { Portal, PortalPlan, ServicePortPortals } from './portal.ts';
 
 export interface NonePortalOptions {
   /** IP literal of the proxy ports. Default `127.0.0.1`. */
@@ -48,7 +48,7 @@ export class NonePortal implements Portal {
       this.#waiting.delete(name);
       listen.set(name, [{ address: this.#address, port, traffic: 'internal' }]);
     }
-    return { listen, problems: [...this.#waiting].map((name) => this.#exhausted(name)) };
+    return { listen, problems: [...this.#waiting].map((name) => this.#allocator.exhausted(name)) };
   }
 
   async commit(): Promise<void> {
@@ -57,16 +57,5 @@ export class NonePortal implements Portal {
 
   async close(): Promise<void> {
     // The sockets belong to the engine.
-  }
-
-  #exhausted(servicePort: string): PortalProblem {
-    return {
-      servicePort,
-      portal: undefined,
-      code: 'KPNG_PORT_RANGE_EXHAUSTED',
-      message:
-        `${servicePort} has no proxy port: all of ${this.#allocator.text} are taken; ` +
-        'make --port-range larger, or leave it out',
-    };
   }
 }

@@ -1,4 +1,5 @@
 import type { PortRange } from '../util/port-range.ts';
+import type { PortalProblem } from './portal.ts';
 
 /**
  * Hands out the ports of a range, in random order so that a port that was just given back is seldom
@@ -20,9 +21,17 @@ export class PortAllocator {
     for (let port = range?.first ?? 1; port <= (range?.last ?? 0); port += 1) this.#free.push(port);
   }
 
-  /** The range as text, empty when the kernel chooses. */
-  get text(): string {
-    return this.#range === undefined ? '' : `${this.#range.first}-${this.#range.last}`;
+  /** What there is to say of a service port that got no port. */
+  exhausted(servicePort: string): PortalProblem {
+    const range = this.#range === undefined ? '' : `${this.#range.first}-${this.#range.last}`;
+    return {
+      servicePort,
+      portal: undefined,
+      code: 'KPNG_PORT_RANGE_EXHAUSTED',
+      message:
+        `${servicePort} has no proxy port: all of ${range} are taken; ` +
+        'make --port-range larger, or leave it out',
+    };
   }
 
   /** A port that nobody has; 0 when the kernel is to choose; undefined when none is left. */

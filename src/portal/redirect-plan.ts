@@ -261,16 +261,7 @@ export class RedirectPlan {
         message: `${owner} cannot have ${place}: ${holder} has it, and it changes hands when that one gives it up`,
       });
     }
-    for (const name of this.#starved) {
-      problems.push({
-        servicePort: name,
-        portal: undefined,
-        code: 'KPNG_PORT_RANGE_EXHAUSTED',
-        message:
-          `${name} has no proxy port: all of ${this.#allocator.text} are taken; ` +
-          'make --port-range larger, or leave it out',
-      });
-    }
+    for (const name of this.#starved) problems.push(this.#allocator.exhausted(name));
     return problems;
   }
 }

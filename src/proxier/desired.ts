@@ -7,6 +7,7 @@ import { KpngError } from '../errors.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { AffinitySpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
 import type { ServiceEntry } from '../store/local-view.ts';
+import { MAX_TIMER_MS } from '../util/clock.ts';
 import { parseDuration } from '../util/duration.ts';
 import { isPort } from './address.ts';
 import { endpointsOf } from './endpoints.ts';
@@ -34,13 +35,10 @@ export const UDP_IDLE_ANNOTATION = 'kpng-userspace.io/udp-idle-timeout';
 /** Kubernetes' default of the affinity timeout: three hours. Seconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 
-/** The longest time that a timer of Node can wait. Milliseconds. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
-
 const NOTHING: Desired = { ports: [], problems: [] };
 
 /** `namespace/name:port`, or `namespace/name` for an unnamed port. */
-export function servicePortName(key: string, portName: string): string {
+function servicePortName(key: string, portName: string): string {
   return portName === '' ? key : `${key}:${portName}`;
 }
 

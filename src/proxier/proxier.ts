@@ -1,4 +1,4 @@
-import { KpngError } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
@@ -124,7 +124,7 @@ export class Proxier implements LocalSink {
     try {
       await action(begin);
     } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause);
+      const reason = messageOf(cause);
       const message = `service ports could not be changed: ${reason}`;
       const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
       if (proxierSyncFailed.hasSubscribers) {

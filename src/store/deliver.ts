@@ -1,4 +1,4 @@
-import { KpngError } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
@@ -100,7 +100,7 @@ export class Deliverer {
     this.#untaken = untaken;
     this.#failures++;
     const retryInMs = this.#backoff.next();
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     const count = untaken.keys.size;
     const error = new KpngError(
       'KPNG_SINK_FAILED',

@@ -1,3 +1,6 @@
+/** The longest time that a timer of Node can wait; a longer one does not wait at all. Milliseconds. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** Time and timers, injected so that tests decide when time passes. */
 export interface Clock {
   /** Milliseconds from some fixed point; never goes back. */

@@ -1,15 +1,10 @@
 import { isIP } from 'node:net';
 import { formatBytes, parseBytes } from '../../util/bytes.ts';
+import { MAX_TIMER_MS } from '../../util/clock.ts';
 import { formatDuration, parseDuration } from '../../util/duration.ts';
 import { formatHostPort, parseHostPort, type HostPort } from '../../util/host-port.ts';
 import { parsePortRange, type PortRange } from '../../util/port-range.ts';
 import type { FlagKind } from './table.ts';
-
-/**
- * The longest time that a timer of Node can wait. A longer one would not wait at all, so no flag
- * takes it.
- */
-const MAX_DURATION_MS = 2 ** 31 - 1;
 
 /** Any text. */
 export function text(placeholder: string): FlagKind<string> {
@@ -93,7 +88,7 @@ function readDuration(given: string, min: number): number {
     throw new Error('expected a duration with a unit, such as 250ms, 30s or 1m30s');
   }
   if (ms < min) throw new Error(`expected at least ${formatDuration(min)}`);
-  if (ms > MAX_DURATION_MS) throw new Error('expected at most 24 days (576h)');
+  if (ms > MAX_TIMER_MS) throw new Error('expected at most 24 days (576h)');
   return ms;
 }
 

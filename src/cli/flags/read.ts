@@ -1,5 +1,5 @@
 import { Command, CommanderError, Option } from 'commander';
-import { KpngError } from '../../errors.ts';
+import { KpngError, messageOf } from '../../errors.ts';
 import type { FlagSpec, FlagTable, RawValues } from './table.ts';
 
 /** Environment variables, as in `process.env`. */
@@ -54,7 +54,7 @@ function convert(label: string, spec: FlagSpec<unknown>, text: string): unknown 
   try {
     return spec.kind.parse(text);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new KpngError('KPNG_USAGE', `${label} ${JSON.stringify(text)}: ${reason}`);
   }
 }

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../../util/clock.ts';
+import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
 
 /** What the lanes keep in each entry. Only `IdleLanes` writes these. */
 export interface IdleEntry<E extends IdleEntry<E>> {
@@ -16,9 +16,6 @@ export interface IdleLane<E extends IdleEntry<E>> {
   newest: E | undefined;
   timer: Timer | undefined;
 }
-
-/** `setTimeout` fires at once above this. */
-const MAX_TIMER_MS = 0x7fff_ffff;
 
 /** Between two looks at a lane that still has entries, at most. */
 const MAX_GRAIN_MS = 1000;
