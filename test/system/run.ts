@@ -4,7 +4,7 @@
  *     npm run test:system                                  all
  *     npm run test:system -- test/system/paths.test.ts     only these
  *
- * Needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), ip, nft and conntrack, and fails without them.
+ * Needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), ip, nft, conntrack and curl, and fails without them.
  * Nothing outside the namespaces is touched; the rules of the machine are compared before and after.
  */
 import { spawn } from 'node:child_process';
@@ -26,6 +26,7 @@ const TOOLS = [
   { file: 'nft', args: ['list', 'tables'], debian: 'nftables' },
   { file: 'conntrack', args: ['--version'], debian: 'conntrack' },
   { file: 'sysctl', args: ['--version'], debian: 'procps' },
+  { file: 'curl', args: ['--version'], debian: 'curl' },
   { file: 'setpriv', args: ['--version'], debian: 'util-linux' },
 ] as const;
 

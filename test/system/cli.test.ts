@@ -1,0 +1,114 @@
+/** The program itself on the node of a test network: from a state file to clients on other machines. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { Cli } from '../support/cli.ts';
+import { lab, type Lab } from './support/lab.ts';
+import { ADDRESSES, NODE } from './support/network.ts';
+
+const PLACES = ['10.96.0.10:80', '[fd96::10]:80', `${NODE.v4}:30080`, `[${NODE.v6}]:30080`];
+
+/** A service with a cluster IP of each family and a node port, with both pods behind it. */
+function state(): string {
+  const endpoints = (['pod-a', 'pod-b'] as const).map((pod) => {
+    const { v4, v6 } = ADDRESSES[pod];
+    return `  - endpoint: {ips: {v4: [${v4}], v6: ['${v6}']}}\n    topology: {node: n1}\n`;
+  });
+  return `nodes: [{name: n1}]
+services:
+- service:
+    name: web
+    type: NodePort
+    ips: {clusterips: {v4: [10.96.0.10], v6: ['fd96::10']}}
+    ports: [{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}]
+  endpoints:
+${endpoints.join('')}`;
+}
+
+/** Runs the program on the node, with further words before it such as those of setpriv. */
+function onNode(t: Test, here: Lab, args: readonly string[], before: readonly string[] = []): Cli {
+  const inside = ['ip', 'netns', 'exec', here.network.namespace('node'), ...before];
+  const cli = new Cli(args, undefined, inside);
+  t.teardown(async () => {
+    cli.kill('SIGKILL');
+    await cli.exited;
+  });
+  return cli;
+}
+
+function proxy(t: Test, here: Lab, flags: string, before: readonly string[] = []): Cli {
+  const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, 'state.yaml');
+  writeFileSync(path, state());
+  const words = `file --input ${path} to-local to-userspace --node-name n1 ${flags}`.split(' ');
+  const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
+  return onNode(t, here, [...words, ...servers], before);
+}
+
+/** What a server of the program answers on the node. */
+async function page(here: Lab, cli: Cli, what: 'metrics' | 'health', path: string) {
+  const url = String((await cli.line(`Serving ${what}`))['url']);
+  return here.network.inside('node', 'curl', ['-sS', `${url}${path}`]);
+}
+
+t.test(
+  'a state file is served, the rules stay when it ends, and cleanup removes them',
+  async (t) => {
+    const here = await lab(t);
+    const before = await here.ruleset();
+    const cli = proxy(t, here, '--portal nftables');
+    await cli.line('The first complete state is in place');
+    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+    t.match(await page(here, cli, 'metrics', '/metrics'), /portal_up\{portal="nftables"\} 1\n/);
+    t.match(await page(here, cli, 'metrics', '/metrics'), /build_info\{.*portal="nftables"\} 1\n/);
+
+    cli.kill('SIGTERM');
+    t.equal((await cli.exited).code, 0);
+    t.match(await here.ruleset(), /10\.96\.0\.10 \. tcp \. 80/);
+    t.equal(await here.client.ask(PLACES[0] ?? ''), 'ECONNREFUSED');
+    for (const time of ['first', 'second']) {
+      t.match(await onNode(t, here, ['cleanup']).exited, { code: 0, stderr: '' }, time);
+      t.equal(await here.ruleset(), before, time);
+    }
+  },
+);
+
+t.test('auto chooses nftables where it may, and --cleanup-on-exit removes the rules', async (t) => {
+  const here = await lab(t);
+  const before = await here.ruleset();
+  const cli = proxy(t, here, '--portal-table mine --cleanup-on-exit');
+  await cli.line('Chose --portal nftables');
+  await cli.line('The first complete state is in place');
+  t.match(await here.ruleset(), /table inet mine/);
+  for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+  cli.kill('SIGTERM');
+  t.equal((await cli.exited).code, 0);
+  t.equal(await here.ruleset(), before);
+});
+
+t.test('without the right to change rules auto opens addresses, and cleanup fails', async (t) => {
+  const here = await lab(t);
+  const before = await here.ruleset();
+  const unprivileged = ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'];
+  const cli = proxy(t, here, '--portal auto', unprivileged);
+  t.match(await cli.line('Chose --portal address'), { code: 'KPNG_PORTAL_PERMISSION' });
+  await cli.line('The first complete state is in place');
+  t.match(await here.client.ask(`${NODE.v4}:30080`), /^pod/, 'node ports work');
+  t.equal(await here.ruleset(), before);
+  const outcome = await onNode(t, here, ['cleanup'], unprivileged).exited;
+  t.match(outcome, { code: 1, stderr: /CAP_NET_ADMIN.*\(KPNG_PORTAL_PERMISSION\)/ });
+});
+
+t.test(
+  'health fails as long as the rules cannot be written',
+  async (t) => {
+    const here = await lab(t);
+    const unprivileged = ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'];
+    const cli = proxy(t, here, '--portal nftables', unprivileged);
+    await cli.line('A change could not be carried out; it is tried again');
+    const health = await page(here, cli, 'health', '/healthz');
+    t.match(health, /the packet rules could not be written since .* \(KPNG_PORTAL_PERMISSION\)/);
+  },
+);
