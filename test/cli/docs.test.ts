@@ -12,6 +12,7 @@ import { REGISTRY } from '../../src/cli/registry.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { MAX_HTTP_CONNECTIONS } from '../../src/observe/http-server.ts';
+import * as bounds from '../../src/portal/bounds.ts';
 import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
 import { formatDuration } from '../../src/util/duration.ts';
@@ -129,6 +130,21 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
     ],
   );
   t.equal(rows.length, Object.keys(limits).length);
+  t.same(
+    tableRows(page('limits.md'), 'Portal with packet rules').map(([, value]) => value),
+    [
+      formatDuration(bounds.WRITE_TIMEOUT_MS),
+      formatDuration(bounds.CANARY_INTERVAL_MS),
+      formatDuration(bounds.CANARY_TIMEOUT_MS),
+      String(bounds.CANARY_SILENCES),
+      formatDuration(bounds.ADDRESS_INTERVAL_MS),
+      String(bounds.MAX_TRIALS),
+      String(bounds.MAX_FLOW_PLACES),
+      String(bounds.MAX_FLOW_COMMANDS),
+      formatBytes(bounds.MAX_FLOW_LIST),
+    ],
+    'in the order of src/portal/bounds.ts',
+  );
   const [connections] = tableRows(page('limits.md'), 'Servers for metrics and health');
   t.equal(connections?.[1], String(MAX_HTTP_CONNECTIONS));
   t.end();
