@@ -35,6 +35,18 @@ t.test('integers without an upper bound say only the lower one', (t) => {
   ]);
 });
 
+t.test('a toggle is on or off, and has a text for the flag alone', (t) => {
+  const toggle = kinds.toggle();
+  t.equal(toggle.parse(toggle.bare ?? ''), true);
+  t.equal(toggle.format(false), 'false');
+  check(t, toggle, [
+    ['true', true],
+    ['false', false],
+    ['yes', /expected true, false/],
+    ['', /expected true, false/],
+  ]);
+});
+
 t.test('durations need a unit and fit a timer', (t) => {
   check(t, kinds.duration(1), [
     ['30s', 30_000],
