@@ -118,7 +118,7 @@ export function flagSections(table: FlagTable): string[][] {
 function flagLabel(name: string, spec: FlagSpec<unknown>): string {
   const short = spec.short === undefined ? '    ' : `-${spec.short}, `;
   const { bare, placeholder } = spec.kind;
-  return `${short}--${name}${bare === undefined ? ` <${placeholder}>` : ` [=${placeholder}]`}`;
+  return `${short}--${name}${bare === undefined ? ` <${placeholder}>` : `[=${placeholder}]`}`;
 }
 
 function flagHelp(spec: FlagSpec<unknown>): string {
