@@ -9,6 +9,7 @@ import { startCli, type Cli } from '../support/cli.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
+import { freePort } from '../support/sockets.ts';
 
 const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
 
@@ -25,16 +26,6 @@ async function listen(t: Test, server: Server): Promise<number> {
   await once(server, 'listening');
   t.teardown(() => server.close());
   return (server.address() as AddressInfo).port;
-}
-
-/** A port of 127.0.0.1 that was free a moment ago. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 function stateFile(port: number, targetPort: number): string {

@@ -10,6 +10,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 
 import { parseMetrics } from '../support/metrics-page.ts';
 import { until } from '../support/until.ts';
+import { freePort } from '../support/sockets.ts';
 
 const LOOPBACK: HostPort = { host: '127.0.0.1', port: 0 };
 
@@ -106,12 +107,3 @@ t.test('an address that is taken is a warning, and the rest goes on', async (t) 
   );
   t.equal((await fetch(`${urls[0]}/livez`)).status, 200);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}

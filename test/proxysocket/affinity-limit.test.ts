@@ -2,7 +2,8 @@ import t from 'tap';
 import { limitChanged } from '../../src/proxysocket/events.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { echoServer, request } from '../support/tcp-peers.ts';
-import { collect, TcpRig } from '../support/tcp-rig.ts';
+import { TcpRig } from '../support/tcp-rig.ts';
+import { collect } from '../support/sockets.ts';
 
 t.test(
   'clients above the limit of session affinity are told as one event, and so is room',

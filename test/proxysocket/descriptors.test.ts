@@ -2,7 +2,7 @@ import t from 'tap';
 import { ProcessDescriptors, processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
 import { limitChanged } from '../../src/proxysocket/events.ts';
 import { LimitSignal } from '../../src/proxysocket/limit-signal.ts';
-import { collect } from '../support/tcp-rig.ts';
+import { collect } from '../support/sockets.ts';
 
 t.test('the limit of the process', (t) => {
   const limits = (soft: string): string =>

@@ -3,8 +3,9 @@ import t from 'tap';
 import { endpointInvalid } from '../../src/proxysocket/events.ts';
 import { FakeHost, listenSpec } from '../support/fake-acceptor.ts';
 import { echoServer, endpointAt, request, tcpClient } from '../support/tcp-peers.ts';
-import { collect, TcpRig, tcpSpec } from '../support/tcp-rig.ts';
+import { TcpRig, tcpSpec } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
+import { collect } from '../support/sockets.ts';
 
 t.test('batches are applied one after another', async (t) => {
   const host = new FakeHost();

@@ -1,8 +1,8 @@
 import t from 'tap';
 import { listenerClosed, listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
 import { FakeHost, listenSpec } from '../support/fake-acceptor.ts';
-import { collect } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
+import { collect } from '../support/sockets.ts';
 
 const remove = (name: string) => ({ kind: 'remove', name }) as const;
 const set = (...args: Parameters<typeof listenSpec>) =>

@@ -1,4 +1,3 @@
-import { createServer } from 'node:net';
 import { once } from 'node:events';
 import t from 'tap';
 import {
@@ -19,19 +18,10 @@ import {
   tcpClient,
   tcpServer,
 } from '../support/tcp-peers.ts';
-import { collect, TcpRig, tcpSpec, WAYS } from '../support/tcp-rig.ts';
+import { TcpRig, tcpSpec, WAYS } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
-
-/** A port that was free a moment ago on every address. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0);
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
+import { collect, freePort } from '../support/sockets.ts';
 
 for (const { way, documentedOnly } of WAYS) {
   t.test(`${way}: a listener moves between service ports under load`, async (t) => {

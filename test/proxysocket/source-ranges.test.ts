@@ -1,7 +1,7 @@
 import t from 'tap';
 import { sourceRangeInvalid } from '../../src/proxysocket/events.ts';
 import { sourceFilter } from '../../src/proxysocket/source-ranges.ts';
-import { collect } from '../support/tcp-rig.ts';
+import { collect } from '../support/sockets.ts';
 
 t.test('no ranges: no filter', (t) => {
   t.equal(sourceFilter('a', undefined), undefined);

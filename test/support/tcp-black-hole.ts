@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
-import { endpointAt, tcpClient, type Teardown } from './tcp-peers.ts';
+import { endpointAt, tcpClient } from './tcp-peers.ts';
+import { type Teardown } from './sockets.ts';
 
 const CHILD = `
 const server = require('node:net').createServer();

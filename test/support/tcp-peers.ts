@@ -1,15 +1,11 @@
 /** TCP clients and servers for tests of the data path. All of them end with the test. */
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { resetSocket } from '../../src/proxysocket/tcp/reset.ts';
-
-/** What a test of tap offers that these helpers need. */
-export interface Teardown {
-  teardown(after: () => unknown): void;
-}
+import type { Teardown } from './sockets.ts';
 
 export interface TcpServer {
   readonly port: number;
@@ -184,21 +180,6 @@ export async function pushUntilStuck(socket: Socket, idleMs = 300): Promise<numb
       await new Promise(setImmediate);
     }
   }
-}
-
-export function sha256(data: Buffer): string {
-  return createHash('sha256').update(data).digest('hex');
-}
-
-/** Files, sockets and the like that this process has open. */
-export function openDescriptors(): number {
-  return readdirSync('/proc/self/fd').length;
-}
-
-/** The same when what was destroyed before is really closed, which takes some turns of the loop. */
-export async function settledDescriptors(): Promise<number> {
-  for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
-  return openDescriptors();
 }
 
 /** A socket of this network namespace, as Linux lists it. */

@@ -1,13 +1,12 @@
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
-import type { TypedChannel } from '../../src/util/channel.ts';
 import type {
   AffinitySpec,
   EndpointSpec,
   ListenSpec,
   ServicePortSpec,
 } from '../../src/proxysocket/spec.ts';
-import type { Teardown } from './tcp-peers.ts';
+import type { Teardown } from './sockets.ts';
 
 /** Both ways to accept: with the handles of Node, and with only what Node documents. */
 export const WAYS = [
@@ -83,15 +82,4 @@ export class TcpRig {
     }
     return listener.boundPort;
   }
-}
-
-/** Collects the messages of a channel until the test ends. */
-export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>): T[] {
-  const messages: T[] = [];
-  const onMessage = (message: T): void => {
-    messages.push(message);
-  };
-  channel.subscribe(onMessage);
-  t.teardown(() => channel.unsubscribe(onMessage));
-  return messages;
 }

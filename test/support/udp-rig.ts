@@ -1,11 +1,7 @@
-import { createHash } from 'node:crypto';
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
-import { setTimeout as delay } from 'node:timers/promises';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
-import type { TypedChannel } from '../../src/util/channel.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../../src/proxysocket/limits.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
@@ -14,40 +10,8 @@ import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
 import type { Clock } from '../../src/util/clock.ts';
 import { FakeClock } from './fake-clock.ts';
-
-/** What a test of tap offers that these helpers need. */
-export interface Teardown {
-  teardown(after: () => unknown): void;
-}
-
-/** Polls until `condition` holds; rejects with its text after `ms`. */
-export async function until(condition: () => boolean, ms = 10_000): Promise<void> {
-  const deadline = performance.now() + ms;
-  while (!condition()) {
-    if (performance.now() > deadline) throw new Error(`not within ${ms} ms: ${String(condition)}`);
-    await delay(3);
-  }
-}
-
-/** How many descriptors this process has open; Linux only. */
-export function openDescriptors(): number {
-  return readdirSync('/proc/self/fd').length;
-}
-
-export function sha256(data: Buffer): string {
-  return createHash('sha256').update(data).digest('hex');
-}
-
-/** Collects the messages of a channel until the test ends. */
-export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>): T[] {
-  const messages: T[] = [];
-  const onMessage = (message: T): void => {
-    messages.push(message);
-  };
-  channel.subscribe(onMessage);
-  t.teardown(() => channel.unsubscribe(onMessage));
-  return messages;
-}
+import type { Teardown } from './sockets.ts';
+import { until } from './until.ts';
 
 async function bind(t: Teardown, address: string, port: number): Promise<Socket> {
   const socket = createSocket({

@@ -4,9 +4,10 @@ import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { pushUntilStuck, tcpClient, tcpServer, type Teardown } from '../../support/tcp-peers.ts';
-import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { pushUntilStuck, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import { type Teardown, collect } from '../../support/sockets.ts';
 
 const MB = 1024 * 1024;
 

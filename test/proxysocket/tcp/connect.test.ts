@@ -9,14 +9,13 @@ import {
   endpointAt,
   kernelSockets,
   namedServer,
-  openDescriptors,
   refusingEndpoint,
   request,
-  settledDescriptors,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 
 const CLIENT_IP = { kind: 'clientIP', timeoutSeconds: 10_800 } as const;
 

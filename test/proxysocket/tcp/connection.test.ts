@@ -13,7 +13,7 @@ import { RoundRobinBalancer } from '../../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../../src/roundrobin/types.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
-import { collect } from '../../support/tcp-rig.ts';
+import { collect } from '../../support/sockets.ts';
 
 /** Records whom it is told about. */
 class Watched extends RoundRobinBalancer {

@@ -4,8 +4,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
 import { endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
-import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import { collect } from '../../support/sockets.ts';
 
 for (const { way, documentedOnly } of WAYS) {
   t.test(`${way}: the endpoint may answer after the client's FIN`, async (t) => {

@@ -6,13 +6,12 @@ import {
   digestServer,
   echoServer,
   readAll,
-  sha256,
   tcpClient,
   tcpServer,
-  type Teardown,
 } from '../../support/tcp-peers.ts';
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import { type Teardown, sha256 } from '../../support/sockets.ts';
 
 const MB = 1024 * 1024;
 

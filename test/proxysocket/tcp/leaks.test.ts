@@ -1,16 +1,10 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t from 'tap';
-import {
-  connectionEnd,
-  echoServer,
-  openDescriptors,
-  request,
-  settledDescriptors,
-  tcpServer,
-} from '../../support/tcp-peers.ts';
+import { connectionEnd, echoServer, request, tcpServer } from '../../support/tcp-peers.ts';
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import { openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 
 const AT_ONCE = 200;
 

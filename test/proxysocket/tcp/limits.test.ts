@@ -15,8 +15,9 @@ import {
   tcpClient,
   tcpServer,
 } from '../../support/tcp-peers.ts';
-import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import { collect } from '../../support/sockets.ts';
 
 for (const { way, documentedOnly } of WAYS) {
   t.test(`${way}: above the limit of connections new ones are reset`, async (t) => {

@@ -13,7 +13,7 @@ import { Scratch, SHARED_BYTES } from '../../../src/proxysocket/tcp/scratch.ts';
 import { createServer } from 'node:net';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { holds } from '../../support/property.ts';
-import { collect } from '../../support/tcp-rig.ts';
+import { collect } from '../../support/sockets.ts';
 
 const MB = 1024 * 1024;
 

@@ -4,17 +4,10 @@ import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
 import { olderThan, whenFin } from '../../../src/proxysocket/tcp/fin.ts';
 import { resetSocket } from '../../../src/proxysocket/tcp/reset.ts';
-import {
-  echoServer,
-  endOf,
-  openDescriptors,
-  readAll,
-  settledDescriptors,
-  tcpClient,
-  tcpServer,
-} from '../../support/tcp-peers.ts';
-import { collect, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { echoServer, endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 
 for (const { way, documentedOnly } of WAYS) {
   t.test(`${way}: the reset of a client reaches the endpoint as a reset`, async (t) => {

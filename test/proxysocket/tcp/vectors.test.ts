@@ -15,12 +15,12 @@ import {
   readAll,
   refusingEndpoint,
   request,
-  sha256,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { collect, TcpRig, tcpSpec, WAYS } from '../../support/tcp-rig.ts';
+import { TcpRig, tcpSpec, WAYS } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
+import { collect, sha256 } from '../../support/sockets.ts';
 
 for (const { way, documentedOnly } of WAYS) {
   t.test(`T1 (${way}): a service with a TCP and a UDP port carries both`, async (t) => {

@@ -1,14 +1,9 @@
 import t from 'tap';
 import { connectFailed, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import {
-  collect,
-  UdpBackend,
-  UdpClient,
-  UdpRig,
-  until,
-  type Teardown,
-} from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { type Teardown, collect } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
 
 /** The address of a UDP port on which nobody listens. */
 async function deadPort(t: Teardown): Promise<UdpBackend['spec']> {

@@ -5,7 +5,9 @@ import {
   udpSessionStarted,
 } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { collect, UdpBackend, UdpClient, UdpRig, until } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { collect } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
 
 t.test('a session tells of its endpoint, its beginning and its end', async (t) => {
   const clock = new FakeClock();

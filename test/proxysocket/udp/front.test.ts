@@ -9,7 +9,8 @@ import {
 import { SessionTable } from '../../../src/proxysocket/udp/session-table.ts';
 import { askBuffers, boundSocket, sendQueueFull } from '../../../src/proxysocket/udp/socket.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { UdpBackend, UdpClient, UdpRig, until } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { until } from '../../support/until.ts';
 
 t.test('a datagram from port 0, which cannot be answered, is dropped', async (t) => {
   const rig = new UdpRig(t);

@@ -1,14 +1,9 @@
 import t from 'tap';
 import { limitChanged, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import {
-  collect,
-  openDescriptors,
-  UdpBackend,
-  UdpClient,
-  UdpRig,
-  until,
-} from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { collect, openDescriptors } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
 
 t.test('the least recently used session of any service port makes room', async (t) => {
   const clock = new FakeClock();

@@ -2,14 +2,9 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import t from 'tap';
 import { rejected, sourceRangeInvalid, udpSessionEnded } from '../../../src/proxysocket/events.ts';
-import {
-  collect,
-  openDescriptors,
-  UdpBackend,
-  UdpClient,
-  UdpRig,
-  until,
-} from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { collect, openDescriptors } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
 
 t.test('port 0: the listener tells the port, and each listener has its own', async (t) => {
   const rig = new UdpRig(t);

@@ -5,7 +5,9 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import type { ChildState } from '../../support/udp-proxy-child.ts';
-import { UdpBackend, UdpClient, UdpRig, until, type Teardown } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { type Teardown } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
 
 const SKIP = process.platform === 'linux' ? false : 'reads /proc and sets limits with sh';
 const CHILD = fileURLToPath(new URL('../../support/udp-proxy-child.ts', import.meta.url));

@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { UdpBackend, UdpClient, UdpRig, sha256, until } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { sha256 } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
 
 /** The most that fits into one IPv4 datagram. */
 const MAX = 65_507;

@@ -5,7 +5,8 @@ import type { ServicePort } from '../../../src/proxysocket/service-port.ts';
 import { MAX_REFUSED_CLIENTS } from '../../../src/proxysocket/udp/bounds.ts';
 import { Refusals } from '../../../src/proxysocket/udp/refusals.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { collect, UdpRig } from '../../support/udp-rig.ts';
+import { UdpRig } from '../../support/udp-rig.ts';
+import { collect } from '../../support/sockets.ts';
 
 const WINDOW = 30_000;
 

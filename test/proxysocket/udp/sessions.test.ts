@@ -1,7 +1,8 @@
 import t from 'tap';
 import { systemClock } from '../../../src/util/clock.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { UdpBackend, UdpClient, UdpRig, until } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { until } from '../../support/until.ts';
 
 t.test(
   'U1: a datagram is echoed, and a silent client has no session after the limit',

@@ -1,7 +1,9 @@
 import t from 'tap';
 import type { HostAddresses } from '../../../src/proxysocket/udp/host-addresses.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { openDescriptors, UdpBackend, UdpClient, UdpRig, until } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
+import { openDescriptors } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
 const SKIP = process.platform === 'linux' ? false : 'needs several loopback addresses';

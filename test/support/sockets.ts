@@ -1,0 +1,47 @@
+/** What tests of TCP and of UDP sockets need alike. */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import type { TypedChannel } from '../../src/util/channel.ts';
+
+/** What a test of tap offers that these helpers need. */
+export interface Teardown {
+  teardown(after: () => unknown): void;
+}
+
+/** Collects the messages of a channel until the test ends. */
+export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>): T[] {
+  const messages: T[] = [];
+  const onMessage = (message: T): void => {
+    messages.push(message);
+  };
+  channel.subscribe(onMessage);
+  t.teardown(() => channel.unsubscribe(onMessage));
+  return messages;
+}
+
+/** A TCP port that was free a moment ago on every address. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0);
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** Files, sockets and the like that this process has open; Linux only. */
+export function openDescriptors(): number {
+  return readdirSync('/proc/self/fd').length;
+}
+
+/** The same when what was destroyed before is really closed, which takes some turns of the loop. */
+export async function settledDescriptors(): Promise<number> {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+  return openDescriptors();
+}
+
+export function sha256(data: Buffer): string {
+  return createHash('sha256').update(data).digest('hex');
+}
