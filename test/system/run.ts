@@ -16,7 +16,7 @@ import { toolEnv } from '../runner/check.ts';
 import { fileLine, indent, problemLines, tallyLine } from '../runner/print.ts';
 import { judgeSkips } from '../runner/skip-policy.ts';
 import { readTap, type FileReport, type Tally } from '../runner/tap-report.ts';
-import { PREFIX, removeStale } from './support/network.ts';
+import { isInUse, PREFIX, removeStale } from './support/network.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -56,20 +56,23 @@ async function obstacles(): Promise<string[]> {
   return found;
 }
 
-/** The state of the machine that no test may change. */
-async function machineState(): Promise<string> {
+/** The state of the machine that no test may change. Others may run these tests at the same time. */
+async function machineState(): Promise<readonly string[]> {
+  const namespaces = await systemExec({ file: 'ip', args: ['netns', 'list'] });
   const parts = [
     await systemExec({ file: 'nft', args: ['list', 'ruleset'], maxOutput: 2 ** 26 }),
-    await systemExec({ file: 'ip', args: ['netns', 'list'] }),
     await systemExec({ file: 'ip', args: ['-o', 'address'], maxOutput: 2 ** 24 }),
     await systemExec({
       file: 'sysctl',
       args: ['net.ipv4.ip_forward', 'net.ipv4.conf.all.route_localnet'],
     }),
   ];
-  return parts
-    .map(({ stdout }) => stdout.replaceAll(/ (?:valid|preferred)_lft \S+/g, ''))
-    .join('\n');
+  return [
+    ...namespaces.stdout.split('\n').filter((line) => !isInUse(line)),
+    ...parts
+      .map(({ stdout }) => stdout.replaceAll(/ (?:valid|preferred)_lft \S+/g, ''))
+      .flatMap((text) => text.split('\n')),
+  ];
 }
 
 async function runTests(files: readonly string[], total: Tally): Promise<void> {
@@ -110,9 +113,12 @@ async function main(files: readonly string[]): Promise<boolean> {
       files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root }),
       total,
     );
-    if ((await machineState()) !== before) {
+    const after = await machineState();
+    if (after.join('\n') !== before.join('\n')) {
       total.failed += 1;
       print('  FAIL  the state of the machine is not as it was before');
+      for (const line of before) if (!after.includes(line)) print(`        - ${line}`);
+      for (const line of after) if (!before.includes(line)) print(`        + ${line}`);
     }
   }
   print(`\n${tallyLine(total)}`);

@@ -179,9 +179,21 @@ export async function removeStale(): Promise<void> {
   const { stdout } = await systemExec({ file: 'ip', args: ['netns', 'list'] });
   for (const line of stdout.split('\n')) {
     const name = line.split(' ')[0] ?? '';
-    const pid = Number(new RegExp(`^${PREFIX}-(\\d+)-`).exec(name)?.[1]);
-    if (Number.isInteger(pid) && !runs(pid)) await ip(['netns', 'delete', name]);
+    const pid = makerOf(name);
+    if (pid !== undefined && !runs(pid)) await ip(['netns', 'delete', name]);
   }
+}
+
+/** Whether a namespace belongs to a test process that runs, maybe one of somebody else. */
+export function isInUse(namespace: string): boolean {
+  const pid = makerOf(namespace);
+  return pid !== undefined && runs(pid);
+}
+
+/** The test process that has made a namespace; undefined: none of ours. */
+function makerOf(namespace: string): number | undefined {
+  const [, pid] = new RegExp(`^${PREFIX}-(\\d+)-`).exec(namespace) ?? [];
+  return pid === undefined ? undefined : Number(pid);
 }
 
 function runs(pid: number): boolean {
