@@ -30,6 +30,20 @@ for (const size of [0, 1, 1472, 4097, 9000, MAX - 1, MAX]) {
   });
 }
 
+t.test('a DNS query to a port named dns is passed on as it is', async (t) => {
+  const rig = new UdpRig(t);
+  const backend = await UdpBackend.start(t);
+  const listener = await rig.listen(rig.service([backend.spec], { name: 'kube-system/dns:dns' }));
+  const client = await UdpClient.open(t);
+
+  // `A? web.shop`, which kube-proxy on Windows would have completed with its suffixes.
+  const query = Buffer.from('123401000001000000000000037765620473686f700000010001', 'hex');
+  client.send(query, listener.boundPort);
+  await until(() => client.replies.length === 1);
+  t.same(backend.received[0]?.message, query);
+  t.same(client.replies[0]?.message, query);
+});
+
 t.test('an answer may be larger than the question, and there may be many', async (t) => {
   const rig = new UdpRig(t);
   const backend = await UdpBackend.start(t, () => undefined);
