@@ -1,6 +1,9 @@
 import type { Clock } from '../../util/clock.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 
+/** A timer that runs this late was held up by the event loop. */
+const LATE_MS = 20;
+
 /** An item whose time is running. */
 export type Deadline<T> = ListNode<Due<T>>;
 
@@ -15,6 +18,10 @@ interface Due<T> {
  * Since the time is the same for all, they fall due in the order in which they came, so the first
  * one tells when the timer has to run. Adding and removing touch no timer; a timer for every
  * connection attempt would be started and cancelled for nothing nearly always.
+ *
+ * The event loop runs timers before it looks at sockets. So when it was held up, what falls due may
+ * have been answered meanwhile, and gets another turn of the loop to come to light. Otherwise one
+ * long pause would make every attempt time out at once, although all endpoints had answered.
  */
 export class DeadlineQueue<T> {
   readonly #clock: Clock;
@@ -22,6 +29,7 @@ export class DeadlineQueue<T> {
   readonly #due: (item: T) => void;
   readonly #queue = new LinkedList<Due<T>>();
   #armed = false;
+  #postponed = false;
 
   constructor(clock: Clock, ms: number, due: (item: T) => void) {
     this.#clock = clock;
@@ -46,6 +54,13 @@ export class DeadlineQueue<T> {
   }
 
   #run(): void {
+    const first = this.#queue.first;
+    const late = first !== undefined && this.#clock.now() - first.item.at > LATE_MS;
+    this.#postponed = late && !this.#postponed;
+    if (this.#postponed) {
+      this.#arm(1);
+      return;
+    }
     // Stays armed meanwhile, so that what is added now waits for the first one's timer.
     const wait = this.#runDue();
     if (wait === undefined) this.#armed = false;

@@ -110,6 +110,25 @@ for (const { way, documentedOnly } of WAYS) {
   });
 }
 
+t.test(
+  'a pause of the event loop does not make attempts time out that were answered',
+  async (t) => {
+    const rig = new TcpRig(t, { limits: { connectTimeoutsMs: [100] } });
+    const port = await rig.serve([(await namedServer(t, 'there')).endpoint]);
+    let pauses = 0;
+    const pause = (): void => {
+      pauses += 1;
+      // Once the attempt is with the kernel.
+      setImmediate(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150));
+    };
+    endpointPicked.subscribe(pause);
+    t.teardown(() => endpointPicked.unsubscribe(pause));
+    for (let index = 0; index < 5; index += 1) t.equal(await request(t, port), 'there');
+    t.equal(pauses, 5);
+    t.equal(rig.counters.connectErrors.timeout, 0);
+  },
+);
+
 t.test('affinity moves on with the client', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const picked = collect(t, endpointPicked);

@@ -94,13 +94,9 @@ for (const { way } of WAYS) {
     for (const client of clients) client?.destroy();
 
     let answer = '';
-    await until(() => {
-      void request(t, port, 'alive?').then(
-        (text) => (answer = text),
-        () => undefined,
-      );
-      return answer === 'alive?';
-    });
+    while (answer !== 'alive?') {
+      answer = await request(t, port, 'alive?').catch(() => 'not yet');
+    }
     child.stdin.end();
     const counters = JSON.parse(String((await lines.next()).value)) as Record<string, number>;
     t.equal(counters['active'], 0);

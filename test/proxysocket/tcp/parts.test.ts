@@ -60,6 +60,27 @@ t.test('DeadlineQueue: an item may be added anew when it falls due', (t) => {
   t.end();
 });
 
+t.test('DeadlineQueue: after a pause of the loop what is due gets one more turn', (t) => {
+  const base = new FakeClock();
+  let pause = 0;
+  const clock = {
+    now: () => base.now() + pause,
+    setTimer: (ms: number, callback: () => void) => base.setTimer(ms, callback),
+  };
+  const due: string[] = [];
+  const queue = new DeadlineQueue<string>(clock, 100, (item) => due.push(item));
+  const answered = queue.add('answered meanwhile');
+  queue.add('not answered');
+  pause = 300;
+  base.advance(100);
+  t.same(due, []);
+  answered.remove();
+  base.advance(1);
+  t.same(due, ['not answered']);
+  t.equal(base.pending, 0);
+  t.end();
+});
+
 t.test('BulkBuffers: large ones first, then medium ones, then none', (t) => {
   const changes = collect(t, limitChanged);
   const buffers = new BulkBuffers(4 * MB);
