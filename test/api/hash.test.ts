@@ -22,13 +22,13 @@ t.test('XXH64 agrees with its published values', async (t) => {
   t.equal(hashText(hasher.bytes(Buffer.from('abc'))), '44bc2cf5ad770999');
 });
 
-t.test('V2: hash of a plain service', async (t) => {
+t.test('V2 (kept): hash of a plain service', async (t) => {
   t.equal(hasher.service(web), 10397557666300382348n);
   t.equal(hasher.service(web), 0x904b8b9bdf794c8cn);
   t.equal(globalServicePath(web.namespace, web.name), 'demo|web||');
 });
 
-t.test('V5: hash, paths and bytes of a global endpoint', async (t) => {
+t.test('V5 (kept): hash, paths and bytes of a global endpoint', async (t) => {
   const info = EndpointInfo.fromPartial({
     namespace: 'demo',
     sourceName: 'web-abcde',
@@ -53,7 +53,7 @@ t.test('V5: hash, paths and bytes of a global endpoint', async (t) => {
   );
 });
 
-t.test('V5: names and hints do not change the hash of an endpoint', async (t) => {
+t.test('V5 (kept): names and hints do not change the hash of an endpoint', async (t) => {
   const hashed = { endpoint: pod, conditions: { ready: true }, topology: { node: 'n', zone: 'z' } };
   const info = EndpointInfo.fromPartial(hashed);
   const other = EndpointInfo.fromPartial({
@@ -68,7 +68,7 @@ t.test('V5: names and hints do not change the hash of an endpoint', async (t) =>
   t.not(hasher.endpointInfo(info), hasher.endpointInfo(notReady));
 });
 
-t.test('V5: key of an endpoint without a pod, on its node and elsewhere', async (t) => {
+t.test('V5 (kept): key of an endpoint without a pod, on its node and elsewhere', async (t) => {
   const scopes = { internal: true, external: true };
   const here = Endpoint.fromPartial({ ...pod, local: true, scopes });
   const elsewhere = Endpoint.fromPartial({ ...pod, local: false, scopes });

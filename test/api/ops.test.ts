@@ -33,7 +33,7 @@ function unhex(text: string): Buffer {
   return Buffer.from(text, 'hex');
 }
 
-t.test('V1: messages are encoded byte for byte as kpng does', async (t) => {
+t.test('V1 (kept): messages are encoded byte for byte as kpng does', async (t) => {
   t.equal(hex(WatchReq.encode({ nodeName: 'node-a' }).finish()), '0a066e6f64652d61');
   t.equal(hex(OpItem.encode(sync).finish()), '0a00');
   t.equal(hex(OpItem.encode(reset).finish()), '2200');
@@ -58,7 +58,7 @@ t.test('V1: messages are encoded byte for byte as kpng does', async (t) => {
   );
 });
 
-t.test('V1: recorded bytes decode', async (t) => {
+t.test('V1 (kept): recorded bytes decode', async (t) => {
   t.strictSame(decodeLocalOp(unhex('0a00')), { kind: 'sync' });
   t.strictSame(decodeLocalOp(unhex('2200')), { kind: 'reset' });
   const set = decodeLocalOp(unhex(`12470a0c0801120864656d6f2f7765621237${WEB}`));

@@ -79,7 +79,7 @@ t.test('parsing never throws, and what parses is built again', async () => {
   );
 });
 
-t.test('V14: path order puts a service right before its endpoints', async (t) => {
+t.test('V14 (kept): path order puts a service right before its endpoints', async (t) => {
   const paths = ['ns/aaa-udp', 'ns/aaa/b', 'ns/bbb', 'ns/aaa', 'ns/aaa/a', 'ns/aaa-udp/x'];
   t.strictSame(paths.sort(comparePaths), [
     'ns/aaa',

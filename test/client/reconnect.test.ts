@@ -20,7 +20,7 @@ async function reconnected({ server, clock, errors }: ClientRig, ms = 1000): Pro
   return stream;
 }
 
-t.test('V15: after a reconnect only the difference is a change', async (t) => {
+t.test('V15 (kept): after a reconnect only the difference is a change', async (t) => {
   const rig = await startClientRig(t);
   const { server, sink } = rig;
   const first = await server.stream();
@@ -39,7 +39,7 @@ t.test('V15: after a reconnect only the difference is a change', async (t) => {
   t.equal(sink.unread, 0);
 });
 
-t.test('V15: a stream that breaks before its Sync deletes nothing', async (t) => {
+t.test('V15 (kept): a stream that breaks before its Sync deletes nothing', async (t) => {
   const rig = await startClientRig(t);
   const { server, sink, client } = rig;
   const first = await server.stream();

@@ -84,7 +84,7 @@ t.test('a file as kpng writes it is read', async (t) => {
   t.strictSame(parseStateFile(WRITTEN_BY_KPNG).warnings.total, 0);
 });
 
-t.test('V19: defaults of a state file', async (t) => {
+t.test('V19 (kept): defaults of a state file', async (t) => {
   const { services } = stateOf(
     lines(
       'services:',

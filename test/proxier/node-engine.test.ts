@@ -110,7 +110,7 @@ function on(
 }
 
 t.test(
-  'T7: established connections outlive changes and the end of their service',
+  'T7 (kept): established connections outlive changes and the end of their service',
   { skip },
   async (t) => {
     const { proxier, view } = rig(t);
@@ -132,7 +132,7 @@ t.test(
   },
 );
 
-t.test('T4: endpoints come and go without a listener being touched', { skip }, async (t) => {
+t.test('endpoints come and go without a listener being touched', { skip }, async (t) => {
   const { proxier, view, engine } = rig(t);
   const [a, b] = [await tcpEndpoint(t, 'a'), await tcpEndpoint(t, 'b')];
   const names = async (count: number): Promise<string[]> => {

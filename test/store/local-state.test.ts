@@ -41,7 +41,7 @@ const api = service('demo/api');
 const web0 = endpoint('10.1.0.5');
 const web1 = endpoint('10.1.0.6');
 
-t.test('V14: items come in path order, endpoints with their service', async (t) => {
+t.test('V14 (kept): items come in path order, endpoints with their service', async (t) => {
   const state = new LocalState();
   synced(
     state,
@@ -122,7 +122,7 @@ t.test('a change and its undoing in one diff are no change', async (t) => {
   t.strictSame(synced(state, deleteService('demo/nothing'), deleteEndpoint('demo/no/x')), []);
 });
 
-t.test('V15: entries not sent again after a reset go at the sync, not before', async (t) => {
+t.test('V15 (kept): entries not sent again after a reset go at the sync, not before', async (t) => {
   const state = new LocalState();
   const x1 = setEndpoint('d/a/x', web0);
   synced(state, reset, setService(service('d/a')), setService(service('d/b')), x1);
@@ -134,7 +134,7 @@ t.test('V15: entries not sent again after a reset go at the sync, not before', a
   t.equal(state.get('d/a')?.endpoints.get('x')?.ips?.v4[0], '10.1.0.6');
 });
 
-t.test('V15: a stream that breaks before its sync leaves no trace', async (t) => {
+t.test('V15 (different): a stream that breaks before its sync leaves no trace', async (t) => {
   const state = new LocalState();
   const full = [setService(service('d/a')), setService(service('d/b')), setEndpoint('d/a/x', web0)];
   synced(state, reset, ...full);

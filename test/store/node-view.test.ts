@@ -114,7 +114,7 @@ t.test('V9: hints', async (t) => {
   });
 });
 
-t.test('V5: the keys of a local endpoint', async (t) => {
+t.test('V5 (kept): the keys of a local endpoint', async (t) => {
   const info: Info = {
     podName: 'web-0',
     endpoint: { ips: { v4: ['10.1.0.5'] }, portOverrides: [{ name: 'http', port: 8080 }] },

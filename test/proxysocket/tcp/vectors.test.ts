@@ -23,7 +23,7 @@ import { until } from '../../support/until.ts';
 import { collect, sha256 } from '../../support/sockets.ts';
 
 for (const { way, documentedOnly } of WAYS) {
-  t.test(`T1 (${way}): a service with a TCP and a UDP port carries both`, async (t) => {
+  t.test(`T1 (kept, ${way}): a service with a TCP and a UDP port carries both`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const tcp = await echoServer(t);
     const udp = await UdpBackend.start(t);
@@ -38,7 +38,7 @@ for (const { way, documentedOnly } of WAYS) {
     t.same(rig.engine.snapshot(new Set(['ns/multi:x'])), [], 'there is no port x');
   });
 
-  t.test(`T2 (${way}): a deleted service port refuses connections`, async (t) => {
+  t.test(`T2 (kept, ${way}): a deleted service port refuses connections`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const port = await rig.serve([(await echoServer(t)).endpoint]);
     t.equal(await request(t, port, 'up'), 'up');
@@ -47,53 +47,59 @@ for (const { way, documentedOnly } of WAYS) {
     t.same(rig.engine.snapshot(), []);
   });
 
-  t.test(`T3 (${way}), different: without an endpoint there is a reset, not a FIN`, async (t) => {
+  t.test(`T3 (different, ${way}): without an endpoint there is a reset, not a FIN`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const port = await rig.serve([]);
     t.equal(await connectionEnd(t, port), 'ECONNRESET');
   });
 
-  t.test(`T4 (${way}): the second endpoint serves, and the affinity goes to it`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
-    const picked = collect(t, endpointPicked);
-    const good = await namedServer(t, 'good');
-    const port = await rig.serve([await refusingEndpoint(t), good.endpoint], {
-      affinity: { kind: 'clientIP', timeoutSeconds: 10_800 },
-    });
-    t.equal(await request(t, port), 'good');
-    t.equal(await request(t, port), 'good');
-    t.match(picked.at(-1), { attempt: 1, sticky: true, endpoint: `127.0.0.1:${good.port}` });
-  });
+  t.test(
+    `T4 (kept, ${way}): the second endpoint serves, and the affinity goes to it`,
+    async (t) => {
+      const rig = new TcpRig(t, { documentedOnly, clock: new FakeClock() });
+      const picked = collect(t, endpointPicked);
+      const good = await namedServer(t, 'good');
+      const port = await rig.serve([await refusingEndpoint(t), good.endpoint], {
+        affinity: { kind: 'clientIP', timeoutSeconds: 10_800 },
+      });
+      t.equal(await request(t, port), 'good');
+      t.equal(await request(t, port), 'good');
+      t.match(picked.at(-1), { attempt: 1, sticky: true, endpoint: `127.0.0.1:${good.port}` });
+    },
+  );
 
-  t.test(`T5 (${way}): attempts of 250, 500, 1000 and 2000 ms, then the end`, async (t) => {
-    const clock = new FakeClock();
-    const rig = new TcpRig(t, { documentedOnly, clock });
-    const picked = collect(t, endpointPicked);
-    const port = await rig.serve([await blackHole(t)]);
-    const [a, b] = [connectionEnd(t, port), connectionEnd(t, port)];
-    // Different: the second client is looked at while the first one waits.
-    await until(() => picked.length === 2);
-    const attempts = (): number => picked.length / 2;
-    for (const [index, ms] of [250, 500, 1000].entries()) {
-      clock.advance(ms - 1);
-      t.equal(attempts(), index + 1);
+  t.test(
+    `T5 (different, ${way}): attempts of 250, 500, 1000 and 2000 ms, then the end`,
+    async (t) => {
+      const clock = new FakeClock();
+      const rig = new TcpRig(t, { documentedOnly, clock });
+      const picked = collect(t, endpointPicked);
+      const port = await rig.serve([await blackHole(t)]);
+      const [a, b] = [connectionEnd(t, port), connectionEnd(t, port)];
+      // Different: the second client is looked at while the first one waits.
+      await until(() => picked.length === 2);
+      const attempts = (): number => picked.length / 2;
+      for (const [index, ms] of [250, 500, 1000].entries()) {
+        clock.advance(ms - 1);
+        t.equal(attempts(), index + 1);
+        clock.advance(1);
+        t.equal(attempts(), index + 2);
+      }
+      clock.advance(1999);
+      t.equal(rig.counters.rejectedConnectFailed, 0);
       clock.advance(1);
-      t.equal(attempts(), index + 2);
-    }
-    clock.advance(1999);
-    t.equal(rig.counters.rejectedConnectFailed, 0);
-    clock.advance(1);
-    t.same(await Promise.all([a, b]), ['ECONNRESET', 'ECONNRESET']);
-  });
+      t.same(await Promise.all([a, b]), ['ECONNRESET', 'ECONNRESET']);
+    },
+  );
 
-  t.test(`T6 (${way}), different: the answer after the client's FIN arrives`, async (t) => {
+  t.test(`T6 (different, ${way}): the answer after the client's FIN arrives`, async (t) => {
     const rig = new TcpRig(t, { documentedOnly });
     const port = await rig.serve([(await digestServer(t)).endpoint]);
     t.equal(await request(t, port, 'all I have'), sha256(Buffer.from('all I have')));
   });
 
   t.test(
-    `T7 (${way}): connections outlive changes and the end of their service port`,
+    `T7 (kept, ${way}): connections outlive changes and the end of their service port`,
     async (t) => {
       const rig = new TcpRig(t, { documentedOnly });
       const server = await echoServer(t);

@@ -74,7 +74,7 @@ t.test('close ends the sessions, frees the port at once, and may be called again
   probe.send('is anybody there?');
   const [error] = (await once(probe, 'error')) as [NodeJS.ErrnoException];
   probe.close();
-  t.equal(error.code, 'ECONNREFUSED', 'T2: port unreachable after the service is gone');
+  t.equal(error.code, 'ECONNREFUSED', 'T2 (kept): port unreachable after the service is gone');
 });
 
 t.test('a listener moves to another service port without closing', async (t) => {

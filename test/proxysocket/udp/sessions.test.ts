@@ -5,7 +5,7 @@ import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 
 t.test(
-  'U1: a datagram is echoed, and a silent client has no session after the limit',
+  'U1 (kept): a datagram is echoed, and a silent client has no session after the limit',
   async (t) => {
     const rig = new UdpRig(t, { clock: systemClock });
     const backend = await UdpBackend.start(t);
@@ -24,7 +24,7 @@ t.test(
 );
 
 t.test(
-  'U2: a client port keeps its socket, another port of the host gets the next endpoint',
+  'U2 (kept): a client port keeps its socket, another port of the host gets the next endpoint',
   async (t) => {
     const rig = new UdpRig(t);
     const backends = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
@@ -41,7 +41,7 @@ t.test(
   },
 );
 
-t.test('U3 (other than upstream): an answer that takes 400 ms arrives', async (t) => {
+t.test('U3 (different): an answer that takes 400 ms arrives', async (t) => {
   const rig = new UdpRig(t, { clock: systemClock });
   const backend = await UdpBackend.start(t, () => undefined);
   const listener = await rig.listen(rig.service([backend.spec]));
