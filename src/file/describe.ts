@@ -1,6 +1,8 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { ErrorObject } from 'ajv';
 import { shorten, type Segment } from './problem.ts';
+import { rightPlace } from './misplaced.ts';
+import { stateFileSchema, type SchemaPart } from './schema.ts';
 import { closest } from './suggest.ts';
 
 /** What the JSON schema objects to, in words for people. */
@@ -17,31 +19,21 @@ export function describe(error: ErrorObject, root: unknown): SchemaFinding {
   const segments = pointerSegments(error.instancePath, root);
   if (error.keyword === 'additionalProperties') {
     const key = String(error.params['additionalProperty']);
-    const known = Object.keys(parentOf(error).properties ?? {});
-    return { segments: [...segments, key], atKey: true, message: unknownKey(key, known) };
+    return { segments: [...segments, key], atKey: true, message: unknownKey(key, parentOf(error)) };
   }
   return { segments, atKey: false, message: messageOf(error) };
-}
-
-/** The parts of a schema that messages are made of. */
-interface SchemaPart {
-  readonly title?: string;
-  readonly format?: string;
-  readonly type?: string | readonly string[];
-  readonly properties?: Readonly<Record<string, unknown>>;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly maxLength?: number;
-  readonly enum?: readonly unknown[];
 }
 
 function parentOf(error: ErrorObject): SchemaPart {
   return (error.parentSchema ?? {}) as SchemaPart;
 }
 
-function unknownKey(key: string, known: readonly string[]): string {
-  const suggestion = closest(key, known);
-  return `unknown key '${shorten(key)}'${suggestion === undefined ? '' : `; did you mean '${suggestion}'?`}`;
+function unknownKey(key: string, parent: SchemaPart): string {
+  const message = `unknown key '${shorten(key)}'`;
+  const similar = closest(key, Object.keys(parent.properties ?? {}));
+  if (similar !== undefined) return `${message}; did you mean '${similar}'?`;
+  const place = rightPlace(key, parent, stateFileSchema());
+  return place === undefined ? message : `${message}; it belongs ${place}`;
 }
 
 function messageOf(error: ErrorObject): string {
@@ -52,7 +44,7 @@ function messageOf(error: ErrorObject): string {
     case 'required':
       return `'${String(error.params['missingProperty'])}' is missing`;
     case 'type':
-      return wrongType(error.data, schema);
+      return wrongType(error, schema);
     case 'minimum':
     case 'maximum':
     case 'minLength':
@@ -73,7 +65,7 @@ function messageOf(error: ErrorObject): string {
   }
 }
 
-function wrongType(value: unknown, schema: SchemaPart): string {
+function wrongType({ data: value, instancePath }: ErrorObject, schema: SchemaPart): string {
   const title = schema.title ?? 'value';
   const noun =
     title === 'text' ? title : title === 'boolean' ? 'true or false' : withArticle(title);
@@ -81,19 +73,32 @@ function wrongType(value: unknown, schema: SchemaPart): string {
     return `there is no value; it must be ${noun}${range(schema)}`;
   }
   const message = `${show(value)} is not ${noun}${range(schema)}`;
-  const wantsText = title === 'text' || [schema.type].flat().includes('string');
-  if (
-    wantsText &&
-    schema.format === undefined &&
-    (typeof value === 'number' || typeof value === 'boolean')
-  ) {
-    return `${message}; put it in quotes: "${value}"`;
+  return `${message}${remedy(value, schema, instancePath)}`;
+}
+
+/** How a value of the wrong type is made right, where that is plain. */
+function remedy(value: unknown, schema: SchemaPart, path: string): string {
+  const types = new Set([schema.type].flat());
+  const isPlain = typeof value === 'number' || typeof value === 'boolean';
+  if (types.has('string')) {
+    // An address that ends with a colon is read as a key.
+    if (schema.format === 'ipv6' && typeof value === 'object') return '; put it in quotes';
+    return schema.format === undefined && isPlain ? `; put it in quotes: "${value}"` : '';
   }
-  const wantsNumber = [schema.type].flat().includes('integer');
-  if (wantsNumber && typeof value === 'string' && /^\d+$/.test(value)) {
-    return `${message}; remove the quotes`;
+  if (types.has('integer') && typeof value === 'string') {
+    if (/^\d+$/.test(value)) return '; remove the quotes';
+    if (path.endsWith('/targetport')) return "; a name belongs under 'targetportname'";
   }
-  return message;
+  const [example] = schema.examples ?? [];
+  return example === undefined ? '' : `, such as ${inFlowStyle(example)}`;
+}
+
+/** A value as one would write it in a line of YAML. */
+function inFlowStyle(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(inFlowStyle).join(', ')}]`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  const pairs = Object.entries(value).map(([key, each]) => `${key}: ${inFlowStyle(each)}`);
+  return `{${pairs.join(', ')}}`;
 }
 
 function range(schema: SchemaPart): string {
@@ -123,7 +128,8 @@ function addressHint(title: string, value: unknown): string {
 }
 
 function withArticle(noun: string): string {
-  if (noun === 'conditions' || noun === 'scopes' || noun.endsWith('hints')) return noun;
+  if (noun === 'conditions' || noun === 'scopes' || noun.endsWith('hints'))
+    return `a map of ${noun}`;
   if (noun.startsWith('addresses')) return `a map with the ${noun}`;
   return `${/^[aeioAEIO]/.test(noun) ? 'an' : 'a'} ${noun}`;
 }

@@ -14,6 +14,30 @@ export interface Validators {
   serviceItem(value: unknown): readonly ErrorObject[];
 }
 
+/** What the messages need to know of a JSON schema. */
+export interface SchemaPart {
+  readonly $ref?: string;
+  readonly title?: string;
+  readonly format?: string;
+  readonly type?: string | readonly string[];
+  readonly properties?: Readonly<Record<string, SchemaPart>>;
+  readonly items?: SchemaPart;
+  readonly definitions?: Readonly<Record<string, SchemaPart>>;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly maxLength?: number;
+  readonly enum?: readonly unknown[];
+  readonly examples?: readonly unknown[];
+}
+
+let parsed: SchemaPart | undefined;
+
+/** The JSON schema itself, read at the first call. */
+export function stateFileSchema(): SchemaPart {
+  parsed ??= JSON.parse(readFileSync(SCHEMA_URL, 'utf8')) as SchemaPart;
+  return parsed;
+}
+
 let compiled: Validators | undefined;
 
 /** The validators, compiled at the first call. */
@@ -30,8 +54,7 @@ function compile(): Validators {
     ownProperties: true,
     formats: { ipv4: isIPv4, ipv6: isPlainIPv6, cidr: isCidr },
   });
-  const schema = JSON.parse(readFileSync(SCHEMA_URL, 'utf8')) as object;
-  ajv.addSchema(schema, 'file');
+  ajv.addSchema(stateFileSchema(), 'file');
   return {
     file: errorsOf(ajv.compile({ $ref: 'file' })),
     serviceItem: errorsOf(ajv.compile({ $ref: 'file#/definitions/serviceItem' })),

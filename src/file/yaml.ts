@@ -11,6 +11,7 @@ import {
 } from 'yaml';
 import { messageOf } from '../errors.ts';
 import { positionAt, type LocalProblem, type Segment } from './problem.ts';
+import { yamlMessage } from './yaml-message.ts';
 
 export type YamlDocument = Document.Parsed;
 
@@ -43,38 +44,20 @@ export function parseYaml(text: string): YamlResult {
   }
   const errors = [...document.errors, ...document.warnings];
   if (errors.length === 0) return { ok: true, document };
-  return {
-    ok: false,
-    errors: errors.slice(0, MAX_SYNTAX_ERRORS).map((error) => describeYaml(error, text)),
-  };
+  return { ok: false, errors: firstOfLines(errors.map((error) => describeYaml(error, text))) };
+}
+
+/** What the parser says of a line after its first complaint is about the same mistake. */
+function firstOfLines(errors: readonly LocalProblem[]): LocalProblem[] {
+  const lines = new Set<number>();
+  return errors
+    .filter(({ at }) => !lines.has(at.line) && lines.add(at.line))
+    .slice(0, MAX_SYNTAX_ERRORS);
 }
 
 function describeYaml(error: YAMLError, text: string): LocalProblem {
   const [offset] = error.pos;
   return { at: positionAt(text, offset), segments: [], message: yamlMessage(error, text) };
-}
-
-function yamlMessage(error: YAMLError, text: string): string {
-  if (error.code === 'DUPLICATE_KEY') return `duplicate key '${keyAt(text, error.pos[0])}'`;
-  if (error.code === 'MULTIPLE_DOCS') return 'a second document begins here; a state file has one';
-  if (error.code === 'RESOURCE_EXHAUSTION') return 'nested too deeply';
-  if (/closing "quote/.test(error.message)) return unclosed('double');
-  if (/closing 'quote/.test(error.message)) return unclosed('single');
-  return lowerFirst(error.message);
-}
-
-/** The parser tells where it gave up, which is behind the text. */
-function unclosed(kind: string): string {
-  return `a text in ${kind} quotes is not closed before this`;
-}
-
-function keyAt(text: string, offset: number): string {
-  const end = text.indexOf(':', offset);
-  return text.slice(offset, end === -1 ? offset + 40 : Math.min(end, offset + 40)).trim();
-}
-
-function lowerFirst(message: string): string {
-  return /^[A-Z][a-z]/.test(message) ? message.charAt(0).toLowerCase() + message.slice(1) : message;
 }
 
 function reason(error: unknown): string {

@@ -172,7 +172,7 @@ const SERVICE_ERRORS: [string, string, string[]][] = [
       '7:12: services[0].service.mapip: "yes" is not true or false',
       '8:12: services[0].service.ports: a map is not a list of ports',
       '9:10: services[0].service.ips: "10.0.0.1" is not a map with the addresses of a service',
-      '10:22: services[0].service.sessionaffinity: "ClientIP" is not a session affinity',
+      '10:22: services[0].service.sessionaffinity: "ClientIP" is not a session affinity, such as {clientip: {timeoutseconds: 10800}}',
     ],
   ],
   [
@@ -200,6 +200,52 @@ const SERVICE_ERRORS: [string, string, string[]][] = [
     ],
   ],
   [
+    'keys that stand too high or too low',
+    lines(
+      'services:',
+      '- service:',
+      '    name: web',
+      '    clusterips: {v4: [10.0.0.1]}',
+      '    ips: {v4: [10.0.0.1]}',
+      '    ports: [{port: 80, sessionaffinity: null}]',
+      '    endpoints: []',
+      '  type: ClusterIP',
+      '  endpoints: [{podname: a, ips: null, endpoint: {topology: null}, labels: {}}]',
+    ),
+    [
+      "4:5: services[0].service.clusterips: unknown key 'clusterips'; it belongs under 'ips'",
+      "5:11: services[0].service.ips.v4: unknown key 'v4'; it belongs under 'clusterips' or 'externalips' or 'loadbalancerips'",
+      "6:24: services[0].service.ports[0].sessionaffinity: unknown key 'sessionaffinity'; it belongs beside 'ports'",
+      "7:5: services[0].service.endpoints: unknown key 'endpoints'; it belongs beside 'service'",
+      "8:3: services[0].type: unknown key 'type'; it belongs under 'service'",
+      "9:28: services[0].endpoints[0].ips: unknown key 'ips'; it belongs under 'endpoint'",
+      "9:50: services[0].endpoints[0].endpoint.topology: unknown key 'topology'; it belongs beside 'endpoint'",
+      "9:67: services[0].endpoints[0].labels: unknown key 'labels'",
+    ],
+  ],
+  [
+    'values of the wrong form, with the right one',
+    lines(
+      'services:',
+      '- service:',
+      '    name: web',
+      '    ips: {clusterips: {v4: 10.0.0.1}, externalips: 10.0.0.1, loadbalancerips: {v6: [fd00::]}}',
+      '    ports: [{port: 80, targetport: http}]',
+      '    ipfilters: [{sourceranges: 10.0.0.0/8}]',
+      '  endpoints: [{conditions: true, topology: n1, hints: [east]}]',
+    ),
+    [
+      '4:28: services[0].service.ips.clusterips.v4: "10.0.0.1" is not a list of IPv4 addresses, such as [10.96.0.10]',
+      '4:52: services[0].service.ips.externalips: "10.0.0.1" is not a set of addresses by family, such as {v4: [10.96.0.10]}',
+      '4:85: services[0].service.ips.loadbalancerips.v6[0]: a map is not an IPv6 address; put it in quotes',
+      '5:36: services[0].service.ports[0].targetport: "http" is not a port (0 to 65535); a name belongs under \'targetportname\'',
+      '6:32: services[0].service.ipfilters[0].sourceranges: "10.0.0.0/8" is not a list of networks, such as [10.0.0.0/8]',
+      '7:28: services[0].endpoints[0].conditions: true is not a map of conditions, such as {ready: true}',
+      '7:44: services[0].endpoints[0].topology: "n1" is not a topology, such as {node: node-1, zone: east}',
+      '7:55: services[0].endpoints[0].hints: a list is not a map of topology hints, such as {zones: [east]}',
+    ],
+  ],
+  [
     'endpoint',
     endpoint(
       'ready: true',
@@ -209,11 +255,11 @@ const SERVICE_ERRORS: [string, string, string[]][] = [
       'endpoint: {ips: [10.0.0.1], portoverrides: [{name: http}, {port: 0}]}',
     ),
     [
-      "7:5: services[0].endpoints[0].ready: unknown key 'ready'",
+      "7:5: services[0].endpoints[0].ready: unknown key 'ready'; it belongs under 'conditions'",
       '8:25: services[0].endpoints[0].conditions.ready: "maybe" is not true or false',
-      '9:20: services[0].endpoints[0].hints.zones: "north" is not a list of zones',
+      '9:20: services[0].endpoints[0].hints.zones: "north" is not a list of zones, such as [east]',
       "10:16: services[0].endpoints[0].topology.hostname: unknown key 'hostname'",
-      '11:21: services[0].endpoints[0].endpoint.ips: a list is not a set of addresses by family',
+      '11:21: services[0].endpoints[0].endpoint.ips: a list is not a set of addresses by family, such as {v4: [10.96.0.10]}',
       "11:49: services[0].endpoints[0].endpoint.portoverrides[0]: 'port' is missing",
       '11:70: services[0].endpoints[0].endpoint.portoverrides[1].port: 0 is not a port (1 to 65535)',
     ],
@@ -228,7 +274,7 @@ const SERVICE_ERRORS: [string, string, string[]][] = [
     lines('services:', '- name: web', '- endpoints: []', '-', '- web'),
     [
       "2:3: services[0]: 'service' is missing",
-      "2:3: services[0].name: unknown key 'name'",
+      "2:3: services[0].name: unknown key 'name'; it belongs under 'service'",
       "3:3: services[1]: 'service' is missing",
       '4:2: services[2]: there is no value; it must be a service with its endpoints',
       '5:3: services[3]: "web" is not a service with its endpoints',
@@ -254,6 +300,37 @@ const SERVICE_ERRORS: [string, string, string[]][] = [
     'YAML: a quote that is not closed',
     service('type: "ClusterIP'),
     ['5:1: services[0]: a text in double quotes is not closed before this'],
+  ],
+  ['YAML: a tab', service('\tports: []'), ['4:5: a tab where only spaces may be']],
+  [
+    'YAML: a line that is indented too far, and one that is not far enough',
+    lines('services:', '- service:', '    name: web', '     type: ClusterIP', '   mapip: true'),
+    [
+      "3:11: services[0]: a ': ' too many: quote a text that has one, or the next line is indented too far",
+      '5:1: services[0]: wrong indentation: the keys of a map start in one column',
+    ],
+  ],
+  [
+    'YAML: a line that is not indented enough',
+    lines('services:', '- service:', '    name: web', ' endpoints: []'),
+    [
+      "4:1: services[0]: this belongs to no item of the list: a '-' is missing, or the indentation is wrong",
+    ],
+  ],
+  [
+    "YAML: ':' without a space",
+    service('mapip:true'),
+    [
+      "4:5: services[0]: this is neither a key with ': ' nor part of the line before; is the indentation right?",
+    ],
+  ],
+  [
+    'YAML: a list and a map that are not closed',
+    service('ips: {clusterips: {v4: [10.0.0.1}}'),
+    [
+      "4:37: services[0]: a list that begins with '[' is not closed with ']' before this",
+      "5:1: services[0]: a map that begins with '{' is not closed with '}' before this",
+    ],
   ],
   [
     'YAML: an unknown tag',
