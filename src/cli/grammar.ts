@@ -73,7 +73,7 @@ function tooMany(words: readonly string[], after: string): KpngError {
 }
 
 /** `a, b and c` */
-export function wordList(commands: readonly { readonly word: string }[]): string {
+function wordList(commands: readonly { readonly word: string }[]): string {
   return commands.map(({ word }) => word).join(', ');
 }
 

@@ -6,7 +6,7 @@ import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
  * that list every handle or descriptor: with a hundred thousand connections they would stop the
  * event loop at each scrape.
  */
-export const PROCESS_METRICS = [
+const PROCESS_METRICS = [
   'process_cpu_user_seconds_total',
   'process_cpu_system_seconds_total',
   'process_cpu_seconds_total',

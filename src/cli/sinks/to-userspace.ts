@@ -84,7 +84,7 @@ function flagsOf(variant: Variant) {
   } satisfies FlagTable;
 }
 
-export type UserspaceFlags = ReturnType<typeof flagsOf>;
+type UserspaceFlags = ReturnType<typeof flagsOf>;
 
 /** Throws unless the portal will understand the item. */
 function checkNodePortAddress(item: string): void {
@@ -92,7 +92,7 @@ function checkNodePortAddress(item: string): void {
 }
 
 /** Options of the userspace backend, from its flags. */
-export function readUserspace(values: FlagValues<UserspaceFlags>) {
+function readUserspace(values: FlagValues<UserspaceFlags>) {
   if (values['portal-interface'] !== '') {
     throw new KpngError(
       'KPNG_USAGE',
