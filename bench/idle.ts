@@ -1,9 +1,8 @@
 /** Memory of the proxy while nobody uses it. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { startProxy } from '../examples/support/proxy-process.ts';
+import { tempFolder } from '../examples/support/temp-folder.ts';
 import { writeState, type ServiceDescription } from '../examples/support/state-file.ts';
 import type { IdleReport } from './report/report.ts';
 import { memory, type Memory } from './support/process-usage.ts';
@@ -34,9 +33,9 @@ async function settled(pid: number): Promise<Memory | undefined> {
 
 /** Starts a proxy with so many service ports and measures it. Undefined where there is no /proc. */
 export async function idle(servicePorts: number): Promise<IdleReport | undefined> {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-userspace-idle-'));
+  const folder = tempFolder('idle');
   try {
-    const input = join(folder, 'state.yaml');
+    const input = join(folder.path, 'state.yaml');
     writeState(input, services(servicePorts));
     const start = performance.now();
     const proxy = await startProxy({ input });
@@ -48,6 +47,6 @@ export async function idle(servicePorts: number): Promise<IdleReport | undefined
       await proxy.stop();
     }
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    folder.remove();
   }
 }

@@ -146,6 +146,9 @@ function tryReadArgs(): ReturnType<typeof readArgs> | undefined {
   }
 }
 
+// Ending with `exit` ends the servers and removes the files as well.
+process.on('SIGINT', () => process.exit(130)).on('SIGTERM', () => process.exit(143));
+
 const args = tryReadArgs();
 if (args === undefined) process.exitCode = 2;
 else process.exitCode = (await main(args)) ? 0 : 1;

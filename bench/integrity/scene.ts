@@ -1,9 +1,8 @@
 /** Three endpoints in processes of their own and the proxy before them. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { portNear } from '../../examples/support/ports.ts';
 import { startProxy } from '../../examples/support/proxy-process.ts';
+import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { writeState } from '../../examples/support/state-file.ts';
 import type { EndpointSettings } from '../peers/endpoint.ts';
 import { start, type Running } from '../support/worker.ts';
@@ -23,11 +22,11 @@ export interface IntegrityScene {
 
 /** Starts all of it; ends what was started if anything fails. */
 export async function openIntegrityScene(): Promise<IntegrityScene> {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-userspace-integrity-'));
+  const folder = tempFolder('integrity');
   const endpoints = new Map<EndpointName, Running<object>>();
   const close = async (): Promise<void> => {
     await Promise.all([...endpoints.values()].map((endpoint) => endpoint.kill()));
-    rmSync(folder, { recursive: true, force: true });
+    folder.remove();
   };
   try {
     const addresses = ENDPOINTS.map((name, index) => ({ name, address: `127.78.3.${index + 1}` }));
@@ -41,7 +40,7 @@ export async function openIntegrityScene(): Promise<IntegrityScene> {
       const settings: EndpointSettings = { name, address, ports };
       endpoints.set(name, await start<object>(script, settings));
     }
-    const input = join(folder, 'state.yaml');
+    const input = join(folder.path, 'state.yaml');
     writeState(input, [
       {
         namespace: 'integrity',

@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startProxy } from '../../examples/support/proxy-process.ts';
+import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { writeState } from '../../examples/support/state-file.ts';
 import { start } from '../support/worker.ts';
 import type { BackendAnswer, BackendSettings } from './backend.ts';
@@ -45,8 +44,8 @@ export async function pipe(targets: Targets): Promise<Peer> {
 
 /** This project, run as users run it. */
 export async function ours(targets: Targets): Promise<Peer> {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-userspace-bench-'));
-  const input = join(folder, 'state.yaml');
+  const folder = tempFolder('bench');
+  const input = join(folder.path, 'state.yaml');
   writeState(input, [
     {
       namespace: 'bench',
@@ -61,7 +60,6 @@ export async function ours(targets: Targets): Promise<Peer> {
       endpoints: [{ name: 'backend', address: BACKEND_HOST }],
     },
   ]);
-  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });
   try {
     const proxy = await startProxy({ input });
     const moved = TARGET_NAMES.map(
@@ -73,11 +71,11 @@ export async function ours(targets: Targets): Promise<Peer> {
       pid: proxy.pid,
       async close() {
         await proxy.stop();
-        removeFolder();
+        folder.remove();
       },
     };
   } catch (error) {
-    removeFolder();
+    folder.remove();
     throw error;
   }
 }

@@ -19,6 +19,9 @@ export interface Running<Answer> {
 function launch(script: string, settings: object): ChildProcess {
   return spawn(process.execPath, [script, JSON.stringify(settings)], {
     stdio: ['pipe', 'pipe', 'inherit'],
+    // Linux shares its cores out by session. Every server has one of its own, as the proxy has, so
+    // that none of them is at an advantage; INT from the terminal comes to this process only.
+    detached: process.platform !== 'win32',
   });
 }
 

@@ -1,10 +1,9 @@
 /** The addresses, services and servers that the demo plays with. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Endpoint } from '../support/endpoint.ts';
 import { portNear } from '../support/ports.ts';
 import { startProxy, type ProxyProcess } from '../support/proxy-process.ts';
+import { tempFolder } from '../support/temp-folder.ts';
 import { writeState, type ServiceDescription } from '../support/state-file.ts';
 
 /** Addresses of the services, all of them loopback. */
@@ -36,12 +35,10 @@ export interface Scene {
 
 /** Starts three endpoints and the proxy. What was started is ended again if anything fails. */
 export async function openScene(): Promise<Scene> {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-userspace-demo-'));
-  const stateFile = join(folder, 'state.yaml');
+  const folder = tempFolder('demo');
+  const stateFile = join(folder.path, 'state.yaml');
   const addresses = [SHOP, TILL, OVEN, ...Object.values(TREES)];
-  const endings: (() => void | Promise<unknown>)[] = [
-    () => rmSync(folder, { recursive: true, force: true }),
-  ];
+  const endings: (() => void | Promise<unknown>)[] = [() => folder.remove()];
   const close = async (): Promise<void> => {
     for (let end = endings.pop(); end !== undefined; end = endings.pop()) await end();
   };
