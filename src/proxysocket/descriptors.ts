@@ -28,7 +28,9 @@ export function processDescriptorLimit(
  * also fail its files, its connection to the control plane and the programs that it runs.
  *
  * Relays and sessions leave the reserve alone. Listeners may use three quarters of it, because a
- * busy service must not keep a new one from coming up.
+ * busy service must not keep a new one from coming up. But a quarter of what is outside of the reserve
+ * is never for listeners: services that nobody can connect to are of no use, and those that worked
+ * must go on working when more of them come.
  */
 export class ProcessDescriptors implements DescriptorBudget {
   readonly #limit: number;
@@ -67,7 +69,10 @@ export class ProcessDescriptors implements DescriptorBudget {
 
   /** Takes one descriptor for a listener; false when too few are left even for that. */
   hold(): boolean {
-    if (this.#used + this.#held + 1 > this.#limit - this.#reserve / 4) {
+    const all = this.#used + this.#held + 1;
+    const shared = this.#limit - this.#reserve;
+    const most = shared - Math.floor(shared / 4);
+    if (this.#held + 1 > most || all > this.#limit - this.#reserve / 4) {
       this.#signal.refused();
       return false;
     }

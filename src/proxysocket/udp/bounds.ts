@@ -10,3 +10,6 @@ export const MAX_REFUSED_CLIENTS = 2048;
 
 /** How often the host's addresses are read again while there is a wildcard listener. Milliseconds. */
 export const ADDRESS_POLL_MS = 5000;
+
+/** Sessions that a datagram may pass one after the other, when endpoints are services of this process. */
+export const MAX_HOPS = 8;

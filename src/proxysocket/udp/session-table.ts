@@ -10,10 +10,17 @@ import {
 } from '../events.ts';
 import { LimitSignal } from '../limit-signal.ts';
 import type { EngineContext, ServicePort } from '../service-port.ts';
-import type { ClientAddress } from './client-table.ts';
+import { MAX_HOPS } from './bounds.ts';
+import { ClientTable, type ClientAddress } from './client-table.ts';
 import { IdleLanes } from './idle-lanes.ts';
 import { Refusals } from './refusals.ts';
-import { Session, type EndReason, type SessionFront, type SessionHost } from './session.ts';
+import {
+  Session,
+  type EndReason,
+  type Exit,
+  type SessionFront,
+  type SessionHost,
+} from './session.ts';
 import { SessionIndex } from './session-index.ts';
 import { classifyError, classifyOpenError } from './socket-errors.ts';
 
@@ -25,6 +32,8 @@ export class SessionTable implements SessionHost {
   readonly #context: EngineContext;
   readonly #lanes: IdleLanes<Session>;
   readonly #index = new SessionIndex<Session>();
+  /** Sessions by the address that their endpoints see. */
+  readonly #byBackendAddress = new ClientTable<Exit>();
   readonly #full: LimitSignal;
   #size = 0;
   #whenEmpty: (() => void)[] = [];
@@ -34,7 +43,7 @@ export class SessionTable implements SessionHost {
     this.#context = context;
     this.socketBuffer = limits.udpSocketBuffer;
     this.sendQueueBytes = limits.udpSendQueueBytes;
-    this.#full = new LimitSignal('max-udp-sessions', () => limits.maxUdpSessions);
+    this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
     this.refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
     this.#lanes = new IdleLanes(
       clock,
@@ -53,8 +62,17 @@ export class SessionTable implements SessionHost {
   /**
    * Begins a session for a new client port; undefined, counted and reported, when there is no
    * endpoint or no room. Room is made by ending the least recently used session of any service port.
+   *
+   * A client may be another session: the endpoint of a service can be the address of a service. When
+   * they lead in a circle, each datagram would begin one session after the other without end.
    */
   begin(front: SessionFront, owner: ServicePort, client: ClientAddress): Session | undefined {
+    const former = this.#byBackendAddress.get(client.address, client.port);
+    const hops = former === undefined ? 0 : former.session.hops + 1;
+    if (hops >= MAX_HOPS) {
+      this.refusals.refuse(owner, client, 'limit');
+      return undefined;
+    }
     const pick = owner.balancer.pick({
       client: client.address,
       traffic: front.traffic,
@@ -69,7 +87,7 @@ export class SessionTable implements SessionHost {
       this.refusals.refuse(owner, client, 'limit');
       return undefined;
     }
-    const session = new Session(this, front, owner, client, pick.endpoint);
+    const session = new Session(this, front, owner, client, pick.endpoint, hops);
     this.#size += 1;
     owner.counters.connections += 1;
     owner.counters.active += 1;
@@ -110,7 +128,9 @@ export class SessionTable implements SessionHost {
     this.#lanes.touch(session);
   }
 
-  opened(session: Session): void {
+  opened(session: Session, client: ClientAddress): void {
+    session.exit = { session, client };
+    this.#byBackendAddress.add(session.exit);
     if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
   }
 
@@ -172,9 +192,18 @@ export class SessionTable implements SessionHost {
     session.open();
   }
 
-  #takeRoom(): boolean {
+  /**
+   * No more than half of the descriptors: anybody can send datagrams from any number of ports, and
+   * they must not keep TCP clients out.
+   */
+  get #mostSessions(): number {
     const { limits, descriptors } = this.#context;
-    while (this.#size >= limits.maxUdpSessions) {
+    return Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
+  }
+
+  #takeRoom(): boolean {
+    const { descriptors } = this.#context;
+    while (this.#size >= this.#mostSessions) {
       this.#full.refused();
       if (!this.#evict()) return false;
     }
@@ -222,6 +251,7 @@ export class SessionTable implements SessionHost {
     counters.active -= 1;
     this.#lanes.remove(session);
     this.#index.delete(session);
+    if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
     session.front.forget(session);
     this.#size -= 1;
     this.#context.descriptors.give(1);

@@ -20,14 +20,20 @@ export interface SessionFront {
   forget(session: Session): void;
 }
 
+/** Where a session sends from: the client that its endpoint sees. */
+export interface Exit {
+  readonly session: Session;
+  readonly client: ClientAddress;
+}
+
 /** What a session needs from the table that holds it. */
 export interface SessionHost {
   readonly socketBuffer: number;
   readonly sendQueueBytes: number;
   /** A datagram went through the session. */
   touch(session: Session): void;
-  /** The backend socket is connected. */
-  opened(session: Session): void;
+  /** The backend socket is connected; `local` is its own address. */
+  opened(session: Session, local: ClientAddress): void;
   /** The backend socket could not be had. The host calls `open` again, or ends the session. */
   openFailed(session: Session, error: Error): void;
   /** The connected backend socket reported that a datagram is lost; the host ends the session if it has to. */
@@ -61,6 +67,10 @@ export class Session implements IdleEntry<Session> {
   readonly client: ClientAddress;
   readonly front: SessionFront;
   readonly owner: ServicePort;
+  /** Sessions of this process that its client's datagrams have passed before. */
+  readonly hops: number;
+  /** There once it is open. Written by the host. */
+  exit: Exit | undefined = undefined;
   /** Endpoints that could not be had. Written by the host. */
   tried: readonly BalancerEndpoint[] = NONE_TRIED;
   /** Whether another session had to go because this one got no socket. Written by the host. */
@@ -86,12 +96,14 @@ export class Session implements IdleEntry<Session> {
     owner: ServicePort,
     client: ClientAddress,
     endpoint: BalancerEndpoint,
+    hops: number,
   ) {
     this.#host = host;
     this.front = front;
     this.owner = owner;
     this.client = client;
     this.endpoint = endpoint;
+    this.hops = hops;
   }
 
   get isOpen(): boolean {
@@ -221,7 +233,7 @@ export class Session implements IdleEntry<Session> {
       return;
     }
     this.#state = { kind: 'open', socket };
-    this.#host.opened(this);
+    this.#host.opened(this, socket.address());
     for (const message of state.pending) this.#send(socket, message);
   }
 

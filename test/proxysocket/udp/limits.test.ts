@@ -48,7 +48,8 @@ t.test('the least recently used session of any service port makes room', async (
 });
 
 t.test('sessions take descriptors from the budget and give way to each other', async (t) => {
-  const rig = new UdpRig(t, { descriptors: 2 });
+  // Half of them are for TCP.
+  const rig = new UdpRig(t, { descriptors: 4 });
   const backend = await UdpBackend.start(t);
   const owner = rig.service([backend.spec]);
   const listener = await rig.listen(owner);
