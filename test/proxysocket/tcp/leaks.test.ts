@@ -7,6 +7,8 @@ import { until } from '../../support/until.ts';
 import { openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 
 const AT_ONCE = 200;
+/** More than a relay reads at once. */
+const DATA = Buffer.alloc(70_000);
 
 interface Place {
   readonly host: string;
@@ -28,13 +30,13 @@ const BEHAVIOURS: readonly ((place: Place) => Promise<unknown>)[] = [
   // Sends, and leaves without reading the answer.
   async (place) =>
     leave(place, (socket) => {
-      socket.write(Buffer.alloc(10_000));
+      socket.write(DATA.subarray(0, 10_000));
       socket.destroy();
     }),
   async (place) =>
     leave(place, (socket) => {
       socket.pause();
-      socket.write(Buffer.alloc(200_000), () => socket.resetAndDestroy());
+      socket.write(DATA, () => socket.resetAndDestroy());
     }),
   // Does not even wait for the connection.
   async (place) => {
