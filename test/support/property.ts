@@ -14,8 +14,23 @@ export function holds<T>(t: Passing, property: fc.IProperty<T>): void {
   t.pass('no counterexample was found');
 }
 
-/** The same for a property that takes time. */
-export async function holdsAsync<T>(t: Passing, property: fc.IAsyncProperty<T>): Promise<void> {
-  await fc.assert(property, { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false });
+/**
+ * The same for a property that takes time. The run that the time limit interrupts is waited for: what it
+ * has opened would otherwise outlive the test, or lose its directory to the end of it.
+ */
+export async function holdsAsync<T>(
+  t: Passing,
+  property: fc.IAsyncProperty<T>,
+  limitMs = 3000,
+): Promise<void> {
+  let last: Promise<unknown> = Promise.resolve();
+  const run = property.run.bind(property);
+  property.run = (...args) => {
+    const result = run(...args);
+    last = result.catch(() => undefined);
+    return result;
+  };
+  await fc.assert(property, { interruptAfterTimeLimit: limitMs, markInterruptAsFailure: false });
+  await last;
   t.pass('no counterexample was found');
 }
