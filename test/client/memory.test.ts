@@ -49,9 +49,13 @@ t.test('memory does not grow with the number of diffs', async (t) => {
   }
   t.equal(client.snapshot().services, 1);
   t.equal(client.snapshot().syncs, ROUNDS + 1);
-  const [, second = 0, , last = 0] = marks;
-  // Kept, the services of half the rounds would be more than 2 MB.
-  t.ok(last - second < 1_000_000, `grew by ${last - second} bytes in ${ROUNDS / 2} diffs`);
+  const [, second = 0] = marks;
+  // Kept, the services of half the rounds would be more than 2 MB. What is only on its way out, such
+  // as buffers of the stream on a busy machine, is gone after a while; what is kept is not.
+  const grown = (): number => used() - second;
+  await until(() => grown() < 1_000_000, 5000).catch(() => undefined);
+  const growth = grown();
+  t.ok(growth < 1_000_000, `grew by ${growth} bytes in ${ROUNDS / 2} diffs`);
 });
 
 t.test('nor with the number of connections', async (t) => {
