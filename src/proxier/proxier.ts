@@ -152,8 +152,16 @@ export class Proxier implements LocalSink {
         name,
         port && { spec: { ...port.spec, listen }, portals: port.portals },
       );
-      this.#problems.keepListeners(name, listen);
     }
+    const steps = await this.#putInPlace();
+    // Not before: until the engine had the batch, it may have gone on trying what it was to give up.
+    for (const name of touched) {
+      this.#problems.keepListeners(name, this.#portalSync.listen(name));
+    }
+    return steps;
+  }
+
+  async #putInPlace(): Promise<readonly Step[]> {
     if (!this.#redirects) {
       const steps = await this.#engineSync.flush();
       await this.#portalSync.commit(this.#engine);

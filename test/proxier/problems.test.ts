@@ -43,6 +43,25 @@ t.test('addresses that the host does not have are one problem, told once', async
   t.same(proxier.snapshot().problems, []);
 });
 
+t.test('an address that is given up while it is tried again is no problem any more', async (t) => {
+  const rig = addressRig();
+  t.teardown(() => rig.close());
+  const { proxier, engine, view } = rig;
+  await proxier.sync(view.set(clusterEntry('d/web', '10.96.0.1', '- TCP 80 80')));
+  const apply = engine.apply.bind(engine);
+  engine.apply = async (changes) => {
+    // An engine finishes what it is at before it takes a batch.
+    engine.retry();
+    await apply(changes);
+  };
+  await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80')));
+  t.same(rig.told, [
+    'appeared KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
+    'gone KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
+  ]);
+  t.same(proxier.snapshot().problems, []);
+});
+
 t.test('every cause is a problem of its own, and a listener can change its cause', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
