@@ -3,10 +3,10 @@ import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
 
 export const toJson = defineSink({
   word: 'to-json',
-  summary: 'Print every change to standard output as JSON, as kpng-json does',
+  summary: 'Print the state of this node as JSON, again at every change, as kpng-json does',
   description: [
-    'One JSON object for each change set, for jq and scripts. Nothing is proxied. The program ends ' +
-      'well when its reader goes away.',
+    'One line of JSON for each service with its endpoints, all of them again at every change, for jq ' +
+      'and scripts. Nothing is proxied. The program ends well when its reader goes away.',
     'The servers for metrics and health run only if their flags are given.',
   ],
   examples: [
