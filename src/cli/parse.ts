@@ -30,13 +30,14 @@ export function parse(
   env: Environment = {},
   registry: Registry = REGISTRY,
 ): Invocation {
+  if (argv.length === 1 && /^--?version$/.test(argv[0] ?? '')) return { kind: 'version' };
   const everything = unionTable(registry);
   const { words: given, flags, help } = splitArgv(argv, everything);
   let words: Words = { kind: 'nothing' };
   try {
     readFlags(unknownFlags(flags, everything), everything);
     const asksHelp = help || given[0] === 'help';
-    words = readWords(given[0] === 'help' ? given.slice(1) : given, registry);
+    words = readWordsOf(given[0] === 'help' ? given.slice(1) : given, flags, everything, registry);
     if (asksHelp) return { kind: 'help', topic: words };
     if (words.kind === 'nothing') throw usage('no source was named');
     if (words.kind === 'version') {
@@ -63,6 +64,21 @@ export function parse(
     };
   } catch (error) {
     if (error instanceof KpngError) return { kind: 'usage-error', error, topic: words };
+    throw error;
+  }
+}
+
+/** As `readWords`; but when a flag without value has taken a word for one, that is what is said. */
+function readWordsOf(
+  words: readonly string[],
+  flags: readonly string[],
+  everything: FlagTable,
+  registry: Registry,
+): Words {
+  try {
+    return readWords(words, registry);
+  } catch (error) {
+    readFlags(flags, everything);
     throw error;
   }
 }

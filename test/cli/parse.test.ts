@@ -163,6 +163,7 @@ t.test('words that make no command are told apart', (t) => {
     ['file to-api', /to-api is not in this version/],
     ['local to-json extra', /nothing may follow to-json but flags: "extra"/],
     ['version 2', /nothing may follow version/],
+    ['-v file to-json', /^--v "file": expected a whole number/],
   ];
   for (const [line, message] of cases) t.match(refused(line), message, line);
   t.end();
@@ -257,6 +258,8 @@ t.test('help for as much as was named', (t) => {
   }
   t.match(refused('help nonsense'), /unknown command/);
   t.equal(parse(['version']).kind, 'version');
+  t.equal(parse(['--version']).kind, 'version', 'as people try it first');
+  t.equal(parse(['-version']).kind, 'version');
   t.end();
 });
 
