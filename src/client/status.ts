@@ -44,5 +44,12 @@ function statusOf(cause: unknown): { code: number | undefined; details: string }
   if (!(cause instanceof Error)) return { code: undefined, details: String(cause) };
   const code = 'code' in cause && typeof cause.code === 'number' ? cause.code : undefined;
   const details = 'details' in cause && typeof cause.details === 'string' ? cause.details : '';
-  return { code, details: details === '' ? cause.message : details };
+  return { code, details: tidy(details === '' ? cause.message : details) };
+}
+
+/** grpc-js ends its text with a note that is mostly empty, and repeats that an error is an error. */
+function tidy(details: string): string {
+  return details
+    .replace(/\.? *Resolution note: *$/, '')
+    .replace('No connection established. Last error: Error: ', 'no connection established: ');
 }

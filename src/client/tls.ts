@@ -69,7 +69,7 @@ async function readPem(flag: string, path: string): Promise<string> {
     const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
     throw wrong(flag, path, `cannot be read (${code})`, cause);
   }
-  if (!text.includes('-----BEGIN ')) throw wrong(flag, path, 'is not a PEM file');
+  if (!text.includes('-----BEGIN ')) throw wrong(flag, path, 'it is not a PEM file');
   return text;
 }
 
@@ -78,7 +78,7 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g
 async function readCertificates(flag: string, path: string): Promise<string> {
   const text = await readPem(flag, path);
   const blocks = text.match(CERTIFICATE) ?? [];
-  if (blocks.length === 0) throw wrong(flag, path, 'holds no certificate');
+  if (blocks.length === 0) throw wrong(flag, path, 'it holds no certificate');
   for (const [i, block] of blocks.entries()) parseCertificate(flag, path, block, i + 1);
   return text;
 }
@@ -97,7 +97,7 @@ function checkPair(key: string, crt: string, keyPath: string, crtPath: string, f
     parsed = createPrivateKey(key);
   } catch (cause) {
     const encrypted = key.includes('ENCRYPTED');
-    const problem = encrypted ? 'encrypted keys are not supported' : 'holds no private key';
+    const problem = encrypted ? 'encrypted keys are not supported' : 'it holds no private key';
     throw wrong(flags.key, keyPath, problem, cause);
   }
   const leaf = parseCertificate(flags.crt, crtPath, crt.match(CERTIFICATE)?.[0] ?? crt, 1);
@@ -105,7 +105,7 @@ function checkPair(key: string, crt: string, keyPath: string, crtPath: string, f
     throw wrong(
       flags.key,
       keyPath,
-      `does not belong to the certificate of ${flags.crt} ${crtPath}`,
+      `it does not belong to the certificate of ${flags.crt} ${crtPath}`,
     );
   }
 }
