@@ -4,6 +4,7 @@ import type { Clock } from '../../util/clock.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 import { connectErrorCause } from './connect-error.ts';
 import type { Deadline, DeadlineQueue } from './deadlines.ts';
+import { resetSocket } from './reset.ts';
 
 /** Who made an attempt, told of its outcome: exactly one of the two, unless it is abandoned. */
 export interface AttemptOwner {
@@ -67,6 +68,11 @@ export class Attempt {
 
   readonly #onConnect = (): void => {
     if (!this.#settle()) return;
+    if (this.#isConnectedToItself()) {
+      resetSocket(this.#socket);
+      this.#owner.failed(this, 'refused', new Error('connected to itself: nobody listens there'));
+      return;
+    }
     this.#socket.off('error', this.#onError);
     const seconds = (this.#options.clock.now() - this.#startedAt) / 1000;
     this.#owner.connected(this, this.#socket, seconds);
@@ -75,6 +81,16 @@ export class Attempt {
   readonly #onError = (error: Error): void => {
     if (this.#settle()) this.#owner.failed(this, connectErrorCause(error), error);
   };
+
+  /**
+   * To reach an endpoint of this host, the kernel may choose the endpoint's own port for our side. If
+   * nobody listens there, TCP then connects the socket to itself: the client would get its own bytes
+   * back, and the endpoint could not have its port again.
+   */
+  #isConnectedToItself(): boolean {
+    const { address, port } = this.pick.endpoint;
+    return this.#socket.localPort === port && this.#socket.localAddress === address;
+  }
 
   #settle(): boolean {
     if (this.#deadline === undefined) return false;

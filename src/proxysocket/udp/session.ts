@@ -232,8 +232,16 @@ export class Session implements IdleEntry<Session> {
       this.#onSocketError(socket, error);
       return;
     }
+    const local = socket.address();
+    const { address, port } = this.endpoint;
+    if (local.port === port && local.address === address) {
+      // An endpoint of this host that is not there, and whose port the kernel chose for our side.
+      const refused = new Error('connected to itself: nobody listens there');
+      this.#onSocketError(socket, Object.assign(refused, { code: 'ECONNREFUSED' }));
+      return;
+    }
     this.#state = { kind: 'open', socket };
-    this.#host.opened(this, socket.address());
+    this.#host.opened(this, local);
     for (const message of state.pending) this.#send(socket, message);
   }
 
