@@ -150,10 +150,14 @@ t.test('a process whose log nobody reads goes on with its work', async (t) => {
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line) as { msg: string; n?: number; lost?: number });
+  // The pipe may take a few more lines now and then, so there can be more than one notice.
   const written = lines.filter(({ msg }) => msg === 'line').length;
-  const notice = lines[written];
-  t.equal(notice?.msg, 'Log lines were lost because nobody read them in time');
-  const waiting = (notice?.lost ?? 0) + written - 20_000;
-  t.ok(waiting >= 0, 'the lines that were lost, and the few that came while it waited');
+  const notices = lines.filter(({ lost }) => lost !== undefined);
+  t.ok(notices.length > 0, 'it tells that lines were lost');
+  for (const { msg } of notices) {
+    t.equal(msg, 'Log lines were lost because nobody read them in time');
+  }
+  const lost = notices.reduce((sum, notice) => sum + (notice.lost ?? 0), 0);
+  t.ok(lost + written >= 20_000, 'every line was written or is in the count of the lost ones');
   t.equal(lines.at(-1)?.msg, 'still here');
 });
