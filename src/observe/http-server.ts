@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock, Timer } from '../util/clock.ts';
@@ -39,7 +40,7 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-/** Clients at once; more wait in the backlog or are cut. */
+/** Clients at once. */
 export const MAX_HTTP_CONNECTIONS = 64;
 const HEADERS_TIMEOUT_MS = 5000;
 const REQUEST_TIMEOUT_MS = 10_000;
@@ -66,7 +67,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
         void respond(request, response, options);
       },
     );
-    started.maxConnections = MAX_HTTP_CONNECTIONS;
+    limitConnections(started);
     started.timeout = IDLE_TIMEOUT_MS;
     started.on('error', (error) => {
       // Once it listens, an error is a client that could not be accepted; Node goes on accepting.
@@ -97,6 +98,40 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
         server.closeAllConnections();
       }),
   };
+}
+
+/**
+ * Above the limit, the client that has been idle for longest is cut. If the new one were cut instead,
+ * as `maxConnections` does, anybody could keep all probes and scrapes out with a few connections that
+ * say nothing.
+ */
+function limitConnections(server: Server): void {
+  /** Requests that are being answered, by client; those without any, the longest idle first. */
+  const open = new Map<Socket, number>();
+  const idle = new Set<Socket>();
+  const note = (socket: Socket, change: number): void => {
+    const requests = (open.get(socket) ?? 0) + change;
+    open.set(socket, requests);
+    if (requests === 0) idle.add(socket);
+    else idle.delete(socket);
+  };
+  server.on('connection', (socket) => {
+    note(socket, 0);
+    socket.once('close', () => {
+      open.delete(socket);
+      idle.delete(socket);
+    });
+    if (open.size <= MAX_HTTP_CONNECTIONS) return;
+    const [longest = socket] = idle;
+    idle.delete(longest);
+    longest.destroy();
+  });
+  server.on('request', ({ socket }, response) => {
+    note(socket, 1);
+    response.once('close', () => {
+      if (open.has(socket)) note(socket, -1);
+    });
+  });
 }
 
 async function respond(

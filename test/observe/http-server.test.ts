@@ -13,6 +13,7 @@ import {
 } from '../../src/observe/http-server.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { until } from '../support/until.ts';
 
 interface Running {
   readonly server: HttpServer;
@@ -252,21 +253,55 @@ t.test('closing cuts clients that keep their connection', async (t) => {
   await t.rejects(fetch(`http://127.0.0.1:${address.port}/hello`));
 });
 
-t.test('more clients than the limit do not get in, and the others are served on', async (t) => {
-  const { address, url } = await serve(t, { '/hello': HELLO });
+t.test('more clients than the limit do not get in while all are being answered', async (t) => {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  let begun = 0;
+  const slow: Page = {
+    summary: 'takes its time',
+    answer: async () => {
+      begun += 1;
+      await released;
+      return plain(200, 'slow\n');
+    },
+  };
+  const { address, url } = await serve(t, { '/hello': HELLO, '/slow': slow });
   const clients = await Promise.all(
     Array.from({ length: MAX_HTTP_CONNECTIONS }, async () => {
       const client = connect(address.port, '127.0.0.1');
+      t.teardown(() => client.destroy());
       client.write('GET /hello HTTP/1.1\r\nHost: x\r\n\r\n');
       await once(client, 'data');
+      client.write('GET /slow HTTP/1.1\r\nHost: x\r\n\r\n');
       return client;
     }),
   );
+  await until(() => begun === MAX_HTTP_CONNECTIONS);
   await t.rejects(fetch(url('/hello')));
-  const [first] = clients;
-  first?.write('GET /hello HTTP/1.1\r\nHost: x\r\n\r\n');
-  if (first) t.match(String((await once(first, 'data'))[0]), /hello/);
-  for (const client of clients) client.destroy();
+  release();
+  for (const client of clients) t.match(String((await once(client, 'data'))[0]), /slow/);
+});
+
+t.test('clients that say nothing keep nobody out: the one idle for longest goes', async (t) => {
+  const { address, url } = await serve(t, { '/hello': HELLO });
+  const ended: number[] = [];
+  const open = async (index: number): Promise<void> => {
+    const client = connect(address.port, '127.0.0.1');
+    t.teardown(() => client.destroy());
+    client.on('error', () => undefined).once('close', () => ended.push(index));
+    await once(client, 'connect');
+    // Accepted in this order: the next one comes after an answer.
+    if (index < 2) {
+      client.write('GET /hello HTTP/1.1\r\nHost: x\r\n\r\n');
+      await once(client, 'data');
+    }
+  };
+  for (let index = 0; index < MAX_HTTP_CONNECTIONS; index += 1) await open(index);
+  const headers = { connection: 'close' };
+  t.equal((await fetch(url('/hello'), { headers })).status, 200);
+  await until(() => ended.length === 1);
+  t.same(ended, [0]);
+  for (let index = 0; index < 2 * MAX_HTTP_CONNECTIONS; index += 1) await open(1000 + index);
+  t.equal((await fetch(url('/hello'), { headers })).status, 200);
 });
 
 t.test('nonsense on the line is answered, not fatal', async (t) => {
