@@ -37,10 +37,11 @@ function startDemo(t: Test, ...args: string[]): Demo {
 async function take(t: Test, host: string, port: number): Promise<void> {
   const server: Server = createServer();
   server.listen(port, host);
-  const taken = await Promise.race([
-    once(server, 'listening').then(() => true),
-    once(server, 'error').then(() => false),
-  ]);
+  // `once` rejects when the server emits an error instead.
+  const taken = await once(server, 'listening').then(
+    () => true,
+    () => false,
+  );
   if (taken) t.teardown(() => server.close());
 }
 
