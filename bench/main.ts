@@ -4,8 +4,7 @@
  *     npm run bench                      a first look, in less than a minute
  *     npm run bench -- integrity         checks that 1 GiB arrives intact, with an endpoint killed
  *
- * Flags: --rounds N, --seconds N (of each measurement), --only WORD (loads whose name holds it),
- * --json FILE, --write-docs; for integrity --mib N.
+ * USAGE below has the flags.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,6 +18,16 @@ import { describeMachine, machine } from './report/machine.ts';
 import type { IdleReport, LoadReport, Report } from './report/report.ts';
 import { asText, loadRows, memoryRows } from './report/table.ts';
 import { runRounds } from './rounds.ts';
+
+const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
+npm run bench -- integrity [flags] checks that a large transfer arrives intact, with an endpoint killed
+
+  --rounds N      rounds of measurements, of which the median counts (3)
+  --seconds N     seconds of each measurement (0.8)
+  --only WORD     only the loads whose name has it: ${LOADS.map((load) => load.script).join(', ')}
+  --json FILE     writes the figures to a file as well
+  --write-docs    writes docs/benchmarks.md
+  --mib N         for integrity: MiB that are transferred (1024)`;
 
 const DOCS = join(import.meta.dirname, '../docs/benchmarks.md');
 /** Service ports of the idle proxies that are measured. */
@@ -105,6 +114,7 @@ function readArgs() {
       json: { type: 'string' },
       'write-docs': { type: 'boolean', default: false },
       mib: { type: 'string', default: '1024' },
+      help: { type: 'boolean', default: false },
     },
   });
   const [what = 'traffic', ...rest] = positionals;
@@ -123,10 +133,15 @@ function readArgs() {
     only: values.only,
     json: values.json,
     writeDocs: values['write-docs'],
+    help: values.help,
   };
 }
 
 async function main(args: ReturnType<typeof readArgs>): Promise<boolean> {
+  if (args.help) {
+    print(USAGE);
+    return true;
+  }
   if (args.what === 'integrity') return runIntegrity({ mib: args.mib, onLine: print });
   const { rounds, seconds, only } = args;
   const report = await measure({ rounds, seconds, only });
@@ -141,7 +156,8 @@ function tryReadArgs(): ReturnType<typeof readArgs> | undefined {
   try {
     return readArgs();
   } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    const message = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`${message}\nTo learn more: npm run bench -- --help\n`);
     return undefined;
   }
 }

@@ -2,7 +2,8 @@
  * `npm run demo`: the main job without a cluster and without root.
  *
  *     npm run demo               shows the tour and leaves the proxy running, until INT
- *     npm run demo -- --once     ends after the tour: 0, or 1 if anything was not as it should be
+ *     npm run demo -- --once     ends after the tour: 0, or 1 if anything was not as it should be;
+ *                                2 for a wrong flag
  */
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
@@ -47,8 +48,17 @@ async function tour(scene: Scene, stop: AbortSignal): Promise<number> {
   return wrong;
 }
 
-async function main(): Promise<number> {
-  const { values } = parseArgs({ options: { once: { type: 'boolean', default: false } } });
+const USAGE = `npm run demo               a tour of what the proxy does, then the proxy runs on until Ctrl-C
+npm run demo -- --once     only the tour; ends with 0, or 1 if anything was not as it should be`;
+
+/** The flags; throws a TypeError for others. */
+function readArgs() {
+  const flag = { type: 'boolean', default: false } as const;
+  return parseArgs({ options: { once: flag, help: flag } }).values;
+}
+
+/** Runs the demo and returns its exit code. */
+async function main(args: ReturnType<typeof readArgs>): Promise<number> {
   const stop = new AbortController();
   // The first signal ends the demo in order, the second one at once.
   const onSignal = (): void => {
@@ -69,14 +79,15 @@ async function main(): Promise<number> {
       printVerdict(wrong === 0, `${STEPS.length - wrong} of ${STEPS.length} as they should be`);
       if (wrong > 0) print(`\nthe proxy's log:\n${scene.proxy.log()}`);
     }
-    if (!values.once && !stop.signal.aborted) {
+    if (!args.once && !stop.signal.aborted) {
       invite(scene);
+      scene.proxy.follow((line) => print(`  ${line}`), stop.signal);
       await Promise.race([
         once(stop.signal, 'abort'),
         scene.proxy.ended.then((how) => print(`the proxy ${how}`)),
       ]);
     }
-    return wrong;
+    return wrong === 0 ? 0 : 1;
   } finally {
     await scene.close();
   }
@@ -85,8 +96,11 @@ async function main(): Promise<number> {
 // Whoever read the output has gone (`npm run demo | head`); the proxy ends with this process.
 process.stdout.on('error', () => process.exit(1));
 try {
-  process.exitCode = (await main()) === 0 ? 0 : 1;
+  const args = readArgs();
+  if (args.help) print(USAGE);
+  else process.exitCode = await main(args);
 } catch (error) {
   printVerdict(false, error instanceof Error ? error.message : String(error));
-  process.exitCode = 1;
+  if (error instanceof TypeError) print(USAGE);
+  process.exitCode = error instanceof TypeError ? 2 : 1;
 }

@@ -60,7 +60,7 @@ export async function openScene(): Promise<Scene> {
     await Promise.all([endpoints.alder.start(), endpoints.birch.start(), endpoints.cedar.start()]);
     write(['alder', 'birch', 'cedar']);
     const start = performance.now();
-    const proxy = await startProxy({ input: stateFile });
+    const proxy = await startProxy({ input: stateFile, args: ['--logging-format=text'] });
     const startMs = performance.now() - start;
     endings.push(() => proxy.stop());
     return { endpoints, ports, stateFile, proxy, startMs, write, close };

@@ -31,5 +31,5 @@ export function invite({ ports, stateFile, proxy }: Scene): void {
     ['health', `curl -s ${proxy.healthUrl}`],
     ['edit the state', `\${EDITOR:-vi} ${stateFile}`],
   ]);
-  print('\nCtrl-C ends it.');
+  print('\nCtrl-C ends it. The proxy’s log from here on:\n');
 }

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { get } from './http.ts';
 import { freePorts } from './ports.ts';
 import { NODE_NAME } from './state-file.ts';
@@ -21,6 +22,8 @@ export interface ProxyProcess {
   readonly ended: Promise<string>;
   /** The last part of its log. */
   log(): string;
+  /** Calls back with what it logs from now on, in whole lines, until the signal is aborted. */
+  follow(onLine: (line: string) => void, signal: AbortSignal): void;
   /** Ends it with TERM, or after `within` ms with KILL. Idempotent. */
   stop(within?: number): Promise<string>;
 }
@@ -60,6 +63,10 @@ export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
     healthUrl: `http://127.0.0.1:${health}/healthz`,
     ended,
     log: () => log,
+    follow(onLine, signal) {
+      if (child.stderr === null) return;
+      createInterface({ input: child.stderr, signal }).on('line', onLine);
+    },
     stop: (within = 8000) => stop(child, ended, within),
   };
   await waitUntilReady(child, `http://127.0.0.1:${health}/readyz`, options.within).catch(

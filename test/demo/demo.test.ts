@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { until } from '../../examples/support/until.ts';
@@ -93,12 +93,28 @@ t.test(
     t.match(results.map(({ output }) => output).join(''), /says hello/, 'UDP by nc');
 
     const stateFile = /state file +(\S+)/.exec(demo.text())?.[1] ?? '';
+    const state = readFileSync(stateFile, 'utf8');
+    writeFileSync(stateFile, state.replace(/port: \d+/, 'port: 70000'));
+    await until(
+      'a mistake in the file is shown',
+      () => /70000 is not a port/.test(demo.text()) || undefined,
+      { within: LONG },
+    );
+    writeFileSync(stateFile, state);
     const pid = Number(/proxy +process (\d+)/.exec(demo.text())?.[1]);
     t.ok(existsSync(stateFile));
     demo.signal('SIGINT');
     const [code, signal] = await demo.ended;
-    t.same([code, signal], [0, null]);
+    t.same([code, signal], [0, null], demo.text());
     t.notOk(existsSync(stateFile), 'its files are removed');
     t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'the proxy has ended');
   },
 );
+
+t.test('--help says what there is, and a wrong flag ends with 2', async (t) => {
+  const [help, wrong] = [startDemo(t, '--help'), startDemo(t, '--onc')];
+  t.same(await help.ended, [0, null]);
+  t.match(help.text(), /^npm run demo +.*\nnpm run demo -- --once +/);
+  t.same(await wrong.ended, [2, null]);
+  t.match(wrong.text(), /'--onc'.*\n.*npm run demo -- --once/s);
+});
