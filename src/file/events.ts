@@ -25,6 +25,8 @@ export interface FileInvalid {
   /** KPNG_STATE_FILE_INVALID; its message lists the problems. */
   error: KpngError;
   errors: Problems;
+  /** Whether a former state is served on; otherwise there has been none yet. */
+  served: boolean;
 }
 
 /** The file cannot be read. It is tried again; this is published once for each cause. */

@@ -173,11 +173,12 @@ export class FileLoader {
 
   #refused(errors: Problems): void {
     const count = errors.total === 1 ? 'an error' : `${errors.total} errors`;
-    const kept = this.#loads === 0 ? 'no state is served yet' : 'the former state is kept';
+    const served = this.#loads > 0;
+    const kept = served ? 'the former state is kept' : 'no state is served yet';
     const message = `the state file has ${count}; ${kept}\n${formatProblems(this.#path, errors)}`;
     const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
     this.#invalid += 1;
-    this.#contentError = { error, errors };
+    this.#contentError = { error, errors, served };
     this.#tellInvalid(this.#contentError);
   }
 

@@ -116,7 +116,9 @@ function degradations({ syncFailing, sourceLost, portalFailing }: HealthFacts): 
     );
   }
   if (sourceLost !== undefined) {
-    reasons.push(`source lost since ${iso(sourceLost.since)} (${sourceLost.code})`);
+    const { code, since } = sourceLost;
+    const what = code.startsWith('KPNG_STATE_FILE_') ? 'state file not usable' : 'source lost';
+    reasons.push(`${what} since ${iso(since)} (${code})`);
   }
   if (syncFailing !== undefined) reasons.push(`last change failed (${syncFailing.code})`);
   return reasons;

@@ -31,7 +31,14 @@ export const FILE_RULES: readonly LogRule[] = [
     severity: 'error',
     v: 0,
     message: 'The state file has an error; the last good state stays',
-    keys: ({ path, error, errors }) => lines(path, errors, error.code),
+    keys: ({ path, error, errors, served }) => (served ? lines(path, errors, error.code) : []),
+  }),
+  logRule({
+    channel: file.fileInvalid,
+    severity: 'error',
+    v: 0,
+    message: 'The state file has an error; nothing is served yet',
+    keys: ({ path, error, errors, served }) => (served ? [] : lines(path, errors, error.code)),
   }),
   logRule({
     channel: file.fileReadFailed,

@@ -46,6 +46,10 @@ t.test('a source that is away degrades, and never fails', (t) => {
   const { body } = judge(lost, [], 'healthz', muchLater);
   t.same(body.degraded, ['source lost since 2026-01-01T00:00:01.000Z (KPNG_SOURCE_LOST)']);
   t.equal(body.lastUpdated, '2026-01-01T00:00:00.000Z', 'the state is as old as it is');
+  const bad = { ...working, sourceLost: { since: T0, code: 'KPNG_STATE_FILE_INVALID' } };
+  t.match(judge(bad, [], 'healthz', T0).body.degraded, [
+    /^state file not usable since .*INVALID\)$/,
+  ]);
   t.end();
 });
 

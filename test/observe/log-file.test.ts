@@ -44,7 +44,7 @@ t.test('a good file', async (t) => {
 t.test('a file with several errors: a line for each, at its place', async (t) => {
   const text = 'services:\n- service: {nam: web}\n- service: {name: x, prots: []}\nnoodles: []\n';
   const { line, lines, path, health } = await follow(t, text);
-  const msg = 'The state file has an error; the last good state stays';
+  const msg = 'The state file has an error; nothing is served yet';
   await line(msg);
   const errors = lines().filter((each) => each.msg === msg);
   t.ok(errors.length >= 3);
@@ -56,6 +56,9 @@ t.test('a file with several errors: a line for each, at its place', async (t) =>
   writeFileSync(path, GOOD);
   await line('Loaded the state file');
   t.equal(health.facts.sourceLost, undefined, 'mended');
+  writeFileSync(path, text);
+  await line('The state file has an error; the last good state stays');
+  t.equal(lines().filter((each) => each.msg === msg).length, errors.length, 'as there is one now');
 });
 
 t.test('more errors than are listed: the rest is counted', async (t) => {
