@@ -1,8 +1,14 @@
-/** Why connecting to an endpoint failed: a small fixed set, fit for a metric label. */
+/**
+ * Why connecting to an endpoint failed: a small fixed set, fit for a metric label. `reset`: the
+ * endpoint's host took the connection and reset it before anything went through. `loop`: the endpoint
+ * is the service's own address.
+ */
 export const CONNECT_ERROR_CAUSES = [
   'refused',
   'timeout',
   'unreachable',
+  'reset',
+  'loop',
   'limit',
   'other',
 ] as const;
@@ -79,7 +85,15 @@ export function newCounters(): ServicePortCounters {
     rejectedSource: 0,
     halfCloseTimeouts: 0,
     idleTimeouts: 0,
-    connectErrors: { refused: 0, timeout: 0, unreachable: 0, limit: 0, other: 0 },
+    connectErrors: {
+      refused: 0,
+      timeout: 0,
+      unreachable: 0,
+      reset: 0,
+      loop: 0,
+      limit: 0,
+      other: 0,
+    },
     connectSeconds: {
       counts: Array.from({ length: CONNECT_SECONDS_BUCKETS.length + 1 }, () => 0),
       sum: 0,

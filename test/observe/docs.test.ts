@@ -61,7 +61,15 @@ const BUSY: ServicePortSnapshot = {
     rejectedSource: 1,
     halfCloseTimeouts: 1,
     idleTimeouts: 1,
-    connectErrors: { refused: 1, timeout: 1, unreachable: 1, limit: 1, other: 1 },
+    connectErrors: {
+      refused: 1,
+      timeout: 1,
+      unreachable: 1,
+      reset: 1,
+      loop: 1,
+      limit: 1,
+      other: 1,
+    },
     connectSeconds: { counts: newCounters().connectSeconds.counts.map(() => 1), sum: 1 },
   },
 };

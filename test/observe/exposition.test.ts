@@ -111,7 +111,15 @@ t.test('the histogram is cumulative and ends at its count', (t) => {
 t.test('errors, rejections and timeouts appear with their cause', (t) => {
   const metrics = page(
     servicePort('a/b:c', {
-      connectErrors: { refused: 3, timeout: 2, unreachable: 0, limit: 0, other: 1 },
+      connectErrors: {
+        refused: 3,
+        timeout: 2,
+        unreachable: 0,
+        reset: 0,
+        loop: 0,
+        limit: 0,
+        other: 1,
+      },
       retries: 4,
       rejectedNoEndpoint: 1,
       rejectedConnectFailed: 2,

@@ -7,12 +7,33 @@ import { type Teardown } from './sockets.ts';
 
 const CHILD = `
 const server = require('node:net').createServer();
-server.listen({ host: '127.0.0.1', port: 0, backlog: 1 }, () => {
+server.listen({ host: '127.0.0.1', port: 0, backlog: Number(process.argv[1]) }, () => {
   console.log(server.address().port);
   // Blocks the loop, so that nothing is ever accepted.
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 });
 `;
+
+export interface DeafEndpoint {
+  readonly endpoint: EndpointSpec;
+  /** Ends its process, which resets what its kernel has taken; resolves when it is gone. */
+  kill(): Promise<void>;
+}
+
+/** An endpoint in a process of its own that is stuck: the kernel takes connections, and it accepts none. */
+export async function deafEndpoint(t: Teardown, backlog = 64): Promise<DeafEndpoint> {
+  const child = spawn(process.execPath, ['-e', CHILD, String(backlog)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const gone = once(child, 'close');
+  const kill = async (): Promise<void> => {
+    child.kill('SIGKILL');
+    await gone;
+  };
+  t.teardown(kill);
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  return { endpoint: endpointAt(Number(line)), kill };
+}
 
 /**
  * An endpoint that answers nothing at all to a connect, as a host behind a firewall does.
@@ -21,14 +42,8 @@ server.listen({ host: '127.0.0.1', port: 0, backlog: 1 }, () => {
  * once these are there, it drops whatever else arrives.
  */
 export async function blackHole(t: Teardown): Promise<EndpointSpec> {
-  const child = spawn(process.execPath, ['-e', CHILD], { stdio: ['ignore', 'pipe', 'inherit'] });
-  t.teardown(async () => {
-    child.kill('SIGKILL');
-    await once(child, 'close');
-  });
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  const port = Number(line);
-  await tcpClient(t, port);
-  await tcpClient(t, port);
-  return endpointAt(port);
+  const { endpoint } = await deafEndpoint(t, 1);
+  await tcpClient(t, endpoint.port);
+  await tcpClient(t, endpoint.port);
+  return endpoint;
 }

@@ -7,6 +7,8 @@ const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
   ENETUNREACH: 'unreachable',
   EHOSTDOWN: 'unreachable',
   ENETDOWN: 'unreachable',
+  // It was there for a moment: the endpoint ended with connections that it had not accepted yet.
+  ECONNRESET: 'reset',
   // No descriptor, no memory, or no source port left towards this endpoint: ours, not the endpoint's.
   EMFILE: 'limit',
   ENFILE: 'limit',

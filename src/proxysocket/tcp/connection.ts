@@ -13,8 +13,8 @@ import type { Deadline } from './deadlines.ts';
 import type { IndexEntry } from './endpoint-index.ts';
 import type { HandleAddress } from './handle.ts';
 import type { Incoming } from './incoming.ts';
-import { rejectClient } from './reject.ts';
-import { Relay, type RelayEnd } from './relay.ts';
+import { countRejected, rejectClient } from './reject.ts';
+import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
 import { resetSocket } from './reset.ts';
 import type { SharedConnection, TcpShared } from './shared.ts';
 
@@ -29,7 +29,14 @@ export interface Origin {
 
 type State =
   | { readonly kind: 'connecting'; readonly attempt: Attempt }
-  | { readonly kind: 'relaying'; readonly relay: Relay }
+  | {
+      readonly kind: 'relaying';
+      readonly relay: Relay;
+      readonly endpoint: BalancerEndpoint;
+      /** On the clock. */
+      readonly startedAt: number;
+      readonly addresses: RelayAddresses | undefined;
+    }
   | { readonly kind: 'ended' };
 
 const ENDED: State = { kind: 'ended' };
@@ -42,11 +49,17 @@ const ENDED: State = { kind: 'ended' };
  * that refused are not. (kube-proxy's userspace mode makes four attempts in the order of the
  * rotation, whatever the outcome.)
  *
+ * An attempt has failed, too, when the endpoint resets the connection soon and before a byte went
+ * through, either way. That is what becomes of connections that the kernel of an endpoint has taken and
+ * the endpoint, which was killed, has not: nobody has seen anything of the client, so another endpoint
+ * may serve it. Once the endpoint has been sent something it may have acted on it, and only the client
+ * can know whether that may happen twice.
+ *
  * The client is not read before it has an endpoint. Node does not watch a socket that it does not
  * read, so a client that vanishes meanwhile is noticed right after: by the first read, at most the sum
  * of the time limits later (3.75 s by default).
  */
-export class TcpConnection implements AttemptOwner, PickRequest, SharedConnection {
+export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, SharedConnection {
   readonly #shared: TcpShared;
   readonly #incoming: Incoming;
   readonly #owner: ServicePort;
@@ -60,6 +73,8 @@ export class TcpConnection implements AttemptOwner, PickRequest, SharedConnectio
   /** The part of `tried` that will not be tried again. */
   #refused = NONE;
   #state: State = ENDED;
+  /** There from the first endpoint on that took the connection. */
+  #relay: Relay | undefined;
   #indexed: IndexEntry | undefined;
   #grace: Deadline<SharedConnection> | undefined;
 
@@ -99,43 +114,34 @@ export class TcpConnection implements AttemptOwner, PickRequest, SharedConnectio
     const { counters, balancer } = this.#owner;
     balancer.connected(endpoint);
     observeConnectSeconds(counters, seconds);
-    const client = this.#incoming.socket(this.#inward.onread);
-    if (client.destroyed) {
-      // Only the documented way of accepting can find out this early that the client is gone.
-      resetSocket(endpointSocket);
-      this.#leave();
-      return;
-    }
+    const relay = this.#relayTo(endpointSocket);
+    if (relay === undefined) return;
     counters.active += 1;
     const startedAt = this.#shared.clock.now();
     const addresses = this.#relayAddresses(endpoint, endpointSocket);
-    const relay = new Relay({
-      client,
-      endpoint: endpointSocket,
-      inward: this.#inward,
-      outward: this.#outward,
-      halfCloseTimeoutMs: this.#shared.limits.halfCloseTimeoutMs,
-      ended: (reason) => this.#relayEnded(reason, startedAt, addresses),
-    });
-    this.#state = { kind: 'relaying', relay };
+    this.#state = { kind: 'relaying', relay, endpoint, startedAt, addresses };
     if (relayStarted.hasSubscribers && addresses !== undefined) relayStarted.publish(addresses);
-    this.#incoming.start(this.#inward);
   }
 
-  failed(attempt: Attempt, cause: ConnectErrorCause, error: Error): void {
-    const { endpoint } = attempt.pick;
-    const { counters, balancer, name } = this.#owner;
-    this.#indexed?.remove();
-    counters.connectErrors[cause] += 1;
-    // Being out of descriptors or source ports is not the endpoint's fault.
-    if (cause !== 'limit') balancer.connectFailed(endpoint);
-    if (connectFailed.hasSubscribers) {
-      const message = { servicePort: name, endpoint: endpoint.text, attempt: this.#attempts };
-      connectFailed.publish({ ...message, cause, error });
-    }
-    this.#tried = [...this.#tried, endpoint];
-    if (cause !== 'timeout') this.#refused = [...this.#refused, endpoint];
-    this.#next(cause === 'limit' ? 'limit' : 'connect-failed');
+  failed({ pick }: Attempt, cause: ConnectErrorCause, error: Error): void {
+    this.#endpointFailed(pick.endpoint, cause, error);
+  }
+
+  /** An endpoint that was silent for longer than an attempt may take had its chance. */
+  endpointLost(error: Error): boolean {
+    const state = this.#state;
+    const attempt = this.#shared.attempts[this.#attempts - 1];
+    if (state.kind !== 'relaying' || attempt === undefined) return false;
+    if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
+    this.#endRelay('endpoint-reset');
+    this.#endpointFailed(state.endpoint, 'reset', error);
+    return true;
+  }
+
+  relayEnded(reason: RelayEnd): void {
+    if (this.#state.kind === 'connecting') this.#state.attempt.abandon();
+    this.#endRelay(reason);
+    this.#leave();
   }
 
   /**
@@ -164,8 +170,11 @@ export class TcpConnection implements AttemptOwner, PickRequest, SharedConnectio
     if (this.#state.kind === 'connecting') {
       const { attempt } = this.#state;
       attempt.abandon();
-      this.#incoming.reset();
-      this.#leave();
+      if (this.#relay !== undefined) this.#relay.cut('destroyed');
+      else {
+        this.#incoming.reset();
+        this.#leave();
+      }
     } else if (this.#state.kind === 'relaying') {
       this.#state.relay.cut('destroyed');
     }
@@ -213,12 +222,58 @@ export class TcpConnection implements AttemptOwner, PickRequest, SharedConnectio
     return again === undefined || this.#refused.includes(again.endpoint) ? undefined : again;
   }
 
-  #reject(reason: RejectReason): void {
-    rejectClient(this.#owner, this.#incoming, reason);
-    this.#leave();
+  #endpointFailed(endpoint: BalancerEndpoint, cause: ConnectErrorCause, error: Error): void {
+    const { counters, balancer, name } = this.#owner;
+    this.#indexed?.remove();
+    counters.connectErrors[cause] += 1;
+    // Being out of descriptors or source ports is not the endpoint's fault.
+    if (cause !== 'limit') balancer.connectFailed(endpoint);
+    if (connectFailed.hasSubscribers) {
+      const message = { servicePort: name, endpoint: endpoint.text, attempt: this.#attempts };
+      connectFailed.publish({ ...message, cause, error });
+    }
+    this.#tried = [...this.#tried, endpoint];
+    if (cause !== 'timeout') this.#refused = [...this.#refused, endpoint];
+    this.#next(cause === 'limit' ? 'limit' : 'connect-failed');
   }
 
-  #relayEnded(reason: RelayEnd, startedAt: number, addresses: RelayAddresses | undefined): void {
+  #reject(reason: RejectReason): void {
+    if (this.#relay === undefined) {
+      rejectClient(this.#owner, this.#incoming, reason);
+      this.#leave();
+    } else {
+      countRejected(this.#owner, reason, () => addressText(this.#remoteAddress()));
+      this.#relay.cut('endpoint-reset');
+    }
+  }
+
+  /** Joins the client to an endpoint; undefined when the client is gone. */
+  #relayTo(endpointSocket: Socket): Relay | undefined {
+    if (this.#relay !== undefined) {
+      this.#relay.use(endpointSocket);
+      this.#inward.resume();
+      return this.#relay;
+    }
+    const client = this.#incoming.socket(this.#inward.onread);
+    if (client.destroyed) {
+      // Only the documented way of accepting can find out this early that the client is gone.
+      resetSocket(endpointSocket);
+      this.#leave();
+      return undefined;
+    }
+    const { halfCloseTimeoutMs } = this.#shared.limits;
+    const directions = { inward: this.#inward, outward: this.#outward };
+    const parts = { client, ...directions, halfCloseTimeoutMs, owner: this };
+    this.#relay = new Relay(parts, endpointSocket);
+    this.#incoming.start(this.#inward);
+    return this.#relay;
+  }
+
+  /** Counts the relay to one endpoint out, unless that has been done. */
+  #endRelay(reason: RelayEnd): void {
+    if (this.#state.kind !== 'relaying') return;
+    const { startedAt, addresses } = this.#state;
+    this.#state = ENDED;
     const { counters } = this.#owner;
     counters.active -= 1;
     if (reason === 'half-close-timeout') counters.halfCloseTimeouts += 1;
@@ -232,7 +287,6 @@ export class TcpConnection implements AttemptOwner, PickRequest, SharedConnectio
         reason,
       });
     }
-    this.#leave();
   }
 
   #leave(): void {

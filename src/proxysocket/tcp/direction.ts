@@ -78,6 +78,19 @@ export class Direction {
     this.#source?.resume();
   }
 
+  /** Reads no more until `resume`; what nobody has read yet waits in the kernel. */
+  hold(): void {
+    this.#source?.pause();
+  }
+
+  /** Reads on. */
+  resume(): void {
+    const source = this.#source;
+    if (source === undefined || source.destroyed) return;
+    if (this.#flowing) source.resume();
+    else source.read(0);
+  }
+
   /**
    * The source has sent its FIN: passes it on. `last` says that the sink has sent its own FIN before;
    * then closing the sink sends ours, and saves the shutdown.
@@ -153,16 +166,13 @@ export class Direction {
     this.#stalled = this.#memory.stalled.add(this);
     // Called back when everything before it is with the kernel; 'drain' would be silent here,
     // because it follows only writes above the high-water mark.
-    sink.write(EMPTY, this.#resume);
+    sink.write(EMPTY, this.#taken);
   }
 
-  readonly #resume = (error?: Error | null): void => {
+  readonly #taken = (error?: Error | null): void => {
     this.#endStall();
-    const source = this.#source;
     // A failed write ends the relay through the sink's 'error'.
-    if (error instanceof Error || source === undefined || source.destroyed) return;
-    if (this.#flowing) source.resume();
-    else source.read(0);
+    if (!(error instanceof Error)) this.resume();
   };
 
   #endStall(): void {

@@ -6,17 +6,26 @@ import { resetSocket } from './reset.ts';
 
 export type RelayEnd = RelayEnded['reason'];
 
-/** The two sockets of a relay and the directions between them. */
+/** Who made a relay. */
+export interface RelayOwner {
+  /**
+   * The endpoint's side broke before a byte went through, either way: nothing is lost if another
+   * endpoint serves the client. Returns whether one is asked; then `use` follows, or `cut`.
+   */
+  endpointLost(error: Error): boolean;
+  /** Called once, when both sockets are closed. */
+  relayEnded(reason: RelayEnd): void;
+}
+
+/** What the relay of a client is made of. */
 export interface RelayParts {
   readonly client: Socket;
-  readonly endpoint: Socket;
   /** From the client to the endpoint. */
   readonly inward: Direction;
   /** From the endpoint to the client. */
   readonly outward: Direction;
   readonly halfCloseTimeoutMs: number;
-  /** Called once, when both sockets are closed. */
-  readonly ended: (reason: RelayEnd) => void;
+  readonly owner: RelayOwner;
 }
 
 /**
@@ -25,34 +34,56 @@ export interface RelayParts {
  * - A FIN is passed on behind the data before it; the other direction goes on.
  * - A side that has sent its FIN must take traffic: when nothing goes to it for the half-close limit,
  *   both sides are reset. Without this, a peer that never ends its half would hold the relay for ever.
- * - A reset, or any other error, of one side resets the other side.
+ * - A reset, or any other error, of one side resets the other side; but an endpoint that breaks
+ *   before anything went through may be replaced.
  */
 export class Relay {
   readonly #parts: RelayParts;
-  #open = 2;
+  #endpoint: Socket;
+  #open = 1;
   #halfClosed = false;
   #reason: RelayEnd | undefined;
 
-  constructor(parts: RelayParts) {
+  constructor(parts: RelayParts, endpoint: Socket) {
     this.#parts = parts;
-    const { client, endpoint, inward, outward } = parts;
+    this.#endpoint = endpoint;
+    const { client, inward } = parts;
+    this.#watch(client, inward);
+    client.on('error', () => this.cut('client-reset'));
+    this.use(endpoint);
+  }
+
+  /** Relays to this endpoint, instead of one that was lost. The client is not being read now. */
+  use(endpoint: Socket): void {
+    const { client, inward, outward } = this.#parts;
+    this.#endpoint = endpoint;
+    this.#open += 1;
     inward.join(client, endpoint);
     outward.join(endpoint, client);
-    this.#watch(client, inward, 'client-reset');
-    this.#watch(endpoint, outward, 'endpoint-reset');
+    this.#watch(endpoint, outward);
+    endpoint.on('error', (error) => this.#endpointFailed(error));
   }
 
   /** Resets both sides. Only the first reason counts. */
   cut(reason: RelayEnd): void {
     this.#reason ??= reason;
     resetSocket(this.#parts.client);
-    resetSocket(this.#parts.endpoint);
+    resetSocket(this.#endpoint);
   }
 
-  #watch(source: Socket, direction: Direction, onError: RelayEnd): void {
+  #watch(source: Socket, direction: Direction): void {
     source.on('end', () => whenFin(source, () => this.#fin(source, direction)));
-    source.on('error', () => this.cut(onError));
     source.on('close', () => this.#closed());
+  }
+
+  #endpointFailed(error: Error): void {
+    const { client, inward, outward, owner } = this.#parts;
+    const untouched = inward.bytes === 0 && outward.bytes === 0 && !this.#halfClosed;
+    if (untouched && this.#reason === undefined && !client.destroyed) {
+      inward.hold();
+      if (owner.endpointLost(error)) return;
+    }
+    this.cut('endpoint-reset');
   }
 
   #fin(source: Socket, direction: Direction): void {
@@ -72,9 +103,9 @@ export class Relay {
   #closed(): void {
     this.#open -= 1;
     if (this.#open > 0) return;
-    const { inward, outward, ended } = this.#parts;
+    const { inward, outward, owner } = this.#parts;
     inward.release();
     outward.release();
-    ended(this.#reason ?? 'closed');
+    owner.relayEnded(this.#reason ?? 'closed');
   }
 }
