@@ -128,10 +128,16 @@ function endpointInfo(raw: RawEndpoint, namespace: string, serviceName: string):
     serviceName,
     endpoint: endpointMessage(raw.endpoint),
     // Left out means ready, but written without a value means not ready, as in kpng.
-    conditions: { ready: isAbsent(conditions) ? true : (conditions.ready ?? false) },
+    conditions: {
+      ready: isAbsent(conditions) ? true : (conditions.ready ?? false),
+      serving: conditions?.serving ?? false,
+      terminating: conditions?.terminating ?? false,
+    },
     podName: raw.podname ?? '',
     topology: topologyMessage(raw.topology),
-    hints: isAbsent(hints) ? undefined : { zones: sortedUnique(hints.zones ?? []) },
+    hints: isAbsent(hints)
+      ? undefined
+      : { zones: sortedUnique(hints.zones ?? []), nodes: sortedUnique(hints.nodes ?? []) },
   };
 }
 

@@ -60,9 +60,16 @@ export interface RawEndpoint {
       readonly { readonly name?: Optional<string>; readonly port: number }[]
     >;
   }>;
-  readonly conditions?: Optional<{ readonly ready?: Optional<boolean> }>;
+  readonly conditions?: Optional<{
+    readonly ready?: Optional<boolean>;
+    readonly serving?: Optional<boolean>;
+    readonly terminating?: Optional<boolean>;
+  }>;
   readonly topology?: Optional<RawTopology>;
-  readonly hints?: Optional<{ readonly zones?: Optional<readonly string[]> }>;
+  readonly hints?: Optional<{
+    readonly zones?: Optional<readonly string[]>;
+    readonly nodes?: Optional<readonly string[]>;
+  }>;
   readonly namespace?: Optional<string>;
   readonly servicename?: Optional<string>;
 }

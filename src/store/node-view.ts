@@ -1,17 +1,10 @@
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
-import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
+import type { Endpoint } from '../api/generated/localv1/api.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { GlobalState, GlobalService } from './global-state.ts';
 import type { ServiceEntry } from './local-view.ts';
 import { mergePodEndpoints } from './merge-endpoints.ts';
-
-/** The node that a view is for. */
-export interface ViewNode {
-  /** Empty: no node in particular. Then nothing is local. */
-  readonly name: string;
-  /** Empty: unknown. Then zone hints are not used. */
-  readonly zone: string;
-}
+import { traitsOf, usesOf, type Policies, type ViewNode } from './selection.ts';
 
 /** Key of an endpoint without a pod: a hash of what the node sees of it. */
 export type EndpointKey = (endpoint: Endpoint) => string;
@@ -31,60 +24,26 @@ function zoneOf(node: Node): string {
 }
 
 /**
- * The endpoints of one service as one node needs them, by key, in order of the key.
+ * The endpoints of one service as one node needs them, by key, in order of the key. Which ones these
+ * are, selection.ts decides.
  *
- * What kpng does, unless said otherwise:
- *
- * 1. An endpoint that is not ready is left out. Absent conditions mean ready.
- * 2. It is local if its topology names the node. With the node name `""` nothing is local (kpng
- *    takes endpoints without a node for local then).
- * 3. For traffic with the policy Local, the local endpoints are usable; for other traffic those
- *    that zone hints leave (see `usesHints`). This is kube-proxy's rule: hints never take a local
- *    endpoint away from traffic that may only use local ones. kpng applies them before anything
- *    else, so it may leave such traffic without endpoints.
- * 4. An endpoint that is usable for no traffic is left out.
- * 5. The key is the pod's name, or else the hash. Endpoints with the same pod name are one pod's
- *    addresses of both families and become one endpoint (in kpng the last one wins).
+ * The key is the pod's name, or else a hash of what the node sees. Endpoints with the same pod name
+ * are one pod's addresses of both families and become one endpoint (in kpng the last one wins).
  */
 export function localEndpoints(
-  service: Service,
+  service: Policies,
   infos: readonly EndpointInfo[],
   node: ViewNode,
   endpointKey: EndpointKey,
 ): ReadonlyMap<string, Endpoint> {
-  const ready = infos.filter((info) => info.conditions?.ready ?? true);
-  const hinted = usesHints(ready, node.zone);
+  const useOf = usesOf(service, traitsOf(infos), infos, node);
   const byKey = new Map<string, Endpoint>();
-  for (const info of ready) {
-    if (info.endpoint === undefined) continue;
-    const local = node.name !== '' && info.topology?.node === node.name;
-    const inZone = !hinted || (info.hints?.zones.includes(node.zone) ?? false);
-    const internal = service.internalTrafficToLocal ? local : inZone;
-    const external = service.externalTrafficToLocal ? local : inZone;
-    if (!internal && !external) continue;
-    addEndpoint(
-      byKey,
-      info.podName,
-      { ...info.endpoint, local, scopes: { internal, external } },
-      endpointKey,
-    );
+  for (const info of infos) {
+    const use = useOf(info);
+    if (info.endpoint === undefined || use === undefined) continue;
+    addEndpoint(byKey, info.podName, { ...info.endpoint, ...use }, endpointKey);
   }
   return inKeyOrder(byKey);
-}
-
-/**
- * Whether zone hints decide: the node's zone is known, every ready endpoint of the service has
- * hints, and at least one of them names the zone. Otherwise all endpoints are used, as kube-proxy
- * does; kpng drops what is hinted elsewhere even if nothing is left.
- */
-function usesHints(ready: readonly EndpointInfo[], zone: string): boolean {
-  if (zone === '') return false;
-  let any = false;
-  for (const { hints } of ready) {
-    if (hints === undefined || hints.zones.length === 0) return false;
-    any ||= hints.zones.includes(zone);
-  }
-  return any;
 }
 
 function addEndpoint(

@@ -3,7 +3,8 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
-import { localEndpoints, type ViewNode } from '../../src/store/node-view.ts';
+import { localEndpoints } from '../../src/store/node-view.ts';
+import type { ViewNode } from '../../src/store/selection.ts';
 import { service } from '../support/messages.ts';
 import { holds } from '../support/property.ts';
 

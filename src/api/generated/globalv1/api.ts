@@ -38,8 +38,16 @@ export interface EndpointInfo {
   hints: TopologyHints | undefined;
 }
 
+/**
+ * The last two fields are an extension of kpng's message, which its programs skip. They are filled only
+ * for an endpoint that is not ready; a ready one has no use for them.
+ */
 export interface EndpointConditions {
   ready: boolean;
+  /** Answers although it is not ready. */
+  serving: boolean;
+  /** Is about to go. */
+  terminating: boolean;
 }
 
 export interface TopologyInfo {
@@ -49,6 +57,8 @@ export interface TopologyInfo {
 
 export interface TopologyHints {
   zones: string[];
+  /** Names of the nodes that should use the endpoint. An extension of kpng's message. */
+  nodes: string[];
 }
 
 export interface NodeInfo {
@@ -361,13 +371,19 @@ export const EndpointInfo: MessageFns<EndpointInfo> = {
 };
 
 function createBaseEndpointConditions(): EndpointConditions {
-  return { ready: false };
+  return { ready: false, serving: false, terminating: false };
 }
 
 export const EndpointConditions: MessageFns<EndpointConditions> = {
   encode(message: EndpointConditions, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.ready !== false) {
       writer.uint32(8).bool(message.ready);
+    }
+    if (message.serving !== false) {
+      writer.uint32(16).bool(message.serving);
+    }
+    if (message.terminating !== false) {
+      writer.uint32(24).bool(message.terminating);
     }
     return writer;
   },
@@ -393,6 +409,22 @@ export const EndpointConditions: MessageFns<EndpointConditions> = {
             message.ready = reader.bool();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.serving = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.terminating = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -411,6 +443,8 @@ export const EndpointConditions: MessageFns<EndpointConditions> = {
   fromPartial(object: DeepPartial<EndpointConditions>): EndpointConditions {
     const message = createBaseEndpointConditions();
     message.ready = object.ready ?? false;
+    message.serving = object.serving ?? false;
+    message.terminating = object.terminating ?? false;
     return message;
   },
 };
@@ -483,13 +517,16 @@ export const TopologyInfo: MessageFns<TopologyInfo> = {
 };
 
 function createBaseTopologyHints(): TopologyHints {
-  return { zones: [] };
+  return { zones: [], nodes: [] };
 }
 
 export const TopologyHints: MessageFns<TopologyHints> = {
   encode(message: TopologyHints, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.zones) {
       writer.uint32(10).string(v!);
+    }
+    for (const v of message.nodes) {
+      writer.uint32(18).string(v!);
     }
     return writer;
   },
@@ -515,6 +552,14 @@ export const TopologyHints: MessageFns<TopologyHints> = {
             message.zones.push(reader.string());
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.nodes.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -533,6 +578,7 @@ export const TopologyHints: MessageFns<TopologyHints> = {
   fromPartial(object: DeepPartial<TopologyHints>): TopologyHints {
     const message = createBaseTopologyHints();
     message.zones = object.zones?.map((e) => e) || [];
+    message.nodes = object.nodes?.map((e) => e) || [];
     return message;
   },
 };

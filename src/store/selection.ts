@@ -1,0 +1,129 @@
+/**
+ * Which endpoints of a service one node uses, and for which traffic. Pure rules over the endpoints of
+ * one service; what becomes of the chosen ones is decided elsewhere.
+ *
+ * They are kube-proxy's rules. Where kpng's own differ, see docs/differences.md.
+ */
+import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
+import type { EndpointScopes, Service } from '../api/generated/localv1/api.ts';
+
+/** The node that a view is for. */
+export interface ViewNode {
+  /** Empty: no node in particular. Then nothing is local. */
+  readonly name: string;
+  /** Empty: unknown. Then zone hints are not used. */
+  readonly zone: string;
+}
+
+/** The two traffic policies: whether that traffic only goes to endpoints on the client's node. */
+export type Policies = Pick<Service, 'internalTrafficToLocal' | 'externalTrafficToLocal'>;
+
+/** How one node uses one endpoint. Undefined: not at all. */
+export type Use = { readonly local: boolean; readonly scopes: EndpointScopes } | undefined;
+
+/** What the endpoints of a service have in common, worked out once for all nodes. */
+export interface Traits {
+  /** Whether any endpoint is ready. If none is, those that serve while they terminate are used. */
+  readonly anyReady: boolean;
+  /** Zones that hints name; undefined unless every ready endpoint has hints for zones. */
+  readonly zones: ReadonlySet<string> | undefined;
+  /** Nodes that hints name; undefined unless every ready endpoint has hints for nodes. */
+  readonly nodes: ReadonlySet<string> | undefined;
+}
+
+/** Absent conditions mean ready. */
+export function isReady(info: EndpointInfo): boolean {
+  return info.conditions?.ready ?? true;
+}
+
+/** Whether the endpoint may be used when no other is ready. */
+export function servesWhileTerminating(info: EndpointInfo): boolean {
+  const { conditions } = info;
+  return conditions !== undefined && conditions.serving && conditions.terminating;
+}
+
+export function traitsOf(infos: Iterable<EndpointInfo>): Traits {
+  let anyReady = false;
+  let zones: Set<string> | undefined = new Set();
+  let nodes: Set<string> | undefined = new Set();
+  for (const info of infos) {
+    if (!isReady(info)) continue;
+    anyReady = true;
+    zones = withHints(zones, info.hints?.zones);
+    nodes = withHints(nodes, info.hints?.nodes);
+  }
+  return { anyReady, zones, nodes };
+}
+
+function withHints(
+  known: Set<string> | undefined,
+  hints: readonly string[] | undefined,
+): Set<string> | undefined {
+  if (known === undefined || hints === undefined || hints.length === 0) return undefined;
+  for (const hint of hints) known.add(hint);
+  return known;
+}
+
+/**
+ * Which hints count for a node: those for nodes if they name it, else those for zones if they name
+ * its zone, else none, so that hints never leave a node without endpoints.
+ */
+export function hintsFor(traits: Traits, node: ViewNode): 'node' | 'zone' | 'none' {
+  if (node.name !== '' && traits.nodes?.has(node.name) === true) return 'node';
+  return node.zone !== '' && traits.zones?.has(node.zone) === true ? 'zone' : 'none';
+}
+
+export function isLocal(info: EndpointInfo, nodeName: string): boolean {
+  return nodeName !== '' && info.topology?.node === nodeName;
+}
+
+/**
+ * How a node uses the endpoints of a service. `infos` are all of them, or at least those that are
+ * local to the node.
+ *
+ * 1. Traffic with the policy Local goes to the local endpoints that are ready, or if there is none to
+ *    the local ones that serve while they terminate.
+ * 2. Other traffic goes to the endpoints that are ready and that hints leave (see `hintsFor`), or if
+ *    none is ready to all that serve while they terminate.
+ */
+export function usesOf(
+  policies: Policies,
+  traits: Traits,
+  infos: Iterable<EndpointInfo>,
+  node: ViewNode,
+): (info: EndpointInfo) => Use {
+  const { internalTrafficToLocal, externalTrafficToLocal } = policies;
+  const hints = hintsFor(traits, node);
+  const anyLocalReady = anyReadyAt(infos, node.name);
+  return (info) => {
+    const ready = isReady(info);
+    const local = isLocal(info, node.name);
+    const nearby = local && (anyLocalReady ? ready : servesWhileTerminating(info));
+    const anywhere = traits.anyReady
+      ? ready && isHinted(info, hints, node)
+      : servesWhileTerminating(info);
+    const internal = internalTrafficToLocal ? nearby : anywhere;
+    const external = externalTrafficToLocal ? nearby : anywhere;
+    return internal || external ? { local, scopes: scopes(internal, external) } : undefined;
+  };
+}
+
+function anyReadyAt(infos: Iterable<EndpointInfo>, nodeName: string): boolean {
+  for (const info of infos) if (isLocal(info, nodeName) && isReady(info)) return true;
+  return false;
+}
+
+function isHinted(info: EndpointInfo, hints: 'node' | 'zone' | 'none', node: ViewNode): boolean {
+  if (hints === 'none') return true;
+  const named = hints === 'node' ? info.hints?.nodes : info.hints?.zones;
+  return named?.includes(hints === 'node' ? node.name : node.zone) ?? false;
+}
+
+const BOTH: EndpointScopes = { internal: true, external: true };
+const INTERNAL: EndpointScopes = { internal: true, external: false };
+const EXTERNAL: EndpointScopes = { internal: false, external: true };
+
+function scopes(internal: boolean, external: boolean): EndpointScopes {
+  if (internal && external) return BOTH;
+  return internal ? INTERNAL : EXTERNAL;
+}
