@@ -26,13 +26,22 @@ export function kernelPortRange(): PortRange | undefined {
  * of its range for each socket, 0.5 ms at 10,000 listeners and more beyond. So this tries a few
  * ports by chance first, which is right the first time as long as most are free.
  *
- * `open` listens on a given port and rejects with the system's error.
+ * `open` listens on a given port and rejects with the system's error. `former` is tried before all
+ * others.
  */
 export async function listenOnAnyPort(
   open: (port: number) => Promise<Listener>,
   range: PortRange | undefined,
   random: () => number,
+  former?: number,
 ): Promise<Listener> {
+  if (former !== undefined) {
+    try {
+      return await open(former);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    }
+  }
   if (range === undefined) return open(0);
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     const port = range.first + Math.floor(random() * (range.last - range.first + 1));

@@ -22,6 +22,8 @@ export interface ListenerTableOptions {
   readonly descriptors: ProcessDescriptors;
   readonly clock: Clock;
   readonly random: () => number;
+  /** The port that a place which asks for any one has had before, if that is known. */
+  readonly formerPort?: (key: string) => number | undefined;
   /** Runs a job when nothing else works on the table. */
   readonly enqueue: (job: () => Promise<void>) => void;
 }
@@ -167,6 +169,7 @@ export class ListenerTable {
               (port) => acceptor.listen({ ...listen, port }, owner),
               this.#kernelPorts,
               this.#options.random,
+              this.#options.formerPort?.(slot.key),
             )
           : await acceptor.listen(listen, owner);
       this.#retries.delete(slot);

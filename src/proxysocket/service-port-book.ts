@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { newCounters } from './counters.ts';
+import { newCounters, type ServicePortCounters } from './counters.ts';
 import type { ServicePortSnapshot } from './engine.ts';
 import { endpointInvalid } from './events.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
@@ -14,16 +14,32 @@ export interface Entry {
   claims: readonly Claim[];
 }
 
+/** Where the counters of service ports live. */
+export interface CounterStore {
+  /** All zero. */
+  create(): ServicePortCounters;
+  /** The service port is gone for good. What is still counted, by a connection on its way, is not wanted. */
+  release(counters: ServicePortCounters): void;
+}
+
+const PLAIN: CounterStore = { create: newCounters, release: () => undefined };
+
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortBook {
   readonly #newBalancer: (affinity: AffinitySpec) => Balancer;
   readonly #udpIdleTimeoutMs: number;
+  readonly #counters: CounterStore;
   readonly #entries = new Map<string, Entry>();
   readonly #draining = new Map<string, ServicePort>();
 
-  constructor(newBalancer: (affinity: AffinitySpec) => Balancer, udpIdleTimeoutMs: number) {
+  constructor(
+    newBalancer: (affinity: AffinitySpec) => Balancer,
+    udpIdleTimeoutMs: number,
+    counters: CounterStore = PLAIN,
+  ) {
     this.#newBalancer = newBalancer;
     this.#udpIdleTimeoutMs = udpIdleTimeoutMs;
+    this.#counters = counters;
   }
 
   get(name: string): Entry | undefined {
@@ -50,6 +66,7 @@ export class ServicePortBook {
     this.#entries.delete(name);
     this.#forgetDrained();
     if (entry.owner.counters.active > 0) this.#draining.set(name, entry.owner);
+    else this.#counters.release(entry.owner.counters);
     return entry;
   }
 
@@ -82,11 +99,13 @@ export class ServicePortBook {
   #add({ name, protocol, affinity }: ServicePortSpec): Entry {
     const former = this.#draining.get(name);
     this.#draining.delete(name);
+    const goesOn = former?.protocol === protocol;
+    if (former !== undefined && !goesOn) this.#counters.release(former.counters);
     const owner: ServicePort = {
       name,
       protocol,
       balancer: this.#newBalancer(affinity),
-      counters: former?.protocol === protocol ? former.counters : newCounters(),
+      counters: goesOn ? former.counters : this.#counters.create(),
       udpIdleTimeoutMs: this.#udpIdleTimeoutMs,
     };
     const entry = { owner, claims: [] };
@@ -97,7 +116,9 @@ export class ServicePortBook {
   /** As many as there are relays of removed service ports, at most. */
   #forgetDrained(): void {
     for (const [name, { counters }] of this.#draining) {
-      if (counters.active === 0) this.#draining.delete(name);
+      if (counters.active > 0) continue;
+      this.#draining.delete(name);
+      this.#counters.release(counters);
     }
   }
 }

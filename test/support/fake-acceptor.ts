@@ -1,5 +1,5 @@
 import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
-import { NodeEngine } from '../../src/proxysocket/node-engine.ts';
+import { AcceptorEngine } from '../../src/proxysocket/acceptor-engine.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
 import type { ListenSpec, Protocol, ServicePortSpec, Traffic } from '../../src/proxysocket/spec.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
@@ -118,10 +118,11 @@ export class FakeHost {
   readonly clock = new FakeClock();
   readonly tcp = new FakeAcceptor('TCP');
   readonly udp = new FakeAcceptor('UDP');
-  readonly engine: NodeEngine;
+  readonly engine: AcceptorEngine;
 
   constructor({ descriptors = 100_000 } = {}) {
-    this.engine = new NodeEngine({
+    this.engine = new AcceptorEngine({
+      kind: 'node',
       acceptors: { TCP: this.tcp, UDP: this.udp },
       descriptors: new ProcessDescriptors({ limit: descriptors, reserve: 0 }),
       newBalancer: (affinity) =>

@@ -1,0 +1,145 @@
+import { KpngError } from '../errors.ts';
+import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
+import type { Clock } from '../util/clock.ts';
+import { SerialQueue } from '../util/serial-queue.ts';
+import type { ProcessDescriptors } from './descriptors.ts';
+import type { Engine, ServicePortSnapshot } from './engine.ts';
+import { ListenerTable } from './listener-table.ts';
+import type { Acceptor, ServicePort } from './service-port.ts';
+import {
+  ServicePortBook,
+  updateEndpoints,
+  type CounterStore,
+  type Entry,
+} from './service-port-book.ts';
+import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from './spec.ts';
+
+/** What an engine is made of. */
+export interface AcceptorEngineParts {
+  readonly kind: Engine['kind'];
+  readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
+  readonly descriptors: ProcessDescriptors;
+  readonly newBalancer: (affinity: AffinitySpec) => Balancer;
+  readonly udpIdleTimeoutMs: number;
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** Where counters live; by default in plain objects. */
+  readonly counters?: CounterStore;
+  /** The listener of a place that asks for any port has had this one before. */
+  readonly formerPort?: (key: string) => number | undefined;
+}
+
+/** An engine in one thread: keeps service ports and listeners; the acceptors carry the traffic. */
+export class AcceptorEngine implements Engine {
+  readonly kind: Engine['kind'];
+  readonly #acceptors: Readonly<Record<Protocol, Acceptor>>;
+  readonly #book: ServicePortBook;
+  readonly #table: ListenerTable;
+  readonly #queue = new SerialQueue();
+  #closed: Promise<void> | undefined;
+  #destroyed: Promise<void> | undefined;
+
+  constructor(parts: AcceptorEngineParts) {
+    this.kind = parts.kind;
+    this.#acceptors = parts.acceptors;
+    this.#book = new ServicePortBook(parts.newBalancer, parts.udpIdleTimeoutMs, parts.counters);
+    this.#table = new ListenerTable({
+      ...parts,
+      enqueue: (job) => {
+        // A listener that fails again is an outcome, so such a job does not reject.
+        void this.#queue.run(job);
+      },
+    });
+  }
+
+  apply(changes: readonly EngineChange[]): Promise<void> {
+    return this.#queue.run(async () => {
+      if (this.#closed !== undefined || this.#destroyed !== undefined) {
+        throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed and takes no changes');
+      }
+      const unknown = this.#change(changes);
+      await this.#table.settle();
+      if (unknown.length === 0) return;
+      throw new KpngError(
+        'KPNG_SERVICE_INVALID',
+        `endpoints for service ports that are not set: ${unknown.join(', ')}`,
+      );
+    });
+  }
+
+  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
+    return this.#book.snapshot(names);
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  destroy(): Promise<void> {
+    this.#destroyed ??= this.#destroy();
+    return this.#destroyed;
+  }
+
+  /** Notes what is wanted now; returns the names of service ports that should be there and are not. */
+  #change(changes: readonly EngineChange[]): string[] {
+    const unknown: string[] = [];
+    for (const change of changes) if (change.kind === 'remove') this.#remove(change.name);
+    for (const change of changes) {
+      if (change.kind === 'set') {
+        this.#set(change.spec);
+      } else if (change.kind === 'endpoints') {
+        const entry = this.#book.get(change.name);
+        if (entry === undefined) unknown.push(change.name);
+        else this.#endpointsGone(entry.owner, updateEndpoints(entry.owner, change.endpoints));
+      }
+    }
+    return unknown;
+  }
+
+  #set(spec: ServicePortSpec): void {
+    const former = this.#book.get(spec.name);
+    if (former !== undefined && former.owner.protocol !== spec.protocol) this.#remove(spec.name);
+    const { entry, gone } = this.#book.set(spec);
+    entry.claims = this.#table.set(entry.owner, entry.claims, spec.listen);
+    this.#endpointsGone(entry.owner, gone);
+  }
+
+  #remove(name: string): void {
+    const entry = this.#book.remove(name);
+    if (entry !== undefined) this.#release(entry);
+  }
+
+  #release({ owner, claims }: Entry): void {
+    this.#table.release(claims);
+    this.#acceptors[owner.protocol].servicePortGone(owner);
+  }
+
+  #endpointsGone(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
+    const acceptor = this.#acceptors[owner.protocol];
+    for (const endpoint of gone) acceptor.endpointGone(owner, endpoint);
+  }
+
+  async #close(): Promise<void> {
+    await this.#queue.run(async () => {
+      for (const entry of this.#book.clear()) this.#release(entry);
+      await this.#table.close();
+    });
+    await Promise.all(this.#each(async (acceptor) => acceptor.drained()));
+  }
+
+  async #destroy(): Promise<void> {
+    this.#table.end();
+    await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
+    await this.#queue.run(async () => {
+      this.#book.clear();
+      await this.#table.close();
+    });
+    // What a batch opened while it was being cut short.
+    await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
+  }
+
+  #each(work: (acceptor: Acceptor) => Promise<void>): Promise<void>[] {
+    return [this.#acceptors.TCP, this.#acceptors.UDP].map(async (acceptor) => work(acceptor));
+  }
+}
