@@ -1,0 +1,78 @@
+/**
+ * Numbers of the Linux ABI, 64 bits and little-endian. They are the same on x86-64 and arm64, but for
+ * the layout of `epoll_event`, which is probed (see `layout.ts`).
+ */
+
+export const AF_INET = 2;
+export const AF_INET6 = 10;
+
+export const SOCK_STREAM = 1;
+export const SOCK_DGRAM = 2;
+export const SOCK_NONBLOCK = 0x800;
+/** Always set: the control plane starts programs, and they must not inherit sockets. */
+export const SOCK_CLOEXEC = 0x80000;
+
+export const SOL_SOCKET = 1;
+export const SO_REUSEADDR = 2;
+export const SO_ERROR = 4;
+export const SO_SNDBUF = 7;
+export const SO_RCVBUF = 8;
+export const SO_KEEPALIVE = 9;
+export const SO_LINGER = 13;
+export const SO_REUSEPORT = 15;
+export const SO_SNDBUFFORCE = 32;
+export const SO_RCVBUFFORCE = 33;
+export const SO_ATTACH_REUSEPORT_CBPF = 51;
+
+export const IPPROTO_IP = 0;
+export const IP_PKTINFO = 8;
+export const IPPROTO_TCP = 6;
+export const TCP_NODELAY = 1;
+export const TCP_KEEPIDLE = 4;
+export const TCP_KEEPINTVL = 5;
+export const TCP_KEEPCNT = 6;
+export const IPPROTO_IPV6 = 41;
+export const IPV6_V6ONLY = 26;
+export const IPV6_RECVPKTINFO = 49;
+export const IPV6_PKTINFO = 50;
+export const SOL_UDP = 17;
+export const UDP_SEGMENT = 103;
+
+export const SHUT_WR = 1;
+
+export const MSG_TRUNC = 0x20;
+
+export const EPOLLIN = 1;
+export const EPOLLOUT = 4;
+export const EPOLLERR = 8;
+export const EPOLLHUP = 0x10;
+export const EPOLLRDHUP = 0x2000;
+export const EPOLLET = 2 ** 31;
+export const EPOLL_CTL_ADD = 1;
+export const EPOLL_CTL_DEL = 2;
+export const EPOLL_CTL_MOD = 3;
+export const EPOLL_CLOEXEC = 0x80000;
+
+export const EFD_NONBLOCK = 0x800;
+export const EFD_CLOEXEC = 0x80000;
+
+export const F_DUPFD_CLOEXEC = 1030;
+
+export const EPERM = 1;
+export const EINTR = 4;
+export const EBADF = 9;
+export const EAGAIN = 11;
+export const ENOMEM = 12;
+export const EINVAL = 22;
+export const ENFILE = 23;
+export const EMFILE = 24;
+export const EPIPE = 32;
+export const EMSGSIZE = 90;
+export const ECONNABORTED = 103;
+export const ECONNRESET = 104;
+export const ENOBUFS = 105;
+export const ECONNREFUSED = 111;
+export const EINPROGRESS = 115;
+
+/** The largest payload of a UDP datagram over IPv4. Over IPv6 it is 20 bytes more. */
+export const MAX_UDP_PAYLOAD = 65_507;

@@ -1,0 +1,121 @@
+import {
+  EPOLL_CLOEXEC,
+  EPOLL_CTL_ADD,
+  EPOLL_CTL_DEL,
+  EPOLL_CTL_MOD,
+  EPOLLERR,
+  EPOLLET,
+  EPOLLHUP,
+  EPOLLIN,
+  EPOLLOUT,
+  EPOLLRDHUP,
+} from './constants.ts';
+import type { DescriptorLedger } from './descriptor-ledger.ts';
+import { systemError } from './errno.ts';
+import type { EpollLayout } from './layout.ts';
+import type { Library } from './library.ts';
+import { addressOf, Pinned } from './memory.ts';
+
+/** What to be told of. Errors and hang-ups are always told. */
+export const INTEREST = {
+  /** Readable, again and again for as long as it is so. */
+  readable: EPOLLIN,
+  writable: EPOLLOUT,
+  /** Readable, writable and the end of the stream, each time that it becomes so. */
+  edges: (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) >>> 0,
+} as const;
+
+/** The masks that events come with. */
+export const READY = {
+  readable: EPOLLIN,
+  writable: EPOLLOUT,
+  /** Something went wrong: ask the socket. */
+  error: EPOLLERR,
+  /** No direction is open any more. */
+  hangUp: EPOLLHUP,
+  /** The peer's FIN is here, behind what can be read. */
+  peerClosed: EPOLLRDHUP,
+} as const;
+
+/** Waits for events of many descriptors. */
+export class Poller {
+  readonly fd: number;
+  readonly #c: Library['c'];
+  readonly #errno: Int32Array;
+  readonly #ledger: DescriptorLedger;
+  readonly #layout: EpollLayout;
+  readonly #capacity: number;
+  readonly #events: Pinned;
+  readonly #eventsAddress: bigint;
+  readonly #words: Int32Array;
+  readonly #change: Pinned;
+  readonly #changeAddress: bigint;
+  readonly #changeWords: Int32Array;
+
+  /** `capacity`: events of one wait at most. Throws the system's error. */
+  constructor(lib: Library, ledger: DescriptorLedger, layout: EpollLayout, capacity: number) {
+    this.#c = lib.c;
+    this.#errno = lib.errno;
+    this.#ledger = ledger;
+    this.#layout = layout;
+    this.#capacity = capacity;
+    this.#events = Pinned.alloc(lib.ffi, capacity * layout.stride * 4);
+    this.#eventsAddress = addressOf(this.#events);
+    this.#words = new Int32Array(this.#events.bytes.buffer);
+    this.#change = Pinned.alloc(lib.ffi, 16);
+    this.#changeAddress = addressOf(this.#change);
+    this.#changeWords = new Int32Array(this.#change.bytes.buffer);
+    this.fd = this.#c.epoll_create1(EPOLL_CLOEXEC);
+    if (this.fd < 0) throw systemError(this.#errno[0] ?? 0, 'epoll_create1');
+    ledger.opened(this.fd);
+  }
+
+  /** 0, or a negative error number. `tag` comes back with the events; it is the descriptor as a rule. */
+  add(fd: number, interest: number, tag = fd): number {
+    return this.#control(EPOLL_CTL_ADD, fd, interest, tag);
+  }
+
+  modify(fd: number, interest: number, tag = fd): number {
+    return this.#control(EPOLL_CTL_MOD, fd, interest, tag);
+  }
+
+  /** Not needed before a close: closing a descriptor removes it. */
+  remove(fd: number): number {
+    return this.#control(EPOLL_CTL_DEL, fd, 0, 0);
+  }
+
+  /**
+   * Blocks the thread until there are events or the time is over (milliseconds; -1: no limit), and
+   * returns how many there are. A signal ends it with 0.
+   */
+  wait(timeoutMs: number): number {
+    const count = this.#c.epoll_wait(this.fd, this.#eventsAddress, this.#capacity, timeoutMs);
+    return Math.max(0, count);
+  }
+
+  /** The tag of an event of the last wait. */
+  tag(index: number): number {
+    const { stride, data } = this.#layout;
+    return this.#words[index * stride + data] ?? -1;
+  }
+
+  /** What an event of the last wait is about: bits of `READY`. */
+  mask(index: number): number {
+    return this.#words[index * this.#layout.stride] ?? 0;
+  }
+
+  close(): void {
+    this.#ledger.closed(this.fd);
+    this.#c.close(this.fd);
+  }
+
+  #control(operation: number, fd: number, interest: number, tag: number): number {
+    const words = this.#changeWords;
+    words[0] = interest;
+    words[1] = 0;
+    words[2] = 0;
+    words[this.#layout.data] = tag;
+    const result = this.#c.epoll_ctl(this.fd, operation, fd, this.#changeAddress);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+  }
+}

@@ -1,0 +1,130 @@
+import { readSockaddr, type SocketAddress } from './address.ts';
+import * as k from './constants.ts';
+import type { DescriptorLedger } from './descriptor-ledger.ts';
+import { SOCKADDR_BYTES } from './layout.ts';
+import type { Library } from './library.ts';
+import { addressOf, Pinned } from './memory.ts';
+import type { Sockaddr } from './sockaddr.ts';
+
+const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
+
+/**
+ * Socket calls. All of them return what the C function returns, or a negative error number; none
+ * blocks. Descriptors that they open are noted in the ledger until `close`.
+ */
+export class Sockets {
+  readonly #c: Library['c'];
+  readonly #errno: Int32Array;
+  readonly #ledger: DescriptorLedger;
+  /** For options and addresses: a value of up to 32 bytes, and a length at 32. */
+  readonly #scratch: Pinned;
+  readonly #value: bigint;
+  readonly #length: bigint;
+
+  constructor(lib: Library, ledger: DescriptorLedger) {
+    this.#c = lib.c;
+    this.#errno = lib.errno;
+    this.#ledger = ledger;
+    this.#scratch = Pinned.alloc(lib.ffi, SOCKADDR_BYTES + 4);
+    this.#value = addressOf(this.#scratch);
+    this.#length = addressOf(this.#scratch, SOCKADDR_BYTES);
+  }
+
+  stream(family: 4 | 6): number {
+    return this.#open(k.SOCK_STREAM, family);
+  }
+
+  datagram(family: 4 | 6): number {
+    return this.#open(k.SOCK_DGRAM, family);
+  }
+
+  bind(fd: number, to: Sockaddr): number {
+    return this.#result(this.#c.bind(fd, addressOf(to.memory), to.length));
+  }
+
+  listen(fd: number, backlog: number): number {
+    return this.#result(this.#c.listen(fd, backlog));
+  }
+
+  /** `-EINPROGRESS` when the outcome of a stream is still open. */
+  connect(fd: number, to: Sockaddr): number {
+    return this.#result(this.#c.connect(fd, addressOf(to.memory), to.length));
+  }
+
+  /** The descriptor of a new connection, which does not block; `-EAGAIN` when none waits. */
+  accept(fd: number): number {
+    return this.#opened(this.#c.accept4(fd, 0n, 0n, FLAGS));
+  }
+
+  /** Sends a FIN behind what has been written. */
+  shutdownWrite(fd: number): number {
+    return this.#result(this.#c.shutdown(fd, k.SHUT_WR));
+  }
+
+  /** A descriptor must not be used after this, and not be closed twice: it may be somebody else's by then. */
+  close(fd: number): void {
+    this.#ledger.closed(fd);
+    this.#c.close(fd);
+  }
+
+  /** Closes a connection with a reset instead of a FIN. */
+  reset(fd: number): void {
+    const { view } = this.#scratch;
+    view.setInt32(0, 1, true);
+    view.setInt32(4, 0, true);
+    this.#c.setsockopt(fd, k.SOL_SOCKET, k.SO_LINGER, this.#value, 8);
+    this.close(fd);
+  }
+
+  /** A second descriptor of the same thing. */
+  duplicate(fd: number): number {
+    return this.#opened(this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0));
+  }
+
+  localAddress(fd: number): SocketAddress | undefined {
+    this.#scratch.view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
+    if (this.#c.getsockname(fd, this.#value, this.#length) < 0) return undefined;
+    return readSockaddr(this.#scratch.view, 0);
+  }
+
+  /** Undefined when there is no peer any more. */
+  remoteAddress(fd: number): SocketAddress | undefined {
+    this.#scratch.view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
+    if (this.#c.getpeername(fd, this.#value, this.#length) < 0) return undefined;
+    return readSockaddr(this.#scratch.view, 0);
+  }
+
+  /** Sets an option that is an int. */
+  setOption(fd: number, level: number, option: number, value: number): number {
+    this.#scratch.view.setInt32(0, value, true);
+    return this.#result(this.#c.setsockopt(fd, level, option, this.#value, 4));
+  }
+
+  /** Reads an option that is an int; a negative error number when that fails. */
+  getOption(fd: number, level: number, option: number): number {
+    const { view } = this.#scratch;
+    view.setUint32(SOCKADDR_BYTES, 4, true);
+    const result = this.#c.getsockopt(fd, level, option, this.#value, this.#length);
+    return result < 0 ? this.#result(result) : view.getInt32(0, true);
+  }
+
+  /** The pending error of a socket, which is thereby cleared; 0 when there is none. */
+  takeError(fd: number): number {
+    return this.getOption(fd, k.SOL_SOCKET, k.SO_ERROR);
+  }
+
+  #open(type: number, family: 4 | 6): number {
+    const domain = family === 4 ? k.AF_INET : k.AF_INET6;
+    return this.#opened(this.#c.socket(domain, type | FLAGS, 0));
+  }
+
+  #opened(fd: number): number {
+    if (fd < 0) return this.#result(fd);
+    this.#ledger.opened(fd);
+    return fd;
+  }
+
+  #result(result: number): number {
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
+  }
+}

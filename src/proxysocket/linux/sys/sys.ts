@@ -1,0 +1,62 @@
+/**
+ * System calls. Everything that is known of numbers, structures and addresses is in this folder, and
+ * outside of it nobody sees one: descriptors are numbers, memory is `Pinned`, errors are negative
+ * error numbers or Node's own errors.
+ */
+import type { SocketAddress } from './address.ts';
+import { DescriptorLedger } from './descriptor-ledger.ts';
+import { epollLayoutOf, type EpollLayout } from './layout.ts';
+import { importFfi, openLibrary, type Library } from './library.ts';
+import { Pinned } from './memory.ts';
+import { Poller } from './poller.ts';
+import { Sockaddr } from './sockaddr.ts';
+import { Sockets } from './sockets.ts';
+import { Streams } from './streams.ts';
+import { Wake } from './wake.ts';
+
+export interface SysOptions {
+  /** Where open descriptors are noted. */
+  readonly ledger?: DescriptorLedger;
+  /** As the probe found it; by default that of this machine's architecture. */
+  readonly epollLayout?: EpollLayout;
+}
+
+/** The system calls of one thread. Not to be used from another one. */
+export class Sys {
+  readonly ledger: DescriptorLedger;
+  readonly sockets: Sockets;
+  readonly streams: Streams;
+  readonly #lib: Library;
+  readonly #layout: EpollLayout;
+
+  constructor(lib: Library, options: SysOptions = {}) {
+    this.#lib = lib;
+    this.ledger = options.ledger ?? DescriptorLedger.create(1 << 16);
+    this.#layout = options.epollLayout ?? epollLayoutOf(process.arch);
+    this.sockets = new Sockets(lib, this.ledger);
+    this.streams = new Streams(lib);
+  }
+
+  /** Memory of `length` bytes, all zero. */
+  alloc(length: number): Pinned {
+    return Pinned.alloc(this.#lib.ffi, length);
+  }
+
+  /** Throws a RangeError for what is no IP literal. */
+  sockaddr(address: SocketAddress): Sockaddr {
+    return new Sockaddr(this.#lib.ffi, address);
+  }
+
+  poller(capacity: number): Poller {
+    return new Poller(this.#lib, this.ledger, this.#layout, capacity);
+  }
+
+  wake(): Wake {
+    return new Wake(this.#lib, this.ledger);
+  }
+}
+
+/** Rejects where this Node has no `node:ffi` or may not use it, and when a C function is missing. */
+export async function openSys(options: SysOptions = {}): Promise<Sys> {
+  return new Sys(openLibrary(await importFfi()), options);
+}

@@ -1,0 +1,337 @@
+import type { BalancerEndpoint, Pick, PickRequest } from '../../../roundrobin/types.ts';
+import type { Family } from '../../../util/family.ts';
+import {
+  observeConnectSeconds,
+  type ConnectErrorCause,
+  type RejectReason,
+} from '../../counters.ts';
+import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../../events.ts';
+import type { RelayAddresses } from '../../events.ts';
+import type { ServicePort } from '../../service-port.ts';
+import type { Traffic } from '../../spec.ts';
+import { addressText, clientAddress } from '../../tcp/addresses.ts';
+import { connectErrorCause } from '../../tcp/connect-error.ts';
+import type { Deadline } from '../../tcp/deadlines.ts';
+import type { IndexEntry } from '../../tcp/endpoint-index.ts';
+import { countRejected } from '../../tcp/reject.ts';
+import type { Pollable } from '../loop.ts';
+import type { SocketAddress } from '../sys/address.ts';
+import { ECONNREFUSED, EINPROGRESS } from '../sys/constants.ts';
+import { systemError } from '../sys/errno.ts';
+import { READY } from '../sys/poller.ts';
+import { setKeepAlive, setNoDelay } from './options.ts';
+import { Relay, type RelayEnd } from './relay.ts';
+import type { TcpShared } from './shared.ts';
+import { Tries } from './tries.ts';
+
+/** Where the client came in. */
+export interface Origin {
+  readonly owner: ServicePort;
+  readonly traffic: Traffic;
+  readonly family: Family;
+}
+
+type State =
+  | {
+      readonly kind: 'connecting';
+      readonly fd: number;
+      readonly endpoint: BalancerEndpoint;
+      readonly deadline: Deadline<Connection>;
+      readonly startedAt: number;
+    }
+  | {
+      readonly kind: 'relaying';
+      readonly relay: Relay;
+      readonly endpointFd: number;
+      readonly startedAt: number;
+      readonly addresses: RelayAddresses | undefined;
+    }
+  | { readonly kind: 'ended' };
+
+const ENDED: State = { kind: 'ended' };
+const NO_ADDRESS: Partial<SocketAddress> = {};
+
+/**
+ * One accepted client, from the first attempt to connect to the end of its relay. The rules are those
+ * of the `node` engine.
+ *
+ * The client's socket is not watched before it has an endpoint, so that another one can be tried; a
+ * client that leaves meanwhile is noticed right after.
+ */
+export class Connection implements Pollable, PickRequest {
+  readonly traffic: Traffic;
+  readonly family: Family;
+  readonly #shared: TcpShared;
+  readonly #clientFd: number;
+  readonly #owner: ServicePort;
+  readonly #tries: Tries;
+  #remote: Partial<SocketAddress> | undefined;
+  #state: State = ENDED;
+  #indexed: IndexEntry | undefined;
+  #grace: Deadline<Connection> | undefined;
+  #young: Deadline<Connection> | undefined;
+
+  /** Takes over an accepted socket that has been let in by the gate. */
+  constructor(shared: TcpShared, clientFd: number, origin: Origin) {
+    this.#shared = shared;
+    this.#clientFd = clientFd;
+    this.#owner = origin.owner;
+    this.traffic = origin.traffic;
+    this.family = origin.family;
+    this.#tries = new Tries(shared.attempts.length);
+  }
+
+  /** The client's address, asked for only when somebody needs it: it costs a system call. */
+  get client(): string {
+    return clientAddress(this.#remoteAddress());
+  }
+
+  get tried(): readonly BalancerEndpoint[] {
+    return this.#tries.tried;
+  }
+
+  /** Makes the next attempt, or turns the client away for this reason. */
+  next(reason: RejectReason): void {
+    for (let why = reason; ;) {
+      const pick = this.#tries.next(this.#owner.balancer, this);
+      if (pick === undefined) {
+        this.#reject(why);
+        return;
+      }
+      const errno = this.#attempt(pick);
+      if (errno === 0) return;
+      why = this.#attemptFailed(pick.endpoint, systemError(errno, 'connect'));
+    }
+  }
+
+  /** The socket that is being connected has an outcome. */
+  ready(mask: number): void {
+    const state = this.#state;
+    if (state.kind !== 'connecting') return;
+    const { sockets } = this.#shared.loop.sys;
+    const broken = (mask & (READY.error | READY.hangUp)) !== 0;
+    const errno = broken ? sockets.takeError(state.fd) : 0;
+    if (errno !== 0) {
+      this.#giveUp(systemError(Math.abs(errno), 'connect'));
+    } else if (this.#isConnectedToItself(state.fd, state.endpoint)) {
+      const error = systemError(ECONNREFUSED, 'connect');
+      error.message = 'connected to itself: nobody listens there';
+      this.#giveUp(error, true);
+    } else {
+      this.#connected(mask);
+    }
+  }
+
+  failed(): void {
+    this.destroy();
+  }
+
+  timedOut(timeoutMs: number): void {
+    const error = new Error(`no answer within ${timeoutMs} ms`);
+    this.#giveUp(Object.assign(error, { code: 'ETIMEDOUT' }));
+  }
+
+  /**
+   * The endpoint that this connection uses is gone. An attempt moves on to another endpoint; a relay
+   * lives on, for a limited time if there is a limit.
+   */
+  endpointGone(): void {
+    const state = this.#state;
+    if (state.kind === 'connecting') {
+      this.#abandon();
+      this.#tries.withdraw();
+      this.next('no-endpoint');
+    } else if (state.kind === 'relaying') {
+      this.#grace = this.#shared.grace?.add(this);
+    }
+  }
+
+  /** The time after the end of the endpoint is over. */
+  graceOver(): void {
+    if (this.#state.kind === 'relaying') this.#state.relay.cut('endpoint-gone');
+  }
+
+  /** The relay has lasted long enough to be looked after. */
+  keepAlive(): void {
+    if (this.#state.kind !== 'relaying') return;
+    const { loop, limits } = this.#shared;
+    setKeepAlive(loop.sys.sockets, this.#state.endpointFd, limits.keepAliveMs);
+  }
+
+  destroy(): void {
+    const state = this.#state;
+    if (state.kind === 'connecting') {
+      this.#abandon();
+      this.#shared.loop.reset(this.#clientFd);
+      this.#leave();
+    } else if (state.kind === 'relaying') {
+      state.relay.cut('destroyed');
+    }
+  }
+
+  /** 0, or the error number of an attempt that failed at once. */
+  #attempt(pick: Pick): number {
+    const { endpoint } = pick;
+    const { loop, attempts, index, clock } = this.#shared;
+    const { sockets } = loop.sys;
+    const attempt = attempts[this.#tries.made - 1];
+    if (attempt === undefined) return 0;
+    if (this.#tries.made > 1) this.#owner.counters.retries += 1;
+    this.#publishPicked(pick);
+    const fd = sockets.stream(endpoint.family);
+    if (fd < 0) return -fd;
+    setNoDelay(sockets, fd);
+    const result = sockets.connect(fd, this.#shared.sockaddr(endpoint));
+    const watched = result === 0 || result === -EINPROGRESS ? loop.watch(fd, this) : result;
+    if (watched < 0) {
+      loop.close(fd);
+      return -watched;
+    }
+    this.#state = {
+      kind: 'connecting',
+      fd,
+      endpoint,
+      deadline: attempt.running.add(this),
+      startedAt: clock.now(),
+    };
+    this.#indexed = index.add(endpoint, this);
+    return 0;
+  }
+
+  /** The running attempt has failed. */
+  #giveUp(error: Error, withReset = false): void {
+    if (this.#state.kind !== 'connecting') return;
+    const { endpoint } = this.#state;
+    this.#abandon(withReset);
+    this.next(this.#attemptFailed(endpoint, error));
+  }
+
+  /** Counts and tells; returns why the client is turned away if nothing else can be tried. */
+  #attemptFailed(endpoint: BalancerEndpoint, error: Error): RejectReason {
+    const { counters, balancer, name } = this.#owner;
+    const cause: ConnectErrorCause = connectErrorCause(error);
+    counters.connectErrors[cause] += 1;
+    // Being out of descriptors or source ports is not the endpoint's fault.
+    if (cause !== 'limit') balancer.connectFailed(endpoint);
+    if (connectFailed.hasSubscribers) {
+      const message = { servicePort: name, endpoint: endpoint.text, attempt: this.#tries.made };
+      connectFailed.publish({ ...message, cause, error });
+    }
+    this.#tries.failed(endpoint, cause === 'timeout');
+    return cause === 'limit' ? 'limit' : 'connect-failed';
+  }
+
+  /** Drops the running attempt. */
+  #abandon(withReset = false): void {
+    if (this.#state.kind !== 'connecting') return;
+    const { fd, deadline } = this.#state;
+    this.#state = ENDED;
+    deadline.remove();
+    this.#indexed?.remove();
+    if (withReset) this.#shared.loop.reset(fd);
+    else this.#shared.loop.close(fd);
+  }
+
+  #connected(mask: number): void {
+    if (this.#state.kind !== 'connecting') return;
+    const { fd, endpoint, deadline, startedAt } = this.#state;
+    const { loop, memory, clock, halfClosed, young } = this.#shared;
+    const { counters, balancer } = this.#owner;
+    deadline.remove();
+    balancer.connected(endpoint);
+    const now = clock.now();
+    observeConnectSeconds(counters, (now - startedAt) / 1000);
+    counters.active += 1;
+    const addresses = this.#relayAddresses(endpoint, fd);
+    const relay = new Relay(this.#clientFd, fd, {
+      loop,
+      memory,
+      halfClosed,
+      counters,
+      ended: (reason) => this.#relayEnded(reason),
+    });
+    this.#state = { kind: 'relaying', relay, endpointFd: fd, startedAt: now, addresses };
+    this.#young = young.add(this);
+    if (relayStarted.hasSubscribers && addresses !== undefined) relayStarted.publish(addresses);
+    loop.handOver(fd, relay.endpoint);
+    // What is there already is told as an event.
+    if (loop.watch(this.#clientFd, relay.client) < 0) relay.cut('destroyed');
+    else relay.endpoint.ready(mask);
+  }
+
+  /**
+   * To reach an endpoint of this host, the kernel may choose the endpoint's own port for our side. If
+   * nobody listens there, TCP then connects the socket to itself: the client would get its own bytes
+   * back, and the endpoint could not have its port again.
+   */
+  #isConnectedToItself(fd: number, { address, port }: BalancerEndpoint): boolean {
+    const range = this.#shared.kernelPorts;
+    if (range !== undefined && (port < range.first || port > range.last)) return false;
+    const local = this.#shared.loop.sys.sockets.localAddress(fd);
+    return local?.port === port && local.address === address;
+  }
+
+  #reject(reason: RejectReason): void {
+    countRejected(this.#owner, reason, () => addressText(this.#remoteAddress()));
+    this.#shared.loop.reset(this.#clientFd);
+    this.#leave();
+  }
+
+  #relayEnded(reason: RelayEnd): void {
+    const state = this.#state;
+    if (state.kind !== 'relaying') return;
+    const { counters } = this.#owner;
+    counters.active -= 1;
+    if (reason === 'half-close-timeout') counters.halfCloseTimeouts += 1;
+    this.#grace?.remove();
+    this.#young?.remove();
+    if (relayEnded.hasSubscribers && state.addresses !== undefined) {
+      const { relay, startedAt, addresses } = state;
+      relayEnded.publish({
+        ...addresses,
+        bytesIn: relay.client.bytes,
+        bytesOut: relay.endpoint.bytes,
+        durationMs: this.#shared.clock.now() - startedAt,
+        reason,
+      });
+    }
+    this.#indexed?.remove();
+    this.#leave();
+  }
+
+  #leave(): void {
+    this.#state = ENDED;
+    this.#shared.gate.leave();
+  }
+
+  #remoteAddress(): Partial<SocketAddress> {
+    this.#remote ??= this.#shared.loop.sys.sockets.remoteAddress(this.#clientFd) ?? NO_ADDRESS;
+    return this.#remote;
+  }
+
+  #publishPicked({ endpoint, sticky }: Pick): void {
+    if (!endpointPicked.hasSubscribers) return;
+    endpointPicked.publish({
+      servicePort: this.#owner.name,
+      sourceAddress: addressText(this.#remoteAddress()),
+      endpoint: endpoint.text,
+      sticky,
+      endpoints: this.#owner.balancer.size,
+      attempt: this.#tries.made,
+    });
+  }
+
+  /** Undefined when nobody listens: the addresses cost three system calls. */
+  #relayAddresses(endpoint: BalancerEndpoint, fd: number): RelayAddresses | undefined {
+    if (!relayStarted.hasSubscribers && !relayEnded.hasSubscribers) return undefined;
+    const { sockets } = this.#shared.loop.sys;
+    return {
+      servicePort: this.#owner.name,
+      endpoint: endpoint.text,
+      inRemoteAddress: addressText(this.#remoteAddress()),
+      inLocalAddress: addressText(sockets.localAddress(this.#clientFd) ?? NO_ADDRESS),
+      outLocalAddress: addressText(sockets.localAddress(fd) ?? NO_ADDRESS),
+      outRemoteAddress: endpoint.text,
+    };
+  }
+}

@@ -1,0 +1,134 @@
+import { familyOf, type Family } from '../../../util/family.ts';
+import type { Listener, ServicePort } from '../../service-port.ts';
+import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
+import type { ListenSpec, Traffic } from '../../spec.ts';
+import type { Loop, Pollable } from '../loop.ts';
+import * as k from '../sys/constants.ts';
+import { systemError } from '../sys/errno.ts';
+import { INTEREST } from '../sys/poller.ts';
+import { setKeepAlive, setNoDelay } from './options.ts';
+
+/** Connections accepted before other descriptors have their turn. */
+const ACCEPTS_AT_ONCE = 64;
+
+export interface TcpListenerOptions {
+  readonly backlog: number;
+  readonly keepAliveMs: number;
+  /** A client has connected; the descriptor is the callee's. */
+  readonly accepted: (fd: number, listener: TcpListener) => void;
+  /** No descriptor is left for a client. Returns whether to go on accepting now. */
+  readonly exhausted: (listener: TcpListener) => boolean;
+  /** The listener does not listen any more. */
+  readonly closed: (listener: TcpListener) => void;
+}
+
+/** A listening TCP socket. */
+export class TcpListener implements Listener, Pollable {
+  readonly protocol = 'TCP';
+  readonly address: string;
+  readonly family: Family;
+  readonly boundPort: number;
+  readonly fd: number;
+  readonly #loop: Loop;
+  readonly #options: TcpListenerOptions;
+  #owner: ServicePort;
+  #traffic: Traffic;
+  #filter: SourceFilter | undefined;
+  #state: 'listening' | 'paused' | 'closed' = 'listening';
+
+  /** Throws the system's error. */
+  constructor(loop: Loop, spec: ListenSpec, owner: ServicePort, options: TcpListenerOptions) {
+    this.#loop = loop;
+    this.#options = options;
+    this.address = spec.address;
+    this.family = familyOf(spec.address);
+    this.#owner = owner;
+    this.#traffic = spec.traffic;
+    this.#filter = sourceFilter(owner.name, spec.sourceRanges);
+    this.fd = openListener(loop, spec, options);
+    this.boundPort = loop.sys.sockets.localAddress(this.fd)?.port ?? spec.port;
+  }
+
+  get owner(): ServicePort {
+    return this.#owner;
+  }
+
+  get traffic(): Traffic {
+    return this.#traffic;
+  }
+
+  get filter(): SourceFilter | undefined {
+    return this.#filter;
+  }
+
+  assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void {
+    this.#owner = owner;
+    this.#traffic = traffic;
+    this.#filter = sourceFilter(owner.name, sourceRanges);
+  }
+
+  /** Watches for clients. Throws the system's error. */
+  start(): void {
+    const result = this.#loop.watch(this.fd, this, INTEREST.readable);
+    if (result < 0) throw systemError(-result, 'epoll_ctl');
+    this.#state = 'listening';
+  }
+
+  /** Leaves clients in the kernel's queue until `start`. */
+  pause(): void {
+    if (this.#state !== 'listening') return;
+    this.#state = 'paused';
+    this.#loop.unwatch(this.fd);
+  }
+
+  get isPaused(): boolean {
+    return this.#state === 'paused';
+  }
+
+  ready(): void {
+    const { sockets } = this.#loop.sys;
+    for (let count = 0; count < ACCEPTS_AT_ONCE; count += 1) {
+      const fd = sockets.accept(this.fd);
+      if (fd >= 0) {
+        this.#options.accepted(fd, this);
+      } else if (fd === -k.EMFILE || fd === -k.ENFILE || fd === -k.ENOBUFS || fd === -k.ENOMEM) {
+        if (!this.#options.exhausted(this)) return;
+      } else if (fd === -k.EAGAIN) {
+        return;
+      }
+      // Whatever else there is belongs to one client, which is gone; others wait behind it.
+      if (this.#state !== 'listening') return;
+    }
+  }
+
+  failed(): void {
+    // One client was lost; the next one is accepted as ever.
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === 'closed') return;
+    this.#state = 'closed';
+    this.#loop.close(this.fd);
+    this.#options.closed(this);
+  }
+}
+
+/** A socket that listens, with the options that accepted ones inherit. Throws the system's error. */
+function openListener(loop: Loop, spec: ListenSpec, options: TcpListenerOptions): number {
+  const { sockets } = loop.sys;
+  const place = loop.sys.sockaddr(spec);
+  const fd = sockets.stream(place.family);
+  if (fd < 0) throw systemError(-fd, 'socket');
+  sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
+  // The IPv4 wildcard is a listener of its own.
+  if (place.family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+  setNoDelay(sockets, fd);
+  setKeepAlive(sockets, fd, options.keepAliveMs);
+  const bound = sockets.bind(fd, place);
+  const result = bound < 0 ? bound : sockets.listen(fd, options.backlog);
+  if (result < 0) {
+    sockets.close(fd);
+    throw systemError(-result, 'listen');
+  }
+  return fd;
+}

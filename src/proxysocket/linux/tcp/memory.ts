@@ -1,0 +1,104 @@
+import { LimitSignal } from '../../limit-signal.ts';
+import type { Pinned } from '../sys/memory.ts';
+import type { Sys } from '../sys/sys.ts';
+
+const KIB = 1024;
+/** What is read at once. Larger reads save calls, and with 1 MiB bulk costs a third of `pipe()`. */
+const LARGE = 1024 * KIB;
+const MEDIUM = 256 * KIB;
+/** What every relay may keep, whatever the budget. */
+const SMALL = [4 * KIB, 16 * KIB, 64 * KIB] as const;
+const LARGEST_SMALL = 64 * KIB;
+/** Free buffers kept for later, of each size. More are left to the collector. */
+const MAX_FREE = 16;
+
+/** The part of a read that the other side did not take yet. */
+export interface Kept {
+  readonly memory: Pinned;
+  start: number;
+  readonly end: number;
+}
+
+/**
+ * The memory that relays copy through.
+ *
+ * All of them read into one large buffer and write from it at once, so an idle relay has no memory at
+ * all, and what is copied is still in the processor's cache. Only what the kernel does not take is
+ * kept: a small rest is copied, and with a large one the buffer itself is handed over and another one
+ * takes its place. A relay keeps one such rest for each direction, and does not read before it is
+ * gone: that is the whole back-pressure.
+ *
+ * Large rests are within a budget. When it is used up, reads become smaller, so that there are none.
+ */
+export class RelayMemory {
+  readonly #sys: Sys;
+  readonly #budget: number;
+  readonly #signal: LimitSignal;
+  readonly #free = new Map<number, Pinned[]>();
+  #current: Pinned;
+  #used = 0;
+
+  /** `budget` in bytes. */
+  constructor(sys: Sys, budget: number) {
+    this.#sys = sys;
+    this.#budget = budget;
+    this.#signal = new LimitSignal('bulk-buffer-budget', () => budget);
+    this.#current = sys.alloc(LARGE);
+  }
+
+  /** Bytes of the budget that are in use. */
+  get used(): number {
+    return this.#used;
+  }
+
+  /** Where to read to. The next read of any relay overwrites it. */
+  get current(): Pinned {
+    return this.#current;
+  }
+
+  /** How much may be read at once, so that its rest can be kept. */
+  get readLimit(): number {
+    const left = this.#budget - this.#used;
+    if (left >= LARGE) return LARGE;
+    this.#signal.refused();
+    return left >= MEDIUM ? MEDIUM : LARGEST_SMALL;
+  }
+
+  /** Keeps the bytes from `start` to `end` of the current buffer. */
+  keep(start: number, end: number): Kept {
+    const length = end - start;
+    if (length <= LARGEST_SMALL) return this.#copy(start, end, this.#take(sizeFor(length)));
+    if (this.#budget - this.#used < LARGE) {
+      this.#used += MEDIUM;
+      return this.#copy(start, end, this.#take(MEDIUM));
+    }
+    const memory = this.#current;
+    this.#used += LARGE;
+    this.#current = this.#take(LARGE);
+    return { memory, start, end };
+  }
+
+  /** Gives back what was kept. */
+  release({ memory }: Kept): void {
+    const size = memory.length;
+    const free = this.#free.get(size);
+    if (free === undefined) this.#free.set(size, [memory]);
+    else if (free.length < MAX_FREE) free.push(memory);
+    if (size <= LARGEST_SMALL) return;
+    this.#used -= size;
+    this.#signal.freed(this.#used);
+  }
+
+  #copy(start: number, end: number, memory: Pinned): Kept {
+    memory.bytes.set(this.#current.bytes.subarray(start, end));
+    return { memory, start: 0, end: end - start };
+  }
+
+  #take(size: number): Pinned {
+    return this.#free.get(size)?.pop() ?? this.#sys.alloc(size);
+  }
+}
+
+function sizeFor(length: number): number {
+  return SMALL.find((size) => size >= length) ?? LARGEST_SMALL;
+}

@@ -1,0 +1,87 @@
+import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import type { PortRange } from '../../../util/port-range.ts';
+import type { Clock } from '../../../util/clock.ts';
+import { kernelPortRange } from '../../kernel-port.ts';
+import type { EngineLimits } from '../../limits.ts';
+import type { EngineContext } from '../../service-port.ts';
+import { DeadlineQueue } from '../../tcp/deadlines.ts';
+import { EndpointIndex } from '../../tcp/endpoint-index.ts';
+import { ConnectionGate } from '../../tcp/gate.ts';
+import { IdleLanes } from '../../udp/idle-lanes.ts';
+import type { Loop } from '../loop.ts';
+import type { Sockaddr } from '../sys/sockaddr.ts';
+import type { Connection } from './connection.ts';
+import { RelayMemory } from './memory.ts';
+import type { Relay } from './relay.ts';
+
+/**
+ * When keepalive is set on the socket of an endpoint, after it was connected. Most connections do not
+ * last so long, and never pay for it.
+ */
+const KEEPALIVE_AFTER_MS = 1000;
+
+/** One attempt to connect that an endpoint gets. */
+export interface AttemptTime {
+  readonly timeoutMs: number;
+  /** Connections whose attempt is running. */
+  readonly running: DeadlineQueue<Connection>;
+}
+
+/** What all TCP connections of a loop share. */
+export interface TcpShared {
+  readonly loop: Loop;
+  readonly clock: Clock;
+  readonly limits: EngineLimits;
+  readonly gate: ConnectionGate;
+  readonly memory: RelayMemory;
+  /** The attempts that a client gets, in order. */
+  readonly attempts: readonly AttemptTime[];
+  /** Every connection that has an endpoint, or is being connected to one. */
+  readonly index: EndpointIndex<Connection>;
+  /** Relays whose endpoint is gone; undefined when they may live on without limit. */
+  readonly grace: DeadlineQueue<Connection> | undefined;
+  readonly halfClosed: IdleLanes<Relay>;
+  /** Relays that are too young for keepalive. */
+  readonly young: DeadlineQueue<Connection>;
+  /** Ports that the kernel chooses for our side; undefined when it does not say. */
+  readonly kernelPorts: PortRange | undefined;
+  /** The kernel's form of an endpoint's address. */
+  readonly sockaddr: (endpoint: BalancerEndpoint) => Sockaddr;
+}
+
+export function createTcpShared(loop: Loop, context: EngineContext): TcpShared {
+  const { clock, limits, descriptors } = context;
+  const { connectTimeoutsMs, endpointGraceMs } = limits;
+  const known = new WeakMap<BalancerEndpoint, Sockaddr>();
+  return {
+    loop,
+    clock,
+    limits,
+    gate: new ConnectionGate(limits.maxConnections, descriptors),
+    memory: new RelayMemory(loop.sys, limits.bulkBufferBudget),
+    attempts: connectTimeoutsMs.map((timeoutMs) => ({
+      timeoutMs,
+      running: new DeadlineQueue(clock, timeoutMs, (connection) => connection.timedOut(timeoutMs)),
+    })),
+    index: new EndpointIndex(),
+    grace:
+      endpointGraceMs > 0
+        ? new DeadlineQueue(clock, endpointGraceMs, (connection) => connection.graceOver())
+        : undefined,
+    halfClosed: new IdleLanes(
+      clock,
+      () => limits.halfCloseTimeoutMs,
+      (relay) => relay.cut('half-close-timeout'),
+    ),
+    young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
+    kernelPorts: kernelPortRange(),
+    sockaddr(endpoint) {
+      let found = known.get(endpoint);
+      if (found === undefined) {
+        found = loop.sys.sockaddr(endpoint);
+        known.set(endpoint, found);
+      }
+      return found;
+    },
+  };
+}

@@ -1,0 +1,153 @@
+import type { ServicePortCounters } from '../../counters.ts';
+import type { Pollable } from '../loop.ts';
+import { EAGAIN } from '../sys/constants.ts';
+import { READY } from '../sys/poller.ts';
+import type { Kept } from './memory.ts';
+import type { Relay } from './relay.ts';
+
+/** What one side of a relay may pass on before others have their turn. Bytes. */
+const BUDGET = 1024 * 1024;
+
+const CLOSING = READY.hangUp | READY.peerClosed | READY.error;
+const INCOMING = READY.readable | CLOSING;
+
+/**
+ * One socket of a relay, and the direction that leads from it to the other one.
+ *
+ * Sockets are watched for edges: an event tells that something has changed, and no other one comes
+ * before everything has been read, or a write was not taken in full. So what is known to be there is
+ * remembered in `#readable`.
+ */
+export class Side implements Pollable {
+  readonly fd: number;
+  readonly #relay: Relay;
+  readonly #counters: ServicePortCounters;
+  readonly #isClient: boolean;
+  #peer: Side | undefined;
+  /** What the other side has not taken yet. Nothing is read before it is gone. */
+  #kept: Kept | undefined;
+  #readable = false;
+  /** An end has been announced: read on until it comes, for no event will tell of it again. */
+  #closing = false;
+  #bytes = 0;
+  #ended = false;
+
+  constructor(fd: number, relay: Relay, counters: ServicePortCounters, isClient: boolean) {
+    this.fd = fd;
+    this.#relay = relay;
+    this.#counters = counters;
+    this.#isClient = isClient;
+  }
+
+  /** Bytes read. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Whether the FIN of this socket's peer has been read. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  join(peer: Side): void {
+    this.#peer = peer;
+  }
+
+  ready(mask: number): void {
+    const relay = this.#relay;
+    const peer = this.#peer;
+    if (peer === undefined || relay.isOver) return;
+    if ((mask & INCOMING) !== 0) {
+      this.#readable = true;
+      if ((mask & CLOSING) !== 0) this.#closing = true;
+    }
+    // The socket is broken, and nobody is going to find out by reading from it.
+    if ((mask & READY.error) !== 0 && (this.#ended || this.#kept !== undefined)) {
+      relay.broken(this);
+      return;
+    }
+    if (peer.#kept !== undefined && (mask & (READY.writable | READY.error)) !== 0) peer.#flush();
+    if (this.#readable && this.#kept === undefined && !this.#ended && !relay.isOver) this.#pump();
+  }
+
+  failed(): void {
+    this.#relay.cut('destroyed');
+  }
+
+  /** The relay is over: gives memory back. */
+  release(): void {
+    if (this.#kept !== undefined) this.#relay.memory.release(this.#kept);
+    this.#kept = undefined;
+    this.#peer = undefined;
+  }
+
+  /** Reads and writes until nothing is left, or the other side takes no more. */
+  #pump(): void {
+    const relay = this.#relay;
+    const peer = this.#peer;
+    if (peer === undefined) return;
+    const { memory, loop } = relay;
+    const { streams } = loop.sys;
+    for (let budget = BUDGET; budget > 0;) {
+      const limit = memory.readLimit;
+      const length = streams.read(this.fd, memory.current, limit);
+      if (length <= 0) {
+        this.#stopped(length);
+        return;
+      }
+      budget -= length;
+      this.#bytes += length;
+      if (this.#isClient) this.#counters.bytesIn += length;
+      else this.#counters.bytesOut += length;
+      const taken = streams.write(peer.fd, memory.current, length);
+      if (taken < 0 && taken !== -EAGAIN) {
+        relay.broken(peer);
+        return;
+      }
+      if (taken > 0) relay.moved();
+      if (taken < length) {
+        this.#kept = memory.keep(Math.max(0, taken), length);
+        return;
+      }
+      if (length < limit && !this.#closing) {
+        this.#readable = false;
+        return;
+      }
+    }
+    loop.again(this);
+  }
+
+  /** A read brought nothing. */
+  #stopped(result: number): void {
+    this.#readable = false;
+    if (result === -EAGAIN) return;
+    if (result === 0) {
+      this.#ended = true;
+      this.#relay.fin(this);
+    } else {
+      this.#relay.broken(this);
+    }
+  }
+
+  /** Writes what was kept; reads on when all of it is taken. */
+  #flush(): void {
+    const relay = this.#relay;
+    const kept = this.#kept;
+    const peer = this.#peer;
+    if (kept === undefined || peer === undefined) return;
+    const { streams } = relay.loop.sys;
+    const length = kept.end - kept.start;
+    const taken = streams.write(peer.fd, kept.memory, length, kept.start);
+    if (taken === -EAGAIN) return;
+    if (taken < 0) {
+      relay.broken(peer);
+      return;
+    }
+    relay.moved();
+    kept.start += taken;
+    if (taken < length) return;
+    relay.memory.release(kept);
+    this.#kept = undefined;
+    if (this.#readable && !this.#ended) this.#pump();
+  }
+}
