@@ -1,0 +1,152 @@
+/**
+ * Objects of the Kubernetes API, written as short as a test can bear, in the form in which a server
+ * sends them. The store adds what every object has (uid, version, managed fields).
+ */
+
+/** What the fake server knows of an object; the rest passes through it as it is. */
+export interface KubeObject {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta;
+  [field: string]: unknown;
+}
+
+export interface ObjectMeta {
+  name: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  creationTimestamp?: string;
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
+  [field: string]: unknown;
+}
+
+export interface ServicePortJson {
+  name?: string;
+  protocol?: string;
+  port: number;
+  targetPort?: number | string;
+  nodePort?: number;
+  [field: string]: unknown;
+}
+
+/** Fields of a Service; those of its spec may be given in `spec`. */
+export interface ServiceParts {
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
+  spec?: Record<string, unknown>;
+  status?: Record<string, unknown>;
+}
+
+/** A ClusterIP service with one port. `key` is `namespace/name`. */
+export function service(key: string, clusterIP: string, parts: ServiceParts = {}): KubeObject {
+  const { labels, annotations, spec, status } = parts;
+  const ports: ServicePortJson[] = [{ name: 'http', protocol: 'TCP', port: 80, targetPort: 8080 }];
+  return {
+    metadata: { ...nameOf(key), ...(labels && { labels }), ...(annotations && { annotations }) },
+    spec: {
+      ports,
+      selector: { app: nameOf(key).name },
+      clusterIP,
+      clusterIPs: [clusterIP],
+      type: 'ClusterIP',
+      sessionAffinity: 'None',
+      ipFamilies: [clusterIP.includes(':') ? 'IPv6' : 'IPv4'],
+      ipFamilyPolicy: 'SingleStack',
+      internalTrafficPolicy: 'Cluster',
+      ...spec,
+    },
+    status: status ?? { loadBalancer: {} },
+  };
+}
+
+export interface EndpointParts {
+  addresses?: string[];
+  conditions?: { ready?: boolean; serving?: boolean; terminating?: boolean };
+  nodeName?: string;
+  zone?: string;
+  hostname?: string;
+  /** Name of the pod behind it; null: none. Default: made of the address. */
+  pod?: string | null;
+  hints?: { forZones?: { name: string }[]; forNodes?: { name: string }[] };
+  [field: string]: unknown;
+}
+
+/** One endpoint of a slice, ready and on node-a unless told otherwise. */
+export function endpoint(address: string, parts: EndpointParts = {}): Record<string, unknown> {
+  const { pod = `pod-${address.replaceAll(/[.:]/g, '-')}`, ...rest } = parts;
+  return {
+    addresses: [address],
+    conditions: { ready: true, serving: true, terminating: false },
+    nodeName: 'node-a',
+    ...(pod !== null && { targetRef: { kind: 'Pod', namespace: 'demo', name: pod, uid: pod } }),
+    ...rest,
+  };
+}
+
+export interface SliceParts {
+  /** Default: the service that the name begins with: `web-abcde` is of `web`. Null: no label. */
+  service?: string | null;
+  ports?: unknown[];
+  addressType?: string;
+  labels?: Record<string, string>;
+}
+
+/** An EndpointSlice. `key` is `namespace/name`. */
+export function slice(key: string, endpoints: unknown[], parts: SliceParts = {}): KubeObject {
+  const name = nameOf(key);
+  const owner = parts.service === undefined ? name.name.replace(/-[^-]*$/, '') : parts.service;
+  return {
+    addressType: parts.addressType ?? 'IPv4',
+    metadata: {
+      ...name,
+      labels: {
+        'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+        ...(owner !== null && { 'kubernetes.io/service-name': owner }),
+        ...parts.labels,
+      },
+    },
+    endpoints,
+    ports: parts.ports ?? [{ name: 'http', protocol: 'TCP', port: 8080 }],
+  };
+}
+
+/** A node with its name as host name label, and a zone when it is given. */
+export function node(name: string, zone = '', address = '192.0.2.10'): KubeObject {
+  return {
+    metadata: {
+      name,
+      labels: {
+        'kubernetes.io/hostname': name,
+        'kubernetes.io/os': 'linux',
+        ...(zone !== '' && { 'topology.kubernetes.io/zone': zone }),
+      },
+    },
+    spec: { podCIDR: '10.244.1.0/24', podCIDRs: ['10.244.1.0/24'] },
+    status: {
+      addresses: [
+        { type: 'InternalIP', address },
+        { type: 'Hostname', address: name },
+      ],
+      conditions: [{ type: 'Ready', status: 'True', reason: 'KubeletReady' }],
+      images: [{ names: ['registry.example/pause:3.9'], sizeBytes: 321520 }],
+    },
+  };
+}
+
+/** The older Endpoints object of a service, one subset. `key` is that of the service. */
+export function endpoints(
+  key: string,
+  addresses: readonly string[],
+  ports: unknown[] = [{ name: 'http', port: 8080, protocol: 'TCP' }],
+): KubeObject {
+  const subset = { addresses: addresses.map((ip) => ({ ip, nodeName: 'node-a' })), ports };
+  return { metadata: nameOf(key), ...(addresses.length > 0 && { subsets: [subset] }) };
+}
+
+function nameOf(key: string): { namespace: string; name: string } {
+  const slash = key.indexOf('/');
+  if (slash <= 0) throw new Error(`not a namespace and a name: ${key}`);
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}

@@ -1,0 +1,147 @@
+import { randomUUID } from 'node:crypto';
+import type { KubeObject } from './objects.ts';
+import { RESOURCES, type Resource } from './resources.ts';
+
+/** One change of one object. */
+export interface StoreEvent {
+  readonly version: number;
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
+  /** As it is now, or was last. */
+  readonly object: KubeObject;
+  /** As it was before, for watchers whose selector it has left or entered. */
+  readonly former: KubeObject | undefined;
+}
+
+type Listener = (event: StoreEvent) => void;
+
+interface Shelf {
+  readonly objects: Map<string, KubeObject>;
+  /** The last changes, oldest first. */
+  history: StoreEvent[];
+  /** Changes up to this version are forgotten. */
+  compactedTo: number;
+  readonly listeners: Set<Listener>;
+}
+
+/** How many changes of a resource are remembered; the real server's watch cache begins with 100. */
+const HISTORY = 1000;
+
+/**
+ * Objects by resource, with one version for all of them that grows with each change, as etcd's revision
+ * does.
+ */
+export class FakeStore {
+  #version = 1000;
+  readonly #shelves = new Map<Resource, Shelf>();
+
+  /** The version of the last change of whatever resource. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Creates or replaces an object. Returns it as a server would answer it. */
+  upsert(resource: Resource, given: KubeObject): KubeObject {
+    const { objects } = this.#shelf(resource);
+    const key = keyOf(given);
+    const former = objects.get(key);
+    const object = this.#complete(resource, given, former);
+    objects.set(key, object);
+    this.#tell(resource, former === undefined ? 'ADDED' : 'MODIFIED', object, former);
+    return object;
+  }
+
+  /** Removes an object. Returns its last state, or undefined when there was none. */
+  delete(resource: Resource, key: string): KubeObject | undefined {
+    const { objects } = this.#shelf(resource);
+    const former = objects.get(key);
+    if (former === undefined) return undefined;
+    objects.delete(key);
+    const version = String(this.#version + 1);
+    const last = { ...former, metadata: { ...former.metadata, resourceVersion: version } };
+    this.#tell(resource, 'DELETED', last, former);
+    return last;
+  }
+
+  get(resource: Resource, key: string): KubeObject | undefined {
+    return this.#shelf(resource).objects.get(key);
+  }
+
+  /** In order of namespace and name. */
+  list(resource: Resource): KubeObject[] {
+    const entries = [...this.#shelf(resource).objects];
+    return entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
+  }
+
+  /** Changes after a version; undefined when they are no longer known. */
+  since(resource: Resource, version: number): StoreEvent[] | undefined {
+    const { history, compactedTo } = this.#shelf(resource);
+    if (version < compactedTo) return undefined;
+    return history.filter((event) => event.version > version);
+  }
+
+  /** Calls back with each change; returns the function that ends it. */
+  subscribe(resource: Resource, listener: Listener): () => void {
+    const { listeners } = this.#shelf(resource);
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  }
+
+  /** Forgets all changes so far: watches from an older version have to list again. */
+  compact(): void {
+    // A version in between, so that what was listed last is too old as well.
+    this.#version += 1;
+    for (const resource of Object.keys(RESOURCES) as Resource[]) {
+      const shelf = this.#shelf(resource);
+      shelf.history = [];
+      shelf.compactedTo = this.#version;
+    }
+  }
+
+  #shelf(resource: Resource): Shelf {
+    let shelf = this.#shelves.get(resource);
+    if (shelf === undefined) {
+      shelf = { objects: new Map(), history: [], compactedTo: 0, listeners: new Set() };
+      this.#shelves.set(resource, shelf);
+    }
+    return shelf;
+  }
+
+  #complete(resource: Resource, given: KubeObject, former: KubeObject | undefined): KubeObject {
+    const { apiVersion, kind } = RESOURCES[resource];
+    const { metadata, ...rest } = given;
+    return {
+      kind,
+      apiVersion,
+      metadata: {
+        ...metadata,
+        uid: former?.metadata.uid ?? metadata.uid ?? randomUUID(),
+        resourceVersion: String(this.#version + 1),
+        creationTimestamp: former?.metadata.creationTimestamp ?? '2026-11-01T09:00:00Z',
+        managedFields: [{ manager: 'fake-api', operation: 'Update', apiVersion, fieldsV1: {} }],
+      },
+      ...rest,
+    };
+  }
+
+  #tell(
+    resource: Resource,
+    type: StoreEvent['type'],
+    object: KubeObject,
+    former: KubeObject | undefined,
+  ): void {
+    const shelf = this.#shelf(resource);
+    this.#version += 1;
+    const event = { version: this.#version, type, object, former };
+    shelf.history.push(event);
+    if (shelf.history.length > 2 * HISTORY) {
+      shelf.history = shelf.history.slice(-HISTORY);
+      shelf.compactedTo = (shelf.history[0]?.version ?? 1) - 1;
+    }
+    for (const listener of shelf.listeners) listener(event);
+  }
+}
+
+/** `namespace/name`, or the name alone for what is in no namespace. */
+export function keyOf({ metadata: { namespace, name } }: KubeObject): string {
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}

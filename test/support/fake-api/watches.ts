@@ -1,0 +1,124 @@
+import type { ServerResponse } from 'node:http';
+import type { KubeObject } from './objects.ts';
+import type { Matches } from './selectors.ts';
+import type { FakeStore, StoreEvent } from './store.ts';
+import { RESOURCES, type Resource } from './resources.ts';
+import { statusObject } from './status.ts';
+
+export interface WatchRequest {
+  readonly resource: Resource;
+  readonly matches: Matches;
+  /** Undefined: begin with the state as it is. */
+  readonly version: number | undefined;
+  readonly bookmarks: boolean;
+  readonly metadataOnly: boolean;
+  readonly timeoutSeconds: number | undefined;
+}
+
+/** One open watch. */
+export class OpenWatch {
+  readonly resource: Resource;
+  readonly #response: ServerResponse;
+  readonly #request: WatchRequest;
+  readonly #store: FakeStore;
+  readonly #end: () => void;
+  readonly #timer: NodeJS.Timeout | undefined;
+  /** While set, nothing is sent: what happens meanwhile waits. */
+  #held: string[] | undefined;
+
+  constructor(response: ServerResponse, request: WatchRequest, store: FakeStore) {
+    this.resource = request.resource;
+    this.#response = response;
+    this.#request = request;
+    this.#store = store;
+    response.writeHead(200, { 'Content-Type': 'application/json' });
+    response.flushHeaders();
+    this.#end = store.subscribe(request.resource, (event) => this.#tell(event));
+    response.on('close', () => {
+      this.#end();
+      clearTimeout(this.#timer);
+    });
+    const { timeoutSeconds } = request;
+    if (timeoutSeconds !== undefined && timeoutSeconds > 0) {
+      this.#timer = setTimeout(() => this.end(), timeoutSeconds * 1000).unref();
+    }
+    this.#begin();
+  }
+
+  /** Ends it as the real server does when its time is up, with a bookmark before. */
+  end(): void {
+    this.bookmark();
+    this.#response.end();
+  }
+
+  /** Cuts the connection. */
+  cut(): void {
+    this.#response.destroy();
+  }
+
+  /** Tells the version so far, if the client has asked for such. */
+  bookmark(): void {
+    if (!this.#request.bookmarks) return;
+    const { kind, apiVersion } = RESOURCES[this.resource];
+    const metadata = { resourceVersion: String(this.#store.version), creationTimestamp: null };
+    this.#event('BOOKMARK', { kind, apiVersion, metadata });
+  }
+
+  /** Sends an ERROR event. */
+  error(code: number, message: string): void {
+    this.#event('ERROR', statusObject({ code, message }));
+  }
+
+  /** Sends any text as it is. */
+  raw(text: string): void {
+    if (this.#held === undefined) this.#response.write(text);
+    else this.#held.push(text);
+  }
+
+  /** Says nothing any more, though the connection stays, until `on` is false. */
+  mute(on: boolean): void {
+    const held = this.#held;
+    this.#held = on ? (held ?? []) : undefined;
+    if (!on && held !== undefined && held.length > 0) this.#response.write(held.join(''));
+  }
+
+  /** Resolves when the client has been sent everything that was written. */
+  async drained(): Promise<void> {
+    if (!this.#response.writableNeedDrain) return;
+    await new Promise<void>((resolve) => {
+      this.#response.once('drain', resolve);
+      this.#response.once('close', resolve);
+    });
+  }
+
+  #begin(): void {
+    const { version, matches } = this.#request;
+    if (version === undefined) {
+      for (const object of this.#store.list(this.resource)) {
+        if (matches(object)) this.#event('ADDED', object);
+      }
+      return;
+    }
+    for (const event of this.#store.since(this.resource, version) ?? []) this.#tell(event);
+  }
+
+  /** To a watcher with a selector, an object that enters or leaves it is added or deleted. */
+  #tell({ type, object, former }: StoreEvent): void {
+    const { matches } = this.#request;
+    const did = former !== undefined && matches(former);
+    const does = type !== 'DELETED' && matches(object);
+    if (does) this.#event(did ? 'MODIFIED' : 'ADDED', object);
+    else if (did) this.#event('DELETED', object);
+  }
+
+  #event(type: string, object: Record<string, unknown>): void {
+    const whole = !this.#request.metadataOnly || type === 'ERROR';
+    this.raw(`${JSON.stringify({ type, object: whole ? object : metadataOf(object) })}\n`);
+  }
+}
+
+/** What a client gets that asks for metadata only. */
+export function metadataOf(object: Record<string, unknown> | KubeObject): Record<string, unknown> {
+  const { metadata } = object;
+  return { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata };
+}
