@@ -1,6 +1,7 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { claimKey, ClaimTable, type Claim } from './claims.ts';
+import type { AddressKeeper } from './interface/keeper.ts';
 import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
 import { portalText, sameListen } from './text.ts';
 import type {
@@ -17,8 +18,10 @@ export interface AddressPortalOptions {
    * (default): on every address of the host, as kube-proxy does.
    */
   readonly nodePortAddresses?: readonly string[];
-  /** The host's addresses now; by default as Node tells them. */
+  /** The host's addresses now; by default as Node or the keeper tells them. */
   readonly interfaces?: () => readonly HostAddress[];
+  /** Puts the service addresses on an interface. Without it, only addresses that the host has work. */
+  readonly keeper?: AddressKeeper;
 }
 
 /** One place that a portal leads to. */
@@ -38,8 +41,9 @@ interface Entry {
 }
 
 /**
- * Lets the engine listen on the service addresses themselves. It changes nothing on the host, so an
- * address that the host does not have cannot be listened on; Linux has all of 127.0.0.0/8.
+ * Lets the engine listen on the service addresses themselves. An address that the host does not have
+ * is added to an interface if there is a keeper, and cannot be listened on otherwise; Linux has all of
+ * 127.0.0.0/8.
  *
  * Where two service ports want one place, the holder keeps it and the other one gets it as soon as
  * it is free, in the same plan. Node ports listen on the wildcard address by default, which is in
@@ -49,6 +53,7 @@ export class AddressPortal implements Portal {
   readonly kind = 'address';
   readonly #nodePortAddresses: readonly string[];
   readonly #interfaces: () => readonly HostAddress[];
+  readonly #keeper: AddressKeeper | undefined;
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable();
   /** Names of service ports whose doors depend on the host's addresses. */
@@ -59,8 +64,11 @@ export class AddressPortal implements Portal {
 
   /** Throws a RangeError when `nodePortAddresses` has an item that is not an address or network. */
   constructor(options: AddressPortalOptions = {}) {
+    const { keeper } = options;
+    this.#keeper = keeper;
     this.#nodePortAddresses = options.nodePortAddresses ?? [];
-    this.#interfaces = options.interfaces ?? hostAddresses;
+    this.#interfaces =
+      options.interfaces ?? (keeper === undefined ? hostAddresses : () => keeper.hostAddresses());
     this.#nodeAddresses = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
   }
 
@@ -89,15 +97,27 @@ export class AddressPortal implements Portal {
       entry.listen = now;
       listen.set(name, now);
     }
-    return { listen, problems: this.#problems() };
+    return { listen, problems: [...this.#problems(), ...(this.#keeper?.problems ?? [])] };
   }
 
+  /** Adds the addresses that the host lacks. */
+  async prepare(): Promise<void> {
+    await this.#keeper?.prepare();
+  }
+
+  /** Removes the addresses that nobody wants any more. Rejects with KPNG_PORTAL_*. */
   async commit(): Promise<void> {
-    // Listening is all there is to it.
+    await this.#keeper?.commit();
   }
 
+  hostAddresses(): readonly HostAddress[] {
+    return this.#interfaces();
+  }
+
+  /** Call it when nothing listens any more. Rejects with KPNG_PORTAL_* when addresses cannot be removed. */
   async close(): Promise<void> {
     // The sockets belong to the engine.
+    await this.#keeper?.close();
   }
 
   /** Service ports with node ports, if the host's addresses have changed in a way that matters to them. */
@@ -110,6 +130,7 @@ export class AddressPortal implements Portal {
   }
 
   #forget(name: string): void {
+    this.#keeper?.want(name, []);
     this.#entries.delete(name);
     this.#withNodePorts.delete(name);
     this.#homeless.delete(name);
@@ -137,6 +158,7 @@ export class AddressPortal implements Portal {
     }
     const listen = this.#entries.get(name)?.listen ?? [];
     this.#entries.set(name, { wanted, doors, homeless, listen });
+    this.#keeper?.want(name, addressesOf(wanted));
   }
 
   #claimsOf(name: string): Claim[] {
@@ -172,6 +194,17 @@ export class AddressPortal implements Portal {
     }
     return problems;
   }
+}
+
+/** The addresses that are the service port's own; the host has loopback addresses anyhow. */
+function addressesOf({ portals }: ServicePortPortals): string[] {
+  return portals.flatMap(({ address }) =>
+    address === undefined || isLoopback(address) ? [] : [address],
+  );
+}
+
+function isLoopback(address: string): boolean {
+  return address === '::1' || address.startsWith('127.');
 }
 
 function doorOf(portal: PortalSpec, address: string): Door {

@@ -26,3 +26,15 @@ export const MAX_FLOW_COMMANDS = 256;
 
 /** What the list of UDP flows may come to. About 160 bytes each. */
 export const MAX_FLOW_LIST = 64 * 1024 * 1024;
+
+/** Service addresses that are probed at each look of the address portal. A probe takes 20 µs. */
+export const PROBES_PER_LOOK = 32;
+
+/** Share of the time that listing the addresses of the host may take. */
+export const LISTING_SHARE = 0.01;
+
+/** How often an address is looked at that nobody wants and that connections use. */
+export const LINGER_CHECK_MS = 5000;
+
+/** How long connections may keep such an address. */
+export const MAX_LINGER_MS = 600_000;

@@ -1,4 +1,5 @@
 import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
+import type { HostAddress } from '../util/host-addresses.ts';
 
 /** What kind of service address a portal is. */
 export type PortalKind = 'clusterIP' | 'externalIP' | 'loadBalancerIP' | 'nodePort';
@@ -56,9 +57,10 @@ export interface PortalPlan {
 /**
  * How traffic gets to the proxy sockets.
  *
- * One sync calls `plan` once, lets the engine listen, and then calls `commit` once. An `address`
- * portal does all its work in the plan; a redirecting one (nftables, iptables) asks for proxy ports
- * in the plan and writes its rules in `commit`, in one transaction.
+ * One sync calls `plan` once, then `prepare`, lets the engine listen, and then calls `commit` once. An
+ * `address` portal adds addresses in `prepare` and removes them in `commit`, if it is to have any of its
+ * own; a redirecting one (nftables, iptables) asks for proxy ports in the plan and writes its rules in
+ * `commit`, in one transaction.
  */
 export interface Portal {
   readonly kind: 'address' | 'none' | 'nftables' | 'iptables';
@@ -72,6 +74,18 @@ export interface Portal {
 
   /** Decides, without side effects outside this object, who listens where. Removals count first. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
+
+  /**
+   * Provides what the listeners of the plan need, before the engine opens them; absent: nothing is
+   * needed. Never rejects, as one that cannot be opened must not stop the others: `commit` tells.
+   */
+  prepare?(): Promise<void>;
+
+  /**
+   * The addresses that the host has by itself, where the portal adds others; absent: it adds none.
+   * Node ports are opened on these only.
+   */
+  hostAddresses?(): readonly HostAddress[];
 
   /**
    * Makes the plan real outside the engine. `bound` tells the port of each listener of the service

@@ -72,6 +72,11 @@ export class PortalSync {
     return plan;
   }
 
+  /** Lets the portal provide what the listeners of the plan need. */
+  async prepare(): Promise<void> {
+    await this.#portal.prepare?.();
+  }
+
   /**
    * Lets the portal carry out what was planned since the last commit that succeeded, with the ports
    * that the engine has got. Rejects with the portal's error; then it is due again.

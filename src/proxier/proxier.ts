@@ -144,6 +144,7 @@ export class Proxier implements LocalSink {
     if (plan !== undefined) {
       for (const name of plan.listen.keys()) touched.add(name);
       this.#problems.ofPortals(plan.problems);
+      await this.#portalSync.prepare();
     }
     for (const name of touched) {
       const port = this.#wanted.ports.get(name);

@@ -1,0 +1,138 @@
+import type { KpngError } from '../../errors.ts';
+import type { HostAddress } from '../../util/host-addresses.ts';
+import type { HostListing } from './addresses.ts';
+
+/**
+ * Which addresses there should be, which there are, and so what has to be added and removed.
+ *
+ * An address is there for as long as any service port wants it. Only addresses that are ours are ever
+ * to be removed; where the host has an address anyhow, there is nothing to add. Each operation costs
+ * what it changes.
+ */
+export class Holdings {
+  /** Service ports by address; those that nobody wants are not in here. */
+  readonly #users = new Map<string, Set<string>>();
+  readonly #wants = new Map<string, readonly string[]>();
+  #ours = new Set<string>();
+  #others = new Map<string, HostAddress>();
+  /** Addresses that could not be added. */
+  readonly #refused = new Map<string, KpngError>();
+  readonly #toAdd = new Set<string>();
+  readonly #toRemove = new Set<string>();
+
+  /** Addresses that are ours, in place. */
+  get ours(): ReadonlySet<string> {
+    return this.#ours;
+  }
+
+  /** Addresses that are not ours, as last listed. */
+  get others(): IterableIterator<HostAddress> {
+    return this.#others.values();
+  }
+
+  /** Addresses that are wanted and could not be added, and why. */
+  get refused(): ReadonlyMap<string, KpngError> {
+    return this.#refused;
+  }
+
+  /** Addresses that are missing, but for those that were refused. */
+  get toAdd(): ReadonlySet<string> {
+    return this.#toAdd;
+  }
+
+  /** Addresses of ours that nobody wants. */
+  get toRemove(): ReadonlySet<string> {
+    return this.#toRemove;
+  }
+
+  /** Whether some service port wants the address. */
+  isWanted(address: string): boolean {
+    return this.#users.has(address);
+  }
+
+  /** The service ports that want an address, in no particular order. */
+  users(address: string): ReadonlySet<string> {
+    return this.#users.get(address) ?? NOBODY;
+  }
+
+  /** Replaces what a service port wants; no address at all is for one that is gone. */
+  want(servicePort: string, addresses: readonly string[]): void {
+    const before = this.#wants.get(servicePort) ?? [];
+    if (addresses.length === 0) this.#wants.delete(servicePort);
+    else this.#wants.set(servicePort, addresses);
+    const after = new Set(addresses);
+    for (const address of before) {
+      if (after.has(address)) continue;
+      const users = this.#users.get(address);
+      users?.delete(servicePort);
+      if (users?.size === 0) this.#users.delete(address);
+      this.#judge(address);
+    }
+    for (const address of after) {
+      const users = this.#users.get(address);
+      if (users === undefined) this.#users.set(address, new Set([servicePort]));
+      else users.add(servicePort);
+      this.#judge(address);
+    }
+  }
+
+  /** Takes a listing for the truth. Returns how many addresses that are wanted were ours and are gone. */
+  listed({ ours, others }: HostListing): number {
+    const former = this.#ours;
+    this.#ours = new Set(ours);
+    this.#others = new Map(others.map((each) => [each.address, each]));
+    for (const address of [...former, ...ours, ...this.#users.keys()]) this.#judge(address);
+    let lost = 0;
+    for (const address of former) if (this.#toAdd.has(address)) lost += 1;
+    return lost;
+  }
+
+  /** An address was added, by us. */
+  added(address: string): void {
+    this.#refused.delete(address);
+    this.#ours.add(address);
+    this.#judge(address);
+  }
+
+  /** An address was to be added, and is there already: somebody else has added it. */
+  found(address: string): void {
+    this.#refused.delete(address);
+    this.#others.set(address, { address, loopback: false });
+    this.#judge(address);
+  }
+
+  /** An address was removed. */
+  removed(address: string): void {
+    this.#ours.delete(address);
+    this.#judge(address);
+  }
+
+  /** An address could not be added. It is not to be added any more until `readmit`. */
+  refuse(address: string, error: KpngError): void {
+    this.#refused.set(address, error);
+    this.#judge(address);
+  }
+
+  /** Addresses that were refused are to be added again. */
+  readmit(): void {
+    const addresses = [...this.#refused.keys()];
+    this.#refused.clear();
+    for (const address of addresses) this.#judge(address);
+  }
+
+  #judge(address: string): void {
+    const wanted = this.#users.has(address);
+    const ours = this.#ours.has(address);
+    if (!wanted) this.#refused.delete(address);
+    const missing = wanted && !ours && !this.#others.has(address) && !this.#refused.has(address);
+    put(this.#toAdd, address, missing);
+    put(this.#toRemove, address, ours && !wanted);
+  }
+}
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+function put(set: Set<string>, address: string, isIn: boolean): void {
+  if (isIn) set.add(address);
+  else set.delete(address);
+}

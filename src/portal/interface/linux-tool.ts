@@ -1,0 +1,59 @@
+/** Runs the program `ip`. */
+import { ExecError, type Exec } from '../exec.ts';
+import { readBatchErrors, type BatchErrors } from './linux-batch.ts';
+import { saidFailure, toolFailure } from './linux-failure.ts';
+import { readLinks, type Link, type Spelling } from './linux-list.ts';
+
+/** What `ip` may print. A listing has about 160 bytes for each address. */
+export const MAX_OUTPUT = 64 * 1024 * 1024;
+
+/** What a run may take, and what each address adds to it: with many of them the kernel takes its time. */
+const BASE_TIMEOUT_MS = 30_000;
+const ADDRESS_TIMEOUT_MS = 10;
+
+/** A listing during which something changed is made again, so many times. */
+const LISTINGS = 3;
+
+/** The interfaces of the host with their addresses. Rejects with KPNG_PORTAL_*. */
+export async function listLinks(exec: Exec, spelling: Spelling): Promise<Link[]> {
+  const doing = 'listing the addresses of the host';
+  for (let left = LISTINGS; ; left -= 1) {
+    try {
+      const { stdout, stderr } = await exec({
+        file: 'ip',
+        args: ['-j', '-d', 'address', 'show'],
+        maxOutput: MAX_OUTPUT,
+      });
+      if (left > 1 && /Dump was interrupted/.test(stderr)) continue;
+      return readLinks(stdout, spelling);
+    } catch (cause) {
+      throw toolFailure(cause, doing);
+    }
+  }
+}
+
+/** Runs a batch to its end and returns the lines that failed. Rejects when ip does not get to the end. */
+export async function runBatch(
+  exec: Exec,
+  lines: readonly string[],
+  doing: string,
+): Promise<BatchErrors['lines']> {
+  try {
+    await exec({
+      file: 'ip',
+      args: ['-force', '-batch', '-'],
+      stdin: `${lines.join('\n')}\n`,
+      timeoutMs: BASE_TIMEOUT_MS + lines.length * ADDRESS_TIMEOUT_MS,
+      maxOutput: MAX_OUTPUT,
+    });
+    return new Map();
+  } catch (cause) {
+    const isBatch = cause instanceof ExecError && cause.failure === 'exit';
+    if (!isBatch) throw toolFailure(cause, doing);
+    const errors = readBatchErrors(cause.stderr);
+    if (errors.rest !== '' || errors.lines.size === 0) {
+      throw saidFailure(errors.rest || cause.message, doing, cause);
+    }
+    return errors.lines;
+  }
+}

@@ -1,0 +1,192 @@
+import { KpngError } from '../../errors.ts';
+import { ExecError, systemExec, type Exec } from '../exec.ts';
+import type { ChangeOutcome, HostListing, InterfaceAddresses } from './addresses.ts';
+import { asHostNetwork, removalOf, type BatchErrors } from './linux-batch.ts';
+import { checkInterfaceName, disposeOf } from './linux-dispose.ts';
+import {
+  concernsAll,
+  saidFailure,
+  saysAbsent,
+  saysExists,
+  saysUnknownKind,
+} from './linux-failure.ts';
+import { MARK_ALIAS, MARK_METRIC, Spelling, type Link } from './linux-list.ts';
+import { listLinks, MAX_OUTPUT, runBatch } from './linux-tool.ts';
+import { hostHas } from './probe.ts';
+
+/** Addresses that are asked for by name instead of listing all connections. */
+const MAX_NAMED = 32;
+
+/**
+ * Kinds of interface without a wire, the preferred one first. A bridge to which nothing is attached
+ * does the same as a dummy, which some small kernels do not have.
+ */
+const KINDS = ['dummy', 'bridge'] as const;
+
+export interface LinuxInterfaceOptions {
+  /** Name of the interface. When there is none of this name, it is made. */
+  readonly name: string;
+  readonly exec?: Exec;
+}
+
+/**
+ * Addresses of an interface, by the program `ip`.
+ *
+ * The addresses are marked with a metric, and interfaces that are made here with an alias, so what is
+ * ours can be told from everything else without a file. The kernel does not choose them as the source
+ * of connections of the host to elsewhere: IPv4 ones have the scope `host`, IPv6 ones are deprecated.
+ * None has a network route. Throws KPNG_USAGE for a name that no interface can have.
+ */
+export function linuxInterface(options: LinuxInterfaceOptions): InterfaceAddresses {
+  return new LinuxInterface(options);
+}
+
+class LinuxInterface implements InterfaceAddresses {
+  readonly name: string;
+  readonly has = hostHas;
+  readonly #exec: Exec;
+  readonly #spelling = new Spelling();
+
+  constructor({ name, exec = systemExec }: LinuxInterfaceOptions) {
+    checkInterfaceName(name);
+    this.name = name;
+    this.#exec = exec;
+  }
+
+  async open(): Promise<HostListing> {
+    let links = await this.#list();
+    if (!links.some(({ name }) => name === this.name)) {
+      await this.#create();
+      links = await this.#list();
+    }
+    const link = links.find(({ name }) => name === this.name);
+    if (link?.isUp === false) await this.#bringUp(link);
+    return listingOf(links, this.name);
+  }
+
+  async change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome> {
+    const lines = [
+      ...remove.map((address) => removalOf(address, this.name)),
+      ...add.map((address) => addition(address, this.name)),
+    ];
+    const doing = `changing addresses of the interface ${this.name}`;
+    const errors = await this.#batch(lines, doing);
+    const existing: string[] = [];
+    const refused = new Map<string, KpngError>();
+    for (const [number, said] of errors) {
+      if (concernsAll(said)) throw saidFailure(said, doing);
+      const index = number - 1;
+      const isRemoval = index < remove.length;
+      const address = isRemoval ? remove[index] : add[index - remove.length];
+      if (address === undefined || (isRemoval && saysAbsent(said))) continue;
+      if (!isRemoval && saysExists(said)) existing.push(address);
+      else {
+        const verb = isRemoval ? 'removing' : 'adding';
+        const what = `${verb} ${asHostNetwork(address)} on the interface ${this.name}`;
+        refused.set(address, saidFailure(said, what));
+      }
+    }
+    return { existing, refused };
+  }
+
+  async inUse(addresses: readonly string[]): Promise<ReadonlySet<string>> {
+    const wanted = new Set(addresses);
+    const args = ['-Htn', ...CARRYING.flatMap((state) => ['state', state])];
+    if (wanted.size <= MAX_NAMED) {
+      const sources = [...wanted].map((each) => `src = ${each.includes(':') ? `[${each}]` : each}`);
+      args.push(`( ${sources.join(' or ')} )`);
+    }
+    const used = new Set<string>();
+    try {
+      const { stdout } = await this.#exec({ file: 'ss', args, maxOutput: MAX_OUTPUT });
+      for (const line of stdout.split('\n')) {
+        const local = line.trim().split(/\s+/)[3] ?? '';
+        const host = local.slice(0, local.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+        const address = this.#spelling.canonical(host);
+        if (wanted.has(address)) used.add(address);
+      }
+    } catch (error) {
+      // Without ss the connections end with their address.
+      if (!(error instanceof ExecError)) throw error;
+    }
+    return used;
+  }
+
+  async dispose(): Promise<void> {
+    await disposeOf(await this.#list(), this.name, this.#exec);
+  }
+
+  async #list(): Promise<Link[]> {
+    this.#spelling.begin();
+    return listLinks(this.#exec, this.#spelling);
+  }
+
+  async #create(): Promise<void> {
+    const doing = `making the interface ${this.name}`;
+    for (const kind of KINDS) {
+      const errors = await this.#batch(creation(this.name, kind), doing);
+      const failed = [...errors].find(
+        ([number, said]) => number !== OPTIONAL_STEP && !saysExists(said),
+      );
+      if (failed === undefined) return;
+      const [number, said] = failed;
+      if (number !== 1 || !saysUnknownKind(said)) throw saidFailure(said, doing);
+    }
+    throw new KpngError(
+      'KPNG_PORTAL_UNSUPPORTED',
+      `${doing}: the kernel has neither dummy interfaces (modprobe dummy) nor bridges; ` +
+        'give --portal-interface the name of one that is there, such as lo',
+    );
+  }
+
+  async #bringUp({ isOurs }: Link): Promise<void> {
+    if (!isOurs) {
+      throw new KpngError(
+        'KPNG_PORTAL_FAILED',
+        `the interface ${this.name} is down, so its addresses cannot be used; ` +
+          `bring it up: ip link set dev ${this.name} up`,
+      );
+    }
+    const doing = `bringing the interface ${this.name} up`;
+    const errors = await this.#batch([`link set dev ${this.name} up`], doing);
+    for (const said of errors.values()) throw saidFailure(said, doing);
+  }
+
+  #batch(lines: readonly string[], doing: string): Promise<BatchErrors['lines']> {
+    return runBatch(this.#exec, lines, doing);
+  }
+}
+
+/** States in which a connection may still carry data. */
+const CARRYING = ['established', 'close-wait', 'fin-wait-1', 'fin-wait-2', 'last-ack'] as const;
+
+/** An interface that asks nobody on the network about its addresses, so that adding many is cheap. */
+function creation(name: string, kind: (typeof KINDS)[number]): string[] {
+  return [
+    `link add name ${name} type ${kind}`,
+    `link set dev ${name} addrgenmode none`,
+    `link set dev ${name} alias ${MARK_ALIAS}`,
+    `link set dev ${name} arp off`,
+    `link set dev ${name} up`,
+  ];
+}
+
+/** The step of `creation` that fails on a host without IPv6. */
+const OPTIONAL_STEP = 2;
+
+function addition(address: string, name: string): string {
+  const kind = address.includes(':') ? 'nodad noprefixroute preferred_lft 0' : 'scope host';
+  return `address add ${asHostNetwork(address)} dev ${name} ${kind} metric ${MARK_METRIC}`;
+}
+
+function listingOf(links: readonly Link[], name: string): HostListing {
+  const ours = new Set<string>();
+  const others: { address: string; loopback: boolean }[] = [];
+  for (const link of links) {
+    for (const { address, loopback, isOurs } of link.addresses) {
+      if (isOurs && link.name === name) ours.add(address);
+      else others.push({ address, loopback });
+    }
+  }
+  return { ours, others };
+}
