@@ -3,10 +3,11 @@
  *
  *     npm run bench                      a first look, in less than a minute
  *     npm run bench -- integrity         checks that 1 GiB arrives intact, with an endpoint killed
+ *     npm run bench -- portals           how fast portals write rules, as root
  *
  * USAGE below has the flags.
  */
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { idle } from './idle.ts';
@@ -14,13 +15,16 @@ import { runIntegrity } from './integrity.ts';
 import { LOADS } from './loads/load.ts';
 import { direct, ours, pipe, type Peer } from './peers/peer.ts';
 import { renderDocs } from './report/docs.ts';
+import { PORTALS_USAGE, readPortalArgs, runPortals } from './portals/command.ts';
 import { describeMachine, machine } from './report/machine.ts';
+import { keepSections } from './report/sections.ts';
 import type { IdleReport, LoadReport, Report } from './report/report.ts';
 import { asText, loadRows, memoryRows } from './report/table.ts';
 import { runRounds } from './rounds.ts';
 
 const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
 npm run bench -- integrity [flags] checks that a large transfer arrives intact, with an endpoint killed
+npm run bench -- portals [flags]   measures how fast portals write rules; see portals --help
 
   --rounds N      rounds of measurements, of which the median counts (3)
   --seconds N     seconds of each measurement (0.8)
@@ -147,14 +151,38 @@ async function main(args: ReturnType<typeof readArgs>): Promise<boolean> {
   const report = await measure({ rounds, seconds, only });
   show(report);
   if (args.json !== undefined) writeFileSync(args.json, `${JSON.stringify(report, null, 2)}\n`);
-  if (args.writeDocs) writeFileSync(DOCS, renderDocs(report));
+  if (args.writeDocs) {
+    writeFileSync(DOCS, keepSections(renderDocs(report), readFileSync(DOCS, 'utf8')));
+  }
   return true;
 }
 
-/** The arguments, or undefined after saying what is wrong with them. */
-function tryReadArgs(): ReturnType<typeof readArgs> | undefined {
+function portals(flags: readonly string[]): () => Promise<boolean> {
+  if (flags.includes('--help')) {
+    return async () => {
+      print(PORTALS_USAGE);
+      return true;
+    };
+  }
+  const plan = readPortalArgs(flags);
+  return async () => {
+    try {
+      await runPortals(plan, print, progress);
+      return true;
+    } catch (error) {
+      process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+      return false;
+    }
+  };
+}
+
+/** What to do, or undefined after saying what is wrong with the arguments. */
+function tryRead(): (() => Promise<boolean>) | undefined {
   try {
-    return readArgs();
+    const [what, ...flags] = process.argv.slice(2);
+    if (what === 'portals') return portals(flags);
+    const args = readArgs();
+    return () => main(args);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     process.stderr.write(`${message}\nTo learn more: npm run bench -- --help\n`);
@@ -165,6 +193,6 @@ function tryReadArgs(): ReturnType<typeof readArgs> | undefined {
 // Ending with `exit` ends the servers and removes the files as well.
 process.on('SIGINT', () => process.exit(130)).on('SIGTERM', () => process.exit(143));
 
-const args = tryReadArgs();
-if (args === undefined) process.exitCode = 2;
-else process.exitCode = (await main(args)) ? 0 : 1;
+const action = tryRead();
+if (action === undefined) process.exitCode = 2;
+else process.exitCode = (await action()) ? 0 : 1;

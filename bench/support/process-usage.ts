@@ -23,11 +23,26 @@ function read(file: string): string | undefined {
 
 /** User and system time of all threads together. Seconds. */
 export function cpuSeconds(pid: number): number | undefined {
+  const ticks = cpuTicks(pid);
+  return ticks === undefined ? undefined : ticks.own / TICKS;
+}
+
+/** The same with that of the programs which it has run and which have ended. Seconds. */
+export function cpuSecondsWithPrograms(pid: number): number | undefined {
+  const ticks = cpuTicks(pid);
+  return ticks === undefined ? undefined : (ticks.own + ticks.programs) / TICKS;
+}
+
+function cpuTicks(pid: number): { own: number; programs: number } | undefined {
   const stat = read(`/proc/${pid}/stat`);
   if (stat === undefined) return undefined;
   // The name, in brackets, may hold blanks; the fields after it start with the state.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  return (Number(fields[11]) + Number(fields[12])) / TICKS;
+  const [user, system, programsUser, programsSystem] = fields.slice(11, 15).map(Number);
+  return {
+    own: (user ?? 0) + (system ?? 0),
+    programs: (programsUser ?? 0) + (programsSystem ?? 0),
+  };
 }
 
 export interface Memory {

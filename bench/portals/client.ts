@@ -1,0 +1,63 @@
+/** Runs in the namespace: the endpoints, and a client that tells when a change can be seen. */
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { setTimeout as wait } from 'node:timers/promises';
+import { answerRequests } from '../support/dialogue.ts';
+import { now } from './clock.ts';
+import { ENDPOINT_ADDRESSES, ENDPOINT_PORT } from './network.ts';
+
+export interface ClientRequest {
+  readonly address: string;
+  readonly port: number;
+  /** An endpoint's address, `any` endpoint, or `refused`. */
+  readonly until: string;
+  /** Gives up after so many milliseconds. */
+  readonly within: number;
+}
+
+/** When it was so for the first time, on the clock that all processes share. Milliseconds. */
+export interface ClientAnswer {
+  readonly at: number;
+}
+
+for (const host of ENDPOINT_ADDRESSES) {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.end(host);
+  });
+  server.listen({ host, port: ENDPOINT_PORT });
+  await once(server, 'listening');
+}
+
+answerRequests(async (request: ClientRequest): Promise<ClientAnswer> => {
+  const begin = now();
+  for (;;) {
+    const answer = await ask(request);
+    const at = now();
+    if (request.until === 'any' ? isEndpoint(answer) : answer === request.until) return { at };
+    if (at - begin > request.within) {
+      throw new Error(`${request.address}:${request.port}: still ${answer}, not ${request.until}`);
+    }
+    // Often enough for half a percent, and seldom enough not to be in the way of what is measured.
+    await wait(Math.max(1, (at - begin) / 200));
+  }
+});
+
+function isEndpoint(answer: string): boolean {
+  return ENDPOINT_ADDRESSES.some((address) => address === answer);
+}
+
+/** Who answers: an endpoint, `refused`, or `closed`. */
+async function ask({ address, port }: ClientRequest): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const socket = connect({ host: address, port, timeout: 500 });
+  socket.once('data', (data) => resolve(data.toString()));
+  socket.once('error', (error: NodeJS.ErrnoException) => {
+    resolve(error.code === 'ECONNREFUSED' ? 'refused' : (error.code ?? 'failed'));
+  });
+  socket.once('timeout', () => resolve('silence'));
+  socket.once('close', () => resolve('closed'));
+  const answer = await promise;
+  socket.destroy();
+  return answer;
+}

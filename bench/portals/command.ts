@@ -1,0 +1,170 @@
+/** `npm run bench -- portals`: how long rules take, for how many services, and one change of them. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { parse } from '../../src/cli/parse.ts';
+import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { describeMachine, machine } from '../report/machine.ts';
+import { putSection } from '../report/sections.ts';
+import { asText } from '../report/table.ts';
+import { isInstalled } from '../support/tools.ts';
+import { renderSection } from './docs.ts';
+import { kubeProxy } from './kube-proxy.ts';
+import { measure } from './measure.ts';
+import { own } from './own.ts';
+import type { PortalReport, PortalResult } from './result.ts';
+import { changeRows, coldRows } from './table.ts';
+
+export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fast portals write rules; needs root, ip and nft
+
+  --portal LIST          nftables, iptables, address; by default all that there are
+  --sizes LIST           service ports (100,1000,5000,10000,30000)
+  --rounds N             starts of each, of which the median counts (3)
+  --changes N            services that are added, changed and removed (40)
+  --peer kube-proxy=PATH a kube-proxy that has the userspace mode, to be measured beside
+  --peer-sizes LIST      service ports of the peer (100,1000)
+  --peer-changes N       changes of the peer (3)
+  --json FILE            where the figures go (bench/results/portals.json)
+  --write-docs           writes the section of docs/benchmarks.md`;
+
+const ROOT = join(import.meta.dirname, '../..');
+const PORTALS = ['nftables', 'iptables', 'address'] as const;
+const SIZES = '100,1000,5000,10000,30000';
+
+interface Plan {
+  readonly portals: readonly string[];
+  readonly sizes: readonly number[];
+  readonly rounds: number;
+  readonly changes: number;
+  readonly peer: string | undefined;
+  readonly peerSizes: readonly number[];
+  readonly peerChanges: number;
+  readonly json: string;
+  readonly writeDocs: boolean;
+}
+
+/** What the command line asks for; throws a TypeError that says what is wrong with it. */
+export function readPortalArgs(args: readonly string[]): Plan {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      portal: { type: 'string', default: PORTALS.filter(isKnown).join(',') },
+      sizes: { type: 'string', default: SIZES },
+      rounds: { type: 'string', default: '3' },
+      changes: { type: 'string', default: '40' },
+      peer: { type: 'string', default: '' },
+      'peer-sizes': { type: 'string', default: '100,1000' },
+      'peer-changes': { type: 'string', default: '3' },
+      json: { type: 'string', default: join(ROOT, 'bench/results/portals.json') },
+      'write-docs': { type: 'boolean', default: false },
+    },
+  });
+  const portals = values.portal.split(',').filter((word) => word !== '');
+  for (const portal of portals) {
+    if (!PORTALS.some((each) => each === portal) || !isKnown(portal)) {
+      const known = PORTALS.filter(isKnown).join(', ');
+      throw new TypeError(`--portal ${portal}: expected some of ${known}`);
+    }
+  }
+  const [, peer] = /^kube-proxy=(.+)$/.exec(values.peer) ?? [];
+  if (values.peer !== '' && (peer === undefined || !existsSync(peer))) {
+    throw new TypeError(`--peer ${values.peer}: expected kube-proxy=PATH of a program`);
+  }
+  return {
+    portals,
+    sizes: values.sizes.split(',').map((text) => count('sizes', text)),
+    rounds: count('rounds', values.rounds),
+    changes: count('changes', values.changes),
+    peer,
+    peerSizes: values['peer-sizes'].split(',').map((text) => count('peer-sizes', text)),
+    peerChanges: count('peer-changes', values['peer-changes']),
+    json: values.json,
+    writeDocs: values['write-docs'],
+  };
+}
+
+/** Whether this version has the portal. */
+function isKnown(portal: string): boolean {
+  const words = ['file', '--input=none', 'to-local', 'to-userspace', `--portal=${portal}`];
+  return parse(words).kind === 'run';
+}
+
+function count(flag: string, text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value > 0 && value <= 500_000) return value;
+  throw new TypeError(`--${flag} ${JSON.stringify(text)}: expected a number from 1 to 500000`);
+}
+
+/** Measures, prints, and writes the files. Rejects when namespaces cannot be made here. */
+export async function runPortals(
+  plan: Plan,
+  print: (text: string) => void,
+  progress: (text: string) => void,
+): Promise<void> {
+  checkMachine();
+  const results: PortalResult[] = [];
+  for (const servicePorts of plan.sizes) {
+    for (const portal of plan.portals) {
+      for (const rulesAlone of portal === 'address' ? [false] : [false, true]) {
+        progress(`${servicePorts} service ports, ${portal}${rulesAlone ? ', rules alone' : ''}`);
+        results.push(
+          await measure({
+            servicePorts,
+            local: portal === 'address',
+            listens: !rulesAlone,
+            rounds: plan.rounds,
+            changes: plan.changes,
+            idleSeconds: 5,
+            open: (network) => own(network, { portal, rulesAlone }),
+          }),
+        );
+      }
+    }
+    if (plan.peer !== undefined && plan.peerSizes.includes(servicePorts)) {
+      progress(`${servicePorts} service ports, kube-proxy; with 1,000 it takes minutes`);
+      results.push(await measurePeer(plan, plan.peer, servicePorts));
+    }
+  }
+  progress('');
+  const report: PortalReport = {
+    date: new Date().toISOString().slice(0, 10),
+    machine: machine(),
+    descriptors: processDescriptorLimit(),
+    results,
+  };
+  print(`${describeMachine(report.machine)}\n`);
+  print(asText(coldRows(report)));
+  print(`\nmedian / 95th percentile\n\n${asText(changeRows(report), 3)}`);
+  mkdirSync(dirname(plan.json), { recursive: true });
+  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  if (!plan.writeDocs) return;
+  const page = join(ROOT, 'docs/benchmarks.md');
+  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'portals', renderSection(report)));
+}
+
+function measurePeer(plan: Plan, path: string, servicePorts: number): Promise<PortalResult> {
+  return measure({
+    servicePorts,
+    local: false,
+    listens: true,
+    rounds: 1,
+    changes: plan.peerChanges,
+    // It checks all of its rules every half minute.
+    idleSeconds: 60,
+    open: (network) => kubeProxy(network, path),
+  });
+}
+
+/** Throws an Error that says what is missing. */
+function checkMachine(): void {
+  const missing = ['ip', 'nft'].filter((command) => !isInstalled(command));
+  if (missing.length > 0) throw new Error(`not on the PATH: ${missing.join(', ')}`);
+  try {
+    const name = `kpngbench-${process.pid}-try`;
+    execFileSync('ip', ['netns', 'add', name], { stdio: 'pipe' });
+    execFileSync('ip', ['netns', 'delete', name], { stdio: 'pipe' });
+  } catch (cause) {
+    throw new Error('no network namespace can be made; run it as root', { cause });
+  }
+}

@@ -1,0 +1,157 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { tempFolder } from '../../examples/support/temp-folder.ts';
+import { until } from '../../examples/support/until.ts';
+import { Dialogue } from '../support/dialogue.ts';
+import { NODE_NAME } from './api/objects.ts';
+import type { ApiRequest } from './api/server.ts';
+import { now } from './clock.ts';
+import type { BenchNetwork } from './network.ts';
+import type { Moment, Subject } from './subject.ts';
+
+/** What it is called in reports. */
+export const PEER_NAME = 'kube-proxy userspace';
+
+/** For a state that never comes. Milliseconds. */
+const WITHIN = 600_000;
+
+/**
+ * A kube-proxy of 1.20 in its userspace mode, fed by an API server of ours. What cannot be seen from
+ * outside is read in its log: each rule that it has written, and each program that it runs.
+ */
+export function kubeProxy(network: BenchNetwork, path: string): Subject {
+  const api = new Dialogue(network.node(join(import.meta.dirname, 'api/server.ts')));
+  const ask = <Answer>(request: ApiRequest): Promise<Answer> => api.ask<Answer>(request);
+  const folder = tempFolder('kube-proxy');
+  const kubeconfig = join(folder.path, 'kubeconfig');
+  const [file = '', ...args] = network.command(path, ...flags(kubeconfig));
+  const log = new ProxyLog();
+  let child: ReturnType<typeof spawn> | undefined;
+  const kill = (): void => void child?.kill('SIGKILL');
+  process.once('exit', kill);
+  return {
+    name: PEER_NAME,
+    get pid() {
+      return child?.pid ?? 0;
+    },
+    processes: async () => log.processes,
+    async start(services) {
+      writeFileSync(kubeconfig, config(await ask<number>({ do: 'open', services })));
+      child = spawn(file, args, { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
+      if (child.stderr === null) throw new Error('no pipe');
+      log.follow(child.stderr);
+      const at = await until(
+        'kube-proxy has written every rule',
+        () => {
+          if (child?.exitCode !== null) throw new Error(`kube-proxy has ended:\n${log.tail()}`);
+          return log.rulesAt(services);
+        },
+        { within: WITHIN, every: 100 },
+      );
+      const ms = at - (await ask<number>({ do: 'listedAt' }));
+      const { processes } = log;
+      await log.synced();
+      return { ms, served: services, processes };
+    },
+    async change(kind, n) {
+      log.expectChange(kind !== 'endpoint');
+      return ask<Moment>({ do: 'change', kind, n });
+    },
+    settled: () => log.synced(),
+    async close() {
+      process.off('exit', kill);
+      if (child !== undefined && child.exitCode === null) {
+        const ended = once(child, 'exit');
+        kill();
+        await ended;
+      }
+      await api.kill();
+      folder.remove();
+    },
+  };
+}
+
+/**
+ * Flags that make it run in a namespace without the sysctls of a machine. `-v=5` is where it logs
+ * each run of iptables.
+ */
+function flags(kubeconfig: string): string[] {
+  return [
+    `--kubeconfig=${kubeconfig}`,
+    `--hostname-override=${NODE_NAME}`,
+    '--proxy-mode=userspace',
+    '--feature-gates=EndpointSliceProxying=false',
+    '--kube-api-content-type=application/json',
+    '--conntrack-max-per-core=0',
+    '--conntrack-min=0',
+    '--conntrack-tcp-timeout-established=0',
+    '--conntrack-tcp-timeout-close-wait=0',
+    '--oom-score-adj=0',
+    '-v=5',
+  ];
+}
+
+function config(port: number): string {
+  return JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'bench', cluster: { server: `http://127.0.0.1:${port}` } }],
+    users: [{ name: 'bench', user: {} }],
+    contexts: [{ name: 'bench', context: { cluster: 'bench', user: 'bench' } }],
+    'current-context': 'bench',
+  });
+}
+
+/** Reads kube-proxy's log as it is written. */
+class ProxyLog {
+  processes = 0;
+  #rules = 0;
+  #rulesAt = 0;
+  /** Whether a sync has to take a change in before it counts. */
+  #pending: 'nothing' | 'change' | 'end' = 'change';
+  #onSynced = Promise.withResolvers<Moment | undefined>();
+  readonly #last: string[] = [];
+
+  follow(stream: NodeJS.ReadableStream): void {
+    createInterface({ input: stream }).on('line', (line) => this.#read(line));
+  }
+
+  /** When the n-th service had its last rule; undefined: not yet. */
+  rulesAt(services: number): number | undefined {
+    return this.#rules >= services ? this.#rulesAt : undefined;
+  }
+
+  /** From now on a sync counts only if it takes in a change of a service, or none has to come. */
+  expectChange(ofService: boolean): void {
+    this.#onSynced = Promise.withResolvers();
+    if (ofService) this.#pending = 'change';
+    else this.#onSynced.resolve(undefined);
+  }
+
+  /** Resolves when the sync has ended that took in the last change; undefined: there is no such sync. */
+  synced(): Promise<Moment | undefined> {
+    return this.#onSynced.promise;
+  }
+
+  tail(): string {
+    return this.#last.join('\n');
+  }
+
+  #read(line: string): void {
+    this.#last.push(line);
+    if (this.#last.length > 20) this.#last.shift();
+    if (/\] running /.test(line)) this.processes += 1;
+    if (line.includes('Opened iptables from-host portal')) {
+      this.#rules += 1;
+      this.#rulesAt = now();
+    } else if (/processing [1-9]\d* service events/.test(line)) {
+      if (this.#pending === 'change') this.#pending = 'end';
+    } else if (line.includes('syncProxyRules took') && this.#pending === 'end') {
+      this.#pending = 'nothing';
+      this.#onSynced.resolve(now());
+    }
+  }
+}

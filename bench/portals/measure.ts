@@ -1,0 +1,199 @@
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { summarize } from '../report/stats.ts';
+import { Dialogue } from '../support/dialogue.ts';
+import { cpuSecondsWithPrograms, memory } from '../support/process-usage.ts';
+import type { ClientAnswer, ClientRequest } from './client.ts';
+import { BenchNetwork, ENDPOINT_ADDRESSES } from './network.ts';
+import { times, type ChangeResult, type PortalResult } from './result.ts';
+import { SERVICE_PORT, serviceAddress } from './services.ts';
+import {
+  CHANGE_KINDS,
+  type ChangeKind,
+  type ColdStart,
+  type Moment,
+  type Subject,
+} from './subject.ts';
+
+export interface MeasureOptions {
+  /** The service addresses are the host's own. */
+  readonly local: boolean;
+  readonly servicePorts: number;
+  /** Cold starts, each in a namespace of its own. */
+  readonly rounds: number;
+  /** Services that are added, changed and removed after the last one. */
+  readonly changes: number;
+  /** How long to watch the proxy while nothing changes. Seconds. */
+  readonly idleSeconds: number;
+  /** Whether clients can get through at all. */
+  readonly listens: boolean;
+  readonly open: (network: BenchNetwork) => Subject;
+}
+
+interface Sample {
+  readonly kind: ChangeKind;
+  readonly done: number | undefined;
+  readonly seen: number | undefined;
+  readonly processes: number;
+}
+
+/** How long a client waits until it sees a change. Milliseconds. */
+const SEEN_WITHIN = 300_000;
+
+/** What a client sees of each change. */
+const SEEN: Readonly<Record<ChangeKind, string>> = {
+  added: 'any',
+  endpoint: ENDPOINT_ADDRESSES[1],
+  removed: 'refused',
+};
+
+/** Measures one proxy with one number of service ports. */
+export async function measure(options: MeasureOptions): Promise<PortalResult> {
+  const colds: (ColdStart & { cpu: number })[] = [];
+  for (let round = 1; round < options.rounds; round += 1) {
+    await inNamespace(options, async (subject) => {
+      colds.push(await coldStart(subject, options.servicePorts));
+    });
+  }
+  return inNamespace(options, async (subject, network) => {
+    const cold = await coldStart(subject, options.servicePorts);
+    colds.push(cold);
+    const script = join(import.meta.dirname, 'client.ts');
+    const canSee = options.listens && cold.served === options.servicePorts;
+    const client = canSee ? new Dialogue(network.node(script)) : undefined;
+    try {
+      const { changed, cpu } = await measureChanges(subject, client, options);
+      const idleCpu = await idle(subject, options.idleSeconds);
+      const { resident, anonymous } = memory(subject.pid) ?? { resident: 0, anonymous: 0 };
+      return {
+        subject: subject.name,
+        servicePorts: options.servicePorts,
+        served: options.listens ? cold.served : 0,
+        cold: summarize(colds.map(({ ms }) => ms)) ?? none,
+        coldCpu: summarize(colds.map(({ cpu }) => cpu))?.median ?? 0,
+        coldProcesses: cold.processes,
+        changes: changed,
+        changeCpu: (1000 * cpu) / (options.changes * CHANGE_KINDS.length),
+        idleCpu,
+        resident,
+        anonymous,
+      };
+    } finally {
+      await client?.kill();
+    }
+  });
+}
+
+const none = { median: 0, min: 0, max: 0, samples: 0 };
+
+async function inNamespace<Result>(
+  { local, open }: MeasureOptions,
+  action: (subject: Subject, network: BenchNetwork) => Promise<Result>,
+): Promise<Result> {
+  const network = new BenchNetwork({ local });
+  try {
+    const subject = open(network);
+    try {
+      return await action(subject, network);
+    } finally {
+      await subject.close();
+    }
+  } finally {
+    network.remove();
+  }
+}
+
+async function coldStart(subject: Subject, services: number): Promise<ColdStart & { cpu: number }> {
+  // Answers once it has loaded its code, which is no part of what is measured.
+  await subject.processes();
+  const before = cpuOf(subject);
+  const cold = await subject.start(services);
+  return { ...cold, cpu: cpuOf(subject) - before };
+}
+
+/** Changes with a rest after each, then changes without. CPU is that of the former, in seconds. */
+async function measureChanges(
+  subject: Subject,
+  client: Dialogue | undefined,
+  { servicePorts, changes }: MeasureOptions,
+): Promise<{ changed: Record<ChangeKind, ChangeResult>; cpu: number }> {
+  const used = cpuOf(subject);
+  const rested: Sample[] = [];
+  for (let n = servicePorts; n < servicePorts + changes; n += 1) {
+    for (const kind of CHANGE_KINDS) rested.push(await oneChange(subject, client, kind, n));
+  }
+  const cpu = cpuOf(subject) - used;
+  const inRow: Sample[] = [];
+  const more = client === undefined ? 0 : changes;
+  for (let n = servicePorts; n < servicePorts + more; n += 1) {
+    for (const kind of CHANGE_KINDS) {
+      inRow.push({ kind, done: undefined, processes: 0, ...(await see(subject, client, kind, n)) });
+    }
+  }
+  await subject.settled();
+  const changed = {
+    added: result('added', rested, inRow),
+    endpoint: result('endpoint', rested, inRow),
+    removed: result('removed', rested, inRow),
+  };
+  return { changed, cpu };
+}
+
+async function oneChange(
+  subject: Subject,
+  client: Dialogue | undefined,
+  kind: ChangeKind,
+  n: number,
+): Promise<Sample> {
+  const before = await subject.processes();
+  const { at, seen } = await see(subject, client, kind, n);
+  const doneAt = await subject.settled();
+  const processes = (await subject.processes()) - before;
+  return { kind, seen, processes, done: doneAt === undefined ? undefined : doneAt - at };
+}
+
+/** Makes a change and waits until a client sees it. */
+async function see(
+  subject: Subject,
+  client: Dialogue | undefined,
+  kind: ChangeKind,
+  n: number,
+): Promise<{ at: Moment; seen: number | undefined }> {
+  const request: ClientRequest = {
+    address: serviceAddress(n),
+    port: SERVICE_PORT,
+    until: SEEN[kind],
+    within: SEEN_WITHIN,
+  };
+  const seen = client?.ask<ClientAnswer>(request);
+  const at = await subject.change(kind, n);
+  const seenAt = (await seen)?.at;
+  return { at, seen: seenAt === undefined ? undefined : Math.max(0, seenAt - at) };
+}
+
+function result(
+  kind: ChangeKind,
+  rested: readonly Sample[],
+  inRow: readonly Sample[],
+): ChangeResult {
+  const known = (samples: readonly Sample[], pick: (sample: Sample) => number | undefined) =>
+    times(samples.flatMap((sample) => (sample.kind === kind ? (pick(sample) ?? []) : [])));
+  return {
+    done: known(rested, ({ done }) => done),
+    seen: known(rested, ({ seen }) => seen),
+    seenInRow: known(inRow, ({ seen }) => seen),
+    processes: known(rested, ({ processes }) => processes)?.median ?? 0,
+  };
+}
+
+/** Per cent of one core. */
+async function idle(subject: Subject, seconds: number): Promise<number> {
+  const [begin, used] = [performance.now(), cpuOf(subject)];
+  await wait(seconds * 1000);
+  return (100 * (cpuOf(subject) - used)) / ((performance.now() - begin) / 1000);
+}
+
+/** Seconds, programs included. */
+function cpuOf(subject: Subject): number {
+  return subject.pid === 0 ? 0 : (cpuSecondsWithPrograms(subject.pid) ?? 0);
+}

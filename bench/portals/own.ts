@@ -1,0 +1,30 @@
+import { join } from 'node:path';
+import { Dialogue } from '../support/dialogue.ts';
+import type { BenchNetwork } from './network.ts';
+import type { ColdStart, Moment, Subject } from './subject.ts';
+import type { OwnChange, WorkerRequest, WorkerSettings } from './worker.ts';
+
+/** This project in a namespace, with one of its portals. */
+export function own(
+  network: BenchNetwork,
+  { portal, rulesAlone }: { readonly portal: string; readonly rulesAlone: boolean },
+): Subject {
+  const settings: WorkerSettings = { flags: [`--portal=${portal}`], rulesAlone };
+  const script = join(import.meta.dirname, 'worker.ts');
+  const worker = new Dialogue(network.node(script, JSON.stringify(settings)));
+  const ask = <Answer>(request: WorkerRequest): Promise<Answer> => worker.ask<Answer>(request);
+  let doneAt: Moment | undefined;
+  return {
+    name: rulesAlone ? `${portal}, rules alone` : portal,
+    pid: worker.pid,
+    processes: () => ask<number>({ do: 'processes' }),
+    start: (services) => ask<ColdStart>({ do: 'start', services }),
+    async change(kind, n) {
+      const change = await ask<OwnChange>({ do: 'change', kind, n });
+      doneAt = change.doneAt;
+      return change.at;
+    },
+    settled: async () => doneAt,
+    close: () => worker.kill(),
+  };
+}

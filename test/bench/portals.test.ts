@@ -1,0 +1,183 @@
+import { once } from 'node:events';
+import { get, request, type IncomingMessage } from 'node:http';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import t from 'tap';
+import { readPortalArgs } from '../../bench/portals/command.ts';
+import { renderSection } from '../../bench/portals/docs.ts';
+import { EngineWithoutSockets } from '../../bench/portals/engine-without-sockets.ts';
+import { times, type PortalReport, type PortalResult } from '../../bench/portals/result.ts';
+import { BenchView, serviceAddress, serviceEntry } from '../../bench/portals/services.ts';
+import { changeRows, coldRows, comparison } from '../../bench/portals/table.ts';
+import { Dialogue } from '../../bench/support/dialogue.ts';
+import { Proxier } from '../../src/proxier/proxier.ts';
+import { NonePortal } from '../../src/portal/none.ts';
+import { PortAllocator } from '../../src/portal/port-allocator.ts';
+
+const one = (median: number) => ({ median, p95: 2 * median, samples: 3 });
+
+function result(subject: string, servicePorts: number, ms: number): PortalResult {
+  const change = { done: one(ms), seen: one(2 * ms), seenInRow: one(3 * ms), processes: 1 };
+  return {
+    subject,
+    servicePorts,
+    served: Math.min(servicePorts, 1500),
+    cold: { median: 1000 * ms, min: 500 * ms, max: 2000 * ms, samples: 3 },
+    coldCpu: 0.5,
+    coldProcesses: 1,
+    changes: { added: change, endpoint: { ...change, processes: 0 }, removed: change },
+    changeCpu: 1,
+    idleCpu: 0.1,
+    resident: 80e6,
+    anonymous: 30e6,
+  };
+}
+
+const report: PortalReport = {
+  date: '2026-01-02',
+  machine: { cpu: 'Some CPU', cores: 2, memoryGiB: 4, system: 'Linux 6', node: 'v26.0.0' },
+  descriptors: 2048,
+  results: [
+    result('nftables', 1000, 5),
+    result('nftables, rules alone', 1000, 4),
+    result('kube-proxy userspace', 1000, 5000),
+    result('nftables', 30_000, 6),
+  ],
+};
+
+t.test('the slowest of few counts as their 95th percentile', (t) => {
+  t.same(times([3, 1, 2]), { median: 2, p95: 3, samples: 3 });
+  const hundred = Array.from({ length: 100 }, (_, index) => index + 1);
+  t.same(times(hundred), { median: 50, p95: 95, samples: 100 });
+  t.equal(times([]), undefined);
+  t.end();
+});
+
+t.test('each start has a row, each change has one of its own', (t) => {
+  t.same(coldRows(report)[1], [
+    '1,000',
+    'nftables',
+    '1,000',
+    '5.00 (2.50-10.0)',
+    '0.500',
+    '1',
+    '0.100',
+    '80',
+    '30',
+  ]);
+  t.equal(coldRows(report)[2]?.[2], '-', 'nobody is served by rules alone');
+  t.same(
+    changeRows(report).slice(1, 3),
+    [
+      ['1,000', 'nftables', 'service added', '10.0 / 20.0', '15.0 / 30.0', '5.00 / 10.0', '1'],
+      ['', '', 'endpoint added', '10.0 / 20.0', '15.0 / 30.0', '5.00 / 10.0', '0'],
+    ],
+    'what belongs together is named once',
+  );
+  t.end();
+});
+
+t.test('peers are compared where both were measured', (t) => {
+  const found = comparison(report, 'nftables', 'kube-proxy userspace');
+  t.equal(found?.servicePorts, 1000);
+  t.same(found?.added, { seen: 1000, seenInRow: 1000, done: 1000 });
+  t.equal(comparison(report, 'address', 'kube-proxy userspace'), undefined);
+  t.end();
+});
+
+t.test('the page names the machine, its limit, and how to get the peer', (t) => {
+  const page = renderSection(report);
+  t.match(page, 'Some CPU, 2 cores, 4 GiB, Linux 6, Node v26.0.0; up to 2,048');
+  t.match(page, '1,500 of 30,000 service ports are served');
+  t.match(page, '| service added | 1,000 | 1,000 | 1,000 |');
+  t.match(page, 'go build k8s.io/kubernetes/cmd/kube-proxy');
+  const alone = renderSection({ ...report, results: report.results.slice(0, 1) });
+  t.notMatch(alone, /takes so many times as long/, 'says nothing of a peer that was not there');
+  t.end();
+});
+
+t.test('flags that cannot be meant are told', (t) => {
+  t.same(readPortalArgs(['--sizes', '5,50']).sizes, [5, 50]);
+  t.match(readPortalArgs([]).portals, ['nftables']);
+  for (const args of [
+    ['--sizes', '0'],
+    ['--sizes', '10,x'],
+    ['--portal', 'carrier-pigeon'],
+    ['--peer', '/nowhere'],
+    ['--peer', 'kube-proxy=/nowhere/at/all'],
+    ['--no-such-flag'],
+  ]) {
+    t.throws(() => readPortalArgs(args), TypeError, args.join(' '));
+  }
+  t.end();
+});
+
+t.test(
+  'every service has an address and a key of its own, and the rules a port each',
+  async (t) => {
+    const addresses = new Set(Array.from({ length: 70_000 }, (_, n) => serviceAddress(n)));
+    t.equal(addresses.size, 70_000);
+    t.equal(serviceAddress(65_536), '10.97.0.0');
+    const view = new BenchView();
+    for (let n = 0; n < 300; n += 1) view.set(serviceEntry(n));
+    const engine = new EngineWithoutSockets();
+    const portal = new NonePortal({
+      bindAddress: '0.0.0.0',
+      allocator: new PortAllocator(undefined, Math.random),
+    });
+    const proxier = new Proxier({ engine, portal });
+    await proxier.sync({ view, changed: new Set() });
+    t.same(proxier.snapshot().problems, []);
+    const ports = engine
+      .snapshot()
+      .flatMap(({ listeners }) =>
+        listeners.map((each) => each.state === 'listening' && each.boundPort),
+      );
+    t.equal(new Set(ports).size, ports.length);
+    t.ok(ports.length >= 300);
+    await proxier.close();
+  },
+);
+
+t.test('the API server lists, watches, and takes events', async (t) => {
+  const api = new Dialogue([
+    process.execPath,
+    join(import.meta.dirname, '../../bench/portals/api/server.ts'),
+  ]);
+  t.teardown(() => api.kill());
+  const port = await api.ask<number>({ do: 'open', services: 3 });
+  const url = `http://127.0.0.1:${port}`;
+  const json = async (path: string): Promise<Record<string, unknown>> =>
+    (await fetch(`${url}${path}`)).json() as Promise<Record<string, unknown>>;
+
+  t.match(await json('/api/v1/nodes/bench-node'), { kind: 'Node' });
+  t.match(await json('/api/v1/nodes/other'), { kind: 'Status', code: 404 });
+  const services = await json('/api/v1/services?limit=500&resourceVersion=0');
+  t.match(services, { kind: 'ServiceList', items: [{ spec: { clusterIP: '10.96.0.0' } }] });
+  t.equal((services['items'] as unknown[]).length, 3);
+  t.match(await json('/api/v1/endpoints'), { items: [{ subsets: [{ ports: [{ port: 8080 }] }] }] });
+  t.ok((await api.ask<number>({ do: 'listedAt' })) > 0);
+
+  const watching = get(`${url}/api/v1/services?watch=true`);
+  const [watch] = (await once(watching, 'response')) as [IncomingMessage];
+  t.teardown(() => watching.destroy());
+  const lines = createInterface({ input: watch })[Symbol.asyncIterator]();
+  const next = async (): Promise<unknown> => JSON.parse(String((await lines.next()).value));
+  await api.ask({ do: 'change', kind: 'added', n: 3 });
+  t.match(await next(), { type: 'ADDED', object: { metadata: { name: 's000003' } } });
+  await api.ask({ do: 'change', kind: 'removed', n: 3 });
+  t.match(await next(), { type: 'DELETED', object: { metadata: { name: 's000003' } } });
+
+  const event = request(`${url}/api/v1/namespaces/default/events`, { method: 'POST' });
+  event.end('{"kind":"Event"}');
+  const [answer] = (await once(event, 'response')) as [IncomingMessage];
+  t.equal(answer.statusCode, 201);
+  answer.resume();
+});
+
+t.test('a program that ends while it is asked says so', async (t) => {
+  const gone = new Dialogue([process.execPath, '-e', '']);
+  await t.rejects(gone.ask({}), /has ended/);
+  await t.rejects(gone.ask({}), /has ended/);
+  await gone.kill();
+});
