@@ -3,6 +3,7 @@ import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { PortAllocator } from '../../portal/port-allocator.ts';
+import { createKeeper } from './portal-interface.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 
 /**
@@ -30,7 +31,8 @@ export async function createPortal(
   }
   if (kind === 'address') {
     const { AddressPortal } = await import('../../portal/address.ts');
-    return new AddressPortal({ nodePortAddresses });
+    const keeper = await createKeeper(options, exec);
+    return new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) });
   }
   const { NonePortal } = await import('../../portal/none.ts');
   return new NonePortal({ bindAddress, allocator });
@@ -59,7 +61,7 @@ async function whyNotNftables(
   const [{ systemExec }, { bindAddresses, hostFamilies }, { nftablesProblem }, host] =
     await Promise.all([
       import('../../portal/exec.ts'),
-      import('../../portal/nftables/host.ts'),
+      import('../../portal/rules/host.ts'),
       import('../../portal/nftables/tool.ts'),
       import('../../util/host-addresses.ts'),
     ]);

@@ -1,90 +1,25 @@
-import { createHash } from 'node:crypto';
-import { connect, createServer, type AddressInfo, type Server } from 'node:net';
-import type { Family } from '../../util/family.ts';
-import { CANARY_TIMEOUT_MS } from '../bounds.ts';
-import type { ProbeResult } from '../guard.ts';
-import { addressKey, portKey, setName, type Element } from './elements.ts';
+import { Canary } from '../rules/canary.ts';
+import type { RuleConfig } from '../rules/config.ts';
+import type { RuleCanary } from '../rules/rule-portal.ts';
+import { addressKey, portKey, setName, type SetName } from './elements.ts';
 
-/**
- * A service of our own on a loopback address, behind the same rules and map as all others. A
- * connection to it succeeds as long as the rules are there and the process lives, and is refused by
- * the kernel within a fraction of a millisecond when the rules are gone.
- *
- * That is cheaper than asking nft (a process each time) or `nft monitor` (a process that reads every
- * change of every table), and it tests what clients need. The kernel completes the connection by
- * itself, so a process that is busy is not taken for one without rules.
- */
-export class Canary {
-  readonly #owner: string;
-  readonly #family: Family;
-  #server: Server | undefined;
-
-  constructor(owner: string, family: Family) {
-    this.#owner = owner;
-    this.#family = family;
-  }
-
-  /** Opens the proxy port and returns the elements that lead to it. Once only. */
-  async open(): Promise<Element[]> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const server = createServer((socket) => {
-      socket.on('error', () => undefined);
-      socket.destroy();
-    });
-    server.unref();
-    server.once('error', reject);
-    server.listen(
-      { host: this.#family === 4 ? '0.0.0.0' : '::', port: 0, ipv6Only: true },
-      resolve,
-    );
-    await promise;
-    server.off('error', reject);
-    // Failing to accept a client is no news: the connection was made all the same.
-    server.on('error', () => undefined);
-    this.#server = server;
-    const { address, port } = canaryPlace(this.#owner, this.#family);
-    const proxyPort = (server.address() as AddressInfo).port;
-    return [
-      {
-        set: setName('services', this.#family),
-        key: addressKey(address, 'TCP', port),
-        value: String(proxyPort),
-      },
-      { set: setName('proxy-ports', this.#family), key: portKey('TCP', proxyPort), value: '' },
-    ];
-  }
-
-  /** Connects to the canary of the table's owner, which may be another process. */
-  probe(owner: string = this.#owner): Promise<ProbeResult> {
-    const { promise, resolve } = Promise.withResolvers<ProbeResult>();
-    const { address, port } = canaryPlace(owner, this.#family);
-    const socket = connect({ host: address, port, timeout: CANARY_TIMEOUT_MS });
-    socket.unref();
-    const end = (probe: ProbeResult): void => {
-      // A reset leaves neither socket nor connection tracking with a memory of it.
-      socket.resetAndDestroy();
-      resolve(probe);
-    };
-    socket.once('connect', () => end('alive'));
-    socket.once('timeout', () => end('silent'));
-    socket.on('error', () => end('gone'));
-    return promise;
-  }
-
-  /** Idempotent. */
-  close(): void {
-    this.#server?.close();
-    this.#server = undefined;
-  }
-}
-
-/**
- * Where the canary of an owner is: follows from its name, so that another process can look for it.
- * There is but one IPv6 loopback address, so there only the port tells owners apart.
- */
-export function canaryPlace(owner: string, family: Family): { address: string; port: number } {
-  const [a = 0, b = 0, c = 0, high = 0, low = 0] = createHash('sha256').update(owner).digest();
-  const port = 10_000 + ((high * 256 + low) % 20_000);
-  if (family === 6) return { address: '::1', port };
-  return { address: `127.${128 + (a % 127)}.${b}.${1 + (c % 254)}`, port };
+/** A canary behind the table's rules, in one family: all of the table comes and goes together. */
+export function nftablesCanary({ owner, families }: RuleConfig): RuleCanary<SetName> {
+  const family = families.includes(4) ? 4 : 6;
+  const canary = new Canary(owner, family);
+  return {
+    async open() {
+      const { place, proxyPort } = await canary.open();
+      return [
+        {
+          set: setName('services', family),
+          key: addressKey(place.address, 'TCP', place.port),
+          value: String(proxyPort),
+        },
+        { set: setName('proxy-ports', family), key: portKey('TCP', proxyPort), value: '' },
+      ];
+    },
+    probe: (asked) => canary.probe(asked),
+    close: () => canary.close(),
+  };
 }

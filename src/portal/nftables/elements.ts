@@ -1,8 +1,8 @@
 /** The named sets and maps of our table, and what is in them. */
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
-
-export const FAMILIES: readonly Family[] = [4, 6];
+import { FAMILIES } from '../rules/config.ts';
+import type { Item } from '../rules/ledger.ts';
 
 /**
  * What there is of each family.
@@ -33,13 +33,8 @@ export const SET_NAMES: readonly SetName[] = FAMILIES.flatMap((family) =>
   KINDS.map((kind) => setName(kind, family)),
 );
 
-/** One entry of a set or map, in nft's spelling. */
-export interface Element {
-  readonly set: SetName;
-  readonly key: string;
-  /** The proxy port of a map's element; empty for an element of a set. */
-  readonly value: string;
-}
+/** One entry of a set or map, in nft's spelling: with the proxy port of a map's element as its value. */
+export type Element = Item<SetName>;
 
 export function setName(kind: SetKind, family: Family): SetName {
   return `${kind}${family}`;
@@ -53,15 +48,4 @@ export function addressKey(address: string, protocol: Protocol, port: number): s
 /** `tcp . 80` */
 export function portKey(protocol: Protocol, port: number): string {
   return `${protocol === 'TCP' ? 'tcp' : 'udp'} . ${port}`;
-}
-
-/** A key taken apart again: the address is undefined for a node port. */
-export function readKey(key: string): {
-  address: string | undefined;
-  protocol: Protocol;
-  port: number;
-} {
-  const parts = key.split(' . ');
-  const address = parts.length > 2 ? parts.shift() : undefined;
-  return { address, protocol: parts[0] === 'tcp' ? 'TCP' : 'UDP', port: Number(parts[1]) };
 }

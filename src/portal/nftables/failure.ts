@@ -1,19 +1,6 @@
-import { KpngError, type ErrorCode } from '../../errors.ts';
+import { messageOf, type ErrorCode } from '../../errors.ts';
 import { ExecError } from '../exec.ts';
-
-/**
- * Why a transaction failed:
- *
- * - `host`: nothing that is in the transaction could be the cause, such as a missing permission
- * - `content`: the kernel or nft does not take something that is in it; it may be out of step with
- *   what the kernel has
- */
-export type Blame = 'host' | 'content';
-
-export interface NftFailure {
-  readonly blame: Blame;
-  readonly error: KpngError;
-}
+import { RuleError, type Blame } from '../rules/store.ts';
 
 interface Rule {
   readonly pattern: RegExp;
@@ -49,10 +36,9 @@ const RULES: readonly Rule[] = [
 ];
 
 /** What a failed run of nft means, with what was being done to the table. */
-export function nftFailure(cause: unknown, doing: string): NftFailure {
+export function nftFailure(cause: unknown, doing: string): RuleError {
   if (!(cause instanceof ExecError)) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    return failure('host', 'KPNG_PORTAL_FAILED', `${doing}: ${message}`, cause);
+    return failure('host', 'KPNG_PORTAL_FAILED', `${doing}: ${messageOf(cause)}`, cause);
   }
   switch (cause.failure) {
     case 'missing':
@@ -78,8 +64,8 @@ export function nftFailure(cause: unknown, doing: string): NftFailure {
   return failure(rule.blame, rule.code, `${doing}: ${said}; ${rule.advice}`, cause);
 }
 
-function failure(blame: Blame, code: ErrorCode, message: string, cause: unknown): NftFailure {
-  return { blame, error: new KpngError(code, message, { cause }) };
+function failure(blame: Blame, code: ErrorCode, message: string, cause: unknown): RuleError {
+  return new RuleError(blame, code, message, { cause });
 }
 
 /** nft prints each error with the line it is about, which may be as long as the script. */

@@ -1,23 +1,7 @@
 /** The part of our table that does not depend on the services: sets, chains and rules, as text. */
 import type { Family } from '../../util/family.ts';
+import type { RuleConfig } from '../rules/config.ts';
 import { KINDS, setName, type SetKind } from './elements.ts';
-
-/** What the rules depend on. All of it changes seldom, and then everything is written anew. */
-export interface RuleConfig {
-  /** Name of the table. Several proxiers on one host need different ones. */
-  readonly table: string;
-  /** Tells the process that writes the table; letters and digits. */
-  readonly owner: string;
-  /** Families that the host has. */
-  readonly families: readonly Family[];
-  /**
-   * Where packets are sent, by family: an address of the host. Undefined: the host has only
-   * loopback addresses of the family.
-   */
-  readonly targets: Readonly<Record<Family, string | undefined>>;
-  /** Networks within which the node's own addresses have node ports. No two may overlap. */
-  readonly nodePortNetworks: Readonly<Record<Family, readonly string[]>>;
-}
 
 /**
  * Before the `dstnat` priority (-100) nobody has changed the destination yet; after it, a packet that
@@ -32,7 +16,7 @@ export function ownerChain(owner: string): string {
 }
 
 /** The table with everything but the elements of the services. */
-export function renderTable(config: RuleConfig): string {
+export function renderTable(table: string, config: RuleConfig): string {
   const { families } = config;
   const blocks = [
     chain(ownerChain(config.owner), []),
@@ -65,7 +49,7 @@ export function renderTable(config: RuleConfig): string {
       ...jumps(families, 'refusal'),
     ]),
   ];
-  return `table inet ${config.table} {\n${blocks.join('\n')}}\n`;
+  return `table inet ${table} {\n${blocks.join('\n')}}\n`;
 }
 
 /** Type of the address in a set's key. */

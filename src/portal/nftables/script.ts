@@ -1,18 +1,19 @@
 /** Scripts for `nft -f -`. Each one is a transaction: all of it counts, or nothing. */
+import type { RuleConfig } from '../rules/config.ts';
+import type { ItemChange, LedgerView } from '../rules/ledger.ts';
 import { SET_NAMES, type SetName } from './elements.ts';
-import type { ElementChange, Ledger } from './ledger.ts';
-import { ownerChain, renderTable, type RuleConfig } from './rules.ts';
+import { ownerChain, renderTable } from './rules.ts';
 
 /**
  * Replaces the table, whatever it was, by one with all elements of the ledger. As it is one
  * transaction, no packet sees the table missing or half filled.
  */
-export function renderFull(config: RuleConfig, ledger: Ledger): string {
-  const { table, families } = config;
-  const text = [renderRemoval(table), renderTable(config)];
+export function renderFull(table: string, config: RuleConfig, ledger: LedgerView<SetName>): string {
+  const { families } = config;
+  const text = [renderRemoval(table), renderTable(table, config)];
   for (const set of SET_NAMES) {
     if (!families.some((family) => set.endsWith(String(family)))) continue;
-    text.push(renderElements('add', table, set, entriesOf(ledger.elements(set))));
+    text.push(renderElements('add', table, set, entriesOf(ledger.items(set))));
   }
   return text.join('');
 }
@@ -24,8 +25,9 @@ export function renderFull(config: RuleConfig, ledger: Ledger): string {
  * All removals come before all additions, since another value under the same key is a new element.
  */
 export function renderDelta(
-  { table, owner }: Pick<RuleConfig, 'table' | 'owner'>,
-  changes: readonly ElementChange[],
+  table: string,
+  owner: string,
+  changes: readonly ItemChange<SetName>[],
 ): string {
   const remove = new Map<SetName, string[]>();
   const add = new Map<SetName, string[]>();

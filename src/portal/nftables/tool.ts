@@ -1,8 +1,9 @@
 /** What is done to the table without a portal. */
 import { KpngError } from '../../errors.ts';
 import type { Exec } from '../exec.ts';
+import type { RuleConfig } from '../rules/config.ts';
 import { nftFailure } from './failure.ts';
-import { renderTable, type RuleConfig } from './rules.ts';
+import { renderTable } from './rules.ts';
 import { renderRemoval } from './script.ts';
 import { checkTableName } from './table-name.ts';
 
@@ -15,7 +16,7 @@ export async function removeNftables(exec: Exec, table: string): Promise<void> {
   try {
     await exec({ file: 'nft', args: ['-f', '-'], stdin: renderRemoval(table) });
   } catch (cause) {
-    throw nftFailure(cause, `removing the nftables table inet ${table}`).error;
+    throw nftFailure(cause, `removing the nftables table inet ${table}`);
   }
 }
 
@@ -27,9 +28,8 @@ export async function nftablesProblem(
   exec: Exec,
   families: RuleConfig['families'],
 ): Promise<KpngError | undefined> {
-  const stdin = renderTable({
-    // A name that no table has, so that what is there is not part of the check.
-    table: 'kpng-userspace-check',
+  // A name that no table has, so that what is there is not part of the check.
+  const stdin = renderTable('kpng-userspace-check', {
     owner: 'check',
     families,
     targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
@@ -39,8 +39,8 @@ export async function nftablesProblem(
     await exec({ file: 'nft', args: ['-c', '-f', '-'], stdin });
     return undefined;
   } catch (cause) {
-    const { blame, error } = nftFailure(cause, 'checking whether nftables can be used');
-    if (blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
+    const error = nftFailure(cause, 'checking whether nftables can be used');
+    if (error.blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
     return new KpngError('KPNG_PORTAL_UNSUPPORTED', error.message, { cause });
   }
 }

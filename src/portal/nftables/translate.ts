@@ -1,6 +1,6 @@
 import type { Lead, ProxyPort } from '../redirect-plan.ts';
+import { networksOf } from '../rules/networks.ts';
 import { addressKey, portKey, setName, type Element } from './elements.ts';
-import { networksOf } from './networks.ts';
 
 /** The elements of one service port. */
 export function elementsOf(leads: readonly Lead[], proxyPorts: readonly ProxyPort[]): Element[] {

@@ -3,15 +3,15 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
-import { SET_NAMES, type Element } from '../../../src/portal/nftables/elements.ts';
-import { Ledger } from '../../../src/portal/nftables/ledger.ts';
-import type { RuleConfig } from '../../../src/portal/nftables/rules.ts';
+import { SET_NAMES, type Element, type SetName } from '../../../src/portal/nftables/elements.ts';
 import { renderDelta, renderFull, renderRemoval } from '../../../src/portal/nftables/script.ts';
+import type { RuleConfig } from '../../../src/portal/rules/config.ts';
+import { Ledger } from '../../../src/portal/rules/ledger.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { holdsAsync } from '../../support/property.ts';
 
+const TABLE = 'kpng-userspace';
 const CONFIG: RuleConfig = {
-  table: 'kpng-userspace',
   owner: '0123456789ab',
   families: [4, 6],
   targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
@@ -23,7 +23,7 @@ function golden(name: string): string {
 }
 
 t.test('the whole table', (t) => {
-  const ledger = new Ledger();
+  const ledger = new Ledger<SetName>();
   ledger.update(
     [],
     [
@@ -35,18 +35,18 @@ t.test('the whole table', (t) => {
       { set: 'node-ports6', key: 'tcp . 30080', value: '40003' },
     ],
   );
-  t.equal(renderFull(CONFIG, ledger), golden('full.nft'));
+  t.equal(renderFull(TABLE, CONFIG, ledger), golden('full.nft'));
   t.end();
 });
 
 t.test('a host with IPv4 only, and nothing but loopback addresses', (t) => {
   const config: RuleConfig = { ...CONFIG, families: [4], targets: { 4: undefined, 6: undefined } };
-  t.equal(renderFull(config, new Ledger()), golden('loopback.nft'));
+  t.equal(renderFull(TABLE, config, new Ledger<SetName>()), golden('loopback.nft'));
   t.end();
 });
 
 t.test('what differs: removals first, and only in our own table', (t) => {
-  const ledger = new Ledger();
+  const ledger = new Ledger<SetName>();
   ledger.update(
     [],
     [
@@ -66,7 +66,7 @@ t.test('what differs: removals first, and only in our own table', (t) => {
       { set: 'services4', key: '10.0.0.3 . tcp . 80', value: '40003' },
     ],
   );
-  t.equal(renderDelta(CONFIG, ledger.changes()), golden('delta.nft'));
+  t.equal(renderDelta(TABLE, CONFIG.owner, ledger.changes()), golden('delta.nft'));
   t.end();
 });
 
@@ -77,7 +77,7 @@ t.test('the removal of the table is no error when there is none', async (t) => {
 });
 
 t.test('an element that goes and comes in one update is no change', (t) => {
-  const ledger = new Ledger();
+  const ledger = new Ledger<SetName>();
   const element: Element = { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '1' };
   ledger.update([], [element]);
   ledger.written();
@@ -106,14 +106,17 @@ t.test('whatever the steps were, the table ends up with what is wanted', async (
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       const nft = new FakeNft();
-      const ledger = new Ledger();
+      const ledger = new Ledger<SetName>();
       const run = (stdin: string) => nft.exec({ file: 'nft', args: ['-f', '-'], stdin });
-      await run(renderFull(CONFIG, ledger));
+      await run(renderFull(TABLE, CONFIG, ledger));
       for (const { remove, add, write } of [...steps, { remove: [], add: [], write: 'change' }]) {
         ledger.update(remove, add);
         if (write === 'none') continue;
         const changes = ledger.changes();
-        const script = write === 'full' ? renderFull(CONFIG, ledger) : renderDelta(CONFIG, changes);
+        const script =
+          write === 'full'
+            ? renderFull(TABLE, CONFIG, ledger)
+            : renderDelta(TABLE, CONFIG.owner, changes);
         if (write === 'fail') nft.broken = { fails: 'exit' };
         const done = await run(script).then(
           () => true,
@@ -125,7 +128,7 @@ t.test('whatever the steps were, the table ends up with what is wanted', async (
       }
       return SET_NAMES.every((set) => {
         const there = nft.table().sets.get(set) ?? new Map();
-        return isDeepStrictEqual(new Map(there), new Map(ledger.elements(set)));
+        return isDeepStrictEqual(new Map(there), new Map(ledger.items(set)));
       });
     }),
   );

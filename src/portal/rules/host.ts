@@ -4,9 +4,8 @@ import { KpngError } from '../../errors.ts';
 import { familyOf, type Family } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 import { nodePortAddresses } from '../node-addresses.ts';
-import { FAMILIES } from './elements.ts';
+import { FAMILIES, type RuleConfig } from './config.ts';
 import { networksOf } from './networks.ts';
-import type { RuleConfig } from './rules.ts';
 
 /** Which families the host has. A loopback address will do: it shows that the kernel has the family. */
 export function hostFamilies(host: readonly HostAddress[]): Family[] {

@@ -6,8 +6,8 @@ import {
   hostFamilies,
   nodePortNetworks,
   targetsOf,
-} from '../../../src/portal/nftables/host.ts';
-import { networksOf } from '../../../src/portal/nftables/networks.ts';
+} from '../../../src/portal/rules/host.ts';
+import { networksOf } from '../../../src/portal/rules/networks.ts';
 import { NODE } from '../../support/nftables-rig.ts';
 import { holds } from '../../support/property.ts';
 

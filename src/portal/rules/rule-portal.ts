@@ -1,0 +1,295 @@
+import { randomBytes } from 'node:crypto';
+import { KpngError, messageOf } from '../../errors.ts';
+import type { ListenSpec } from '../../proxysocket/spec.ts';
+import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
+import { systemClock, type Clock } from '../../util/clock.ts';
+import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
+import { SerialQueue } from '../../util/serial-queue.ts';
+import { ADDRESS_INTERVAL_MS } from '../bounds.ts';
+import {
+  flowsCleared,
+  flowsNotCleared,
+  portalFailed,
+  portalLost,
+  portalWritten,
+} from '../events.ts';
+import { systemExec, type Exec } from '../exec.ts';
+import { FlowCleaner } from '../flows.ts';
+import { Guard, type ProbeResult } from '../guard.ts';
+import type { PortAllocator } from '../port-allocator.ts';
+import type { Portal, PortalPlan, ServicePortPortals } from '../portal.ts';
+import { RedirectPlan, type Lead, type ProxyPort } from '../redirect-plan.ts';
+import { RuleBook } from './book.ts';
+import type { RuleConfig } from './config.ts';
+import { flowItemsOf, flowPlaces, isFlowSet, type FlowSet } from './flow-items.ts';
+import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
+import type { Item } from './ledger.ts';
+import type { RuleStore } from './store.ts';
+import type { Written } from './writer.ts';
+
+export interface RulePortalOptions {
+  readonly allocator: PortAllocator;
+  /**
+   * Where proxy ports listen. Default `0.0.0.0`, which stands for all addresses of both families. A
+   * single address is for its family only.
+   */
+  readonly bindAddress?: string;
+  /**
+   * Which addresses of the node have node ports: networks, addresses, or `primary`, `localhost`,
+   * `all`. Empty (default): all.
+   */
+  readonly nodePortAddresses?: readonly string[];
+  /** Whether `close` removes the rules, unless another process has taken them. Default: they stay. */
+  readonly removeOnClose?: boolean;
+  /** The host's addresses now; by default as Node tells them. */
+  readonly interfaces?: () => readonly HostAddress[];
+  readonly exec?: Exec;
+  readonly clock?: Clock;
+  /** As `Math.random`, which is the default. */
+  readonly random?: () => number;
+}
+
+/** What one kind of rules needs to watch over them. */
+export interface RuleCanary<Name extends string> {
+  /** Opens its ports and returns the items that lead there. Once only. */
+  open(): Promise<Item<Name>[]>;
+  /** Whether the rules of an owner, by default this process, are there. */
+  probe(owner?: string): Promise<ProbeResult>;
+  /** Idempotent. */
+  close(): void;
+}
+
+/** One kind of rules. */
+export interface RuleKind<Name extends string> {
+  readonly kind: Portal['kind'];
+  /** How two processes can have rules of their own, for a message. */
+  readonly apart: string;
+  readonly store: RuleStore<Name | FlowSet>;
+  /** The items of one service port. */
+  items(name: string, leads: readonly Lead[], proxyPorts: readonly ProxyPort[]): Item<Name>[];
+  canary(config: RuleConfig): RuleCanary<Name>;
+}
+
+/** Waits before service ports that the kernel did not take are tried again. */
+const READMIT_BACKOFF: BackoffPolicy = {
+  initialMs: 30_000,
+  maxMs: 600_000,
+  factor: 2,
+  jitter: 0.2,
+};
+
+/**
+ * Leads traffic to the proxy ports with rules of the kernel, of whatever kind.
+ *
+ * What differs since the last commit goes out as one transaction; the first one replaces whatever rules
+ * of ours there were, so that after a restart there is no moment without rules. The rules stay when
+ * the process ends.
+ *
+ * They are watched with a canary, and replaced as a whole when somebody else has removed them.
+ * When another process of ours takes them over, this one leaves them alone until that one ends.
+ */
+export class RulePortal<Name extends string> implements Portal {
+  readonly kind: Portal['kind'];
+  readonly redirects = true;
+  readonly #rules: RuleKind<Name>;
+  readonly #clock: Clock;
+  readonly #interfaces: () => readonly HostAddress[];
+  readonly #nodePortAddresses: readonly string[];
+  readonly #removeOnClose: boolean;
+  readonly #bound: Readonly<Partial<Record<4 | 6, string>>>;
+  readonly #plan: RedirectPlan;
+  readonly #book: RuleBook<Name | FlowSet>;
+  readonly #flows: FlowCleaner;
+  readonly #canary: RuleCanary<Name>;
+  readonly #guard: Guard;
+  readonly #readmitBackoff: Backoff;
+  /** Writes must not overlap. */
+  readonly #queue = new SerialQueue();
+  #config: RuleConfig;
+  #addressesReadAt: number;
+  #readmitAt: number | undefined;
+  #canaryOpen = false;
+
+  /** Throws KPNG_USAGE for a bind address that cannot be, RangeError for node port addresses. */
+  constructor(options: RulePortalOptions, rules: RuleKind<Name>) {
+    const { nodePortAddresses = [], random = Math.random } = options;
+    const { exec = systemExec, clock = systemClock, interfaces = hostAddresses } = options;
+    this.kind = rules.kind;
+    this.#rules = rules;
+    this.#clock = clock;
+    this.#interfaces = interfaces;
+    this.#nodePortAddresses = nodePortAddresses;
+    this.#removeOnClose = options.removeOnClose ?? false;
+    const host = interfaces();
+    const families = hostFamilies(host);
+    this.#bound = bindAddresses(options.bindAddress ?? '0.0.0.0', families);
+    this.#config = {
+      owner: randomBytes(6).toString('hex'),
+      families,
+      targets: targetsOf(this.#bound, host, undefined),
+      nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
+    };
+    this.#addressesReadAt = clock.now();
+    this.#plan = new RedirectPlan({ allocator: options.allocator, bindAddresses: this.#bound });
+    this.#book = new RuleBook<Name | FlowSet>(rules);
+    this.#flows = new FlowCleaner(exec);
+    this.#canary = rules.canary(this.#config);
+    this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
+    this.#guard = new Guard({
+      clock,
+      random,
+      look: () => this.#canary.probe(this.#book.takenBy ?? this.#config.owner),
+      housekeeping: () => this.#housekeeping(),
+      repair: (found, first) => this.#repair(found, first),
+    });
+  }
+
+  plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
+    const { listen, problems } = this.#plan.plan(set, remove);
+    return { listen, problems: [...problems, ...this.#book.refused] };
+  }
+
+  /**
+   * Writes what differs, in one transaction. Rejects with KPNG_PORTAL_* when that fails; then the old
+   * rules stay, and everything is due again at the next commit.
+   */
+  commit(
+    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
+  ): Promise<void> {
+    return this.#queue.run(async () => {
+      const names = [...this.#plan.settle(bound)];
+      this.#book.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
+      await this.#openCanary();
+      await this.#write();
+      this.#guard.start();
+    });
+  }
+
+  /**
+   * Ends the watch. The rules stay, as they should over a restart, unless `removeOnClose` says
+   * otherwise; then it rejects with KPNG_PORTAL_* when they cannot be removed. Idempotent.
+   */
+  async close(): Promise<void> {
+    await this.#guard.close();
+    await this.#queue.run(async () => {
+      if (this.#removeOnClose) await this.#book.remove(this.#config);
+    });
+    this.#canary.close();
+  }
+
+  #itemsOf(name: string): Item<Name | FlowSet>[] {
+    const leads = this.#plan.leads(name);
+    return [...this.#rules.items(name, leads, this.#plan.proxyPorts(name)), ...flowItemsOf(leads)];
+  }
+
+  async #openCanary(): Promise<void> {
+    if (this.#canaryOpen) return;
+    try {
+      this.#book.add(await this.#canary.open());
+    } catch (cause) {
+      const message = `opening the canary's port: ${messageOf(cause)}`;
+      throw new KpngError('KPNG_PORTAL_FAILED', message, { cause });
+    }
+    this.#canaryOpen = true;
+  }
+
+  async #write(): Promise<void> {
+    const begin = this.#clock.now();
+    let written: Written | undefined;
+    try {
+      written = await this.#book.write(this.#config);
+    } catch (error) {
+      if (error instanceof KpngError && portalFailed.hasSubscribers) {
+        portalFailed.publish({ portal: this.kind, error });
+      }
+      throw error;
+    }
+    if (this.#book.refused.length === 0) {
+      this.#readmitAt = undefined;
+      this.#readmitBackoff.reset();
+    } else {
+      this.#readmitAt ??= this.#clock.now() + this.#readmitBackoff.next();
+    }
+    if (written === undefined) return;
+    publishWritten(this.kind, written, this.#clock.now() - begin);
+    await this.#clearFlows(written);
+  }
+
+  async #clearFlows({ reason, changes }: Written): Promise<void> {
+    const places = flowPlaces(this.#book.ledger, reason === 'change' ? changes : undefined);
+    if (places.length === 0) return;
+    const begin = this.#clock.now();
+    try {
+      const local = new Set(this.#interfaces().map(({ address }) => address));
+      await this.#flows.clear(places, this.#config.targets, local);
+      if (!flowsCleared.hasSubscribers) return;
+      const durationMs = this.#clock.now() - begin;
+      flowsCleared.publish({ portal: this.kind, places: places.length, durationMs });
+    } catch (error) {
+      // Clients that pause are served all the same, so the change counts as carried out.
+      if (!(error instanceof KpngError)) throw error;
+      if (flowsNotCleared.hasSubscribers) flowsNotCleared.publish({ portal: this.kind, error });
+    }
+  }
+
+  #repair(found: ProbeResult, first: boolean): Promise<void> {
+    return this.#queue.run(async () => {
+      if (first && portalLost.hasSubscribers) {
+        const what = found === 'gone' ? 'are gone' : 'lead nowhere';
+        const message = `rules of ${this.#rules.store.what} ${what}`;
+        portalLost.publish({ portal: this.kind, message });
+      }
+      this.#book.doubt();
+      this.#readHost();
+      await this.#write();
+    });
+  }
+
+  async #housekeeping(): Promise<void> {
+    if (this.#book.takenBy !== undefined) return;
+    const now = this.#clock.now();
+    const readmit = this.#readmitAt !== undefined && now >= this.#readmitAt;
+    const moved = now - this.#addressesReadAt >= ADDRESS_INTERVAL_MS && this.#readHost();
+    if (!readmit && !moved) return;
+    await this.#queue.run(async () => {
+      if (readmit) {
+        this.#readmitAt = undefined;
+        this.#book.readmit();
+      }
+      if (moved) this.#book.doubt();
+      await this.#write();
+    });
+  }
+
+  /** Reads the host's addresses; returns whether the rules have to change. */
+  #readHost(): boolean {
+    this.#addressesReadAt = this.#clock.now();
+    const host = this.#interfaces();
+    const { targets, nodePortNetworks: networks } = this.#config;
+    const now: Pick<RuleConfig, 'targets' | 'nodePortNetworks'> = {
+      targets: targetsOf(this.#bound, host, targets),
+      nodePortNetworks: nodePortNetworks(this.#nodePortAddresses, host),
+    };
+    const before = { targets, nodePortNetworks: networks };
+    if (JSON.stringify(now) === JSON.stringify(before)) return false;
+    this.#config = { ...this.#config, ...now };
+    return true;
+  }
+}
+
+/** Only rules count; where flows lead is a consequence of them. */
+function publishWritten(
+  portal: Portal['kind'],
+  { reason, changes }: Written,
+  durationMs: number,
+): void {
+  if (!portalWritten.hasSubscribers) return;
+  const rules = changes.filter(({ set }) => !isFlowSet(set));
+  portalWritten.publish({
+    portal,
+    reason,
+    added: rules.filter(({ after }) => after !== undefined).length,
+    removed: rules.filter(({ before }) => before !== undefined).length,
+    durationMs,
+  });
+}

@@ -1,0 +1,62 @@
+import { KpngError, type ErrorCode } from '../../errors.ts';
+import type { RuleConfig } from './config.ts';
+import type { ItemChange, LedgerView } from './ledger.ts';
+
+/**
+ * Why rules could not be written:
+ *
+ * - `host`: nothing that was to be written could be the cause, such as a missing permission
+ * - `content`: the kernel or the tool does not take something that was; it may be out of step with
+ *   what the kernel has
+ */
+export type Blame = 'host' | 'content';
+
+/** Rules could not be written. */
+export class RuleError extends KpngError {
+  readonly blame: Blame;
+
+  constructor(blame: Blame, code: ErrorCode, message: string, options: { cause?: unknown } = {}) {
+    super(code, message, options);
+    this.blame = blame;
+  }
+}
+
+/**
+ * Writes the items of a ledger to the kernel, in its own way. Everything rejects with a `RuleError` when it
+ * fails. Calls must not overlap.
+ */
+export interface RuleStore<Name extends string> {
+  /** What it writes, for messages: `the nftables table inet kpng-userspace`. */
+  readonly what: string;
+  /**
+   * Replaces all rules of ours, whatever they were, without a moment in which there are none. With
+   * `onlyOwn` not when another process of ours has written them: then it returns that one's owner.
+   */
+  replace(
+    config: RuleConfig,
+    ledger: LedgerView<Name>,
+    onlyOwn: boolean,
+  ): Promise<string | undefined>;
+  /**
+   * Writes only what differs. Fails when the rules are gone, belong to another process, or differ from
+   * what was written last.
+   */
+  change(
+    config: RuleConfig,
+    changes: readonly ItemChange<Name>[],
+    ledger: LedgerView<Name>,
+  ): Promise<void>;
+  /** Whether the kernel would take the items. Changes nothing that packets meet. */
+  wouldTake(config: RuleConfig, ledger: LedgerView<Name>): Promise<boolean>;
+  /** Removes the rules unless another process has written them. */
+  remove(config: RuleConfig): Promise<void>;
+}
+
+/** What is told when another process has taken the rules. `apart`: how to give each its own. */
+export function takenError(what: string, apart: string): KpngError {
+  return new KpngError(
+    'KPNG_PORTAL_TAKEN',
+    `another process writes ${what} now; this one leaves it alone as long as that one runs. ` +
+      `Stop one of them, or ${apart}`,
+  );
+}

@@ -1,0 +1,236 @@
+import t from 'tap';
+import { linuxInterface } from '../../../src/portal/interface/linux.ts';
+import { removeInterfaceAddresses } from '../../../src/portal/interface/linux-dispose.ts';
+import { MARK_METRIC } from '../../../src/portal/interface/linux-list.ts';
+import { exits } from '../../support/fake-exec.ts';
+import { FakeIp } from '../../support/fake-ip.ts';
+
+/** An interface that this program makes on a host with the interfaces lo and eth0. */
+function made(name = 'kpng0') {
+  const ip = new FakeIp();
+  return { ip, subject: linuxInterface({ name, exec: ip.exec }) };
+}
+
+const mine = (address: string) => ({
+  address,
+  prefix: address.includes(':') ? 128 : 32,
+  metric: MARK_METRIC,
+});
+
+t.test('makes the interface where there is none, marked and up', async (t) => {
+  const { ip, subject } = made();
+  const { ours, others } = await subject.open();
+  t.match(ip.link('kpng0'), { kind: 'dummy', up: true, alias: 'kpng-userspace' });
+  t.same([...ours], []);
+  t.same(others, [
+    { address: '127.0.0.1', loopback: false || true },
+    { address: '::1', loopback: true },
+    { address: '192.0.2.5', loopback: false },
+    { address: '2001:db8::5', loopback: false },
+  ]);
+  t.equal(ip.batches.length, 1);
+  await subject.open();
+  t.equal(ip.batches.length, 1, 'once is enough');
+});
+
+t.test('makes a bridge where the kernel has no dummy interfaces', async (t) => {
+  const { ip, subject } = made();
+  ip.kinds.delete('dummy');
+  await subject.open();
+  t.match(ip.link('kpng0'), { kind: 'bridge', up: true, alias: 'kpng-userspace' });
+});
+
+t.test('says what is missing where it has neither', async (t) => {
+  const { ip, subject } = made();
+  ip.kinds.clear();
+  await t.rejects(subject.open(), {
+    code: 'KPNG_PORTAL_UNSUPPORTED',
+    message: /making the interface kpng0: .* neither dummy .* nor bridges; .* such as lo/,
+  });
+  t.notOk(ip.links.has('kpng0'));
+});
+
+t.test('adds and removes in one run, each address as a network of its own', async (t) => {
+  const { ip, subject } = made('eth0');
+  t.same([...(await subject.open()).ours], []);
+  const first = await subject.change(['10.0.0.1', 'fd00::1'], []);
+  t.same(first, { existing: [], refused: new Map() });
+  await subject.change(['10.0.0.2'], ['10.0.0.1']);
+  t.same(ip.addresses('eth0'), ['10.0.0.2/32', '192.0.2.5/24', '2001:db8::5/64', 'fd00::1/128']);
+  t.same(ip.batches, [
+    [
+      'address add 10.0.0.1/32 dev eth0 scope host metric 27504',
+      'address add fd00::1/128 dev eth0 nodad noprefixroute preferred_lft 0 metric 27504',
+    ],
+    [
+      'address delete 10.0.0.1/32 dev eth0',
+      'address add 10.0.0.2/32 dev eth0 scope host metric 27504',
+    ],
+  ]);
+});
+
+t.test('knows its addresses again, and no others', async (t) => {
+  const { ip, subject } = made('eth0');
+  await subject.change(['10.0.0.1', 'fd00::1'], []);
+  ip.link('eth0').addresses.push(
+    { address: '10.0.0.7', prefix: 32 },
+    { address: '10.0.0.8', prefix: 24, metric: MARK_METRIC },
+  );
+  ip.link('lo').addresses.push(mine('10.0.0.9'));
+  const { ours, others } = await linuxInterface({ name: 'eth0', exec: ip.exec }).open();
+  t.same([...ours], ['10.0.0.1', 'fd00::1']);
+  t.match(
+    others.map(({ address }) => address),
+    ['127.0.0.1', '::1', '10.0.0.9', '192.0.2.5', '2001:db8::5', '10.0.0.7', '10.0.0.8'],
+  );
+});
+
+t.test('tells addresses by what they are, however the kernel spells them', async (t) => {
+  const { ip, subject } = made('eth0');
+  ip.link('eth0').addresses.push(mine('fd00:0:0:1::'), mine('2001:db8:0:1:1:1:1:1'));
+  for (let time = 0; time < 3; time += 1) {
+    const { ours } = await subject.open();
+    t.same([...ours], ['fd00:0:0:1::', '2001:db8:0:1:1:1:1:1']);
+  }
+});
+
+t.test('an address that is not taken does not stop the others', async (t) => {
+  const { ip, subject } = made('eth0');
+  ip.link('eth0').addresses.push({ address: '10.0.0.3', prefix: 32 });
+  ip.refuses = (address) =>
+    address.includes(':') ? 'IPv6 is disabled on this device.' : undefined;
+  const outcome = await subject.change(
+    ['10.0.0.1', 'fd00::1', '10.0.0.3', '10.0.0.2'],
+    ['10.9.9.9'],
+  );
+  t.same(outcome.existing, ['10.0.0.3']);
+  t.same([...outcome.refused.keys()], ['fd00::1']);
+  t.match(outcome.refused.get('fd00::1'), {
+    code: 'KPNG_PORTAL_UNSUPPORTED',
+    message: /^adding fd00::1\/128 on the interface eth0: .*disable_ipv6/,
+  });
+  t.same(ip.addresses('eth0').slice(0, 3), ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32']);
+});
+
+t.test('says why it cannot do anything', async (t) => {
+  const { ip, subject } = made();
+  const cases = [
+    [{ fails: 'missing' }, 'KPNG_PORTAL_TOOL_MISSING', /no ip on the PATH; install .* iproute2/],
+    [{ fails: 'not-allowed' }, 'KPNG_PORTAL_PERMISSION', /may not be run/],
+    [{ fails: 'timeout' }, 'KPNG_PORTAL_FAILED', /killed after/],
+    [
+      exits('RTNETLINK answers: Operation not permitted\nCommand failed -:1\n'),
+      'KPNG_PORTAL_PERMISSION',
+      /"Operation not permitted"; give the process .* CAP_NET_ADMIN/,
+    ],
+    [
+      exits('Error: either "local" is duplicate, or "metric" is a garbage.\n', 255),
+      'KPNG_PORTAL_UNSUPPORTED',
+      /iproute2 4\.19/,
+    ],
+    [
+      exits('Cannot find device "kpng0"\nCommand failed -:1\n'),
+      'KPNG_PORTAL_FAILED',
+      /find device/,
+    ],
+  ] as const;
+  for (const [reaction, code, message] of cases) {
+    ip.broken = reaction;
+    await t.rejects(subject.change(['10.0.0.1'], []), { code, message }, code);
+  }
+  ip.broken = { stdout: 'not json' };
+  await t.rejects(subject.open(), {
+    code: 'KPNG_PORTAL_FAILED',
+    message: /^listing the addresses/,
+  });
+  ip.broken = exits("ip: unrecognized option '-j'\nBusyBox v1.36\n");
+  await t.rejects(subject.open(), { code: 'KPNG_PORTAL_UNSUPPORTED', message: /iproute2 4\.19/ });
+});
+
+t.test('lists again when the kernel says that something changed meanwhile', async (t) => {
+  const { ip, subject } = made('eth0');
+  let listings = 0;
+  const exec: typeof ip.exec = async (command) => {
+    listings += 1;
+    const { stdout } = await ip.exec(command);
+    return { stdout, stderr: 'Dump was interrupted and may be inconsistent.\n' };
+  };
+  await linuxInterface({ name: 'eth0', exec }).open();
+  t.equal(listings, 3, 'but not for ever');
+  await subject.open();
+});
+
+t.test('brings its own interface up again, and leaves that of others alone', async (t) => {
+  const { ip, subject } = made();
+  await subject.open();
+  ip.link('kpng0').up = false;
+  await subject.open();
+  t.ok(ip.link('kpng0').up);
+  ip.link('eth0').up = false;
+  await t.rejects(linuxInterface({ name: 'eth0', exec: ip.exec }).open(), {
+    code: 'KPNG_PORTAL_FAILED',
+    message: /eth0 is down.*ip link set dev eth0 up/,
+  });
+  t.notOk(ip.link('eth0').up);
+});
+
+t.test('says over which addresses connections run', async (t) => {
+  const { ip, subject } = made();
+  ip.connections.add('10.0.0.1').add('fd00::1').add('192.0.2.5');
+  const few = await subject.inUse(['10.0.0.1', 'fd00::1', '10.0.0.2']);
+  t.same([...few].sort(), ['10.0.0.1', 'fd00::1']);
+  t.match(ip.commands.at(-1)?.args.join(' '), /\( src = 10\.0\.0\.1 or src = \[fd00::1\] or/);
+  const many = Array.from({ length: 100 }, (_, n) => `10.0.0.${n}`);
+  t.same([...(await subject.inUse(many))], ['10.0.0.1']);
+  ip.broken = { fails: 'missing' };
+  t.same([...(await subject.inUse(many))], [], 'without ss it cannot be known');
+});
+
+t.test('leaves nothing behind but what is not its own', async (t) => {
+  const { ip, subject } = made();
+  await subject.open();
+  await subject.change(['10.0.0.1'], []);
+  ip.link('kpng0').addresses.push({ address: 'fe80::1', prefix: 64, scope: 'link' });
+  await subject.dispose();
+  t.notOk(ip.links.has('kpng0'), 'its own interface goes as a whole');
+  await subject.dispose();
+
+  await subject.open();
+  await subject.change(['10.0.0.1'], []);
+  ip.link('kpng0').addresses.push({ address: '10.0.0.7', prefix: 32 });
+  await subject.dispose();
+  t.same(ip.addresses('kpng0'), ['10.0.0.7/32'], 'unless somebody uses it, too');
+
+  const eth0 = linuxInterface({ name: 'eth0', exec: ip.exec });
+  await eth0.change(['10.0.0.1', 'fd00::1'], []);
+  await eth0.dispose();
+  t.same(ip.addresses('eth0'), ['192.0.2.5/24', '2001:db8::5/64']);
+});
+
+t.test(
+  'cleanup finds everything that a proxy has left, or only that of one interface',
+  async (t) => {
+    const ip = new FakeIp();
+    const leave = async (name: string): Promise<void> => {
+      const link = linuxInterface({ name, exec: ip.exec });
+      await link.open();
+      await link.change(['10.0.0.1'], []);
+    };
+    for (const name of ['kpng0', 'kpng1', 'eth0']) await leave(name);
+    t.same(await removeInterfaceAddresses(ip.exec, 'kpng1'), ['kpng1']);
+    t.same([...ip.links.keys()], ['lo', 'eth0', 'kpng0']);
+    t.same(await removeInterfaceAddresses(ip.exec), ['eth0', 'kpng0']);
+    t.same([...ip.links.keys()], ['lo', 'eth0']);
+    t.same(ip.addresses('eth0'), ['192.0.2.5/24', '2001:db8::5/64']);
+    t.same(await removeInterfaceAddresses(ip.exec), []);
+    ip.broken = exits('RTNETLINK answers: Operation not permitted\n');
+    await t.rejects(removeInterfaceAddresses(ip.exec), { code: 'KPNG_PORTAL_PERMISSION' });
+  },
+);
+
+t.test('refuses names that no interface can have', async (t) => {
+  for (const name of ['', '.', '..', 'a/b', 'a b', '-x', 'a'.repeat(16), 'a;b', 'a\nb', 'a#b']) {
+    t.throws(() => linuxInterface({ name }), { code: 'KPNG_USAGE' }, JSON.stringify(name));
+  }
+  for (const name of ['kpng0', 'eth0.100', 'br-lan', 'a'.repeat(15)]) linuxInterface({ name });
+});
