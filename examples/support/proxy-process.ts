@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { get } from './http.ts';
@@ -22,7 +23,7 @@ export interface ProxyProcess {
   readonly ended: Promise<string>;
   /** The last part of its log. */
   log(): string;
-  /** Calls back with what it logs from now on, in whole lines, until the signal is aborted. */
+  /** Calls back with what it logs from now on, in whole lines, until the signal is aborted. Not with a log file. */
   follow(onLine: (line: string) => void, signal: AbortSignal): void;
   /** Ends it with TERM, or after `within` ms with KILL. Idempotent. */
   stop(within?: number): Promise<string>;
@@ -33,6 +34,8 @@ export interface ProxyOptions {
   readonly input: string;
   /** More flags. */
   readonly args?: readonly string[];
+  /** Where its whole log goes. Default: the last part of it is kept in memory. */
+  readonly logFile?: string;
   /** Milliseconds until it has to be ready. Default: 20 s. */
   readonly within?: number;
 }
@@ -43,11 +46,14 @@ export interface ProxyOptions {
  */
 export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
   const [metrics = 0, health = 0] = await freePorts('TCP', '127.0.0.1', 2);
+  const { logFile } = options;
+  const file = logFile === undefined ? undefined : openSync(logFile, 'a');
   const child = spawn(process.execPath, cliArgs(options, metrics, health), {
-    stdio: ['ignore', 'ignore', 'pipe'],
+    stdio: ['ignore', 'ignore', file ?? 'pipe'],
     // A group of its own: INT from the terminal is for the program that started it.
     detached: process.platform !== 'win32',
   });
+  if (file !== undefined) closeSync(file);
   let log = '';
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     log = (log + text).slice(-MAX_LOG);
@@ -62,7 +68,7 @@ export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
     metricsUrl: `http://127.0.0.1:${metrics}/metrics`,
     healthUrl: `http://127.0.0.1:${health}/healthz`,
     ended,
-    log: () => log,
+    log: () => (logFile === undefined ? log : readFileSync(logFile, 'utf8').slice(-MAX_LOG)),
     follow(onLine, signal) {
       if (child.stderr === null) return;
       createInterface({ input: child.stderr, signal }).on('line', onLine);
@@ -72,7 +78,7 @@ export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
   await waitUntilReady(child, `http://127.0.0.1:${health}/readyz`, options.within).catch(
     async (cause: unknown) => {
       const how = await proxy.stop();
-      const message = `the proxy is not ready (it ${how}); its log ends with:\n${log.slice(-4000)}`;
+      const message = `the proxy is not ready (it ${how}); its log ends with:\n${proxy.log().slice(-4000)}`;
       throw new Error(message, { cause });
     },
   );

@@ -1,0 +1,112 @@
+import t from 'tap';
+import type { Visit } from '../../bench/integrity/churn/client.ts';
+import {
+  judge,
+  readProxyLog,
+  type Life,
+  type ProxyEntry,
+} from '../../bench/integrity/churn/verdict.ts';
+
+const BIRCH = '127.0.0.2';
+
+/** A connection that broke at 1,000 ms, before anybody had greeted it. */
+const BROKEN: Visit = {
+  from: '127.9.0.1',
+  manner: 'asks',
+  greetedBy: undefined,
+  served: false,
+  error: 'ECONNRESET',
+  endedAt: 1000,
+};
+
+/** The proxy gave it to birch at 990 ms. */
+const RELAYED: ProxyEntry = { endpoint: `${BIRCH}:80`, peer: '127.0.0.1:4000', at: 990 };
+
+function life(id: string, killed: Life['killed'], accepted: readonly string[] = []): Life {
+  return { id, address: BIRCH, accepted: new Set(accepted), killed };
+}
+
+const KILLED = { from: 995, until: 999 };
+
+t.test('what was cut with an endpoint that was killed', (t) => {
+  const { greetedBy: _, ...rest } = BROKEN;
+  const greeted = { ...rest, greetedBy: 'birch-2' };
+  t.same(judge(greeted, undefined, [life('birch-2', KILLED)]), {
+    verdict: 'greeted',
+    why: 'birch-2',
+  });
+  const accepted = life('birch-2', KILLED, [RELAYED.peer]);
+  t.equal(judge(BROKEN, RELAYED, [accepted]).verdict, 'accepted');
+  t.equal(judge(BROKEN, RELAYED, [life('birch-2', KILLED)]).verdict, 'backlog');
+  const closed = { ...BROKEN, error: undefined };
+  t.equal(judge(closed, RELAYED, [life('birch-2', KILLED)]).verdict, 'accepted');
+  t.end();
+});
+
+t.test('what should have been served', (t) => {
+  const verdictOf = (entry: ProxyEntry | undefined, lives: readonly Life[]) =>
+    judge(BROKEN, entry, lives);
+  const why = /^ECONNRESET: /;
+  const alive = life('birch-1', undefined);
+  t.match(verdictOf(undefined, [alive]), { verdict: 'failed', why });
+  t.match(verdictOf({ ...RELAYED, endpoint: undefined }, [life('b', KILLED)]), {
+    verdict: 'failed',
+    why: /turned it away/,
+  });
+  t.match(verdictOf(RELAYED, [alive]), { verdict: 'failed', why: /was not killed/ });
+  t.match(verdictOf(RELAYED, [life('b', undefined, [RELAYED.peer])]), {
+    verdict: 'failed',
+    why: /b accepted it/,
+  });
+  t.equal(
+    verdictOf(RELAYED, [life('b', { from: 1100, until: 1110 })]).verdict,
+    'failed',
+    'killed only later',
+  );
+  t.equal(
+    verdictOf(RELAYED, [life('b', { from: 900, until: 950 })]).verdict,
+    'failed',
+    'gone before it could have taken it',
+  );
+  t.equal(
+    verdictOf(RELAYED, [{ ...life('cedar-1', KILLED), address: '127.0.0.3' }]).verdict,
+    'failed',
+    'another one was killed',
+  );
+  t.equal(judge({ ...BROKEN, greetedBy: 'b' }, RELAYED, [life('b', undefined)]).verdict, 'failed');
+  t.end();
+});
+
+t.test('a port that was used again belongs to the life that it was relayed in', (t) => {
+  const former = life('birch-1', { from: 500, until: 510 }, [RELAYED.peer]);
+  t.equal(judge(BROKEN, RELAYED, [former, life('birch-2', undefined)]).verdict, 'failed');
+  t.same(judge(BROKEN, RELAYED, [former, life('birch-2', KILLED)]), {
+    verdict: 'backlog',
+    why: 'birch-2',
+  });
+  t.end();
+});
+
+t.test('the log of the proxy: the last word counts', (t) => {
+  const time = '2026-01-01T00:00:00.000Z';
+  const relayed = {
+    time,
+    msg: 'Creating proxy between remote and local addresses',
+    outLocalAddress: '127.0.0.1:4000',
+  };
+  const { clients, rescued } = readProxyLog(
+    [
+      { ...relayed, inRemoteAddress: '127.9.0.1:1', endpoint: '127.0.0.2:80' },
+      { time, msg: 'Dial failed', reason: 'reset', endpoint: '127.0.0.2:80' },
+      { time, msg: 'Dial failed', reason: 'refused', endpoint: '127.0.0.2:80' },
+      { ...relayed, inRemoteAddress: '127.9.0.1:1', endpoint: '127.0.0.3:80' },
+      { time, msg: 'x', code: 'KPNG_CONNECT_FAILED', remoteAddress: '127.9.0.2:7' },
+    ]
+      .map((entry) => `${JSON.stringify(entry)}\n`)
+      .join(''),
+  );
+  t.equal(rescued, 1);
+  t.match(clients.get('127.9.0.1'), { endpoint: '127.0.0.3:80', at: Date.parse(time) });
+  t.match(clients.get('127.9.0.2'), { endpoint: undefined });
+  t.end();
+});
