@@ -1,4 +1,4 @@
-import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
+import type { NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import type {
   AffinitySpec,
@@ -6,13 +6,22 @@ import type {
   ListenSpec,
   ServicePortSpec,
 } from '../../src/proxysocket/spec.ts';
+import { ENGINE, engineUnderTest } from './engine-under-test.ts';
 import type { Teardown } from './sockets.ts';
 
-/** Both ways to accept: with the handles of Node, and with only what Node documents. */
-export const WAYS = [
-  { way: 'handles', documentedOnly: false },
-  { way: 'documented', documentedOnly: true },
-] as const;
+export interface Way {
+  readonly way: string;
+  readonly documentedOnly: boolean;
+}
+
+/** Both ways of the `node` engine to accept: with Node's handles, and with only what Node documents. */
+export const WAYS: readonly Way[] =
+  ENGINE === 'node'
+    ? [
+        { way: 'handles', documentedOnly: false },
+        { way: 'documented', documentedOnly: true },
+      ]
+    : [{ way: ENGINE, documentedOnly: false }];
 
 /** A TCP service port of a test; what is not given is simple. */
 export function tcpSpec(
@@ -47,8 +56,7 @@ export class TcpRig {
     // So near to 1 that a shuffle leaves the endpoints in the order given. But not always the same, or
     // every test would choose the same port, where the kernel remembers the connections of the last one.
     const random = (): number => 0.98 + 0.0199 * Math.random();
-    this.engine = createNodeEngine({ random, ...options });
-    t.teardown(() => this.engine.destroy());
+    this.engine = engineUnderTest(t, { random, ...options });
   }
 
   /** Sets a service port; resolves with the port of its first listener. */

@@ -88,6 +88,7 @@ for (const { way, documentedOnly } of WAYS) {
     const server = await tcpServer(t);
     const client = await tcpClient(t, await rig.serve([server.endpoint]));
     const ends = [endOf(client), endOf(await server.next())];
+    await until(() => rig.counters.active === 1);
     await rig.engine.destroy();
     t.same(await Promise.all(ends), ['ECONNRESET', 'ECONNRESET']);
     t.match(ended, [{ reason: 'destroyed' }]);

@@ -56,7 +56,8 @@ export const EPOLL_CLOEXEC = 0x80000;
 export const EFD_NONBLOCK = 0x800;
 export const EFD_CLOEXEC = 0x80000;
 
-export const F_DUPFD_CLOEXEC = 1030;
+/** How many bytes are in the send queue of a socket. */
+export const SIOCOUTQ = 0x5411;
 
 export const EPERM = 1;
 export const EINTR = 4;

@@ -32,7 +32,7 @@ export const SIGNATURES = {
   epoll_wait: { arguments: ['i32', 'pointer', 'i32', 'i32'], return: 'i32' },
   eventfd: { arguments: ['u32', 'i32'], return: 'i32' },
   /** Variadic in C; on Linux the arguments go where those of other functions go. */
-  fcntl: { arguments: ['i32', 'i32', 'i32'], return: 'i32' },
+  ioctl: { arguments: ['i32', 'u32', 'pointer'], return: 'i32' },
   __errno_location: { arguments: [], return: 'pointer' },
 } as const;
 

@@ -76,11 +76,6 @@ export class Sockets {
     this.close(fd);
   }
 
-  /** A second descriptor of the same thing. */
-  duplicate(fd: number): number {
-    return this.#opened(this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0));
-  }
-
   localAddress(fd: number): SocketAddress | undefined {
     this.#scratch.view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
     if (this.#c.getsockname(fd, this.#value, this.#length) < 0) return undefined;
@@ -111,6 +106,13 @@ export class Sockets {
   /** The pending error of a socket, which is thereby cleared; 0 when there is none. */
   takeError(fd: number): number {
     return this.getOption(fd, k.SOL_SOCKET, k.SO_ERROR);
+  }
+
+  /** Bytes that were written and that the peer has not acknowledged; 0 when the socket does not say. */
+  queued(fd: number): number {
+    return this.#c.ioctl(fd, k.SIOCOUTQ, this.#value) < 0
+      ? 0
+      : this.#scratch.view.getInt32(0, true);
   }
 
   #open(type: number, family: 4 | 6): number {

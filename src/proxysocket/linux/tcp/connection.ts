@@ -161,7 +161,7 @@ export class Connection implements Pollable, PickRequest {
   destroy(): void {
     const state = this.#state;
     if (state.kind === 'connecting') {
-      this.#abandon();
+      this.#abandon(true);
       this.#shared.loop.reset(this.#clientFd);
       this.#leave();
     } else if (state.kind === 'relaying') {

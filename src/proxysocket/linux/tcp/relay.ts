@@ -38,6 +38,8 @@ export class Relay implements IdleEntry<Relay> {
 
   readonly #parts: RelayParts;
   #halfClosed = false;
+  /** What the kernel still had to send when nothing more could be written, or when this was last looked at. */
+  #queued: number | undefined;
   #isOver = false;
 
   /** Both sockets are open and belong to the relay from now on. */
@@ -57,7 +59,26 @@ export class Relay implements IdleEntry<Relay> {
 
   /** Bytes were passed on. */
   moved(): void {
-    if (this.#halfClosed) this.#parts.halfClosed.touch(this);
+    if (!this.#halfClosed) return;
+    this.#queued = undefined;
+    this.#parts.halfClosed.touch(this);
+  }
+
+  /** A side takes no more for now. */
+  stuck(): void {
+    if (this.#halfClosed) this.#queued = this.#unsent();
+  }
+
+  /**
+   * Half closed, and nothing was written for the whole limit. But a slow reader may be taking what the
+   * kernel has been given before, and a large part of that has to go before the kernel takes more.
+   */
+  idle(): void {
+    const former = this.#queued;
+    this.#queued = this.#unsent();
+    const moves = this.#queued > 0 && (former === undefined || this.#queued < former);
+    if (moves) this.#parts.halfClosed.touch(this);
+    else this.cut('half-close-timeout');
   }
 
   /** A side has read its peer's FIN; everything before it has been written. */
@@ -81,6 +102,11 @@ export class Relay implements IdleEntry<Relay> {
   /** Resets both sides. Only the first reason counts. */
   cut(reason: RelayEnd): void {
     this.#end(reason, true);
+  }
+
+  #unsent(): number {
+    const { sockets } = this.loop.sys;
+    return sockets.queued(this.client.fd) + sockets.queued(this.endpoint.fd);
   }
 
   #end(reason: RelayEnd, withReset: boolean): void {

@@ -71,7 +71,7 @@ export function createTcpShared(loop: Loop, context: EngineContext): TcpShared {
     halfClosed: new IdleLanes(
       clock,
       () => limits.halfCloseTimeoutMs,
-      (relay) => relay.cut('half-close-timeout'),
+      (relay) => relay.idle(),
     ),
     young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
     kernelPorts: kernelPortRange(),

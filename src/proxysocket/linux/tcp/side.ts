@@ -107,6 +107,7 @@ export class Side implements Pollable {
       if (taken > 0) relay.moved();
       if (taken < length) {
         this.#kept = memory.keep(Math.max(0, taken), length);
+        relay.stuck();
         return;
       }
       if (length < limit && !this.#closing) {
@@ -145,7 +146,10 @@ export class Side implements Pollable {
     }
     relay.moved();
     kept.start += taken;
-    if (taken < length) return;
+    if (taken < length) {
+      relay.stuck();
+      return;
+    }
     relay.memory.release(kept);
     this.#kept = undefined;
     if (this.#readable && !this.#ended) this.#pump();

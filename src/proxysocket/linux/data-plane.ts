@@ -1,0 +1,44 @@
+import type { Clock } from '../../util/clock.ts';
+import { AcceptorEngine } from '../acceptor-engine.ts';
+import { balancerFactory } from '../balancer-factory.ts';
+import { ProcessDescriptors } from '../descriptors.ts';
+import type { EngineLimits } from '../limits.ts';
+import type { CounterStore } from '../service-port-book.ts';
+import type { Loop } from './loop.ts';
+import { createLinuxTcpAcceptor } from './tcp/acceptor.ts';
+import { createUdpAcceptor } from '../udp/acceptor.ts';
+
+export interface DataPlaneOptions {
+  readonly limits: EngineLimits;
+  readonly clock: Clock;
+  /** Evenly distributed in [0, 1), as `Math.random`. */
+  readonly random: () => number;
+  /** How many descriptors the process may have. */
+  readonly descriptorLimit: number;
+  readonly counters?: CounterStore;
+  readonly formerPort?: (key: string) => number | undefined;
+}
+
+/**
+ * Accepts, dials and relays in the thread that turns the loop: everything of the `linux` engine but
+ * the thread itself.
+ */
+export function createDataPlane(loop: Loop, options: DataPlaneOptions): AcceptorEngine {
+  const { limits, clock, random, descriptorLimit, counters, formerPort } = options;
+  const descriptors = new ProcessDescriptors({
+    limit: descriptorLimit,
+    reserve: limits.reservedDescriptors,
+  });
+  const context = { limits, clock, descriptors };
+  return new AcceptorEngine({
+    kind: 'linux',
+    acceptors: { TCP: createLinuxTcpAcceptor(loop, context), UDP: createUdpAcceptor(context) },
+    descriptors,
+    newBalancer: balancerFactory(limits, clock, random),
+    udpIdleTimeoutMs: limits.udpIdleTimeoutMs,
+    clock,
+    random,
+    ...(counters !== undefined && { counters }),
+    ...(formerPort !== undefined && { formerPort }),
+  });
+}

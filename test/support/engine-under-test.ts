@@ -1,0 +1,60 @@
+/**
+ * Which engine the tests of sockets run against: the environment variable KPNG_TEST_ENGINE says, and
+ * test/run.ts runs the same files once for each.
+ *
+ * - `node` (the default)
+ * - `inline`: the sockets of the `linux` engine, in the thread of the test. So events are told, and
+ *   counters changed, before anything else happens, and a test decides the time.
+ */
+import type { Engine } from '../../src/proxysocket/engine.ts';
+import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
+import { Loop } from '../../src/proxysocket/linux/loop.ts';
+import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
+import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
+import { systemClock } from '../../src/util/clock.ts';
+import type { Teardown } from './sockets.ts';
+
+export const ENGINE = process.env['KPNG_TEST_ENGINE'] ?? 'node';
+
+const sys = ENGINE === 'inline' ? await openSys() : undefined;
+
+/** An engine, destroyed at the end of the test. */
+export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine {
+  const engine = sys === undefined ? createNodeEngine(options) : inlineEngine(t, options);
+  t.teardown(() => engine.destroy());
+  return engine;
+}
+
+/** A loop that takes turns with that of Node until the test ends. */
+export function inlineLoop(t: Teardown): Loop {
+  if (sys === undefined) throw new Error('only with KPNG_TEST_ENGINE=inline');
+  const loop = new Loop(sys, {
+    onFault(error) {
+      throw error;
+    },
+  });
+  let turning = true;
+  const turn = (): void => {
+    if (!turning) return;
+    loop.turn(0);
+    setImmediate(turn);
+  };
+  setImmediate(turn);
+  t.teardown(() => {
+    turning = false;
+    loop.end();
+  });
+  return loop;
+}
+
+function inlineEngine(t: Teardown, options: NodeEngineOptions): Engine {
+  const loop = inlineLoop(t);
+  return createDataPlane(loop, {
+    limits: { ...DEFAULT_LIMITS, ...options.limits },
+    clock: options.clock ?? systemClock,
+    random: options.random ?? Math.random,
+    descriptorLimit: processDescriptorLimit(),
+  });
+}
