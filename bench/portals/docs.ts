@@ -71,8 +71,8 @@ function notes({ results, descriptors }: PortalReport): string[] {
   }
   if (results.some(({ subject }) => subject === PEER_NAME)) {
     text.push(
-      `* *${PEER_NAME}* is kube-proxy 1.20.2 with \`--proxy-mode=userspace\` and otherwise its defaults, fed by an API server of the benchmark. Its time begins ` +
-        'when that has sent the first lists; its rules and processes are counted in its log.',
+      `* *${PEER_NAME}* is kube-proxy 1.20.2 with \`--proxy-mode=userspace\` and otherwise its defaults, fed by the API server of our tests (\`test/support/fake-api\`). Its time begins ` +
+        'when it has asked for services and endpoints; its rules and processes are counted in its log.',
     );
   }
   return text;

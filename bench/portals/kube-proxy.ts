@@ -6,8 +6,7 @@ import { createInterface } from 'node:readline';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { until } from '../../examples/support/until.ts';
 import { Dialogue } from '../support/dialogue.ts';
-import { NODE_NAME } from './api/objects.ts';
-import type { ApiRequest } from './api/server.ts';
+import { NODE_NAME, type ApiRequest } from './api-requests.ts';
 import { now } from './clock.ts';
 import type { BenchNetwork } from './network.ts';
 import type { Moment, Subject } from './subject.ts';
@@ -19,11 +18,11 @@ export const PEER_NAME = 'kube-proxy userspace';
 const WITHIN = 600_000;
 
 /**
- * A kube-proxy of 1.20 in its userspace mode, fed by an API server of ours. What cannot be seen from
+ * A kube-proxy of 1.20 in its userspace mode, fed by the API server of our tests. What cannot be seen from
  * outside is read in its log: each rule that it has written, and each program that it runs.
  */
 export function kubeProxy(network: BenchNetwork, path: string): Subject {
-  const api = new Dialogue(network.node(join(import.meta.dirname, 'api/server.ts')));
+  const api = new Dialogue(network.node(join(import.meta.dirname, 'api.ts')));
   const ask = <Answer>(request: ApiRequest): Promise<Answer> => api.ask<Answer>(request);
   const folder = tempFolder('kube-proxy');
   const kubeconfig = join(folder.path, 'kubeconfig');
@@ -39,7 +38,7 @@ export function kubeProxy(network: BenchNetwork, path: string): Subject {
     },
     processes: async () => log.processes,
     async start(services) {
-      writeFileSync(kubeconfig, config(await ask<number>({ do: 'open', services })));
+      writeFileSync(kubeconfig, config(await ask<string>({ do: 'open', services })));
       child = spawn(file, args, { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
       if (child.stderr === null) throw new Error('no pipe');
       log.follow(child.stderr);
@@ -51,7 +50,7 @@ export function kubeProxy(network: BenchNetwork, path: string): Subject {
         },
         { within: WITHIN, every: 100 },
       );
-      const ms = at - (await ask<number>({ do: 'listedAt' }));
+      const ms = at - (await ask<number>({ do: 'askedAt' }));
       const { processes } = log;
       await log.synced();
       return { ms, served: services, processes };
@@ -94,11 +93,11 @@ function flags(kubeconfig: string): string[] {
   ];
 }
 
-function config(port: number): string {
+function config(server: string): string {
   return JSON.stringify({
     apiVersion: 'v1',
     kind: 'Config',
-    clusters: [{ name: 'bench', cluster: { server: `http://127.0.0.1:${port}` } }],
+    clusters: [{ name: 'bench', cluster: { server } }],
     users: [{ name: 'bench', user: {} }],
     contexts: [{ name: 'bench', context: { cluster: 'bench', user: 'bench' } }],
     'current-context': 'bench',
