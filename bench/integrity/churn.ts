@@ -21,9 +21,9 @@ export const churn: Check = async (_scene, { connections }) => {
     const kills = Math.max(LEAST_KILLS, Math.floor(connections / CONNECTIONS_PER_KILL));
     const cut: Visit[] = [];
     let begun = 0;
-    let killing = true;
+    const killing = { over: false };
     const client = async (): Promise<void> => {
-      while (begun < connections || killing) {
+      while (begun < connections || !killing.over) {
         begun += 1;
         const from = `127.${79 + (begun >> 16)}.${(begun >> 8) & 255}.${begun & 255}`;
         const ended = await visit(scene.target, from, begun % 2 === 0 ? 'asks' : 'waits', ANSWER);
@@ -32,7 +32,7 @@ export const churn: Check = async (_scene, { connections }) => {
     };
     const killer = async (): Promise<void> => {
       for (let killed = 0; killed < kills; killed += 1) await scene.killNext();
-      killing = false;
+      killing.over = true;
     };
     await Promise.all([killer(), ...Array.from({ length: CLIENTS }, client)]);
 

@@ -22,8 +22,13 @@ const BROKEN: Visit = {
 /** The proxy gave it to birch at 990 ms. */
 const RELAYED: ProxyEntry = { endpoint: `${BIRCH}:80`, peer: '127.0.0.1:4000', at: 990 };
 
-function life(id: string, killed: Life['killed'], accepted: readonly string[] = []): Life {
-  return { id, address: BIRCH, accepted: new Set(accepted), killed };
+function life(
+  id: string,
+  killed: Life['killed'],
+  accepted: readonly string[] = [],
+  begun = 0,
+): Life {
+  return { id, address: BIRCH, begun, accepted: new Set(accepted), killed };
 }
 
 const KILLED = { from: 995, until: 999 };
@@ -79,11 +84,11 @@ t.test('what should have been served', (t) => {
 
 t.test('a port that was used again belongs to the life that it was relayed in', (t) => {
   const former = life('birch-1', { from: 500, until: 510 }, [RELAYED.peer]);
-  t.equal(judge(BROKEN, RELAYED, [former, life('birch-2', undefined)]).verdict, 'failed');
-  t.same(judge(BROKEN, RELAYED, [former, life('birch-2', KILLED)]), {
-    verdict: 'backlog',
-    why: 'birch-2',
-  });
+  const backlog = { verdict: 'backlog', why: 'birch-2' };
+  t.equal(judge(BROKEN, RELAYED, [former, life('birch-2', undefined, [], 520)]).verdict, 'failed');
+  t.same(judge(BROKEN, RELAYED, [former, life('birch-2', KILLED, [], 520)]), backlog);
+  const later = life('birch-3', undefined, [RELAYED.peer], 1005);
+  t.same(judge(BROKEN, RELAYED, [life('birch-2', KILLED), later]), backlog);
   t.end();
 });
 

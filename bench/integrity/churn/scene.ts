@@ -26,6 +26,7 @@ export interface ChurnScene {
 interface Lived {
   readonly id: string;
   readonly address: string;
+  readonly begun: number;
   readonly book: string;
   readonly process: Running<object>;
   killed: Life['killed'];
@@ -45,8 +46,9 @@ export async function openChurnScene(): Promise<ChurnScene> {
     const book = join(folder.path, `${id}.book`);
     writeFileSync(book, '');
     const settings: GreeterSettings = { id, address, port, book };
+    const begun = Date.now();
     const process = await start<object>(script, settings);
-    const lived: Lived = { id, address, book, process, killed: undefined };
+    const lived: Lived = { id, address, begun, book, process, killed: undefined };
     all.push(lived);
     current.set(name, lived);
   };
@@ -78,9 +80,10 @@ export async function openChurnScene(): Promise<ChurnScene> {
         await begin(next.name, next.address);
       },
       lives: () =>
-        all.map(({ id, address, book, killed }) => ({
+        all.map(({ id, address, begun, book, killed }) => ({
           id,
           address,
+          begun,
           accepted: new Set(readFileSync(book, 'latin1').split('\n')),
           killed,
         })),

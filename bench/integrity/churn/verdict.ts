@@ -6,6 +6,8 @@ export interface Life {
   /** Its greeting. */
   readonly id: string;
   readonly address: string;
+  /** When it was started (`Date.now()`), a while before it could accept anything. */
+  readonly begun: number;
   /** Peers (`ip:port`) that it accepted. */
   readonly accepted: ReadonlySet<string>;
   /** Between these two times (`Date.now()`) it came to its end; undefined while it lives. */
@@ -53,19 +55,20 @@ export function judge(
   if (entry === undefined) return failed('the proxy says nothing about it');
   const { endpoint, peer, at } = entry;
   if (endpoint === undefined) return failed('the proxy turned it away');
-  const candidates = lives.filter(({ address }) => endpoint.startsWith(`${address}:`));
-  const host = candidates.find(
-    ({ accepted, killed }) =>
-      accepted.has(peer) && (killed === undefined || at <= killed.until + BLUR),
+  // One life as a rule, or two of which one has just ended: ports are used again by later ones.
+  const lived = lives.filter(
+    ({ address, begun, killed }) =>
+      endpoint.startsWith(`${address}:`) &&
+      begun <= at + BLUR &&
+      (killed === undefined || at <= killed.until + BLUR),
   );
+  const host = lived.find(({ accepted }) => accepted.has(peer));
   if (host !== undefined) {
     return wasKilled(host)
       ? { verdict: 'accepted', why: host.id }
       : failed(`${host.id} accepted it and was not killed`);
   }
-  const end = candidates.find(
-    (life) => wasKilled(life) && life.killed !== undefined && at <= life.killed.until + BLUR,
-  );
+  const end = lived.find(wasKilled);
   if (end === undefined) return failed(`${endpoint} was not killed while it had the connection`);
   // What only the kernel has taken is reset. A FIN comes of a process that had accepted the connection,
   // and was killed before it could write that down.
