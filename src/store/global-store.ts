@@ -1,0 +1,127 @@
+import type { Hasher } from '../api/hash.ts';
+import { KpngError } from '../errors.ts';
+import { GlobalTransaction, type GlobalSet } from './global-transaction.ts';
+import { History, type Pin } from './history.ts';
+import type { ViewNode } from './selection.ts';
+import type { ServiceRecord } from './service-record.ts';
+import type { StoredNode } from './stored.ts';
+import { Table } from './table.ts';
+import { zoneOf } from './zone.ts';
+
+export interface GlobalStoreOptions {
+  /** See `loadHasher`. */
+  readonly hasher: Hasher;
+  /**
+   * How many endpoints of former states are kept for readers that lag behind. Above it those that lag
+   * furthest lose their place. Default: 500 000.
+   */
+  readonly maxHistory?: number | undefined;
+}
+
+export const DEFAULT_MAX_HISTORY = 500_000;
+
+/**
+ * The cluster-wide state: services, endpoints and nodes, as a source knows them, with revisions.
+ *
+ * Sources write to it in transactions; readers pin the revision that they have seen, and later find
+ * out what changed since. Nothing may be told to anybody before the state is synced, which it is when
+ * the source has said of each of the three sets that it is complete. A set may be complete and empty.
+ */
+export class GlobalStore {
+  readonly hasher: Hasher;
+  /** By `namespace/name`. A record may have endpoints only. */
+  readonly services: Table<ServiceRecord>;
+  /** By name. */
+  readonly nodes: Table<StoredNode>;
+  readonly #history: History;
+  readonly #complete = new Set<GlobalSet>();
+  readonly #listeners = new Set<() => void>();
+  /** Where each source of endpoints put them: `namespace/source` to the key of the service. */
+  readonly #sources = new Map<string, string>();
+  #revision = 0;
+  #serviceCount = 0;
+  #updating = false;
+
+  constructor({ hasher, maxHistory }: GlobalStoreOptions) {
+    this.hasher = hasher;
+    this.#history = new History(maxHistory ?? DEFAULT_MAX_HISTORY);
+    this.services = new Table(this.#history, (record) => record.endpoints.length + 1);
+    this.nodes = new Table(this.#history, () => 1);
+  }
+
+  /** Grows by one with each transaction that changed something. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  /** Whether every set is complete. Once true it stays true. */
+  get synced(): boolean {
+    return this.#complete.size === 3;
+  }
+
+  /** How many services there are, not counting those of which there are only endpoints. */
+  get serviceCount(): number {
+    return this.#serviceCount;
+  }
+
+  /** Endpoints of former states that are kept, for metrics. */
+  get history(): number {
+    return this.#history.kept;
+  }
+
+  /**
+   * Changes the state: all at once for readers, who are told when `change` is done. Returns whether
+   * anything really changed. If `change` throws, what it did before stands.
+   */
+  update(change: (transaction: GlobalTransaction) => void): boolean {
+    if (this.#updating) throw new Error('a transaction is open already');
+    this.#updating = true;
+    const transaction = new GlobalTransaction({
+      hasher: this.hasher,
+      revision: this.#revision + 1,
+      services: this.services,
+      nodes: this.nodes,
+      sources: this.#sources,
+      complete: this.#complete,
+    });
+    try {
+      change(transaction);
+    } finally {
+      this.#updating = false;
+      if (transaction.changed) {
+        this.#revision++;
+        this.#serviceCount += transaction.addedServices;
+        this.#history.enforceLimit();
+        for (const listener of this.#listeners) listener();
+      }
+    }
+    return transaction.changed;
+  }
+
+  /** Calls back after each transaction that changed something. Returns the function that ends that. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /**
+   * Pins the newest revision, so that what changes from now on can be asked for. A reader that lags
+   * too far behind loses its pin: `onEvicted` is called with the reason, and must release it.
+   */
+  pin(onEvicted: (error: KpngError) => void): Pin {
+    return this.#history.pin(this.#revision, () => onEvicted(lagsBehind()));
+  }
+
+  /** The node of that name as a view needs it. A node that is not in the state has no zone. */
+  viewNode(name: string): ViewNode {
+    const stored = this.nodes.get(name);
+    return { name, zone: stored === undefined ? '' : zoneOf(stored.node) };
+  }
+}
+
+function lagsBehind(): KpngError {
+  return new KpngError(
+    'KPNG_LIMIT_REACHED',
+    'A client lags too far behind to be told only what differs; it has to begin anew.',
+  );
+}

@@ -1,0 +1,168 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
+import type { Service } from '../api/generated/localv1/api.ts';
+import type { Hasher } from '../api/hash.ts';
+import { servicePath } from '../api/paths.ts';
+import { NO_SOURCES, ServiceRecord } from './service-record.ts';
+import { StoredEndpoint, StoredNode, StoredService } from './stored.ts';
+import type { Table } from './table.ts';
+
+export type GlobalSet = 'services' | 'endpoints' | 'nodes';
+const ALL_SETS: readonly GlobalSet[] = ['services', 'endpoints', 'nodes'];
+
+/** Endpoints of one service that come and go together, such as those of an EndpointSlice. */
+export interface EndpointSource {
+  readonly namespace: string;
+  /** Name of the source, unique in its namespace. */
+  readonly name: string;
+  readonly serviceName: string;
+  /** Each bears the namespace, the service's and the source's name. Their `hash` is not looked at. */
+  readonly endpoints: readonly EndpointInfo[];
+}
+
+/** The parts of the store that a transaction changes. */
+export interface Tables {
+  readonly hasher: Hasher;
+  /** The revision that is being made. */
+  readonly revision: number;
+  readonly services: Table<ServiceRecord>;
+  readonly nodes: Table<StoredNode>;
+  readonly sources: Map<string, string>;
+  readonly complete: Set<GlobalSet>;
+}
+
+/**
+ * One change of the global state. The messages that are handed in must not be changed afterwards;
+ * what equals what was there before changes nothing.
+ */
+export class GlobalTransaction {
+  readonly #tables: Tables;
+  #changed = false;
+  #addedServices = 0;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** Whether anything really changed so far. */
+  get changed(): boolean {
+    return this.#changed;
+  }
+
+  /** Services that were added, less those that were removed. */
+  get addedServices(): number {
+    return this.#addedServices;
+  }
+
+  setService(service: Service): void {
+    const key = servicePath(service.namespace, service.name);
+    const former = this.#tables.services.get(key);
+    if (isDeepStrictEqual(former?.service?.service, service)) return;
+    if (former?.service === undefined) this.#addedServices++;
+    this.#setRecord(key, this.#recordOf(key).withService(new StoredService(service)));
+  }
+
+  /** Its endpoints stay until their sources go. */
+  deleteService(namespace: string, name: string): void {
+    const key = servicePath(namespace, name);
+    const former = this.#tables.services.get(key);
+    if (former?.service === undefined) return;
+    this.#addedServices--;
+    this.#setRecord(key, former.withService(undefined));
+  }
+
+  /** Replaces what the source had before, even if that was for another service. */
+  setSource(source: EndpointSource): void {
+    const { namespace, name, serviceName, endpoints } = source;
+    const { sources } = this.#tables;
+    const sourceKey = servicePath(namespace, name);
+    const key = servicePath(namespace, serviceName);
+    const formerKey = sources.get(sourceKey);
+    if (formerKey !== undefined && formerKey !== key) this.#clear(formerKey, name);
+    if (endpoints.length > 0) sources.set(sourceKey, key);
+    else sources.delete(sourceKey);
+    const former = this.#tables.services.get(key)?.sources.get(name) ?? [];
+    const latter = carriedOver(former, endpoints);
+    if (latter !== former) this.#setRecord(key, this.#recordOf(key).withSource(name, latter));
+  }
+
+  /** Removes the source and its endpoints. */
+  deleteSource(namespace: string, name: string): void {
+    const sourceKey = servicePath(namespace, name);
+    const key = this.#tables.sources.get(sourceKey);
+    if (key === undefined) return;
+    this.#tables.sources.delete(sourceKey);
+    this.#clear(key, name);
+  }
+
+  setNode(node: Node): void {
+    const { nodes, revision } = this.#tables;
+    if (isDeepStrictEqual(nodes.get(node.name)?.node, node)) return;
+    nodes.set(node.name, new StoredNode(node), revision);
+    this.#changed = true;
+  }
+
+  deleteNode(name: string): void {
+    const { nodes, revision } = this.#tables;
+    if (nodes.get(name) === undefined) return;
+    nodes.set(name, undefined, revision);
+    this.#changed = true;
+  }
+
+  /** Says that the sets (all of them, if none is named) hold everything that there is by now. */
+  setComplete(...sets: readonly GlobalSet[]): void {
+    for (const set of sets.length === 0 ? ALL_SETS : sets) {
+      if (this.#tables.complete.has(set)) continue;
+      this.#tables.complete.add(set);
+      this.#changed = true;
+    }
+  }
+
+  #recordOf(key: string): ServiceRecord {
+    const { services, hasher } = this.#tables;
+    return services.get(key) ?? new ServiceRecord(undefined, NO_SOURCES, hasher);
+  }
+
+  #clear(key: string, sourceName: string): void {
+    const record = this.#tables.services.get(key);
+    if (record?.sources.has(sourceName)) this.#setRecord(key, record.withSource(sourceName, []));
+  }
+
+  #setRecord(key: string, record: ServiceRecord): void {
+    const { services, revision } = this.#tables;
+    const empty = record.service === undefined && record.sources.size === 0;
+    services.set(key, empty ? undefined : record, revision);
+    this.#changed = true;
+  }
+}
+
+/** The new list with the former objects for what is equal; the former list if everything is. */
+function carriedOver(
+  former: readonly StoredEndpoint[],
+  endpoints: readonly EndpointInfo[],
+): readonly StoredEndpoint[] {
+  if (former.length === 0) return endpoints.map((info) => new StoredEndpoint(info));
+  let byAddress: Map<string, StoredEndpoint> | undefined;
+  let same = former.length === endpoints.length;
+  const latter = endpoints.map((info, index) => {
+    let before = former[index];
+    if (before === undefined || addressOf(before.info) !== addressOf(info)) {
+      byAddress ??= new Map(former.map((stored) => [addressOf(stored.info), stored]));
+      before = byAddress.get(addressOf(info));
+      same = false;
+    }
+    if (before !== undefined && sameInfo(before.info, info)) return before;
+    same = false;
+    return new StoredEndpoint(info);
+  });
+  return same ? former : latter;
+}
+
+/** What an endpoint of a source is most likely known again by. */
+function addressOf({ endpoint, podName }: EndpointInfo): string {
+  return endpoint?.ips?.v4[0] ?? endpoint?.ips?.v6[0] ?? podName;
+}
+
+function sameInfo(a: EndpointInfo, b: EndpointInfo): boolean {
+  return a === b || isDeepStrictEqual(a.hash === b.hash ? a : { ...a, hash: b.hash }, b);
+}

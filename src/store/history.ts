@@ -1,0 +1,120 @@
+import { LinkedList, type ListNode } from '../util/linked-list.ts';
+
+/** A version of an entry that has been replaced. */
+export interface Superseded {
+  /** The revision at which it came. */
+  readonly revision: number;
+  /** What keeping it costs, in entries. */
+  readonly weight: number;
+  /** Lets go of it: nobody will ask for it any more. */
+  forget(): void;
+}
+
+/** Somebody's interest in the state at one revision. */
+export interface Pin {
+  readonly revision: number;
+  /** Idempotent. */
+  release(): void;
+}
+
+interface Holder {
+  readonly onEvicted: () => void;
+}
+
+/** A revision that somebody needs, and the versions that are kept for it. */
+class Mark {
+  readonly revision: number;
+  readonly holders = new LinkedList<Holder>();
+  versions: Superseded[] = [];
+  older: Mark | undefined;
+  newer: Mark | undefined;
+
+  constructor(revision: number) {
+    this.revision = revision;
+  }
+}
+
+/**
+ * Which former versions are needed, and until when.
+ *
+ * Readers pin the revision that they have seen. A version that is replaced is kept while a pin lies
+ * between its coming and its going; so a reader can be told exactly what differs for it, however long
+ * it has been away, and readers that keep up cost nothing. What is kept is limited: above the limit
+ * those that lag behind furthest lose their pins.
+ */
+export class History {
+  readonly #limit: number;
+  #oldest: Mark | undefined;
+  #newest: Mark | undefined;
+  #kept = 0;
+
+  /** `limit`: the most weight that is kept. */
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Weight of the versions that are kept. */
+  get kept(): number {
+    return this.#kept;
+  }
+
+  /**
+   * Keeps the state of a revision, which is the newest there is. `onEvicted` is called, once and while
+   * a state is being changed, when the history cannot be kept any longer; the pin must be released then.
+   */
+  pin(revision: number, onEvicted: () => void): Pin {
+    const mark = this.#markOf(revision);
+    const node = mark.holders.add({ onEvicted });
+    return { revision, release: () => this.#release(mark, node) };
+  }
+
+  /** A version was replaced at the revision after the newest that can have been pinned. */
+  supersede(version: Superseded): void {
+    if (this.#newest === undefined || this.#newest.revision < version.revision) {
+      version.forget();
+      return;
+    }
+    this.#newest.versions.push(version);
+    this.#kept += version.weight;
+  }
+
+  /** Takes pins away until no more is kept than the limit allows. */
+  enforceLimit(): void {
+    while (this.#kept > this.#limit && this.#oldest !== undefined) {
+      const holder = this.#oldest.holders.first;
+      holder?.item.onEvicted();
+      if (this.#oldest?.holders.first === holder) throw new Error('a pin was not released');
+    }
+  }
+
+  #markOf(revision: number): Mark {
+    if (this.#newest?.revision === revision) return this.#newest;
+    const mark = new Mark(revision);
+    mark.older = this.#newest;
+    if (this.#newest === undefined) this.#oldest = mark;
+    else this.#newest.newer = mark;
+    this.#newest = mark;
+    return mark;
+  }
+
+  #release(mark: Mark, node: ListNode<Holder>): void {
+    const { size } = mark.holders;
+    node.remove();
+    // Only the release of the last holder, and only the first time.
+    if (size === 0 || mark.holders.size > 0) return;
+    const { older, newer, versions } = mark;
+    if (older === undefined) this.#oldest = newer;
+    else older.newer = newer;
+    if (newer === undefined) this.#newest = older;
+    else newer.older = older;
+    for (const version of versions) {
+      // Another pin may need it still. Later ones do not: they are beyond its going.
+      if (older !== undefined && older.revision >= version.revision) {
+        older.versions.push(version);
+      } else {
+        this.#kept -= version.weight;
+        version.forget();
+      }
+    }
+  }
+}

@@ -1,0 +1,218 @@
+import type { GlobalStore } from './global-store.ts';
+import type { Pin } from './history.ts';
+import { LocalDeltas, type ServiceDelta } from './local-deltas.ts';
+import type { ChangeSet, Reader, ReaderOptions, Readers } from './reader.ts';
+import type { ViewNode } from './selection.ts';
+import type { ServiceRecord } from './service-record.ts';
+import type { Entry, LocalEndpoint } from './stored.ts';
+import { compareKeys, type Cell } from './table.ts';
+
+type ServiceCell = Cell<ServiceRecord>;
+
+/** A state as one node sees it. */
+interface Position {
+  readonly pin: Pin;
+  readonly node: ViewNode;
+}
+
+/** Change sets of up to so many services are worked out at once; larger ones while they are sent. */
+const SMALL = 1000;
+
+/** Readers of node-local views. */
+export class LocalReaders implements Readers {
+  readonly #store: GlobalStore;
+  readonly #deltas = new LocalDeltas();
+  #revision = 0;
+  /** Frames of change sets that are the same for many nodes, by their deltas. */
+  readonly #frames = new Map<string, readonly Buffer[]>();
+  #inEndpointOrder: { cells: readonly ServiceCell[]; sorted: readonly ServiceCell[] } | undefined;
+
+  constructor(store: GlobalStore) {
+    this.#store = store;
+  }
+
+  open(options: ReaderOptions): Reader {
+    return new LocalReader(this.#store, this, options);
+  }
+
+  /** What leads from one position to the other; undefined: nothing does. */
+  between(from: Position | undefined, to: Position): ChangeSet | undefined {
+    if (this.#revision !== this.#store.revision) {
+      this.#revision = this.#store.revision;
+      this.#deltas.clear();
+      this.#frames.clear();
+    }
+    const cells = this.#cellsThatMayDiffer(from, to);
+    const delta = (cell: ServiceCell): ServiceDelta | undefined =>
+      this.#deltas.between(
+        {
+          record: from === undefined ? undefined : cell.at(from.pin.revision),
+          node: from?.node ?? to.node,
+        },
+        { record: cell.at(to.pin.revision), node: to.node },
+      );
+    if (cells.length > SMALL) return this.#largeChangeSet(cells, delta, from === undefined);
+    const deltas = cells.map(delta).filter((each) => each !== undefined);
+    return deltas.length === 0 ? undefined : this.#smallChangeSet(deltas);
+  }
+
+  /** In order of the key. */
+  #cellsThatMayDiffer(from: Position | undefined, to: Position): readonly ServiceCell[] {
+    const { services } = this.#store;
+    const sameNode = from?.node.name === to.node.name && from.node.zone === to.node.zone;
+    if (from === undefined || !sameNode) return services.cells();
+    return [...services.changedSince(from.pin.revision)].sort(byKey);
+  }
+
+  #smallChangeSet(deltas: readonly ServiceDelta[]): ChangeSet {
+    const signature = signatureOf(deltas);
+    const known = signature === undefined ? undefined : this.#frames.get(signature);
+    if (known !== undefined) return known;
+    const sorted = deltas.length < 2 ? deltas : [...deltas].sort(byEndpointPath);
+    const frames = [...framesOf(deltas, sorted, false)];
+    if (signature === undefined) return frames;
+    const joined = [Buffer.concat(frames)];
+    this.#frames.set(signature, joined);
+    return joined;
+  }
+
+  /** The state may be large and its reader slow, so nothing is made before it is asked for. */
+  #largeChangeSet(
+    cells: readonly ServiceCell[],
+    delta: (cell: ServiceCell) => ServiceDelta | undefined,
+    complete: boolean,
+  ): ChangeSet | undefined {
+    if (!cells.some((cell) => delta(cell) !== undefined)) return undefined;
+    const lazily = (list: readonly ServiceCell[]): Iterable<ServiceDelta> => ({
+      *[Symbol.iterator]() {
+        for (const cell of list) {
+          const each = delta(cell);
+          if (each !== undefined) yield each;
+        }
+      },
+    });
+    if (this.#inEndpointOrder?.cells !== cells) {
+      const sorted = [...cells].sort((a, b) => compareKeys(`${a.key}/`, `${b.key}/`));
+      this.#inEndpointOrder = { cells, sorted };
+    }
+    return framesOf(lazily(cells), lazily(this.#inEndpointOrder.sorted), complete);
+  }
+}
+
+function byKey(a: ServiceCell, b: ServiceCell): number {
+  return compareKeys(a.key, b.key);
+}
+
+/** Paths of endpoints sort otherwise than those of their services: `a-b/x` comes before `a/x`. */
+function byEndpointPath(a: ServiceDelta, b: ServiceDelta): number {
+  return compareKeys(`${keyOf(a)}/`, `${keyOf(b)}/`);
+}
+
+function keyOf({ service, removed, sets, deletes }: ServiceDelta): string {
+  const endpoint = sets[0] ?? deletes[0];
+  return service?.key ?? removed?.key ?? endpoint?.path.slice(0, -endpoint.key.length - 1) ?? '';
+}
+
+/** Equal for equal change sets; undefined when a part of it is for one node only. */
+function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
+  const ids: number[] = [];
+  for (const { sharedAs } of deltas) {
+    if (sharedAs === undefined) return undefined;
+    ids.push(sharedAs);
+  }
+  return ids.join();
+}
+
+/**
+ * The operations in kpng's order: services come before their endpoints and go after them. Within a
+ * step, what is set is in order of its path, what is deleted in the opposite order. `complete`: nothing
+ * can have been deleted.
+ */
+function* framesOf(
+  byService: Iterable<ServiceDelta>,
+  byEndpoint: Iterable<ServiceDelta>,
+  complete: boolean,
+): Generator<Buffer, void, undefined> {
+  const gone: Entry[] = [];
+  for (const { service, removed } of byService) {
+    if (service !== undefined) yield service.local().frame;
+    if (removed !== undefined) gone.push(removed.local());
+  }
+  const deleted = complete ? [] : deletedEndpoints(byEndpoint);
+  for (const each of deleted) if (!each.named) yield each.deletion();
+  const anonymous: LocalEndpoint[] = [];
+  for (const { sets } of byEndpoint) {
+    for (const each of sets) {
+      if (each.named) yield each.frame;
+      else anonymous.push(each);
+    }
+  }
+  for (const each of deleted) if (each.named) yield each.deletion();
+  for (const each of anonymous) yield each.frame;
+  for (const each of gone.reverse()) yield each.deletion();
+}
+
+function deletedEndpoints(deltas: Iterable<ServiceDelta>): readonly LocalEndpoint[] {
+  const ascending: LocalEndpoint[] = [];
+  for (const { deletes } of deltas) ascending.push(...deletes.toReversed());
+  return ascending.reverse();
+}
+
+/** One client of the local API. */
+class LocalReader implements Reader {
+  readonly #store: GlobalStore;
+  readonly #readers: LocalReaders;
+  readonly #onEvicted: ReaderOptions['onEvicted'];
+  #position: Position | undefined;
+  /** Where the change set that is being iterated leads. */
+  #next: Position | undefined;
+
+  constructor(store: GlobalStore, readers: LocalReaders, { onEvicted }: ReaderOptions) {
+    this.#store = store;
+    this.#readers = readers;
+    this.#onEvicted = onEvicted;
+  }
+
+  next(nodeName: string): ChangeSet | undefined {
+    this.#arrive();
+    if (!this.#store.synced) return undefined;
+    const node = this.#store.viewNode(nodeName);
+    if (this.#isAt(node)) return undefined;
+    const isFirst = this.#position === undefined;
+    this.#next = { pin: this.#pin(), node };
+    const changes = this.#readers.between(this.#position, this.#next);
+    if (changes !== undefined) return changes;
+    this.#arrive();
+    return isFirst ? [] : undefined;
+  }
+
+  close(): void {
+    this.#arrive();
+    this.#position?.pin.release();
+    this.#position = undefined;
+  }
+
+  #isAt({ name, zone }: ViewNode): boolean {
+    const position = this.#position;
+    return (
+      position?.pin.revision === this.#store.revision &&
+      position.node.name === name &&
+      position.node.zone === zone
+    );
+  }
+
+  #pin(): Pin {
+    return this.#store.pin((error) => {
+      this.close();
+      this.#onEvicted(error);
+    });
+  }
+
+  /** The former position is needed until the change set has been taken. */
+  #arrive(): void {
+    if (this.#next === undefined) return;
+    this.#position?.pin.release();
+    this.#position = this.#next;
+    this.#next = undefined;
+  }
+}

@@ -1,0 +1,60 @@
+import type { Hasher } from '../api/hash.ts';
+import { ServiceViews } from './service-views.ts';
+import type { StoredEndpoint, StoredService } from './stored.ts';
+
+/** Endpoints by the name of their source, such as an EndpointSlice. */
+export type Sources = ReadonlyMap<string, readonly StoredEndpoint[]>;
+
+export const NO_SOURCES: Sources = new Map();
+
+/**
+ * A service with the endpoints of all its sources, at one moment. Never changed: a change makes a new
+ * record, which shares with the old one what stays.
+ */
+export class ServiceRecord {
+  /** Undefined: there are endpoints, but their service is not (or not yet) there. */
+  readonly service: StoredService | undefined;
+  readonly sources: Sources;
+  readonly #hasher: Hasher;
+  #endpoints: readonly StoredEndpoint[] | undefined;
+  #views: ServiceViews | undefined;
+
+  constructor(service: StoredService | undefined, sources: Sources, hasher: Hasher) {
+    this.service = service;
+    this.sources = sources;
+    this.#hasher = hasher;
+  }
+
+  /** Every endpoint, in the order of the sources' names, and within a source in its own order. */
+  get endpoints(): readonly StoredEndpoint[] {
+    this.#endpoints ??= flatten(this.sources);
+    return this.#endpoints;
+  }
+
+  /** What the nodes see of it; undefined without the service. */
+  get views(): ServiceViews | undefined {
+    if (this.service === undefined) return undefined;
+    this.#views ??= new ServiceViews(this.service.service, this.endpoints, this.#hasher);
+    return this.#views;
+  }
+
+  withService(service: StoredService | undefined): ServiceRecord {
+    return new ServiceRecord(service, this.sources, this.#hasher);
+  }
+
+  /** With the endpoints of one source replaced; none removes the source. */
+  withSource(name: string, endpoints: readonly StoredEndpoint[]): ServiceRecord {
+    const sources = new Map(this.sources);
+    if (endpoints.length === 0) sources.delete(name);
+    else sources.set(name, endpoints);
+    return new ServiceRecord(this.service, sources, this.#hasher);
+  }
+}
+
+function flatten(sources: Sources): readonly StoredEndpoint[] {
+  const [first, ...others] = [...sources.keys()].sort();
+  if (first === undefined) return [];
+  const endpoints = sources.get(first) ?? [];
+  if (others.length === 0) return endpoints;
+  return endpoints.concat(...others.map((name) => sources.get(name) ?? []));
+}

@@ -1,0 +1,145 @@
+import type { History } from './history.ts';
+
+interface Version<V> {
+  revision: number;
+  /** Undefined: the entry is not there. */
+  value: V | undefined;
+  older: Version<V> | undefined;
+}
+
+/** One entry of a table, now and at the revisions that somebody has pinned. */
+export class Cell<V> {
+  readonly key: string;
+  newest: Version<V>;
+  /** Neighbours in the order of the last change. */
+  older: Cell<V> | undefined;
+  newer: Cell<V> | undefined;
+
+  constructor(key: string, newest: Version<V>) {
+    this.key = key;
+    this.newest = newest;
+  }
+
+  /** The value now. */
+  get value(): V | undefined {
+    return this.newest.value;
+  }
+
+  /** The value at a pinned revision. */
+  at(revision: number): V | undefined {
+    let version: Version<V> | undefined = this.newest;
+    while (version !== undefined && version.revision > revision) version = version.older;
+    return version?.value;
+  }
+
+  forget(version: Version<V>): void {
+    let later = this.newest;
+    while (later.older !== version) {
+      if (later.older === undefined) return;
+      later = later.older;
+    }
+    later.older = version.older;
+  }
+}
+
+/** Entries by key, with their history, and in the order of their last change. */
+export class Table<V> {
+  readonly #history: History;
+  readonly #weigh: (value: V) => number;
+  readonly #cells = new Map<string, Cell<V>>();
+  #lastChanged: Cell<V> | undefined;
+  #size = 0;
+  #order: readonly Cell<V>[] | undefined;
+
+  /** `weigh`: what keeping a former value costs. */
+  constructor(history: History, weigh: (value: V) => number) {
+    this.#history = history;
+    this.#weigh = weigh;
+  }
+
+  /** How many entries there are now. */
+  get size(): number {
+    return this.#size;
+  }
+
+  get(key: string): V | undefined {
+    return this.#cells.get(key)?.value;
+  }
+
+  /** Every entry that there is, or was at a pinned revision, by key. The array stays as it is. */
+  cells(): readonly Cell<V>[] {
+    this.#order ??= [...this.#cells.values()].sort((a, b) => compareKeys(a.key, b.key));
+    return this.#order;
+  }
+
+  /** The entries that changed after a pinned revision, the last one first. */
+  *changedSince(revision: number): Generator<Cell<V>, void, undefined> {
+    let cell = this.#lastChanged;
+    while (cell !== undefined && cell.newest.revision > revision) {
+      yield cell;
+      cell = cell.older;
+    }
+  }
+
+  /** Sets an entry, or with undefined removes it, at a revision that is being made. */
+  set(key: string, value: V | undefined, revision: number): void {
+    const cell = this.#cells.get(key);
+    if (cell === undefined) {
+      if (value === undefined) return;
+      const added = new Cell<V>(key, { revision, value, older: undefined });
+      this.#cells.set(key, added);
+      this.#order = undefined;
+      this.#size++;
+      this.#link(added);
+      return;
+    }
+    this.#size += Number(value !== undefined) - Number(cell.value !== undefined);
+    const former = cell.newest;
+    if (former.revision === revision) {
+      former.value = value;
+    } else {
+      cell.newest = { revision, value, older: former };
+      this.#unlink(cell);
+      this.#link(cell);
+      this.#history.supersede({
+        revision: former.revision,
+        weight: former.value === undefined ? 1 : this.#weigh(former.value),
+        forget: () => {
+          cell.forget(former);
+          this.#dropIfEmpty(cell);
+        },
+      });
+    }
+    this.#dropIfEmpty(cell);
+  }
+
+  /** Forgets an entry that is not there and that nobody remembers. */
+  #dropIfEmpty(cell: Cell<V>): void {
+    if (cell.newest.value !== undefined || cell.newest.older !== undefined) return;
+    if (this.#cells.get(cell.key) !== cell) return;
+    this.#cells.delete(cell.key);
+    this.#order = undefined;
+    this.#unlink(cell);
+  }
+
+  #link(cell: Cell<V>): void {
+    cell.older = this.#lastChanged;
+    cell.newer = undefined;
+    if (this.#lastChanged !== undefined) this.#lastChanged.newer = cell;
+    this.#lastChanged = cell;
+  }
+
+  #unlink(cell: Cell<V>): void {
+    if (cell.older !== undefined) cell.older.newer = cell.newer;
+    if (cell.newer !== undefined) cell.newer.older = cell.older;
+    else this.#lastChanged = cell.older;
+    cell.older = undefined;
+    cell.newer = undefined;
+  }
+}
+
+/** The order of sets on the wire. */
+export function compareKeys(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
