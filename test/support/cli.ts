@@ -18,12 +18,14 @@ export interface Outcome {
 export type CliLogLine = Record<string, unknown> & { readonly level: string; readonly msg: string };
 
 /**
- * Throws for a command line that might lead to packet rules on the machine that runs the tests: `--portal`
- * has to be given, and to be one that writes none.
+ * Throws for a command line that might lead to packet rules or addresses on the machine that runs the tests:
+ * `--portal` has to be given, and to be one that writes none.
  */
 function checkHarmless(args: readonly string[]): void {
   const proxies = args.some((arg) => /^to-\w*userspace/.test(arg)) && args[0] !== 'help';
-  const harmless = /(?:^| )--portal[ =](?:address|none)(?: |$)/.test(args.join(' '));
+  const line = args.join(' ');
+  const harmless =
+    /(?:^| )--portal[ =](?:address|none)(?: |$)/.test(line) && !line.includes('--portal-interface');
   const touches = (proxies && !harmless) || args[0] === 'cleanup';
   if (touches) throw new Error(`not outside a namespace: ${args.join(' ')}`);
 }

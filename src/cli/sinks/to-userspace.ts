@@ -36,16 +36,16 @@ function flagsOf(variant: Variant) {
       kind: toggle(),
       default: false,
       help:
-        'Remove the packet rules when the first INT or TERM comes. Off: they stay, so that a ' +
-        'restart finds them in place.',
+        'Remove the packet rules and the addresses on the interface when INT or TERM ends the ' +
+        'process. Off: they stay, so that a restart finds them in place.',
       group: ADDRESSES,
     }),
     'portal-interface': flag<string>({
       kind: text('name'),
       default: '',
       help:
-        'Interface that service addresses are added to. Empty: only addresses that the host already ' +
-        'has. This version knows only the empty value.',
+        'Interface that the portal address adds service addresses to, such as kpng0; it is made where ' +
+        'there is none. auto chooses that portal then. Empty: only addresses that the host already has.',
       group: ADDRESSES,
     }),
     'bind-address': flag<string>({
@@ -93,16 +93,10 @@ function checkNodePortAddress(item: string): void {
 
 /** Options of the userspace backend, from its flags. */
 function readUserspace(values: FlagValues<UserspaceFlags>) {
-  if (values['portal-interface'] !== '') {
-    throw new KpngError(
-      'KPNG_USAGE',
-      `--portal-interface ${JSON.stringify(values['portal-interface'])}: adding addresses to an ` +
-        'interface is not in this version; give the host the addresses and leave the flag out',
-    );
-  }
   return {
     nodeName: checkNodeName(values['node-name']),
-    portal: values.portal,
+    portal: portalFor(values.portal, values['portal-interface']),
+    portalInterface: values['portal-interface'],
     portalTable: values['portal-table'],
     cleanupOnExit: values['cleanup-on-exit'],
     engine: 'node',
@@ -111,6 +105,16 @@ function readUserspace(values: FlagValues<UserspaceFlags>) {
     nodePortAddresses: values['nodeport-addresses'],
     limits: readLimits(values),
   } as const;
+}
+
+/** An interface is asked for only where addresses are to be added to it. */
+function portalFor<Kind extends string>(portal: Kind, name: string): Kind | 'address' {
+  if (name === '' || portal === 'address') return portal;
+  if (portal === 'auto') return 'address';
+  throw new KpngError(
+    'KPNG_USAGE',
+    `--portal-interface goes with --portal address; ${portal} adds no addresses to the host`,
+  );
 }
 
 export type UserspaceOptions = ReturnType<typeof readUserspace>;

@@ -5,6 +5,18 @@ import type { RunningSink } from '../command.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 import { createPortal } from './userspace-portal.ts';
 
+/** Closes one after the other, whatever becomes of the first one. */
+async function both(
+  first: { close(): Promise<void> },
+  second: { close(): Promise<void> },
+): Promise<void> {
+  try {
+    await first.close();
+  } finally {
+    await second.close();
+  }
+}
+
 /** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
 export async function startUserspace(options: UserspaceOptions, log: Log): Promise<RunningSink> {
   const { limits } = options;
@@ -23,12 +35,13 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
     async close() {
       // Nothing new from the source, then nothing new from clients, then the connections end.
       await proxier.close();
-      try {
-        await portal.close();
-      } finally {
-        await engine.close();
-      }
+      if (portal.redirects === true) await both(portal, engine);
+      // Connections need the addresses that such a portal has added.
+      else await both(engine, portal);
     },
-    destroy: () => engine.destroy(),
+    async destroy() {
+      await engine.destroy();
+      if (portal.redirects !== true) await portal.close();
+    },
   };
 }

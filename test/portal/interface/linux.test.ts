@@ -23,7 +23,7 @@ t.test('makes the interface where there is none, marked and up', async (t) => {
   t.match(ip.link('kpng0'), { kind: 'dummy', up: true, alias: 'kpng-userspace' });
   t.same([...ours], []);
   t.same(others, [
-    { address: '127.0.0.1', loopback: false || true },
+    { address: '127.0.0.1', loopback: true },
     { address: '::1', loopback: true },
     { address: '192.0.2.5', loopback: false },
     { address: '2001:db8::5', loopback: false },

@@ -1,0 +1,221 @@
+import t from 'tap';
+import { exits } from '../../support/fake-exec.ts';
+import { KeeperRig } from '../../support/keeper-rig.ts';
+
+const DENIED = exits('RTNETLINK answers: Operation not permitted\nCommand failed -:1\n');
+
+t.test('an address is there for as long as any service port wants it', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a:web': ['10.0.0.1', 'fd00::1'], 'd/a:dns': ['10.0.0.1', 'fd00::1'] });
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', 'fd00::1/128']);
+  await rig.sync({ 'd/a:web': [] });
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', 'fd00::1/128'], 'the other port is there');
+  await rig.sync({ 'd/a:dns': ['10.0.0.1'] });
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+  await rig.sync({ 'd/a:dns': [] });
+  t.same(rig.ip.addresses('kpng0'), []);
+  t.same(rig.news(), ['start +2 -0', 'change +0 -1', 'change +0 -1']);
+});
+
+t.test('a sync costs what it changes: one run, and no listing', async (t) => {
+  const rig = new KeeperRig(t);
+  const all = Array.from({ length: 500 }, (_, n) => [`d/s${n}`, [`10.1.${n >> 8}.${n & 255}`]]);
+  await rig.sync(Object.fromEntries(all));
+  const before = rig.ip.commands.length;
+  await rig.sync({ 'd/new': ['10.9.0.1'] });
+  t.same(rig.ip.batches.at(-1), ['address add 10.9.0.1/32 dev kpng0 scope host metric 27504']);
+  t.equal(rig.ip.commands.length, before + 1);
+  await rig.sync({ 'd/new': ['10.9.0.1'] });
+  t.equal(rig.ip.commands.length, before + 1, 'no change, no program');
+  await rig.sync({ 'd/other': ['10.9.0.1'], 'd/new': [] });
+  t.equal(rig.ip.commands.length, before + 1, 'an address that moves to another service stays');
+});
+
+t.test('addresses come before listeners open, and go after they have closed', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.1'] });
+  rig.keeper.want('d/a', ['10.0.0.2']);
+  await rig.keeper.prepare();
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.2/32'], 'while listeners change');
+  await rig.keeper.commit();
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.2/32']);
+});
+
+t.test('what the host has by itself is neither added nor removed', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['192.0.2.5', '10.0.0.1'] });
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+  await rig.sync({ 'd/a': [] });
+  t.same(rig.ip.addresses('eth0'), ['192.0.2.5/24', '2001:db8::5/64']);
+
+  rig.ip.link('kpng0').addresses.push({ address: '10.0.0.7', prefix: 32 });
+  await rig.sync({ 'd/b': ['10.0.0.7'] });
+  await rig.sync({ 'd/b': [] });
+  await rig.pass(10_000);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.7/32'], 'not even on its own interface');
+});
+
+t.test('a restart takes over what the former process has left', async (t) => {
+  const first = new KeeperRig(t);
+  await first.sync({ 'd/a': ['10.0.0.1'], 'd/b': ['10.0.0.2'] });
+  first.ip.link('kpng0').addresses.push({ address: '10.0.0.7', prefix: 32 });
+  const second = new KeeperRig(t, { ip: first.ip });
+  second.keeper.want('d/a', ['10.0.0.1']);
+  second.keeper.want('d/c', ['10.0.0.3', '10.0.0.7']);
+  await second.keeper.prepare();
+  t.same(
+    first.ip.addresses('kpng0'),
+    ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32', '10.0.0.7/32'],
+    'nothing goes before the new state is in place',
+  );
+  await second.keeper.commit();
+  t.same(first.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.3/32', '10.0.0.7/32']);
+  await second.sync({ 'd/a': [], 'd/c': [] });
+  t.same(first.ip.addresses('kpng0'), ['10.0.0.7/32'], 'and still knows what is not its own');
+});
+
+t.test('addresses that somebody else removes are back at the next look', async (t) => {
+  const rig = new KeeperRig(t);
+  const all = ['10.0.0.1', '10.0.0.2', 'fd00::1'];
+  await rig.sync({ 'd/a': all });
+  rig.news();
+  rig.ip.link('kpng0').addresses.splice(1, 1);
+  await rig.pass(500);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.2/32', 'fd00::1/128']);
+  t.same(rig.news(), [
+    'lost 1 service addresses are gone from the interface kpng0',
+    'repair +1 -0',
+  ]);
+  rig.ip.links.delete('kpng0');
+  await rig.pass(500);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.2/32', 'fd00::1/128']);
+  rig.ip.link('kpng0').up = false;
+  await rig.pass(500);
+  t.ok(rig.ip.link('kpng0').up);
+});
+
+t.test('of many addresses, the loss of one is seen by the next listing', async (t) => {
+  const rig = new KeeperRig(t);
+  const all = Array.from({ length: 2000 }, (_, n) => `10.1.${n >> 8}.${n & 255}`);
+  await rig.sync({ 'd/a': all });
+  rig.ip.link('kpng0').addresses.splice(1500, 1);
+  await rig.pass(3000);
+  t.equal(rig.ip.addresses('kpng0').length, 2000);
+  rig.ip.link('kpng0').addresses.length = 0;
+  await rig.pass(500);
+  t.equal(rig.ip.addresses('kpng0').length, 2000, 'and of all of them at once');
+});
+
+t.test('a change right after somebody has removed the interface puts it back', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.1'] });
+  rig.ip.links.delete('kpng0');
+  await rig.sync({ 'd/b': ['10.0.0.2'] });
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.2/32']);
+});
+
+t.test('an address that is not taken is told, left out, and tried again later', async (t) => {
+  const rig = new KeeperRig(t);
+  rig.ip.refuses = (address) => (address === '10.0.0.2' ? 'ipv4: No thanks.' : undefined);
+  await rig.sync({ 'd/a': ['10.0.0.1', '10.0.0.2'], 'd/b': ['10.0.0.2', '10.0.0.3'] });
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.3/32']);
+  t.same(rig.news(), ['failed KPNG_PORTAL_FAILED d/a', 'start +2 -0']);
+  t.match(rig.keeper.problems, [
+    { servicePort: 'd/a', code: 'KPNG_PORTAL_FAILED', message: /^d\/a cannot have 10\.0\.0\.2/ },
+    { servicePort: 'd/b' },
+  ]);
+  await rig.sync({ 'd/c': ['10.0.0.4'] });
+  t.equal(rig.ip.batches.at(-1)?.length, 1, 'not with every change');
+  await rig.pass(35_000);
+  t.same(rig.news().filter((each) => each.startsWith('failed')).length, 1, 'after half a minute');
+  rig.ip.refuses = () => undefined;
+  await rig.pass(70_000, 5000);
+  t.same(rig.ip.addresses('kpng0').length, 4);
+  t.same(rig.keeper.problems, []);
+});
+
+t.test('a refused address that nobody wants any more is no problem', async (t) => {
+  const rig = new KeeperRig(t);
+  rig.ip.refuses = () => 'ipv4: No thanks.';
+  await rig.sync({ 'd/a': ['10.0.0.2'] });
+  t.equal(rig.keeper.problems.length, 1);
+  await rig.sync({ 'd/a': [] });
+  t.same(rig.keeper.problems, []);
+});
+
+t.test('without the right to change addresses the sync fails, and works later', async (t) => {
+  const rig = new KeeperRig(t);
+  rig.ip.broken = DENIED;
+  await t.rejects(rig.sync({ 'd/a': ['10.0.0.1'] }), { code: 'KPNG_PORTAL_PERMISSION' });
+  await t.rejects(rig.sync({}), { code: 'KPNG_PORTAL_PERMISSION' });
+  rig.ip.broken = undefined;
+  await rig.sync({});
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+  t.match(rig.news(), [/^failed/, /^failed/, 'start +1 -0']);
+
+  rig.ip.broken = DENIED;
+  await t.rejects(rig.sync({ 'd/b': ['10.0.0.2'] }), { code: 'KPNG_PORTAL_PERMISSION' });
+  rig.ip.broken = undefined;
+  await rig.sync({ 'd/b': [] });
+  t.match(rig.news().at(-1), 'repair +0 -0', 'that it works again is told');
+});
+
+t.test('repairs that fail are tried again', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.1'] });
+  rig.news();
+  rig.ip.links.delete('kpng0');
+  rig.ip.broken = DENIED;
+  await rig.pass(2000);
+  t.match(rig.news()[0], 'failed KPNG_PORTAL_PERMISSION all');
+  rig.ip.broken = undefined;
+  await rig.pass(5000);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+  t.equal(rig.news().at(-1), 'repair +1 -0');
+});
+
+t.test('an address stays for as long as connections run over it, but not for ever', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.1'], 'd/b': ['10.0.0.2'], 'd/c': ['10.0.0.3'] });
+  rig.ip.connections.add('10.0.0.1').add('10.0.0.2');
+  await rig.sync({ 'd/a': [], 'd/b': [], 'd/c': [] });
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32', '10.0.0.2/32']);
+  rig.ip.connections.delete('10.0.0.2');
+  await rig.pass(6000);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+  await rig.pass(590_000, 10_000);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+  await rig.pass(20_000, 5000);
+  t.same(rig.ip.addresses('kpng0'), []);
+});
+
+t.test('an address that is wanted again while it lingers simply stays', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.1'] });
+  rig.ip.connections.add('10.0.0.1');
+  await rig.sync({ 'd/a': [] });
+  await rig.sync({ 'd/b': ['10.0.0.1'] });
+  rig.ip.connections.clear();
+  await rig.pass(700_000, 10_000);
+  t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+});
+
+t.test('tells the addresses of the node without its own', async (t) => {
+  const rig = new KeeperRig(t);
+  await rig.sync({ 'd/a': ['10.0.0.1', '192.0.2.5'] });
+  t.same(
+    rig.keeper.hostAddresses().map(({ address }) => address),
+    ['127.0.0.1', '::1', '192.0.2.5', '2001:db8::5'],
+  );
+});
+
+t.test('leaves the addresses when it ends, unless asked to remove them', async (t) => {
+  for (const removeOnClose of [false, true]) {
+    const rig = new KeeperRig(t, { removeOnClose });
+    await rig.sync({ 'd/a': ['10.0.0.1'] });
+    await rig.keeper.close();
+    await rig.keeper.close();
+    t.equal(rig.ip.links.has('kpng0'), !removeOnClose);
+    t.equal(rig.clock.pending, 0);
+  }
+});

@@ -1,0 +1,91 @@
+import type { InterfaceAddresses } from '../../src/portal/interface/addresses.ts';
+import { AddressKeeper } from '../../src/portal/interface/keeper.ts';
+import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import {
+  portalFailed,
+  portalLost,
+  portalWritten,
+  type PortalFailed,
+  type PortalLost,
+  type PortalWritten,
+} from '../../src/portal/events.ts';
+import { FakeClock } from './fake-clock.ts';
+import { FakeIp } from './fake-ip.ts';
+
+/** Sockets of a make-believe host: one can be bound where its addresses are. */
+export function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
+  const link = linuxInterface({ name, exec: ip.exec });
+  return {
+    name,
+    open: () => link.open(),
+    change: (add, remove) => link.change(add, remove),
+    inUse: (addresses) => link.inUse(addresses),
+    has: async (address) => ip.has(address),
+    dispose: () => link.dispose(),
+  };
+}
+
+/** A keeper on a make-believe host, with what it tells. */
+export class KeeperRig {
+  readonly ip: FakeIp;
+  readonly clock = new FakeClock();
+  readonly keeper: AddressKeeper;
+  /** `start +3 -0`, `lost 2`, `failed CODE`, in order. */
+  readonly told: string[] = [];
+  readonly messages: string[] = [];
+  readonly #onWritten = ({ reason, added, removed }: PortalWritten): void => {
+    this.told.push(`${reason} +${added} -${removed}`);
+  };
+  readonly #onLost = ({ message }: PortalLost): void => {
+    this.told.push(`lost ${message}`);
+  };
+  readonly #onFailed = ({ error }: PortalFailed): void => {
+    this.told.push(`failed ${error.code} ${error.servicePort ?? 'all'}`);
+    this.messages.push(error.message);
+  };
+
+  constructor(
+    t: { teardown(action: () => Promise<void>): unknown },
+    { ip = new FakeIp(), name = 'kpng0', removeOnClose = false } = {},
+  ) {
+    this.ip = ip;
+    this.keeper = new AddressKeeper({
+      link: fakeLink(ip, name),
+      removeOnClose,
+      clock: this.clock,
+      random: () => 0.5,
+      interfaces: () => [],
+    });
+    portalWritten.subscribe(this.#onWritten);
+    portalLost.subscribe(this.#onLost);
+    portalFailed.subscribe(this.#onFailed);
+    t.teardown(async () => {
+      portalWritten.unsubscribe(this.#onWritten);
+      portalLost.unsubscribe(this.#onLost);
+      portalFailed.unsubscribe(this.#onFailed);
+      await this.keeper.close();
+    });
+  }
+
+  /** One sync, in which everything can be listened on. */
+  async sync(wants: Readonly<Record<string, readonly string[]>>): Promise<void> {
+    for (const [servicePort, addresses] of Object.entries(wants)) {
+      this.keeper.want(servicePort, addresses);
+    }
+    await this.keeper.prepare();
+    await this.keeper.commit();
+  }
+
+  /** Lets time pass, step by step, and what falls due be done. */
+  async pass(ms: number, step = 500): Promise<void> {
+    for (let passed = 0; passed < ms; passed += step) {
+      this.clock.advance(step);
+      for (let turn = 0; turn < 40; turn += 1) await new Promise(setImmediate);
+    }
+  }
+
+  /** What was told since the last call. */
+  news(): string[] {
+    return this.told.splice(0);
+  }
+}
