@@ -21,13 +21,16 @@ export function followSources(health: Health): () => void {
   return () => subscriptions.end();
 }
 
-/** The same with what portals tell that write rules. */
+/** The same with what portals tell that write rules, or addresses. */
 export function followPortal(health: Health): () => void {
   const subscriptions = new Subscriptions();
   subscriptions.on(portal.portalWritten, () => health.portalWritten());
-  subscriptions.on(portal.portalFailed, ({ error }) => {
+  subscriptions.on(portal.portalFailed, ({ portal: kind, error }) => {
     // One service port that is left out is among the problems of the data path.
-    if (error.servicePort === undefined) health.portalFailed(error.code);
+    if (error.servicePort !== undefined) return;
+    health.portalFailed(error.code, kind === 'address' ? ADDRESSES : undefined);
   });
   return () => subscriptions.end();
 }
+
+const ADDRESSES = 'the service addresses could not be put on the interface';

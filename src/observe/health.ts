@@ -16,9 +16,16 @@ export interface HealthFacts {
   readonly syncFailing: { readonly since: number; readonly code: string } | undefined;
   /** Since when the source has been away, and the code of the last failure. */
   readonly sourceLost: { readonly since: number; readonly code: string } | undefined;
-  /** Since when the packet rules could not be written, and the code of the last failure. */
-  readonly portalFailing: { readonly since: number; readonly code: string } | undefined;
+  /** Since when the portal could not do its work, what that is, and the code of the last failure. */
+  readonly portalFailing: PortalFailing | undefined;
   readonly stopping: boolean;
+}
+
+export interface PortalFailing {
+  readonly since: number;
+  readonly code: string;
+  /** What could not be done, as half a sentence. */
+  readonly what: string;
 }
 
 export const INITIAL_FACTS: HealthFacts = {
@@ -104,8 +111,8 @@ function failures({ syncFailing }: HealthFacts, now: number): string[] {
 /** Clients may be led astray from the first moment on, so this does not wait. */
 function portalFailures({ portalFailing }: HealthFacts): string[] {
   if (portalFailing === undefined || portalFailing.code === TAKEN) return [];
-  const { since, code } = portalFailing;
-  return [`the packet rules could not be written since ${iso(since)} (${code})`];
+  const { since, code, what } = portalFailing;
+  return [`${what} since ${iso(since)} (${code})`];
 }
 
 function degradations({ syncFailing, sourceLost, portalFailing }: HealthFacts): string[] {
@@ -179,15 +186,15 @@ export class Health {
     this.#change({ sourceLost: { since, code } });
   }
 
-  /** Packet rules are as they should be. */
+  /** The portal has done its work. */
   portalWritten(): void {
     if (this.#facts.portalFailing !== undefined) this.#change({ portalFailing: undefined });
   }
 
-  /** Packet rules could not be written. */
-  portalFailed(code: string): void {
+  /** The portal could not do its work: `what` says which, in the words of a half sentence. */
+  portalFailed(code: string, what = 'the packet rules could not be written'): void {
     const since = this.#facts.portalFailing?.since ?? this.#wallClock();
-    this.#change({ portalFailing: { since, code } });
+    this.#change({ portalFailing: { since, code, what } });
   }
 
   /** Says where to ask for what clients cannot use; asked for each answer. */

@@ -1,13 +1,14 @@
 import * as portal from '../portal/events.ts';
 import { logRule, type LogRule } from './log-rules.ts';
 
-/** Log lines of the portals that write rules. */
+/** Log lines of the portals that write rules, or addresses. */
 export const PORTAL_RULES: readonly LogRule[] = [
   logRule({
     channel: portal.portalWritten,
     severity: 'info',
     v: 0,
-    message: ({ reason }) => (reason === 'change' ? undefined : WRITTEN[reason]),
+    message: ({ portal: kind, reason }) =>
+      reason === 'change' ? undefined : wordsFor(kind)[reason],
     keys: written,
     limited: true,
   }),
@@ -15,14 +16,15 @@ export const PORTAL_RULES: readonly LogRule[] = [
     channel: portal.portalWritten,
     severity: 'info',
     v: 2,
-    message: ({ reason }) => (reason === 'change' ? 'Changed the packet rules' : undefined),
+    message: ({ portal: kind, reason }) =>
+      reason === 'change' ? wordsFor(kind).change : undefined,
     keys: written,
   }),
   logRule({
     channel: portal.portalFailed,
     severity: 'error',
     v: 0,
-    message: 'Packet rules could not be written; those that were there stay in force',
+    message: ({ portal: kind }) => wordsFor(kind).failed,
     keys: ({ portal: kind, error }) => ({
       portal: kind,
       ...(error.servicePort !== undefined && { servicePortName: error.servicePort }),
@@ -34,7 +36,7 @@ export const PORTAL_RULES: readonly LogRule[] = [
     channel: portal.portalLost,
     severity: 'warn',
     v: 0,
-    message: 'Somebody else has removed or changed the packet rules; they are written again',
+    message: ({ portal: kind }) => wordsFor(kind).lost,
     keys: ({ portal: kind, message }) => ({ portal: kind, reason: message }),
     limited: true,
   }),
@@ -60,10 +62,25 @@ export const PORTAL_RULES: readonly LogRule[] = [
   }),
 ];
 
-const WRITTEN = {
+const RULES = {
   start: 'Wrote the packet rules',
+  change: 'Changed the packet rules',
   repair: 'Wrote the packet rules again',
+  failed: 'Packet rules could not be written; those that were there stay in force',
+  lost: 'Somebody else has removed or changed the packet rules; they are written again',
 } as const;
+
+const ADDRESSES = {
+  start: 'Put the service addresses on the interface',
+  change: 'Changed the service addresses on the interface',
+  repair: 'Put the service addresses on the interface again',
+  failed: 'Service addresses on the interface could not be changed; those that are there stay',
+  lost: 'Somebody else has removed service addresses from the interface; they are added again',
+} as const;
+
+function wordsFor(kind: portal.PortalWritten['portal']) {
+  return kind === 'address' ? ADDRESSES : RULES;
+}
 
 function written({ portal: kind, added, removed, durationMs }: portal.PortalWritten) {
   return { portal: kind, added, removed, ms: tenths(durationMs) };

@@ -2,36 +2,36 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 import * as portal from '../portal/events.ts';
 import type { Subscriptions } from './subscriptions.ts';
 
-/** Adds metrics of the portals that write rules; others have no samples. */
+/** Adds metrics of the portals that write rules or addresses; others have no samples. */
 export function addPortalMetrics(registry: Registry, subscriptions: Subscriptions): void {
   const registers = [registry];
   const up = new Gauge({
     name: 'kpng_userspace_portal_up',
-    help: '1 while the packet rules are as they should be.',
+    help: '1 while the packet rules, or the addresses on the interface, are as they should be.',
     labelNames: ['portal'],
     registers,
   });
   const writes = new Counter({
     name: 'kpng_userspace_portal_writes_total',
-    help: 'Transactions that changed the packet rules, by reason.',
+    help: 'Transactions that changed packet rules or addresses, by reason.',
     labelNames: ['portal', 'reason'],
     registers,
   });
   const failures = new Counter({
     name: 'kpng_userspace_portal_failures_total',
-    help: 'Attempts to write the packet rules, or a part of them, that failed.',
+    help: 'Attempts to write packet rules or addresses, or some of them, that failed.',
     labelNames: ['portal', 'code'],
     registers,
   });
   const lost = new Counter({
     name: 'kpng_userspace_portal_lost_total',
-    help: 'How often somebody else had removed or changed the packet rules.',
+    help: 'How often somebody else had removed or changed packet rules or addresses.',
     labelNames: ['portal'],
     registers,
   });
   const duration = new Gauge({
     name: 'kpng_userspace_portal_last_write_duration_seconds',
-    help: 'Time that the last transaction took which changed the packet rules.',
+    help: 'Time that the last transaction took which changed packet rules or addresses.',
     labelNames: ['portal'],
     registers,
   });

@@ -202,8 +202,8 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
     ['local cleanup', /unknown backend "cleanup"/],
     ['local to-userspace --engine linux', /linux is not in this version; expected auto, node/],
     [
-      'local to-userspace --portal-interface eth0',
-      /--portal-interface "eth0".*not in this version/,
+      'local to-userspace --portal nftables --portal-interface eth0',
+      /--portal-interface goes with --portal address; nftables adds no addresses/,
     ],
     ['local to-userspace --nodeport-addresses 10.0.0.0/33', /"10\.0\.0\.0\/33"/],
     ['local to-userspace --port-range 5-1', /range of ports/],
