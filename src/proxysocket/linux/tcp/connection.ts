@@ -16,11 +16,11 @@ import type { IndexEntry } from '../../tcp/endpoint-index.ts';
 import { countRejected } from '../../tcp/reject.ts';
 import type { Pollable } from '../loop.ts';
 import type { SocketAddress } from '../sys/address.ts';
-import { ECONNREFUSED, EINPROGRESS } from '../sys/constants.ts';
+import { ECONNREFUSED, ECONNRESET, EINPROGRESS } from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
 import { READY } from '../sys/poller.ts';
 import { setKeepAlive, setNoDelay } from './options.ts';
-import { Relay, type RelayEnd } from './relay.ts';
+import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
 import type { TcpShared } from './shared.ts';
 import { Tries } from './tries.ts';
 
@@ -42,6 +42,7 @@ type State =
   | {
       readonly kind: 'relaying';
       readonly relay: Relay;
+      readonly endpoint: BalancerEndpoint;
       readonly endpointFd: number;
       readonly startedAt: number;
       readonly addresses: RelayAddresses | undefined;
@@ -58,7 +59,7 @@ const NO_ADDRESS: Partial<SocketAddress> = {};
  * The client's socket is not watched before it has an endpoint, so that another one can be tried; a
  * client that leaves meanwhile is noticed right after.
  */
-export class Connection implements Pollable, PickRequest {
+export class Connection implements Pollable, RelayOwner, PickRequest {
   readonly traffic: Traffic;
   readonly family: Family;
   readonly #shared: TcpShared;
@@ -67,9 +68,12 @@ export class Connection implements Pollable, PickRequest {
   readonly #tries: Tries;
   #remote: Partial<SocketAddress> | undefined;
   #state: State = ENDED;
+  /** There from the first endpoint on that took the connection. */
+  #relay: Relay | undefined;
   #indexed: IndexEntry | undefined;
   #grace: Deadline<Connection> | undefined;
   #young: Deadline<Connection> | undefined;
+  #isOver = false;
 
   /** Takes over an accepted socket that has been let in by the gate. */
   constructor(shared: TcpShared, clientFd: number, origin: Origin) {
@@ -159,14 +163,32 @@ export class Connection implements Pollable, PickRequest {
   }
 
   destroy(): void {
-    const state = this.#state;
-    if (state.kind === 'connecting') {
-      this.#abandon(true);
+    this.#abandon(true);
+    if (this.#relay !== undefined) {
+      this.#relay.cut('destroyed');
+    } else if (!this.#isOver) {
       this.#shared.loop.reset(this.#clientFd);
       this.#leave();
-    } else if (state.kind === 'relaying') {
-      state.relay.cut('destroyed');
     }
+  }
+
+  /** An endpoint that was silent for longer than an attempt may take had its chance. */
+  endpointLost(errno: number): boolean {
+    const state = this.#state;
+    const attempt = this.#shared.attempts[this.#tries.made - 1];
+    if (state.kind !== 'relaying' || attempt === undefined) return false;
+    if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
+    this.#endRelay('endpoint-reset');
+    state.relay.drop();
+    const error = systemError(errno === 0 ? ECONNRESET : errno, 'read');
+    this.next(this.#attemptFailed(state.endpoint, error, 'reset'));
+    return true;
+  }
+
+  relayEnded(reason: RelayEnd): void {
+    this.#abandon(true);
+    this.#endRelay(reason);
+    this.#leave();
   }
 
   /** 0, or the error number of an attempt that failed at once. */
@@ -207,9 +229,12 @@ export class Connection implements Pollable, PickRequest {
   }
 
   /** Counts and tells; returns why the client is turned away if nothing else can be tried. */
-  #attemptFailed(endpoint: BalancerEndpoint, error: Error): RejectReason {
+  #attemptFailed(
+    endpoint: BalancerEndpoint,
+    error: Error,
+    cause: ConnectErrorCause = connectErrorCause(error),
+  ): RejectReason {
     const { counters, balancer, name } = this.#owner;
-    const cause: ConnectErrorCause = connectErrorCause(error);
     counters.connectErrors[cause] += 1;
     // Being out of descriptors or source ports is not the endpoint's fault.
     if (cause !== 'limit') balancer.connectFailed(endpoint);
@@ -235,7 +260,7 @@ export class Connection implements Pollable, PickRequest {
   #connected(mask: number): void {
     if (this.#state.kind !== 'connecting') return;
     const { fd, endpoint, deadline, startedAt } = this.#state;
-    const { loop, memory, clock, halfClosed, young } = this.#shared;
+    const { loop, clock, young } = this.#shared;
     const { counters, balancer } = this.#owner;
     deadline.remove();
     balancer.connected(endpoint);
@@ -243,20 +268,34 @@ export class Connection implements Pollable, PickRequest {
     observeConnectSeconds(counters, (now - startedAt) / 1000);
     counters.active += 1;
     const addresses = this.#relayAddresses(endpoint, fd);
-    const relay = new Relay(this.#clientFd, fd, {
-      loop,
-      memory,
-      halfClosed,
-      counters,
-      ended: (reason) => this.#relayEnded(reason),
-    });
-    this.#state = { kind: 'relaying', relay, endpointFd: fd, startedAt: now, addresses };
+    const isFirst = this.#relay === undefined;
+    const relay = this.#relay ?? this.#newRelay();
+    this.#relay = relay;
+    this.#state = {
+      kind: 'relaying',
+      relay,
+      endpoint,
+      endpointFd: fd,
+      startedAt: now,
+      addresses,
+    };
     this.#young = young.add(this);
     if (relayStarted.hasSubscribers && addresses !== undefined) relayStarted.publish(addresses);
-    loop.handOver(fd, relay.endpoint);
-    // What is there already is told as an event.
-    if (loop.watch(this.#clientFd, relay.client) < 0) relay.cut('destroyed');
-    else relay.endpoint.ready(mask);
+    const side = relay.use(fd);
+    loop.handOver(fd, side);
+    // What the client has sent already is told as an event.
+    if (isFirst && loop.watch(this.#clientFd, relay.client) < 0) {
+      relay.cut('destroyed');
+      return;
+    }
+    side.ready(mask);
+    if (!isFirst) relay.client.ready(0);
+  }
+
+  #newRelay(): Relay {
+    const { loop, memory, halfClosed } = this.#shared;
+    const { counters } = this.#owner;
+    return new Relay(this.#clientFd, { loop, memory, halfClosed, counters, owner: this });
   }
 
   /**
@@ -273,33 +312,39 @@ export class Connection implements Pollable, PickRequest {
 
   #reject(reason: RejectReason): void {
     countRejected(this.#owner, reason, () => addressText(this.#remoteAddress()));
-    this.#shared.loop.reset(this.#clientFd);
-    this.#leave();
+    if (this.#relay !== undefined) {
+      this.#relay.cut('endpoint-reset');
+    } else {
+      this.#shared.loop.reset(this.#clientFd);
+      this.#leave();
+    }
   }
 
-  #relayEnded(reason: RelayEnd): void {
+  /** Counts the relay to one endpoint out, unless that has been done. */
+  #endRelay(reason: RelayEnd): void {
     const state = this.#state;
     if (state.kind !== 'relaying') return;
+    this.#state = ENDED;
     const { counters } = this.#owner;
     counters.active -= 1;
     if (reason === 'half-close-timeout') counters.halfCloseTimeouts += 1;
     this.#grace?.remove();
     this.#young?.remove();
-    if (relayEnded.hasSubscribers && state.addresses !== undefined) {
-      const { relay, startedAt, addresses } = state;
-      relayEnded.publish({
-        ...addresses,
-        bytesIn: relay.client.bytes,
-        bytesOut: relay.endpoint.bytes,
-        durationMs: this.#shared.clock.now() - startedAt,
-        reason,
-      });
-    }
     this.#indexed?.remove();
-    this.#leave();
+    if (!relayEnded.hasSubscribers || state.addresses === undefined) return;
+    const { relay, startedAt, addresses } = state;
+    relayEnded.publish({
+      ...addresses,
+      bytesIn: relay.bytes.in,
+      bytesOut: relay.bytes.out,
+      durationMs: this.#shared.clock.now() - startedAt,
+      reason,
+    });
   }
 
   #leave(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#state = ENDED;
     this.#shared.gate.leave();
   }

@@ -7,29 +7,41 @@ import { Side } from './side.ts';
 
 export type RelayEnd = RelayEnded['reason'];
 
-/** What a relay works with, and who is told of its end. */
+/** Who made a relay. */
+export interface RelayOwner {
+  /**
+   * The endpoint's side broke before a byte went through, either way: nothing is lost if another
+   * endpoint serves the client. Returns whether one is asked; then `use` follows, or `cut`. Until
+   * then the relay has no endpoint.
+   */
+  endpointLost(errno: number): boolean;
+  /** Called once, when the sockets have been given up. */
+  relayEnded(reason: RelayEnd): void;
+}
+
+/** What a relay works with. */
 export interface RelayParts {
   readonly loop: Loop;
   readonly memory: RelayMemory;
   /** Relays of which one side has ended. */
   readonly halfClosed: IdleLanes<Relay>;
   readonly counters: ServicePortCounters;
-  readonly ended: (reason: RelayEnd) => void;
+  readonly owner: RelayOwner;
 }
 
 /**
- * The life of one established TCP relay.
+ * The life of the relay of one client.
  *
  * - A FIN is passed on behind the data before it; the other direction goes on.
  * - Once one side has ended, the other direction must move: when nothing does for the half-close
  *   limit, both sides are reset.
- * - A reset, or any other error, of one side resets the other side.
+ * - A reset, or any other error, of one side resets the other side; but an endpoint that breaks
+ *   before anything went through may be replaced.
  */
 export class Relay implements IdleEntry<Relay> {
   readonly loop: Loop;
   readonly memory: RelayMemory;
   readonly client: Side;
-  readonly endpoint: Side;
 
   lane: IdleLane<Relay> | undefined = undefined;
   older: Relay | undefined = undefined;
@@ -37,28 +49,43 @@ export class Relay implements IdleEntry<Relay> {
   usedAt = 0;
 
   readonly #parts: RelayParts;
+  #endpoint: Side | undefined;
+  /** Bytes have been passed on. */
+  #used = false;
   #halfClosed = false;
   /** What the kernel still had to send when nothing more could be written, or when this was last looked at. */
   #queued: number | undefined;
   #isOver = false;
 
-  /** Both sockets are open and belong to the relay from now on. */
-  constructor(clientFd: number, endpointFd: number, parts: RelayParts) {
+  /** The client's socket is open and belongs to the relay from now on. `use` has to follow. */
+  constructor(clientFd: number, parts: RelayParts) {
     this.#parts = parts;
     this.loop = parts.loop;
     this.memory = parts.memory;
     this.client = new Side(clientFd, this, parts.counters, true);
-    this.endpoint = new Side(endpointFd, this, parts.counters, false);
-    this.client.join(this.endpoint);
-    this.endpoint.join(this.client);
   }
 
   get isOver(): boolean {
     return this.#isOver;
   }
 
+  /** Bytes from the client and from the endpoint. */
+  get bytes(): { readonly in: number; readonly out: number } {
+    return { in: this.client.bytes, out: this.#endpoint?.bytes ?? 0 };
+  }
+
+  /** Relays to this endpoint, whose socket belongs to the relay from now on. Returns its side. */
+  use(endpointFd: number): Side {
+    const endpoint = new Side(endpointFd, this, this.#parts.counters, false);
+    this.#endpoint = endpoint;
+    endpoint.join(this.client);
+    this.client.join(endpoint);
+    return endpoint;
+  }
+
   /** Bytes were passed on. */
   moved(): void {
+    this.#used = true;
     if (!this.#halfClosed) return;
     this.#queued = undefined;
     this.#parts.halfClosed.touch(this);
@@ -83,7 +110,8 @@ export class Relay implements IdleEntry<Relay> {
 
   /** A side has read its peer's FIN; everything before it has been written. */
   fin(side: Side): void {
-    const other = side === this.client ? this.endpoint : this.client;
+    const other = side === this.client ? this.#endpoint : this.client;
+    if (other === undefined) return;
     if (other.ended) {
       // Closing sends the FIN, behind what the kernel still has to send.
       this.#end('closed', false);
@@ -95,8 +123,24 @@ export class Relay implements IdleEntry<Relay> {
   }
 
   /** A socket has been reset or has failed. */
-  broken(side: Side): void {
-    this.cut(side === this.client ? 'client-reset' : 'endpoint-reset');
+  broken(side: Side, errno: number): void {
+    if (this.#isOver) return;
+    if (side === this.client) {
+      this.cut('client-reset');
+      return;
+    }
+    if (!this.#used && !this.#halfClosed && this.#parts.owner.endpointLost(errno)) return;
+    this.cut('endpoint-reset');
+  }
+
+  /** Gives up the endpoint's socket; the client waits for another one. */
+  drop(): void {
+    const endpoint = this.#endpoint;
+    if (endpoint === undefined) return;
+    this.#endpoint = undefined;
+    this.client.join(undefined);
+    endpoint.release();
+    this.loop.close(endpoint.fd);
   }
 
   /** Resets both sides. Only the first reason counts. */
@@ -106,20 +150,20 @@ export class Relay implements IdleEntry<Relay> {
 
   #unsent(): number {
     const { sockets } = this.loop.sys;
-    return sockets.queued(this.client.fd) + sockets.queued(this.endpoint.fd);
+    return sockets.queued(this.client.fd) + sockets.queued(this.#endpoint?.fd ?? -1);
   }
 
   #end(reason: RelayEnd, withReset: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const { loop, halfClosed, ended } = this.#parts;
-    for (const { fd } of [this.client, this.endpoint]) {
-      if (withReset) loop.reset(fd);
-      else loop.close(fd);
+    const { loop, halfClosed, owner } = this.#parts;
+    for (const side of [this.client, this.#endpoint]) {
+      if (side === undefined) continue;
+      if (withReset) loop.reset(side.fd);
+      else loop.close(side.fd);
+      side.release();
     }
     halfClosed.remove(this);
-    this.client.release();
-    this.endpoint.release();
-    ended(reason);
+    owner.relayEnded(reason);
   }
 }

@@ -49,23 +49,26 @@ export class Side implements Pollable {
     return this.#ended;
   }
 
-  join(peer: Side): void {
+  /** Where this side's data goes; undefined while there is no endpoint. */
+  join(peer: Side | undefined): void {
     this.#peer = peer;
   }
 
   ready(mask: number): void {
     const relay = this.#relay;
     const peer = this.#peer;
-    if (peer === undefined || relay.isOver) return;
+    if (relay.isOver) return;
     if ((mask & INCOMING) !== 0) {
       this.#readable = true;
       if ((mask & CLOSING) !== 0) this.#closing = true;
     }
-    // The socket is broken, and nobody is going to find out by reading from it.
-    if ((mask & READY.error) !== 0 && (this.#ended || this.#kept !== undefined)) {
-      relay.broken(this);
+    const isRead = peer !== undefined && this.#kept === undefined && !this.#ended;
+    if ((mask & READY.error) !== 0 && !isRead) {
+      // The socket is broken, and nobody is going to find out by reading from it.
+      relay.broken(this, relay.loop.sys.sockets.takeError(this.fd));
       return;
     }
+    if (peer === undefined) return;
     if (peer.#kept !== undefined && (mask & (READY.writable | READY.error)) !== 0) peer.#flush();
     if (this.#readable && this.#kept === undefined && !this.#ended && !relay.isOver) this.#pump();
   }
@@ -101,7 +104,9 @@ export class Side implements Pollable {
       else this.#counters.bytesOut += length;
       const taken = streams.write(peer.fd, memory.current, length);
       if (taken < 0 && taken !== -EAGAIN) {
-        relay.broken(peer);
+        // Nothing of it is gone yet, so that another endpoint can have it.
+        this.#kept = memory.keep(0, length);
+        relay.broken(peer, -taken);
         return;
       }
       if (taken > 0) relay.moved();
@@ -126,7 +131,7 @@ export class Side implements Pollable {
       this.#ended = true;
       this.#relay.fin(this);
     } else {
-      this.#relay.broken(this);
+      this.#relay.broken(this, -result);
     }
   }
 
@@ -141,7 +146,7 @@ export class Side implements Pollable {
     const taken = streams.write(peer.fd, kept.memory, length, kept.start);
     if (taken === -EAGAIN) return;
     if (taken < 0) {
-      relay.broken(peer);
+      relay.broken(peer, -taken);
       return;
     }
     relay.moved();
