@@ -7,13 +7,27 @@ import {
   portalLost,
   portalWritten,
 } from '../../../src/portal/events.ts';
+import { AddressPortal } from '../../../src/portal/address.ts';
+import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
+import { linuxInterface } from '../../../src/portal/interface/linux.ts';
 import { NftablesPortal } from '../../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../../src/portal/port-allocator.ts';
+import type { Portal } from '../../../src/portal/portal.ts';
 import { Proxier } from '../../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
+import { systemClock } from '../../../src/util/clock.ts';
 import { endpoint } from '../../support/messages.ts';
 import { entry, TestView } from '../../support/views.ts';
 import { serveLines, tell } from './lines.ts';
+
+/** How the proxy leads traffic to itself. */
+export interface ProxyOptions {
+  readonly nodePortAddresses?: readonly string[];
+  /** Default: `nftables`. */
+  readonly portal?: 'nftables' | 'address';
+  /** Interface of the portal `address`. */
+  readonly portalInterface?: string;
+}
 
 /** One service: its fields, and its endpoints as addresses or with more fields. */
 export interface WantedService {
@@ -24,12 +38,9 @@ export interface WantedService {
 export type ProxyRequest =
   { do: 'sync'; set: Record<string, WantedService>; remove: readonly string[] } | { do: 'usage' };
 
+const options = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
+const portal = createPortal(options);
 const engine = createNodeEngine();
-const options = JSON.parse(process.argv[2] ?? '{}') as { nodePortAddresses?: string[] };
-const portal = new NftablesPortal({
-  allocator: new PortAllocator(undefined, Math.random),
-  ...options,
-});
 const proxier = new Proxier({ engine, portal });
 const view = new TestView();
 
@@ -62,4 +73,22 @@ function readEndpoint(given: WantedService['endpoints'][number]): [string, Endpo
   const { address, more } = typeof given === 'string' ? { address: given, more: {} } : given;
   const ips = address.includes(':') ? { v6: [address] } : { v4: [address] };
   return [address, endpoint(address, { ips, ...more })];
+}
+
+function createPortal({
+  portal = 'nftables',
+  portalInterface: name,
+  ...rest
+}: ProxyOptions): Portal {
+  if (portal === 'nftables') {
+    return new NftablesPortal({ allocator: new PortAllocator(undefined, Math.random), ...rest });
+  }
+  if (name === undefined) return new AddressPortal(rest);
+  const keeper = new AddressKeeper({
+    link: linuxInterface({ name }),
+    removeOnClose: false,
+    clock: systemClock,
+    random: Math.random,
+  });
+  return new AddressPortal({ keeper, ...rest });
 }

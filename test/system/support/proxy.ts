@@ -1,6 +1,6 @@
 import { ScriptProcess } from './lines.ts';
 import type { Network } from './network.ts';
-import type { ProxyRequest, WantedService } from './proxy-main.ts';
+import type { ProxyOptions, ProxyRequest, WantedService } from './proxy-main.ts';
 
 export type { WantedService } from './proxy-main.ts';
 
@@ -16,7 +16,7 @@ export interface PortalEvent {
 export class Proxy {
   readonly #process: ScriptProcess;
 
-  constructor(network: Network, options: { nodePortAddresses?: readonly string[] } = {}) {
+  constructor(network: Network, options: ProxyOptions = {}) {
     this.#process = new ScriptProcess(network, 'node', 'proxy-main.ts', [JSON.stringify(options)]);
   }
 
