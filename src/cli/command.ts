@@ -1,6 +1,8 @@
 import type { Writable } from 'node:stream';
 import type { Log } from '../observe/log.ts';
 import type { MeasuredDataPath } from '../observe/metrics.ts';
+import type { GlobalSource } from '../store/global-source.ts';
+import type { GlobalStore } from '../store/global-store.ts';
 import type { LocalSink } from '../store/local-view.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { pickValues, type FlagTable, type FlagValues, type RawValues } from './flags/table.ts';
@@ -13,7 +15,7 @@ export interface RunContext {
   readonly stdout: Writable;
 }
 
-/** Where state comes from, while it runs. */
+/** Where node-local state comes from, while it runs. */
 export interface RunningSource {
   /**
    * Feeds the sink until the signal aborts; then resolves when the sink is not at work any more.
@@ -22,11 +24,9 @@ export interface RunningSource {
   run(sink: LocalSink, signal: AbortSignal): Promise<void>;
 }
 
-/** Where state goes, while it runs. */
-export interface RunningSink {
-  readonly sink: LocalSink;
-  readonly dataPath?: MeasuredDataPath;
-  /** Resolves when nobody needs the sink any more, such as when a reader has gone. */
+/** What can be ended in order, or at once. */
+export interface Running {
+  /** Resolves when nobody needs it any more, such as when a reader has gone. */
   readonly ended?: Promise<void>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;
@@ -34,12 +34,17 @@ export interface RunningSink {
   destroy(): Promise<void>;
 }
 
+/** Where node-local state goes, while it runs. */
+export interface RunningSink extends Running {
+  readonly sink: LocalSink;
+  readonly dataPath?: MeasuredDataPath;
+}
+
 /** A source or sink whose flags have been read and found good, ready to be started. */
-export interface Bound<Running, Context> {
+interface Bound {
   readonly word: string;
   /** The options as read, for tests and messages. */
   readonly options: object;
-  start(context: Context): Promise<Running>;
 }
 
 export interface SourceContext extends RunContext {
@@ -47,13 +52,39 @@ export interface SourceContext extends RunContext {
   readonly nodeName: string;
 }
 
-export interface BoundSink extends Bound<RunningSink, RunContext> {
-  readonly nodeName: string;
+/** A source that knows what one node needs. */
+export interface BoundLocalSource extends Bound {
+  readonly scope: 'local';
+  start(context: SourceContext): Promise<RunningSource>;
+}
+
+/** A source that knows the whole cluster. It has done nothing before it is told to feed a store. */
+export interface BoundGlobalSource extends Bound {
+  readonly scope: 'global';
+  start(context: RunContext): Promise<GlobalSource>;
+}
+
+export type BoundSource = BoundLocalSource | BoundGlobalSource;
+
+interface BoundSinkBase extends Bound {
   /** Whether the servers for metrics and health run although their flags were not given. */
   readonly servesByDefault: boolean;
 }
 
-export type BoundSource = Bound<RunningSource, SourceContext>;
+/** A sink that takes what one node needs: a backend. */
+export interface BoundLocalSink extends BoundSinkBase {
+  readonly scope: 'local';
+  readonly nodeName: string;
+  start(context: RunContext): Promise<RunningSink>;
+}
+
+/** A sink that takes the state of the whole cluster, from a store that a source feeds. */
+export interface BoundGlobalSink extends BoundSinkBase {
+  readonly scope: 'global';
+  start(context: RunContext, store: GlobalStore): Promise<Running>;
+}
+
+export type BoundSink = BoundLocalSink | BoundGlobalSink;
 
 interface CommandText {
   /** The word on the command line. */
@@ -72,57 +103,115 @@ export interface Example {
   readonly does: string;
 }
 
-/** A source word. To add a source, write one file that exports one of these and list it in registry.ts. */
-export interface SourceCommand extends CommandText {
+interface SourceText extends CommandText {
   /** Whether backends come right after the source, so that `to-local` may be left out. */
   readonly toLocalOptional: boolean;
-  bind(raw: RawValues): BoundSource;
 }
 
-/** A backend: a sink of node-local state. Added like a source. */
-export interface SinkCommand extends CommandText {
-  /** Whether the word `to-local` may be left out after every source. */
+/** A source word. To add a source, write one file that exports one of these and list it in registry.ts. */
+export type SourceCommand = SourceText & {
+  /** Whether it knows the state of the whole cluster, or what one node needs of it. */
+  readonly scope: BoundSource['scope'];
+  bind(raw: RawValues): BoundSource;
+};
+
+interface SinkText extends CommandText {
+  /** Whether the servers for metrics and health run although their flags were not given. */
+  readonly servesByDefault: boolean;
+}
+
+/** A sink word. Added like a source. */
+export type SinkCommand = SinkText & {
+  /** Whether it takes the state of the whole cluster, or what one node needs of it: a backend. */
+  readonly scope: BoundSink['scope'];
+  /** Of a backend: whether the word `to-local` may be left out after every source. */
   readonly toLocalOptional: boolean;
   bind(raw: RawValues): BoundSink;
+};
+
+/** Reads the values of the flags of one command; throws what is wrong with them. */
+interface Reads<Table extends FlagTable, Options extends object> {
+  readonly flags: Table;
+  read(values: FlagValues<Table>, given: ReadonlySet<string>): Options;
 }
 
-/** Describes a source; `read` turns flag values into options and throws what is wrong with them. */
+/** Describes a source of node-local state. */
 export function defineSource<Table extends FlagTable, Options extends object>(
-  command: Omit<SourceCommand, 'flags' | 'bind'> & {
-    readonly flags: Table;
-    read(values: FlagValues<Table>): Options;
-    start(options: Options, context: SourceContext): Promise<RunningSource>;
-  },
+  command: Omit<SourceText, 'flags'> &
+    Reads<Table, Options> & {
+      start(options: Options, context: SourceContext): Promise<RunningSource>;
+    },
 ): SourceCommand {
   return {
     ...command,
+    scope: 'local',
     bind(raw) {
-      const options = command.read(pickValues(command.flags, raw));
-      return { word: command.word, options, start: (context) => command.start(options, context) };
+      const { word } = command;
+      const options = command.read(pickValues(command.flags, raw), raw.given);
+      const start = (context: SourceContext) => command.start(options, context);
+      return { word, options, scope: 'local', start };
     },
   };
 }
 
-/** Describes a sink, as `defineSource` does. */
+/** Describes a source of cluster-wide state. */
+export function defineGlobalSource<Table extends FlagTable, Options extends object>(
+  command: Omit<SourceText, 'flags' | 'toLocalOptional'> &
+    Reads<Table, Options> & {
+      start(options: Options, context: RunContext): Promise<GlobalSource>;
+    },
+): SourceCommand {
+  return {
+    ...command,
+    toLocalOptional: false,
+    scope: 'global',
+    bind(raw) {
+      const { word } = command;
+      const options = command.read(pickValues(command.flags, raw), raw.given);
+      const start = (context: RunContext) => command.start(options, context);
+      return { word, options, scope: 'global', start };
+    },
+  };
+}
+
+/** Describes a backend. */
 export function defineSink<Table extends FlagTable, Options extends { readonly nodeName: string }>(
-  command: Omit<SinkCommand, 'flags' | 'bind'> & {
-    readonly flags: Table;
-    readonly servesByDefault: boolean;
-    read(values: FlagValues<Table>, given: ReadonlySet<string>): Options;
-    start(options: Options, context: RunContext): Promise<RunningSink>;
-  },
+  command: Omit<SinkText, 'flags'> &
+    Reads<Table, Options> & {
+      readonly toLocalOptional: boolean;
+      start(options: Options, context: RunContext): Promise<RunningSink>;
+    },
 ): SinkCommand {
   return {
     ...command,
+    scope: 'local',
     bind(raw) {
+      const { word, servesByDefault } = command;
       const options = command.read(pickValues(command.flags, raw), raw.given);
-      return {
-        word: command.word,
-        options,
-        nodeName: options.nodeName,
-        servesByDefault: command.servesByDefault,
-        start: (context) => command.start(options, context),
-      };
+      const { nodeName } = options;
+      const start = (context: RunContext) => command.start(options, context);
+      return { word, options, scope: 'local', nodeName, servesByDefault, start };
+    },
+  };
+}
+
+/** Describes a sink of cluster-wide state. */
+export function defineGlobalSink<Table extends FlagTable, Options extends object>(
+  command: Omit<SinkText, 'flags'> &
+    Reads<Table, Options> & {
+      start(options: Options, context: RunContext, store: GlobalStore): Promise<Running>;
+    },
+): SinkCommand {
+  return {
+    ...command,
+    toLocalOptional: true,
+    scope: 'global',
+    bind(raw) {
+      const { word, servesByDefault } = command;
+      const options = command.read(pickValues(command.flags, raw), raw.given);
+      const start = (context: RunContext, store: GlobalStore) =>
+        command.start(options, context, store);
+      return { word, options, scope: 'global', servesByDefault, start };
     },
   };
 }

@@ -26,6 +26,17 @@ export function readWords(words: readonly string[], registry: Registry): Words {
   if (sinkWord === undefined) return { kind: 'source', source, toLocal };
   const sink = registry.sinks.find(({ word }) => word === sinkWord);
   if (sink === undefined) throw notASink(sinkWord, registry);
+  if (source.scope === 'local' && sink.scope === 'global') {
+    throw usage(
+      `${sink.word} needs the state of the whole cluster, and ${source.word} has that of one node only; ` +
+        `sources for it are ${wordList(registry.sources.filter(({ scope }) => scope === 'global'))}`,
+    );
+  }
+  if (toLocal && sink.scope === 'global') {
+    throw usage(
+      `${sink.word} is not for one node: ${source.word} ${sink.word}, without "to-local"`,
+    );
+  }
   if (!toLocal && !source.toLocalOptional && !sink.toLocalOptional) {
     throw usage(`write "to-local" before ${sink.word}: ${source.word} to-local ${sink.word}`);
   }

@@ -70,7 +70,9 @@ function sourceHelp(source: SourceCommand, registry: Registry): string {
     [`${PROGRAM} ${source.word}: ${source.summary}.`],
     [
       'Usage:',
-      ...registry.sinks.map((sink) => `  ${PROGRAM} ${commandWords(source, sink)} [flags]`),
+      ...registry.sinks
+        .filter((sink) => source.scope === 'global' || sink.scope === 'local')
+        .map((sink) => `  ${PROGRAM} ${commandWords(source, sink)} [flags]`),
     ],
     ...source.description.map((paragraph) => wrap(paragraph)),
     examples(source.examples),

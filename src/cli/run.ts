@@ -10,12 +10,12 @@ import { subscribeLog } from '../observe/log-rules.ts';
 import { STATE_RULES } from '../observe/log-state.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import type { LocalSink } from '../store/local-view.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { watchProcess, type ProcessLike } from './lifecycle.ts';
+import { prepare } from './prepare.ts';
 import { programVersion } from './version.ts';
 
 /** A command line that was understood and is to be carried out. */
@@ -64,7 +64,7 @@ export async function run(options: RunOptions): Promise<number> {
       version: programVersion(),
       source: source.word,
       sink: sink.word,
-      node: sink.nodeName,
+      ...(sink.scope === 'local' && { node: sink.nodeName }),
     });
     return await carry(options, observers, stop);
   } catch (error) {
@@ -79,25 +79,17 @@ export async function run(options: RunOptions): Promise<number> {
 
 async function carry(
   options: RunOptions,
-  { health, metrics }: Observers,
+  observers: Observers,
   stop: AbortController,
 ): Promise<number> {
-  const { log, globals, stdout } = options;
-  const { nodeName } = options.sink;
+  const { log, globals } = options;
   const deadline = drainDeadline(stop.signal, globals['drain-timeout']);
-  const running = await options.sink.start({ log, globals, stdout });
+  const { running, work } = await prepare(options, observers);
   let outcome: unknown;
   try {
-    const source = await options.source.start({ log, globals, stdout, nodeName });
-    const { dataPath } = running;
-    if (dataPath !== undefined) {
-      metrics?.observe(dataPath);
-      health.askProblems(() => dataPath.problems());
-    }
     void running.ended?.then(() => stop.abort());
     // A sink that is stuck, such as a reader that does not read, must not keep the program.
-    const sink = watched(running.sink, health, log);
-    outcome = await Promise.race([source.run(sink, stop.signal), deadline]);
+    outcome = await Promise.race([work(stop.signal), deadline]);
   } catch (error) {
     await running.destroy();
     throw error;
@@ -122,24 +114,6 @@ function drainDeadline(signal: AbortSignal, timeoutMs: number): Promise<typeof T
     };
     signal.addEventListener('abort', start, { once: true });
   });
-}
-
-/** Tells health, and once the log, that change sets are in place. */
-function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
-  return {
-    async sync(change) {
-      try {
-        await sink.sync(change);
-      } catch (error) {
-        health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
-        throw error;
-      }
-      if (health.facts.firstSyncAt === undefined) {
-        log.info('The first complete state is in place', { services: change.view.size });
-      }
-      health.synced();
-    },
-  };
 }
 
 /** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */

@@ -6,6 +6,8 @@ import { changedKeys, diffViews, type EndpointDelta } from './view-diff.ts';
 
 /** What differs for a node between two states of a service. */
 export interface ServiceDelta extends EndpointDelta {
+  /** `namespace/name` */
+  readonly key: string;
   /** The service, if it is new or has changed. */
   readonly service: StoredService | undefined;
   /** The service that is gone. */
@@ -79,6 +81,7 @@ export class LocalDeltas {
   ): ServiceDelta {
     const { sets, deletes } = diffViews(from, to, (older, newer) => this.#keysOf(older, newer));
     return {
+      key: (after ?? before)?.key ?? '',
       service: after === before ? undefined : after,
       removed: after === undefined ? before : undefined,
       sets,

@@ -105,12 +105,7 @@ function byKey(a: ServiceCell, b: ServiceCell): number {
 
 /** Paths of endpoints sort otherwise than those of their services: `a-b/x` comes before `a/x`. */
 function byEndpointPath(a: ServiceDelta, b: ServiceDelta): number {
-  return compareKeys(`${keyOf(a)}/`, `${keyOf(b)}/`);
-}
-
-function keyOf({ service, removed, sets, deletes }: ServiceDelta): string {
-  const endpoint = sets[0] ?? deletes[0];
-  return service?.key ?? removed?.key ?? endpoint?.path.slice(0, -endpoint.key.length - 1) ?? '';
+  return compareKeys(`${a.key}/`, `${b.key}/`);
 }
 
 /** Equal for equal change sets; undefined when a part of it is for one node only. */

@@ -71,6 +71,7 @@ async function setup(t: Test, options: Setup = {}) {
   const source: BoundSource = {
     word: 'fake',
     options: {},
+    scope: 'local',
     async start({ nodeName }) {
       nodeNames.push(nodeName);
       return options.startSource?.() ?? { run: options.feed ?? syncOnce };
@@ -79,6 +80,7 @@ async function setup(t: Test, options: Setup = {}) {
   const sink: BoundSink = {
     word: 'to-fake',
     options: {},
+    scope: 'local',
     nodeName: 'n1',
     servesByDefault: options.servesByDefault ?? false,
     start: async () => options.startSink?.() ?? fake,

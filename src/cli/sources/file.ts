@@ -1,10 +1,9 @@
 import { KpngError } from '../../errors.ts';
-import { defineSource } from '../command.ts';
-import { backoffFrom } from '../flags/global.ts';
+import { defineGlobalSource } from '../command.ts';
 import { text } from '../flags/kinds.ts';
 import { flag } from '../flags/table.ts';
 
-export const fileSource = defineSource({
+export const fileSource = defineGlobalSource({
   word: 'file',
   summary: 'Services, endpoints and nodes from a YAML state file, read again whenever it changes',
   description: [
@@ -22,7 +21,6 @@ export const fileSource = defineSource({
       does: 'prints what node-1 would be told',
     },
   ],
-  toLocalOptional: false,
   flags: {
     input: flag<string>({
       kind: text('path'),
@@ -36,9 +34,8 @@ export const fileSource = defineSource({
     if (values.input === '') throw new KpngError('KPNG_USAGE', '--input: expected a path');
     return { input: values.input };
   },
-  async start({ input }, { nodeName, globals }) {
+  async start({ input }) {
     const { FileSource } = await import('../../file/source.ts');
-    const backoff = backoffFrom(globals);
-    return new FileSource({ path: input, nodeName, delivery: { backoff } });
+    return new FileSource({ path: input });
   },
 });

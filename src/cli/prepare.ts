@@ -1,0 +1,104 @@
+import { loadHasher } from '../api/hash.ts';
+import { KpngError } from '../errors.ts';
+import type { Health } from '../observe/health.ts';
+import type { Log } from '../observe/log.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import { GlobalStore } from '../store/global-store.ts';
+import { feedLocalSink } from '../store/local-feed.ts';
+import type { LocalSink } from '../store/local-view.ts';
+import type {
+  BoundLocalSink,
+  BoundSink,
+  BoundSource,
+  RunContext,
+  Running,
+  RunningSink,
+} from './command.ts';
+import { backoffFrom } from './flags/global.ts';
+import { followStore } from './follow-store.ts';
+
+interface Options extends RunContext {
+  readonly source: BoundSource;
+  readonly sink: BoundSink;
+}
+
+/** Who is told how things go. */
+interface Observed {
+  readonly health: Health;
+  readonly metrics: Metrics | undefined;
+}
+
+/** A sink that has been started, and what feeds it until the signal. */
+export interface Prepared {
+  readonly running: Running;
+  readonly work: (signal: AbortSignal) => Promise<void>;
+}
+
+/** Starts the sink of a command line, and tells how to feed it from its source. */
+export async function prepare(options: Options, observers: Observed): Promise<Prepared> {
+  const { source, sink, globals, log, stdout } = options;
+  const { health } = observers;
+  const context = { log, globals, stdout };
+  if (sink.scope === 'local') {
+    const running = await sink.start(context);
+    observeDataPath(running, observers);
+    const target = watched(running.sink, health, log);
+    return { running, work: (signal) => feedBackend({ source, sink, context }, target, signal) };
+  }
+  if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
+  const store = new GlobalStore({ hasher: await loadHasher() });
+  const running = await sink.start(context, store);
+  return {
+    running,
+    async work(signal) {
+      const from = await source.start(context);
+      const end = followStore({ store, source: from.name, health, log });
+      try {
+        await from.feed(store, signal);
+      } finally {
+        end();
+      }
+    },
+  };
+}
+
+function observeDataPath({ dataPath }: RunningSink, { health, metrics }: Observed): void {
+  if (dataPath === undefined) return;
+  metrics?.observe(dataPath);
+  health.askProblems(() => dataPath.problems());
+}
+
+/** Feeds a backend from a source of either kind. */
+async function feedBackend(
+  { source, sink, context }: { source: BoundSource; sink: BoundLocalSink; context: RunContext },
+  target: LocalSink,
+  signal: AbortSignal,
+): Promise<void> {
+  const { nodeName } = sink;
+  if (source.scope === 'local') {
+    const running = await source.start({ ...context, nodeName });
+    return running.run(target, signal);
+  }
+  const delivery = { backoff: backoffFrom(context.globals) };
+  const hasher = await loadHasher();
+  const from = await source.start(context);
+  return feedLocalSink({ source: from, nodeName, hasher, delivery }, target, signal);
+}
+
+/** Tells health, and once the log, that change sets are in place. */
+function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
+  return {
+    async sync(change) {
+      try {
+        await sink.sync(change);
+      } catch (error) {
+        health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
+        throw error;
+      }
+      if (health.facts.firstSyncAt === undefined) {
+        log.info('The first complete state is in place', { services: change.view.size });
+      }
+      health.synced();
+    },
+  };
+}
