@@ -49,6 +49,11 @@ export class Machine {
     return (await this.#do({ do: 'open', flow, ...readPlace(place) })) as Answer;
   }
 
+  /** Closes what `open` has opened. */
+  async close(flow: string): Promise<void> {
+    await this.#do({ do: 'close', flow });
+  }
+
   async say(flow: string, waitMs = ANSWER_MS): Promise<Answer> {
     return (await this.#do({ do: 'say', flow, waitMs })) as Answer;
   }

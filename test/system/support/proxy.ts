@@ -10,6 +10,7 @@ export interface PortalEvent {
   readonly reason?: string;
   readonly code?: string;
   readonly message?: string;
+  readonly removed?: number;
 }
 
 /** The proxy on the node of a test network, as a process of its own. */
