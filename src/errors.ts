@@ -66,6 +66,10 @@ export const ERROR_CODES = {
     summary: 'The service port has no endpoint for this client.',
     retried: false,
   },
+  KPNG_ENDPOINT_LOOP: {
+    summary: 'An endpoint is an address of the service itself; it is skipped.',
+    retried: true,
+  },
   KPNG_CONNECT_FAILED: { summary: 'No endpoint accepted the connection.', retried: false },
   KPNG_LIMIT_REACHED: { summary: 'A limit of the process was reached.', retried: true },
   KPNG_SINK_FAILED: { summary: 'A sink could not take a change set.', retried: true },

@@ -4,6 +4,7 @@ import type {
   AffinitySpec,
   EndpointSpec,
   EngineChange,
+  PortalAddress,
   ServicePortSpec,
 } from '../proxysocket/spec.ts';
 import { sameList } from '../util/same-list.ts';
@@ -28,6 +29,7 @@ export function changesBetween(
   }
   if (
     !sameListen(before.listen, after.listen) ||
+    !samePlaces(before.portals, after.portals) ||
     !sameAffinity(before.affinity, after.affinity) ||
     before.udpIdleTimeoutMs !== after.udpIdleTimeoutMs
   ) {
@@ -62,6 +64,10 @@ function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): 
       one.internal === other.internal &&
       one.external === other.external,
   );
+}
+
+function samePlaces(a: readonly PortalAddress[] = [], b: readonly PortalAddress[] = []): boolean {
+  return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
 }
 
 function sameAffinity(a: AffinitySpec, b: AffinitySpec): boolean {

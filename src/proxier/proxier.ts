@@ -1,6 +1,7 @@
 import { KpngError, messageOf } from '../errors.ts';
 import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
+import type { ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
@@ -151,7 +152,7 @@ export class Proxier implements LocalSink {
       const listen = this.#portalSync.listen(name);
       this.#engineSync.want(
         name,
-        port && { spec: { ...port.spec, listen }, portals: port.portals },
+        port && { spec: this.#specOf(port, listen), portals: port.portals },
       );
     }
     const steps = await this.#putInPlace();
@@ -160,6 +161,13 @@ export class Proxier implements LocalSink {
       this.#problems.keepListeners(name, this.#portalSync.listen(name));
     }
     return steps;
+  }
+
+  /** With rules, clients come in where the engine does not listen; it has to know its own addresses. */
+  #specOf({ spec, portals }: DesiredServicePort, listen: readonly ListenSpec[]): ServicePortSpec {
+    return this.#redirects && spec.protocol === 'TCP'
+      ? { ...spec, listen, portals }
+      : { ...spec, listen };
   }
 
   async #putInPlace(): Promise<readonly Step[]> {

@@ -5,6 +5,7 @@ import { SerialQueue } from '../util/serial-queue.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import type { Engine, ServicePortSnapshot } from './engine.ts';
 import { ListenerTable } from './listener-table.ts';
+import { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import {
   ServicePortBook,
@@ -19,6 +20,8 @@ export interface AcceptorEngineParts {
   readonly kind: Engine['kind'];
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
+  /** Is told where TCP clients come in; the TCP acceptor asks it. Default: nobody does. */
+  readonly loops?: LoopGuard;
   readonly newBalancer: (affinity: AffinitySpec) => Balancer;
   readonly udpIdleTimeoutMs: number;
   readonly clock: Clock;
@@ -35,6 +38,7 @@ export class AcceptorEngine implements Engine {
   readonly #acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly #book: ServicePortBook;
   readonly #table: ListenerTable;
+  readonly #loops: LoopGuard;
   readonly #queue = new SerialQueue();
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
@@ -42,14 +46,21 @@ export class AcceptorEngine implements Engine {
   constructor(parts: AcceptorEngineParts) {
     this.kind = parts.kind;
     this.#acceptors = parts.acceptors;
+    this.#loops = parts.loops ?? new LoopGuard(parts.clock);
     this.#book = new ServicePortBook(parts.newBalancer, parts.udpIdleTimeoutMs, parts.counters);
     this.#table = new ListenerTable({
       ...parts,
+      loops: this.#loops,
       enqueue: (job) => {
         // A listener that fails again is an outcome, so such a job does not reject.
         void this.#queue.run(job);
       },
     });
+  }
+
+  /** Whether a batch is being applied, or listeners are being tried again. */
+  get isBusy(): boolean {
+    return this.#queue.size > 0;
   }
 
   apply(changes: readonly EngineChange[]): Promise<void> {
@@ -58,6 +69,7 @@ export class AcceptorEngine implements Engine {
         throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed and takes no changes');
       }
       const unknown = this.#change(changes);
+      this.#loops.changed();
       await this.#table.settle();
       if (unknown.length === 0) return;
       throw new KpngError(
@@ -102,6 +114,7 @@ export class AcceptorEngine implements Engine {
     if (former !== undefined && former.owner.protocol !== spec.protocol) this.#remove(spec.name);
     const { entry, gone } = this.#book.set(spec);
     entry.claims = this.#table.set(entry.owner, entry.claims, spec.listen);
+    if (spec.protocol === 'TCP') this.#loops.setPortals(entry.owner, spec.portals ?? []);
     this.#endpointsGone(entry.owner, gone);
   }
 
@@ -112,6 +125,7 @@ export class AcceptorEngine implements Engine {
 
   #release({ owner, claims }: Entry): void {
     this.#table.release(claims);
+    this.#loops.setPortals(owner, []);
     this.#acceptors[owner.protocol].servicePortGone(owner);
   }
 

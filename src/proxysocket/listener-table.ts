@@ -7,6 +7,7 @@ import type { ProcessDescriptors } from './descriptors.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from './events.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import { assertAddress, listenFailure } from './listen-error.ts';
+import type { LoopGuard } from './loop-guard.ts';
 import { newSlot, slotKeys, type Claim, type Slot } from './listener-slot.ts';
 import { RetrySchedule } from './retry-schedule.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
@@ -20,6 +21,7 @@ const BACKOFF: BackoffPolicy = { ...DEFAULT_BACKOFF, factor: 2 };
 export interface ListenerTableOptions {
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
+  readonly loops: LoopGuard;
   readonly clock: Clock;
   readonly random: () => number;
   /** The port that a place which asks for any one has had before, if that is known. */
@@ -139,6 +141,7 @@ export class ListenerTable {
     const { listener, holder: former } = state;
     if (holder === former && listen === state.listen) return;
     listener.assign(owner, listen.traffic, listen.sourceRanges);
+    this.#noteDoor(slot, owner);
     slot.state = { kind: 'listening', listener, holder, listen };
     if (owner.name === former.owner.name) return;
     publishClosed(former.owner, state.listen);
@@ -174,6 +177,7 @@ export class ListenerTable {
           : await acceptor.listen(listen, owner);
       this.#retries.delete(slot);
       slot.state = { kind: 'listening', listener, holder, listen };
+      this.#noteDoor(slot, owner);
       publishOpened(owner, listen);
     } catch (error) {
       descriptors.drop();
@@ -200,10 +204,18 @@ export class ListenerTable {
   async #close(slot: Slot): Promise<void> {
     if (slot.state.kind !== 'listening') return;
     const { listener, holder, listen } = slot.state;
+    this.#noteDoor(slot, undefined);
     slot.state = { kind: 'idle' };
     await listener.close();
     this.#options.descriptors.drop();
     publishClosed(holder.owner, listen);
+  }
+
+  /** Says whose clients come in here now. */
+  #noteDoor({ protocol, state }: Slot, owner: ServicePort | undefined): void {
+    if (protocol !== 'TCP' || state.kind !== 'listening') return;
+    const { address, boundPort } = state.listener;
+    this.#options.loops.setListener(address, boundPort, owner);
   }
 
   /** Failed places that shared their port with one that closed: a wildcard overlaps every address. */

@@ -3,6 +3,7 @@ import { AcceptorEngine } from './acceptor-engine.ts';
 import { balancerFactory } from './balancer-factory.ts';
 import { ProcessDescriptors, processDescriptorLimit } from './descriptors.ts';
 import type { Engine } from './engine.ts';
+import { LoopGuard } from './loop-guard.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from './limits.ts';
 import { createTcpAcceptor } from './tcp/acceptor.ts';
 import { createUdpAcceptor } from './udp/acceptor.ts';
@@ -26,13 +27,15 @@ export function createNodeEngine(options: NodeEngineOptions = {}): Engine {
     reserve: limits.reservedDescriptors,
   });
   const context = { limits, clock, descriptors };
+  const loops = new LoopGuard(clock);
   return new AcceptorEngine({
     kind: 'node',
     acceptors: {
-      TCP: createTcpAcceptor(context, { documentedOnly }),
+      TCP: createTcpAcceptor(context, { documentedOnly, loops }),
       UDP: createUdpAcceptor(context),
     },
     descriptors,
+    loops,
     newBalancer: balancerFactory(limits, clock, random),
     udpIdleTimeoutMs: limits.udpIdleTimeoutMs,
     clock,

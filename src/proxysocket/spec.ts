@@ -43,6 +43,14 @@ export interface ListenSpec {
   readonly sourceRanges?: readonly string[];
 }
 
+/** An address that leads to a service port. */
+export interface PortalAddress {
+  /** IP literal, without brackets; undefined: every address of the host. */
+  readonly address: string | undefined;
+  /** 1 to 65535. */
+  readonly port: number;
+}
+
 /** Session affinity by client address, or none. */
 export type AffinitySpec =
   | { readonly kind: 'none' }
@@ -57,6 +65,11 @@ export interface ServicePortSpec {
   readonly name: string;
   readonly protocol: Protocol;
   readonly listen: readonly ListenSpec[];
+  /**
+   * Addresses beside those of `listen` from which packet rules lead to them. The engine only has to know
+   * that an endpoint there would be the service itself.
+   */
+  readonly portals?: readonly PortalAddress[];
   readonly endpoints: readonly EndpointSpec[];
   readonly affinity: AffinitySpec;
   /** Overrides the engine's idle limit of UDP sessions. Milliseconds. */

@@ -128,3 +128,22 @@ t.test('a proxy port that could be opened only later is led to from then on', as
   await until(() => lands('10.0.0.1:80') === 'd/a' && lands('10.0.0.2:80') === 'd/b');
   t.equal(rig.portal.plan([], []).problems.length, 0);
 });
+
+t.test('the engine knows which addresses the rules lead to it, as they change', async (t) => {
+  const { rig } = nftablesRig();
+  const sync = (rows: string) =>
+    rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', rows, ['10.1.0.1'])));
+  const told = (): unknown =>
+    rig.engine.batches
+      .at(-1)
+      ?.map((change) => (change.kind === 'set' ? (change.spec.portals ?? 'none') : change.kind));
+  await sync('- TCP 80 8080');
+  t.match(told(), [[{ address: '10.0.0.1', port: 80 }]]);
+  await sync('- TCP 81 8080');
+  t.match(told(), [[{ address: '10.0.0.1', port: 81 }]]);
+  const { length } = rig.engine.batches;
+  await sync('- TCP 81 8080');
+  t.equal(rig.engine.batches.length, length);
+  await sync('- UDP 81 8080');
+  t.same(told(), ['remove', 'none'], 'datagrams count their hops');
+});

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { tcpAccepted } from '../events.ts';
+import type { LoopGuard } from '../loop-guard.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../service-port.ts';
 import type { ListenSpec } from '../spec.ts';
 import { addressText, clientAddress } from './addresses.ts';
@@ -16,6 +17,8 @@ export interface TcpAcceptorOptions {
    * ours. Correct, but bulk data from clients costs more than twice the CPU.
    */
   readonly documentedOnly?: boolean;
+  /** Is asked about endpoints. Default: knows of no loop. */
+  readonly loops?: LoopGuard;
 }
 
 /** The TCP half of the `node` engine. */
@@ -31,8 +34,8 @@ class TcpAcceptor implements Acceptor {
   readonly #listenerOptions: TcpListenerOptions;
   readonly #listeners = new Set<TcpListener>();
 
-  constructor(context: EngineContext, { documentedOnly = false }: TcpAcceptorOptions) {
-    this.#shared = createTcpShared(context);
+  constructor(context: EngineContext, { documentedOnly = false, loops }: TcpAcceptorOptions) {
+    this.#shared = createTcpShared(context, loops);
     this.#listenerOptions = {
       backlog: context.limits.backlog,
       keepAliveMs: context.limits.keepAliveMs,

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { KpngError } from '../../errors.ts';
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import { observeConnectSeconds, type ConnectErrorCause, type RejectReason } from '../counters.ts';
@@ -196,6 +197,10 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
         attempt: this.#attempts,
       });
     }
+    if (this.#shared.loops.leadsBack(this.#owner, endpoint)) {
+      this.#endpointFailed(endpoint, 'loop', loopError(this.#owner.name, endpoint.text));
+      return;
+    }
     const attempt = new Attempt(pick, this.#outward.onread, options, this);
     this.#state = { kind: 'connecting', attempt };
     this.#indexed = this.#shared.index.add(endpoint, this);
@@ -312,4 +317,12 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
       outRemoteAddress: endpoint.text,
     };
   }
+}
+
+function loopError(servicePort: string, endpoint: string): KpngError {
+  return new KpngError(
+    'KPNG_ENDPOINT_LOOP',
+    `${servicePort}: the endpoint ${endpoint} leads back to the service itself`,
+    { servicePort },
+  );
 }

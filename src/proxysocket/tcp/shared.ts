@@ -1,5 +1,6 @@
 import type { Clock } from '../../util/clock.ts';
 import type { EngineLimits } from '../limits.ts';
+import { LoopGuard } from '../loop-guard.ts';
 import type { EngineContext } from '../service-port.ts';
 import type { Attempt, AttemptOptions } from './attempt.ts';
 import { BulkBuffers } from './bulk-buffers.ts';
@@ -21,6 +22,8 @@ export interface TcpShared {
   readonly clock: Clock;
   readonly limits: EngineLimits;
   readonly gate: ConnectionGate;
+  /** Knows endpoints that would lead a client in a circle. */
+  readonly loops: LoopGuard;
   readonly memory: CopyMemory;
   /** The attempts to connect that a client gets, in order. */
   readonly attempts: readonly AttemptOptions[];
@@ -30,11 +33,15 @@ export interface TcpShared {
   readonly grace: DeadlineQueue<SharedConnection> | undefined;
 }
 
-export function createTcpShared({ clock, limits, descriptors }: EngineContext): TcpShared {
+export function createTcpShared(
+  { clock, limits, descriptors }: EngineContext,
+  loops = new LoopGuard(clock),
+): TcpShared {
   const { connectTimeoutsMs, keepAliveMs, endpointGraceMs } = limits;
   return {
     clock,
     limits,
+    loops,
     gate: new ConnectionGate(limits.maxConnections, descriptors),
     memory: {
       shared: Buffer.allocUnsafeSlow(SHARED_BYTES),

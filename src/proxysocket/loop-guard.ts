@@ -1,0 +1,153 @@
+import type { BalancerEndpoint } from '../roundrobin/types.ts';
+import type { Clock } from '../util/clock.ts';
+import { hostAddresses } from '../util/host-addresses.ts';
+import type { ServicePort } from './service-port.ts';
+import type { PortalAddress } from './spec.ts';
+
+/** Where connections come in, and for whom: by port, then by address or the sign for every address. */
+type Doors = Map<number, Map<string, ServicePort>>;
+
+/** How long a verdict holds when nothing is said to have changed: the host's addresses may. Milliseconds. */
+const VERDICT_MS = 5000;
+
+/** Stands for every address of the host, of one family. */
+const EVERY: Readonly<Record<string, string>> = { '0.0.0.0': '*4', '::': '*6' };
+
+interface Verdict {
+  readonly version: number;
+  readonly at: number;
+  readonly loop: boolean;
+}
+
+/**
+ * Knows the TCP endpoints that lead a service port back to itself.
+ *
+ * Such an endpoint is an address that this process itself serves: the service port's own, or that of
+ * another one which has it as endpoint in its turn. Each connection would make the next one, without
+ * end and within a second, until no descriptor is left. A service that is the endpoint of another one,
+ * without leading back, is fine.
+ *
+ * Asking costs one look into a map for an endpoint whose port nobody here listens on, which is nearly
+ * every one. (UDP sessions count their hops instead: a datagram tells whence it comes.)
+ */
+export class LoopGuard {
+  readonly #clock: Clock;
+  readonly #readHost: () => readonly string[];
+  readonly #listeners: Doors = new Map();
+  /** What packet rules lead elsewhere: it never gets to a listener of the same address. */
+  readonly #portals: Doors = new Map();
+  readonly #placesOf = new Map<ServicePort, readonly PortalAddress[]>();
+  readonly #verdicts = new WeakMap<BalancerEndpoint, Verdict>();
+  #version = 0;
+  #host: { readonly at: number; readonly addresses: ReadonlySet<string> } | undefined;
+
+  constructor(
+    clock: Clock,
+    readHost: () => readonly string[] = () => hostAddresses().map(({ address }) => address),
+  ) {
+    this.#clock = clock;
+    this.#readHost = readHost;
+  }
+
+  /**
+   * A listener of this process listens there for the service port, or not any more; `0.0.0.0` and `::`
+   * mean every address.
+   */
+  setListener(address: string, port: number, owner: ServicePort | undefined): void {
+    const key = EVERY[address] ?? address;
+    if (owner !== undefined) add(this.#listeners, key, port, owner);
+    else remove(this.#listeners, key, port);
+    this.changed();
+  }
+
+  /** Replaces the addresses that lead to a service port by packet rules. */
+  setPortals(owner: ServicePort, places: readonly PortalAddress[]): void {
+    for (const [address, port] of keysOf(this.#placesOf.get(owner) ?? [])) {
+      // It may have passed to another service port, which came before this one left.
+      if (this.#portals.get(port)?.get(address) === owner) remove(this.#portals, address, port);
+    }
+    if (places.length === 0) this.#placesOf.delete(owner);
+    else this.#placesOf.set(owner, places);
+    for (const [address, port] of keysOf(places)) add(this.#portals, address, port, owner);
+  }
+
+  /** Endpoints, or the owners of listeners, may be others now. */
+  changed(): void {
+    this.#version += 1;
+  }
+
+  /** Whether a connection of the service port to the endpoint would come back to the service port. */
+  leadsBack(owner: ServicePort, endpoint: BalancerEndpoint): boolean {
+    const { port } = endpoint;
+    if (!this.#listeners.has(port) && !this.#portals.has(port)) return false;
+    const known = this.#verdicts.get(endpoint);
+    const now = this.#clock.now();
+    if (known !== undefined && known.version === this.#version && now - known.at < VERDICT_MS) {
+      return known.loop;
+    }
+    const loop = this.#reaches(endpoint, owner);
+    this.#verdicts.set(endpoint, { version: this.#version, at: now, loop });
+    return loop;
+  }
+
+  /** Looks at every endpoint behind the endpoint once. */
+  #reaches(endpoint: BalancerEndpoint, wanted: ServicePort): boolean {
+    const seen = new Set<ServicePort>();
+    const rest = [endpoint];
+    for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
+      const owner = this.#ownerOf(next);
+      if (owner === wanted) return true;
+      if (owner === undefined || seen.has(owner)) continue;
+      seen.add(owner);
+      for (const behind of owner.balancer.endpoints()) rest.push(behind);
+    }
+    return false;
+  }
+
+  #ownerOf(endpoint: BalancerEndpoint): ServicePort | undefined {
+    return this.#ownerIn(this.#portals, endpoint) ?? this.#ownerIn(this.#listeners, endpoint);
+  }
+
+  #ownerIn(doors: Doors, { address, port, family }: BalancerEndpoint): ServicePort | undefined {
+    const atPort = doors.get(port);
+    if (atPort === undefined) return undefined;
+    const owner = atPort.get(address);
+    if (owner !== undefined) return owner;
+    const ofAll = atPort.get(family === 4 ? '*4' : '*6');
+    return ofAll !== undefined && this.#isOfThisHost(address) ? ofAll : undefined;
+  }
+
+  #isOfThisHost(address: string): boolean {
+    // Linux has all of 127.0.0.0/8, of which it lists one. Connecting to no address means this host.
+    if (address.startsWith('127.') || address === '::1' || address in EVERY) return true;
+    const now = this.#clock.now();
+    if (this.#host === undefined || now - this.#host.at >= VERDICT_MS) {
+      this.#host = { at: now, addresses: new Set(this.#readHost()) };
+    }
+    return this.#host.addresses.has(address);
+  }
+}
+
+function add(doors: Doors, address: string, port: number, owner: ServicePort): void {
+  const atPort = doors.get(port);
+  if (atPort === undefined) doors.set(port, new Map([[address, owner]]));
+  else atPort.set(address, owner);
+}
+
+function remove(doors: Doors, address: string, port: number): void {
+  const atPort = doors.get(port);
+  atPort?.delete(address);
+  if (atPort?.size === 0) doors.delete(port);
+}
+
+/** A node port is on every address of the host, of both families. */
+function keysOf(places: readonly PortalAddress[]): (readonly [string, number])[] {
+  return places.flatMap(({ address, port }) =>
+    address === undefined
+      ? ([
+          ['*4', port],
+          ['*6', port],
+        ] as const)
+      : [[address, port] as const],
+  );
+}

@@ -1,0 +1,133 @@
+import t from 'tap';
+import { newCounters } from '../../src/proxysocket/counters.ts';
+import { LoopGuard } from '../../src/proxysocket/loop-guard.ts';
+import type { ServicePort } from '../../src/proxysocket/service-port.ts';
+import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
+import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { endpointAt } from '../support/tcp-peers.ts';
+
+function setUp(host: readonly string[] = ['10.0.0.5', 'fd00::5']) {
+  const clock = new FakeClock();
+  let reads = 0;
+  const guard = new LoopGuard(clock, () => {
+    reads += 1;
+    return host;
+  });
+  const service = (name: string, ...endpoints: readonly (readonly [string, number])[]) => {
+    const affinity = { kind: 'none' } as const;
+    const balancer = new RoundRobinBalancer({
+      clock,
+      random: () => 0.99,
+      affinity,
+      maxAffinityClients: 1,
+    });
+    balancer.update(endpoints.map(([address, port]) => endpointAt(port, address)));
+    const owner: ServicePort = {
+      name,
+      protocol: 'TCP',
+      balancer,
+      counters: newCounters(),
+      udpIdleTimeoutMs: 0,
+    };
+    return owner;
+  };
+  /** What the guard says about each endpoint of a service. */
+  const verdicts = (owner: ServicePort): boolean[] =>
+    owner.balancer
+      .endpoints()
+      .map((endpoint: BalancerEndpoint) => guard.leadsBack(owner, endpoint));
+  return { clock, guard, service, verdicts, reads: () => reads };
+}
+
+t.test('the own listener is a loop, any other address is not', (t) => {
+  const { guard, service, verdicts, reads } = setUp();
+  const web = service('web', ['10.0.0.1', 80], ['10.0.0.1', 81], ['10.0.0.2', 80], ['fd00::1', 80]);
+  t.same(verdicts(web), [false, false, false, false]);
+  guard.setListener('10.0.0.1', 80, web);
+  t.same(verdicts(web), [true, false, false, false]);
+  guard.setListener('10.0.0.1', 80, undefined);
+  t.same(verdicts(web), [false, false, false, false]);
+  t.equal(reads(), 0);
+  t.end();
+});
+
+t.test('a listener on every address is a loop on those of the host, of its family', (t) => {
+  const { guard, service, verdicts, clock, reads } = setUp();
+  const at = ['10.0.0.5', '127.3.2.1', '0.0.0.0', '10.0.0.6', 'fd00::5', '::1'] as const;
+  const web = service('web', ...at.map((address) => [address, 30_080] as const));
+  guard.setListener('0.0.0.0', 30_080, web);
+  t.same(verdicts(web), [true, true, true, false, false, false]);
+  guard.setListener('::', 30_080, web);
+  t.same(verdicts(web), [true, true, true, false, true, true]);
+  t.equal(reads(), 1, 'the addresses of the host are read now and then, not for each connection');
+  clock.advance(5000);
+  verdicts(web);
+  t.equal(reads(), 2);
+  t.end();
+});
+
+t.test('an address that has a listener of its own is not that of the one on every address', (t) => {
+  const { guard, service, verdicts } = setUp();
+  const [web, other] = [service('web', ['10.0.0.5', 80]), service('other', ['10.9.9.9', 1])];
+  guard.setListener('0.0.0.0', 80, web);
+  guard.setListener('10.0.0.5', 80, other);
+  t.same(verdicts(web), [false]);
+  t.end();
+});
+
+t.test('a service may be the endpoint of another, unless that leads back', (t) => {
+  const { guard, service, verdicts } = setUp();
+  const front = service('front', ['10.0.0.2', 80], ['10.8.8.8', 80]);
+  const middle = service('middle', ['10.9.9.9', 80], ['10.0.0.3', 80]);
+  const back = service('back', ['10.9.9.9', 80]);
+  guard.setListener('10.0.0.1', 80, front);
+  guard.setListener('10.0.0.2', 80, middle);
+  guard.setListener('10.0.0.3', 80, back);
+  t.same([front, middle, back].map(verdicts), [[false, false], [false, false], [false]]);
+
+  back.balancer.update([endpointAt(80, '10.0.0.1')]);
+  guard.changed();
+  t.same([front, middle, back].map(verdicts), [[true, false], [false, true], [true]]);
+
+  back.balancer.update([endpointAt(80, '10.0.0.3')]);
+  guard.changed();
+  t.same([front, middle, back].map(verdicts), [[false, false], [false, false], [true]], 'its own');
+  t.end();
+});
+
+t.test('a listener that passes to another service takes the loop with it', (t) => {
+  const { guard, service, verdicts } = setUp();
+  const [a, b] = [service('a', ['10.0.0.1', 80]), service('b', ['10.9.9.9', 80])];
+  guard.setListener('10.0.0.1', 80, a);
+  t.same(verdicts(a), [true]);
+  guard.setListener('10.0.0.1', 80, b);
+  t.same(verdicts(a), [false]);
+  t.end();
+});
+
+t.test('what packet rules lead here counts as well, and before the listeners', (t) => {
+  const { guard, service, verdicts } = setUp();
+  const web = service('web', ['10.0.0.1', 80], ['10.0.0.5', 30_080], ['fd00::5', 30_080]);
+  const other = service('other', ['10.9.9.9', 1]);
+  const portals = [
+    { address: '10.0.0.1', port: 80 },
+    { address: undefined, port: 30_080 },
+  ];
+  guard.setPortals(web, portals);
+  guard.changed();
+  t.same(verdicts(web), [true, true, true]);
+  guard.setListener('10.0.0.1', 80, other);
+  t.same(verdicts(web), [true, true, true]);
+
+  // The service is set anew with fewer, and another one has come for the rest.
+  guard.setPortals(other, portals.slice(1));
+  guard.setPortals(web, portals.slice(0, 1));
+  guard.changed();
+  t.same(verdicts(web), [true, false, false]);
+  guard.setPortals(web, []);
+  guard.setPortals(other, []);
+  guard.setListener('10.0.0.1', 80, undefined);
+  t.same(verdicts(web), [false, false, false]);
+  t.end();
+});
