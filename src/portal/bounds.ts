@@ -30,8 +30,11 @@ export const MAX_FLOW_LIST = 64 * 1024 * 1024;
 /** Service addresses that are probed at each look of the address portal. A probe takes 20 µs. */
 export const PROBES_PER_LOOK = 32;
 
-/** Share of the time that listing the addresses of the host may take. */
-export const LISTING_SHARE = 0.01;
+/** How often the address portal lists the addresses of the host, at most. */
+export const LISTING_INTERVAL_MS = 5000;
+
+/** Share of the time that this may take. */
+export const LISTING_SHARE = 0.005;
 
 /** How often an address is looked at that nobody wants and that connections use. */
 export const LINGER_CHECK_MS = 5000;

@@ -1,12 +1,14 @@
 import { systemClock, type Clock } from '../util/clock.ts';
+import type { HostAddress } from '../util/host-addresses.ts';
 import { AcceptorEngine } from './acceptor-engine.ts';
 import { balancerFactory } from './balancer-factory.ts';
-import { ProcessDescriptors, processDescriptorLimit } from './descriptors.ts';
+import { defaultReserve, ProcessDescriptors, processDescriptorLimit } from './descriptors.ts';
 import type { Engine } from './engine.ts';
 import { LoopGuard } from './loop-guard.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from './limits.ts';
 import { createTcpAcceptor } from './tcp/acceptor.ts';
 import { createUdpAcceptor } from './udp/acceptor.ts';
+import { readHostAddresses, type HostAddresses } from './udp/host-addresses.ts';
 
 export interface NodeEngineOptions {
   /** Instead of the defaults, each by itself. */
@@ -16,23 +18,31 @@ export interface NodeEngineOptions {
   readonly random?: () => number;
   /** Use only what Node documents of its TCP sockets; slower for bulk data from clients. */
   readonly documentedOnly?: boolean;
+  /**
+   * The addresses on which a UDP listener on every address opens further sockets. Default: all of the
+   * host, which would be too many where a portal has added one for each service.
+   */
+  readonly hostAddresses?: () => readonly HostAddress[];
 }
 
 /** The engine on Node's own sockets, for every system. */
 export function createNodeEngine(options: NodeEngineOptions = {}): Engine {
   const { clock = systemClock, random = Math.random, documentedOnly = false } = options;
-  const limits: EngineLimits = { ...DEFAULT_LIMITS, ...options.limits };
-  const descriptors = new ProcessDescriptors({
-    limit: processDescriptorLimit(),
-    reserve: limits.reservedDescriptors,
-  });
+  const limit = processDescriptorLimit();
+  const limits: EngineLimits = {
+    ...DEFAULT_LIMITS,
+    reservedDescriptors: defaultReserve(limit),
+    ...options.limits,
+  };
+  const descriptors = new ProcessDescriptors({ limit, reserve: limits.reservedDescriptors });
   const context = { limits, clock, descriptors };
+  const hostAddresses = (): HostAddresses => readHostAddresses(options.hostAddresses);
   const loops = new LoopGuard(clock);
   return new AcceptorEngine({
     kind: 'node',
     acceptors: {
       TCP: createTcpAcceptor(context, { documentedOnly, loops }),
-      UDP: createUdpAcceptor(context),
+      UDP: createUdpAcceptor(context, { hostAddresses }),
     },
     descriptors,
     loops,

@@ -21,7 +21,12 @@ async function both(
 export async function startUserspace(options: UserspaceOptions, log: Log): Promise<RunningSink> {
   const { limits } = options;
   const portal = await createPortal(options, log);
-  const engine = createNodeEngine({ limits });
+  const engine = createNodeEngine({
+    limits,
+    ...(portal.hostAddresses !== undefined && {
+      hostAddresses: () => portal.hostAddresses?.() ?? [],
+    }),
+  });
   const proxier = new Proxier({ engine, portal });
   return {
     sink: proxier,

@@ -164,7 +164,7 @@ export class AddressKeeper {
     const lost = await this.#changer.list();
     this.#rounds.reset();
     const now = this.#clock.now();
-    this.#listAt = now + Math.max(ADDRESS_INTERVAL_MS, (now - begin) / LISTING_SHARE);
+    this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
     return lost;
   }
 

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../util/clock.ts';
 import { familyOf, type Family } from '../../util/family.ts';
-import { hostAddresses } from '../../util/host-addresses.ts';
+import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { ADDRESS_POLL_MS } from './bounds.ts';
 
 /** The unicast addresses of the host, as IP literals. */
@@ -9,11 +9,13 @@ export type HostAddresses = Record<Family, readonly string[]>;
 const NONE: HostAddresses = { 4: [], 6: [] };
 
 /**
- * Reads the addresses of this host. Without the link-local ones of IPv6: they need a zone, every pod
+ * The addresses of this host, as `read` tells them. Without the link-local ones of IPv6: they need a zone, every pod
  * interface of a node has one, and nobody is told to use them.
  */
-export function readHostAddresses(): HostAddresses {
-  const usable = hostAddresses()
+export function readHostAddresses(
+  read: () => readonly HostAddress[] = hostAddresses,
+): HostAddresses {
+  const usable = read()
     .map(({ address }) => address)
     .filter((address) => !/^fe[89ab]/i.test(address));
   const of = (family: Family): string[] => [
@@ -33,7 +35,7 @@ export class HostAddressWatch {
   #timer: Timer | undefined;
   #latest = NONE;
 
-  constructor(clock: Clock, read: () => HostAddresses = readHostAddresses) {
+  constructor(clock: Clock, read: () => HostAddresses = () => readHostAddresses()) {
     this.#clock = clock;
     this.#read = read;
   }

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
 import type { HostAddresses } from '../../../src/proxysocket/udp/host-addresses.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
@@ -169,3 +170,37 @@ t.test(
     }
   },
 );
+
+t.test('whoever makes the engine may say which addresses count', { skip: SKIP }, async (t) => {
+  // With a portal that adds an address for each service, all of the host would be too many.
+  const engine = createNodeEngine({
+    hostAddresses: () => [
+      { address: '127.0.0.7', loopback: true },
+      { address: 'fe80::1', loopback: false },
+    ],
+  });
+  t.teardown(() => engine.destroy());
+  const backend = await UdpBackend.start(t);
+  const endpoint = { ...backend.spec, internal: true, external: true };
+  await engine.apply([
+    {
+      kind: 'set',
+      spec: {
+        name: 'd/dns',
+        protocol: 'UDP',
+        listen: [{ address: '0.0.0.0', port: 0, traffic: 'external' }],
+        endpoints: [endpoint],
+        affinity: { kind: 'none' },
+      },
+    },
+  ]);
+  const [listener] = engine.snapshot()[0]?.listeners ?? [];
+  const port = listener?.state === 'listening' ? listener.boundPort : 0;
+  const client = await UdpClient.open(t);
+  t.equal(await client.ask('x', port, '127.0.0.7'), 'x');
+  t.equal(await client.ask('y', port, '127.0.0.8'), 'y');
+  t.same(
+    client.replies.map(({ from }) => from),
+    [`127.0.0.7:${port}`, `127.0.0.1:${port}`],
+  );
+});

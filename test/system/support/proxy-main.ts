@@ -40,7 +40,11 @@ export type ProxyRequest =
 
 const options = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
 const portal = createPortal(options);
-const engine = createNodeEngine();
+const engine = createNodeEngine({
+  ...(portal.hostAddresses !== undefined && {
+    hostAddresses: () => portal.hostAddresses?.() ?? [],
+  }),
+});
 const proxier = new Proxier({ engine, portal });
 const view = new TestView();
 
