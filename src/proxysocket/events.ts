@@ -116,6 +116,18 @@ export interface EndpointInvalid {
   endpoint: string;
 }
 
+/**
+ * Something went wrong inside an engine whose sockets are in threads of their own.
+ *
+ * - `worker-lost`: a thread has died with all its connections; another one takes its place.
+ * - `mistake`: a mistake of the program cost one connection.
+ * - `events-dropped`: more came up than could be told.
+ */
+export interface DataPlaneFault {
+  what: 'worker-lost' | 'mistake' | 'events-dropped';
+  error: Error;
+}
+
 export const tcpAccepted = typedChannel<TcpAccepted>('tcp:accepted');
 export const endpointPicked = typedChannel<EndpointPicked>('endpoint:picked');
 export const connectFailed = typedChannel<ConnectFailed>('endpoint:connect-failed');
@@ -130,3 +142,4 @@ export const listenerFailed = typedChannel<ListenerFailed>('listener:failed');
 export const limitChanged = typedChannel<LimitChanged>('limit:changed');
 export const sourceRangeInvalid = typedChannel<SourceRangeInvalid>('listener:source-range-invalid');
 export const endpointInvalid = typedChannel<EndpointInvalid>('endpoint:invalid');
+export const dataPlaneFault = typedChannel<DataPlaneFault>('engine:fault');

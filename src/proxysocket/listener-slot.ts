@@ -53,7 +53,10 @@ export function newSlot(key: string, protocol: Protocol, { address, port }: List
  * kernel-chosen port while the service port keeps as many of its address and traffic. The same place
  * listed twice yields the same key twice.
  */
-export function slotKeys(owner: ServicePort, listen: readonly ListenSpec[]): string[] {
+export function slotKeys(
+  owner: Pick<ServicePort, 'name' | 'protocol'>,
+  listen: readonly ListenSpec[],
+): string[] {
   const { name, protocol } = owner;
   const ordinals = new Map<string, number>();
   return listen.map(({ address, port, traffic }) => {

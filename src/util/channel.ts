@@ -18,3 +18,42 @@ export function typedChannel<T extends object>(name: string): TypedChannel<T> {
   const untyped: Channel = channel(`kpng-userspace:${name}`);
   return untyped as unknown as TypedChannel<T>;
 }
+
+/**
+ * Calls `changed` whenever somebody subscribes to one of the channels or leaves it, through this module
+ * or through `node:diagnostics_channel` itself. Returns a function that ends this.
+ *
+ * Node has no such notice, so the two methods of the channel are covered by ones of its own.
+ */
+export function watchSubscribers(
+  channels: readonly TypedChannel<object>[],
+  changed: () => void,
+): () => void {
+  for (const each of channels) {
+    const listeners = watchers.get(each) ?? cover(each);
+    listeners.add(changed);
+  }
+  return () => {
+    for (const each of channels) watchers.get(each)?.delete(changed);
+  };
+}
+
+const watchers = new WeakMap<object, Set<() => void>>();
+
+function cover(watched: TypedChannel<object>): Set<() => void> {
+  const listeners = new Set<() => void>();
+  watchers.set(watched, listeners);
+  for (const name of ['subscribe', 'unsubscribe'] as const) {
+    Object.defineProperty(watched, name, {
+      configurable: true,
+      value(this: object, listener: (message: object) => void) {
+        // A channel changes its prototype with its first and last subscriber.
+        const methods = Object.getPrototypeOf(this) as TypedChannel<object>;
+        const result = methods[name].call(this as TypedChannel<object>, listener);
+        for (const each of listeners) each();
+        return result;
+      },
+    });
+  }
+  return listeners;
+}

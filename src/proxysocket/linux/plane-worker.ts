@@ -1,0 +1,251 @@
+import { closeSync, writeSync } from 'node:fs';
+import { extname } from 'node:path';
+import {
+  MessageChannel,
+  receiveMessageOnPort,
+  Worker,
+  type MessagePort,
+} from 'node:worker_threads';
+import { KpngError, messageOf } from '../../errors.ts';
+import type { EngineLimits } from '../limits.ts';
+import type { EngineChange } from '../spec.ts';
+import { DescriptorLedger } from './sys/descriptor-ledger.ts';
+import { WAKE_UP } from './sys/wake.ts';
+import { decodeError } from './worker/event-codec.ts';
+import {
+  CONTROL,
+  CONTROL_BYTES,
+  type Command,
+  type Report,
+  type WorkerStart,
+} from './worker/protocol.ts';
+
+export interface PlaneWorkerOptions {
+  readonly limits: EngineLimits;
+  readonly descriptorLimit: number;
+  /** The module that the thread runs; by default the one that belongs here. */
+  readonly module?: URL | undefined;
+  readonly formerPorts?: ReadonlyMap<string, number>;
+  /** A worker that has died, whose descriptors this one is to close. */
+  readonly former?: PlaneWorker | undefined;
+  /** Told of everything that the worker reports but the outcome of commands. */
+  readonly onReport: (report: Report) => void;
+}
+
+/** Why a worker cannot work here: the start-up probe that failed. */
+export class UnfitError extends Error {
+  override readonly name = 'UnfitError';
+  readonly probe: string;
+
+  constructor(probe: string, reason: string) {
+    super(`${probe}: ${reason}`);
+    this.probe = probe;
+  }
+}
+
+interface Waiting {
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+const MAIN = new URL(`./worker/main${extname(import.meta.url)}`, import.meta.url);
+
+/**
+ * One worker thread, as the main thread sees it.
+ *
+ * The thread blocks in the kernel, so it is woken through an eventfd for every command. That is also
+ * why it has to be woken when the process ends: Node waits for its threads.
+ */
+export class PlaneWorker {
+  /** Resolves when the worker has passed its probes; rejects with an UnfitError, or with what killed it. */
+  readonly ready: Promise<void>;
+  /** Resolves when the thread is over: with the error that killed it, or undefined. */
+  readonly over: Promise<Error | undefined>;
+  readonly #worker: Worker;
+  readonly #port: MessagePort;
+  readonly #control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
+  readonly #ledger: DescriptorLedger;
+  readonly #onReport: (report: Report) => void;
+  readonly #waiting = new Map<number, Waiting>();
+  readonly #start = Promise.withResolvers<void>();
+  #state: 'starting' | 'running' | 'over' = 'starting';
+  #commands = 0;
+  #error: Error | undefined;
+
+  constructor(options: PlaneWorkerOptions) {
+    this.#onReport = options.onReport;
+    this.#ledger = DescriptorLedger.create(options.descriptorLimit);
+    const { port1, port2 } = new MessageChannel();
+    this.#port = port1;
+    const start: WorkerStart = {
+      port: port2,
+      control: this.#control.buffer,
+      ledger: this.#ledger.memory,
+      limits: options.limits,
+      descriptorLimit: options.descriptorLimit,
+      formerPorts: options.formerPorts ?? new Map(),
+      orphans: options.former?.ledger,
+    };
+    this.#worker = new Worker(options.module ?? MAIN, {
+      name: 'kpng-userspace data plane',
+      workerData: start,
+      transferList: [port2],
+      // That `node:ffi` is experimental is known, and what the probes are for.
+      execArgv: [...process.execArgv, '--disable-warning=ExperimentalWarning'],
+    });
+    this.ready = this.#start.promise;
+    this.over = this.#ends();
+    port1.on('message', (report: Report) => this.#take(report));
+    // The thread itself keeps the process alive.
+    port1.unref();
+  }
+
+  /** The memory that tells which descriptors it has open. */
+  get ledger(): SharedArrayBuffer {
+    return this.#ledger.memory;
+  }
+
+  /** Which channels have a subscriber: a bit for each. */
+  set subscriptions(bits: number) {
+    if (Atomics.exchange(this.#control, CONTROL.subscriptions, bits) !== bits) this.#wake();
+  }
+
+  /** Resolves when the changes have been carried out. Rejects with WorkerLost when the worker dies. */
+  apply(changes: readonly EngineChange[]): Promise<void> {
+    return this.#send((id) => ({ kind: 'apply', id, changes }));
+  }
+
+  /** Resolves when the last relay has ended; then the thread ends. */
+  close(): Promise<void> {
+    return this.#send((id) => ({ kind: 'close', id }));
+  }
+
+  destroy(): Promise<void> {
+    return this.#send((id) => ({ kind: 'destroy', id }));
+  }
+
+  /** Ends the thread without asking it. Its descriptors stay open: see `closeOrphans`. */
+  async terminate(): Promise<void> {
+    Atomics.store(this.#control, CONTROL.stop, 1);
+    this.#wake();
+    await this.#worker.terminate();
+  }
+
+  /**
+   * Blocks until the worker has done and told everything that came before, or for a second. Returns
+   * whether it has.
+   */
+  sync(): boolean {
+    if (this.#state !== 'running') return false;
+    const asked = Atomics.add(this.#control, CONTROL.syncAsked, 1) + 1;
+    this.#wake();
+    const deadline = performance.now() + 1000;
+    for (;;) {
+      const done = Atomics.load(this.#control, CONTROL.syncDone);
+      if (done >= asked || performance.now() > deadline) break;
+      Atomics.wait(this.#control, CONTROL.syncDone, done, 100);
+    }
+    this.#drain();
+    return Atomics.load(this.#control, CONTROL.syncDone) >= asked;
+  }
+
+  /**
+   * Closes what a thread that is over has left open, without a reset for the peers: when no other
+   * worker has done it.
+   */
+  closeOrphans(): void {
+    for (const fd of this.#ledger.list()) {
+      this.#ledger.closed(fd);
+      try {
+        closeSync(fd);
+      } catch {
+        // It was closed when the thread died in the middle of closing it.
+      }
+    }
+  }
+
+  #send(make: (id: number) => Command): Promise<void> {
+    if (this.#state === 'over') return Promise.reject(lost(this.#error));
+    this.#commands += 1;
+    const id = this.#commands;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#waiting.set(id, { resolve, reject });
+    this.#port.postMessage(make(id), []);
+    this.#wake();
+    return promise;
+  }
+
+  #take(report: Report): void {
+    Atomics.add(this.#control, CONTROL.taken, 1);
+    if (report.ready !== undefined) {
+      this.#state = 'running';
+      this.#start.resolve();
+      // For what was sent before it could be woken.
+      this.#wake();
+    }
+    if (report.unfit !== undefined) {
+      this.#start.reject(new UnfitError(report.unfit.probe, report.unfit.reason));
+    }
+    this.#onReport(report);
+    for (const { id, error } of report.done ?? []) {
+      const waiting = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      if (error === undefined) waiting?.resolve();
+      else waiting?.reject(decodeError(error));
+    }
+  }
+
+  /** Does nothing before the worker has its eventfd, nor when it is over. */
+  #wake(): void {
+    const fd = Atomics.load(this.#control, CONTROL.wakeFd);
+    if (fd !== 0 && this.#state !== 'over') writeSync(fd, WAKE_UP);
+  }
+
+  #closeWake(): void {
+    const fd = Atomics.exchange(this.#control, CONTROL.wakeFd, 0);
+    if (fd === 0) return;
+    this.#ledger.closed(fd);
+    closeSync(fd);
+  }
+
+  async #ends(): Promise<Error | undefined> {
+    const onProcessExit = (): void => {
+      Atomics.store(this.#control, CONTROL.stop, 1);
+      this.#wake();
+    };
+    process.once('exit', onProcessExit);
+    this.#worker.on('error', (error) => {
+      this.#error = error instanceof Error ? error : new Error(messageOf(error));
+    });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#worker.once('exit', () => resolve());
+    await promise;
+    process.off('exit', onProcessExit);
+    this.#drain();
+    this.#state = 'over';
+    this.#closeWake();
+    this.#port.close();
+    const error = this.#error;
+    this.#start.reject(error ?? new Error('the thread ended before it was ready'));
+    for (const { reject } of this.#waiting.values()) reject(lost(error));
+    this.#waiting.clear();
+    return error;
+  }
+
+  /** Takes what has been told and not been looked at. */
+  #drain(): void {
+    for (;;) {
+      const received = receiveMessageOnPort(this.#port);
+      if (received === undefined) return;
+      this.#take(received.message as Report);
+    }
+  }
+}
+
+/** A command was lost with its worker. */
+export class WorkerLost extends KpngError {}
+
+function lost(cause: Error | undefined): WorkerLost {
+  const why = cause === undefined ? '' : `: ${cause.message}`;
+  return new WorkerLost('KPNG_SINK_FAILED', `a data-plane worker has ended${why}`, { cause });
+}

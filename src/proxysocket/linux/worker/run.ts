@@ -1,0 +1,136 @@
+import { receiveMessageOnPort } from 'node:worker_threads';
+import type { Clock } from '../../../util/clock.ts';
+import { createDataPlane } from '../data-plane.ts';
+import { Loop, type Pollable } from '../loop.ts';
+import { LoopClock } from '../loop-clock.ts';
+import { DescriptorLedger } from '../sys/descriptor-ledger.ts';
+import { INTEREST } from '../sys/poller.ts';
+import { openSys, type Sys } from '../sys/sys.ts';
+import { BookKeeper } from './book-keeper.ts';
+import { CounterSlots } from './counter-slots.ts';
+import { Outbox } from './outbox.ts';
+import { CONTROL, type Command, type WorkerStart } from './protocol.ts';
+
+/** A clock whose timers run when the loop says so. */
+export interface TurnClock extends Clock {
+  waitMs(): number;
+  tick(): void;
+  run(): void;
+}
+
+export interface WorkerParts {
+  readonly clock?: TurnClock;
+  /** Evenly distributed in [0, 1), as `Math.random`. */
+  readonly random?: () => number;
+}
+
+/**
+ * The life of a worker thread: passes its probes, then waits for descriptors and commands until it is
+ * told to end.
+ *
+ * The loop blocks the thread, so that promises and Node's own event loop stand still. Batches of
+ * changes need both; so while one is being worked on, or the end is being waited for, the loop steps
+ * aside after each turn.
+ */
+export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
+  const { port } = start;
+  const control = new Int32Array(start.control);
+  const sys = await openSys({ ledger: new DescriptorLedger(start.ledger) });
+  if (start.orphans !== undefined) closeOrphans(sys, new DescriptorLedger(start.orphans));
+  const clock = parts.clock ?? new LoopClock();
+  const outbox = new Outbox(port, control);
+  const loop = new Loop(sys, {
+    onFault: (error) => outbox.fault(error),
+    onWake: () => clock.tick(),
+  });
+  const slots = new CounterSlots((memory) => outbox.block(memory));
+  const engine = createDataPlane(loop, {
+    limits: start.limits,
+    clock,
+    random: parts.random ?? Math.random,
+    descriptorLimit: start.descriptorLimit,
+    counters: slots,
+    formerPort: (key) => start.formerPorts.get(key),
+  });
+  const keeper = new BookKeeper(engine, slots, outbox);
+  const wake = sys.wake();
+  let ending = 0;
+  let ended = false;
+  let syncSeen = 0;
+
+  const carryOut = async (command: Command): Promise<void> => {
+    try {
+      if (command.kind === 'apply') {
+        keeper.changed(command.changes);
+        await engine.apply(command.changes);
+      } else {
+        ending += 1;
+        await engine[command.kind]();
+        ended = true;
+      }
+      outbox.done(command.id);
+    } catch (error) {
+      outbox.done(command.id, error);
+    }
+    if (command.kind === 'apply') keeper.changed(command.changes);
+  };
+
+  const commands: Pollable = {
+    ready() {
+      wake.drain();
+      syncSeen = Atomics.load(control, CONTROL.syncAsked);
+      for (;;) {
+        const received = receiveMessageOnPort(port);
+        if (received === undefined) return;
+        void carryOut(received.message as Command);
+      }
+    },
+    failed(error) {
+      // What cannot even be taken from the port is no command.
+      throw error;
+    },
+  };
+  loop.watch(wake.fd, commands, INTEREST.readable);
+  // Before the first look at `stop`, so that whoever sets it can wake us.
+  Atomics.store(control, CONTROL.wakeFd, wake.fd);
+  outbox.tell({ ready: true });
+
+  /** Tells everything, and that it has been told. */
+  const report = (): void => {
+    keeper.report();
+    outbox.flush();
+    if (engine.isBusy || Atomics.load(control, CONTROL.syncDone) === syncSeen) return;
+    Atomics.store(control, CONTROL.syncDone, syncSeen);
+    Atomics.notify(control, CONTROL.syncDone);
+  };
+
+  const finished = Promise.withResolvers<void>();
+  const turn = (): void => {
+    for (;;) {
+      outbox.subscribe();
+      report();
+      if (ended || Atomics.load(control, CONTROL.stop) !== 0) {
+        finished.resolve();
+        return;
+      }
+      loop.turn(engine.isBusy ? 0 : clock.waitMs());
+      clock.run();
+      if (engine.isBusy || ending > 0) {
+        setImmediate(turn);
+        return;
+      }
+    }
+  };
+  turn();
+  await finished.promise;
+  loop.end();
+  port.close();
+}
+
+/** Noted one by one in the ledger of who had opened them, so that nobody closes one twice. */
+function closeOrphans(sys: Sys, ledger: DescriptorLedger): void {
+  for (const fd of ledger.list()) {
+    ledger.closed(fd);
+    sys.sockets.reset(fd);
+  }
+}
