@@ -21,6 +21,18 @@ export const ERROR_CODES = {
     summary: 'The kpng server cannot be reached; the last state is kept.',
     retried: true,
   },
+  KPNG_KUBECONFIG: {
+    summary: 'The configuration for the Kubernetes API is missing or wrong.',
+    retried: false,
+  },
+  KPNG_KUBE_UNAUTHORIZED: {
+    summary: 'The Kubernetes API does not know the credentials; the last state is kept.',
+    retried: true,
+  },
+  KPNG_KUBE_FORBIDDEN: {
+    summary: 'The Kubernetes API does not allow something that is needed.',
+    retried: true,
+  },
   KPNG_OP_INVALID: {
     summary: 'The kpng server sent something that cannot be used; it is skipped.',
     retried: false,

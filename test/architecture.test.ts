@@ -14,6 +14,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   api: [],
   store: ['api'],
   client: ['api', 'store'],
+  kube: ['api', 'store'],
   file: ['api', 'store'],
   sinks: ['api', 'store'],
   roundrobin: [SPEC],
@@ -21,7 +22,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   portal: [SPEC],
   proxier: ['api', 'store', 'portal', 'proxysocket'],
   observe: ['store', 'file', 'portal', 'proxier', 'proxysocket'],
-  cli: ['api', 'store', 'client', 'file', 'sinks', 'portal', 'proxier', 'proxysocket', 'observe'],
+  cli: ['api', 'store', 'client', 'kube', 'file', 'sinks', 'portal', 'proxier', 'proxysocket', 'observe'],
   'index.ts': ['api', 'store', 'client', 'sinks', 'proxier'],
 };
 const LEAVES = new Set(['errors.ts', 'util']);

@@ -2,6 +2,7 @@ import type { SinkCommand, SourceCommand } from './command.ts';
 import { toJson } from './sinks/to-json.ts';
 import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
 import { fileSource } from './sources/file.ts';
+import { kubeSource } from './sources/kube.ts';
 import { localSource } from './sources/local.ts';
 
 /** Every word of the command line. A new source or sink is one file and one entry here. */
@@ -15,10 +16,9 @@ export interface Registry {
 }
 
 export const REGISTRY: Registry = {
-  sources: [fileSource, localSource],
+  sources: [kubeSource, fileSource, localSource],
   sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson],
   planned: [
-    'kube',
     'api',
     'to-api',
     'to-file',

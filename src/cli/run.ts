@@ -7,6 +7,7 @@ import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { FILE_RULES } from '../observe/log-file.ts';
 import { PORTAL_RULES } from '../observe/log-portal.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
+import { SERVER_RULES } from '../observe/log-server.ts';
 import { STATE_RULES } from '../observe/log-state.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -32,8 +33,20 @@ export interface RunOptions {
   readonly terminal: boolean;
 }
 
+const LOG_RULES = [
+  ...FILE_RULES,
+  ...STATE_RULES,
+  ...SERVER_RULES,
+  ...PORTAL_RULES,
+  ...DATA_PATH_RULES,
+];
+
 /** Errors of the configuration, which no amount of trying can cure. */
-const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set(['KPNG_USAGE', 'KPNG_TLS_FILE']);
+const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
+  'KPNG_USAGE',
+  'KPNG_TLS_FILE',
+  'KPNG_KUBECONFIG',
+]);
 
 /** Everything that watches, so that it can be ended together. */
 interface Observers {
@@ -120,7 +133,7 @@ function drainDeadline(signal: AbortSignal, timeoutMs: number): Promise<typeof T
 async function observe({ sink, globals, given, log }: RunOptions): Promise<Observers> {
   const health = new Health();
   const ends = [
-    subscribeLog(log, [...FILE_RULES, ...STATE_RULES, ...PORTAL_RULES, ...DATA_PATH_RULES]),
+    subscribeLog(log, LOG_RULES),
     followSources(health),
     followPortal(health),
   ];

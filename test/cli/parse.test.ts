@@ -153,13 +153,13 @@ t.test('words that make no command are told apart', (t) => {
     ['file', /file: no backend was named/],
     ['file to-local', /no backend was named/],
     ['file to-userspace', /write "to-local" before to-userspace/],
-    ['files to-json', /unknown command "files"; sources are file, local/],
+    ['files to-json', /unknown command "files"; sources are kube, file, local/],
     ['to-json', /to-json needs a source before it/],
     ['to-local to-json', /to-local needs a source/],
     ['local to-jsn', /unknown backend "to-jsn"; backends are to-userspace,.*to-json/],
     ['local file', /file is a source, and there is one already/],
     ['local to-iptables', /a backend of kpng that this program does not have/],
-    ['kube to-api', /kube is not in this version; sources are file, local/],
+    ['kube to-api', /to-api is not in this version; backends are to-userspace/],
     ['file to-api', /to-api is not in this version/],
     ['local to-json extra', /nothing may follow to-json but flags: "extra"/],
     ['version 2', /nothing may follow version/],
@@ -215,7 +215,7 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
 });
 
 t.test('a planned word is refused as planned until it is there', (t) => {
-  for (const word of ['kube', 'api', 'demo', 'status', 'drain']) {
+  for (const word of ['api', 'demo', 'status', 'drain']) {
     t.match(refused(word), /is not in this version/, word);
   }
   t.end();

@@ -1,0 +1,100 @@
+import { DEFAULT_NODE_LABELS, type Selection } from '../../kube/selection.ts';
+import { serviceSelector } from '../../kube/selectors.ts';
+import { defineGlobalSource } from '../command.ts';
+import { backoffFrom } from '../flags/global.ts';
+import { globs } from '../flags/globs.ts';
+import { text } from '../flags/kinds.ts';
+import { flag } from '../flags/table.ts';
+import { programVersion } from '../version.ts';
+
+const GROUP = 'Source: kube';
+
+export const kubeSource = defineGlobalSource({
+  word: 'kube',
+  summary: 'Services, EndpointSlices and Nodes, watched in a Kubernetes API',
+  description: [
+    'The configuration is that of --kubeconfig or KUBECONFIG, or without them that of the pod that ' +
+      'this runs in; ~/.kube/config is not looked for. What the account must be allowed to do, and ' +
+      'what happens when something fails, is in docs/kubernetes.md.',
+    'While the API cannot be reached the last state is kept and served; it is tried again for ever.',
+  ],
+  examples: [
+    {
+      line: 'kube --kubeconfig admin.conf to-local to-userspace',
+      does: 'proxies the services of a cluster on this node',
+    },
+    {
+      line: 'kube --server http://127.0.0.1:8001 to-json --node-name node-1',
+      does: 'prints what node-1 would be told, through kubectl proxy',
+    },
+  ],
+  flags: {
+    kubeconfig: flag<string>({
+      kind: text('path'),
+      default: '',
+      help: 'Kubeconfig file with the server and the credentials; several are separated as in KUBECONFIG.',
+      group: GROUP,
+      env: 'KUBECONFIG',
+    }),
+    server: flag<string>({
+      kind: text('url'),
+      default: '',
+      help: 'URL of the API server, in place of the one of the kubeconfig.',
+      group: GROUP,
+      aliases: ['master'],
+    }),
+    'service-proxy-name': flag<string>({
+      kind: text('name'),
+      default: '',
+      help:
+        'Serve the Services whose label service.kubernetes.io/service-proxy-name has this value. ' +
+        'Without it: those that have no such label.',
+      group: GROUP,
+    }),
+    'with-service-labels': flag<readonly string[]>({
+      kind: globs(),
+      default: [],
+      help: 'Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.',
+      group: GROUP,
+    }),
+    'with-service-annotations': flag<readonly string[]>({
+      kind: globs(),
+      default: [],
+      help: 'Annotations of Services to pass on, by the same patterns.',
+      group: GROUP,
+    }),
+    'with-node-labels': flag<readonly string[]>({
+      kind: globs(),
+      default: DEFAULT_NODE_LABELS,
+      help: 'Labels of Nodes to pass on, by the same patterns. Zones are known in any case.',
+      group: GROUP,
+      defaultText: 'host name, zone and region',
+    }),
+    'with-node-annotations': flag<readonly string[]>({
+      kind: globs(),
+      default: [],
+      help: 'Annotations of Nodes to pass on, by the same patterns.',
+      group: GROUP,
+    }),
+  },
+  read(values) {
+    const selection: Selection = {
+      proxyName: values['service-proxy-name'],
+      serviceLabels: values['with-service-labels'],
+      serviceAnnotations: values['with-service-annotations'],
+      nodeLabels: values['with-node-labels'],
+      nodeAnnotations: values['with-node-annotations'],
+    };
+    serviceSelector(selection.proxyName);
+    return { kubeconfig: values.kubeconfig, server: values.server, selection };
+  },
+  async start({ kubeconfig, server, selection }, { globals }) {
+    const { KubeSource } = await import('../../kube/source.ts');
+    return KubeSource.open({
+      config: { kubeconfig, server, env: process.env },
+      selection,
+      userAgent: `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`,
+      backoff: backoffFrom(globals),
+    });
+  },
+});

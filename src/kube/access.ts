@@ -1,0 +1,168 @@
+import { Agent as HttpAgent } from 'node:http';
+import { Agent as HttpsAgent, type RequestOptions } from 'node:https';
+import { getCACertificates } from 'node:tls';
+import { messageOf } from '../errors.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
+import { loadConfig, type ApiConfig, type ConfigOptions } from './config.ts';
+import { KubeFailure } from './failure.ts';
+import { identify, type Identity } from './identity.ts';
+import type { KubeLimits } from './limits.ts';
+
+/** What one request needs to get through. */
+export interface Access {
+  readonly server: URL;
+  readonly headers: Readonly<Record<string, string | string[]>>;
+  readonly agent: HttpAgent;
+  readonly identity: Identity;
+}
+
+export interface AccessOptions extends ConfigOptions {
+  readonly limits: KubeLimits;
+  readonly clock?: Clock | undefined;
+}
+
+/** Connections that nobody uses are closed after so long. Milliseconds. */
+const IDLE_MS = 60_000;
+
+type TlsOptions = Pick<
+  RequestOptions,
+  'ca' | 'cert' | 'key' | 'servername' | 'rejectUnauthorized' | 'passphrase'
+>;
+
+/**
+ * Credentials and connections for one server. Credentials are asked for anew for each request, so that
+ * tokens and certificates may rotate at any time; what KubeConfig remembers of them is forgotten
+ * when the server refuses it.
+ */
+export class ApiAccess {
+  readonly #options: AccessOptions;
+  readonly #clock: Clock;
+  #config: ApiConfig;
+  #stale = false;
+  /** Set while credentials are being fetched: programs that fetch them run one at a time. */
+  #fetching: Promise<Access> | undefined;
+  #agent: { readonly shown: string; readonly agent: HttpAgent } | undefined;
+
+  private constructor(options: AccessOptions, config: ApiConfig) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#config = config;
+  }
+
+  /** Reads the configuration; throws KPNG_KUBECONFIG when it is missing or wrong. */
+  static async open(options: AccessOptions): Promise<ApiAccess> {
+    return new ApiAccess(options, await loadConfig(options));
+  }
+
+  get config(): ApiConfig {
+    return this.#config;
+  }
+
+  /** The server has refused the credentials: read the configuration and fetch them anew next time. */
+  refused(): void {
+    this.#stale = true;
+  }
+
+  /** What the next request needs. Throws a KubeFailure `credentials`. */
+  async get(): Promise<Access> {
+    this.#fetching ??= this.#fetch().finally(() => {
+      this.#fetching = undefined;
+    });
+    const fetching = this.#fetching;
+    const { credentialsTimeoutMs } = this.#options.limits;
+    const late = Promise.withResolvers<never>();
+    const timer = this.#clock.setTimer(credentialsTimeoutMs, () =>
+      late.reject(new Error(`not there after ${credentialsTimeoutMs / 1000} s`)),
+    );
+    try {
+      return await Promise.race([fetching, late.promise]);
+    } catch (cause) {
+      const message = `no credentials for ${this.#config.server.href}: ${messageOf(cause)}`;
+      throw new KubeFailure('credentials', message, { cause });
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  /** Closes connections that are not in use. */
+  close(): void {
+    this.#agent?.agent.destroy();
+  }
+
+  async #fetch(): Promise<Access> {
+    if (this.#stale) {
+      this.#config = await loadConfig(this.#options);
+      this.#stale = false;
+    }
+    const { server, kubeConfig, extraHeaders } = this.#config;
+    const options: RequestOptions = {};
+    await kubeConfig.applyToHTTPSOptions(options);
+    const isPlain = server.protocol === 'http:';
+    const { ca, cert, key, servername, rejectUnauthorized, passphrase } = options;
+    const tls = { ca, cert, key, servername, rejectUnauthorized, passphrase };
+    const headers = isPlain ? {} : { ...headersOf(options), ...mutable(extraHeaders) };
+    const authorization = headers['Authorization'];
+    return {
+      server,
+      headers,
+      agent: this.#agentFor(isPlain ? {} : tls, isPlain, options),
+      identity: identify(
+        typeof authorization === 'string' ? authorization : undefined,
+        isPlain ? undefined : pem(tls.cert),
+        kubeConfig.getCurrentUser()?.name ?? '',
+      ),
+    };
+  }
+
+  /** The same one as before, as long as the server has to be shown the same. */
+  #agentFor(tls: TlsOptions, isPlain: boolean, options: RequestOptions): HttpAgent {
+    const shown = JSON.stringify(tls);
+    if (this.#agent?.shown === shown) return this.#agent.agent;
+    let agent: HttpAgent;
+    const keepAlive = { keepAlive: true, timeout: IDLE_MS };
+    if (this.#config.proxy !== undefined && options.agent instanceof HttpAgent) {
+      // The one that knows the proxy; KubeConfig would keep it when a certificate changes.
+      agent = options.agent;
+      if (this.#agent !== undefined) this.#stale = true;
+    } else if (isPlain) agent = new HttpAgent(keepAlive);
+    else agent = new HttpsAgent({ ...keepAlive, ...given(tls), ca: tls.ca ?? systemAuthorities() });
+    this.#agent = { shown, agent };
+    return agent;
+  }
+}
+
+/** Headers of KubeConfig; a token file may end with a newline, which a header must not. */
+function headersOf({ headers, auth }: RequestOptions): Record<string, string | string[]> {
+  const plain: Record<string, string | string[]> = {};
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    if (Array.isArray(value)) plain[name] = value.map((each: unknown) => String(each).trim());
+    else if (value !== undefined) plain[name] = String(value).trim();
+  }
+  if (typeof auth === 'string') {
+    plain['Authorization'] ??= `Basic ${Buffer.from(auth).toString('base64')}`;
+  }
+  return plain;
+}
+
+function mutable(headers: ApiConfig['extraHeaders']): Readonly<Record<string, string | string[]>> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : [...value],
+    ]),
+  );
+}
+
+function pem(cert: TlsOptions['cert']): string | Buffer | undefined {
+  const first = Array.isArray(cert) ? cert[0] : cert;
+  return typeof first === 'string' || Buffer.isBuffer(first) ? first : undefined;
+}
+
+function given(tls: TlsOptions): TlsOptions {
+  return Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));
+}
+
+/** Like Go, trust what the system trusts; by itself Node knows only its own list. */
+function systemAuthorities(): string[] {
+  return [...getCACertificates('default'), ...getCACertificates('system')];
+}

@@ -1,0 +1,138 @@
+import { request as plainRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import { request as secureRequest } from 'node:https';
+import { messageOf } from '../errors.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
+import type { Access, ApiAccess } from './access.ts';
+import { KubeFailure } from './failure.ts';
+import type { KubeLimits } from './limits.ts';
+import { refusal } from './refusal.ts';
+
+export interface ApiRequest {
+  /** What is done, for messages: `list services`. */
+  readonly what: string;
+  /** Below the server's URL, such as `/api/v1/services`. */
+  readonly path: string;
+  readonly query: Readonly<Record<string, string>>;
+  readonly accept: string;
+}
+
+export interface KubeApiOptions {
+  readonly access: ApiAccess;
+  readonly limits: KubeLimits;
+  readonly userAgent: string;
+  /** The server has answered, whatever it was. */
+  readonly onAnswer?: ((access: Access) => void) | undefined;
+  readonly clock?: Clock | undefined;
+}
+
+/** Idle time until TCP asks whether the other side is there. Milliseconds. */
+const TCP_KEEPALIVE_MS = 30_000;
+
+/** Sends requests to the server and tells what became of them. */
+export class KubeApi {
+  readonly access: ApiAccess;
+  readonly #options: KubeApiOptions;
+  readonly #clock: Clock;
+
+  constructor(options: KubeApiOptions) {
+    this.access = options.access;
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /**
+   * Asks, and resolves with a successful answer whose body is still to be read. Throws a KubeFailure
+   * for whatever else happens, or the signal's reason when it aborts.
+   */
+  async get(request: ApiRequest, signal: AbortSignal): Promise<IncomingMessage> {
+    const access = await this.access.get();
+    signal.throwIfAborted();
+    let answer: IncomingMessage;
+    try {
+      answer = await this.#send(request, access, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw failureOf(`${request.what} at ${access.server.origin}`, error);
+    }
+    this.#options.onAnswer?.(access);
+    if (answer.statusCode === 200) return answer;
+    const failure = await refusal(answer, request, access, this.#options.limits, this.#clock);
+    if (failure.kind === 'unauthorized') this.access.refused();
+    throw failure;
+  }
+
+  async #send(request: ApiRequest, access: Access, signal: AbortSignal): Promise<IncomingMessage> {
+    for (;;) {
+      const sent = this.#open(request, access, signal);
+      try {
+        return await answerOf(sent, this.#options.limits.answerTimeoutMs, this.#clock);
+      } catch (error) {
+        // The server closed the idle connection just when it was taken for this request.
+        if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
+      }
+    }
+  }
+
+  #open({ path, query, accept }: ApiRequest, access: Access, signal: AbortSignal): ClientRequest {
+    const { server, headers, agent } = access;
+    const url = new URL(server);
+    url.pathname = `${server.pathname.replace(/\/$/, '')}${path}`;
+    url.search = new URLSearchParams(query).toString();
+    const send = url.protocol === 'https:' ? secureRequest : plainRequest;
+    const sent = send(url, {
+      agent,
+      signal,
+      headers: { ...headers, Accept: accept, 'User-Agent': this.#options.userAgent },
+    });
+    sent.on('socket', (socket) => socket.setKeepAlive(true, TCP_KEEPALIVE_MS));
+    sent.end();
+    return sent;
+  }
+}
+
+async function answerOf(
+  sent: ClientRequest,
+  timeoutMs: number,
+  clock: Clock,
+): Promise<IncomingMessage> {
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  const timer = clock.setTimer(timeoutMs, () =>
+    sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)),
+  );
+  sent.once('response', resolve);
+  // It stays: an error after the answer reaches whoever reads the body.
+  sent.on('error', reject);
+  try {
+    return await promise;
+  } finally {
+    timer.cancel();
+  }
+}
+
+/** What Node says when a certificate is not one to trust. */
+const CERTIFICATE_CODES =
+  /^(?:CERT_|ERR_TLS_CERT|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|INVALID_CA|PATH_LENGTH|HOSTNAME_MISMATCH|ERR_SSL_|ERR_TLS_)/;
+
+/** Why there was no answer. */
+function failureOf(what: string, error: unknown): KubeFailure {
+  const code = codeOf(error) ?? '';
+  const kind = CERTIFICATE_CODES.test(code) ? 'tls' : 'unreachable';
+  return new KubeFailure(kind, `${what}: ${HINTS[code] ?? wordsOf(error)}`, { cause: error });
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  CERT_HAS_EXPIRED: 'the certificate of the server has expired',
+  EPROTO: 'the server does not speak TLS, or not a version in common',
+};
+
+/** A connect that tried several addresses has its messages in a list. */
+function wordsOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') {
+    return error.errors.map(messageOf).join(', ');
+  }
+  return messageOf(error);
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
+}

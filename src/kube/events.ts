@@ -1,0 +1,79 @@
+/**
+ * Events of the Kubernetes source, published on diagnostics channels, beside those of all sources
+ * (`store/events.ts`). `server` is the URL of the API server.
+ */
+import type { KpngError } from '../errors.ts';
+import { typedChannel } from '../util/channel.ts';
+import type { Cause } from './failure.ts';
+import type { ResourceName } from './resource.ts';
+
+/** The source begins, or goes on with a configuration that it has read again. */
+export interface KubeStarted {
+  server: string;
+  /** Path of the kubeconfig, `in-cluster` or `--server`. */
+  origin: string;
+  /** Name of the context, or empty. */
+  context: string;
+  /** As whom; for people. */
+  user: string;
+  /** By what the server is to know: `token`, `certificate`, `password`, `nothing`. */
+  by: string;
+  /** URL of the proxy without credentials, if there is one. */
+  proxy: string | undefined;
+  /** Which Services are watched. */
+  selector: string;
+}
+
+/** A list is complete; the watch follows. */
+export interface KubeListed {
+  server: string;
+  resource: ResourceName;
+  objects: number;
+  pages: number;
+  durationMs: number;
+  /** Why it was listed: the first time, or the cause of the failure before. */
+  why: 'start' | Cause;
+}
+
+/** A watch has been opened. */
+export interface KubeWatching {
+  server: string;
+  resource: ResourceName;
+  /** Whether anything had failed before. */
+  recovered: boolean;
+}
+
+/** Events of a watch, as many as came at once. */
+export interface KubeReceived {
+  resource: ResourceName;
+  added: number;
+  modified: number;
+  deleted: number;
+  bookmarks: number;
+}
+
+/** A list or a watch came to nothing. What is known stays. */
+export interface KubeFailed {
+  server: string;
+  resource: ResourceName;
+  kind: Cause;
+  error: KpngError;
+  /** Whether the resource has to be listed again. */
+  relist: boolean;
+  /** Milliseconds until the next attempt. */
+  retryInMs: number;
+}
+
+/** EndpointSlices that refer to services that are not there, when their number has changed. */
+export interface KubeOrphans {
+  count: number;
+  /** `namespace/name` of one of the slices, and of the service that it names; undefined: none left. */
+  example: { slice: string; service: string } | undefined;
+}
+
+export const kubeStarted = typedChannel<KubeStarted>('kube:started');
+export const kubeListed = typedChannel<KubeListed>('kube:listed');
+export const kubeWatching = typedChannel<KubeWatching>('kube:watching');
+export const kubeReceived = typedChannel<KubeReceived>('kube:received');
+export const kubeFailed = typedChannel<KubeFailed>('kube:failed');
+export const kubeOrphans = typedChannel<KubeOrphans>('kube:orphans');

@@ -1,0 +1,98 @@
+import type { Node } from '../api/generated/globalv1/api.ts';
+import type { Service } from '../api/generated/localv1/api.ts';
+import { servicePath } from '../api/paths.ts';
+import type { EndpointSource, GlobalSet, GlobalTransaction } from '../store/global-transaction.ts';
+import { compileGlobs } from './globs.ts';
+import { mapNode } from './map-node.ts';
+import { mapService, type Forwarded } from './map-service.ts';
+import { mapSlice } from './map-slice.ts';
+import { nameOf } from './meta.ts';
+import type { OrphanBook } from './orphans.ts';
+import type { Resource } from './resource.ts';
+import type { Selection } from './selection.ts';
+import { serviceSelector } from './selectors.ts';
+
+/** How the objects of one resource change the global state. */
+export interface Feed<T> {
+  readonly resource: Resource<T>;
+  readonly set: GlobalSet;
+  /** Undefined: the object is gone. */
+  change(transaction: GlobalTransaction, key: string, value: T | undefined): void;
+}
+
+export function serviceFeed(selection: Selection, orphans: OrphanBook): Feed<Service> {
+  const forwarded = forwardedBy(selection.serviceLabels, selection.serviceAnnotations);
+  const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('Service', raw, true);
+  return {
+    set: 'services',
+    resource: {
+      name: 'services',
+      path: '/api/v1/services',
+      labelSelector: serviceSelector(selection.proxyName),
+      metadataOnly: false,
+      keyOf: (raw) => keyOf(named(raw)),
+      decode: (raw) => mapService(named(raw), raw, forwarded),
+    },
+    change(transaction, key, service) {
+      orphans.setService(key, service !== undefined);
+      if (service !== undefined) transaction.setService(service);
+      else transaction.deleteService(...split(key));
+    },
+  };
+}
+
+export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
+  const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('EndpointSlice', raw, true);
+  return {
+    set: 'endpoints',
+    resource: {
+      name: 'endpointslices',
+      path: '/apis/discovery.k8s.io/v1/endpointslices',
+      labelSelector: '',
+      metadataOnly: false,
+      keyOf: (raw) => keyOf(named(raw)),
+      decode: (raw) => mapSlice(named(raw), raw),
+    },
+    change(transaction, key, source) {
+      const owner = source?.serviceName ?? '';
+      const service = owner === '' ? undefined : servicePath(source?.namespace ?? '', owner);
+      orphans.setSlice(key, service);
+      if (source !== undefined && source.endpoints.length > 0) transaction.setSource(source);
+      else transaction.deleteSource(...split(key));
+    },
+  };
+}
+
+/** Of nodes only metadata is asked for: the rest is large and changes all the time. */
+export function nodeFeed(selection: Selection): Feed<Node> {
+  const forwarded = forwardedBy(selection.nodeLabels, selection.nodeAnnotations);
+  const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('Node', raw, false);
+  return {
+    set: 'nodes',
+    resource: {
+      name: 'nodes',
+      path: '/api/v1/nodes',
+      labelSelector: '',
+      metadataOnly: true,
+      keyOf: (raw) => named(raw).name,
+      decode: (raw) => mapNode(named(raw), raw, forwarded),
+    },
+    change(transaction, key, node) {
+      if (node !== undefined) transaction.setNode(node);
+      else transaction.deleteNode(key);
+    },
+  };
+}
+
+function forwardedBy(labels: readonly string[], annotations: readonly string[]): Forwarded {
+  return { labels: compileGlobs(labels), annotations: compileGlobs(annotations) };
+}
+
+function keyOf({ namespace, name }: { namespace: string; name: string }): string {
+  return servicePath(namespace, name);
+}
+
+function split(key: string): [namespace: string, name: string] {
+  const slash = key.indexOf('/');
+  return [key.slice(0, slash), key.slice(slash + 1)];
+}

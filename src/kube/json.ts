@@ -1,0 +1,41 @@
+/**
+ * Looking into JSON of unknown shape. A value that is not what it should be counts as absent: an API
+ * server checks its objects, so this only keeps a strange one from doing harm.
+ */
+export type Json = Readonly<Record<string, unknown>>;
+
+const NOTHING: Json = {};
+
+/** The object, or an empty one. */
+export function object(value: unknown): Json {
+  return isObject(value) ? value : NOTHING;
+}
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The list, or an empty one. */
+export function list(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** The text, or an empty one. */
+export function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+/** Those items of a list that are texts and not empty. */
+export function texts(value: unknown): string[] {
+  return list(value).filter((item): item is string => typeof item === 'string' && item !== '');
+}
+
+/** The number if it is whole and fits an int32 of protobuf, else 0. */
+export function whole(value: unknown): number {
+  return typeof value === 'number' && (value | 0) === value ? value : 0;
+}
+
+/** True, false, or undefined when it is neither. */
+export function flag(value: unknown): boolean | undefined {
+  return typeof value === 'boolean' ? value : undefined;
+}

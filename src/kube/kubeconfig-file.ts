@@ -1,0 +1,70 @@
+import { readFile } from 'node:fs/promises';
+import { dirname, isAbsolute, join } from 'node:path';
+import { parse } from 'yaml';
+import { isObject, list, text, texts, type Json } from './json.ts';
+
+/** A user's headers that KubeConfig does not know of. */
+export type ExtraHeaders = Readonly<Record<string, string | readonly string[]>>;
+
+/** What a kubeconfig file says, in the form that KubeConfig reads, and what it would not read. */
+export interface KubeconfigFile {
+  /** JSON. */
+  readonly config: string;
+  readonly extraHeaders: ReadonlyMap<string, ExtraHeaders>;
+}
+
+/**
+ * Reads a kubeconfig file and mends what KubeConfig of @kubernetes/client-node 2.0.1 does differently
+ * from kubectl: it does not know `tokenFile` (kubeadm's kube-proxy has it), and nothing of
+ * impersonated groups; paths of token files and commands are not relative to the file; and programs
+ * that fetch credentials get no KUBERNETES_EXEC_INFO. Throws an Error that says what is wrong.
+ */
+export async function readKubeconfig(path: string): Promise<KubeconfigFile> {
+  const content: unknown = parse(await readFile(path, 'utf8'));
+  if (!isObject(content)) throw new Error('it is empty, or no kubeconfig');
+  const extraHeaders = new Map<string, ExtraHeaders>();
+  const users = list(content['users']).map((entry) => {
+    if (!isObject(entry) || !isObject(entry['user'])) return entry;
+    const user = entry['user'];
+    extraHeaders.set(text(entry['name']), headersOf(user));
+    const mended = { ...user, ...tokenFileOf(user, path), ...execOf(user, path) };
+    return Object.assign({}, entry, { user: mended });
+  });
+  return { config: JSON.stringify({ ...content, users }), extraHeaders };
+}
+
+function tokenFileOf(user: Json, path: string): Json {
+  const tokenFile = text(user['tokenFile']);
+  // As in kubectl, a token file goes before a token.
+  if (tokenFile === '') return {};
+  const config = { tokenFile: relativeTo(path, tokenFile) };
+  return { token: undefined, 'auth-provider': { name: 'tokenFile', config } };
+}
+
+function execOf(user: Json, path: string): Json {
+  const { exec } = user;
+  if (!isObject(exec)) return {};
+  const command = text(exec['command']);
+  const info = {
+    kind: 'ExecCredential',
+    apiVersion: exec['apiVersion'],
+    spec: { interactive: false },
+  };
+  const named = list(exec['env']);
+  const env = [...named, { name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) }];
+  const isPath = command.includes('/') || command.includes('\\');
+  return { exec: { ...exec, command: isPath ? relativeTo(path, command) : command, env } };
+}
+
+function headersOf(user: Json): ExtraHeaders {
+  const groups = texts(user['as-groups']);
+  const uid = text(user['as-uid']);
+  const headers: Record<string, string | readonly string[]> = {};
+  if (groups.length > 0) headers['Impersonate-Group'] = groups;
+  if (uid !== '') headers['Impersonate-Uid'] = uid;
+  return headers;
+}
+
+function relativeTo(file: string, path: string): string {
+  return isAbsolute(path) ? path : join(dirname(file), path);
+}

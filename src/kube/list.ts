@@ -1,0 +1,87 @@
+import { systemClock, type Clock } from '../util/clock.ts';
+import type { KubeApi } from './api.ts';
+import { bodyFailure, readBody } from './body.ts';
+import { KubeFailure } from './failure.ts';
+import { isObject, list, object, text, type Json } from './json.ts';
+import type { KubeLimits } from './limits.ts';
+import { versionOf } from './meta.ts';
+import { acceptFor, type Resource } from './resource.ts';
+
+export interface ListContext {
+  readonly api: KubeApi;
+  readonly limits: KubeLimits;
+  readonly signal: AbortSignal;
+  readonly clock?: Clock | undefined;
+}
+
+export interface Listed {
+  /** What a watch begins with. */
+  readonly version: string;
+  readonly objects: number;
+  readonly pages: number;
+}
+
+/**
+ * Lists a resource in pages and hands out its objects one by one; they are kept nowhere else. No
+ * version is asked for, so the state is the newest, and the server may divide it. Throws a KubeFailure.
+ */
+export async function listAll(
+  resource: Resource<unknown>,
+  { api, limits, signal, clock = systemClock }: ListContext,
+  onObject: (raw: Json) => void,
+): Promise<Listed> {
+  const what = `list ${resource.name}`;
+  let { pageSize } = limits;
+  let token = '';
+  let objects = 0;
+  let pages = 0;
+  for (;;) {
+    const query = {
+      limit: String(pageSize),
+      ...(token !== '' && { continue: token }),
+      ...(resource.labelSelector !== '' && { labelSelector: resource.labelSelector }),
+    };
+    const accept = acceptFor(resource, 'list');
+    const answer = await api.get({ what, path: resource.path, query, accept }, signal);
+    let body: string | undefined;
+    try {
+      body = await readBody(answer, limits.maxPageBytes, limits.pauseTimeoutMs, clock);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw bodyFailure(what, error);
+    }
+    if (body === undefined) {
+      if (pageSize === 1) throw malformed(what, `one object is over ${limits.maxPageBytes} bytes`);
+      // The token is good for whatever number comes next.
+      pageSize = Math.ceil(pageSize / 4);
+      continue;
+    }
+    const page = parsePage(body, what);
+    for (const item of list(page['items'])) {
+      if (!isObject(item)) throw malformed(what, 'an item is no object');
+      onObject(item);
+      objects += 1;
+    }
+    pages += 1;
+    token = text(object(page['metadata'])['continue']);
+    if (token !== '') continue;
+    const version = versionOf(page);
+    if (version === undefined) throw malformed(what, 'the list has no resourceVersion');
+    return { version, objects, pages };
+  }
+}
+
+function parsePage(body: string, what: string): Json {
+  let page: unknown;
+  try {
+    page = JSON.parse(body);
+  } catch (cause) {
+    throw malformed(what, 'the answer is no JSON', cause);
+  }
+  if (isObject(page) && (page['items'] === null || Array.isArray(page['items']))) return page;
+  throw malformed(what, 'the answer is no list');
+}
+
+function malformed(what: string, problem: string, cause?: unknown): KubeFailure {
+  return new KubeFailure('malformed', `${what}: ${problem}`, { cause });
+}

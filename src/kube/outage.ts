@@ -1,0 +1,71 @@
+import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
+import type { Clock, Timer } from '../util/clock.ts';
+
+/**
+ * Keeps the attempts to reach one server apart while it is away: all who want something of it wait,
+ * and one of them at a time tries, after waits that grow. The first one that gets through lets the
+ * others go.
+ */
+export class Outage {
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  readonly #waiting: (() => void)[] = [];
+  /** Up: nobody waits. Waiting: until the timer. Probing: one is trying. */
+  #state: 'up' | 'waiting' | 'probing' = 'up';
+  #timer: Timer | undefined;
+  #retryAt = 0;
+
+  constructor(clock: Clock, policy: BackoffPolicy, random: () => number) {
+    this.#clock = clock;
+    this.#backoff = new Backoff(policy, random);
+  }
+
+  /** Whether the server is away. */
+  get isDown(): boolean {
+    return this.#state !== 'up';
+  }
+
+  /** Resolves when the caller may try. Whoever was let in has to say what came of it. */
+  async turn(signal: AbortSignal): Promise<void> {
+    if (this.#state === 'up' || signal.aborted) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const go = (): void => resolve();
+    this.#waiting.push(go);
+    signal.addEventListener('abort', go);
+    this.#letOneTry();
+    await promise;
+    signal.removeEventListener('abort', go);
+  }
+
+  /** The server has answered, whatever it was. */
+  answered(): void {
+    if (this.#state === 'up') return;
+    this.#state = 'up';
+    this.#timer?.cancel();
+    this.#backoff.reset();
+    for (const go of this.#waiting.splice(0)) go();
+  }
+
+  /** The server could not be reached. Returns after how many milliseconds the next attempt is due. */
+  failed(): number {
+    const now = this.#clock.now();
+    // Who was under way when it went down tells nothing new.
+    if (this.#state === 'waiting') return Math.max(0, this.#retryAt - now);
+    const wait = this.#backoff.next();
+    this.#state = 'waiting';
+    this.#retryAt = now + wait;
+    this.#timer = this.#clock.setTimer(wait, () => {
+      this.#timer = undefined;
+      this.#letOneTry();
+    });
+    return wait;
+  }
+
+  #letOneTry(): void {
+    if (this.#state !== 'waiting' || this.#timer !== undefined) return;
+    const go = this.#waiting.shift();
+    if (go === undefined) return;
+    this.#state = 'probing';
+    go();
+  }
+}

@@ -1,0 +1,167 @@
+import { KpngError } from '../errors.ts';
+import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
+import type { KubeApi } from './api.ts';
+import { KubeFailure, type Cause } from './failure.ts';
+import type { KubeLimits } from './limits.ts';
+import { listAll, type ListContext, type Listed } from './list.ts';
+import type { Outage } from './outage.ts';
+import { pause } from './pause.ts';
+import type { Resource } from './resource.ts';
+import { watchFrom, type Batch, type ObjectEvent } from './watch.ts';
+import type { Json } from './json.ts';
+
+/** Where the objects go, and what happened on the way. */
+export interface ReflectorTarget<T> {
+  /** Everything that there is. */
+  replace(objects: ReadonlyMap<string, T>): void;
+  /** What changed; undefined: the object is gone. */
+  apply(changes: ReadonlyMap<string, T | undefined>): void;
+  /** A list is complete and `replace` has been called with it. */
+  listed(listed: Listed & { durationMs: number; why: 'start' | Cause }): void;
+  /** The watch is open. */
+  watching(): void;
+  received(batch: Batch): void;
+  /** It is tried again after `retryInMs`; with `relist`, from the beginning. */
+  failed(failure: KubeFailure, relist: boolean, retryInMs: number): void;
+  /** An object cannot be used and is left out; what was known of it stays. */
+  invalid(error: KpngError): void;
+}
+
+export interface ReflectorOptions<T> {
+  readonly resource: Resource<T>;
+  readonly api: KubeApi;
+  readonly target: ReflectorTarget<T>;
+  readonly outage: Outage;
+  readonly limits: KubeLimits;
+  readonly backoff: BackoffPolicy;
+  readonly clock?: Clock | undefined;
+  readonly random: () => number;
+}
+
+/** These leave no version to go on from. */
+const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed']);
+
+/**
+ * Follows the objects of one resource: lists them, watches from there, and begins again where it was
+ * interrupted, as often as it takes. One request at a time; every attempt after a failure waits, longer
+ * each time, until a watch has lasted for a while.
+ */
+export class Reflector<T> {
+  readonly #options: ReflectorOptions<T>;
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  /** Undefined: list. */
+  #version: string | undefined;
+  #why: 'start' | Cause = 'start';
+
+  constructor(options: ReflectorOptions<T>) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#backoff = new Backoff(options.backoff, options.random);
+  }
+
+  /** Resolves when the signal aborts. Rejects only for a mistake in the program. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      let failure: KubeFailure | undefined;
+      try {
+        await this.#options.outage.turn(signal);
+        if (signal.aborted) return;
+        if (this.#version === undefined) await this.#list(signal);
+        else failure = await this.#watch(this.#version, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof KubeFailure)) throw error;
+        failure = error;
+      }
+      if (failure !== undefined) await this.#recover(failure, signal);
+    }
+  }
+
+  async #list(signal: AbortSignal): Promise<void> {
+    const { resource, target } = this.#options;
+    const startedAt = this.#clock.now();
+    const objects = new Map<string, T>();
+    const listed = await listAll(resource, this.#context(signal), (raw) => {
+      const key = this.#tryKey(raw);
+      if (key !== undefined) objects.set(key, resource.decode(raw));
+    });
+    target.replace(objects);
+    this.#version = listed.version;
+    target.listed({ ...listed, durationMs: this.#clock.now() - startedAt, why: this.#why });
+  }
+
+  /** Resolves with what to wait for, if the watch ended sooner than it should. */
+  async #watch(version: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
+    const { resource, target, random, limits } = this.#options;
+    let openedAt = Number.POSITIVE_INFINITY;
+    const isStable = (): boolean => this.#clock.now() - openedAt >= limits.stableMs;
+    try {
+      await watchFrom(resource, {
+        ...this.#context(signal),
+        random,
+        version,
+        onOpen: () => {
+          openedAt = this.#clock.now();
+          target.watching();
+        },
+        onBatch: (batch) => this.#apply(batch),
+      });
+    } finally {
+      if (isStable()) this.#backoff.reset();
+    }
+    // Watches that always end at once would make a loop without waits.
+    if (isStable()) return undefined;
+    return new KubeFailure('short', `watch ${resource.name}: the server ended it soon`);
+  }
+
+  #apply(batch: Batch): void {
+    const { target } = this.#options;
+    target.received(batch);
+    const changes = new Map<string, T | undefined>();
+    for (const event of batch.events) {
+      const key = this.#tryKey(event.raw);
+      if (key !== undefined) changes.set(key, this.#valueOf(event));
+    }
+    if (changes.size > 0) target.apply(changes);
+    this.#version = batch.version;
+  }
+
+  #valueOf({ type, raw }: ObjectEvent): T | undefined {
+    return type === 'DELETED' ? undefined : this.#options.resource.decode(raw);
+  }
+
+  #tryKey(raw: Json): string | undefined {
+    try {
+      return this.#options.resource.keyOf(raw);
+    } catch (error) {
+      if (!(error instanceof KpngError)) throw error;
+      this.#options.target.invalid(error);
+      return undefined;
+    }
+  }
+
+  async #recover(failure: KubeFailure, signal: AbortSignal): Promise<void> {
+    const { outage, target } = this.#options;
+    const relist = RELIST.has(failure.kind);
+    if (relist) {
+      this.#version = undefined;
+      this.#why = failure.kind;
+    }
+    if (failure.isOutage) {
+      // The wait is the outage's; it lets one of us try at a time.
+      target.failed(failure, relist, outage.failed());
+      return;
+    }
+    // Never sooner than the server wants.
+    const wait = this.#backoff.next() + (failure.retryAfterMs ?? 0);
+    target.failed(failure, relist, wait);
+    await pause(wait, this.#clock, signal);
+  }
+
+  #context(signal: AbortSignal): ListContext {
+    const { api, limits } = this.#options;
+    return { api, limits, signal, clock: this.#clock };
+  }
+}

@@ -1,0 +1,24 @@
+import { KpngError } from '../errors.ts';
+
+const HEADLESS = 'service.kubernetes.io/headless';
+const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
+
+/** What a label's value may be. */
+const LABEL_VALUE = /^[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?$/;
+
+/**
+ * Which Services are asked for, as kpng and kube-proxy ask: none with the headless label; with a proxy
+ * name those that bear it, else those that bear no such label. Throws a usage error for a name
+ * that no label can have.
+ */
+export function serviceSelector(proxyName: string): string {
+  if (proxyName === '') return `!${HEADLESS},!${PROXY_NAME}`;
+  if (!LABEL_VALUE.test(proxyName)) {
+    throw new KpngError(
+      'KPNG_USAGE',
+      `--service-proxy-name ${JSON.stringify(proxyName)}: not a label value (letters, digits, -, _ ` +
+        'and ., beginning and ending with a letter or digit, at most 63)',
+    );
+  }
+  return `!${HEADLESS},${PROXY_NAME}=${proxyName}`;
+}

@@ -1,0 +1,264 @@
+import type { KpngError } from '../errors.ts';
+import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
+import type { GlobalSource } from '../store/global-source.ts';
+import type { GlobalStore } from '../store/global-store.ts';
+import { DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
+import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
+import { ApiAccess, type Access } from './access.ts';
+import { KubeApi } from './api.ts';
+import type { ConfigOptions } from './config.ts';
+import {
+  kubeFailed,
+  kubeListed,
+  kubeOrphans,
+  kubeReceived,
+  kubeStarted,
+  kubeWatching,
+} from './events.ts';
+import type { KubeFailure } from './failure.ts';
+import { nodeFeed, serviceFeed, sliceFeed, type Feed } from './feeds.ts';
+import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
+import { OrphanBook } from './orphans.ts';
+import { Outage } from './outage.ts';
+import { pause } from './pause.ts';
+import { Reflector, type ReflectorTarget } from './reflector.ts';
+import type { ResourceName } from './resource.ts';
+import type { Selection } from './selection.ts';
+import { serviceSelector } from './selectors.ts';
+import type { Batch } from './watch.ts';
+
+export interface KubeSourceOptions {
+  readonly config: ConfigOptions;
+  readonly selection: Selection;
+  /** How the program calls itself to the server. */
+  readonly userAgent: string;
+  /** Waits after failures. Default: 1 s growing to 30 s. */
+  readonly backoff?: BackoffPolicy | undefined;
+  readonly limits?: KubeLimits | undefined;
+  readonly clock?: Clock | undefined;
+  readonly random?: (() => number) | undefined;
+}
+
+/** How things stand with the API server. */
+export interface KubeSnapshot {
+  /** The name that its events bear. */
+  readonly source: string;
+  /** What is wrong with each resource that is not being watched now. */
+  readonly failures: ReadonlyMap<ResourceName, KubeFailure>;
+  /** Resources that are being watched now. */
+  readonly watching: readonly ResourceName[];
+}
+
+/** Slices mostly come and go with their services; only what stays without is worth telling. */
+const ORPHANS_SETTLE_MS = 10_000;
+
+/**
+ * Services, EndpointSlices and Nodes of a Kubernetes API, kept in a global state.
+ *
+ * What it has written stays when the server is away or refuses. Each resource is complete in itself
+ * before the state is synced, and a state without nodes counts when the server forbids to read them:
+ * they only matter for zones.
+ */
+export class KubeSource implements GlobalSource {
+  readonly #options: KubeSourceOptions;
+  readonly #access: ApiAccess;
+  readonly #limits: KubeLimits;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #failures = new Map<ResourceName, KubeFailure>();
+  readonly #watching = new Set<ResourceName>();
+  readonly #orphans = new OrphanBook();
+  #toldUser: string | undefined;
+  #toldOrphans = 0;
+  #checksOrphans = false;
+
+  private constructor(options: KubeSourceOptions, access: ApiAccess) {
+    this.#options = options;
+    this.#access = access;
+    this.#limits = options.limits ?? DEFAULT_KUBE_LIMITS;
+    this.#clock = options.clock ?? systemClock;
+    this.#random = options.random ?? Math.random;
+  }
+
+  /** Reads the configuration; throws KPNG_KUBECONFIG or KPNG_USAGE when something is wrong with it. */
+  static async open(options: KubeSourceOptions): Promise<KubeSource> {
+    serviceSelector(options.selection.proxyName);
+    const { config, limits = DEFAULT_KUBE_LIMITS, clock } = options;
+    return new KubeSource(options, await ApiAccess.open({ ...config, limits, clock }));
+  }
+
+  /** The name that its events bear. */
+  get name(): string {
+    return `Kubernetes API at ${this.#server}`;
+  }
+
+  snapshot(): KubeSnapshot {
+    return { source: this.name, failures: this.#failures, watching: [...this.#watching] };
+  }
+
+  /**
+   * Keeps the state up to date until the signal aborts. Keeps the process alive meanwhile. Runs once.
+   */
+  async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
+    const { backoff = DEFAULT_BACKOFF, selection, userAgent } = this.#options;
+    const maxMs = Math.max(this.#limits.maxOutageWaitMs, backoff.initialMs);
+    const outage = new Outage(this.#clock, { ...backoff, maxMs }, this.#random);
+    const api = new KubeApi({
+      access: this.#access,
+      limits: this.#limits,
+      userAgent,
+      clock: this.#clock,
+      onAnswer: (access) => {
+        outage.answered();
+        this.#tellStarted(access);
+      },
+    });
+    const follow = <T>(feed: Feed<T>): Promise<void> =>
+      new Reflector({
+        resource: feed.resource,
+        api,
+        target: this.#target(feed, store, signal),
+        outage,
+        limits: this.#limits,
+        backoff,
+        clock: this.#clock,
+        random: this.#random,
+      }).run(signal);
+    const alive = setInterval(() => {}, MAX_TIMER_MS);
+    try {
+      await Promise.all([
+        follow(serviceFeed(selection, this.#orphans)),
+        follow(sliceFeed(this.#orphans)),
+        follow(nodeFeed(selection)),
+      ]);
+    } finally {
+      clearInterval(alive);
+      this.#watching.clear();
+      this.#access.close();
+    }
+  }
+
+  #target<T>(feed: Feed<T>, store: GlobalStore, signal: AbortSignal): ReflectorTarget<T> {
+    const resource = feed.resource.name;
+    const server = this.#server;
+    const known = new Set<string>();
+    /** Writes changes; `all`: what is not among them is gone. */
+    const write = (changes: ReadonlyMap<string, T | undefined>, all: boolean): void => {
+      const changed = store.update((transaction) => {
+        if (all) {
+          for (const key of known) {
+            if (changes.has(key)) continue;
+            feed.change(transaction, key, undefined);
+            known.delete(key);
+          }
+        }
+        for (const [key, value] of changes) {
+          feed.change(transaction, key, value);
+          if (value === undefined) known.delete(key);
+          else known.add(key);
+        }
+        if (all) transaction.setComplete(feed.set);
+      });
+      if (changed && store.synced) this.#checkOrphans(signal);
+    };
+    return {
+      replace: (objects) => write(objects, true),
+      apply: (changes) => write(changes, false),
+      listed: (listed) => {
+        if (!kubeListed.hasSubscribers) return;
+        const { objects, pages, durationMs, why } = listed;
+        kubeListed.publish({ server, resource, objects, pages, durationMs, why });
+      },
+      watching: () => this.#opened(resource),
+      received: (batch) => {
+        if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
+      },
+      failed: (failure, relist, retryInMs) => {
+        this.#failed(resource, failure, relist, retryInMs);
+        if (resource === 'nodes' && failure.kind === 'forbidden') {
+          store.update((transaction) => transaction.setComplete('nodes'));
+        }
+      },
+      invalid: (error) => this.#invalid(error),
+    };
+  }
+
+  get #server(): string {
+    const { origin, pathname } = this.#access.config.server;
+    return pathname === '/' ? origin : origin + pathname;
+  }
+
+  #tellStarted({ identity }: Access): void {
+    if (this.#toldUser === identity.user) return;
+    this.#toldUser = identity.user;
+    if (!kubeStarted.hasSubscribers) return;
+    const { origin, context, proxy } = this.#access.config;
+    kubeStarted.publish({
+      server: this.#server,
+      origin,
+      context,
+      user: identity.user,
+      by: identity.by,
+      proxy: proxy === undefined ? undefined : (URL.parse(proxy)?.host ?? proxy),
+      selector: serviceSelector(this.#options.selection.proxyName),
+    });
+  }
+
+  #opened(resource: ResourceName): void {
+    const recovered = this.#failures.delete(resource);
+    this.#watching.add(resource);
+    if (kubeWatching.hasSubscribers) {
+      kubeWatching.publish({ server: this.#server, resource, recovered });
+    }
+    const isFirst = !recovered && this.#watching.size === 3;
+    if ((recovered || isFirst) && this.#failures.size === 0 && this.#watching.size === 3) {
+      if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.name });
+    }
+  }
+
+  #failed(resource: ResourceName, failure: KubeFailure, relist: boolean, retryInMs: number): void {
+    this.#failures.set(resource, failure);
+    this.#watching.delete(resource);
+    const error: KpngError = failure;
+    if (kubeFailed.hasSubscribers) {
+      const { kind } = failure;
+      kubeFailed.publish({ server: this.#server, resource, kind, error, relist, retryInMs });
+    }
+    if (sourceDisconnected.hasSubscribers) {
+      sourceDisconnected.publish({ source: this.name, error, retryInMs });
+    }
+  }
+
+  #invalid(error: KpngError): void {
+    if (opInvalid.hasSubscribers) opInvalid.publish({ source: this.name, error });
+  }
+
+  #checkOrphans(signal: AbortSignal): void {
+    if (this.#checksOrphans || !kubeOrphans.hasSubscribers) return;
+    this.#checksOrphans = true;
+    void pause(ORPHANS_SETTLE_MS, this.#clock, signal).then(() => this.#tellOrphans());
+  }
+
+  #tellOrphans(): void {
+    this.#checksOrphans = false;
+    const summary = this.#orphans.summary();
+    if (summary.count === this.#toldOrphans) return;
+    this.#toldOrphans = summary.count;
+    if (kubeOrphans.hasSubscribers) kubeOrphans.publish(summary);
+  }
+}
+
+function counts({ events, bookmarks }: Batch): {
+  added: number;
+  modified: number;
+  deleted: number;
+  bookmarks: number;
+} {
+  const count = { added: 0, modified: 0, deleted: 0, bookmarks };
+  for (const { type } of events) {
+    if (type === 'ADDED') count.added += 1;
+    else if (type === 'MODIFIED') count.modified += 1;
+    else count.deleted += 1;
+  }
+  return count;
+}

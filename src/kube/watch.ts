@@ -1,0 +1,122 @@
+import { systemClock } from '../util/clock.ts';
+import { bodyFailure, pieces } from './body.ts';
+import { KubeFailure } from './failure.ts';
+import { isObject, object, text, whole, type Json } from './json.ts';
+import { LineSplitter } from './lines.ts';
+import type { ListContext } from './list.ts';
+import { versionOf } from './meta.ts';
+import { causeOf } from './refusal.ts';
+import { acceptFor, type Resource } from './resource.ts';
+
+/** Change of one object. */
+export interface ObjectEvent {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
+  readonly raw: Json;
+}
+
+/** What came in one piece. */
+export interface Batch {
+  readonly events: readonly ObjectEvent[];
+  readonly bookmarks: number;
+  /** To go on from after it. */
+  readonly version: string;
+}
+
+export interface WatchContext extends ListContext {
+  readonly random: () => number;
+  /** The version to begin after. */
+  readonly version: string;
+  /** The server has begun to answer. */
+  readonly onOpen: () => void;
+  readonly onBatch: (batch: Batch) => void;
+}
+
+/** More than the server is asked to end the watch after: then something is wrong with it. */
+const OVERTIME_MS = 30_000;
+
+/**
+ * Watches a resource until the server ends the watch, which it does after a while; throws a KubeFailure
+ * when it ends otherwise. Everything in `onBatch` is complete up to its version.
+ */
+export async function watchFrom(
+  resource: Resource<unknown>,
+  { api, limits, signal, clock = systemClock, random, version, onOpen, onBatch }: WatchContext,
+): Promise<void> {
+  const what = `watch ${resource.name}`;
+  const [least, most] = limits.watchSeconds;
+  const seconds = Math.round(least + random() * (most - least));
+  const query = {
+    watch: 'true',
+    allowWatchBookmarks: 'true',
+    resourceVersion: version,
+    timeoutSeconds: String(seconds),
+    ...(resource.labelSelector !== '' && { labelSelector: resource.labelSelector }),
+  };
+  const accept = acceptFor(resource, 'watch');
+  const answer = await api.get({ what, path: resource.path, query, accept }, signal);
+  onOpen();
+  const lines = new LineSplitter(limits.maxEventBytes);
+  // A server that has sent a bookmark sends more of them; one that has not may send none at all.
+  let silenceMs = seconds * 1000 + OVERTIME_MS;
+  const endsAt = clock.now() + silenceMs;
+  let last = version;
+  try {
+    for await (const piece of pieces(answer, () => silenceMs, clock)) {
+      const batch = read(lines, piece, last, what);
+      last = batch.version;
+      if (batch.bookmarks > 0) silenceMs = limits.silenceMs;
+      else silenceMs = Math.min(silenceMs, Math.max(endsAt - clock.now(), limits.silenceMs));
+      if (batch.events.length + batch.bookmarks > 0) onBatch(batch);
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error instanceof KubeFailure ? error : bodyFailure(what, error);
+  }
+  if (lines.pending > 0) throw new KubeFailure('cut', `${what}: ended within an event`);
+}
+
+function read(lines: LineSplitter, piece: Buffer, version: string, what: string): Batch {
+  const events: ObjectEvent[] = [];
+  let bookmarks = 0;
+  let last = version;
+  for (const line of linesOf(lines, piece, what)) {
+    const { type, object: raw } = parseEvent(line, what);
+    if (type === 'ERROR') throw errorOf(raw, what);
+    last = versionOf(raw) ?? last;
+    if (type === 'BOOKMARK') bookmarks += 1;
+    else events.push({ type, raw });
+  }
+  return { events, bookmarks, version: last };
+}
+
+function linesOf(lines: LineSplitter, piece: Buffer, what: string): string[] {
+  try {
+    return lines.push(piece);
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    throw new KubeFailure('malformed', `${what}: ${cause.message}`, { cause });
+  }
+}
+
+type EventType = ObjectEvent['type'] | 'BOOKMARK' | 'ERROR';
+const TYPES: ReadonlySet<string> = new Set(['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR']);
+
+function parseEvent(line: string, what: string): { type: EventType; object: Json } {
+  let event: unknown;
+  try {
+    event = JSON.parse(line);
+  } catch (cause) {
+    throw new KubeFailure('malformed', `${what}: an event is no JSON`, { cause });
+  }
+  const { type, object: raw } = object(event);
+  if (typeof type === 'string' && TYPES.has(type) && isObject(raw)) {
+    return { type: type as EventType, object: raw };
+  }
+  throw new KubeFailure('malformed', `${what}: an event of type ${JSON.stringify(type)}`);
+}
+
+/** What an ERROR event means; most are that the version is too old. */
+function errorOf(status: Json, what: string): KubeFailure {
+  const code = whole(status['code']);
+  return new KubeFailure(causeOf(code, status), `${what}: ${code} ${text(status['message'])}`);
+}
