@@ -1,4 +1,5 @@
 import type { SinkCommand, SourceCommand } from './command.ts';
+import { toApi } from './sinks/to-api.ts';
 import { toJson } from './sinks/to-json.ts';
 import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
 import { fileSource } from './sources/file.ts';
@@ -17,10 +18,9 @@ export interface Registry {
 
 export const REGISTRY: Registry = {
   sources: [kubeSource, fileSource, localSource],
-  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson],
+  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson, toApi],
   planned: [
     'api',
-    'to-api',
     'to-file',
     'to-callout',
     'to-extip',

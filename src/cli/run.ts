@@ -132,11 +132,7 @@ function drainDeadline(signal: AbortSignal, timeoutMs: number): Promise<typeof T
 /** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */
 async function observe({ sink, globals, given, log }: RunOptions): Promise<Observers> {
   const health = new Health();
-  const ends = [
-    subscribeLog(log, LOG_RULES),
-    followSources(health),
-    followPortal(health),
-  ];
+  const ends = [subscribeLog(log, LOG_RULES), followSources(health), followPortal(health)];
   const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address') =>
     sink.servesByDefault || given.has(flag) ? globals[flag] : undefined;
   const metricsAddress = wanted('metrics-bind-address');

@@ -1,7 +1,15 @@
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
 import { LocalDeltas, type ServiceDelta } from './local-deltas.ts';
-import type { ChangeSet, Reader, ReaderOptions, Readers } from './reader.ts';
+import {
+  openReader,
+  type ChangeSet,
+  type Differ,
+  type Position,
+  type Reader,
+  type ReaderOptions,
+  type Readers,
+} from './reader.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import type { Entry, LocalEndpoint } from './stored.ts';
@@ -10,8 +18,7 @@ import { compareKeys, type Cell } from './table.ts';
 type ServiceCell = Cell<ServiceRecord>;
 
 /** A state as one node sees it. */
-interface Position {
-  readonly pin: Pin;
+interface NodePosition extends Position {
   readonly node: ViewNode;
 }
 
@@ -19,7 +26,7 @@ interface Position {
 const SMALL = 1000;
 
 /** Readers of node-local views. */
-export class LocalReaders implements Readers {
+export class LocalReaders implements Readers, Differ<NodePosition> {
   readonly #store: GlobalStore;
   readonly #deltas = new LocalDeltas();
   #revision = 0;
@@ -32,11 +39,18 @@ export class LocalReaders implements Readers {
   }
 
   open(options: ReaderOptions): Reader {
-    return new LocalReader(this.#store, this, options);
+    return openReader(this.#store, this, options);
   }
 
-  /** What leads from one position to the other; undefined: nothing does. */
-  between(from: Position | undefined, to: Position): ChangeSet | undefined {
+  positionAt(pin: Pin, nodeName: string): NodePosition {
+    return { pin, node: this.#store.viewNode(nodeName) };
+  }
+
+  isCurrent({ pin, node }: NodePosition, nodeName: string): boolean {
+    return pin.revision === this.#store.revision && node.name === nodeName;
+  }
+
+  between(from: NodePosition | undefined, to: NodePosition): ChangeSet | undefined {
     if (this.#revision !== this.#store.revision) {
       this.#revision = this.#store.revision;
       this.#deltas.clear();
@@ -57,7 +71,7 @@ export class LocalReaders implements Readers {
   }
 
   /** In order of the key. */
-  #cellsThatMayDiffer(from: Position | undefined, to: Position): readonly ServiceCell[] {
+  #cellsThatMayDiffer(from: NodePosition | undefined, to: NodePosition): readonly ServiceCell[] {
     const { services } = this.#store;
     const sameNode = from?.node.name === to.node.name && from.node.zone === to.node.zone;
     if (from === undefined || !sameNode) return services.cells();
@@ -151,63 +165,4 @@ function deletedEndpoints(deltas: Iterable<ServiceDelta>): readonly LocalEndpoin
   const ascending: LocalEndpoint[] = [];
   for (const { deletes } of deltas) ascending.push(...deletes.toReversed());
   return ascending.reverse();
-}
-
-/** One client of the local API. */
-class LocalReader implements Reader {
-  readonly #store: GlobalStore;
-  readonly #readers: LocalReaders;
-  readonly #onEvicted: ReaderOptions['onEvicted'];
-  #position: Position | undefined;
-  /** Where the change set that is being iterated leads. */
-  #next: Position | undefined;
-
-  constructor(store: GlobalStore, readers: LocalReaders, { onEvicted }: ReaderOptions) {
-    this.#store = store;
-    this.#readers = readers;
-    this.#onEvicted = onEvicted;
-  }
-
-  next(nodeName: string): ChangeSet | undefined {
-    this.#arrive();
-    if (!this.#store.synced) return undefined;
-    const node = this.#store.viewNode(nodeName);
-    if (this.#isAt(node)) return undefined;
-    const isFirst = this.#position === undefined;
-    this.#next = { pin: this.#pin(), node };
-    const changes = this.#readers.between(this.#position, this.#next);
-    if (changes !== undefined) return changes;
-    this.#arrive();
-    return isFirst ? [] : undefined;
-  }
-
-  close(): void {
-    this.#arrive();
-    this.#position?.pin.release();
-    this.#position = undefined;
-  }
-
-  #isAt({ name, zone }: ViewNode): boolean {
-    const position = this.#position;
-    return (
-      position?.pin.revision === this.#store.revision &&
-      position.node.name === name &&
-      position.node.zone === zone
-    );
-  }
-
-  #pin(): Pin {
-    return this.#store.pin((error) => {
-      this.close();
-      this.#onEvicted(error);
-    });
-  }
-
-  /** The former position is needed until the change set has been taken. */
-  #arrive(): void {
-    if (this.#next === undefined) return;
-    this.#position?.pin.release();
-    this.#position = this.#next;
-    this.#next = undefined;
-  }
 }

@@ -1,4 +1,6 @@
 import type { KpngError } from '../errors.ts';
+import type { GlobalStore } from './global-store.ts';
+import type { Pin } from './history.ts';
 
 /** A complete change set, as frames in the order of the wire, without Reset and Sync. */
 export type ChangeSet = Iterable<Buffer>;
@@ -8,7 +10,7 @@ export interface Reader {
   /**
    * The change set that brings the client to the newest state; undefined when there is nothing to
    * tell, or nothing may be told yet. The first one may be empty. It has to be iterated to its end, or
-   * the reader closed, before the next call.
+   * the reader closed, before the next call. `nodeName` is of no meaning for the global API.
    */
   next(nodeName: string): ChangeSet | undefined;
   /** Idempotent. */
@@ -23,4 +25,68 @@ export interface ReaderOptions {
 /** Makes readers of one kind, which share what is worked out for them. */
 export interface Readers {
   open(options: ReaderOptions): Reader;
+}
+
+/** A state as clients see it: a revision, and what else their view depends on. */
+export interface Position {
+  readonly pin: Pin;
+}
+
+/** What is particular to one kind of readers. */
+export interface Differ<P extends Position> {
+  /** Where a client stands that has got everything. */
+  positionAt(pin: Pin, nodeName: string): P;
+  /** Whether nothing can have changed since for this node. */
+  isCurrent(position: P, nodeName: string): boolean;
+  /**
+   * What leads from one position, or from nothing, to the other; undefined or nothing in it: they are
+   * the same. What is not an array is made while it is iterated, and needs both positions until then.
+   */
+  between(from: P | undefined, to: P): ChangeSet | undefined;
+}
+
+/** Makes a reader of a store. */
+export function openReader<P extends Position>(
+  store: GlobalStore,
+  differ: Differ<P>,
+  { onEvicted }: ReaderOptions,
+): Reader {
+  let position: P | undefined;
+  /** Where the change set that is being iterated leads. */
+  let next: P | undefined;
+
+  const arrive = (): void => {
+    if (next === undefined) return;
+    position?.pin.release();
+    position = next;
+    next = undefined;
+  };
+  const close = (): void => {
+    arrive();
+    position?.pin.release();
+    position = undefined;
+  };
+  const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
+    yield* changes;
+    arrive();
+  };
+  return {
+    next(nodeName) {
+      arrive();
+      if (!store.synced) return undefined;
+      if (position !== undefined && differ.isCurrent(position, nodeName)) return undefined;
+      const isFirst = position === undefined;
+      const pin = store.pin((error) => {
+        close();
+        onEvicted(error);
+      });
+      next = differ.positionAt(pin, nodeName);
+      const changes = differ.between(position, next);
+      if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
+      arrive();
+      const list: readonly Buffer[] = changes ?? [];
+      return list.length > 0 || isFirst ? list : undefined;
+    },
+    close,
+  };
 }

@@ -1,0 +1,97 @@
+import { DEFAULT_SERVER_LIMITS } from '../../server/limits.ts';
+import { DEFAULT_LISTEN, parseListen } from '../../server/listen-address.ts';
+import { defineGlobalSink } from '../command.ts';
+import { integer, size, text, toggle } from '../flags/kinds.ts';
+import { flag } from '../flags/table.ts';
+
+const GROUP = 'Sink: to-api';
+const LIMITS = 'Limits';
+
+export const toApi = defineGlobalSink({
+  word: 'to-api',
+  summary: 'Serve the state over gRPC, to backends on every node and to other servers',
+  description: [
+    'Serves both APIs of kpng: the local one, in which each client names its node and is told what ' +
+      'that node needs, and the global one with everything. Clients of kpng work as well as those of ' +
+      'this program.',
+    'It listens on the loopback address only, unless told otherwise. Without TLS, whoever can connect ' +
+      'can read the state of the cluster.',
+  ],
+  examples: [
+    { line: 'file -i state.yaml to-api', does: 'serves a state file to backends on this host' },
+    {
+      line: 'api --api kpng.example:12090 to-api --listen unix:///run/kpng/proxy.sock',
+      does: 'passes on the state of another server to the backends of this host',
+    },
+  ],
+  servesByDefault: false,
+  flags: {
+    listen: flag<string>({
+      kind: text('address'),
+      default: DEFAULT_LISTEN,
+      help:
+        'Where to serve: tcp://ip:port, or unix:///path. tcp://:12090 is every address of the host, ' +
+        'tcp4:// and tcp6:// only those of one family.',
+      group: GROUP,
+    }),
+    'local-api': flag<boolean>({
+      kind: toggle(),
+      default: true,
+      help: 'Serve the local API.',
+      group: GROUP,
+    }),
+    'globalv1-api': flag<boolean>({
+      kind: toggle(),
+      default: true,
+      help: 'Serve the global API.',
+      group: GROUP,
+    }),
+    'max-watchers': flag<number>({
+      kind: integer(1),
+      default: DEFAULT_SERVER_LIMITS.maxWatchers,
+      help: 'Clients that watch at once.',
+      group: LIMITS,
+    }),
+    'max-api-connections': flag<number>({
+      kind: integer(1),
+      default: DEFAULT_SERVER_LIMITS.maxConnections,
+      help: 'Connections to the API at once.',
+      group: LIMITS,
+    }),
+    'max-streams': flag<number>({
+      kind: integer(1, 2 ** 31 - 1),
+      default: DEFAULT_SERVER_LIMITS.maxStreams,
+      help: 'Calls at once on one connection.',
+      group: LIMITS,
+    }),
+    'max-request-size': flag<number>({
+      kind: size(1024, 2 ** 31 - 1),
+      default: DEFAULT_SERVER_LIMITS.maxMessageSize,
+      help: 'Largest message taken from a client.',
+      group: LIMITS,
+    }),
+  },
+  read(values) {
+    return {
+      listen: parseListen(values.listen),
+      apis: [
+        ...(values['local-api'] ? (['local'] as const) : []),
+        ...(values['globalv1-api'] ? (['global'] as const) : []),
+      ],
+      limits: {
+        maxWatchers: values['max-watchers'],
+        maxConnections: values['max-api-connections'],
+        maxStreams: values['max-streams'],
+        maxMessageSize: values['max-request-size'],
+      },
+    };
+  },
+  async start(options, _context, store) {
+    const { startApiServer } = await import('../../server/server.ts');
+    const server = await startApiServer({ ...options, store });
+    return {
+      close: () => server.close(),
+      destroy: async () => server.destroy(),
+    };
+  },
+});

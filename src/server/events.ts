@@ -1,0 +1,48 @@
+/** Events of the API server, published on diagnostics channels. */
+import type { KpngError } from '../errors.ts';
+import { typedChannel } from '../util/channel.ts';
+
+export type ApiName = 'local' | 'global';
+
+export interface ServerListening {
+  /** As the flag `--listen` spells it, with the real port. */
+  address: string;
+  /** `plaintext`, `tls`, or `mtls` when clients have to show a certificate. */
+  security: 'plaintext' | 'tls' | 'mtls';
+  /** Anybody who reaches one of the host's addresses can read the state of the cluster. */
+  exposed: boolean;
+}
+
+export interface WatchStarted {
+  api: ApiName;
+  /** Address of the client, or `unix` for one that is on the same host. */
+  peer: string;
+  /** Watch calls at once, this one included. */
+  watchers: number;
+}
+
+export interface WatchEnded {
+  api: ApiName;
+  peer: string;
+  /** Of the last request; empty for the global API. */
+  nodeName: string;
+  /** Change sets that were sent. */
+  syncs: number;
+  /** Watch calls that are left. */
+  watchers: number;
+  /** Why the server ended it; undefined: the client did. */
+  error: KpngError | undefined;
+}
+
+/** A client was turned away because a limit is reached. */
+export interface ServerLimitReached {
+  /** The name of the flag. */
+  limit: string;
+  value: number;
+  peer: string;
+}
+
+export const serverListening = typedChannel<ServerListening>('server:listening');
+export const watchStarted = typedChannel<WatchStarted>('server:watch-started');
+export const watchEnded = typedChannel<WatchEnded>('server:watch-ended');
+export const serverLimitReached = typedChannel<ServerLimitReached>('server:limit-reached');

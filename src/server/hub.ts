@@ -1,0 +1,56 @@
+import type { Watch } from './watch.ts';
+
+/** Other work gets a turn after this long. Milliseconds. */
+const SLICE_MS = 10;
+
+/** All Watch calls; tells them when there may be something new. */
+export class Hub {
+  readonly #watches = new Set<Watch>();
+  /** Those that have not been told of the last change yet. */
+  #round: Iterator<Watch> | undefined;
+  #changedMeanwhile = false;
+
+  get size(): number {
+    return this.#watches.size;
+  }
+
+  add(watch: Watch): void {
+    this.#watches.add(watch);
+  }
+
+  remove(watch: Watch): void {
+    this.#watches.delete(watch);
+  }
+
+  all(): Iterable<Watch> {
+    return this.#watches;
+  }
+
+  /** Tells everybody, soon and once, however often it is called until then. */
+  changed(): void {
+    if (this.#round !== undefined) {
+      this.#changedMeanwhile = true;
+      return;
+    }
+    this.#round = this.#watches.values();
+    setImmediate(() => this.#tell());
+  }
+
+  #tell(): void {
+    const round = this.#round;
+    if (round === undefined) return;
+    const end = performance.now() + SLICE_MS;
+    for (;;) {
+      const { done, value } = round.next();
+      if (done === true) break;
+      value.poll();
+      if (performance.now() < end) continue;
+      setImmediate(() => this.#tell());
+      return;
+    }
+    this.#round = undefined;
+    if (!this.#changedMeanwhile) return;
+    this.#changedMeanwhile = false;
+    this.changed();
+  }
+}

@@ -1,0 +1,27 @@
+/** The limits of the API server in one place. Each has a flag and a line in docs/limits.md. */
+export interface ServerLimits {
+  /** Connections at once. */
+  readonly maxConnections: number;
+  /** Watch calls at once, of both APIs together. */
+  readonly maxWatchers: number;
+  /** Calls at once on one connection. */
+  readonly maxStreams: number;
+  /** Largest message taken from a client. A request is a node's name. Bytes. */
+  readonly maxMessageSize: number;
+  /** Endpoints of former states that are kept for clients that lag behind. */
+  readonly maxHistory: number;
+  /** A connection is asked whether it is still there when nothing came for so long. Milliseconds. */
+  readonly keepAliveMs: number;
+  /** It is cut when it has not answered after so long. Milliseconds. */
+  readonly keepAliveTimeoutMs: number;
+}
+
+export const DEFAULT_SERVER_LIMITS: ServerLimits = {
+  maxConnections: 20_000,
+  maxWatchers: 10_000,
+  maxStreams: 1000,
+  maxMessageSize: 64 * 1024,
+  maxHistory: 500_000,
+  keepAliveMs: 60_000,
+  keepAliveTimeoutMs: 20_000,
+};

@@ -1,0 +1,72 @@
+import { KpngError } from '../errors.ts';
+import { formatHostPort, parseHostPort, type HostPort } from '../util/host-port.ts';
+
+/** Where the API is served: made by `parseListen`. */
+export type ListenAddress =
+  | {
+      readonly kind: 'tcp';
+      readonly host: string;
+      readonly port: number;
+      /** Only this family on an address that stands for both; undefined: both. */
+      readonly family: 4 | 6 | undefined;
+    }
+  | { readonly kind: 'unix'; readonly path: string };
+
+export const DEFAULT_LISTEN = 'tcp://127.0.0.1:12090';
+
+/** A socket address holds no longer path. */
+const MAX_UNIX_PATH = 107;
+
+/**
+ * Reads `tcp://ip:port`, `tcp4://`, `tcp6://`, the same without a scheme, or `unix://path` and
+ * `unix:path`. An empty host means every address. Fails with KPNG_USAGE.
+ */
+export function parseListen(text: string, flag = '--listen'): ListenAddress {
+  const fail = (problem: string): never => {
+    throw new KpngError('KPNG_USAGE', `${flag} ${JSON.stringify(text)}: ${problem}`);
+  };
+  const [, scheme = 'tcp', rest = ''] = /^(?:(tcp[46]?|unix):(?:\/\/)?)?(.*)$/s.exec(text) ?? [];
+  if (scheme === 'unix') {
+    if (rest === '' || rest.endsWith('/')) return fail('the path of the socket is missing');
+    if (rest.includes('\0')) return fail('the path has a zero byte');
+    if (Buffer.byteLength(rest) > MAX_UNIX_PATH) {
+      return fail(`the path of a socket has at most ${MAX_UNIX_PATH} bytes`);
+    }
+    return { kind: 'unix', path: rest };
+  }
+  const address = parseHostPort(rest.replace(/^localhost:/, '127.0.0.1:'));
+  if (address === undefined) {
+    const unknown = /^([A-Za-z][A-Za-z0-9+.-]*):\/\//.exec(rest)?.[1];
+    return fail(
+      unknown === undefined
+        ? `expected an address such as ${DEFAULT_LISTEN}, tcp://:12090 or unix:///run/kpng.sock`
+        : `the scheme "${unknown}" is not known; there are tcp, tcp4, tcp6 and unix`,
+    );
+  }
+  return { kind: 'tcp', ...withFamily(address, scheme, fail) };
+}
+
+function withFamily(
+  address: HostPort,
+  scheme: string,
+  fail: (problem: string) => never,
+): HostPort & { readonly family: 4 | 6 | undefined } {
+  if (scheme === 'tcp') return { ...address, family: undefined };
+  const family = scheme === 'tcp4' ? 4 : 6;
+  if (address.host !== '' && address.host.includes(':') !== (family === 6)) {
+    return fail(`the address is not one of IPv${family}`);
+  }
+  return { ...address, family };
+}
+
+/** Writes an address as the flag has it. */
+export function formatListen(address: ListenAddress): string {
+  if (address.kind === 'unix') return `unix://${address.path}`;
+  return `tcp${address.family ?? ''}://${formatHostPort(address)}`;
+}
+
+/** Whether others than this host may reach it. */
+export function isExposed(address: ListenAddress): boolean {
+  if (address.kind === 'unix') return false;
+  return !/^(?:127\.|::1$|::ffff:127\.)/i.test(address.host);
+}

@@ -1,0 +1,135 @@
+import { once } from 'node:events';
+import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
+import { formatListen, type ListenAddress } from './listen-address.ts';
+
+export interface ListenerOptions {
+  readonly address: ListenAddress;
+  readonly maxConnections: number;
+  readonly onConnection: (socket: Socket) => void;
+  /** A connection was refused because there are as many as allowed. */
+  readonly onRefused: () => void;
+}
+
+export interface Listener {
+  /** With the real port. */
+  readonly address: ListenAddress;
+  /** Connections at once. */
+  readonly connections: number;
+  /** Takes no more connections; those that are stay. Idempotent. */
+  close(): void;
+  /** Cuts the connections as well. Idempotent. */
+  destroy(): void;
+}
+
+/** As kpng has it: whoever is of the same group may connect. */
+const SOCKET_MODE = 0o770;
+
+/**
+ * Listens on a TCP address or on a unix socket. A socket file that nobody listens on any more is
+ * replaced; one that somebody listens on, and a file of another kind, are left alone.
+ *
+ * Fails with a KPNG_LISTEN_ code.
+ */
+export async function listen(options: ListenerOptions): Promise<Listener> {
+  const { address, maxConnections, onConnection, onRefused } = options;
+  if (address.kind === 'unix') await removeStaleSocket(address);
+  const sockets = new Set<Socket>();
+  const server = createServer({ noDelay: true }, (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    socket.on('error', () => {});
+    onConnection(socket);
+  });
+  server.maxConnections = maxConnections;
+  server.on('drop', onRefused);
+  try {
+    await bind(server, address);
+  } catch (cause) {
+    throw listenError(address, cause);
+  }
+  // A connection that could not be accepted; Node goes on accepting.
+  server.on('error', () => {});
+  const stopListening = (): void => {
+    if (server.listening) server.close();
+  };
+  return {
+    address: withRealPort(server, address),
+    get connections() {
+      return sockets.size;
+    },
+    close: stopListening,
+    destroy() {
+      stopListening();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+async function bind(server: Server, address: ListenAddress): Promise<void> {
+  if (address.kind === 'tcp') {
+    const { host, port, family } = address;
+    const every = family === 4 ? { host: '0.0.0.0' } : family === 6 ? { host: '::' } : {};
+    server.listen({ port, ipv6Only: family === 6, ...(host === '' ? every : { host }) });
+    await once(server, 'listening');
+    return;
+  }
+  // Until its mode is set nobody else may connect, whatever the process's own mask is.
+  const mask = process.umask(0o077);
+  try {
+    server.listen(address.path);
+  } finally {
+    process.umask(mask);
+  }
+  await once(server, 'listening');
+  chmodSync(address.path, SOCKET_MODE);
+}
+
+function withRealPort(server: Server, address: ListenAddress): ListenAddress {
+  const bound = server.address();
+  if (address.kind === 'unix' || bound === null || typeof bound === 'string') return address;
+  return { ...address, port: bound.port };
+}
+
+async function removeStaleSocket(address: ListenAddress & { kind: 'unix' }): Promise<void> {
+  const stats = lstatSync(address.path, { throwIfNoEntry: false });
+  if (stats === undefined) return;
+  if (!stats.isSocket()) {
+    const message = `${formatListen(address)}: there is a file of that name, and it is not a socket.`;
+    throw new KpngError('KPNG_LISTEN_ADDRESS_IN_USE', message);
+  }
+  if (await answers(address.path)) {
+    const message = `${formatListen(address)}: another process listens on it.`;
+    throw new KpngError('KPNG_LISTEN_ADDRESS_IN_USE', message);
+  }
+  unlinkSync(address.path);
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    const settle = (answer: boolean) => () => {
+      socket.destroy();
+      resolve(answer);
+    };
+    socket.once('connect', settle(true));
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      // Anything but a refusal, such as a full queue, means that somebody is there.
+      settle(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT')();
+    });
+  });
+}
+
+const CODES: Readonly<Record<string, ErrorCode>> = {
+  EADDRINUSE: 'KPNG_LISTEN_ADDRESS_IN_USE',
+  EADDRNOTAVAIL: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
+  EACCES: 'KPNG_LISTEN_PERMISSION',
+  EPERM: 'KPNG_LISTEN_PERMISSION',
+};
+
+function listenError(address: ListenAddress, cause: unknown): KpngError {
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const message = `The API cannot be served on ${formatListen(address)}: ${messageOf(cause)}`;
+  return new KpngError(CODES[code] ?? 'KPNG_LISTEN_FAILED', message, { cause });
+}

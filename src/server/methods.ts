@@ -1,0 +1,41 @@
+import type { ServiceDefinition } from '@grpc/grpc-js';
+import { WatchReq } from '../api/generated/localv1/api.ts';
+import { wireProblem } from '../api/wire.ts';
+import { KpngError } from '../errors.ts';
+import type { ApiName } from './events.ts';
+
+/** What differs between the two APIs on the wire. */
+interface Method {
+  readonly path: string;
+  /** The node that a request names. */
+  readonly nodeNameOf: (request: Buffer) => string;
+}
+
+export const METHODS: Readonly<Record<ApiName, Method>> = {
+  local: { path: '/localv1.Sets/Watch', nodeNameOf },
+  // Its requests have no content.
+  global: { path: '/globalv1.Sets/Watch', nodeNameOf: () => '' },
+};
+
+function nodeNameOf(request: Buffer): string {
+  const problem = wireProblem(request, { 1: 'text' });
+  if (problem === undefined) return WatchReq.decode(request).nodeName;
+  throw new KpngError('KPNG_OP_INVALID', `A request cannot be decoded: ${problem}.`);
+}
+
+/** The service of an API, with messages left as bytes. */
+export function serviceDefinition(api: ApiName): ServiceDefinition {
+  const asBuffer = (bytes: Uint8Array): Buffer =>
+    Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes);
+  return {
+    watch: {
+      path: METHODS[api].path,
+      requestStream: true,
+      responseStream: true,
+      requestSerialize: asBuffer,
+      requestDeserialize: (bytes) => bytes,
+      responseSerialize: asBuffer,
+      responseDeserialize: (bytes) => bytes,
+    },
+  };
+}

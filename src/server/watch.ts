@@ -1,0 +1,163 @@
+import { status } from '@grpc/grpc-js';
+import { RESET_FRAME, SYNC_FRAME } from '../api/frames.ts';
+import { KpngError, messageOf } from '../errors.ts';
+import type { Reader, Readers } from '../store/reader.ts';
+import { frameWriter, type BytesCall, type FrameWriter } from './frame-writer.ts';
+
+export interface WatchOptions {
+  readonly call: BytesCall;
+  readonly readers: Readers;
+  /** The node that a request names; throws for one that cannot be understood. */
+  readonly nodeNameOf: (request: Buffer) => string;
+  /** Called once. `error`: why the server ended it; undefined: the client did, or has left. */
+  readonly onEnded: (watch: Watch, error: KpngError | undefined) => void;
+}
+
+/** Requests that are read ahead. A client has no reason to send a second one before it got its answer. */
+const MAX_AHEAD = 8;
+/** Frames are joined to pieces of about this size. Bytes. */
+const PIECE = 64 * 1024;
+
+/**
+ * One Watch call: each request is answered with one change set, as soon as there is one.
+ *
+ * While the client takes its time, changes are not queued up: what is sent next is made from the state
+ * as it is then.
+ */
+export class Watch {
+  readonly #options: WatchOptions;
+  readonly #writer: FrameWriter;
+  readonly #reader: Reader;
+  /** Node names of the requests that are not answered yet. */
+  readonly #requests: string[] = [];
+  #started = false;
+  /** What is being sent, while the client has to take a part of it first. */
+  #sending: Iterator<Buffer> | undefined;
+  #halfClosed = false;
+  #ended = false;
+  #syncs = 0;
+  #nodeName = '';
+
+  constructor(options: WatchOptions) {
+    const { call, readers } = options;
+    this.#options = options;
+    this.#writer = frameWriter(call);
+    this.#reader = readers.open({ onEvicted: (error) => this.end(status.ABORTED, error) });
+    this.#writer.onDrain(() => this.#send());
+    call.on('data', (request: Buffer) => this.#onRequest(request));
+    call.on('end', () => this.#onHalfClose());
+    call.on('cancelled', () => this.#finish(undefined));
+    call.on('error', () => this.#finish(undefined));
+  }
+
+  /** Whether a request waits for something to change. */
+  get waits(): boolean {
+    return this.#requests.length > 0 && this.#sending === undefined && !this.#ended;
+  }
+
+  /** Change sets that were sent. */
+  get syncs(): number {
+    return this.#syncs;
+  }
+
+  /** Of the last request that was answered. */
+  get nodeName(): string {
+    return this.#nodeName;
+  }
+
+  get peer(): string {
+    return this.#options.call.getPeer();
+  }
+
+  /** Answers the request that waits, if there is something to tell. */
+  poll(): void {
+    if (!this.waits) return;
+    const [nodeName = ''] = this.#requests;
+    const changes = this.#reader.next(nodeName);
+    if (changes === undefined) return;
+    this.#nodeName = nodeName;
+    this.#sending = pieces(changes);
+    this.#send();
+  }
+
+  /** Ends the call with a status other than OK. */
+  end(code: status, error: KpngError): void {
+    if (this.#ended) return;
+    this.#finish(error);
+    this.#options.call.emit('error', Object.assign(new Error(error.message), { code }));
+  }
+
+  #onRequest(request: Buffer): void {
+    if (this.#ended) return;
+    let nodeName: string;
+    try {
+      nodeName = this.#options.nodeNameOf(request);
+    } catch (error) {
+      this.end(status.INVALID_ARGUMENT, asKpngError(error));
+      return;
+    }
+    this.#requests.push(nodeName);
+    if (!this.#started) {
+      this.#started = true;
+      this.#writer.write(RESET_FRAME);
+    }
+    if (this.#requests.length >= MAX_AHEAD) this.#options.call.pause();
+    this.poll();
+  }
+
+  /** The client asks for no more; what it has asked for it still gets. */
+  #onHalfClose(): void {
+    this.#halfClosed = true;
+    if (this.#requests.length === 0) this.#close();
+  }
+
+  #send(): void {
+    const sending = this.#sending;
+    if (sending === undefined || this.#ended) return;
+    for (;;) {
+      const { done, value } = sending.next();
+      if (done === true) break;
+      if (!this.#writer.write(value)) return;
+    }
+    this.#sending = undefined;
+    this.#syncs++;
+    this.#requests.shift();
+    if (this.#requests.length > 0) this.poll();
+    else if (this.#halfClosed) this.#close();
+    else this.#options.call.resume();
+  }
+
+  #close(): void {
+    this.#finish(undefined);
+    this.#options.call.end();
+  }
+
+  #finish(error: KpngError | undefined): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#sending = undefined;
+    this.#reader.close();
+    this.#options.onEnded(this, error);
+  }
+}
+
+function asKpngError(error: unknown): KpngError {
+  if (error instanceof KpngError) return error;
+  return new KpngError('KPNG_OP_INVALID', messageOf(error), { cause: error });
+}
+
+/** Frames in larger pieces, with a Sync after the last one. */
+function* pieces(frames: Iterable<Buffer>): Generator<Buffer, void, undefined> {
+  let piece: Buffer[] = [];
+  let length = 0;
+  for (const frame of frames) {
+    piece.push(frame);
+    length += frame.length;
+    if (length < PIECE) continue;
+    yield Buffer.concat(piece, length);
+    piece = [];
+    length = 0;
+  }
+  piece.push(SYNC_FRAME);
+  yield Buffer.concat(piece);
+}

@@ -1,0 +1,141 @@
+import type { Hasher } from '../api/hash.ts';
+import type { GlobalStore } from './global-store.ts';
+import type { Pin } from './history.ts';
+import {
+  openReader,
+  type ChangeSet,
+  type Differ,
+  type Position,
+  type Reader,
+  type ReaderOptions,
+  type Readers,
+} from './reader.ts';
+import type { ServiceRecord } from './service-record.ts';
+import type { Entry, StoredNode } from './stored.ts';
+import { compareKeys, type Cell } from './table.ts';
+
+type ServiceCell = Cell<ServiceRecord>;
+
+/** Two states that are compared. */
+interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Change sets of up to so many entries are made once for all clients; larger ones while they are sent. */
+const SMALL = 1000;
+
+/** Readers of the whole state. All clients that have seen the same revision get the same bytes. */
+export class GlobalReaders implements Readers, Differ<Position> {
+  readonly #store: GlobalStore;
+  #revision = 0;
+  /** By the revision that they start from. */
+  readonly #changeSets = new Map<number, readonly Buffer[]>();
+  #inPathOrder: { cells: readonly ServiceCell[]; sorted: readonly ServiceCell[] } | undefined;
+
+  constructor(store: GlobalStore) {
+    this.#store = store;
+  }
+
+  open(options: ReaderOptions): Reader {
+    return openReader(this.#store, this, options);
+  }
+
+  positionAt(pin: Pin): Position {
+    return { pin };
+  }
+
+  isCurrent({ pin }: Position): boolean {
+    return pin.revision === this.#store.revision;
+  }
+
+  between(older: Position | undefined, newer: Position): ChangeSet {
+    // There is nothing at revision 0.
+    const span = { from: older?.pin.revision ?? 0, to: newer.pin.revision };
+    if (this.#revision !== span.to) {
+      this.#revision = span.to;
+      this.#changeSets.clear();
+    }
+    const known = this.#changeSets.get(span.from);
+    if (known !== undefined) return known;
+    const { nodes, services } = this.#store;
+    const [nodeCells, serviceCells] =
+      span.from === 0
+        ? [nodes.cells(), this.#sorted(services.cells())]
+        : [
+            [...nodes.changedSince(span.from)].sort((a, b) => compareKeys(a.key, b.key)),
+            [...services.changedSince(span.from)].sort(byPath),
+          ];
+    const frames = framesOf(nodeCells, serviceCells, span, this.#store.hasher);
+    if (nodeCells.length + serviceCells.length > SMALL) return frames;
+    const made = [...frames];
+    const joined = made.length === 0 ? [] : [Buffer.concat(made)];
+    this.#changeSets.set(span.from, joined);
+    return joined;
+  }
+
+  #sorted(cells: readonly ServiceCell[]): readonly ServiceCell[] {
+    if (this.#inPathOrder?.cells !== cells) {
+      this.#inPathOrder = { cells, sorted: [...cells].sort(byPath) };
+    }
+    return this.#inPathOrder.sorted;
+  }
+}
+
+/** Global paths join their parts with `|`, which sorts otherwise than the `/` of the keys. */
+function byPath(a: ServiceCell, b: ServiceCell): number {
+  return compareKeys(`${a.key.replace('/', '|')}|`, `${b.key.replace('/', '|')}|`);
+}
+
+/**
+ * The operations in kpng's order: nodes, services, endpoints, and for what has gone the other way
+ * round. Within a step, what is set is in order of its path, what is deleted in the opposite order.
+ */
+function* framesOf(
+  nodes: readonly Cell<StoredNode>[],
+  services: readonly ServiceCell[],
+  { from, to }: Span,
+  hasher: Hasher,
+): Generator<Buffer, void, undefined> {
+  const gone: Record<'nodes' | 'services' | 'endpoints', Entry[]> = {
+    nodes: [],
+    services: [],
+    endpoints: [],
+  };
+  for (const cell of nodes) {
+    const [before, after] = [cell.at(from)?.global(hasher), cell.at(to)?.global(hasher)];
+    if (after === undefined) gone.nodes.push(...(before === undefined ? [] : [before]));
+    else if (after !== before) yield after.frame;
+  }
+  for (const cell of services) {
+    const before = cell.at(from)?.service?.global(hasher);
+    const after = cell.at(to)?.service?.global(hasher);
+    if (after === undefined) gone.services.push(...(before === undefined ? [] : [before]));
+    else if (after !== before) yield after.frame;
+  }
+  for (const cell of services) {
+    const before = endpointsOf(cell.at(from), hasher);
+    const after = endpointsOf(cell.at(to), hasher);
+    for (const [path, entry] of after) {
+      const former = before.get(path);
+      if (former !== entry && former?.frame.equals(entry.frame) !== true) yield entry.frame;
+    }
+    for (const [path, entry] of before) if (!after.has(path)) gone.endpoints.push(entry);
+  }
+  for (const list of [gone.endpoints, gone.services, gone.nodes]) {
+    for (const entry of list.reverse()) yield entry.deletion();
+  }
+}
+
+const NONE: ReadonlyMap<string, Entry> = new Map();
+
+/** In order of the path. The last of several equal endpoints counts; only names tell them apart. */
+function endpointsOf(
+  record: ServiceRecord | undefined,
+  hasher: Hasher,
+): ReadonlyMap<string, Entry> {
+  if (record === undefined || record.endpoints.length === 0) return NONE;
+  const entries = record.endpoints.map((stored) => stored.global(hasher));
+  entries.sort((a, b) => compareKeys(a.path, b.path));
+  return new Map(entries.map((entry) => [entry.path, entry]));
+}
