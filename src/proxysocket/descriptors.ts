@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
-import type { DescriptorBudget } from './service-port.ts';
 import { LimitSignal } from './limit-signal.ts';
+import { DEFAULT_LIMITS } from './limits.ts';
+import type { DescriptorBudget } from './service-port.ts';
+import type { Protocol } from './spec.ts';
 
 /**
  * Where the system does not tell: Windows has no such limit for sockets, and elsewhere Node raises
@@ -23,6 +25,19 @@ export function processDescriptorLimit(
   return soft === undefined || soft === 'unlimited' ? UNKNOWN_LIMIT : Number(soft);
 }
 
+/** What the program itself needs at least, with some connections for metrics and health. */
+const OWN_USE = 64;
+
+/**
+ * How many descriptors to reserve when nobody has said: the usual number, or a quarter of a limit that
+ * is low, but enough for the program itself, and never more than half, so that clients are served
+ * whatever the limit is.
+ */
+export function defaultReserve(limit: number): number {
+  const quarter = Math.max(Math.floor(limit / 4), OWN_USE);
+  return Math.min(DEFAULT_LIMITS.reservedDescriptors, quarter, Math.floor(limit / 2));
+}
+
 /**
  * Counts the descriptors of the data path, so that the process never runs into its limit: that would
  * also fail its files, its connection to the control plane and the programs that it runs.
@@ -31,58 +46,86 @@ export function processDescriptorLimit(
  * busy service must not keep a new one from coming up. But a quarter of what is outside of the reserve
  * is never for listeners: services that nobody can connect to are of no use, and those that worked
  * must go on working when more of them come.
+ *
+ * TCP connections can take all of that, except that an eighth is for UDP sessions while anybody
+ * listens for datagrams: connections may last for days, and would keep UDP clients out for as long.
+ * (The table of UDP sessions keeps to half, for the same reason.)
  */
 export class ProcessDescriptors implements DescriptorBudget {
   readonly #limit: number;
   readonly #reserve: number;
-  readonly #signal: LimitSignal;
-  #used = 0;
-  #held = 0;
+  readonly #signals: Readonly<Record<Protocol | 'listeners', LimitSignal>>;
+  readonly #used: Record<Protocol, number> = { TCP: 0, UDP: 0 };
+  readonly #held: Record<Protocol, number> = { TCP: 0, UDP: 0 };
 
   constructor(options: { limit: number; reserve: number }) {
     this.#limit = options.limit;
     this.#reserve = options.reserve;
-    this.#signal = new LimitSignal('reserved-descriptors', () => this.capacity);
+    const signal = (most: () => number) => new LimitSignal('reserved-descriptors', most);
+    this.#signals = {
+      TCP: signal(() => this.#mostOf('TCP')),
+      UDP: signal(() => this.#mostOf('UDP')),
+      listeners: signal(() => this.#mostListeners),
+    };
   }
 
   get used(): number {
-    return this.#used;
+    return this.#used.TCP + this.#used.UDP;
   }
 
   get capacity(): number {
-    return Math.max(0, this.#limit - this.#reserve - this.#held);
+    return Math.max(0, this.#shared - this.#listeners);
   }
 
-  take(count: number): boolean {
-    if (this.#used + count > this.capacity) {
-      this.#signal.refused();
+  take(count: number, protocol: Protocol = 'TCP'): boolean {
+    if (this.#used[protocol] + count > this.#mostOf(protocol)) {
+      this.#signals[protocol].refused();
       return false;
     }
-    this.#used += count;
+    this.#used[protocol] += count;
     return true;
   }
 
-  give(count: number): void {
-    this.#used -= count;
-    this.#signal.freed(this.#used);
+  give(count: number, protocol: Protocol = 'TCP'): void {
+    this.#used[protocol] -= count;
+    this.#signals.TCP.freed(this.#used.TCP);
+    this.#signals.UDP.freed(this.#used.UDP);
   }
 
   /** Takes one descriptor for a listener; false when too few are left even for that. */
-  hold(): boolean {
-    const all = this.#used + this.#held + 1;
-    const shared = this.#limit - this.#reserve;
-    const most = shared - Math.floor(shared / 4);
-    if (this.#held + 1 > most || all > this.#limit - this.#reserve / 4) {
-      this.#signal.refused();
+  hold(protocol: Protocol = 'TCP'): boolean {
+    if (this.#listeners + 1 > this.#mostListeners) {
+      this.#signals.listeners.refused();
       return false;
     }
-    this.#held += 1;
+    this.#held[protocol] += 1;
     return true;
   }
 
   /** Gives the descriptor of a listener back. */
-  drop(): void {
-    this.#held -= 1;
-    this.#signal.freed(this.#used);
+  drop(protocol: Protocol = 'TCP'): void {
+    this.#held[protocol] -= 1;
+    this.#signals.listeners.freed(this.#listeners);
+    this.give(0);
+  }
+
+  get #listeners(): number {
+    return this.#held.TCP + this.#held.UDP;
+  }
+
+  /** For listeners and their clients. */
+  get #shared(): number {
+    return this.#limit - this.#reserve;
+  }
+
+  get #mostListeners(): number {
+    const ofShared = this.#shared - Math.floor(this.#shared / 4);
+    return Math.min(ofShared, Math.floor(this.#limit - this.#reserve / 4) - this.used);
+  }
+
+  #mostOf(protocol: Protocol): number {
+    if (protocol === 'UDP') return Math.max(0, this.capacity - this.#used.TCP);
+    const share = this.#held.UDP === 0 ? 0 : Math.ceil(this.capacity / 8);
+    return Math.max(0, this.capacity - Math.max(share, this.#used.UDP));
   }
 }

@@ -4,7 +4,7 @@ export interface EngineLimits {
   readonly maxConnections: number;
   /** UDP sessions at once, of all service ports. Above it the least recently used one ends. */
   readonly maxUdpSessions: number;
-  /** Descriptors kept free for everything but relays and sessions. */
+  /** Descriptors kept free for everything but relays and sessions; see `defaultReserve`. */
   readonly reservedDescriptors: number;
   /** Time limit of each attempt to connect, in order. Its length is the number of attempts. Milliseconds. */
   readonly connectTimeoutsMs: readonly number[];

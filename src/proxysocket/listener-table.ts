@@ -159,7 +159,8 @@ export class ListenerTable {
     const { acceptors, descriptors } = this.#options;
     try {
       assertAddress(listen);
-      if (!descriptors.hold()) throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
+      if (!descriptors.hold(slot.protocol))
+        throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
     } catch (error) {
       this.#fail(slot, holder, error);
       return;
@@ -180,7 +181,7 @@ export class ListenerTable {
       this.#noteDoor(slot, owner);
       publishOpened(owner, listen);
     } catch (error) {
-      descriptors.drop();
+      descriptors.drop(slot.protocol);
       this.#fail(slot, holder, error);
     }
   }
@@ -207,7 +208,7 @@ export class ListenerTable {
     this.#noteDoor(slot, undefined);
     slot.state = { kind: 'idle' };
     await listener.close();
-    this.#options.descriptors.drop();
+    this.#options.descriptors.drop(slot.protocol);
     publishClosed(holder.owner, listen);
   }
 

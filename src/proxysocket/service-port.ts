@@ -25,9 +25,12 @@ export interface EngineContext {
 
 /** Counts the descriptors of relays and sessions against the process's limit. */
 export interface DescriptorBudget {
-  /** Takes `count` descriptors; false when that would touch the reserve. */
-  take(count: number): boolean;
-  give(count: number): void;
+  /**
+   * Takes `count` descriptors for a protocol, by default TCP; false when that would touch the reserve or
+   * the share of UDP.
+   */
+  take(count: number, protocol?: Protocol): boolean;
+  give(count: number, protocol?: Protocol): void;
   readonly used: number;
   /** How many may be used at most. */
   readonly capacity: number;

@@ -1,5 +1,9 @@
 import t from 'tap';
-import { ProcessDescriptors, processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import {
+  defaultReserve,
+  ProcessDescriptors,
+  processDescriptorLimit,
+} from '../../src/proxysocket/descriptors.ts';
 import { limitChanged } from '../../src/proxysocket/events.ts';
 import { LimitSignal } from '../../src/proxysocket/limit-signal.ts';
 import { collect } from '../support/sockets.ts';
@@ -25,6 +29,61 @@ t.test('the limit of the process', (t) => {
   };
   t.equal(processDescriptorLimit(missing), 65_536);
   t.ok(processDescriptorLimit() > 0);
+  t.end();
+});
+
+t.test('the default reserve leaves something to clients, whatever the limit', (t) => {
+  const limits = [1_048_576, 1024, 1000, 512, 256, 200, 128, 100, 64, 20, 1, 0];
+  t.same(limits.map(defaultReserve), [256, 256, 250, 128, 64, 64, 64, 50, 32, 10, 0, 0]);
+  for (const limit of limits.slice(0, -2)) {
+    const descriptors = new ProcessDescriptors({ limit, reserve: defaultReserve(limit) });
+    t.ok(descriptors.hold() && descriptors.take(2), `a connection with a limit of ${limit}`);
+  }
+  t.end();
+});
+
+t.test('an eighth is for UDP while somebody listens for datagrams', (t) => {
+  const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
+  t.ok(descriptors.hold('UDP'));
+  t.ok(descriptors.take(70, 'TCP'));
+  t.notOk(descriptors.take(2, 'TCP'), 'ten are kept');
+  t.equal(descriptors.used, 70);
+  for (let session = 0; session < 10; session += 1) t.ok(descriptors.take(1, 'UDP'));
+  t.notOk(descriptors.take(1, 'UDP'));
+  descriptors.give(2, 'TCP');
+  t.ok(descriptors.take(1, 'UDP'), 'more than the share, when there is room');
+  t.notOk(descriptors.take(2, 'TCP'));
+  descriptors.give(11, 'UDP');
+  t.ok(descriptors.take(2, 'TCP'));
+  t.notOk(descriptors.take(2, 'TCP'), 'the share is kept again');
+  descriptors.drop('UDP');
+  t.ok(descriptors.take(11, 'TCP'), 'all 81');
+  t.notOk(descriptors.take(1, 'TCP'));
+  t.end();
+});
+
+t.test('each side is told of its own limit, without turning to and fro', (t) => {
+  const changes = collect(t, limitChanged);
+  const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
+  descriptors.hold('UDP');
+  const limit = 'reserved-descriptors';
+  t.ok(descriptors.take(70));
+  for (let client = 0; client < 5; client += 1) {
+    t.notOk(descriptors.take(2));
+    descriptors.give(2);
+    t.ok(descriptors.take(2));
+  }
+  t.same(changes, [{ limit, value: 70, reached: true }]);
+  descriptors.give(10);
+  t.same(changes.at(-1), { limit, value: 70, reached: false });
+
+  while (descriptors.hold());
+  t.same(changes.at(-1), { limit, value: 36, reached: true });
+  const { length } = changes;
+  descriptors.drop();
+  t.ok(descriptors.hold());
+  t.notOk(descriptors.hold());
+  t.equal(changes.length, length);
   t.end();
 });
 

@@ -1,3 +1,4 @@
+import { defaultReserve, processDescriptorLimit } from '../../proxysocket/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits, type LimitName } from '../../proxysocket/limits.ts';
 import { duration, durations, integer, size } from './kinds.ts';
 import { flag, type FlagSpec, type FlagValues } from './table.ts';
@@ -53,7 +54,8 @@ export const LIMIT_FLAGS = {
   }),
   'reserved-descriptors': flag<number>({
     kind: integer(0),
-    default: DEFAULT_LIMITS.reservedDescriptors,
+    default: defaultReserve(processDescriptorLimit()),
+    defaultText: `${DEFAULT_LIMITS.reservedDescriptors}; where ulimit -n is below 1024, a quarter of it`,
     help: 'File descriptors kept free for everything but connections and sessions.',
     group: LIMITS,
   }),

@@ -1,5 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
+import { processDescriptorLimit } from '../../proxysocket/descriptors.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
 import { choice, duration, ipAddress, list, portRange, text, toggle } from '../flags/kinds.ts';
@@ -7,6 +8,7 @@ import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
 import { PORTAL_TABLE_FLAGS } from '../flags/portal-table.ts';
 import { flag, type FlagTable, type FlagValues } from '../flags/table.ts';
+import { adviseOnDescriptors } from './descriptor-advice.ts';
 
 const ADDRESSES = 'Addresses';
 
@@ -133,6 +135,7 @@ function userspace(variant: Variant): SinkCommand {
     flags: flagsOf(variant),
     read: readUserspace,
     async start(options, { log }) {
+      adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
       const { startUserspace } = await import('./userspace-runtime.ts');
       return startUserspace(options, log);
     },

@@ -88,7 +88,7 @@ export class UdpListener implements Listener {
   async #close(): Promise<void> {
     this.#deps.hostAddresses.unsubscribe(this.#onAddresses);
     const fronts = this.#fronts();
-    this.#deps.context.descriptors.give(this.#members.size);
+    this.#deps.context.descriptors.give(this.#members.size, 'UDP');
     this.#members.clear();
     await Promise.all([...fronts.map(async (front) => front.close()), this.#syncing]);
     this.#onClosed(this);
@@ -111,19 +111,19 @@ export class UdpListener implements Listener {
     const gone = [...this.#members].filter(([address]) => !wanted.has(address));
     for (const [address, front] of gone) {
       this.#members.delete(address);
-      context.descriptors.give(1);
+      context.descriptors.give(1, 'UDP');
       await front.close();
     }
     for (const address of wanted) {
       if (this.#closed !== undefined) return;
       if (this.#members.has(address)) continue;
       if (this.#members.size >= context.limits.udpWildcardSockets) return;
-      if (!context.descriptors.take(1)) return;
+      if (!context.descriptors.take(1, 'UDP')) return;
       const socket = await boundSocket(this.family, address, this.boundPort, SHARES_PORT).catch(
         notYet,
       );
       if (socket === undefined || this.#closed !== undefined) {
-        context.descriptors.give(1);
+        context.descriptors.give(1, 'UDP');
         socket?.close();
         continue;
       }

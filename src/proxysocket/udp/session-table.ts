@@ -207,7 +207,7 @@ export class SessionTable implements SessionHost {
       this.#full.refused();
       if (!this.#evict()) return false;
     }
-    while (!descriptors.take(1)) if (!this.#evict()) return false;
+    while (!descriptors.take(1, 'UDP')) if (!this.#evict()) return false;
     return true;
   }
 
@@ -254,7 +254,7 @@ export class SessionTable implements SessionHost {
     if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
     session.front.forget(session);
     this.#size -= 1;
-    this.#context.descriptors.give(1);
+    this.#context.descriptors.give(1, 'UDP');
     if (wasOpen && udpSessionEnded.hasSubscribers) {
       const { datagramsIn, datagramsOut } = session;
       udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });
