@@ -1,26 +1,68 @@
 import type { Writable } from 'node:stream';
 import { KpngError } from '../errors.ts';
 import { systemExec, type Exec } from '../portal/exec.ts';
-import { removeNftables } from '../portal/nftables/tool.ts';
+import { removeInterfaceAddresses } from '../portal/interface/linux-dispose.ts';
+import { cleanUpNftables } from '../portal/nftables/left-over.ts';
+import { hostAddresses } from '../util/host-addresses.ts';
 import { PROGRAM } from './help.ts';
 
 export interface CleanupOptions {
+  /** Name of the nftables table. */
   readonly table: string;
+  /** Interface to remove addresses from; empty: every one. */
+  readonly portalInterface: string;
   readonly stdout: Writable;
   readonly stderr: Writable;
   readonly exec?: Exec;
 }
 
-/** Removes the packet rules that a proxy has left, and returns the exit code. May be done twice. */
+interface Context extends Required<CleanupOptions> {
+  /** Says what is not as it should be, and keeps nothing from being removed. */
+  warn(error: KpngError): void;
+}
+
+/** Removes one kind of thing. Resolves with what is so now; rejects with a KpngError. */
+type Step = (context: Context) => Promise<string>;
+
+const STEPS: readonly Step[] = [nftablesTable, interfaceAddresses];
+
+/**
+ * Removes the packet rules and addresses that a proxy has left, and returns the exit code. May be done
+ * twice. What cannot be removed does not keep the rest from being removed. A tool that is missing is
+ * mentioned, and is a failure only where every tool is missing.
+ */
 export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
-  const { table, stdout, stderr, exec = systemExec } = options;
-  try {
-    await removeNftables(exec, table);
-  } catch (error) {
-    if (!(error instanceof KpngError)) throw error;
+  const { stdout, stderr } = options;
+  const warn = (error: KpngError): void => {
     stderr.write(`${PROGRAM}: ${error.message} (${error.code})\n`);
-    return 1;
+  };
+  const context: Context = { exec: systemExec, ...options, warn };
+  let missing = 0;
+  let failed = 0;
+  for (const step of STEPS) {
+    try {
+      stdout.write(`${await step(context)}\n`);
+    } catch (error) {
+      if (!(error instanceof KpngError)) throw error;
+      if (error.code === 'KPNG_PORTAL_TOOL_MISSING') missing += 1;
+      else failed += 1;
+      warn(error);
+    }
   }
-  stdout.write(`There is no nftables table inet ${table} any more.\n`);
-  return 0;
+  return failed > 0 || missing === STEPS.length ? 1 : 0;
+}
+
+async function nftablesTable({ exec, table, warn }: Context): Promise<string> {
+  const local = new Set(hostAddresses().map(({ address }) => address));
+  const left = await cleanUpNftables(exec, table, local);
+  if (left !== undefined) warn(left);
+  return `There is no nftables table inet ${table} any more.`;
+}
+
+async function interfaceAddresses({ exec, portalInterface: name }: Context): Promise<string> {
+  const cleaned = await removeInterfaceAddresses(exec, name === '' ? undefined : name);
+  const where = name === '' ? 'any interface' : `the interface ${name}`;
+  return cleaned.length === 0
+    ? `There are no service addresses on ${where}.`
+    : `There are no service addresses on ${cleaned.join(', ')} any more.`;
 }

@@ -1,6 +1,6 @@
 import type { SinkCommand } from './command.ts';
+import { CLEANUP_FLAGS } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
-import { PORTAL_TABLE_FLAGS } from './flags/portal-table.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
 import { helpText } from './help.ts';
 import type { Registry } from './registry.ts';
@@ -57,7 +57,7 @@ export function helpPage(registry: Registry): string {
     '',
     '### cleanup',
     '',
-    flagTable(PORTAL_TABLE_FLAGS),
+    flagTable(CLEANUP_FLAGS),
     '',
   ].join('\n');
 }

@@ -1,6 +1,6 @@
 import type { Example, SinkCommand, SourceCommand } from './command.ts';
+import { CLEANUP_FLAGS } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
-import { PORTAL_TABLE_FLAGS } from './flags/portal-table.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
 import { commandWords, type Words } from './grammar.ts';
 import type { Registry } from './registry.ts';
@@ -22,15 +22,16 @@ const VERSION_HELP = sections([
 ]);
 
 const CLEANUP_HELP = sections([
-  [`${PROGRAM} cleanup: remove the packet rules that a proxy has left.`],
+  [`${PROGRAM} cleanup: remove the packet rules and addresses that a proxy has left.`],
   ['Usage:', `  ${PROGRAM} cleanup [flags]`],
   wrap(
-    'Rules outlive the proxy on purpose, so that a restart finds them in place. This removes the one ' +
-      'table that they are in, and nothing else; it may be done twice. A proxy that still runs puts ' +
-      'its table back.',
+    'Rules and addresses outlive the proxy on purpose, so that a restart finds them in place. This ' +
+      'removes the one table that the rules are in, the addresses that were added to interfaces, and the ' +
+      'interfaces made for them; nothing else. It may be done twice. A proxy that still runs puts ' +
+      'everything back.',
   ),
   examples([{ line: 'cleanup', does: 'removes the rules of a proxy that has ended' }]),
-  ...flagSections(PORTAL_TABLE_FLAGS),
+  ...flagSections(CLEANUP_FLAGS),
 ]);
 
 function rootHelp(registry: Registry): string {
@@ -47,7 +48,7 @@ function rootHelp(registry: Registry): string {
     [
       'Other commands:',
       ...columns([
-        ['cleanup', 'Remove the packet rules that a proxy has left'],
+        ['cleanup', 'Remove the packet rules and addresses that a proxy has left'],
         ['version', 'Print the version'],
         ['help', `Explain a command: ${PROGRAM} help local to-userspace`],
       ]),

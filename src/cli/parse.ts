@@ -1,8 +1,8 @@
 import { KpngError } from '../errors.ts';
 import { splitArgv } from './argv.ts';
 import type { BoundSink, BoundSource } from './command.ts';
+import { CLEANUP_FLAGS } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
-import { PORTAL_TABLE_FLAGS } from './flags/portal-table.ts';
 import { readFlags, type Environment } from './flags/read.ts';
 import { pickValues, type FlagTable } from './flags/table.ts';
 import { readWords, usage, type Words } from './grammar.ts';
@@ -12,8 +12,8 @@ import { REGISTRY, type Registry } from './registry.ts';
 export type Invocation =
   | { readonly kind: 'help'; readonly topic: Words }
   | { readonly kind: 'version' }
-  /** `table`: the nftables table to remove. */
-  | { readonly kind: 'cleanup'; readonly table: string }
+  /** `table`: the nftables table to remove; `portalInterface`: where from, empty for everywhere. */
+  | { readonly kind: 'cleanup'; readonly table: string; readonly portalInterface: string }
   | {
       readonly kind: 'run';
       readonly source: BoundSource;
@@ -45,9 +45,14 @@ export function parse(
       return { kind: 'version' };
     }
     if (words.kind === 'cleanup') {
-      const table = { ...GLOBAL_FLAGS, ...PORTAL_TABLE_FLAGS };
+      const table = { ...GLOBAL_FLAGS, ...CLEANUP_FLAGS };
       const raw = readFlags(known(flags, table, everything, registry), table, env);
-      return { kind: 'cleanup', table: pickValues(PORTAL_TABLE_FLAGS, raw)['portal-table'] };
+      const values = pickValues(CLEANUP_FLAGS, raw);
+      return {
+        kind: 'cleanup',
+        table: values['portal-table'],
+        portalInterface: values['portal-interface'],
+      };
     }
     if (words.kind === 'source') {
       throw usage(`${words.source.word}: no backend was named, so there is nothing to do`);

@@ -16,7 +16,7 @@ export async function main(argv: Argv): Promise<number> {
   }
   if (invocation.kind === 'cleanup') {
     const { cleanup } = await import('./cleanup.ts');
-    return cleanup({ table: invocation.table, stdout: process.stdout, stderr: process.stderr });
+    return cleanup({ ...invocation, stdout: process.stdout, stderr: process.stderr });
   }
   process.stdout.write(
     invocation.kind === 'version' ? versionText() : helpText(invocation.topic, REGISTRY),

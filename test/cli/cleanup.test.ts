@@ -1,14 +1,40 @@
 import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { cleanup } from '../../src/cli/cleanup.ts';
-import { exits } from '../support/fake-exec.ts';
+import type { Exec } from '../../src/portal/exec.ts';
+import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
+import { FakeIp } from '../support/fake-ip.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { NftablesRig } from '../support/nftables-rig.ts';
 
-async function clean(nft: FakeNft, table = 'kpng-userspace') {
+/** A host on which a proxy may have left things. */
+class Host {
+  readonly nft: FakeNft;
+  readonly ip = new FakeIp();
+  readonly exec: Exec = (command) =>
+    command.file === 'ip' ? this.ip.exec(command) : this.nft.exec(command);
+
+  constructor(nft = new FakeNft()) {
+    this.nft = nft;
+  }
+
+  async leaveAddresses(name: string): Promise<void> {
+    const link = linuxInterface({ name, exec: this.exec });
+    await link.open();
+    await link.change(['10.0.0.1'], []);
+  }
+
+  clean({ table = 'kpng-userspace', portalInterface = '' } = {}) {
+    return clean(this.exec, { table, portalInterface });
+  }
+}
+
+async function clean(exec: Exec, names: { table: string; portalInterface: string }) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
-  const code = await cleanup({ table, stdout, stderr, exec: nft.exec });
-  return { code, stdout: String(stdout.read() ?? ''), stderr: String(stderr.read() ?? '') };
+  const code = await cleanup({ ...names, stdout, stderr, exec });
+  return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
 }
 
 t.test('removes the table that was named, and may be done twice', async (t) => {
@@ -16,25 +42,121 @@ t.test('removes the table that was named, and may be done twice', async (t) => {
   t.teardown(() => rig.portal.close());
   await rig.portal.commit(new Map());
   t.same([...rig.nft.tables.keys()], ['other']);
-  await clean(rig.nft);
+  const host = new Host(rig.nft);
+  await host.clean();
   t.same([...rig.nft.tables.keys()], ['other'], 'not that one');
   for (const time of ['first', 'second']) {
-    const { code, stdout, stderr } = await clean(rig.nft, 'other');
+    const { code, stdout, stderr } = await host.clean({ table: 'other' });
     t.equal(code, 0, time);
-    t.equal(stdout, 'There is no nftables table inet other any more.\n');
+    t.match(stdout, 'There is no nftables table inet other any more.\n');
     t.equal(stderr, '');
   }
   t.same([...rig.nft.tables.keys()], []);
 });
 
-t.test('says why it cannot', async (t) => {
-  const nft = new FakeNft();
-  nft.broken = exits('Error: Operation not permitted\n');
-  const { code, stdout, stderr } = await clean(nft);
+t.test('removes service addresses, and the interfaces made for them', async (t) => {
+  const host = new Host();
+  for (const name of ['kpng0', 'kpng1', 'eth0']) await host.leaveAddresses(name);
+  const one = await host.clean({ portalInterface: 'kpng1' });
+  t.match(one, { code: 0, stdout: /service addresses on kpng1 any more/, stderr: '' });
+  t.same([...host.ip.links.keys()], ['lo', 'eth0', 'kpng0']);
+  const all = await host.clean();
+  t.match(all, { code: 0, stdout: /service addresses on eth0, kpng0 any more/, stderr: '' });
+  t.same([...host.ip.links.keys()], ['lo', 'eth0']);
+  t.same(host.ip.addresses('eth0'), ['192.0.2.5/24', '2001:db8::5/64']);
+  t.match(await host.clean(), { code: 0, stdout: /no service addresses on any interface\.\n/ });
+});
+
+t.test('says why it cannot, and removes the rest', async (t) => {
+  const host = new Host();
+  await host.leaveAddresses('kpng0');
+  host.nft.broken = exits('Error: Operation not permitted\n');
+  const { code, stdout, stderr } = await host.clean();
   t.equal(code, 1);
-  t.equal(stdout, '');
+  t.equal(stdout, 'There are no service addresses on kpng0 any more.\n');
   t.match(
     stderr,
     /^kpng-userspace: removing the nftables table inet kpng-userspace: .*CAP_NET_ADMIN.* \(KPNG_PORTAL_PERMISSION\)\n$/,
   );
+});
+
+t.test('a tool that is missing has left nothing, unless all are missing', async (t) => {
+  const host = new Host();
+  host.nft.broken = { fails: 'missing' };
+  const without = await host.clean();
+  t.match(without, { code: 0, stderr: /no nft on the PATH.*\(KPNG_PORTAL_TOOL_MISSING\)\n$/ });
+  host.ip.broken = { fails: 'missing' };
+  t.match(await host.clean(), { code: 1, stdout: '', stderr: /no nft .*\n.*no ip on the PATH/ });
+});
+
+t.test('refuses names that cannot be', async (t) => {
+  const { code, stderr } = await new Host().clean({ portalInterface: 'a b' });
+  t.equal(code, 1);
+  t.match(stderr, /"a b" cannot be the name of a network interface.*\(KPNG_USAGE\)/);
+});
+
+const TABLE = `table inet kpng-userspace {
+	map services4 {
+		type ipv4_addr . inet_proto . inet_service : inet_service
+		elements = { 10.0.0.1 . tcp . 80 : 40001,
+			     10.0.0.53 . udp . 53 : 40002 }
+	}
+	set allowed4 {
+		elements = { 10.0.0.99 . udp . 99 . 10.0.0.0/8 }
+	}
+	map node-ports6 {
+		elements = { udp . 30053 : 40003 }
+	}
+	map services6 {
+		elements = { fd00::53 . udp . 53 : 40004 }
+	}
+}
+`;
+
+/** A kernel that remembers a few UDP flows, and what was forgotten of them. */
+function withFlows(conntrack: (args: string) => Reaction) {
+  const removed: string[] = [];
+  const fake = new FakeExec(({ file, args, stdin }) => {
+    const line = args.join(' ');
+    if (file === 'nft') return line.startsWith('list') ? { stdout: TABLE } : {};
+    if (file === 'ip') return { stdout: '[]' };
+    if (line.startsWith('--load-file')) removed.push(...(stdin ?? '').trim().split('\n'));
+    else if (line.startsWith('-D')) removed.push(line);
+    return conntrack(line);
+  });
+  return { exec: fake.exec, removed };
+}
+
+const NAMES = { table: 'kpng-userspace', portalInterface: '' };
+
+t.test('removes the UDP flows that the rules have led to proxy ports', async (t) => {
+  const flow = (to: string, port: number, from: string, answers: number) =>
+    `udp 17 29 src=192.0.2.9 dst=${to} sport=4000 dport=${port} src=${from} dst=192.0.2.9 sport=${answers} dport=4000\n`;
+  const { exec, removed } = withFlows((line) => {
+    if (line.startsWith('-L -f ipv4')) {
+      const other = flow('10.0.0.99', 99, '192.0.2.5', 41_000);
+      return { stdout: flow('10.0.0.53', 53, '192.0.2.5', 40_002) + other };
+    }
+    if (line.startsWith('-L -f ipv6')) {
+      return {
+        stdout: flow('fd00::53', 53, 'fd00::5', 40_004) + flow('::1', 30_053, '::1', 40_003),
+      };
+    }
+    return {};
+  });
+  t.match(await clean(exec, NAMES), { code: 0, stderr: '' });
+  t.same(
+    removed
+      .map((line) => line.replace(/.*--orig-port-dst (\d+) --orig-dst (\S+).*/, '$2 $1'))
+      .sort(),
+    ['10.0.0.53 53', '::1 30053', 'fd00::53 53'],
+  );
+});
+
+t.test('without conntrack the rest is done, and it says what is left', async (t) => {
+  const { exec } = withFlows(() => ({ fails: 'missing' }));
+  const { code, stdout, stderr } = await clean(exec, NAMES);
+  t.equal(code, 0);
+  t.match(stdout, /no nftables table inet kpng-userspace any more/);
+  t.match(stderr, /no conntrack on the PATH.*\(KPNG_PORTAL_TOOL_MISSING\)/);
 });

@@ -222,8 +222,16 @@ t.test('a planned word is refused as planned until it is there', (t) => {
 });
 
 t.test('cleanup names a table', (t) => {
-  t.same(parse(['cleanup']), { kind: 'cleanup', table: 'kpng-userspace' });
-  t.same(parse(words('-v=2 cleanup --portal-table other')), { kind: 'cleanup', table: 'other' });
+  t.same(parse(['cleanup']), {
+    kind: 'cleanup',
+    table: 'kpng-userspace',
+    portalInterface: '',
+  });
+  t.same(parse(words('-v=2 cleanup --portal-table other --portal-interface kpng0')), {
+    kind: 'cleanup',
+    table: 'other',
+    portalInterface: 'kpng0',
+  });
   t.end();
 });
 
