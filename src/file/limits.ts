@@ -6,6 +6,8 @@ export interface FileLimits {
   readonly maxProblems: number;
   /** How many YAML values a file may have after its aliases are filled in. */
   readonly maxAliasedValues: number;
+  /** Memory for parsing a file. Bytes. */
+  readonly maxParserBytes: number;
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   readonly settleMs: number;
   /** A file that never is quiet is read after this long all the same. Milliseconds. */
@@ -18,6 +20,7 @@ export const DEFAULT_FILE_LIMITS: FileLimits = {
   maxFileBytes: 64 * 1024 * 1024,
   maxProblems: 20,
   maxAliasedValues: 1_000_000,
+  maxParserBytes: 2 * 1024 * 1024 * 1024,
   settleMs: 50,
   maxSettleMs: 1000,
   pollMs: 1000,

@@ -1,7 +1,7 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import type { GlobalState } from '../store/global-state.ts';
-import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
+import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
+import { MAX_TIMER_MS, systemClock, type Clock, type Timer } from '../util/clock.ts';
 import {
   fileInvalid,
   fileLoaded,
@@ -11,9 +11,8 @@ import {
 } from './events.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { Mailbox } from './mailbox.ts';
-import { parseSteps, type ItemCache, type ParseResult } from './parse.ts';
+import { parserError, ParserThread, type Parsed } from './parser-thread.ts';
 import { formatProblems, type Problems } from './problem.ts';
-import { decodeText } from './read.ts';
 import type { WatchDirectory } from './watch-directories.ts';
 import { FileWatcher } from './watch.ts';
 
@@ -21,6 +20,8 @@ export interface FileLoaderOptions {
   readonly path: string;
   /** Default: the real one. */
   readonly clock?: Clock;
+  /** Default: Math.random. */
+  readonly random?: () => number;
   /** Default: DEFAULT_FILE_LIMITS. */
   readonly limits?: FileLimits;
   /** How to hear of changes. Default: `fs.watch`. */
@@ -44,8 +45,8 @@ export interface FileSnapshot {
   readonly lastLoadAtMs: number | undefined;
 }
 
-/** Parsing gives way to other work after this long. Milliseconds. */
-const SLICE_MS = 10;
+/** Waits before a content is parsed again that ended the parser. It costs much and seldom helps. */
+const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor: 4, jitter: 0.2 };
 
 /** Follows a state file and hands out each valid state of it. */
 export class FileLoader {
@@ -53,9 +54,13 @@ export class FileLoader {
   readonly #clock: Clock;
   readonly #limits: FileLimits;
   readonly #watchDirectory: WatchDirectory | undefined;
-  #cache: ItemCache | undefined;
+  readonly #parser: ParserThread;
+  readonly #parserBackoff: Backoff;
+  #parserRetry: Timer | undefined;
   /** Why the file cannot be read now. */
   #readError: KpngError | undefined;
+  /** Why the content that was read last could not be parsed to the end. */
+  #parserError: KpngError | undefined;
   /** What is wrong with the content that was read last. */
   #contentError: Omit<FileInvalid, 'path'> | undefined;
   #loads = 0;
@@ -68,10 +73,12 @@ export class FileLoader {
     this.#clock = options.clock ?? systemClock;
     this.#limits = options.limits ?? DEFAULT_FILE_LIMITS;
     this.#watchDirectory = options.watchDirectory;
+    this.#parser = new ParserThread(this.#limits);
+    this.#parserBackoff = new Backoff(PARSER_BACKOFF, options.random ?? Math.random);
   }
 
   snapshot(): FileSnapshot {
-    const error = this.#readError ?? this.#contentError?.error;
+    const error = this.#readError ?? this.#parserError ?? this.#contentError?.error;
     const loaded = error === undefined ? 'loaded' : 'stale';
     return {
       path: this.#path,
@@ -93,24 +100,31 @@ export class FileLoader {
     if (signal.aborted) return;
     // The timers and watches of a file do not keep the process alive.
     const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
-    const mailbox = new Mailbox<Uint8Array>();
-    const stop = (): void => mailbox.close();
+    const mailbox = new Mailbox<Uint8Array<ArrayBuffer>>();
+    const stop = (): void => {
+      mailbox.close();
+      void this.#parser.close();
+    };
     signal.addEventListener('abort', stop, { once: true });
+    this.#parser.start();
     const watcher = this.#watcher(mailbox);
     watcher.start();
     try {
       for (let bytes = await mailbox.take(); bytes !== undefined; bytes = await mailbox.take()) {
-        const state = await this.#load(bytes, signal);
+        this.#parserRetry?.cancel();
+        const state = await this.#load(bytes, watcher, signal);
         if (state !== undefined && !signal.aborted) onState(state);
       }
     } finally {
       signal.removeEventListener('abort', stop);
+      this.#parserRetry?.cancel();
       watcher.close();
+      await this.#parser.close();
       clearInterval(keepAlive);
     }
   }
 
-  #watcher(mailbox: Mailbox<Uint8Array>): FileWatcher {
+  #watcher(mailbox: Mailbox<Uint8Array<ArrayBuffer>>): FileWatcher {
     return new FileWatcher({
       path: this.#path,
       limits: this.#limits,
@@ -125,21 +139,27 @@ export class FileLoader {
     });
   }
 
-  async #load(bytes: Uint8Array, signal: AbortSignal): Promise<GlobalState | undefined> {
+  async #load(
+    bytes: Uint8Array<ArrayBuffer>,
+    watcher: FileWatcher,
+    signal: AbortSignal,
+  ): Promise<GlobalState | undefined> {
     const startedAt = this.#clock.now();
-    const decoded = decodeText(bytes);
-    if (!decoded.ok) {
-      this.#refused({ first: [decoded.problem], total: 1 });
+    const size = bytes.length;
+    let parsed: Parsed;
+    try {
+      parsed = await this.#parser.parse(bytes);
+    } catch (cause) {
+      if (!signal.aborted) this.#parserEnded(parserError(this.#path, this.#limits, cause), watcher);
       return undefined;
     }
-    const result = await this.#parse(decoded.text, signal);
-    if (result === undefined) return undefined;
-    this.#cache = result.cache;
-    if (!result.ok) {
-      this.#refused(result.errors);
+    this.#parserError = undefined;
+    this.#parserBackoff.reset();
+    if (!parsed.ok) {
+      this.#refused(parsed.errors);
       return undefined;
     }
-    const { state, warnings, parsedItems } = result;
+    const { state, warnings, parsedItems } = parsed;
     this.#loads += 1;
     this.#contentError = undefined;
     this.#lastLoadAtMs = this.#clock.now();
@@ -149,7 +169,7 @@ export class FileLoader {
         services: state.services.size,
         nodes: state.nodes.size,
         parsedItems,
-        bytes: bytes.length,
+        bytes: size,
         durationMs: this.#lastLoadAtMs - startedAt,
         warnings,
       });
@@ -157,18 +177,14 @@ export class FileLoader {
     return state;
   }
 
-  /** Parses in slices, so that a large file does not hold up connections. Undefined when aborted. */
-  async #parse(text: string, signal: AbortSignal): Promise<ParseResult | undefined> {
-    const steps = parseSteps(text, { limits: this.#limits, cache: this.#cache });
-    let sliceEnd = performance.now() + SLICE_MS;
-    for (;;) {
-      const step = steps.next();
-      if (step.done === true) return step.value;
-      if (performance.now() < sliceEnd) continue;
-      await nextTurn();
-      if (signal.aborted) return undefined;
-      sliceEnd = performance.now() + SLICE_MS;
-    }
+  /** Nobody knows whether the content is valid; it is tried again. */
+  #parserEnded(error: KpngError, watcher: FileWatcher): void {
+    const isNew = this.#parserError?.message !== error.message;
+    this.#parserError = error;
+    this.#parserRetry = this.#clock.setTimer(this.#parserBackoff.next(), () => watcher.again());
+    if (!isNew) return;
+    this.#readFailures += 1;
+    this.#tellReadFailed(error);
   }
 
   #refused(errors: Problems): void {
@@ -187,14 +203,19 @@ export class FileLoader {
   }
 
   #readFailed(error: KpngError): void {
-    this.#readFailures += 1;
     this.#readError = error;
+    this.#readFailures += 1;
+    this.#tellReadFailed(error);
+  }
+
+  #tellReadFailed(error: KpngError): void {
     if (fileReadFailed.hasSubscribers) fileReadFailed.publish({ path: this.#path, error });
   }
 
   #recovered(): void {
     this.#readError = undefined;
-    if (this.#contentError !== undefined) this.#tellInvalid(this.#contentError);
+    if (this.#parserError !== undefined) this.#tellReadFailed(this.#parserError);
+    else if (this.#contentError !== undefined) this.#tellInvalid(this.#contentError);
     else if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
   }
 }

@@ -1,14 +1,15 @@
 import { isUtf8 } from 'node:buffer';
-import { hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { constants, type BigIntStats } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { open, type FileHandle } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
 import { formatBytes } from '../util/bytes.ts';
 import { positionAt, type Problem } from './problem.ts';
 
 /** A file's content, as far as can be told of a file that others write to. */
 export interface FileContent {
-  readonly bytes: Uint8Array;
+  /** With a buffer of its own. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
   /** Equal for equal bytes. */
   readonly digest: string;
   /** Of the file that was read. */
@@ -43,19 +44,50 @@ async function read(path: string, maxBytes: number): Promise<FileContent> {
     if (before.isDirectory()) throw readError(path, 'it is a directory');
     if (!before.isFile()) throw readError(path, 'it is not a regular file');
     if (before.size > BigInt(maxBytes)) throw tooLarge(path, maxBytes);
-    const bytes = await handle.readFile();
+    const { bytes, digest } = await readAll(handle, Number(before.size), maxBytes);
     if (bytes.length > maxBytes) throw tooLarge(path, maxBytes);
     const after = await handle.stat({ bigint: true });
     const signature = signatureOf(after);
     return {
       bytes,
-      digest: hash('sha256', bytes),
+      digest,
       signature,
       settled: signature === signatureOf(before) && BigInt(bytes.length) === after.size,
     };
   } finally {
     await handle.close();
   }
+}
+
+/** As much is read and hashed without a pause. Bytes. */
+const PIECE = 1024 * 1024;
+
+/** Reads to the end, or until there is more than may be. */
+async function readAll(
+  handle: FileHandle,
+  expected: number,
+  maxBytes: number,
+): Promise<{ bytes: Uint8Array<ArrayBuffer>; digest: string }> {
+  const hash = createHash('sha256');
+  // One byte more shows the end without another buffer.
+  let bytes = new Uint8Array(expected + 1);
+  let length = 0;
+  for (;;) {
+    if (length === bytes.length) bytes = enlarged(bytes);
+    const room = Math.min(PIECE, bytes.length - length);
+    const { bytesRead } = await handle.read(bytes, length, room);
+    if (bytesRead === 0) break;
+    hash.update(bytes.subarray(length, length + bytesRead));
+    length += bytesRead;
+    if (length > maxBytes) break;
+  }
+  return { bytes: bytes.subarray(0, length), digest: hash.digest('hex') };
+}
+
+function enlarged(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  const larger = new Uint8Array(bytes.length * 2);
+  larger.set(bytes);
+  return larger;
 }
 
 /**

@@ -15,7 +15,7 @@ export interface FileWatcherOptions {
   readonly limits: FileLimits;
   readonly clock: Clock;
   /** The content at the start and after each change, once the file has been quiet for a moment. */
-  onContent(bytes: Uint8Array): void;
+  onContent(bytes: Uint8Array<ArrayBuffer>): void;
   /** The file cannot be read. Called once for each cause until it can be read again. */
   onError(error: KpngError): void;
   /** The file can be read again and has the content that it had before the error. */
@@ -66,6 +66,12 @@ export class FileWatcher {
     this.#settleTimer?.cancel();
     for (const directory of this.#directories.values()) directory.close();
     this.#directories.clear();
+  }
+
+  /** Reads the file again, and hands out its content even if that is the same as before. */
+  again(): void {
+    this.#digest = undefined;
+    this.#changed();
   }
 
   #schedulePoll(): void {

@@ -97,12 +97,13 @@ t.test('the tables list exactly the keys of the schema', async (t) => {
 t.test('the limits on the page are the real ones', async (t) => {
   const [, rows = ''] = /<!-- limits -->\n.*\n.*\n((?:\|.*\n)+)/.exec(page) ?? [];
   const values = [...rows.matchAll(/\| ([^|]+) \|$/gm)].map(([, value]) => value);
-  const { maxFileBytes, maxProblems, maxAliasedValues, settleMs, maxSettleMs, pollMs } =
-    DEFAULT_FILE_LIMITS;
+  const { maxFileBytes, maxProblems, maxAliasedValues, maxParserBytes } = DEFAULT_FILE_LIMITS;
+  const { settleMs, maxSettleMs, pollMs } = DEFAULT_FILE_LIMITS;
   t.strictSame(values, [
     formatBytes(maxFileBytes),
     `${maxProblems}`,
     `${maxAliasedValues}`,
+    formatBytes(maxParserBytes),
     `${settleMs} ms`,
     `${maxSettleMs} ms`,
     `${pollMs} ms`,
