@@ -18,7 +18,7 @@ export interface CleanupOptions {
 
 interface Context extends Required<CleanupOptions> {
   /** Says what is not as it should be, and keeps nothing from being removed. */
-  warn(error: KpngError): void;
+  readonly warn: (error: KpngError) => void;
 }
 
 /** Removes one kind of thing. Resolves with what is so now; rejects with a KpngError. */

@@ -1,4 +1,6 @@
 import t from 'tap';
+import { systemExec, type Exec } from '../../src/portal/exec.ts';
+import { cleanUpNftables } from '../../src/portal/nftables/left-over.ts';
 import { lab } from './support/lab.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
 import { simple } from './support/services.ts';
@@ -75,4 +77,24 @@ t.test('many UDP ports at once', async (t) => {
   t.equal(await here.client.say('flow 42', 300), 'silence');
   await proxy.sync(services);
   for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
+});
+
+t.test('when cleanup removes the rules, a UDP client is not led astray any more', async (t) => {
+  const here = await lab(t);
+  const proxy = here.start();
+  await proxy.sync({ 'd/dns': simple('10.96.0.53', 'UDP 53', undefined, { nodePort: 30_053 }) });
+  await here.client.open('cluster', '10.96.0.53:53/UDP');
+  await here.client.open('node', `${NODE.v4}:30053/UDP`);
+  for (const flow of ['cluster', 'node']) t.match(await here.client.say(flow), /^pod-a/);
+  await proxy.kill();
+  const inNode: Exec = ({ file, args, ...rest }) => {
+    const inside = ['netns', 'exec', here.network.namespace('node'), file, ...args];
+    return systemExec({ ...rest, file: 'ip', args: inside });
+  };
+  const local = new Set<string>(Object.values(NODE));
+  t.equal(await cleanUpNftables(inNode, 'kpng-userspace', local), undefined);
+  // Whoever takes the node port next gets what the client sends from the same port.
+  await here.node.serve(`${NODE.v4}:30053/UDP`, 'successor');
+  t.match(await here.client.say('node'), /^successor/);
+  t.notMatch(await here.network.inside('node', 'conntrack', ['-L', '-p', 'udp']), /10\.96\.0\.53/);
 });

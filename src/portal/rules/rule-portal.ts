@@ -14,6 +14,7 @@ import {
   portalWritten,
 } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
+import type { FlowPlace } from '../flow-table.ts';
 import { FlowCleaner } from '../flows.ts';
 import { Guard, type ProbeResult } from '../guard.ts';
 import type { PortAllocator } from '../port-allocator.ts';
@@ -172,7 +173,11 @@ export class RulePortal<Name extends string> implements Portal {
   async close(): Promise<void> {
     await this.#guard.close();
     await this.#queue.run(async () => {
-      if (this.#removeOnClose) await this.#book.remove(this.#config);
+      if (!this.#removeOnClose) return;
+      await this.#book.remove(this.#config);
+      // With the rules gone, connection tracking would go on leading clients to where nobody listens.
+      const places = flowPlaces(this.#book.ledger, undefined);
+      await this.#clear(places.map((place) => ({ ...place, proxyPort: undefined })));
     });
     this.#canary.close();
   }
@@ -216,7 +221,10 @@ export class RulePortal<Name extends string> implements Portal {
   }
 
   async #clearFlows({ reason, changes }: Written): Promise<void> {
-    const places = flowPlaces(this.#book.ledger, reason === 'change' ? changes : undefined);
+    await this.#clear(flowPlaces(this.#book.ledger, reason === 'change' ? changes : undefined));
+  }
+
+  async #clear(places: readonly FlowPlace[]): Promise<void> {
     if (places.length === 0) return;
     const begin = this.#clock.now();
     try {

@@ -6,9 +6,10 @@ import { NftablesRig } from '../../support/nftables-rig.ts';
 import { wants } from '../../support/portals.ts';
 
 /** A rig that keeps the commands of conntrack apart. */
-function udpRig() {
+function udpRig(options: { removeOnClose?: boolean } = {}) {
   const conntrack: Command[] = [];
   const rig: NftablesRig = new NftablesRig({
+    ...options,
     exec: (command) => {
       if (command.file === 'conntrack') conntrack.push(command);
       return rig.nft.exec(command);
@@ -52,6 +53,17 @@ t.test('after a start or a repair it looks which flows are wrong', async (t) => 
   rig.nft.flush();
   await rig.look(500);
   t.strictSame(removed(), ['-L -f ipv4 -p udp']);
+});
+
+t.test('flows go with the rules when it ends and removes them', async (t) => {
+  for (const removeOnClose of [false, true]) {
+    const { rig, removed } = udpRig({ removeOnClose });
+    await rig.sync([dns, wants('d/six', 'clusterIP fd00::53:53/UDP')]);
+    removed();
+    await rig.portal.close();
+    const listed = ['-L -f ipv4 -p udp', '-L -f ipv6 -p udp'];
+    t.strictSame(removed(), removeOnClose ? listed : []);
+  }
 });
 
 t.test('what becomes of it is told, and is no reason to refuse a change', async (t) => {
