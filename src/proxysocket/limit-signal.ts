@@ -1,3 +1,4 @@
+import type { Clock } from '../util/clock.ts';
 import { limitChanged } from './events.ts';
 import type { LimitName } from './limits.ts';
 
@@ -32,7 +33,12 @@ export class LimitSignal {
 
   /** Something was given back and `used` is left in use. */
   freed(used: number): void {
-    if (!this.#reached || used >= LEFT_BELOW * this.#value()) return;
+    if (used < LEFT_BELOW * this.#value()) this.left();
+  }
+
+  /** Nothing is refused any more. */
+  left(): void {
+    if (!this.#reached) return;
     this.#reached = false;
     this.#publish();
   }
@@ -40,5 +46,38 @@ export class LimitSignal {
   #publish(): void {
     if (!limitChanged.hasSubscribers) return;
     limitChanged.publish({ limit: this.#limit, value: this.#value(), reached: this.#reached });
+  }
+}
+
+/** Without a refusal for so long, a limit that many have counts as left. Milliseconds. */
+const CALM_MS = 1000;
+
+/**
+ * Tells about a limit that each of many has, such as the queue of each socket: an event when the first
+ * one refuses something, another one when none has for a second.
+ */
+export class SharedLimitSignal {
+  readonly #clock: Clock;
+  readonly #signal: LimitSignal;
+  #refusedAt = 0;
+
+  constructor(clock: Clock, limit: LimitName, value: number) {
+    this.#clock = clock;
+    this.#signal = new LimitSignal(limit, () => value);
+  }
+
+  /** Something was refused by one of them. */
+  refused(): void {
+    this.#refusedAt = this.#clock.now();
+    if (this.#signal.reached) return;
+    this.#signal.refused();
+    this.#clock.setTimer(CALM_MS, () => this.#look());
+  }
+
+  #look(): void {
+    const rest = this.#refusedAt + CALM_MS - this.#clock.now();
+    // Timers may run a little early: less than a millisecond is no reason for another one.
+    if (rest >= 1) this.#clock.setTimer(rest, () => this.#look());
+    else this.#signal.left();
   }
 }

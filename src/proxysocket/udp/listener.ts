@@ -6,6 +6,7 @@ import { sourceFilter } from '../source-ranges.ts';
 import { Front, type Assignment } from './front.ts';
 import type { HostAddresses, HostAddressWatch } from './host-addresses.ts';
 import type { SessionTable } from './session-table.ts';
+import type { CrowdedListeners } from './crowded-listeners.ts';
 import { boundSocket, WILDCARD } from './socket.ts';
 
 /** What the listeners of an acceptor share. */
@@ -13,6 +14,7 @@ export interface ListenerDeps {
   readonly context: EngineContext;
   readonly table: SessionTable;
   readonly hostAddresses: HostAddressWatch;
+  readonly crowded: CrowdedListeners;
 }
 
 /**
@@ -88,6 +90,7 @@ export class UdpListener implements Listener {
   async #close(): Promise<void> {
     this.#deps.hostAddresses.unsubscribe(this.#onAddresses);
     const fronts = this.#fronts();
+    this.#deps.crowded.delete(this);
     this.#deps.context.descriptors.give(this.#members.size, 'UDP');
     this.#members.clear();
     await Promise.all([...fronts.map(async (front) => front.close()), this.#syncing]);
@@ -106,7 +109,7 @@ export class UdpListener implements Listener {
 
   /** Opens a socket for each new address of the host, and closes those of addresses that are gone. */
   async #sync(addresses: HostAddresses): Promise<void> {
-    const { context, table } = this.#deps;
+    const { context, table, crowded } = this.#deps;
     const wanted = new Set(addresses[this.family]);
     const gone = [...this.#members].filter(([address]) => !wanted.has(address));
     for (const [address, front] of gone) {
@@ -114,10 +117,14 @@ export class UdpListener implements Listener {
       context.descriptors.give(1, 'UDP');
       await front.close();
     }
+    if (this.#closed !== undefined) return;
+    const most = context.limits.udpWildcardSockets;
+    if (wanted.size <= most) crowded.delete(this);
+    else crowded.add(this);
     for (const address of wanted) {
       if (this.#closed !== undefined) return;
       if (this.#members.has(address)) continue;
-      if (this.#members.size >= context.limits.udpWildcardSockets) return;
+      if (this.#members.size >= most) return;
       if (!context.descriptors.take(1, 'UDP')) return;
       const socket = await boundSocket(this.family, address, this.boundPort, SHARES_PORT).catch(
         notYet,

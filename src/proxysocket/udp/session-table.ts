@@ -8,7 +8,7 @@ import {
   udpSessionStarted,
   type UdpSessionStarted,
 } from '../events.ts';
-import { LimitSignal } from '../limit-signal.ts';
+import { LimitSignal, SharedLimitSignal } from '../limit-signal.ts';
 import type { EngineContext, ServicePort } from '../service-port.ts';
 import { MAX_HOPS } from './bounds.ts';
 import { ClientTable, type ClientAddress } from './client-table.ts';
@@ -35,6 +35,7 @@ export class SessionTable implements SessionHost {
   /** Sessions by the address that their endpoints see. */
   readonly #byBackendAddress = new ClientTable<Exit>();
   readonly #full: LimitSignal;
+  readonly #queues: SharedLimitSignal;
   #size = 0;
   #whenEmpty: (() => void)[] = [];
 
@@ -44,6 +45,7 @@ export class SessionTable implements SessionHost {
     this.socketBuffer = limits.udpSocketBuffer;
     this.sendQueueBytes = limits.udpSendQueueBytes;
     this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
+    this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
     this.refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
     this.#lanes = new IdleLanes(
       clock,
@@ -122,6 +124,11 @@ export class SessionTable implements SessionHost {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#whenEmpty.push(resolve);
     await promise;
+  }
+
+  queueFull({ owner }: Session): void {
+    owner.counters.datagramsDropped += 1;
+    this.#queues.refused();
   }
 
   touch(session: Session): void {

@@ -30,6 +30,8 @@ export interface Exit {
 export interface SessionHost {
   readonly socketBuffer: number;
   readonly sendQueueBytes: number;
+  /** A datagram of the session was dropped because too much waits for its socket. */
+  queueFull(session: Session): void;
   /** A datagram went through the session. */
   touch(session: Session): void;
   /** The backend socket is connected; `local` is its own address. */
@@ -147,7 +149,7 @@ export class Session implements IdleEntry<Session> {
       const { length } = state.pending;
       const fits = length < MAX_QUEUED_DATAGRAMS && bytes <= this.#host.sendQueueBytes;
       if (length > 0 && !fits) {
-        this.owner.counters.datagramsDropped += 1;
+        this.#host.queueFull(this);
         return;
       }
       state.pending.push(message);
@@ -173,7 +175,7 @@ export class Session implements IdleEntry<Session> {
     const { counters } = this.owner;
     const { length } = message;
     if (sendQueueFull(socket, length, this.#host.sendQueueBytes)) {
-      counters.datagramsDropped += 1;
+      this.#host.queueFull(this);
       return;
     }
     counters.datagramsIn += 1;
@@ -206,7 +208,7 @@ export class Session implements IdleEntry<Session> {
     const { socket } = this.front;
     if (this.datagramsOut === 0) owner.balancer.connected(this.endpoint);
     if (sendQueueFull(socket, length, this.#host.sendQueueBytes)) {
-      counters.datagramsDropped += 1;
+      this.#host.queueFull(this);
       return;
     }
     counters.datagramsOut += 1;

@@ -3,10 +3,12 @@ import { createSocket, Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { limitChanged } from '../../../src/proxysocket/events.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import type { ChildState } from '../../support/udp-proxy-child.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
-import { type Teardown } from '../../support/sockets.ts';
+import { collect, type Teardown } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 
 const SKIP = process.platform === 'linux' ? false : 'reads /proc and sets limits with sh';
@@ -108,7 +110,9 @@ t.test('a flood does not grow the proxy', { skip: SKIP, timeout: 60_000 }, async
 });
 
 t.test('datagrams are dropped and counted while the kernel takes none', async (t) => {
-  const rig = new UdpRig(t);
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock });
+  const changes = collect(t, limitChanged);
   const backend = await UdpBackend.start(t);
   const owner = rig.service([backend.spec]);
   const listener = await rig.listen(owner);
@@ -142,4 +146,17 @@ t.test('datagrams are dropped and counted while the kernel takes none', async (t
   backend.send(Buffer.from('answer'), backendPeer);
   await until(() => owner.counters.datagramsDropped === 3);
   t.equal(client.lastReply, 'again', 'the same holds for answers');
+
+  const limit = 'udp-send-queue';
+  t.same(changes, [{ limit, value: 65_536, reached: true }], 'told once');
+  clock.advance(600);
+  backend.send(Buffer.from('answer'), backendPeer);
+  await until(() => owner.counters.datagramsDropped === 4);
+  clock.advance(600);
+  t.equal(changes.length, 1, 'the last one was dropped less than a second ago');
+  clock.advance(400);
+  t.same(changes[1], { limit, value: 65_536, reached: false });
+  backend.send(Buffer.from('answer'), backendPeer);
+  await until(() => changes.length === 3);
+  t.match(changes[2], { limit, reached: true });
 });

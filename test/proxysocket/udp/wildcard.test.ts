@@ -1,9 +1,10 @@
 import t from 'tap';
+import { limitChanged } from '../../../src/proxysocket/events.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
 import type { HostAddresses } from '../../../src/proxysocket/udp/host-addresses.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
-import { openDescriptors } from '../../support/sockets.ts';
+import { collect, openDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
@@ -119,6 +120,36 @@ t.test(
     t.equal(poor.descriptors.used, 0);
   },
 );
+
+t.test('more addresses than sockets are told once, until they fit', { skip: SKIP }, async (t) => {
+  const clock = new FakeClock();
+  const changes = collect(t, limitChanged);
+  const many = ['127.0.1.1', '127.0.1.2', '127.0.1.3'];
+  const addresses = host(...many);
+  const limits = { udpWildcardSockets: 2 };
+  const rig = new UdpRig(t, { clock, limits, hostAddresses: addresses.read });
+  const [one, two] = [
+    await rig.listen(rig.service([]), { address: '0.0.0.0' }),
+    await rig.listen(rig.service([]), { address: '0.0.0.0' }),
+  ];
+  await rig.listen(rig.service([]), { address: '127.0.0.1' });
+  const limit = 'udp-wildcard-sockets';
+  t.same(changes, [{ limit, value: 2, reached: true }]);
+
+  addresses.now = { 4: many.slice(1), 6: [] };
+  clock.advance(5000);
+  await until(() => changes.length === 2);
+  t.same(changes[1], { limit, value: 2, reached: false });
+  addresses.now = { 4: many, 6: [] };
+  clock.advance(5000);
+  await until(() => changes.length === 3);
+  t.match(changes[2], { reached: true });
+
+  await one.close();
+  t.equal(changes.length, 3);
+  await two.close();
+  t.match(changes[3], { reached: false }, 'with the last listener that lacked some');
+});
 
 t.test('addresses are read only while there is a wildcard listener', async (t) => {
   const clock = new FakeClock();
