@@ -11,6 +11,8 @@ export type Fault =
   | { readonly kind: 'cut' }
   /** Answers with a body of any text. */
   | { readonly kind: 'body'; readonly text: string }
+  /** Begins with a body of any text, and never ends it. */
+  | { readonly kind: 'stall'; readonly text: string }
   /** Answers as always, but only when the promise has resolved. */
   | { readonly kind: 'wait'; readonly until: Promise<void> };
 

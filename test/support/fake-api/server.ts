@@ -200,9 +200,11 @@ export class FakeApi {
     else if (fault?.kind === 'status') return sendStatus(response, fault.reply);
     else if (fault?.kind === 'cut') return void request.socket.destroy();
     else if (fault?.kind === 'silent') return;
-    else if (fault?.kind === 'body') {
+    else if (fault?.kind === 'body' || fault?.kind === 'stall') {
       response.writeHead(200, { 'Content-Type': 'application/json' });
-      return void response.end(fault.text);
+      response.write(fault.text);
+      if (fault.kind === 'body') response.end();
+      return;
     }
     if (verb === 'watch') this.#watch(request, response, place, query);
     else if (verb === 'list') this.#list(request, response, place, query);

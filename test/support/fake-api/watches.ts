@@ -45,6 +45,11 @@ export class OpenWatch {
     this.#begin();
   }
 
+  /** Whether it says nothing. */
+  get muted(): boolean {
+    return this.#held !== undefined;
+  }
+
   /** Ends it as the real server does when its time is up, with a bookmark before. */
   end(): void {
     this.bookmark();

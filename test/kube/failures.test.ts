@@ -1,0 +1,444 @@
+/** What goes wrong between us and the server, over real connections; the clock is the test's. */
+import t from 'tap';
+import { kubeReceived } from '../../src/kube/events.ts';
+import { sourceConnected, sourceDisconnected } from '../../src/store/events.ts';
+import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
+import type { FakeApi } from '../support/fake-api/server.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+const STATE = ['demo/web 10.96.0.10: 10.1.0.5@node-a', 'node node-a north'];
+const MORE = ['demo/api 10.96.0.11: ', ...STATE];
+
+function fill(api: FakeApi): void {
+  api.upsert('nodes', node('node-a', 'north'));
+  api.upsert('services', service('demo/web', '10.96.0.10'));
+  api.upsert('endpointslices', slice('demo/web-x', [endpoint('10.1.0.5')]));
+}
+
+function addApi(api: FakeApi): void {
+  api.upsert('services', service('demo/api', '10.96.0.11'));
+}
+
+const lists = (api: FakeApi, resource = 'services'): number =>
+  api.requests.filter((seen) => seen.verb === 'list' && seen.resource === resource).length;
+
+t.test(
+  'server away: state stays, one attempt at a time, state right after it is back',
+  async (t) => {
+    const lost = collect(t, sourceDisconnected);
+    const connected = collect(t, sourceConnected);
+    const { api, clock, watching, settled, failures, advanceUntil, store } = await startKubeRig(t, {
+      prepare: fill,
+    });
+    await watching();
+    await api.stop();
+    await until(() => failures.length === 3);
+    t.strictSame(
+      failures.map(({ kind }) => kind),
+      ['cut', 'cut', 'cut'],
+    );
+    // Ten minutes.
+    const end = clock.now() + 600_000;
+    let before = failures.length;
+    await advanceUntil(() => clock.now() >= end, 500);
+    await settled(...STATE);
+    t.ok(store.synced);
+    const attempts = failures.slice(3);
+    t.ok(attempts.every(({ kind }) => kind === 'unreachable'));
+    // Three attempts at the beginning, then one after another with waits that grow to ten seconds.
+    t.ok(attempts.length > 40 && attempts.length < 75, `${attempts.length} attempts`);
+    const waits = attempts.map(({ retryInMs }) => retryInMs);
+    t.ok(waits.slice(12).every((wait) => wait === 10_000));
+    addApi(api);
+    await api.start();
+    before = clock.now();
+    await advanceUntil(() => api.watches().length === 3);
+    t.ok(clock.now() - before <= 12_000, `${clock.now() - before} ms later`);
+    await settled(...MORE);
+    t.equal(lists(api), 1, 'from where it was');
+    t.equal(lost.length, failures.length);
+    await until(() => connected.length === 2);
+  },
+);
+
+t.test('while the server is away only one of the three asks', async (t) => {
+  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  // It takes connections but says nothing, so that an attempt lasts.
+  api.fault({ fault: { kind: 'silent' } });
+  api.cut();
+  await until(() => failures.length === 3);
+  clock.advance(2000);
+  const asked = api.requests.length;
+  await until(() => api.requests.length === asked + 3);
+  // None of the three was answered in time: the server is away.
+  clock.advance(30_000);
+  await until(() => failures.length === 6);
+  t.match(failures.at(-1)?.error.message, /no answer within 30 s/);
+  const counts: number[] = [];
+  for (let i = 0; i < 4; i += 1) {
+    const so = api.requests.length;
+    const failed = failures.length;
+    await advanceUntil(() => api.requests.length > so, 500);
+    await advanceUntil(() => failures.length > failed, 5000);
+    counts.push(api.requests.length - so);
+  }
+  t.strictSame(counts, [1, 1, 1, 1]);
+});
+
+t.test('connections that are cut go on where they were', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  for (let i = 0; i < 3; i += 1) {
+    const cuts = failures.length;
+    api.cut();
+    await until(() => failures.length === cuts + 3);
+    await advanceUntil(() => api.watches().length === 3);
+  }
+  addApi(api);
+  await settled(...MORE);
+  t.equal(lists(api), 1, 'no further list');
+});
+
+t.test('a change while there is no watch is not lost', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  api.cut();
+  await until(() => failures.length === 3);
+  addApi(api);
+  api.delete('nodes', 'node-a');
+  await advanceUntil(() => api.watches().length === 3);
+  await settled(...MORE.filter((line) => !line.startsWith('node')));
+  t.equal(lists(api), 1);
+});
+
+for (const gone of ['status', 'event'] as const) {
+  t.test(`410 as ${gone}: it lists again, after a wait`, async (t) => {
+    const {
+      api,
+      watching,
+      settled,
+      failures,
+      advanceUntil,
+      lists: seen,
+    } = await startKubeRig(t, {
+      prepare: fill,
+    });
+    await watching();
+    api.gone = gone;
+    api.cut();
+    await until(() => failures.length === 3);
+    addApi(api);
+    api.delete('endpointslices', 'demo/web-x');
+    api.delete('nodes', 'node-a');
+    api.compact();
+    await advanceUntil(() => api.watches().length === 3);
+    await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ');
+    const relists = failures.filter(({ relist }) => relist);
+    t.strictSame(
+      relists.map(({ kind, retryInMs }) => [kind, retryInMs]),
+      [
+        ['gone', 1600],
+        ['gone', 1600],
+        ['gone', 1600],
+      ],
+    );
+    t.strictSame(
+      seen.map(({ why }) => why),
+      ['start', 'start', 'start', 'gone', 'gone', 'gone'],
+    );
+  });
+}
+
+t.test('a list whose version is always too old makes no loop', async (t) => {
+  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  const message = 'too old resource version: 1 (2)';
+  const fault = { kind: 'status', reply: { code: 410, message } } as const;
+  api.fault({ fault, resource: 'services', verb: 'watch' });
+  const [watch] = api.watches('services');
+  watch?.error(410, message);
+  const end = clock.now() + 300_000;
+  await advanceUntil(() => clock.now() >= end, 500);
+  const waits = failures.map(({ retryInMs }) => retryInMs);
+  t.ok(failures.length < 20, `${failures.length} in five minutes`);
+  t.ok(
+    waits.slice(9).every((wait) => wait === 30_000),
+    'the waits grow to half a minute',
+  );
+});
+
+t.test('a page of a list that cannot be continued: the list begins anew', async (t) => {
+  const { watching, store, failures, advanceUntil } = await startKubeRig(t, {
+    limits: { pageSize: 10 },
+    prepare(api) {
+      for (let i = 0; i < 30; i += 1) api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
+      const reply = { code: 410, message: 'The provided continue parameter is too old' };
+      // The first page is good, the second is refused.
+      api.fault({
+        fault: { kind: 'wait', until: Promise.resolve() },
+        resource: 'services',
+        times: 1,
+      });
+      api.fault({ fault: { kind: 'status', reply }, resource: 'services', times: 1 });
+    },
+  });
+  await until(() => failures.length === 1);
+  t.match(failures, [{ kind: 'gone', relist: true }]);
+  await advanceUntil(() => store.synced);
+  await watching();
+  t.equal(store.serviceCount, 30);
+});
+
+t.test('a line that is no event: counted, and listed again', async (t) => {
+  for (const line of [
+    '{"type":"ADDED","obj',
+    'not json at all',
+    '{"type":"MOVED","object":{}}',
+    '[]',
+  ]) {
+    const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+      prepare: fill,
+    });
+    await watching();
+    const [watch] = api.watches('services');
+    watch?.raw(`${line}\n`);
+    await until(() => failures.length === 1);
+    t.match(failures, [{ kind: 'malformed', relist: true, resource: 'services' }], line);
+    addApi(api);
+    await advanceUntil(() => lists(api) === 2);
+    await settled(...MORE);
+    t.equal(lists(api, 'nodes'), 1, 'the others are not concerned');
+  }
+});
+
+t.test('a line without end does not fill the memory', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    limits: { maxEventBytes: 100_000 },
+    prepare: fill,
+  });
+  await watching();
+  const [watch] = api.watches('endpointslices');
+  watch?.raw(`{"type":"ADDED","object":{"x":"${'y'.repeat(150_000)}`);
+  await until(() => failures.length === 1);
+  t.match(failures[0], { kind: 'malformed', error: { message: /more than 100000 bytes/ } });
+  await advanceUntil(() => lists(api, 'endpointslices') === 2);
+  await settled(...STATE);
+});
+
+t.test('an event that is cut in the middle is fetched again', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const [watch] = api.watches('services');
+  watch?.raw('{"type":"MODIFIED","object":{"metadata":{"name":"web"');
+  api.cut();
+  await until(() => failures.length === 3);
+  addApi(api);
+  await advanceUntil(() => api.watches().length === 3);
+  await settled(...MORE);
+  t.equal(lists(api), 1);
+});
+
+t.test('an answer to a list that is none', async (t) => {
+  for (const text of [
+    '<html>login</html>',
+    '{"kind":"ServiceList"}',
+    '{"metadata":{},"items":[]}',
+  ]) {
+    const { api, store, failures, advanceUntil } = await startKubeRig(t, {
+      prepare(api) {
+        fill(api);
+        api.fault({ fault: { kind: 'body', text }, resource: 'services', times: 1 });
+      },
+    });
+    await until(() => failures.length === 1);
+    t.match(failures, [{ kind: 'malformed', resource: 'services' }], text);
+    t.notOk(store.synced);
+    await advanceUntil(() => store.synced);
+    t.equal(lists(api), 2);
+  }
+});
+
+t.test('a watch that the server ends in time is begun again at once', async (t) => {
+  const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  clock.advance(300_000);
+  for (const watch of api.watches()) watch.end();
+  await until(() => api.requests.filter(({ verb }) => verb === 'watch').length === 6);
+  addApi(api);
+  await settled(...MORE);
+  t.strictSame(failures, []);
+});
+
+t.test('watches that the server ends at once make no loop', async (t) => {
+  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  const end = clock.now() + 120_000;
+  await advanceUntil(() => {
+    for (const watch of api.watches()) watch.end();
+    return clock.now() >= end;
+  }, 100);
+  t.ok(failures.every(({ kind }) => kind === 'short'));
+  t.ok(failures.length < 40, `${failures.length} in two minutes`);
+});
+
+t.test('a quiet watch stays for as long as it was asked for', async (t) => {
+  const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  // A server without bookmarks says nothing at all for five minutes and more.
+  clock.advance(470_000);
+  addApi(api);
+  await settled(...MORE);
+  t.strictSame(failures, []);
+  t.equal(api.watches().length, 3);
+});
+
+t.test('a watch on which nothing comes any more is noticed', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const received = collect(t, kubeReceived);
+  api.bookmark();
+  await until(() => received.length === 3);
+  // Bookmarks have come, so silence means something.
+  for (const watch of api.watches()) watch.mute(true);
+  addApi(api);
+  await advanceUntil(() => failures.length === 3, 10_000);
+  t.match(failures[0], { kind: 'silent', error: { message: /nothing came for 150 s/ } });
+  await advanceUntil(() => api.watches('services').some((watch) => !watch.muted));
+  await settled(...MORE);
+  t.equal(lists(api), 1);
+});
+
+t.test('a list that hangs in the middle is given up', async (t) => {
+  const { api, store, failures, advanceUntil } = await startKubeRig(t, {
+    prepare(api) {
+      fill(api);
+      api.fault({
+        fault: { kind: 'stall', text: '{"kind":"NodeList","it' },
+        resource: 'nodes',
+        times: 1,
+      });
+    },
+  });
+  await until(() => lists(api, 'nodes') === 1 && api.watches().length === 2);
+  await advanceUntil(() => failures.length === 1, 5000);
+  t.match(failures, [{ kind: 'silent', resource: 'nodes' }]);
+  await advanceUntil(() => store.synced);
+  t.equal(lists(api, 'nodes'), 2);
+});
+
+t.test('429 and 503: not before the server wants to be asked', async (t) => {
+  for (const code of [429, 503]) {
+    const { api, clock, store, failures, advanceUntil } = await startKubeRig(t, {
+      prepare(api) {
+        fill(api);
+        const fault = { kind: 'status', reply: { code, retryAfter: 7 } } as const;
+        api.fault({ fault, resource: 'services', times: 1 });
+      },
+    });
+    await until(() => failures.length === 1);
+    t.match(failures, [{ kind: code === 429 ? 'throttled' : 'server', retryInMs: 8000 }]);
+    const before = clock.now();
+    await advanceUntil(() => store.synced);
+    t.ok(clock.now() - before >= 8000);
+    t.equal(lists(api), 2);
+  }
+});
+
+t.test('a server that wants to be left alone for a year is asked sooner', async (t) => {
+  const { failures } = await startKubeRig(t, {
+    prepare(api) {
+      const fault = { kind: 'status', reply: { code: 429, retryAfter: 31_536_000 } } as const;
+      api.fault({ fault, resource: 'services', times: 1 });
+    },
+  });
+  await until(() => failures.length === 1);
+  t.equal(failures[0]?.retryInMs, 301_000);
+});
+
+t.test('403 on services: said with the cure, tried again, and the state comes', async (t) => {
+  const lost = collect(t, sourceDisconnected);
+  let allow = (): unknown => undefined;
+  const { api, store, failures, settled, advanceUntil } = await startKubeRig(t, {
+    prepare(api) {
+      fill(api);
+      allow = api.deny('services');
+    },
+  });
+  await until(() => failures.length === 1 && api.watches().length === 2);
+  t.notOk(store.synced, 'nothing can be served without services');
+  t.match(failures, [{ kind: 'forbidden', resource: 'services', relist: false }]);
+  t.equal(failures[0]?.error.code, 'KPNG_KUBE_FORBIDDEN');
+  t.equal(
+    failures[0]?.error.message,
+    `list services at ${api.url}: 403 services is forbidden: User "system:anonymous" cannot list ` +
+      'resource "services" in API group "" at the cluster scope; allow "system:anonymous" to list and ' +
+      'watch services, such as with: kubectl create clusterrolebinding kpng ' +
+      '--clusterrole=system:node-proxier --user=system:anonymous',
+  );
+  t.equal(lost.length, 1);
+  allow();
+  await advanceUntil(() => store.synced);
+  await settled(...STATE);
+});
+
+t.test('403 on nodes: the rest works, and the nodes come when they may', async (t) => {
+  let allow = (): unknown => undefined;
+  const { api, store, failures, settled, advanceUntil } = await startKubeRig(t, {
+    prepare(api) {
+      fill(api);
+      allow = api.deny('nodes');
+    },
+  });
+  await until(() => store.synced);
+  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a');
+  t.match(failures, [{ kind: 'forbidden', resource: 'nodes' }]);
+  addApi(api);
+  await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: 10.1.0.5@node-a');
+  allow();
+  await advanceUntil(() => api.watches('nodes').length > 0);
+  await settled(...MORE);
+});
+
+t.test('403 later on: what is known stays, and the rest goes on', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const allow = api.deny('endpointslices');
+  api.cut();
+  await advanceUntil(() => failures.some(({ kind }) => kind === 'forbidden'));
+  await advanceUntil(() => api.watches('services').length > 0);
+  addApi(api);
+  await settled(...MORE);
+  allow();
+  await advanceUntil(() => api.watches().length === 3);
+  api.delete('endpointslices', 'demo/web-x');
+  await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ', 'node node-a north');
+});
+
+t.test('a server set back to an older state is listed again', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const message = 'Too large resource version: 2000, current: 1000';
+  const fault = { kind: 'status', reply: { code: 504, message } } as const;
+  api.fault({ fault, resource: 'services', verb: 'watch', times: 1 });
+  api.cut();
+  await advanceUntil(() => failures.some(({ relist }) => relist));
+  t.match(failures.at(-1), { kind: 'gone' });
+  addApi(api);
+  await advanceUntil(() => api.watches().length === 3);
+  await settled(...MORE);
+});

@@ -1,0 +1,250 @@
+import t from 'tap';
+import { kubeOrphans, kubeStarted } from '../../src/kube/events.ts';
+import { sourceConnected } from '../../src/store/events.ts';
+import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
+import { describeState, startKubeRig } from '../support/kube-rig.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+const WEB = service('demo/web', '10.96.0.10');
+
+t.test('what is there, what comes, changes and goes', async (t) => {
+  const { api, watching, settled } = await startKubeRig(t, {
+    prepare(api) {
+      api.upsert('nodes', node('node-a', 'north'));
+      api.upsert('services', WEB);
+      api.upsert('endpointslices', slice('demo/web-x', [endpoint('10.1.0.5')]));
+    },
+  });
+  await watching();
+  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a', 'node node-a north');
+
+  api.upsert('services', service('demo/api', '10.96.0.11'));
+  api.upsert('nodes', node('node-b', 'south'));
+  api.upsert('endpointslices', slice('demo/web-x', [endpoint('10.1.0.6')]));
+  await settled(
+    'demo/api 10.96.0.11: ',
+    'demo/web 10.96.0.10: 10.1.0.6@node-a',
+    'node node-a north',
+    'node node-b south',
+  );
+
+  api.delete('services', 'demo/web');
+  api.delete('nodes', 'node-a');
+  await settled('demo/api 10.96.0.11: ', 'node node-b south');
+});
+
+t.test('all slices of a service are merged, of both families', async (t) => {
+  const { api, watching, settled } = await startKubeRig(t, {
+    prepare(api) {
+      api.upsert('services', WEB);
+      api.upsert('endpointslices', slice('demo/web-v6', [endpoint('fd00::5', { pod: 'web-0' })]));
+      api.upsert('endpointslices', slice('demo/web-v4', [endpoint('10.1.0.5', { pod: 'web-0' })]));
+    },
+  });
+  await watching();
+  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a fd00::5@node-a');
+  api.delete('endpointslices', 'demo/web-v6');
+  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a');
+});
+
+t.test('a slice that changes its service, or has none any more', async (t) => {
+  const { api, watching, settled } = await startKubeRig(t, {
+    prepare(api) {
+      api.upsert('services', WEB, service('demo/api', '10.96.0.11'));
+      api.upsert('endpointslices', slice('demo/x-1', [endpoint('10.1.0.5')], { service: 'web' }));
+    },
+  });
+  await watching();
+  await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: 10.1.0.5@node-a');
+  api.upsert('endpointslices', slice('demo/x-1', [endpoint('10.1.0.5')], { service: 'api' }));
+  await settled('demo/api 10.96.0.11: 10.1.0.5@node-a', 'demo/web 10.96.0.10: ');
+  api.upsert('endpointslices', slice('demo/x-1', [endpoint('10.1.0.5')], { service: null }));
+  await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ');
+});
+
+t.test('V13: an empty cluster is a complete state too', async (t) => {
+  const { store, watching } = await startKubeRig(t);
+  await watching();
+  t.ok(store.synced);
+  t.strictSame(describeState(store), []);
+});
+
+t.test('nothing is complete before every one of the three lists is', async (t) => {
+  for (const last of ['services', 'endpointslices', 'nodes'] as const) {
+    const gate = Promise.withResolvers<void>();
+    const { api, store, lists, watching } = await startKubeRig(t, {
+      prepare(api) {
+        api.upsert('services', WEB);
+        api.fault({ fault: { kind: 'wait', until: gate.promise }, resource: last });
+      },
+    });
+    await until(() => lists.length === 2 && api.watches().length === 2);
+    t.notOk(store.synced, `without ${last}`);
+    gate.resolve();
+    await watching();
+    t.ok(store.synced, `with ${last}`);
+  }
+});
+
+t.test('large lists come in pages, and are complete all the same', async (t) => {
+  const { api, watching, lists, store } = await startKubeRig(t, {
+    limits: { pageSize: 50 },
+    prepare(api) {
+      for (let i = 0; i < 120; i += 1) {
+        api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
+        api.upsert('endpointslices', slice(`demo/s${i}-x`, [endpoint(`10.1.1.${i}`)]));
+      }
+    },
+  });
+  await watching();
+  t.equal(store.serviceCount, 120);
+  t.match(
+    lists.find(({ resource }) => resource === 'services'),
+    { objects: 120, pages: 3, why: 'start' },
+  );
+  const pages = api.requests.filter(
+    ({ verb, resource }) => verb === 'list' && resource === 'services',
+  );
+  t.strictSame(
+    pages.map(({ query }) => query.get('limit')),
+    ['50', '50', '50'],
+  );
+});
+
+t.test('a page that is too large is asked for again with fewer objects', async (t) => {
+  const { api, watching, store } = await startKubeRig(t, {
+    limits: { pageSize: 64, maxPageBytes: 20_000 },
+    prepare(api) {
+      for (let i = 0; i < 100; i += 1)
+        api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
+    },
+  });
+  await watching();
+  t.equal(store.serviceCount, 100);
+  t.ok(api.requests.some(({ query }) => query.get('limit') === '16'));
+});
+
+t.test('V20: which Services are asked for', async (t) => {
+  const labels = { 'service.kubernetes.io/service-proxy-name': 'acme' };
+  const prepare = (api: { upsert: (resource: 'services', object: typeof WEB) => void }): void => {
+    api.upsert('services', WEB);
+    api.upsert('services', service('demo/ours', '10.96.0.12', { labels }));
+    const headless = { 'service.kubernetes.io/headless': '', ...labels };
+    api.upsert('services', service('demo/no', '10.96.0.13', { labels: headless }));
+  };
+  const selectorOf = (api: Awaited<ReturnType<typeof startKubeRig>>['api']): string[] => [
+    ...new Set(
+      api.requests
+        .filter(({ resource }) => resource === 'services')
+        .map(({ query }) => query.get('labelSelector') ?? ''),
+    ),
+  ];
+  const plain = await startKubeRig(t, { prepare });
+  await plain.watching();
+  await plain.settled('demo/web 10.96.0.10: ');
+  t.strictSame(selectorOf(plain.api), [
+    '!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name',
+  ]);
+  const acme = await startKubeRig(t, { prepare, selection: { proxyName: 'acme' } });
+  await acme.watching();
+  await acme.settled('demo/ours 10.96.0.12: ');
+  t.strictSame(selectorOf(acme.api), [
+    '!service.kubernetes.io/headless,service.kubernetes.io/service-proxy-name=acme',
+  ]);
+  // A service that is given to another proxy is gone from here.
+  plain.api.upsert('services', service('demo/web', '10.96.0.10', { labels }));
+  await plain.settled();
+});
+
+t.test('watches ask for bookmarks and for an end at a random time', async (t) => {
+  const { api, watching } = await startKubeRig(t);
+  await watching();
+  for (const { query } of api.requests.filter(({ verb }) => verb === 'watch')) {
+    t.equal(query.get('allowWatchBookmarks'), 'true');
+    t.equal(query.get('timeoutSeconds'), '450', 'the middle of 300 to 600');
+    t.match(query.get('resourceVersion'), /^\d+$/);
+  }
+});
+
+t.test('of nodes only metadata is asked for', async (t) => {
+  const { api, watching, settled } = await startKubeRig(t, {
+    prepare: (api) => api.upsert('nodes', node('node-a', 'north')),
+  });
+  await watching();
+  await settled('node node-a north');
+  const accepts = api.requests
+    .filter(({ resource }) => resource === 'nodes')
+    .map(({ headers }) => headers.accept ?? '');
+  t.match(accepts[0], /^application\/json;as=PartialObjectMetadataList;/);
+  t.match(accepts[1], /^application\/json;as=PartialObjectMetadata;/);
+});
+
+t.test('labels and annotations are passed on by pattern', async (t) => {
+  const labels = { 'app.example/tier': 'front', other: 'x' };
+  const annotations = { note: 'kept', secret: 'no' };
+  const { store, watching } = await startKubeRig(t, {
+    selection: { serviceLabels: ['app.*'], serviceAnnotations: ['n?te'] },
+    prepare: (api) =>
+      api.upsert('services', service('demo/web', '10.96.0.10', { labels, annotations })),
+  });
+  await watching();
+  const record = store.services.get('demo/web')?.service?.service;
+  t.strictSame(record?.labels, { 'app.example/tier': 'front' });
+  t.strictSame(record?.annotations, { note: 'kept' });
+});
+
+t.test('an object without a name is told of and left out; the rest works', async (t) => {
+  const { api, watching, settled, invalid } = await startKubeRig(t);
+  await watching();
+  const [watch] = api.watches('services');
+  watch?.raw('{"type":"ADDED","object":{"metadata":{"resourceVersion":"1"}}}\n');
+  api.upsert('services', WEB);
+  await settled('demo/web 10.96.0.10: ');
+  t.match(invalid, [{ code: 'KPNG_OP_INVALID', message: /^Service "" in namespace ""/ }]);
+});
+
+t.test('slices of services that are not there are told of once it is sure', async (t) => {
+  const orphans = collect(t, kubeOrphans);
+  const { api, clock, watching, settled } = await startKubeRig(t, {
+    prepare(api) {
+      api.upsert('services', WEB);
+      api.upsert('endpointslices', slice('demo/ghost-1', [endpoint('10.1.0.9')]));
+      api.upsert('endpointslices', slice('demo/web-1', [endpoint('10.1.0.5')]));
+    },
+  });
+  await watching();
+  await settled('demo/web 10.96.0.10: 10.1.0.5@node-a');
+  t.strictSame(orphans, []);
+  clock.advance(10_000);
+  await until(() => orphans.length > 0);
+  const example = { slice: 'demo/ghost-1', service: 'demo/ghost' };
+  t.strictSame(orphans, [{ count: 1, example }]);
+  api.upsert('services', service('demo/ghost', '10.96.0.66'));
+  await settled('demo/ghost 10.96.0.66: 10.1.0.9@node-a', 'demo/web 10.96.0.10: 10.1.0.5@node-a');
+  clock.advance(10_000);
+  await until(() => orphans.length > 1);
+  t.strictSame(orphans[1], { count: 0, example: undefined });
+});
+
+t.test('it says whom it talks to, and when all is well', async (t) => {
+  const started = collect(t, kubeStarted);
+  const connected = collect(t, sourceConnected);
+  const { api, watching, source } = await startKubeRig(t);
+  await watching();
+  t.equal(source.name, `Kubernetes API at ${api.url}`);
+  t.match(started, [
+    { server: api.url, origin: '--server', user: 'system:anonymous', by: 'nothing' },
+  ]);
+  t.strictSame(connected, [{ source: source.name }]);
+});
+
+t.test('when it ends, no connection stays', async (t) => {
+  const { api, watching, stop, done } = await startKubeRig(t);
+  await watching();
+  stop.abort();
+  await done;
+  await until(() => api.watches().length === 0);
+  await api.stop();
+  t.pass('the server could close');
+});
