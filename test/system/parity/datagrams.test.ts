@@ -1,0 +1,105 @@
+/** UDP clients that keep their socket, whatever becomes of the servers; and very many of them. */
+import t from 'tap';
+import { until } from '../../support/until.ts';
+import { lab } from '../support/lab.ts';
+import { ADDRESSES, NODE } from '../support/network.ts';
+import { PORTALS, startWith } from '../support/portals-under-test.ts';
+import {
+  CLUSTER,
+  NODE_PORTS,
+  pod,
+  service,
+  type EndpointParts,
+  type Pod,
+} from '../support/state.ts';
+import { Traffic } from '../support/traffic.ts';
+
+const ports = [
+  { name: 'dns', protocol: 'UDP', port: 53, nodeport: NODE_PORTS.UDP, targetport: 9053 },
+];
+
+for (const portal of PORTALS) {
+  t.test(`${portal.name}: UDP traffic goes on when the server pod cycles`, async (t) => {
+    const here = await lab(t);
+    const program = startWith(t, here, portal);
+    const servers = {
+      'pod-a': new Traffic(t, here.network, 'pod-a'),
+      'pod-b': new Traffic(t, here.network, 'pod-b'),
+    };
+    const start = async (name: Pod): Promise<void> => {
+      const { v4, v6 } = ADDRESSES[name];
+      await servers[name].respond(`${v4}:9053`, name);
+      await servers[name].respond(`[${v6}]:9053`, name);
+    };
+    const serve = (...pods: [Pod, EndpointParts?][]): Promise<void> =>
+      program.serve(
+        service(
+          pods.map(([name, parts]) => pod(name, parts)),
+          { ports },
+        ),
+      );
+    const clients = {
+      'the cluster IP': `${CLUSTER.v4}:53/UDP`,
+      'the cluster IP, IPv6': `[${CLUSTER.v6}]:53/UDP`,
+      'the node port': `${NODE.v4}:${NODE_PORTS.UDP}/UDP`,
+      'the node port, IPv6': `[${NODE.v6}]:${NODE_PORTS.UDP}/UDP`,
+    };
+    const answeredBy = async (server: Pod, when: string): Promise<void> => {
+      for (const name of Object.keys(clients)) {
+        t.equal(await here.client.say(name), server, `${name}: ${when}`);
+      }
+    };
+    await start('pod-a');
+    await serve(['pod-a']);
+    for (const [name, place] of Object.entries(clients)) await here.client.open(name, place);
+    await answeredBy('pod-a', 'the first server');
+
+    await start('pod-b');
+    await serve(['pod-b']);
+    await servers['pod-a'].stop();
+    await answeredBy('pod-b', 'another server has taken its place');
+
+    // As it goes when a pod is deleted before there is another one.
+    await servers['pod-b'].stop();
+    await serve();
+    for (const name of Object.keys(clients)) {
+      t.not(await here.client.say(name, 300), 'pod-b', `${name}: nobody is there`);
+    }
+    await start('pod-a');
+    await program.serveSame(service([pod('pod-a', { ready: false })], { ports }));
+    for (const name of Object.keys(clients)) {
+      t.not(await here.client.say(name, 300), 'pod-a', `${name}: it is not ready`);
+    }
+    await serve(['pod-a']);
+    await answeredBy('pod-a', 'it has become ready');
+
+    await start('pod-b');
+    await serve(['pod-a', { ready: false }], ['pod-b']);
+    await answeredBy('pod-b', 'the one became unready, the other ready');
+    t.same(program.complaints, []);
+  });
+
+  t.test(`${portal.name}: many UDP clients, and no more sessions than allowed`, async (t) => {
+    const here = await lab(t);
+    const flags = ['--max-udp-sessions=40'];
+    const program = startWith(t, here, portal, { flags });
+    await program.serve(service([pod('pod-a'), pod('pod-b')]));
+    const client = new Traffic(t, here.network, 'client');
+    t.equal(await client.flows(`${CLUSTER.v4}:53`, 30), 30);
+    const few = program.descriptors;
+    t.equal(await client.flows(`${NODE.v4}:${NODE_PORTS.UDP}`, 370), 370, 'all are answered');
+    const metrics = await program.metrics();
+    const sessions = metrics.value('kpng_userspace_connections_active', {
+      service: 'parity',
+      port: 'dns',
+    });
+    t.ok(sessions !== undefined && sessions <= 40, `${sessions} sessions`);
+    t.ok(program.descriptors <= few + 40, `${few} descriptors, then ${program.descriptors}`);
+    for (const index of [0, 200, 399]) {
+      t.match(await client.say(index), /^pod-/, `client ${index} comes back`);
+    }
+    await program.serve(service([]));
+    await until(() => program.descriptors <= few - 30);
+    t.pass('their descriptors are free when the endpoints are gone');
+  });
+}
