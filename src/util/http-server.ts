@@ -1,0 +1,188 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Clock, Timer } from './clock.ts';
+import { formatHostPort, type HostPort } from './host-port.ts';
+
+/** What a client is answered. */
+export interface Answer {
+  readonly status: number;
+  readonly type: string;
+  /** Text, or pieces of it that are made as fast as the client reads. */
+  readonly body: string | AsyncIterable<string>;
+  /** Further headers, by name in lower case. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface HttpServerOptions {
+  readonly address: HostPort;
+  readonly clock: Clock;
+  /** Answers GET and HEAD. The path has no query. */
+  readonly answer: (path: string) => Answer | Promise<Answer>;
+  /** Told the real address once the server listens. */
+  readonly onListening: (address: HostPort) => void;
+  /** Told of each failure to listen, and when it is tried again. Milliseconds. */
+  readonly onBindFailed: (error: Error, retryInMs: number) => void;
+  /** Told of an answer that could not be made. */
+  readonly onAnswerFailed: (path: string, error: unknown) => void;
+}
+
+/** A server that is there, or tries to be. */
+export interface HttpServer {
+  /** Stops listening and cuts what is open. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Clients at once. */
+export const MAX_HTTP_CONNECTIONS = 64;
+const HEADERS_TIMEOUT_MS = 5000;
+const REQUEST_TIMEOUT_MS = 10_000;
+/** A client that reads nothing for so long is cut. */
+const IDLE_TIMEOUT_MS = 30_000;
+const FIRST_RETRY_MS = 1000;
+const MAX_RETRY_MS = 30_000;
+
+/**
+ * Answers GET and HEAD. An address that is taken is reported and tried again for ever, with growing
+ * waits: watching must never keep the proxy from its work.
+ */
+export function startHttpServer(options: HttpServerOptions): HttpServer {
+  const { address, clock } = options;
+  let retry: Timer | undefined;
+  let retryInMs = FIRST_RETRY_MS;
+  let closed = false;
+  let server = attempt();
+
+  function attempt(): Server {
+    const started = createServer(
+      { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
+      (request, response) => {
+        void respond(request, response, options);
+      },
+    );
+    limitConnections(started);
+    started.timeout = IDLE_TIMEOUT_MS;
+    started.on('error', (error) => {
+      // Once it listens, an error is a client that could not be accepted; Node goes on accepting.
+      if (closed || started.listening) return;
+      options.onBindFailed(error, retryInMs);
+      retry = clock.setTimer(retryInMs, () => {
+        server = attempt();
+      });
+      retryInMs = Math.min(retryInMs * 2, MAX_RETRY_MS);
+    });
+    const host = address.host === '' ? {} : { host: address.host };
+    started.listen({ ...host, port: address.port }, () => {
+      const bound = started.address();
+      if (bound !== null && typeof bound === 'object') {
+        options.onListening({ host: bound.address, port: bound.port });
+      }
+    });
+    return started;
+  }
+
+  return {
+    close: () =>
+      new Promise((resolve) => {
+        closed = true;
+        retry?.cancel();
+        // The callback's error only says that it was not listening, which is what is wanted.
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+/**
+ * Above the limit, the client that has been idle for longest is cut. If the new one were cut instead,
+ * as `maxConnections` does, anybody could keep all probes and scrapes out with a few connections that
+ * say nothing.
+ */
+function limitConnections(server: Server): void {
+  /** Requests that are being answered, by client; those without any, the longest idle first. */
+  const open = new Map<Socket, number>();
+  const idle = new Set<Socket>();
+  const note = (socket: Socket, change: number): void => {
+    const requests = (open.get(socket) ?? 0) + change;
+    open.set(socket, requests);
+    if (requests === 0) idle.add(socket);
+    else idle.delete(socket);
+  };
+  server.on('connection', (socket) => {
+    note(socket, 0);
+    socket.once('close', () => {
+      open.delete(socket);
+      idle.delete(socket);
+    });
+    if (open.size <= MAX_HTTP_CONNECTIONS) return;
+    const [longest = socket] = idle;
+    idle.delete(longest);
+    longest.destroy();
+  });
+  server.on('request', ({ socket }, response) => {
+    note(socket, 1);
+    response.once('close', () => {
+      if (open.has(socket)) note(socket, -1);
+    });
+  });
+}
+
+async function respond(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { answer, onAnswerFailed }: HttpServerOptions,
+): Promise<void> {
+  const path = (request.url ?? '/').split('?', 1)[0] ?? '/';
+  try {
+    const { method } = request;
+    const reads = method === 'GET' || method === 'HEAD';
+    await send(request, response, reads ? await answer(path) : refusal(method));
+  } catch (error) {
+    if (!response.headersSent) {
+      onAnswerFailed(path, error);
+      await send(request, response, plain(500, 'The page could not be made; the log tells why.\n'));
+      return;
+    }
+    if (!isClientGone(error)) onAnswerFailed(path, error);
+    response.destroy();
+  }
+}
+
+/** Whether a page was not finished because the client went away, which is no failure of the page. */
+function isClientGone(error: unknown): boolean {
+  if (!(error instanceof Error && 'code' in error)) return false;
+  return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE'].includes(String(error.code));
+}
+
+function refusal(method: string | undefined): Answer {
+  return plain(405, `${method} is not served here, only GET and HEAD.\n`);
+}
+
+async function send(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { status, type, body, headers }: Answer,
+): Promise<void> {
+  response.writeHead(status, {
+    'content-type': type,
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-store',
+    ...headers,
+    ...(status === 405 && { allow: 'GET, HEAD' }),
+    ...(typeof body === 'string' && { 'content-length': Buffer.byteLength(body) }),
+  });
+  if (request.method === 'HEAD') response.end();
+  else if (typeof body === 'string') response.end(body);
+  else await pipeline(Readable.from(body, { objectMode: false }), response);
+}
+
+/** A short text as an answer. */
+export function plain(status: number, body: string): Answer {
+  return { status, type: 'text/plain; charset=utf-8', body };
+}
+
+/** Where a server listens, for messages. */
+export function httpUrl(address: HostPort): string {
+  return `http://${formatHostPort(address)}`;
+}

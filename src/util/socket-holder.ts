@@ -1,0 +1,129 @@
+import { open, readdir, readFile, readlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import ipaddr from 'ipaddr.js';
+
+/** Who has a socket. */
+export interface SocketHolder {
+  /** Name of the program; undefined when this process may not look into others. */
+  readonly program: string | undefined;
+  readonly pid: number | undefined;
+  /** Number of the user whose it is. */
+  readonly user: number;
+}
+
+/** Where a socket could not be bound. */
+export interface SocketPlace {
+  readonly protocol: 'TCP' | 'UDP';
+  /** IP literal; empty: every address. */
+  readonly address: string;
+  readonly port: number;
+}
+
+/** Links of processes that are looked at before it gives up. */
+const MAX_LINKS = 100_000;
+/** Bytes of a table of sockets that are read. Listening TCP sockets come first in it. */
+const MAX_TABLE = 4 * 1024 * 1024;
+
+/** `nginx (process 4711)`, or as much of it as is known. */
+export function holderText({ program, pid, user }: SocketHolder): string {
+  if (program === undefined) return `a program of user ${user}`;
+  return pid === process.pid ? `this process (${pid})` : `${program} (process ${pid})`;
+}
+
+/**
+ * Finds out who listens where a socket could not be bound, as `ss -p` does: from the kernel's tables, and
+ * the links of the processes. Linux only; undefined elsewhere, and when nobody is found. For messages:
+ * it may take some milliseconds, and by then the socket may have been closed. Never rejects.
+ */
+export async function socketHolder(
+  place: SocketPlace,
+  root = '/proc',
+): Promise<SocketHolder | undefined> {
+  const found = await findSocket(place, root);
+  if (found === undefined) return undefined;
+  const { inode, user } = found;
+  const pid = await findProcess(`socket:[${inode}]`, root);
+  if (pid === undefined) return { program: undefined, pid: undefined, user };
+  const name = await readFile(join(root, pid, 'comm'), 'utf8').catch(() => 'a program');
+  return { program: name.trim(), pid: Number(pid), user };
+}
+
+interface Socket {
+  readonly inode: string;
+  readonly user: number;
+}
+
+async function findSocket(place: SocketPlace, root: string): Promise<Socket | undefined> {
+  const name = place.protocol.toLowerCase();
+  for (const table of [name, `${name}6`]) {
+    const text = await readStart(join(root, 'net', table)).catch(() => '');
+    for (const line of text.split('\n')) {
+      const [, local = '', , state, , , , user, , inode = ''] = line.trim().split(/\s+/);
+      if (state !== LISTENING[place.protocol]) continue;
+      if (inTheWay(local, place)) return { inode, user: Number(user) };
+    }
+  }
+  return undefined;
+}
+
+/** TCP: LISTEN. UDP: a socket that is not connected. */
+const LISTENING = { TCP: '0A', UDP: '07' } as const;
+
+/** Whether a socket keeps another one from being bound to a place. */
+function inTheWay(local: string, { address, port }: SocketPlace): boolean {
+  const [hex = '', digits = ''] = local.split(':');
+  if (Number.parseInt(digits, 16) !== port) return false;
+  const bound = readHex(hex);
+  if (bound === undefined) return false;
+  if (address === '' || /^[0:.]+$/.test(address)) {
+    return address === '' || address.includes(':') === bound.includes(':') || bound === '::';
+  }
+  if (bound === '::') return true;
+  if (bound === '0.0.0.0') return !address.includes(':');
+  return bound === ipaddr.parse(address).toString();
+}
+
+/** An address as the tables have it: words of four bytes, in the byte order of the machine. */
+function readHex(hex: string): string | undefined {
+  if (!/^(?:[0-9A-F]{8}){1,4}$/.test(hex)) return undefined;
+  const address = ipaddr.fromByteArray([...Buffer.from(hex, 'hex').swap32()]);
+  return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress()
+    ? address.toIPv4Address().toString()
+    : address.toString();
+}
+
+async function readStart(path: string): Promise<string> {
+  const file = await open(path);
+  try {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for (;;) {
+      const { bytesRead, buffer } = await file.read(Buffer.alloc(64 * 1024), 0);
+      if (bytesRead === 0 || size > MAX_TABLE) break;
+      size += bytesRead;
+      chunks.push(buffer.subarray(0, bytesRead));
+    }
+    return Buffer.concat(chunks).toString('latin1');
+  } finally {
+    await file.close();
+  }
+}
+
+/** The process that has a link to a socket. This one, with its many sockets, is asked last. */
+async function findProcess(link: string, root: string): Promise<string | undefined> {
+  const own = String(process.pid);
+  const names = (await readdir(root).catch(() => [])).filter((name) => /^\d+$/.test(name));
+  const pids = [...names.filter((name) => name !== own), ...names.filter((name) => name === own)];
+  let links = 0;
+  for (const pid of pids) {
+    const folder = join(root, pid, 'fd');
+    const descriptors = await readdir(folder).catch(() => []);
+    for (const descriptor of descriptors) {
+      links += 1;
+      if (links > MAX_LINKS) return undefined;
+      const target = await readlink(join(folder, descriptor)).catch(() => '');
+      if (target === link) return pid;
+    }
+  }
+  return undefined;
+}

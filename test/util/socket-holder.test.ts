@@ -1,0 +1,99 @@
+import { spawn } from 'node:child_process';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { holderText, socketHolder } from '../../src/util/socket-holder.ts';
+
+const SKIP = process.platform === 'linux' ? false : 'only on linux';
+
+t.test('finds another process that listens', { skip: SKIP }, async (t) => {
+  const script = `
+    const server = require('node:net').createServer().listen(0, '127.0.0.1', () => {
+      console.log(server.address().port);
+    });`;
+  const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.teardown(() => child.kill());
+  const [line] = (await once(child.stdout, 'data')) as [Buffer];
+  const port = Number(line.toString());
+  for (const address of ['127.0.0.1', '0.0.0.0', '']) {
+    const holder = await socketHolder({ protocol: 'TCP', address, port });
+    t.equal(holder?.pid, child.pid, address);
+    t.match(holder && holderText(holder), new RegExp(`^node\\S* \\(process ${child.pid}\\)$`));
+  }
+  t.equal(await socketHolder({ protocol: 'TCP', address: '127.0.0.2', port }), undefined);
+  t.equal(await socketHolder({ protocol: 'UDP', address: '127.0.0.1', port }), undefined);
+});
+
+t.test('finds this process, and UDP sockets', { skip: SKIP }, async (t) => {
+  const server = createServer().listen(0, '::');
+  const socket = createSocket('udp4').bind(0, '127.0.0.1');
+  t.teardown(() => {
+    server.close();
+    socket.close();
+  });
+  await Promise.all([once(server, 'listening'), once(socket, 'listening')]);
+  const { port } = server.address() as AddressInfo;
+  for (const address of ['127.0.0.1', '::1', '::', '0.0.0.0']) {
+    const holder = await socketHolder({ protocol: 'TCP', address, port });
+    t.equal(holder?.pid, process.pid, address);
+    t.equal(holder && holderText(holder), `this process (${process.pid})`);
+  }
+  const udp = { protocol: 'UDP', address: '127.0.0.1', port: socket.address().port } as const;
+  t.equal((await socketHolder(udp))?.pid, process.pid);
+});
+
+/** A made-up /proc. */
+function proc(t: Test, tables: Record<string, string[]>): string {
+  const root = t.testdir({});
+  mkdirSync(join(root, 'net'));
+  const head = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid';
+  for (const [name, lines] of Object.entries(tables)) {
+    writeFileSync(join(root, 'net', name), [head, ...lines, ''].join('\n'));
+  }
+  return root;
+}
+
+function row(local: string, state: string, user: number, inode: number): string {
+  return `   0: ${local} 00000000:0000 ${state} 00000000:00000000 00:00000000 00000000  ${user}        0 ${inode} 1 0 100 0 0 10 0`;
+}
+
+t.test('says whose a socket is when it may not look into the process', async (t) => {
+  const root = proc(t, { tcp: [row('0100007F:1F90', '0A', 1000, 4242)] });
+  const holder = await socketHolder({ protocol: 'TCP', address: '127.0.0.1', port: 8080 }, root);
+  t.same(holder, { program: undefined, pid: undefined, user: 1000 });
+  t.equal(holder && holderText(holder), 'a program of user 1000');
+});
+
+t.test('reads the addresses of the tables, and passes over connections', async (t) => {
+  const root = proc(t, {
+    tcp: [row('0100007F:0050', '01', 0, 1), row('0A00000A:0050', '0A', 0, 2)],
+    tcp6: [
+      row('000080FE00000000FF005450C2F4F1FE:0051', '0A', 0, 3),
+      row('0000000000000000FFFF00000B00000A:0052', '0A', 0, 4),
+    ],
+  });
+  for (const [pid, inode] of [
+    [10, 2],
+    [11, 3],
+    [12, 4],
+  ]) {
+    mkdirSync(join(root, `${pid}/fd`), { recursive: true });
+    writeFileSync(join(root, `${pid}/comm`), `program${inode}\n`);
+    symlinkSync(`socket:[${inode}]`, join(root, `${pid}/fd/7`));
+  }
+  const program = async (address: string, port: number) =>
+    (await socketHolder({ protocol: 'TCP', address, port }, root))?.program;
+  t.equal(await program('127.0.0.1', 80), undefined, 'a connection');
+  t.equal(await program('10.0.0.10', 80), 'program2');
+  t.equal(await program('fe80::5054:ff:fef1:f4c2', 81), 'program3');
+  t.equal(await program('10.0.0.11', 82), 'program4', 'IPv4 inside IPv6');
+  t.equal(await program('::', 80), undefined);
+});
+
+t.test('elsewhere nobody is found', async (t) => {
+  const root = t.testdir({});
+  t.equal(await socketHolder({ protocol: 'TCP', address: '', port: 80 }, root), undefined);
+});
