@@ -13,7 +13,8 @@ import {
   type Value,
 } from './generated/localv1/api.ts';
 import { parseEndpointPath, parseServicePath, servicePath } from './paths.ts';
-import { wireProblem, type Shape } from './wire.ts';
+import { ENDPOINT, OP_ITEM, SERVICE } from './shapes.ts';
+import { wireProblem } from './wire.ts';
 
 /** What a path names. `service` is the service's key, `namespace/name`. */
 export type Target =
@@ -50,13 +51,26 @@ const SYNC = { kind: 'sync' } as const;
 
 /** Decodes an OpItem and what is in it. */
 export function decodeLocalOp(bytes: Uint8Array): LocalOp {
+  const item = decodeOpItem(bytes);
+  return item instanceof KpngError
+    ? { kind: 'invalid', error: item, target: undefined }
+    : localOp(item);
+}
+
+/** Decodes an OpItem of either API; what is in it stays as it is. Returns what is wrong with it. */
+export function decodeOpItem(bytes: Uint8Array): OpItem | KpngError {
   const problem = wireProblem(bytes, OP_ITEM);
-  if (problem !== undefined) return invalid(`An operation cannot be decoded: ${problem}.`);
+  if (problem !== undefined) return undecodable(problem);
   try {
-    return localOp(OpItem.decode(bytes));
+    return OpItem.decode(bytes);
   } catch (cause) {
-    return invalid(`An operation cannot be decoded: ${messageOf(cause)}.`, undefined, cause);
+    return undecodable(messageOf(cause), cause);
   }
+}
+
+function undecodable(problem: string, cause?: unknown): KpngError {
+  const message = `An operation cannot be decoded: ${problem}.`;
+  return new KpngError('KPNG_OP_INVALID', message, { cause });
 }
 
 /** Checks a decoded OpItem and decodes the value in it. */
@@ -152,20 +166,3 @@ function invalid(message: string, target?: Target, cause?: unknown): InvalidOp {
 export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
 }
-
-const IP_SET: Shape = { 1: 'text', 2: 'text' };
-const MAP_ENTRY: Shape = { 1: 'text', 2: 'text' };
-const SERVICE: Shape = {
-  1: 'text',
-  2: 'text',
-  3: 'text',
-  4: { 1: IP_SET, 2: IP_SET, 4: IP_SET },
-  6: { 1: 'text', 6: 'text' },
-  8: MAP_ENTRY,
-  9: MAP_ENTRY,
-  10: { 1: IP_SET, 2: 'text' },
-  11: {},
-};
-const ENDPOINT: Shape = { 1: 'text', 2: IP_SET, 4: { 1: 'text' }, 5: {} };
-const REF: Shape = { 2: 'text' };
-const OP_ITEM: Shape = { 1: {}, 2: { 1: REF }, 3: REF, 4: {} };

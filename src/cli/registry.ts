@@ -1,7 +1,9 @@
 import type { SinkCommand, SourceCommand } from './command.ts';
 import { toApi } from './sinks/to-api.ts';
+import { toFile } from './sinks/to-file.ts';
 import { toJson } from './sinks/to-json.ts';
 import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
+import { apiSource } from './sources/api.ts';
 import { fileSource } from './sources/file.ts';
 import { kubeSource } from './sources/kube.ts';
 import { localSource } from './sources/local.ts';
@@ -17,11 +19,9 @@ export interface Registry {
 }
 
 export const REGISTRY: Registry = {
-  sources: [kubeSource, fileSource, localSource],
-  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson, toApi],
+  sources: [kubeSource, fileSource, apiSource, localSource],
+  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson, toApi, toFile],
   planned: [
-    'api',
-    'to-file',
     'to-callout',
     'to-extip',
     'to-healthchecks',

@@ -22,18 +22,25 @@ const CODE_NAMES = [
 ] as const;
 
 /** Why a stream ended, in words that say what to do where that is known. Code KPNG_SOURCE_LOST. */
-export function streamError(cause: unknown, maxMessageSize: number): KpngError {
+export function streamError(
+  cause: unknown,
+  maxMessageSize: number,
+  unimplemented: string,
+): KpngError {
   const { code, details } = statusOf(cause);
   const name = code === undefined ? 'error' : (CODE_NAMES[code] ?? `status ${code}`);
-  const hint = hintFor(name, details, maxMessageSize);
+  const hint = hintFor(name, details, maxMessageSize, unimplemented);
   const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
   return new KpngError('KPNG_SOURCE_LOST', message, { cause });
 }
 
-function hintFor(name: string, details: string, maxMessageSize: number): string | undefined {
-  if (name === 'UNIMPLEMENTED') {
-    return 'the server does not serve the local API: it is switched off there (--local-api), or the server is a kpng from before 2022-10-31';
-  }
+function hintFor(
+  name: string,
+  details: string,
+  maxMessageSize: number,
+  unimplemented: string,
+): string | undefined {
+  if (name === 'UNIMPLEMENTED') return unimplemented;
   if (name === 'RESOURCE_EXHAUSTED' && /message/i.test(details)) {
     return `--max-msg-size is ${maxMessageSize}`;
   }

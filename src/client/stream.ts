@@ -1,10 +1,8 @@
 /**
- * One call of /localv1.Sets/Watch. The gRPC library is loaded when the first stream is opened, so
- * programs that take their state from elsewhere never load it.
+ * One Watch call. The gRPC library is loaded when the first stream is opened, so programs that take
+ * their state from elsewhere never load it.
  */
 import type { Client, ChannelOptions, ClientDuplexStream, connectivityState } from '@grpc/grpc-js';
-import { WatchReq } from '../api/generated/localv1/api.ts';
-import { decodeLocalOp, type LocalOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { trackConnections } from './connections.ts';
@@ -12,9 +10,25 @@ import { streamError } from './status.ts';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from './tls.ts';
 
-const METHOD = '/localv1.Sets/Watch';
+/** What a stream has to know of an operation. */
+export interface StreamOp {
+  readonly kind: string;
+}
 
-export interface StreamOptions {
+/** One of kpng's two APIs, as a client sees it. */
+export interface StreamApi<Op extends StreamOp> {
+  /** For people: `local API`. */
+  readonly name: string;
+  /** Path of the method. */
+  readonly path: string;
+  /** What may be the matter when a server does not know the method. */
+  readonly unimplemented: string;
+  readonly encodeRequest: (nodeName: string) => Uint8Array;
+  readonly decode: (bytes: Uint8Array) => Op;
+}
+
+export interface StreamOptions<Op extends StreamOp> {
+  readonly api: StreamApi<Op>;
   readonly target: Target;
   readonly tls: TlsMaterial | undefined;
   /** Largest message taken from the server. Bytes. */
@@ -27,7 +41,7 @@ export interface StreamOptions {
 }
 
 /** Operations from a server. Iterating ends with a KpngError (KPNG_SOURCE_LOST), however the stream ends. */
-export interface OpStream extends AsyncIterable<LocalOp> {
+export interface OpStream<Op extends StreamOp> extends AsyncIterable<Op> {
   /** Asks for one change set. */
   request(nodeName: string): void;
   /** Ends the call and its connection at once. Idempotent. */
@@ -35,12 +49,18 @@ export interface OpStream extends AsyncIterable<LocalOp> {
 }
 
 /** Dials and starts the call. Failure to connect shows when the stream is read. */
-export async function openStream(options: StreamOptions): Promise<OpStream> {
+export async function openStream<Op extends StreamOp>(
+  options: StreamOptions<Op>,
+): Promise<OpStream<Op>> {
   const { Client, connectivityState } = await import('@grpc/grpc-js');
-  const { target, connectTimeoutMs, onConnected, clock } = options;
+  const { api, target, connectTimeoutMs, onConnected, clock } = options;
   const connections = await trackConnections(target, options.tls);
   const client = new Client(target.uri, connections.credentials, channelOptions(options));
-  const call = client.makeBidiStreamRequest(METHOD, encodeRequest, decodeLocalOp);
+  const call = client.makeBidiStreamRequest(
+    api.path,
+    (nodeName: string) => Buffer.from(api.encodeRequest(nodeName)),
+    api.decode,
+  );
   // Reading the stream reports the error. Without a listener an error that comes while nobody reads,
   // because the sink is at work, would end the process.
   call.on('error', () => {});
@@ -60,13 +80,13 @@ export async function openStream(options: StreamOptions): Promise<OpStream> {
     onConnected();
   });
   return {
-    request: (nodeName) => void call.write({ nodeName }),
+    request: (nodeName) => void call.write(nodeName),
     close,
     [Symbol.asyncIterator]: () =>
       readOps(call, (cause) =>
         timedOut
           ? new KpngError('KPNG_SOURCE_LOST', `No answer within ${connectTimeoutMs / 1000} s.`)
-          : streamError(cause, options.maxMessageSize),
+          : streamError(cause, options.maxMessageSize, api.unimplemented),
       ),
   };
 }
@@ -82,20 +102,16 @@ function onceReady(client: Client, states: typeof connectivityState, callback: (
   look();
 }
 
-async function* readOps(
-  call: ClientDuplexStream<WatchReq, LocalOp>,
+async function* readOps<Op extends StreamOp>(
+  call: ClientDuplexStream<string, Op>,
   describe: (error: unknown) => KpngError,
-): AsyncGenerator<LocalOp, void, undefined> {
+): AsyncGenerator<Op, void, undefined> {
   try {
-    for await (const op of call) yield op as LocalOp;
+    for await (const op of call) yield op as Op;
   } catch (error) {
     throw describe(error);
   }
   throw new KpngError('KPNG_SOURCE_LOST', 'The server ended the stream.');
-}
-
-function encodeRequest(request: WatchReq): Buffer {
-  return Buffer.from(WatchReq.encode(request).finish());
 }
 
 /**
@@ -108,7 +124,7 @@ function encodeRequest(request: WatchReq): Buffer {
 const KEEPALIVE_MS = 330_000;
 const KEEPALIVE_TIMEOUT_MS = 20_000;
 
-function channelOptions({ maxMessageSize }: StreamOptions): ChannelOptions {
+function channelOptions({ maxMessageSize }: { readonly maxMessageSize: number }): ChannelOptions {
   return {
     'grpc.max_receive_message_length': maxMessageSize,
     'grpc.keepalive_time_ms': KEEPALIVE_MS,

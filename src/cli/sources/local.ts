@@ -1,11 +1,6 @@
-import { DEFAULT_API, parseTarget } from '../../client/target.ts';
-import { KpngError } from '../../errors.ts';
 import { defineSource } from '../command.ts';
+import { API_FLAGS, apiOptions } from '../flags/api.ts';
 import { backoffFrom } from '../flags/global.ts';
-import { size, text } from '../flags/kinds.ts';
-import { flag } from '../flags/table.ts';
-
-const GROUP = 'Source: local';
 
 export const localSource = defineSource({
   word: 'local',
@@ -26,55 +21,8 @@ export const localSource = defineSource({
     },
   ],
   toLocalOptional: true,
-  flags: {
-    api: flag<string>({
-      kind: text('target'),
-      default: DEFAULT_API,
-      help: 'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
-      group: GROUP,
-    }),
-    'api-client-tls-crt': flag<string>({
-      kind: text('path'),
-      default: '',
-      help: 'PEM file with the certificate to show to the server.',
-      group: GROUP,
-      aliases: ['tls-crt'],
-    }),
-    'api-client-tls-key': flag<string>({
-      kind: text('path'),
-      default: '',
-      help: 'PEM file with the key of that certificate.',
-      group: GROUP,
-      aliases: ['tls-key'],
-    }),
-    'api-client-tls-ca': flag<string>({
-      kind: text('path'),
-      default: '',
-      help: 'PEM file with the authorities that the server may be signed by, instead of the system’s.',
-      group: GROUP,
-      aliases: ['tls-ca'],
-    }),
-    'max-msg-size': flag<number>({
-      kind: size(1024, 2 ** 31 - 1),
-      default: 4 * 1024 * 1024,
-      help: 'Largest message taken from the server.',
-      group: GROUP,
-    }),
-  },
-  read(values) {
-    const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
-    if ((crt === '') !== (key === '')) {
-      throw new KpngError(
-        'KPNG_USAGE',
-        '--api-client-tls-crt and --api-client-tls-key: one was given without the other',
-      );
-    }
-    return {
-      target: parseTarget(values.api),
-      tls: { crt, key, ca: values['api-client-tls-ca'] },
-      maxMessageSize: values['max-msg-size'],
-    };
-  },
+  flags: API_FLAGS,
+  read: apiOptions,
   async start({ target, tls, maxMessageSize }, { nodeName, globals }) {
     const [{ KpngClient }, { readTls }] = await Promise.all([
       import('../../client/client.ts'),

@@ -1,0 +1,66 @@
+import { DEFAULT_API, parseTarget, type Target } from '../../client/target.ts';
+import type { TlsFiles } from '../../client/tls.ts';
+import { KpngError } from '../../errors.ts';
+import { size, text } from './kinds.ts';
+import { flag, type FlagValues } from './table.ts';
+
+const GROUP = 'Source: api, local';
+
+/** Flags of the sources that are clients of a kpng server. */
+export const API_FLAGS = {
+  api: flag<string>({
+    kind: text('target'),
+    default: DEFAULT_API,
+    help: 'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
+    group: GROUP,
+  }),
+  'api-client-tls-crt': flag<string>({
+    kind: text('path'),
+    default: '',
+    help: 'PEM file with the certificate to show to the server.',
+    group: GROUP,
+    aliases: ['tls-crt'],
+  }),
+  'api-client-tls-key': flag<string>({
+    kind: text('path'),
+    default: '',
+    help: 'PEM file with the key of that certificate.',
+    group: GROUP,
+    aliases: ['tls-key'],
+  }),
+  'api-client-tls-ca': flag<string>({
+    kind: text('path'),
+    default: '',
+    help: 'PEM file with the authorities that the server may be signed by, instead of the system’s.',
+    group: GROUP,
+    aliases: ['tls-ca'],
+  }),
+  'max-msg-size': flag<number>({
+    kind: size(1024, 2 ** 31 - 1),
+    default: 4 * 1024 * 1024,
+    help: 'Largest message taken from the server.',
+    group: GROUP,
+  }),
+} as const;
+
+export interface ApiOptions {
+  readonly target: Target;
+  readonly tls: TlsFiles;
+  readonly maxMessageSize: number;
+}
+
+/** What the flags ask for; throws a usage error. */
+export function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
+  const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
+  if ((crt === '') !== (key === '')) {
+    throw new KpngError(
+      'KPNG_USAGE',
+      '--api-client-tls-crt and --api-client-tls-key: one was given without the other',
+    );
+  }
+  return {
+    target: parseTarget(values.api),
+    tls: { crt, key, ca: values['api-client-tls-ca'] },
+    maxMessageSize: values['max-msg-size'],
+  };
+}

@@ -1,0 +1,37 @@
+import { KpngError } from '../../errors.ts';
+import { defineGlobalSink } from '../command.ts';
+import { text } from '../flags/kinds.ts';
+import { backoffFrom } from '../flags/global.ts';
+import { flag } from '../flags/table.ts';
+
+export const toFile = defineGlobalSink({
+  word: 'to-file',
+  summary: 'Write the state to a YAML file, again whenever it changes',
+  description: [
+    'The file has the form that kpng writes and that the source `file` reads. It is replaced as a ' +
+      'whole, so that readers never see half of it, at most once a second.',
+  ],
+  examples: [
+    { line: 'api to-file --output state.yaml', does: 'writes down what a kpng server knows' },
+    { line: 'file -i state.yaml to-file -o copy.yaml', does: 'writes a state file in full' },
+  ],
+  servesByDefault: false,
+  flags: {
+    output: flag<string>({
+      kind: text('path'),
+      default: 'global-state.yaml',
+      help: 'The file to write.',
+      group: 'Sink: to-file',
+      short: 'o',
+    }),
+  },
+  read(values) {
+    if (values.output === '') throw new KpngError('KPNG_USAGE', '--output: expected a path');
+    return { path: values.output };
+  },
+  async start({ path }, { globals }, store) {
+    const { FileSink } = await import('../../file/sink.ts');
+    const sink = new FileSink({ store, path, backoff: backoffFrom(globals) });
+    return { close: () => sink.close(), destroy: () => sink.close() };
+  },
+});

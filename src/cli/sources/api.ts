@@ -1,0 +1,38 @@
+import { defineGlobalSource } from '../command.ts';
+import { API_FLAGS, apiOptions } from '../flags/api.ts';
+import { backoffFrom } from '../flags/global.ts';
+
+export const apiSource = defineGlobalSource({
+  word: 'api',
+  summary: 'Services, endpoints and nodes of the cluster, from the gRPC API of a kpng server',
+  description: [
+    'Watches the global API of a server started with `kpng ... to-api`. The part of it that a node ' +
+      'needs is worked out here. While the server cannot be reached the last state is kept and served; ' +
+      'the connection is tried again for ever, with growing waits.',
+    'TLS is used when one of the three TLS files is given.',
+  ],
+  examples: [
+    {
+      line: 'api --api unix:///k8s/proxy.sock to-local to-userspace',
+      does: 'proxies beside a kpng server in the same pod',
+    },
+    {
+      line: 'api --api kpng.example:12090 to-file --output state.yaml',
+      does: 'writes down what a kpng server knows',
+    },
+  ],
+  flags: API_FLAGS,
+  read: apiOptions,
+  async start({ target, tls, maxMessageSize }, { globals }) {
+    const [{ GlobalClient }, { readTls }] = await Promise.all([
+      import('../../client/global-client.ts'),
+      import('../../client/tls.ts'),
+    ]);
+    return new GlobalClient({
+      target,
+      tls: await readTls(tls),
+      maxMessageSize,
+      backoff: backoffFrom(globals),
+    });
+  },
+});

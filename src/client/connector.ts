@@ -1,0 +1,194 @@
+import { KpngError } from '../errors.ts';
+import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
+import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
+import { openStream, type StreamApi, type StreamOp } from './stream.ts';
+import type { Target } from './target.ts';
+import type { TlsMaterial } from './tls.ts';
+import { watch, type ChangeSets } from './watch.ts';
+
+/** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
+export const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
+
+/** How to reach a server. */
+export interface ConnectorOptions {
+  /** See `parseTarget`. */
+  readonly target: Target;
+  /** See `readTls`. Default: no TLS. */
+  readonly tls?: TlsMaterial | undefined;
+  /** Bytes. Default: 4194304. */
+  readonly maxMessageSize?: number | undefined;
+  /** Time limit of a connect. Milliseconds. Default: 20 000, as in Go's gRPC. */
+  readonly connectTimeoutMs?: number | undefined;
+  /** Waits between connects. Default: 1 s growing to 30 s. */
+  readonly backoff?: BackoffPolicy | undefined;
+  /** Called for everything that goes wrong on the way; the client goes on by itself. */
+  readonly onError?: ((error: KpngError) => void) | undefined;
+  readonly clock?: Clock | undefined;
+  readonly random?: (() => number) | undefined;
+}
+
+/** How things stand with a connection. */
+export interface ConnectionSnapshot {
+  /** The name that its events bear. */
+  readonly source: string;
+  readonly state: 'stopped' | 'connecting' | 'connected' | 'waiting';
+  /** Connects after the first. */
+  readonly reconnects: number;
+  /** Operations skipped because they could not be used. */
+  readonly invalidOps: number;
+  /** Complete change sets. */
+  readonly syncs: number;
+  /** When the last of them came: milliseconds since 1970, or undefined when none has. */
+  readonly lastSyncAt: number | undefined;
+  /** Why the last connection ended, while there is none. */
+  readonly lostBecause: KpngError | undefined;
+}
+
+export interface RunConnector<Op extends StreamOp> {
+  readonly sets: ChangeSets<Op>;
+  /** Whose view to ask for. */
+  readonly nodeName: string;
+  /** Ends after the first change set, with the error if it was not taken. */
+  readonly once: boolean;
+}
+
+/**
+ * Keeps watching one API of a kpng server. There is one connection at a time; when it is lost, the
+ * next one is made after a while, for ever, and begins with the full data set.
+ */
+export class Connector<Op extends StreamOp> {
+  readonly source: string;
+  readonly #api: StreamApi<Op>;
+  readonly #options: ConnectorOptions;
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  #phase: ConnectionSnapshot['state'] = 'stopped';
+  #connects = 0;
+  #invalidOps = 0;
+  #syncs = 0;
+  #lastSyncAt: number | undefined;
+  #lostBecause: KpngError | undefined;
+
+  constructor(api: StreamApi<Op>, options: ConnectorOptions) {
+    this.#api = api;
+    this.#options = options;
+    this.source = `${api.name} at ${options.target.text}`;
+    this.#clock = options.clock ?? systemClock;
+    this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
+  }
+
+  snapshot(): ConnectionSnapshot {
+    return {
+      source: this.source,
+      state: this.#phase,
+      reconnects: Math.max(0, this.#connects - 1),
+      invalidOps: this.#invalidOps,
+      syncs: this.#syncs,
+      lastSyncAt: this.#lastSyncAt,
+      lostBecause: this.#lostBecause,
+    };
+  }
+
+  /**
+   * Watches until the signal aborts. Rejects only with `once`, when the change set was not taken. It
+   * runs once at a time.
+   */
+  async run(what: RunConnector<Op>, stop: AbortSignal): Promise<void> {
+    if (this.#phase !== 'stopped') throw new Error('The client is running.');
+    this.#phase = 'connecting';
+    // While the client waits to connect again nothing else may keep the process alive.
+    const alive =
+      this.#options.clock === undefined ? setInterval(() => {}, MAX_TIMER_MS) : undefined;
+    try {
+      while (!stop.aborted && !(await this.#connect(what, stop))) await this.#wait(stop);
+    } finally {
+      clearInterval(alive);
+      this.#phase = 'stopped';
+    }
+  }
+
+  /** A change set has come: to be called when it is applied. */
+  synced(): void {
+    this.#syncs++;
+    this.#lastSyncAt = Date.now();
+    this.#backoff.reset();
+  }
+
+  /** Something came that cannot be used, or not yet. It is skipped. */
+  invalid(error: KpngError): void {
+    this.#invalidOps++;
+    this.#options.onError?.(error);
+    if (opInvalid.hasSubscribers) opInvalid.publish({ source: this.source, error });
+  }
+
+  /** One connection, from connect to loss. Returns whether that was all. */
+  async #connect({ sets, nodeName, once }: RunConnector<Op>, stop: AbortSignal): Promise<boolean> {
+    const { target, tls, maxMessageSize, connectTimeoutMs } = this.#options;
+    this.#phase = 'connecting';
+    this.#connects++;
+    const stream = await openStream({
+      api: this.#api,
+      target,
+      tls,
+      maxMessageSize: maxMessageSize ?? DEFAULT_MAX_MESSAGE_SIZE,
+      connectTimeoutMs: connectTimeoutMs ?? 20_000,
+      clock: this.#clock,
+      onConnected: () => this.#connected(),
+    });
+    const close = () => stream.close();
+    stop.addEventListener('abort', close);
+    if (stop.aborted) close();
+    let refused: KpngError | undefined;
+    try {
+      const onResetWithin = (count: number): void => this.invalid(resetWithin(count));
+      refused = await watch(stream, { sets, nodeName, once, onResetWithin });
+    } catch (error) {
+      if (stop.aborted) return true;
+      if (!(error instanceof KpngError)) throw error;
+      this.#lostBecause = error;
+      return false;
+    } finally {
+      stop.removeEventListener('abort', close);
+      close();
+    }
+    if (refused) throw refused;
+    return true;
+  }
+
+  async #wait(stop: AbortSignal): Promise<void> {
+    const reason = this.#lostBecause?.message ?? '';
+    const error = new KpngError('KPNG_SOURCE_LOST', `${this.source}: ${reason}`, {
+      cause: this.#lostBecause,
+    });
+    const retryInMs = this.#backoff.next();
+    this.#lostBecause = error;
+    this.#phase = 'waiting';
+    this.#options.onError?.(error);
+    if (sourceDisconnected.hasSubscribers) {
+      sourceDisconnected.publish({ source: this.source, error, retryInMs });
+    }
+    if (stop.aborted) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const end = (): void => resolve();
+    const timer = this.#clock.setTimer(retryInMs, end);
+    stop.addEventListener('abort', end);
+    await promise;
+    stop.removeEventListener('abort', end);
+    timer.cancel();
+  }
+
+  #connected(): void {
+    this.#phase = 'connected';
+    this.#lostBecause = undefined;
+    if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.source });
+  }
+}
+
+function resetWithin(count: number): KpngError {
+  const what = count === 1 ? 'the operation' : `the ${count} operations`;
+  return new KpngError(
+    'KPNG_OP_INVALID',
+    `Reset in the middle of a change set: ${what} before it do not count, the full data set is expected to follow.`,
+  );
+}

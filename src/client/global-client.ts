@@ -1,0 +1,47 @@
+import type { GlobalOp } from '../api/global-ops.ts';
+import type { GlobalSource } from '../store/global-source.ts';
+import type { GlobalStore } from '../store/global-store.ts';
+import { GLOBAL_API } from './apis.ts';
+import { Connector, type ConnectionSnapshot, type ConnectorOptions } from './connector.ts';
+import { GlobalMirror } from './global-mirror.ts';
+import type { ChangeSets } from './watch.ts';
+
+/**
+ * Watches the global API of a kpng server and writes its state to a store.
+ *
+ * When the connection is lost the state stays as it is. The next connection brings the full data;
+ * what is not in it is removed when it is complete, and only what differs is a change.
+ */
+export class GlobalClient implements GlobalSource {
+  readonly name: string;
+  readonly #connector: Connector<GlobalOp>;
+
+  constructor(options: ConnectorOptions) {
+    this.#connector = new Connector(GLOBAL_API, options);
+    this.name = this.#connector.source;
+  }
+
+  snapshot(): ConnectionSnapshot {
+    return this.#connector.snapshot();
+  }
+
+  async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
+    await this.#connector.run({ sets: this.#sets(store), nodeName: '', once: false }, signal);
+  }
+
+  #sets(store: GlobalStore): ChangeSets<GlobalOp> {
+    const mirror = new GlobalMirror();
+    return {
+      reset: () => mirror.reset(),
+      apply: (op) => {
+        if (op.kind === 'invalid') this.#connector.invalid(op.error);
+        if (op.kind !== 'reset' && op.kind !== 'sync' && op.kind !== 'repeated') mirror.apply(op);
+      },
+      complete: async () => {
+        store.update((transaction) => mirror.write(transaction));
+        this.#connector.synced();
+        return undefined;
+      },
+    };
+  }
+}

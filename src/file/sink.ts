@@ -1,0 +1,118 @@
+import { KpngError, messageOf } from '../errors.ts';
+import { sinkFailed, sinkRecovered } from '../store/events.ts';
+import type { GlobalStore } from '../store/global-store.ts';
+import type { Pin } from '../store/history.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
+import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { writeAtomically } from './atomic-file.ts';
+import { stateText } from './state-text.ts';
+
+export interface FileSinkOptions {
+  readonly store: GlobalStore;
+  readonly path: string;
+  /** Least time from one write to the next. Milliseconds. Default: 1000. */
+  readonly intervalMs?: number | undefined;
+  /** Waits between attempts that fail. */
+  readonly backoff?: BackoffPolicy | undefined;
+  readonly clock?: Clock | undefined;
+  readonly random?: (() => number) | undefined;
+  /** Called after each complete write, with the revision that the file has now. */
+  readonly onWritten?: ((revision: number) => void) | undefined;
+}
+
+const DEFAULT_INTERVAL_MS = 1000;
+
+/**
+ * Keeps a state file up to date with a store: the whole of it is written anew whenever something has
+ * changed, but not more often than once in a while, and never half. Nothing is written before the
+ * state is synced. A write that fails is tried again, with the state as it is then.
+ */
+export class FileSink {
+  readonly #options: FileSinkOptions;
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  readonly #stopListening: () => void;
+  #timer: Timer | undefined;
+  #writing: Promise<void> | undefined;
+  #written = 0;
+  #writtenAt = -Infinity;
+  #failures = 0;
+  #closed = false;
+
+  constructor(options: FileSinkOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
+    this.#stopListening = options.store.onChange(() => this.#plan());
+    this.#plan();
+  }
+
+  /** Ends with the file up to date, unless it cannot be written. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#closed) return this.#writing;
+    this.#closed = true;
+    this.#stopListening();
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    await this.#writing;
+    if (this.#isBehind()) {
+      this.#writing = this.#write();
+      await this.#writing;
+    }
+  }
+
+  #isBehind(): boolean {
+    const { store } = this.#options;
+    return store.synced && store.revision > this.#written;
+  }
+
+  /** Writes as soon as it may. */
+  #plan(): void {
+    if (this.#closed || this.#timer !== undefined || this.#writing !== undefined) return;
+    if (!this.#isBehind()) return;
+    const interval = this.#options.intervalMs ?? DEFAULT_INTERVAL_MS;
+    this.#after(Math.max(0, this.#writtenAt + interval - this.#clock.now()));
+  }
+
+  #after(ms: number): void {
+    this.#timer = this.#clock.setTimer(ms, () => {
+      this.#timer = undefined;
+      this.#writing = this.#write().finally(() => {
+        this.#writing = undefined;
+        this.#plan();
+      });
+    });
+  }
+
+  async #write(): Promise<void> {
+    const { store, path, onWritten } = this.#options;
+    // The file is written over several turns, and should be of one moment.
+    const pin: Pin = store.pin(() => pin.release());
+    try {
+      await writeAtomically(path, stateText(store, pin.revision));
+    } catch (cause) {
+      this.#failed(path, cause);
+      return;
+    } finally {
+      pin.release();
+      this.#writtenAt = this.#clock.now();
+    }
+    this.#written = pin.revision;
+    if (this.#failures > 0 && sinkRecovered.hasSubscribers) {
+      sinkRecovered.publish({ failures: this.#failures });
+    }
+    this.#failures = 0;
+    this.#backoff.reset();
+    onWritten?.(pin.revision);
+  }
+
+  #failed(path: string, cause: unknown): void {
+    this.#failures++;
+    const retryInMs = this.#backoff.next();
+    if (!this.#closed) this.#after(retryInMs);
+    if (!sinkFailed.hasSubscribers) return;
+    const message = `The state could not be written to ${path}: ${messageOf(cause)}`;
+    const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
+    sinkFailed.publish({ error, waiting: this.#options.store.serviceCount, retryInMs });
+  }
+}
