@@ -15,6 +15,8 @@ export interface CertFiles {
    * told otherwise.
    */
   issue(name: string, altNames?: string): Promise<{ key: string; crt: string }>;
+  /** The same with a certificate that expired a day ago. */
+  issueExpired(name: string): Promise<{ key: string; crt: string }>;
   /** The authority's certificate. */
   readonly ca: string;
 }
@@ -47,6 +49,24 @@ export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
       const leaf = ['-addext', 'basicConstraints=critical,CA:FALSE'];
       const out = ['-keyout', files.key, '-out', files.crt];
       await run('openssl', ['req', ...signed, ...leaf, ...by, ...key, ...out]);
+      return files;
+    },
+    async issueExpired(name) {
+      const files = { key: path(`${name}.key`), crt: path(`${name}.crt`) };
+      const request = path(`${name}.csr`);
+      const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=IP:127.0.0.1'];
+      await run('openssl', [
+        'req',
+        '-new',
+        ...subject,
+        ...key,
+        '-keyout',
+        files.key,
+        '-out',
+        request,
+      ]);
+      const by = ['-CA', ca, '-CAkey', path('ca.key'), '-days', '-1', '-copy_extensions', 'copy'];
+      await run('openssl', ['x509', '-req', '-in', request, ...by, '-out', files.crt]);
       return files;
     },
   };

@@ -1,0 +1,70 @@
+import * as fc from 'fast-check';
+import t from 'tap';
+import { compileGlobs, pick } from '../../src/kube/globs.ts';
+import { holds } from '../support/property.ts';
+
+function matches(pattern: string, key: string): boolean {
+  return compileGlobs([pattern])?.(key) ?? false;
+}
+
+t.test('patterns', (t) => {
+  const cases: [pattern: string, yes: string[], no: string[]][] = [
+    ['app', ['app'], ['apps', 'a', '']],
+    ['*', ['', 'a', 'a.b/c'], []],
+    ['app.*', ['app.x', 'app.example/tier'], ['app', 'xapp.y']],
+    ['*.example/*', ['app.example/tier'], ['app.example']],
+    ['a**b', ['ab', 'axxb'], ['a']],
+    ['n?te', ['note', 'nate'], ['nte', 'noote']],
+    ['[ab]x', ['ax', 'bx'], ['cx', 'abx']],
+    ['[!ab]x', ['cx'], ['ax', 'bx']],
+    ['[a-c]x', ['ax', 'bx', 'cx'], ['dx', '-x']],
+    ['[!a-c]x', ['dx'], ['bx']],
+    ['[a-]x', ['ax', '-x'], ['bx']],
+    ['{a,bc}x', ['ax', 'bcx'], ['bx', 'abcx']],
+    ['{a,{b,c}}', ['a', 'b', 'c'], ['ab']],
+    ['{a*,}x', ['x', 'azx'], ['b']],
+    ['a,b', ['a,b'], ['a']],
+    [String.raw`a\*b`, ['a*b'], ['axb']],
+    ['a.b', ['a.b'], ['axb']],
+    ['a+(b)|^$', ['a+(b)|^$'], ['aab']],
+    ['[.^]', ['.', '^'], ['a']],
+  ];
+  for (const [pattern, yes, no] of cases) {
+    for (const key of yes) t.ok(matches(pattern, key), `${pattern} matches ${key}`);
+    for (const key of no) t.notOk(matches(pattern, key), `${pattern} does not match ${key}`);
+  }
+  t.end();
+});
+
+t.test('bad patterns say what is wrong with them', (t) => {
+  for (const [pattern, message] of [
+    ['a[b', /no \] for the \[ in a\[b/],
+    ['a{b', /no \} for the \{/],
+    ['a}b', /no \{ for the \}/],
+    ['[]', /no \]/],
+    ['[!]x', /nothing between|no \]/],
+    ['[c-a]', /c-a is no range/],
+    ['a\\', /nothing after the \\/],
+  ] as const) {
+    t.throws(() => compileGlobs([pattern]), { message }, pattern);
+  }
+  t.end();
+});
+
+t.test('without patterns nothing is picked, and only texts ever are', (t) => {
+  t.equal(compileGlobs([]), undefined);
+  t.strictSame(pick({ a: 'x' }, undefined), {});
+  t.strictSame(pick({ a: 'x', b: 1, c: null, d: 'y' }, compileGlobs(['a', 'b', 'c'])), { a: 'x' });
+  t.end();
+});
+
+t.test('a key matches itself, whatever is in it, once it is quoted', (t) => {
+  holds(
+    t,
+    fc.property(fc.string(), (key) => {
+      const quoted = key.replaceAll(/[*?[\]{}\\,]/g, String.raw`\$&`);
+      return matches(quoted, key) && matches(`${quoted}*`, `${key}more`) && matches('*', key);
+    }),
+  );
+  t.end();
+});

@@ -1,0 +1,293 @@
+import t from 'tap';
+import { EndpointInfo, Node, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
+import { itemJson } from '../../src/api/json.ts';
+import { hashText, loadHasher } from '../../src/api/hash.ts';
+import { compileGlobs } from '../../src/kube/globs.ts';
+import { mapNode } from '../../src/kube/map-node.ts';
+import { mapService } from '../../src/kube/map-service.ts';
+import { mapSlice } from '../../src/kube/map-slice.ts';
+import { DEFAULT_NODE_LABELS } from '../../src/kube/selection.ts';
+import type { Json } from '../../src/kube/json.ts';
+import {
+  endpoint,
+  node,
+  service,
+  slice,
+  type EndpointParts,
+  type SliceParts,
+} from '../support/fake-api/objects.ts';
+
+const WEB = { namespace: 'demo', name: 'web' };
+const NOTHING = { labels: undefined, annotations: undefined };
+
+function mapped(spec: Json, more: { status?: Record<string, unknown> } = {}) {
+  return mapService(
+    WEB,
+    service('demo/web', '10.96.0.10', { spec: { ...spec }, ...more }),
+    NOTHING,
+  );
+}
+
+function sliceOf(endpoints: unknown[], parts: SliceParts = {}) {
+  const name = { namespace: 'demo', name: 'web-abcde' };
+  return mapSlice(name, slice('demo/web-abcde', endpoints, parts));
+}
+
+function only(parts: EndpointParts): EndpointInfo {
+  const [info] = sliceOf([endpoint('10.1.0.5', parts)]).endpoints;
+  if (info === undefined) throw new Error('no endpoint');
+  return info;
+}
+
+t.test('V2: a plain service', async (t) => {
+  const hasher = await loadHasher();
+  const web = mapService(
+    WEB,
+    service('demo/web', '10.96.0.10', { labels: { app: 'x' }, annotations: { note: 'y' } }),
+    NOTHING,
+  );
+  t.match(web, {
+    namespace: 'demo',
+    name: 'web',
+    type: 'ClusterIP',
+    labels: {},
+    annotations: {},
+    mapIP: false,
+    ports: [
+      { name: 'http', protocol: 1, port: 80, nodePort: 0, targetPort: 8080, targetPortName: '' },
+    ],
+  });
+  t.equal(hasher.service(web), 10397557666300382348n);
+  t.equal(
+    Buffer.from(ServiceInfo.encode({ hash: 0n, service: web }).finish())
+      .toString('hex')
+      .slice(4),
+    '0a0464656d6f12037765621a09436c7573746572495022100a0c0a0a31302e39362e302e31301200320d0a04687474701001185028903f',
+  );
+});
+
+t.test('V3: a headless service with external IPs is passed on', (t) => {
+  const headless = mapped({
+    clusterIP: 'None',
+    clusterIPs: ['None'],
+    externalIPs: ['1000::55', '10.0.0.55'],
+  });
+  t.match(
+    itemJson(headless, []),
+    '"IPs":{"ClusterIPs":{},"ExternalIPs":{"V4":["10.0.0.55"],"V6":["1000::55"]},"Headless":true}',
+  );
+  t.end();
+});
+
+t.test('V4: a load balancer', (t) => {
+  const balanced = mapped(
+    {
+      type: 'LoadBalancer',
+      clusterIP: 'fd00::9',
+      clusterIPs: ['fd00::9', '10.0.0.9'],
+      externalTrafficPolicy: 'Local',
+      internalTrafficPolicy: undefined,
+      sessionAffinity: 'ClientIP',
+      sessionAffinityConfig: { clientIP: { timeoutSeconds: 10800 } },
+      loadBalancerSourceRanges: ['192.0.2.0/24', ' 198.51.100.0/24'],
+      healthCheckNodePort: 32100,
+      ports: [{ name: 'a', protocol: 'UDP', port: 53, nodePort: 30053, targetPort: 'dns' }],
+    },
+    { status: { loadBalancer: { ingress: [{ ip: '203.0.113.9' }, { hostname: 'lb.example' }] } } },
+  );
+  t.strictSame(balanced, {
+    namespace: 'demo',
+    name: 'web',
+    type: 'LoadBalancer',
+    ips: {
+      clusterIPs: { v4: ['10.0.0.9'], v6: ['fd00::9'] },
+      externalIPs: { v4: [], v6: [] },
+      headless: false,
+      loadBalancerIPs: { v4: ['203.0.113.9'], v6: [] },
+    },
+    mapIP: false,
+    ports: [
+      { name: 'a', protocol: 2, port: 53, nodePort: 30053, targetPort: 0, targetPortName: 'dns' },
+    ],
+    externalTrafficToLocal: true,
+    labels: {},
+    annotations: {},
+    ipFilters: [{ targetIPs: undefined, sourceRanges: ['192.0.2.0/24', '198.51.100.0/24'] }],
+    sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 10800 } },
+    internalTrafficToLocal: false,
+    healthCheckNodePort: 32100,
+  });
+  t.end();
+});
+
+t.test('load-balancer addresses', (t) => {
+  const of = (ingress: unknown[]) =>
+    mapped({}, { status: { loadBalancer: { ingress } } }).ips?.loadBalancerIPs;
+  t.equal(of([]), undefined, 'none at all');
+  t.strictSame(of([{ hostname: 'lb.example' }]), { v4: [], v6: [] }, 'a name only');
+  t.strictSame(
+    of([
+      { ip: '203.0.113.9', ipMode: 'VIP' },
+      { ip: '203.0.113.10', ipMode: 'Proxy' },
+    ]),
+    { v4: ['203.0.113.9'], v6: [] },
+    'traffic to the second one has to pass the load balancer',
+  );
+  t.end();
+});
+
+t.test('V21: addresses are sorted as text, once each, and what is none is left out', (t) => {
+  const { ips } = mapped({
+    externalIPs: ['10.0.0.9', '10.0.0.10', '10.0.0.9', 'nope', '', '::2', '::1', '::ffff:1.2.3.4'],
+  });
+  t.strictSame(ips?.externalIPs, {
+    v4: ['10.0.0.10', '10.0.0.9', '::ffff:1.2.3.4'],
+    v6: ['::1', '::2'],
+  });
+  t.end();
+});
+
+t.test('an old server gives one cluster IP only', (t) => {
+  const { ips } = mapped({ clusterIP: '10.96.0.7', clusterIPs: undefined });
+  t.strictSame(ips?.clusterIPs, { v4: ['10.96.0.7'], v6: [] });
+  t.end();
+});
+
+t.test('affinity without a timeout has the default of the API', (t) => {
+  const { sessionAffinity } = mapped({ sessionAffinity: 'ClientIP' });
+  t.strictSame(sessionAffinity, { $case: 'clientIP', value: { timeoutSeconds: 10_800 } });
+  t.end();
+});
+
+t.test('protocols', (t) => {
+  const ports = [undefined, 'TCP', 'UDP', 'SCTP', 'QUIC'].map((protocol) => ({
+    port: 1,
+    protocol,
+  }));
+  t.strictSame(
+    mapped({ ports }).ports.map(({ protocol }) => protocol),
+    [1, 1, 2, 3, 0],
+  );
+  t.end();
+});
+
+t.test('V5: a slice', async (t) => {
+  const hasher = await loadHasher();
+  const source = sliceOf([
+    endpoint('10.1.0.5', { zone: 'zone-1', conditions: { ready: true }, pod: 'web-0' }),
+  ]);
+  t.match(source, { namespace: 'demo', name: 'web-abcde', serviceName: 'web' });
+  const [info] = source.endpoints;
+  if (info === undefined) throw new Error('no endpoint');
+  const hash = hasher.endpointInfo(info);
+  t.equal(hash, 4407928699034715638n);
+  t.equal(hashText(hash), '3d2c1bcc2d36c5f6');
+  t.equal(
+    Buffer.from(EndpointInfo.encode({ ...info, hash }).finish()).toString('hex'),
+    '08f68bdbe9c2f986963d120464656d6f1a097765622d616263646522037765623217120a0a0831302e312e302e3522090a046874747010903f3a02080142057765622d304a100a066e6f64652d6112067a6f6e652d31',
+  );
+});
+
+t.test('V6: a node', async (t) => {
+  const hasher = await loadHasher();
+  const labels = compileGlobs(DEFAULT_NODE_LABELS);
+  const raw = { metadata: { labels: { 'topology.kubernetes.io/zone': 'zone-1', foo: 'bar' } } };
+  const mappedNode = mapNode({ namespace: '', name: 'node-a' }, raw, {
+    labels,
+    annotations: undefined,
+  });
+  t.strictSame(mappedNode, {
+    name: 'node-a',
+    labels: { 'topology.kubernetes.io/zone': 'zone-1' },
+    annotations: {},
+    topology: { node: 'node-a', zone: 'zone-1' },
+  });
+  t.equal(hasher.node(mappedNode), 0xe565715f2c521e6en);
+  t.ok(Node.encode(mappedNode).finish().length > 0);
+});
+
+t.test('the zone of a node counts even if no label is passed on', (t) => {
+  const bare = mapNode({ namespace: '', name: 'node-a' }, node('node-a', 'north'), NOTHING);
+  t.match(bare, { labels: {}, topology: { node: 'node-a', zone: 'north' } });
+  t.end();
+});
+
+t.test('V7: conditions', (t) => {
+  t.equal(only({ conditions: {} }).conditions, undefined, 'unknown means ready');
+  t.strictSame(
+    only({ conditions: { ready: true, serving: true, terminating: false } }).conditions,
+    {
+      ready: true,
+      serving: false,
+      terminating: false,
+    },
+  );
+  t.strictSame(
+    only({ conditions: { ready: false, serving: true, terminating: true } }).conditions,
+    {
+      ready: false,
+      serving: true,
+      terminating: true,
+    },
+  );
+  t.strictSame(only({ conditions: { ready: false } }).conditions, {
+    ready: false,
+    serving: false,
+    terminating: false,
+  });
+  t.end();
+});
+
+t.test('hints for zones and nodes, sorted', (t) => {
+  t.equal(only({}).hints, undefined);
+  t.strictSame(only({ hints: {} }).hints, { zones: [], nodes: [] });
+  const forZones = [{ name: 'south' }, { name: 'north' }];
+  t.strictSame(only({ hints: { forZones, forNodes: [{ name: 'node-b' }] } }).hints, {
+    zones: ['north', 'south'],
+    nodes: ['node-b'],
+  });
+  t.end();
+});
+
+t.test('where an endpoint is, and what it is called', (t) => {
+  const info = only({ zone: 'north', hostname: 'web-0', pod: 'web-0' });
+  t.strictSame(info.topology, { node: 'node-a', zone: 'north' });
+  t.equal(info.endpoint?.hostname, 'web-0');
+  t.equal(info.podName, 'web-0');
+  t.equal(only({ pod: null }).podName, '');
+  t.equal(only({ targetRef: { kind: 'Node', name: 'node-a' } }).podName, '', 'no pod');
+  t.strictSame(only({ nodeName: '' }).topology, { node: '', zone: '' });
+  t.end();
+});
+
+t.test('ports of a slice: without a name, and without a number', (t) => {
+  const ports = [{ port: 80 }, { name: 'any', port: null }, { name: 'dns', port: 53 }, null];
+  const [info] = sliceOf([endpoint('10.1.0.5')], { ports }).endpoints;
+  t.strictSame(info?.endpoint?.portOverrides, [
+    { name: '', port: 80 },
+    { name: 'dns', port: 53 },
+  ]);
+  t.end();
+});
+
+t.test('names instead of addresses are left out', (t) => {
+  const named = sliceOf([endpoint('web.example')], { addressType: 'FQDN' });
+  t.strictSame(named.endpoints[0]?.endpoint?.ips, { v4: [], v6: [] });
+  t.end();
+});
+
+t.test('strange objects do no harm', (t) => {
+  for (const value of [null, 1, 'x', [], [null], {}, [[]], { a: 1 }, true]) {
+    mapService(WEB, { spec: value, status: value, metadata: value }, NOTHING);
+    mapped({ ports: value, clusterIPs: value, clusterIP: value, sessionAffinity: value });
+    mapped({ sessionAffinity: 'ClientIP', sessionAffinityConfig: value, externalIPs: value });
+    mapped({ ports: [value, { port: value, targetPort: value, name: value }] });
+    mapSlice(WEB, { metadata: value, endpoints: value, ports: value });
+    sliceOf([value, endpoint('10.1.0.5', { hints: value, conditions: value } as never)], {
+      ports: [value],
+    });
+    mapNode(WEB, { metadata: value }, NOTHING);
+  }
+  t.strictSame(mapped({ ports: [{ port: 2 ** 40 }] }).ports[0]?.port, 0);
+  t.end();
+});
