@@ -1,0 +1,194 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import t, { type Test } from 'tap';
+import { ApiAccess } from '../../src/kube/access.ts';
+import { loadConfig, type ApiConfig, type ConfigOptions } from '../../src/kube/config.ts';
+import { expiryOf, identify } from '../../src/kube/identity.ts';
+import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
+import { KubeSource } from '../../src/kube/source.ts';
+import { SELECTION } from '../support/kube-rig.ts';
+
+async function directory(t: Test): Promise<(name: string, text: string) => Promise<string>> {
+  const path = await mkdtemp(join(tmpdir(), 'kpng-config-'));
+  t.teardown(() => rm(path, { recursive: true, force: true }));
+  return async (name, text) => {
+    const file = join(path, name);
+    await mkdir(join(file, '..'), { recursive: true });
+    await writeFile(file, text);
+    return file;
+  };
+}
+
+const GOOD = `
+apiVersion: v1
+kind: Config
+current-context: main
+contexts:
+- {name: main, context: {cluster: east, user: kpng}}
+clusters:
+- {name: east, cluster: {server: "https://east.example:6443/"}}
+users:
+- {name: kpng, user: {token: abc}}
+`;
+
+function load(options: Partial<ConfigOptions>): Promise<ApiConfig> {
+  return loadConfig({ kubeconfig: '', server: '', env: {}, ...options });
+}
+
+async function problem(options: Partial<ConfigOptions>): Promise<string> {
+  try {
+    await load(options);
+  } catch (error) {
+    if (error instanceof Error && 'code' in error) return `${String(error.code)}: ${error.message}`;
+    throw error;
+  }
+  return 'none';
+}
+
+t.test('a kubeconfig: server, context and where it comes from', async (t) => {
+  const write = await directory(t);
+  const kubeconfig = await write('config', GOOD);
+  t.match(await load({ kubeconfig }), {
+    origin: kubeconfig,
+    server: { href: 'https://east.example:6443/' },
+    context: 'main',
+    proxy: undefined,
+  });
+  const other = await load({ kubeconfig, server: 'https://west.example' });
+  t.equal(other.server.href, 'https://west.example/', '--server goes before it');
+  const env = { HTTPS_PROXY: 'http://proxy.example:3128' };
+  t.equal((await load({ kubeconfig, env })).proxy, 'http://proxy.example:3128');
+});
+
+t.test('several files: the first that says something counts', async (t) => {
+  const write = await directory(t);
+  const first = await write('one', GOOD);
+  const second = await write(
+    'two',
+    GOOD.replace('east.example', 'other.example')
+      .replace('current-context: main', 'current-context: else')
+      .replace('token: abc', 'token: xyz'),
+  );
+  const config = await load({ kubeconfig: [first, second].join(delimiter) });
+  t.equal(config.server.host, 'east.example:6443');
+  const users = '\nusers:\n- {name: kpng, user: {token: abc}}\n';
+  const rest = await write('rest', GOOD.replace(users, '\n'));
+  const apart = await load({ kubeconfig: [rest, await write('users', users)].join(delimiter) });
+  t.match(apart.kubeConfig.getCurrentUser(), { name: 'kpng', token: 'abc' });
+});
+
+t.test('what is wrong with a configuration', async (t) => {
+  const write = await directory(t);
+  const wrong = async (text: string): Promise<string> =>
+    problem({ kubeconfig: await write('c', text) });
+  t.match(await problem({ kubeconfig: '/nowhere/config' }), /^KPNG_KUBECONFIG: .*ENOENT/);
+  t.match(await wrong(''), /^KPNG_KUBECONFIG: .*: it is empty, or no kubeconfig$/);
+  t.match(await wrong('- a\n'), /no kubeconfig/);
+  t.match(await wrong('a: [1\n'), /^KPNG_KUBECONFIG/);
+  t.match(
+    await wrong(GOOD.replace('current-context: main', '')),
+    /there is no current context|^none$/,
+  );
+  t.match(
+    await wrong(GOOD.replace('current-context: main', 'current-context: nope')),
+    /there is no context "nope", which is the current one/,
+  );
+  t.match(
+    await wrong(GOOD.replace('cluster: east,', 'cluster: west,')),
+    /there is no cluster "west"/,
+  );
+  t.match(await wrong(GOOD.replace('https://east', 'ftp://east')), /is not the URL of a server/);
+  t.match(
+    await wrong(GOOD.replace('server:', 'sever:')),
+    /clusters\[0\]\.cluster\.server is missing/,
+  );
+});
+
+t.test('without any configuration it says what to do', async (t) => {
+  t.match(
+    await problem({}),
+    /^KPNG_KUBECONFIG: .*\(in-cluster\): neither --kubeconfig, KUBECONFIG nor --server is given, and this is no pod/,
+  );
+});
+
+t.test('--server alone, with or without a scheme', async (t) => {
+  t.match(await load({ server: 'http://127.0.0.1:8001' }), {
+    origin: '--server',
+    server: { href: 'http://127.0.0.1:8001/' },
+    context: 'loaded-context',
+  });
+  t.equal((await load({ server: '127.0.0.1:8001' })).server.href, 'http://127.0.0.1:8001/');
+});
+
+t.test('in a pod', async (t) => {
+  const write = await directory(t);
+  const claims = { sub: 'system:serviceaccount:kube-system:kpng' };
+  const jwt = `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
+  const base = 'var/run/secrets/kubernetes.io/serviceaccount';
+  const token = await write(`${base}/token`, `${jwt}\n`);
+  await write(`${base}/ca.crt`, 'authority');
+  const podRoot = token.slice(0, -`/${base}/token`.length);
+  for (const [host, url] of [
+    ['10.96.0.1', 'https://10.96.0.1:8080/'],
+    ['fd00::1', 'https://[fd00::1]:8080/'],
+  ] as const) {
+    const env = { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: '8080' };
+    const options = { kubeconfig: '', server: '', env, podRoot, limits: DEFAULT_KUBE_LIMITS };
+    const access = await ApiAccess.open(options);
+    t.equal(access.config.server.href, url);
+    t.equal(access.config.origin, 'in-cluster');
+    const got = await access.get();
+    t.equal(got.headers['Authorization'], `Bearer ${jwt}`);
+    t.equal(got.identity.user, claims.sub);
+    access.close();
+  }
+});
+
+t.test('a pod without a token says so for each attempt', async (t) => {
+  const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
+  const access = await ApiAccess.open({
+    kubeconfig: '',
+    server: '',
+    env,
+    podRoot: '/nowhere',
+    limits: DEFAULT_KUBE_LIMITS,
+  });
+  await t.rejects(access.get(), {
+    kind: 'credentials',
+    message: /^no credentials for https:\/\/10\.96\.0\.1\/: ENOENT/,
+  });
+});
+
+t.test('a proxy name that no label can have', async (t) => {
+  const config = { kubeconfig: '', server: 'http://127.0.0.1:1', env: {} };
+  for (const proxyName of ['-x', 'a b', 'x'.repeat(64), 'a,b']) {
+    const selection = { ...SELECTION, proxyName };
+    await t.rejects(KubeSource.open({ config, selection, userAgent: 'test' }), {
+      code: 'KPNG_USAGE',
+    });
+  }
+});
+
+t.test('who somebody is, by what they show', async (t) => {
+  t.strictSame(identify(undefined, undefined, 'u'), {
+    user: 'system:anonymous',
+    by: 'nothing',
+    expiresAt: undefined,
+  });
+  t.match(identify('Bearer opaque', undefined, 'u'), { user: 'u', by: 'token' });
+  t.match(identify('Bearer a.%%%.c', undefined, 'u'), { user: 'u', by: 'token' });
+  t.match(identify('Bearer a.W10.c', undefined, 'u'), { user: 'u', by: 'token' });
+  t.match(identify('Basic xyz', undefined, 'u'), { user: 'u', by: 'password' });
+  t.match(identify(undefined, 'no certificate', 'u'), { user: 'u', by: 'certificate' });
+});
+
+t.test('what has expired', (t) => {
+  const token = { user: 'u', by: 'token', expiresAt: 1000 } as const;
+  t.equal(expiryOf(token, 999), undefined);
+  t.equal(expiryOf(token, 1000), 'the token expired at 1970-01-01T00:00:01.000Z');
+  t.match(expiryOf({ ...token, by: 'certificate' }, 5000), /^the client certificate expired/);
+  t.equal(expiryOf({ ...token, expiresAt: undefined }, 5000), undefined);
+  t.equal(expiryOf({ ...token, expiresAt: Number.NaN }, 5000), undefined);
+  t.end();
+});
