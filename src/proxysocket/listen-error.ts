@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
-import { KpngError, type ErrorCode } from '../errors.ts';
+import { KpngError } from '../errors.ts';
 import { formatHostPort } from '../util/host-port.ts';
+import { listenCode } from '../util/listen-code.ts';
 import type { ListenSpec, Protocol } from './spec.ts';
 
 /** Why a listener failed. */
@@ -9,15 +10,6 @@ export interface ListenFailure {
   /** The operating system's code, such as EADDRINUSE. */
   readonly cause: string;
 }
-
-const CODES: Readonly<Record<string, ErrorCode>> = {
-  EADDRNOTAVAIL: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
-  EADDRINUSE: 'KPNG_LISTEN_ADDRESS_IN_USE',
-  EACCES: 'KPNG_LISTEN_PERMISSION',
-  EPERM: 'KPNG_LISTEN_PERMISSION',
-  EMFILE: 'KPNG_LIMIT_REACHED',
-  ENFILE: 'KPNG_LIMIT_REACHED',
-};
 
 /** Says what was being done for whom, and why it failed. */
 export function listenFailure(
@@ -29,7 +21,7 @@ export function listenFailure(
   const cause = systemCode(reason);
   const place = formatHostPort({ host: address, port });
   const error = new KpngError(
-    CODES[cause] ?? 'KPNG_LISTEN_FAILED',
+    listenCode(cause),
     `cannot listen on ${place}/${protocol} for ${servicePort}: ${cause}`,
     { cause: reason, servicePort },
   );

@@ -1,0 +1,23 @@
+/** Events of the sinks, published on diagnostics channels. Build them only for subscribers. */
+import type { KpngError } from '../errors.ts';
+import { typedChannel } from '../util/channel.ts';
+
+/** Load balancers can ask a health-check node port. */
+export interface HealthCheckServed {
+  /** `namespace/name`. */
+  service: string;
+  /** `ip:port`. */
+  address: string;
+}
+
+/** They cannot. */
+export interface HealthCheckFailed {
+  service: string;
+  /** Says who is in the way, if that is known. */
+  error: KpngError;
+  /** Milliseconds until the next attempt; undefined when it is up to somebody else. */
+  retryInMs: number | undefined;
+}
+
+export const healthCheckServed = typedChannel<HealthCheckServed>('health-check:served');
+export const healthCheckFailed = typedChannel<HealthCheckFailed>('health-check:failed');

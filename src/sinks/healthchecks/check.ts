@@ -1,0 +1,44 @@
+import type { ServiceEntry } from '../../store/local-view.ts';
+import type { Answer } from '../../util/http-server.ts';
+
+/** What load balancers may ask of one service. */
+export interface HealthCheck {
+  /** `namespace/name`. */
+  readonly service: string;
+  /** As the state says; it may be no port at all. */
+  readonly port: number;
+  /** Endpoints of the service that are ready on this node. */
+  readonly localEndpoints: number;
+}
+
+/**
+ * The health check of a service: those with the policy `externalTrafficPolicy: Local` and a
+ * health-check node port have one. Every local endpoint counts, as in kpng, whatever traffic it may
+ * get.
+ */
+export function healthCheckOf({ key, service, endpoints }: ServiceEntry): HealthCheck | undefined {
+  const { externalTrafficToLocal, healthCheckNodePort: port } = service;
+  if (port === 0 || !externalTrafficToLocal) return undefined;
+  let localEndpoints = 0;
+  for (const { local } of endpoints.values()) if (local) localEndpoints += 1;
+  return { service: key, port, localEndpoints };
+}
+
+/**
+ * What a load balancer is answered, in the words of kube-proxy: 200 when this node should get traffic
+ * for the service, 503 when not. `healthy`: the proxy on this node does its work.
+ */
+export function answerFor({ service, localEndpoints }: HealthCheck, healthy: boolean): Answer {
+  const at = service.indexOf('/');
+  const body = {
+    service: { namespace: service.slice(0, at), name: service.slice(at + 1) },
+    localEndpoints,
+    serviceProxyHealthy: healthy,
+  };
+  return {
+    status: localEndpoints > 0 && healthy ? 200 : 503,
+    type: 'application/json',
+    body: JSON.stringify(body, undefined, '\t'),
+    headers: { 'x-load-balancing-endpoint-weight': String(localEndpoints) },
+  };
+}

@@ -1,0 +1,54 @@
+import type { HealthCheck } from './check.ts';
+
+/** A service that does not have its port, and the one that does. */
+export interface Waiting {
+  readonly service: string;
+  readonly port: number;
+  readonly holder: string;
+}
+
+/**
+ * Who has which port. Whoever came first keeps it, and the next one gets it in the same step in which
+ * the first gives it up.
+ */
+export class CheckPorts {
+  readonly #checks = new Map<string, HealthCheck>();
+  /** Services by port, the holder first. */
+  readonly #claims = new Map<number, string[]>();
+
+  /** Every port that somebody wants. */
+  get ports(): ReadonlySet<number> {
+    return new Set(this.#claims.keys());
+  }
+
+  /** Replaces the check of a service; undefined: it has none. */
+  set(service: string, check: HealthCheck | undefined): void {
+    const before = this.#checks.get(service);
+    if (check === undefined) this.#checks.delete(service);
+    else this.#checks.set(service, check);
+    if (before?.port === check?.port) return;
+    if (before !== undefined) this.#release(before.port, service);
+    if (check === undefined) return;
+    const claims = this.#claims.get(check.port);
+    if (claims === undefined) this.#claims.set(check.port, [service]);
+    else claims.push(service);
+  }
+
+  /** The check that is answered on a port. */
+  holder(port: number): HealthCheck | undefined {
+    return this.#checks.get(this.#claims.get(port)?.[0] ?? '');
+  }
+
+  /** Services that wait for their port. */
+  waiting(): Waiting[] {
+    return [...this.#claims].flatMap(([port, [holder = '', ...others]]) =>
+      others.map((service) => ({ service, port, holder })),
+    );
+  }
+
+  #release(port: number, service: string): void {
+    const left = (this.#claims.get(port) ?? []).filter((each) => each !== service);
+    if (left.length === 0) this.#claims.delete(port);
+    else this.#claims.set(port, left);
+  }
+}

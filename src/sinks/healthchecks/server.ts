@@ -1,0 +1,86 @@
+import { KpngError, messageOf } from '../../errors.ts';
+import type { Clock } from '../../util/clock.ts';
+import { formatHostPort } from '../../util/host-port.ts';
+import { startHttpServer, type Answer, type HttpServer } from '../../util/http-server.ts';
+import { listenCode } from '../../util/listen-code.ts';
+import { holderText, socketHolder } from '../../util/socket-holder.ts';
+import { healthCheckFailed, healthCheckServed } from '../events.ts';
+
+export interface CheckServerOptions {
+  /** IP literal; empty: every address of the host. */
+  readonly address: string;
+  readonly port: number;
+  readonly clock: Clock;
+  /** The service that has the port now. */
+  readonly service: () => string;
+  readonly answer: () => Answer;
+}
+
+/** Answers load balancers at one place, or tries to. */
+export class CheckServer {
+  readonly #options: CheckServerOptions;
+  readonly #server: HttpServer;
+  readonly #tried = Promise.withResolvers<void>();
+  #problem: KpngError | undefined;
+  #closed = false;
+
+  constructor(options: CheckServerOptions) {
+    const { address, port, clock, answer } = options;
+    this.#options = options;
+    this.#server = startHttpServer({
+      address: { host: address, port },
+      clock,
+      answer,
+      onListening: ({ host }) => this.#served(host),
+      onBindFailed: (error, retryInMs) => void this.#failed(error, retryInMs),
+      // An answer is made of what is known: all that can fail is the client's connection.
+      onAnswerFailed: () => undefined,
+    });
+  }
+
+  /** Resolves when it was tried once. */
+  get tried(): Promise<void> {
+    return this.#tried.promise;
+  }
+
+  /** Why nobody is answered; undefined: all is well. */
+  get problem(): KpngError | undefined {
+    return this.#problem;
+  }
+
+  /** Idempotent. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#tried.resolve();
+    await this.#server.close();
+  }
+
+  #served(host: string): void {
+    this.#problem = undefined;
+    this.#tried.resolve();
+    if (!healthCheckServed.hasSubscribers) return;
+    const { service, port } = this.#options;
+    healthCheckServed.publish({
+      service: service(),
+      address: formatHostPort({ host, port }),
+    });
+  }
+
+  async #failed(cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> {
+    const { address, port, service } = this.#options;
+    const inUse = cause.code === 'EADDRINUSE';
+    const holder = inUse ? await socketHolder({ protocol: 'TCP', address, port }) : undefined;
+    if (this.#closed) return;
+    const place = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
+    const reason = holder === undefined ? messageOf(cause) : `${holderText(holder)} listens there`;
+    const error = new KpngError(
+      listenCode(cause.code ?? ''),
+      `${service()}: the health-check node port cannot be opened on ${place}: ${reason}; it is tried again`,
+      { cause, servicePort: service() },
+    );
+    this.#problem = error;
+    this.#tried.resolve();
+    if (!healthCheckFailed.hasSubscribers) return;
+    healthCheckFailed.publish({ service: service(), error, retryInMs });
+  }
+}

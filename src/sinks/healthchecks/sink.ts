@@ -1,0 +1,170 @@
+import { KpngError } from '../../errors.ts';
+import type { LocalChange, LocalSink, LocalView } from '../../store/local-view.ts';
+import { systemClock, type Clock } from '../../util/clock.ts';
+import { SerialQueue } from '../../util/serial-queue.ts';
+import { healthCheckFailed } from '../events.ts';
+import { answerFor, healthCheckOf, type HealthCheck } from './check.ts';
+import { CheckPorts, type Waiting } from './ports.ts';
+import { CheckServer } from './server.ts';
+
+export interface HealthCheckSinkOptions {
+  /** Where ports are opened: IP literals, or one empty text for every address. Asked at each change set. */
+  readonly addresses: () => readonly string[];
+  /** Whether the proxy on this node does its work; default: it does. */
+  readonly healthy?: () => boolean;
+  readonly clock?: Clock;
+}
+
+/**
+ * Answers load balancers on the health-check node ports of services: which nodes have endpoints, and
+ * so should get traffic.
+ *
+ * There is one listener for each port and address; it stays open when the port passes to another
+ * service. What cannot be opened is told, and tried again. A change set never fails because of that.
+ */
+export class HealthCheckSink implements LocalSink {
+  readonly #options: HealthCheckSinkOptions;
+  readonly #clock: Clock;
+  readonly #ports = new CheckPorts();
+  /** Servers by `address port`. */
+  readonly #servers = new Map<string, CheckServer>();
+  readonly #queue = new SerialQueue();
+  /** What is wrong with services themselves. */
+  readonly #faults = new Map<string, KpngError>();
+  /** Messages of problems that have been told of. */
+  #told = new Set<string>();
+  /** Whether every service of the view has been looked at once. */
+  #complete = false;
+  #closed = false;
+
+  constructor(options: HealthCheckSinkOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /** What load balancers cannot ask now. */
+  get problems(): KpngError[] {
+    const failed = [...this.#servers.values()].flatMap(({ problem }) => problem ?? []);
+    return [...failed, ...this.#obstacles()];
+  }
+
+  /** Resolves when every new port was tried once. Never rejects. */
+  sync(change: LocalChange): Promise<void> {
+    return this.#queue.run(async () => {
+      this.#read(change);
+      await this.#settle();
+      this.#tellObstacles();
+    });
+  }
+
+  /** Answers nobody any more: load balancers look elsewhere. Idempotent. */
+  close(): Promise<void> {
+    this.#closed = true;
+    return this.#queue.run(() => this.#settle());
+  }
+
+  #read({ view, changed }: LocalChange): void {
+    const keys = new Set(changed);
+    if (!this.#complete) for (const { key } of view.entries()) keys.add(key);
+    this.#complete = true;
+    // Those that give a port up come first, so that it can pass on in the same change set.
+    const checks = [...keys].map((key) => [key, this.#checkOf(key, view)] as const);
+    for (const [key, check] of checks) if (check === undefined) this.#ports.set(key, undefined);
+    for (const [key, check] of checks) if (check !== undefined) this.#ports.set(key, check);
+  }
+
+  #checkOf(key: string, view: LocalView): HealthCheck | undefined {
+    this.#faults.delete(key);
+    const entry = view.get(key);
+    const check = entry && healthCheckOf(entry);
+    if (check === undefined || isPort(check.port)) return check;
+    const message = `${key}: the health-check node port ${check.port} is not a port from 1 to 65535`;
+    this.#faults.set(key, new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: key }));
+    return undefined;
+  }
+
+  /** Closes what is not needed any more, and then opens what is. */
+  async #settle(): Promise<void> {
+    const wanted = this.#wanted();
+    const closing: Promise<void>[] = [];
+    for (const [key, server] of this.#servers) {
+      if (wanted.has(key)) continue;
+      this.#servers.delete(key);
+      closing.push(server.close());
+    }
+    await Promise.all(closing);
+    const opening: Promise<void>[] = [];
+    for (const [key, { address, port }] of wanted) {
+      if (this.#servers.has(key)) continue;
+      const server = this.#open(address, port);
+      this.#servers.set(key, server);
+      opening.push(server.tried);
+    }
+    await Promise.all(opening);
+  }
+
+  #wanted(): Map<string, { readonly address: string; readonly port: number }> {
+    const wanted = new Map<string, { address: string; port: number }>();
+    const { ports } = this.#ports;
+    if (this.#closed || ports.size === 0) return wanted;
+    for (const address of this.#options.addresses()) {
+      for (const port of ports) wanted.set(`${address} ${port}`, { address, port });
+    }
+    return wanted;
+  }
+
+  #open(address: string, port: number): CheckServer {
+    return new CheckServer({
+      address,
+      port,
+      clock: this.#clock,
+      service: () => this.#ports.holder(port)?.service ?? '',
+      answer: () => {
+        const check = this.#ports.holder(port) ?? { service: '/', port, localEndpoints: 0 };
+        return answerFor(check, this.#options.healthy?.() ?? true);
+      },
+    });
+  }
+
+  /** What keeps ports from being tried at all. */
+  #obstacles(): KpngError[] {
+    const { ports } = this.#ports;
+    const homeless = ports.size > 0 && this.#options.addresses().length === 0;
+    return [
+      ...this.#faults.values(),
+      ...this.#ports.waiting().map((waiting) => conflict(waiting)),
+      ...(homeless ? [...ports].map((port) => noAddress(this.#ports.holder(port), port)) : []),
+    ];
+  }
+
+  /** Tells of each once. */
+  #tellObstacles(): void {
+    const told = new Set<string>();
+    for (const error of this.#obstacles()) {
+      told.add(error.message);
+      if (this.#told.has(error.message) || !healthCheckFailed.hasSubscribers) continue;
+      const service = error.servicePort ?? '';
+      healthCheckFailed.publish({ service, error, retryInMs: undefined });
+    }
+    this.#told = told;
+  }
+}
+
+function noAddress(check: HealthCheck | undefined, port: number): KpngError {
+  const service = check?.service ?? '';
+  const message = `${service}: the host has none of the addresses on which the health-check node port ${port} is to be opened`;
+  return new KpngError('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', message, { servicePort: service });
+}
+
+function isPort(port: number): boolean {
+  return Number.isInteger(port) && port >= 1 && port <= 65_535;
+}
+
+function conflict({ service, port, holder }: Waiting): KpngError {
+  return new KpngError(
+    'KPNG_PORTAL_CONFLICT',
+    `${service} cannot have the health-check node port ${port}: ${holder} has it, and it changes hands ` +
+      'when that one gives it up',
+    { servicePort: service },
+  );
+}

@@ -1,0 +1,21 @@
+import type { LocalSink } from '../store/local-view.ts';
+
+/**
+ * Gives every change set to several sinks, one after the other. One that fails does not keep the others
+ * from getting it; then the call rejects with the first error, and they all get the same keys again.
+ */
+export function teeSinks(...sinks: readonly LocalSink[]): LocalSink {
+  return {
+    async sync(change) {
+      const errors: unknown[] = [];
+      for (const sink of sinks) {
+        try {
+          await sink.sync(change);
+        } catch (error) {
+          errors.push(error);
+        }
+      }
+      if (errors.length > 0) throw errors[0];
+    },
+  };
+}

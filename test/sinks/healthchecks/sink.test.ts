@@ -1,0 +1,205 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import t, { type Test } from 'tap';
+import { healthCheckFailed, healthCheckServed } from '../../../src/sinks/events.ts';
+import {
+  HealthCheckSink,
+  type HealthCheckSinkOptions,
+} from '../../../src/sinks/healthchecks/sink.ts';
+import type { ServiceEntry } from '../../../src/store/local-view.ts';
+import { endpoint } from '../../support/messages.ts';
+import { freePort } from '../../support/sockets.ts';
+import { until } from '../../support/until.ts';
+import { entry, TestView } from '../../support/views.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+
+const LINUX = process.platform === 'linux' ? false : 'only on linux';
+
+/** A service with a health-check node port, and so many endpoints here and elsewhere. */
+function service(key: string, port: number, here: number, elsewhere = 1): ServiceEntry {
+  const endpoints = Array.from({ length: here + elsewhere }, (_, n) => {
+    const address = `10.1.0.${n + 1}`;
+    return [address, endpoint(address, { local: n < here })] as const;
+  });
+  return entry(
+    key,
+    { type: 'LoadBalancer', externalTrafficToLocal: true, healthCheckNodePort: port },
+    Object.fromEntries(endpoints),
+  );
+}
+
+/** A sink on loopback, with what it tells. */
+function rig(t: Test, options: Partial<HealthCheckSinkOptions> = {}) {
+  const clock = new FakeClock();
+  const sink = new HealthCheckSink({ addresses: () => ['127.0.0.1'], clock, ...options });
+  const told: string[] = [];
+  const onServed = (event: { service: string; address: string }): void => {
+    told.push(`${event.service} at ${event.address}`);
+  };
+  const onFailed = ({ error }: { error: { code: string; message: string } }): void => {
+    told.push(`${error.code} ${error.message}`);
+  };
+  healthCheckServed.subscribe(onServed);
+  healthCheckFailed.subscribe(onFailed);
+  t.teardown(async () => {
+    healthCheckServed.unsubscribe(onServed);
+    healthCheckFailed.unsubscribe(onFailed);
+    await sink.close();
+  });
+  return { sink, clock, told, view: new TestView() };
+}
+
+async function ask(port: number, path = '/') {
+  const response = await fetch(`http://127.0.0.1:${port}${path}`);
+  return { status: response.status, text: await response.text(), headers: response.headers };
+}
+
+t.test('answers as kube-proxy does, on any path', async (t) => {
+  const { sink, view } = rig(t);
+  const port = await freePort();
+  await sink.sync(view.set(service('demo/web', port, 2)));
+  const { status, text, headers } = await ask(port, '/healthz?x=1');
+  t.equal(status, 200);
+  t.equal(
+    text,
+    '{\n\t"service": {\n\t\t"namespace": "demo",\n\t\t"name": "web"\n\t},\n' +
+      '\t"localEndpoints": 2,\n\t"serviceProxyHealthy": true\n}',
+  );
+  t.equal(headers.get('content-type'), 'application/json');
+  t.equal(headers.get('x-content-type-options'), 'nosniff');
+  t.equal(headers.get('x-load-balancing-endpoint-weight'), '2');
+
+  await sink.sync(view.set(service('demo/web', port, 0, 5)));
+  const none = await ask(port);
+  t.equal(none.status, 503);
+  t.match(JSON.parse(none.text), { localEndpoints: 0 });
+  t.equal(none.headers.get('x-load-balancing-endpoint-weight'), '0');
+});
+
+t.test('is not fit for traffic while the proxy does not do its work', async (t) => {
+  let healthy = false;
+  const { sink, view } = rig(t, { healthy: () => healthy });
+  const port = await freePort();
+  await sink.sync(view.set(service('demo/web', port, 1)));
+  const { status, text } = await ask(port);
+  t.equal(status, 503);
+  t.match(JSON.parse(text), { localEndpoints: 1, serviceProxyHealthy: false });
+  healthy = true;
+  t.equal((await ask(port)).status, 200);
+});
+
+t.test('only services with the policy Local have one', async (t) => {
+  const { sink, view } = rig(t);
+  const port = await freePort();
+  const cluster = entry('demo/web', { externalTrafficToLocal: false, healthCheckNodePort: port });
+  await sink.sync(view.set(cluster, service('demo/none', 0, 1)));
+  await t.rejects(ask(port));
+  t.same(sink.problems, []);
+});
+
+t.test('ports open and close with their services', async (t) => {
+  const { sink, view, told } = rig(t);
+  const [one, two] = [await freePort(), await freePort()];
+  await sink.sync(view.set(service('d/a', one, 1)));
+  await sink.sync(view.set(service('d/a', two, 1)));
+  await t.rejects(ask(one), 'the port that it had');
+  t.equal((await ask(two)).status, 200);
+  await sink.sync(view.set(service('d/a', two, 0), service('d/b', one, 1)));
+  t.equal((await ask(one)).status, 200);
+  await sink.sync(view.remove('d/a'));
+  await t.rejects(ask(two));
+  await sink.close();
+  await t.rejects(ask(one), 'when it ends, load balancers look elsewhere at once');
+  t.same(told, [`d/a at 127.0.0.1:${one}`, `d/a at 127.0.0.1:${two}`, `d/b at 127.0.0.1:${one}`]);
+});
+
+t.test('a port that two services want: the second one waits, and gets it', async (t) => {
+  const { sink, view, told } = rig(t);
+  const port = await freePort();
+  await sink.sync(view.set(service('d/b', port, 1)));
+  await sink.sync(view.set(service('d/a', port, 0)));
+  t.match(JSON.parse((await ask(port)).text), { service: { name: 'b' } });
+  t.match(sink.problems, [
+    {
+      code: 'KPNG_PORTAL_CONFLICT',
+      servicePort: 'd/a',
+      message: /d\/b has it, and it changes hands/,
+    },
+  ]);
+  await sink.sync(view.again('d/a', 'd/b'));
+  t.equal(told.length, 2, 'a conflict is told once');
+
+  const connection = await fetch(`http://127.0.0.1:${port}/`);
+  await connection.text();
+  await sink.sync(view.remove('d/b'));
+  t.match(JSON.parse((await ask(port)).text), { service: { name: 'a' } });
+  t.same(sink.problems, []);
+  t.equal(told.filter((line) => line.includes(' at ')).length, 1, 'the listener stayed open');
+});
+
+t.test('services that swap their ports in one change set', async (t) => {
+  const { sink, view } = rig(t);
+  const [one, two] = [await freePort(), await freePort()];
+  await sink.sync(view.set(service('d/a', one, 1), service('d/b', two, 1)));
+  await sink.sync(view.set(service('d/a', two, 1), service('d/b', one, 1)));
+  t.match(JSON.parse((await ask(one)).text), { service: { name: 'b' } });
+  t.match(JSON.parse((await ask(two)).text), { service: { name: 'a' } });
+  t.same(sink.problems, []);
+});
+
+t.test(
+  'says which program is in the way, and takes over when it goes',
+  { skip: LINUX },
+  async (t) => {
+    const { sink, view, told, clock } = rig(t);
+    const foreign = createServer().listen(0, '127.0.0.1');
+    await once(foreign, 'listening');
+    const { port } = foreign.address() as { port: number };
+    const other = await freePort();
+    await sink.sync(view.set(service('d/a', port, 1), service('d/b', other, 1)));
+    t.equal((await ask(other)).status, 200, 'others are served');
+    const [problem] = sink.problems;
+    t.match(problem, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePort: 'd/a' });
+    t.match(problem?.message, `this process (${process.pid}) listens there; it is tried again`);
+    foreign.close();
+    await once(foreign, 'close');
+    clock.advance(1000);
+    await until(() => told.includes(`d/a at 127.0.0.1:${port}`));
+    t.equal((await ask(port)).status, 200);
+    t.same(sink.problems, []);
+  },
+);
+
+t.test('what is no port, and what no address is for, is told', async (t) => {
+  let addresses: string[] = [];
+  const { sink, view, told } = rig(t, { addresses: () => addresses });
+  const port = await freePort();
+  await sink.sync(
+    view.set(service('d/a', port, 1), service('d/b', 70_000, 1), service('d/c', -1, 1)),
+  );
+  const codes = [
+    'KPNG_SERVICE_INVALID',
+    'KPNG_SERVICE_INVALID',
+    'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
+  ];
+  t.same(
+    sink.problems.map(({ code }) => code),
+    codes,
+  );
+  t.same(
+    told.map((line) => line.split(' ')[0]),
+    codes,
+  );
+  addresses = ['127.0.0.1'];
+  await sink.sync(view.set(service('d/b', 0, 0), service('d/c', 0, 0)));
+  t.same(sink.problems, []);
+  t.equal((await ask(port)).status, 200);
+});
+
+t.test('on every address there is one listener for both families', async (t) => {
+  const { sink, view } = rig(t, { addresses: () => [''] });
+  const port = await freePort();
+  await sink.sync(view.set(service('d/a', port, 1)));
+  t.equal((await ask(port)).status, 200);
+  t.equal((await fetch(`http://[::1]:${port}/`)).status, 200);
+});
