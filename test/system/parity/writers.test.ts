@@ -3,6 +3,7 @@ import t from 'tap';
 import { lab } from '../support/lab.ts';
 import { NODE } from '../support/network.ts';
 import { PORTALS, startWith } from '../support/portals-under-test.ts';
+import { Program } from '../support/program.ts';
 import { CLUSTER, NODE_PORTS, pod, service } from '../support/state.ts';
 
 /** Written and removed again in one transaction. */
@@ -49,7 +50,7 @@ for (const portal of PORTALS) {
     const here = await lab(t);
     const first = startWith(t, here, portal);
     const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
-    const second = startWith(t, here, portal, { flags: [...portal.secondFlags, ...servers] });
+    const second = new Program(t, here, { flags: [...portal.otherFlags, ...servers] });
     const mine = (address: string) => ({
       ips: { clusterips: { v4: [address] } },
       ports: [{ name: 'web', protocol: 'TCP', port: 80, targetport: 8080 }],

@@ -5,9 +5,11 @@ import { Program, type ProgramOptions } from './program.ts';
 export interface PortalUnderTest {
   readonly name: string;
   readonly flags: readonly string[];
-  /** Further flags for a second program on the same node. */
-  readonly secondFlags: readonly string[];
-  /** What a UDP client of a service without endpoints is told. */
+  /** The same for a second program on the same node. */
+  readonly otherFlags: readonly string[];
+  /** What a TCP client of a service without endpoints is told. */
+  readonly refusals: readonly string[];
+  /** Whether a UDP client of such a service is told anything. */
   readonly refusesDatagrams: boolean;
 }
 
@@ -16,8 +18,17 @@ export const PORTALS: readonly PortalUnderTest[] = [
   {
     name: 'nftables',
     flags: ['--portal=nftables'],
-    secondFlags: ['--portal-table=second'],
+    otherFlags: ['--portal=nftables', '--portal-table=other'],
+    refusals: ['ECONNREFUSED'],
     refusesDatagrams: true,
+  },
+  {
+    name: 'address',
+    flags: ['--portal=address', '--portal-interface=kpng0'],
+    otherFlags: ['--portal=address', '--portal-interface=kpng1'],
+    // Somebody listens, who resets the connection as soon as it is there.
+    refusals: ['ECONNRESET', 'closed'],
+    refusesDatagrams: false,
   },
 ];
 
@@ -28,8 +39,10 @@ export function startWith(
   portal: PortalUnderTest,
   options: ProgramOptions = {},
 ): Program {
-  return new Program(t, here, {
-    ...options,
-    flags: [...portal.flags, ...(options.flags ?? [])],
-  });
+  return new Program(t, here, { ...options, flags: [...portal.flags, ...(options.flags ?? [])] });
+}
+
+/** The name of whoever has answered, or `refused` for what the portal does without endpoints. */
+export function whoIs({ refusals }: PortalUnderTest, answer: string): string {
+  return refusals.includes(answer) ? 'refused' : (answer.split(' ')[0] ?? '');
 }
