@@ -4,7 +4,7 @@
  *     npm run test:system                                  all
  *     npm run test:system -- test/system/paths.test.ts     only these
  *
- * Needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), ip, nft, conntrack and curl, and fails without them.
+ * Needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) and the tools below, and fails without them.
  * Nothing outside the namespaces is touched; the rules of the machine are compared before and after.
  */
 import { spawn } from 'node:child_process';
@@ -28,6 +28,9 @@ const TOOLS = [
   { file: 'sysctl', args: ['--version'], debian: 'procps' },
   { file: 'curl', args: ['--version'], debian: 'curl' },
   { file: 'setpriv', args: ['--version'], debian: 'util-linux' },
+  { file: 'prlimit', args: ['--version'], debian: 'util-linux' },
+  { file: 'ss', args: ['--version'], debian: 'iproute2' },
+  { file: 'openssl', args: ['version'], debian: 'openssl' },
 ] as const;
 
 function print(line: string): void {
