@@ -24,12 +24,14 @@ export function aliasProblem(
   const anchors = new Map<string, Node>();
   /** How many values an anchored node is with its aliases filled in. */
   const sizes = new Map<Node, number>();
+  let aliases = 0;
   let problem: { offset: number; message: string } | undefined;
 
   const sizeOf = (node: unknown): number => {
     if (isPair(node)) return sizeOf(node.key) + sizeOf(node.value);
     if (!isNode(node)) return 0;
     if (isAlias(node)) {
+      aliases += 1;
       const target = anchors.get(node.source);
       const size = target === undefined ? undefined : sizes.get(target);
       if (size === undefined) {
@@ -47,7 +49,7 @@ export function aliasProblem(
   };
 
   const size = sizeOf(document.contents);
-  if (problem === undefined && size > maxValues) {
+  if (problem === undefined && aliases > 0 && size > maxValues) {
     return { offset: 0, message: `more than ${maxValues} values after its aliases are filled in` };
   }
   return problem;

@@ -14,6 +14,8 @@ export interface FileLoaded {
   durationMs: number;
   /** What is used all the same, but has something in it that has no effect. */
   warnings: Problems;
+  /** Those of them that the last valid content did not have, wherever in the file they are now. */
+  newWarnings: Problems;
 }
 
 /**

@@ -6,6 +6,11 @@ export interface FileLimits {
   readonly maxProblems: number;
   /** How many YAML values a file may have after its aliases are filled in. */
   readonly maxAliasedValues: number;
+  /**
+   * Longest text that becomes one tree of YAML values: a file that cannot be cut into its services. The
+   * tree takes about a hundred times the memory. Characters.
+   */
+  readonly maxTreeChars: number;
   /** Memory for parsing a file. Bytes. */
   readonly maxParserBytes: number;
   /** A change is read once the file has been quiet for this long. Milliseconds. */
@@ -20,6 +25,7 @@ export const DEFAULT_FILE_LIMITS: FileLimits = {
   maxFileBytes: 64 * 1024 * 1024,
   maxProblems: 20,
   maxAliasedValues: 1_000_000,
+  maxTreeChars: 16 * 1024 * 1024,
   maxParserBytes: 2 * 1024 * 1024 * 1024,
   settleMs: 50,
   maxSettleMs: 1000,

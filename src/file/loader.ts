@@ -159,7 +159,7 @@ export class FileLoader {
       this.#refused(parsed.errors);
       return undefined;
     }
-    const { state, warnings, parsedItems } = parsed;
+    const { state, warnings, newWarnings, parsedItems } = parsed;
     this.#loads += 1;
     this.#contentError = undefined;
     this.#lastLoadAtMs = this.#clock.now();
@@ -172,6 +172,7 @@ export class FileLoader {
         bytes: size,
         durationMs: this.#lastLoadAtMs - startedAt,
         warnings,
+        newWarnings,
       });
     }
     return state;

@@ -1,6 +1,6 @@
 import type { GlobalState } from '../store/global-state.ts';
 import type { FileLimits } from './limits.ts';
-import { parseStateFile, type ItemCache } from './parse.ts';
+import { parseStateFile, type ParseMemory } from './parse.ts';
 import type { Problem, Problems } from './problem.ts';
 import { decodeText } from './read.ts';
 import { stateChanges, weightOf, type StateChange } from './state-changes.ts';
@@ -11,6 +11,8 @@ export type Verdict =
   | {
       readonly ok: true;
       readonly warnings: Problems;
+      /** Those of them that the last valid content did not have. */
+      readonly newWarnings: Problems;
       /** How many service items were parsed; the others were the same as before. */
       readonly parsedItems: number;
     };
@@ -21,7 +23,7 @@ const PART_WEIGHT = 1000;
 /** Parses a state file again and again, and tells each time what has changed. */
 export class Parser {
   readonly #limits: FileLimits;
-  #cache: ItemCache | undefined;
+  #memory: ParseMemory | undefined;
   /** What was handed over, or is being handed over. */
   #state: GlobalState | undefined;
   #changes: Iterator<StateChange, void, undefined> | undefined;
@@ -34,12 +36,13 @@ export class Parser {
   parse(bytes: Uint8Array): Verdict {
     const decoded = decodeText(bytes);
     if (!decoded.ok) return { ok: false, errors: only(decoded.problem) };
-    const result = parseStateFile(decoded.text, { limits: this.#limits, cache: this.#cache });
-    this.#cache = result.cache;
-    if (!result.ok) return { ok: false, errors: plain(result.errors) };
+    const result = parseStateFile(decoded.text, { limits: this.#limits, memory: this.#memory });
+    this.#memory = result.memory;
+    if (!result.ok) return { ok: false, errors: result.errors };
     this.#changes = stateChanges(this.#state, result.state);
     this.#state = result.state;
-    return { ok: true, warnings: plain(result.warnings), parsedItems: result.parsedItems };
+    const { warnings, newWarnings, parsedItems } = result;
+    return { ok: true, warnings, newWarnings, parsedItems };
   }
 
   /** The next part of what has changed; an empty one is the last. */
@@ -58,8 +61,4 @@ export class Parser {
 
 function only(problem: Problem): Problems {
   return { first: [problem], total: 1 };
-}
-
-function plain({ first, total }: Problems): Problems {
-  return { first, total };
 }

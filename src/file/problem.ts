@@ -16,7 +16,8 @@ export interface Problem extends Position {
 
 /** A problem at some place of a text, not yet of the file. */
 export interface LocalProblem {
-  readonly at: Position;
+  /** Offset in the text. */
+  readonly offset: number;
   /** From the value that was checked (the file, or a service item) to the one that is wrong. */
   readonly segments: readonly Segment[];
   readonly message: string;
@@ -61,19 +62,36 @@ export function formatProblems(file: string, problems: Problems): string {
 
 /** Line and column of an offset in a text. */
 export function positionAt(text: string, offset: number): Position {
+  const [position = { line: 1, column: 1 }] = positionsAt(text, [offset]);
+  return position;
+}
+
+/** Lines and columns of offsets in a text, which are in ascending order: the text is gone through once. */
+function positionsAt(text: string, offsets: readonly number[]): Position[] {
   let line = 1;
   let start = 0;
-  for (let end = text.indexOf('\n'); end !== -1 && end < offset; end = text.indexOf('\n', start)) {
-    line += 1;
-    start = end + 1;
-  }
-  return { line, column: Math.min(offset, text.length) - start + 1 };
+  let end = text.indexOf('\n');
+  return offsets.map((offset) => {
+    while (end !== -1 && end < offset) {
+      line += 1;
+      start = end + 1;
+      end = text.indexOf('\n', start);
+    }
+    return { line, column: Math.min(offset, text.length) - start + 1 };
+  });
+}
+
+/** A problem whose place in the file is not worked out yet. */
+interface Placed {
+  readonly offset: number;
+  readonly path: string;
+  readonly message: string;
 }
 
 /** Collects problems: keeps the first ones and counts the rest. */
-export class ProblemList implements Problems {
+export class ProblemList {
   readonly #max: number;
-  #kept: Problem[] = [];
+  readonly #kept: Placed[] = [];
   #total = 0;
 
   constructor(max: number) {
@@ -84,20 +102,32 @@ export class ProblemList implements Problems {
     return this.#total;
   }
 
-  get first(): readonly Problem[] {
-    return this.#kept
-      .toSorted((a, b) => a.line - b.line || a.column - b.column)
-      .slice(0, this.#max);
+  /** Whether more of them are only counted: four times the limit, since they do not come in order. */
+  get full(): boolean {
+    return this.#kept.length >= this.#max * 4;
   }
 
-  /** Keeps up to four times the limit, since problems do not arrive in order of their position. */
-  add(problem: Problem): void {
+  add(problem: Placed): void {
     this.#total += 1;
-    if (this.#kept.length < this.#max * 4) this.#kept.push(problem);
+    if (!this.full) this.#kept.push(problem);
   }
 
   /** Counts problems that nobody kept. */
   addUnlisted(count: number): void {
     this.#total += count;
+  }
+
+  /** The list, with the places in the text of the file. */
+  in(text: string): Problems {
+    const kept = this.#kept.toSorted((a, b) => a.offset - b.offset).slice(0, this.#max);
+    const positions = positionsAt(
+      text,
+      kept.map(({ offset }) => offset),
+    );
+    const first = kept.map(({ path, message }, index) => {
+      const { line = 1, column = 1 } = positions[index] ?? {};
+      return { line, column, path, message };
+    });
+    return { first, total: this.#total };
   }
 }

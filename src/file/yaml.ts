@@ -8,6 +8,7 @@ import {
   type Document,
   type Node,
   type YAMLError,
+  type YAMLMap,
 } from 'yaml';
 import { messageOf } from '../errors.ts';
 import { positionAt, type LocalProblem, type Segment } from './problem.ts';
@@ -40,24 +41,26 @@ export function parseYaml(text: string): YamlResult {
   } catch (error) {
     // The parser recurses; a text that is nested deeper than its stack ends here.
     const message = `not readable as YAML: ${reason(error)}`;
-    return { ok: false, errors: [{ at: { line: 1, column: 1 }, segments: [], message }] };
+    return { ok: false, errors: [{ offset: 0, segments: [], message }] };
   }
   const errors = [...document.errors, ...document.warnings];
   if (errors.length === 0) return { ok: true, document };
-  return { ok: false, errors: firstOfLines(errors.map((error) => describeYaml(error, text))) };
+  return { ok: false, errors: firstOfLines(errors, text) };
 }
 
 /** What the parser says of a line after its first complaint is about the same mistake. */
-function firstOfLines(errors: readonly LocalProblem[]): LocalProblem[] {
+function firstOfLines(errors: readonly YAMLError[], text: string): LocalProblem[] {
   const lines = new Set<number>();
-  return errors
-    .filter(({ at }) => !lines.has(at.line) && lines.add(at.line))
-    .slice(0, MAX_SYNTAX_ERRORS);
-}
-
-function describeYaml(error: YAMLError, text: string): LocalProblem {
-  const [offset] = error.pos;
-  return { at: positionAt(text, offset), segments: [], message: yamlMessage(error, text) };
+  const problems: LocalProblem[] = [];
+  for (const error of errors) {
+    const [offset] = error.pos;
+    const { line } = positionAt(text, offset);
+    if (lines.has(line)) continue;
+    lines.add(line);
+    problems.push({ offset, segments: [], message: yamlMessage(error, text) });
+    if (problems.length === MAX_SYNTAX_ERRORS) break;
+  }
+  return problems;
 }
 
 function reason(error: unknown): string {
@@ -100,6 +103,14 @@ export function locate(
     if (!isEmptyScalar(next)) offset = startOf(next, offset);
   }
   return offset;
+}
+
+/** Whether a map in block style has this key at this offset, without a value. */
+export function hasEmptyKey(map: YAMLMap, name: string, offset: number): boolean {
+  if (map.flow === true) return false;
+  const pair = map.items.find(({ key }) => isScalar(key) && key.range?.[0] === offset);
+  if (pair === undefined || !isScalar(pair.key) || pair.key.value !== name) return false;
+  return pair.value === null || (isScalar(pair.value) && pair.value.value === null);
 }
 
 function startOf(node: Node, fallback: number): number {

@@ -24,7 +24,8 @@ export const FILE_RULES: readonly LogRule[] = [
     severity: 'warn',
     v: 0,
     message: 'A part of the state file has no effect',
-    keys: ({ path, warnings }) => lines(path, warnings, undefined),
+    // Of a file that is written every minute nobody wants to read the same every minute.
+    keys: ({ path, newWarnings }) => lines(path, newWarnings, undefined),
   }),
   logRule({
     channel: file.fileInvalid,

@@ -257,22 +257,35 @@ t.test(
     t.equal(first.parsedItems, 3);
     const second = parseStateFile(
       `nodes:\n- name: n1\nservices:\n${item('c', 3)}${item('b', 20)}${item('a', 1)}`,
-      { cache: first.cache },
+      { memory: first.memory },
     );
     if (!first.ok || !second.ok) throw new Error('both are valid');
     t.equal(second.parsedItems, 1);
     t.equal(second.state.services.get('default/a'), first.state.services.get('default/a'));
     t.equal(second.state.services.get('default/c'), first.state.services.get('default/c'));
     t.equal(second.state.services.get('default/b')?.service.ports[0]?.port, 20);
-    t.equal(second.cache.size, 3, 'what is gone from the file is gone from the cache');
+    t.equal(second.memory.items.size, 3, 'what is gone from the file is forgotten');
   },
 );
 
-t.test('errors that come from the cache have the line of where the item is now', async (t) => {
-  const bad = '- service:\n    name: a\n    ports: [{port: 0}]\n';
-  const first = parseStateFile(`services:\n${bad}`);
-  const moved = `nodes: []\n\nservices:\n- service: {name: first}\n${bad}`;
-  t.strictSame(problemsOf(moved, { cache: first.cache }), [
-    '7:20: services[1].service.ports[0].port: 0 is not a port (1 to 65535)',
-  ]);
+t.test(
+  'errors of an item that is not parsed again have the line where the item is now',
+  async (t) => {
+    const bad = '- service:\n    name: a\n    ports: [{port: 0}]\n';
+    const first = parseStateFile(`services:\n${bad}`);
+    const moved = `nodes: []\n\nservices:\n- service: {name: first}\n${bad}`;
+    t.strictSame(problemsOf(moved, { memory: first.memory }), [
+      '7:20: services[1].service.ports[0].port: 0 is not a port (1 to 65535)',
+    ]);
+  },
+);
+
+t.test('a file that is broken for a moment does not cost a new start', async (t) => {
+  const items = lines('- service: {name: a}', '- service: {name: b}');
+  const first = parseStateFile(`services:\n${items}`);
+  const broken = parseStateFile(`services:\n${items}  x\n y`, { memory: first.memory });
+  t.equal(broken.ok, false);
+  const mended = parseStateFile(`services:\n${items}# mended\n`, { memory: broken.memory });
+  t.equal(mended.ok, true);
+  t.equal(mended.parsedItems, 1, 'the one with the comment');
 });

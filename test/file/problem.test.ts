@@ -45,18 +45,24 @@ t.test('a problem is one line', async (t) => {
 });
 
 t.test('a list keeps the first problems by position and counts all', async (t) => {
+  const text = 'a\nbc\ndef\n';
   const list = new ProblemList(2);
-  for (const line of [9, 3, 7, 5]) list.add({ line, column: 1, path: '', message: 'x' });
-  list.add({ line: 3, column: 0, path: '', message: 'y' });
+  for (const offset of [8, 2, 6, 3]) list.add({ offset, path: '', message: `at ${offset}` });
+  list.add({ offset: 2, path: 'p', message: 'too' });
   list.addUnlisted(10);
   t.equal(list.total, 15);
-  t.strictSame(
-    list.first.map(({ line, message }) => `${line}${message}`),
-    ['3y', '3x'],
-  );
-  t.equal(formatProblems('f', list), 'f:3:0: y\nf:3:1: x\n… and 13 more');
-  for (let n = 0; n < 10_000; n += 1) list.add({ line: 1, column: n, path: '', message: 'z' });
-  t.equal(list.first.length, 2);
+  t.strictSame(list.in(text), {
+    total: 15,
+    first: [
+      { line: 2, column: 1, path: '', message: 'at 2' },
+      { line: 2, column: 1, path: 'p', message: 'too' },
+    ],
+  });
+  t.equal(formatProblems('f', list.in(text)), 'f:2:1: at 2\nf:2:1: p: too\n… and 13 more');
+  t.equal(list.full, false);
+  for (let n = 0; n < 10_000; n += 1) list.add({ offset: 0, path: '', message: 'x' });
+  t.equal(list.full, true);
+  t.equal(list.in(text).total, 10_015);
 });
 
 t.test('suggestions for a misspelled word', async (t) => {

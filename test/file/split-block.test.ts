@@ -1,6 +1,9 @@
 import t from 'tap';
-import { splitServices } from '../../src/file/split.ts';
+import { offsetBefore } from '../../src/file/pieces.ts';
+import { splitBlock } from '../../src/file/split-block.ts';
 import { lines } from '../support/state-file.ts';
+
+const splitServices = (text: string) => splitBlock(text, 'services');
 
 t.test('a file is cut into its service items and the rest', async (t) => {
   const text = lines(
@@ -18,14 +21,15 @@ t.test('a file is cut into its service items and the rest', async (t) => {
     '# tail',
   );
   t.strictSame(splitServices(text), {
+    form: 'block',
     items: [
-      { text: '- service:\n    name: a\n# belongs to a\n', linesBefore: 5 },
-      { text: '-   service: {name: b}\n\n', linesBefore: 8 },
+      { text: '- service:\n    name: a\n# belongs to a\n', start: text.indexOf('- service') },
+      { text: '-   service: {name: b}\n\n', start: text.indexOf('-   service') },
     ],
     rest: '# head\nnodes: []\nservices: # here\nother: 1\n# tail\n',
-    servicesAt: 17,
-    cutAfterLine: 3,
-    cutLines: 7,
+    keyAt: 17,
+    cutAt: text.indexOf('\n# first'),
+    cutLength: text.indexOf('other') - text.indexOf('\n# first'),
   });
 });
 
@@ -75,4 +79,44 @@ t.test('a file of many megabytes is cut in no time', async (t) => {
   t.equal(splitServices(text)?.items.length, 20_000);
   const seconds = (performance.now() - startedAt) / 1000;
   t.ok(seconds < 10, `${text.length} characters in ${seconds.toFixed(2)} s`);
+});
+
+t.test('the endpoints of a service item, wherever their key stands', async (t) => {
+  const endpoints = '- podname: a\n    endpoint: {}\n  # more\n  - podname: b\n';
+  const forms = {
+    last: `- service:\n    name: web\n  endpoints:\n  ${endpoints}`,
+    first: `- endpoints: # here\n  ${endpoints}  service:\n    name: web\n`,
+    'in the middle': `- x: 1\n  endpoints:\n  ${endpoints}  service:\n    name: web\n`,
+  };
+  for (const [name, text] of Object.entries(forms)) {
+    const split = splitBlock(text, 'endpoints', 2, '- ');
+    t.strictSame(
+      split?.items.map((item) => [item.text, item.start]),
+      [
+        ['  - podname: a\n    endpoint: {}\n  # more\n', text.indexOf('  - podname: a')],
+        ['  - podname: b\n', text.indexOf('  - podname: b')],
+      ],
+      name,
+    );
+    t.equal(text.indexOf('endpoints'), split?.keyAt, name);
+    t.notOk(split?.rest.includes('podname'), name);
+  }
+  const notCut = {
+    'a key of something else': '- service:\n    endpoints:\n    - a\n',
+    'items that are indented less than the key': '- service:\n  endpoints:\n - a\n',
+    'a value behind the key': '- endpoints: []\n',
+  };
+  for (const [name, text] of Object.entries(notCut)) {
+    t.equal(splitBlock(text, 'endpoints', 2, '- '), undefined, name);
+  }
+});
+
+t.test('the places in the rest lead back to the file', async (t) => {
+  const text = lines('a: 1', 'services:', '- x', '- y', 'b: 2');
+  const split = splitServices(text);
+  if (split === undefined) throw new Error('it can be cut');
+  for (const key of ['a', 'services', 'b']) {
+    const inRest = split.rest.indexOf(`${key}:`);
+    t.equal(offsetBefore(split, inRest), text.indexOf(`${key}:`), key);
+  }
 });
