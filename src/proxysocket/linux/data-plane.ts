@@ -3,6 +3,7 @@ import { AcceptorEngine } from '../acceptor-engine.ts';
 import { balancerFactory } from '../balancer-factory.ts';
 import { ProcessDescriptors } from '../descriptors.ts';
 import type { EngineLimits } from '../limits.ts';
+import { LoopGuard } from '../loop-guard.ts';
 import type { CounterStore } from '../service-port-book.ts';
 import type { Loop } from './loop.ts';
 import { createLinuxTcpAcceptor } from './tcp/acceptor.ts';
@@ -30,10 +31,15 @@ export function createDataPlane(loop: Loop, options: DataPlaneOptions): Acceptor
     reserve: limits.reservedDescriptors,
   });
   const context = { limits, clock, descriptors };
+  const loops = new LoopGuard(clock);
   return new AcceptorEngine({
     kind: 'linux',
-    acceptors: { TCP: createLinuxTcpAcceptor(loop, context), UDP: createUdpAcceptor(context) },
+    acceptors: {
+      TCP: createLinuxTcpAcceptor(loop, context, loops),
+      UDP: createUdpAcceptor(context),
+    },
     descriptors,
+    loops,
     newBalancer: balancerFactory(limits, clock, random),
     udpIdleTimeoutMs: limits.udpIdleTimeoutMs,
     clock,

@@ -1,3 +1,4 @@
+import { KpngError } from '../../errors.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 
 const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
@@ -20,4 +21,13 @@ const CAUSES: Readonly<Record<string, ConnectErrorCause>> = {
 /** The cause of a failed connect, from the operating system's code. */
 export function connectErrorCause(error: NodeJS.ErrnoException): ConnectErrorCause {
   return CAUSES[error.code ?? ''] ?? 'other';
+}
+
+/** What an endpoint is refused with that leads a service port back to itself. */
+export function loopError(servicePort: string, endpoint: string): KpngError {
+  return new KpngError(
+    'KPNG_ENDPOINT_LOOP',
+    `${servicePort}: the endpoint ${endpoint} leads back to the service itself`,
+    { servicePort },
+  );
 }

@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net';
-import { KpngError } from '../../errors.ts';
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import { observeConnectSeconds, type ConnectErrorCause, type RejectReason } from '../counters.ts';
@@ -10,6 +9,7 @@ import type { Traffic } from '../spec.ts';
 import { addressText, clientAddress } from './addresses.ts';
 import { Attempt, type AttemptOwner } from './attempt.ts';
 import { Direction } from './direction.ts';
+import { loopError } from './connect-error.ts';
 import type { Deadline } from './deadlines.ts';
 import type { IndexEntry } from './endpoint-index.ts';
 import type { HandleAddress } from './handle.ts';
@@ -18,8 +18,7 @@ import { countRejected, rejectClient } from './reject.ts';
 import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
 import { resetSocket } from './reset.ts';
 import type { SharedConnection, TcpShared } from './shared.ts';
-
-const NONE: readonly BalancerEndpoint[] = [];
+import { Tries } from './tries.ts';
 
 /** Where the client came in. */
 export interface Origin {
@@ -69,10 +68,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   readonly traffic: Traffic;
   readonly family: Family;
   #remote: HandleAddress | undefined;
-  #attempts = 0;
-  #tried = NONE;
-  /** The part of `tried` that will not be tried again. */
-  #refused = NONE;
+  readonly #tries: Tries;
   #state: State = ENDED;
   /** There from the first endpoint on that took the connection. */
   #relay: Relay | undefined;
@@ -85,6 +81,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     this.#owner = origin.owner;
     this.traffic = origin.traffic;
     this.family = origin.family;
+    this.#tries = new Tries(shared.attempts.length);
     const { counters } = origin.owner;
     this.#inward = new Direction(shared.memory, (bytes) => {
       counters.bytesIn += bytes;
@@ -100,14 +97,12 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   }
 
   get tried(): readonly BalancerEndpoint[] {
-    return this.#tried;
+    return this.#tries.tried;
   }
 
   /** Makes the first attempt. */
   start(): void {
-    const pick = this.#owner.balancer.pick(this);
-    if (pick === undefined) this.#reject('no-endpoint');
-    else this.#attempt(pick);
+    this.#next('no-endpoint');
   }
 
   connected(attempt: Attempt, endpointSocket: Socket, seconds: number): void {
@@ -131,7 +126,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   /** An endpoint that was silent for longer than an attempt may take had its chance. */
   endpointLost(error: Error): boolean {
     const state = this.#state;
-    const attempt = this.#shared.attempts[this.#attempts - 1];
+    const attempt = this.#shared.attempts[this.#tries.made - 1];
     if (state.kind !== 'relaying' || attempt === undefined) return false;
     if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
     this.#endRelay('endpoint-reset');
@@ -155,7 +150,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
       attempt.abandon();
       this.#indexed?.remove();
       // It does not count as an attempt: the next one may take as long as this one could have.
-      this.#attempts -= 1;
+      this.#tries.withdraw();
       this.#next('no-endpoint');
     } else if (this.#state.kind === 'relaying') {
       this.#grace = this.#shared.grace?.add(this);
@@ -183,10 +178,9 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
 
   #attempt(pick: Pick): void {
     const { endpoint } = pick;
-    const options = this.#shared.attempts[this.#attempts];
+    const options = this.#shared.attempts[this.#tries.made - 1];
     if (options === undefined) return;
-    this.#attempts += 1;
-    if (this.#attempts > 1) this.#owner.counters.retries += 1;
+    if (this.#tries.made > 1) this.#owner.counters.retries += 1;
     if (endpointPicked.hasSubscribers) {
       endpointPicked.publish({
         servicePort: this.#owner.name,
@@ -194,7 +188,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
         endpoint: endpoint.text,
         sticky: pick.sticky,
         endpoints: this.#owner.balancer.size,
-        attempt: this.#attempts,
+        attempt: this.#tries.made,
       });
     }
     if (this.#shared.loops.leadsBack(this.#owner, endpoint)) {
@@ -208,23 +202,9 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
 
   /** Makes the next attempt, or gives up. */
   #next(reason: RejectReason): void {
-    if (this.#attempts >= this.#shared.attempts.length) {
-      this.#reject(reason);
-      return;
-    }
-    const pick = this.#pickAgain();
+    const pick = this.#tries.next(this.#owner.balancer, this);
     if (pick === undefined) this.#reject(reason);
     else this.#attempt(pick);
-  }
-
-  /** A balancer that has nothing untried left returns one that was tried. */
-  #pickAgain(): Pick | undefined {
-    const { balancer } = this.#owner;
-    const pick = balancer.pick(this);
-    if (pick === undefined || !this.#tried.includes(pick.endpoint)) return pick;
-    this.#tried = this.#refused;
-    const again = balancer.pick(this);
-    return again === undefined || this.#refused.includes(again.endpoint) ? undefined : again;
   }
 
   #endpointFailed(endpoint: BalancerEndpoint, cause: ConnectErrorCause, error: Error): void {
@@ -234,11 +214,10 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     // Being out of descriptors or source ports is not the endpoint's fault.
     if (cause !== 'limit') balancer.connectFailed(endpoint);
     if (connectFailed.hasSubscribers) {
-      const message = { servicePort: name, endpoint: endpoint.text, attempt: this.#attempts };
+      const message = { servicePort: name, endpoint: endpoint.text, attempt: this.#tries.made };
       connectFailed.publish({ ...message, cause, error });
     }
-    this.#tried = [...this.#tried, endpoint];
-    if (cause !== 'timeout') this.#refused = [...this.#refused, endpoint];
+    this.#tries.failed(endpoint, cause === 'timeout');
     this.#next(cause === 'limit' ? 'limit' : 'connect-failed');
   }
 
@@ -317,12 +296,4 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
       outRemoteAddress: endpoint.text,
     };
   }
-}
-
-function loopError(servicePort: string, endpoint: string): KpngError {
-  return new KpngError(
-    'KPNG_ENDPOINT_LOOP',
-    `${servicePort}: the endpoint ${endpoint} leads back to the service itself`,
-    { servicePort },
-  );
 }

@@ -1,6 +1,7 @@
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import { tcpAccepted } from '../../events.ts';
 import type { RejectReason } from '../../counters.ts';
+import type { LoopGuard } from '../../loop-guard.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../../service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import { addressText, clientAddress } from '../../tcp/addresses.ts';
@@ -14,8 +15,12 @@ import { createTcpShared, type TcpShared } from './shared.ts';
 const REST_MS = 100;
 
 /** The TCP half of the `linux` engine. */
-export function createLinuxTcpAcceptor(loop: Loop, context: EngineContext): Acceptor {
-  return new TcpAcceptor(loop, context);
+export function createLinuxTcpAcceptor(
+  loop: Loop,
+  context: EngineContext,
+  loops: LoopGuard,
+): Acceptor {
+  return new TcpAcceptor(loop, context, loops);
 }
 
 class TcpAcceptor implements Acceptor {
@@ -26,9 +31,9 @@ class TcpAcceptor implements Acceptor {
   /** Given up for a moment to take a client that has to be turned away. */
   #spare: number;
 
-  constructor(loop: Loop, context: EngineContext) {
+  constructor(loop: Loop, context: EngineContext, loops: LoopGuard) {
     this.#loop = loop;
-    this.#shared = createTcpShared(loop, context);
+    this.#shared = createTcpShared(loop, context, loops);
     this.#spare = loop.sys.sockets.datagram(4);
     this.#listenerOptions = {
       backlog: context.limits.backlog,

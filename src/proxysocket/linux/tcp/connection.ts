@@ -10,10 +10,11 @@ import type { RelayAddresses } from '../../events.ts';
 import type { ServicePort } from '../../service-port.ts';
 import type { Traffic } from '../../spec.ts';
 import { addressText, clientAddress } from '../../tcp/addresses.ts';
-import { connectErrorCause } from '../../tcp/connect-error.ts';
+import { connectErrorCause, loopError } from '../../tcp/connect-error.ts';
 import type { Deadline } from '../../tcp/deadlines.ts';
 import type { IndexEntry } from '../../tcp/endpoint-index.ts';
 import { countRejected } from '../../tcp/reject.ts';
+import { Tries } from '../../tcp/tries.ts';
 import type { Pollable } from '../loop.ts';
 import type { SocketAddress } from '../sys/address.ts';
 import { ECONNREFUSED, ECONNRESET, EINPROGRESS } from '../sys/constants.ts';
@@ -22,7 +23,6 @@ import { READY } from '../sys/poller.ts';
 import { setKeepAlive, setNoDelay } from './options.ts';
 import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
 import type { TcpShared } from './shared.ts';
-import { Tries } from './tries.ts';
 
 /** Where the client came in. */
 export interface Origin {
@@ -96,15 +96,14 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
 
   /** Makes the next attempt, or turns the client away for this reason. */
   next(reason: RejectReason): void {
-    for (let why = reason; ;) {
+    let why: RejectReason | undefined = reason;
+    while (why !== undefined) {
       const pick = this.#tries.next(this.#owner.balancer, this);
       if (pick === undefined) {
         this.#reject(why);
         return;
       }
-      const errno = this.#attempt(pick);
-      if (errno === 0) return;
-      why = this.#attemptFailed(pick.endpoint, systemError(errno, 'connect'));
+      why = this.#attempt(pick);
     }
   }
 
@@ -191,23 +190,26 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     this.#leave();
   }
 
-  /** 0, or the error number of an attempt that failed at once. */
-  #attempt(pick: Pick): number {
+  /** Undefined when its outcome is open; else it has failed at once, and this may be why. */
+  #attempt(pick: Pick): RejectReason | undefined {
     const { endpoint } = pick;
-    const { loop, attempts, index, clock } = this.#shared;
+    const { loop, loops, attempts, index, clock } = this.#shared;
     const { sockets } = loop.sys;
     const attempt = attempts[this.#tries.made - 1];
-    if (attempt === undefined) return 0;
+    if (attempt === undefined) return undefined;
     if (this.#tries.made > 1) this.#owner.counters.retries += 1;
     this.#publishPicked(pick);
+    if (loops.leadsBack(this.#owner, endpoint)) {
+      return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
+    }
     const fd = sockets.stream(endpoint.family);
-    if (fd < 0) return -fd;
+    if (fd < 0) return this.#attemptFailed(endpoint, systemError(-fd, 'socket'));
     setNoDelay(sockets, fd);
     const result = sockets.connect(fd, this.#shared.sockaddr(endpoint));
     const watched = result === 0 || result === -EINPROGRESS ? loop.watch(fd, this) : result;
     if (watched < 0) {
       loop.close(fd);
-      return -watched;
+      return this.#attemptFailed(endpoint, systemError(-watched, 'connect'));
     }
     this.#state = {
       kind: 'connecting',
@@ -217,7 +219,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
       startedAt: clock.now(),
     };
     this.#indexed = index.add(endpoint, this);
-    return 0;
+    return undefined;
   }
 
   /** The running attempt has failed. */

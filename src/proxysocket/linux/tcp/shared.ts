@@ -3,6 +3,7 @@ import type { PortRange } from '../../../util/port-range.ts';
 import type { Clock } from '../../../util/clock.ts';
 import { kernelPortRange } from '../../kernel-port.ts';
 import type { EngineLimits } from '../../limits.ts';
+import type { LoopGuard } from '../../loop-guard.ts';
 import type { EngineContext } from '../../service-port.ts';
 import { DeadlineQueue } from '../../tcp/deadlines.ts';
 import { EndpointIndex } from '../../tcp/endpoint-index.ts';
@@ -32,6 +33,7 @@ export interface TcpShared {
   readonly loop: Loop;
   readonly clock: Clock;
   readonly limits: EngineLimits;
+  readonly loops: LoopGuard;
   readonly gate: ConnectionGate;
   readonly memory: RelayMemory;
   /** The attempts that a client gets, in order. */
@@ -49,7 +51,7 @@ export interface TcpShared {
   readonly sockaddr: (endpoint: BalancerEndpoint) => Sockaddr;
 }
 
-export function createTcpShared(loop: Loop, context: EngineContext): TcpShared {
+export function createTcpShared(loop: Loop, context: EngineContext, loops: LoopGuard): TcpShared {
   const { clock, limits, descriptors } = context;
   const { connectTimeoutsMs, endpointGraceMs } = limits;
   const known = new WeakMap<BalancerEndpoint, Sockaddr>();
@@ -57,6 +59,7 @@ export function createTcpShared(loop: Loop, context: EngineContext): TcpShared {
     loop,
     clock,
     limits,
+    loops,
     gate: new ConnectionGate(limits.maxConnections, descriptors),
     memory: new RelayMemory(loop.sys, limits.bulkBufferBudget),
     attempts: connectTimeoutsMs.map((timeoutMs) => ({

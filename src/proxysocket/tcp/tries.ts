@@ -1,4 +1,4 @@
-import type { Balancer, BalancerEndpoint, Pick, PickRequest } from '../../../roundrobin/types.ts';
+import type { Balancer, BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 
 const NONE: readonly BalancerEndpoint[] = [];
 
