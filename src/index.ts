@@ -17,7 +17,7 @@ export { handlerSink, type Handler, type ServiceItem } from './client/handler-si
 // The parts of it, for programs that need more say.
 export { KpngClient, type KpngClientOptions, type KpngClientSnapshot } from './client/client.ts';
 export { parseTarget, type Target } from './client/target.ts';
-export { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './client/tls.ts';
+export { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './util/tls-files.ts';
 
 // Where state goes.
 export type { LocalChange, LocalSink, LocalView, ServiceEntry } from './store/local-view.ts';

@@ -10,7 +10,7 @@ import type { CallCredentials, ChannelCredentials } from '@grpc/grpc-js';
 import { isIP, type Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Target } from './target.ts';
-import type { TlsMaterial } from './tls.ts';
+import type { TlsMaterial } from '../util/tls-files.ts';
 
 export interface Connections {
   readonly credentials: ChannelCredentials;

@@ -4,7 +4,7 @@ import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts
 import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
 import { openStream, type StreamApi, type StreamOp } from './stream.ts';
 import type { Target } from './target.ts';
-import type { TlsMaterial } from './tls.ts';
+import type { TlsMaterial } from '../util/tls-files.ts';
 import { watch, type ChangeSets } from './watch.ts';
 
 /** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */

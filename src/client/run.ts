@@ -3,7 +3,7 @@ import { DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { KpngClient } from './client.ts';
 import { handlerSink, type Handler } from './handler-sink.ts';
 import { DEFAULT_API, parseTarget } from './target.ts';
-import { readTls, type TlsFiles } from './tls.ts';
+import { readTls, type TlsFiles } from '../util/tls-files.ts';
 
 /** Options of `run`. All have the defaults of kpng's client programs. */
 export interface RunOptions {

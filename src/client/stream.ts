@@ -8,7 +8,7 @@ import type { Clock } from '../util/clock.ts';
 import { trackConnections } from './connections.ts';
 import { streamError } from './status.ts';
 import type { Target } from './target.ts';
-import type { TlsMaterial } from './tls.ts';
+import type { TlsMaterial } from '../util/tls-files.ts';
 
 /** What a stream has to know of an operation. */
 export interface StreamOp {

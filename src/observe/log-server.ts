@@ -44,6 +44,14 @@ export const SERVER_RULES: readonly LogRule[] = [
     limited: true,
   }),
   logRule({
+    channel: server.handshakeFailed,
+    severity: 'warn',
+    v: 0,
+    message: 'A TLS handshake failed',
+    keys: ({ peer, error }) => ({ client: peer, err: error }),
+    limited: true,
+  }),
+  logRule({
     channel: server.serverLimitReached,
     severity: 'warn',
     v: 0,

@@ -1,14 +1,15 @@
 /** Events of the API server, published on diagnostics channels. */
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
+import type { Security } from './tls.ts';
 
 export type ApiName = 'local' | 'global';
 
 export interface ServerListening {
   /** As the flag `--listen` spells it, with the real port. */
   address: string;
-  /** `plaintext`, `tls`, or `mtls` when clients have to show a certificate. */
-  security: 'plaintext' | 'tls' | 'mtls';
+  /** `mtls`: clients have to show a certificate. */
+  security: Security;
   /** Anybody who reaches one of the host's addresses can read the state of the cluster. */
   exposed: boolean;
 }
@@ -34,6 +35,12 @@ export interface WatchEnded {
   error: KpngError | undefined;
 }
 
+/** A connection ended before its TLS handshake was done, such as that of a client without a certificate. */
+export interface HandshakeFailed {
+  peer: string;
+  error: Error;
+}
+
 /** A client was turned away because a limit is reached. */
 export interface ServerLimitReached {
   /** The name of the flag. */
@@ -45,4 +52,5 @@ export interface ServerLimitReached {
 export const serverListening = typedChannel<ServerListening>('server:listening');
 export const watchStarted = typedChannel<WatchStarted>('server:watch-started');
 export const watchEnded = typedChannel<WatchEnded>('server:watch-ended');
+export const handshakeFailed = typedChannel<HandshakeFailed>('server:handshake-failed');
 export const serverLimitReached = typedChannel<ServerLimitReached>('server:limit-reached');

@@ -14,6 +14,8 @@ export interface ServerLimits {
   readonly keepAliveMs: number;
   /** It is cut when it has not answered after so long. Milliseconds. */
   readonly keepAliveTimeoutMs: number;
+  /** A connection without a call is closed after so long. Milliseconds. */
+  readonly idleMs: number;
 }
 
 export const DEFAULT_SERVER_LIMITS: ServerLimits = {
@@ -24,4 +26,5 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
   maxHistory: 500_000,
   keepAliveMs: 60_000,
   keepAliveTimeoutMs: 20_000,
+  idleMs: 300_000,
 };

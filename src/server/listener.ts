@@ -2,12 +2,19 @@ import { once } from 'node:events';
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
+import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
+import { createTlsServer } from './tls.ts';
 
 export interface ListenerOptions {
   readonly address: ListenAddress;
+  /** Undefined: plaintext. */
+  readonly tls: TlsMaterial | undefined;
   readonly maxConnections: number;
+  /** A connection is ready for HTTP/2. */
   readonly onConnection: (socket: Socket) => void;
+  /** A connection failed to get that far. */
+  readonly onHandshakeFailed: (error: Error, peer: string) => void;
   /** A connection was refused because there are as many as allowed. */
   readonly onRefused: () => void;
 }
@@ -33,14 +40,15 @@ const SOCKET_MODE = 0o770;
  * Fails with a KPNG_LISTEN_ code.
  */
 export async function listen(options: ListenerOptions): Promise<Listener> {
-  const { address, maxConnections, onConnection, onRefused } = options;
+  const { address, maxConnections, onRefused } = options;
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
-  const server = createServer({ noDelay: true }, (socket) => {
+  const server = createAnyServer(options);
+  server.on('connection', (socket: Socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
     socket.on('error', () => {});
-    onConnection(socket);
+    socket.setNoDelay(true);
   });
   server.maxConnections = maxConnections;
   server.on('drop', onRefused);
@@ -65,6 +73,13 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       for (const socket of sockets) socket.destroy();
     },
   };
+}
+
+function createAnyServer({ tls, onConnection, onHandshakeFailed }: ListenerOptions): Server {
+  if (tls === undefined) return createServer((socket) => onConnection(socket));
+  return createTlsServer(tls, onConnection, (error, { remoteAddress, remotePort }) =>
+    onHandshakeFailed(error, `${remoteAddress ?? ''}:${remotePort ?? ''}`),
+  );
 }
 
 async function bind(server: Server, address: ListenAddress): Promise<void> {

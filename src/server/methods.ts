@@ -6,15 +6,17 @@ import type { ApiName } from './events.ts';
 
 /** What differs between the two APIs on the wire. */
 interface Method {
+  /** Name of the gRPC service. */
+  readonly service: string;
   readonly path: string;
   /** The node that a request names. */
   readonly nodeNameOf: (request: Buffer) => string;
 }
 
 export const METHODS: Readonly<Record<ApiName, Method>> = {
-  local: { path: '/localv1.Sets/Watch', nodeNameOf },
+  local: { service: 'localv1.Sets', path: '/localv1.Sets/Watch', nodeNameOf },
   // Its requests have no content.
-  global: { path: '/globalv1.Sets/Watch', nodeNameOf: () => '' },
+  global: { service: 'globalv1.Sets', path: '/globalv1.Sets/Watch', nodeNameOf: () => '' },
 };
 
 function nodeNameOf(request: Buffer): string {

@@ -1,28 +1,24 @@
 import { Server, ServerCredentials, status, type ChannelOptions } from '@grpc/grpc-js';
 import { KpngError } from '../errors.ts';
 import type { GlobalStore } from '../store/global-store.ts';
-import { GlobalReaders } from '../store/global-readers.ts';
-import { LocalReaders } from '../store/local-readers.ts';
-import type { Readers } from '../store/reader.ts';
-import {
-  serverLimitReached,
-  serverListening,
-  watchEnded,
-  watchStarted,
-  type ApiName,
-} from './events.ts';
-import type { BytesCall } from './frame-writer.ts';
+import type { TlsMaterial } from '../util/tls-files.ts';
+import { handshakeFailed, serverLimitReached, serverListening, type ApiName } from './events.ts';
+import { addHealth } from './health.ts';
 import { Hub } from './hub.ts';
 import { DEFAULT_SERVER_LIMITS, type ServerLimits } from './limits.ts';
 import { formatListen, isExposed, type ListenAddress } from './listen-address.ts';
 import { listen, type Listener } from './listener.ts';
-import { METHODS, serviceDefinition } from './methods.ts';
-import { Watch } from './watch.ts';
+import { METHODS } from './methods.ts';
+import { addReflection } from './reflection.ts';
+import { addWatchService } from './service.ts';
+import { securityOf } from './tls.ts';
 
 export interface ApiServerOptions {
   /** Whose state is served. */
   readonly store: GlobalStore;
   readonly listen: ListenAddress;
+  /** Default: plaintext. With authorities, clients have to show a certificate. */
+  readonly tls?: TlsMaterial | undefined;
   /** Which APIs are served. Default: both. */
   readonly apis?: readonly ApiName[] | undefined;
   readonly limits?: Partial<ServerLimits> | undefined;
@@ -34,7 +30,9 @@ export interface ApiServer {
   readonly address: ListenAddress;
   /** Watch calls at once. */
   readonly watchers: number;
-  /** Takes no more clients, tells those that are there to go, and resolves when they are gone. Idempotent. */
+  /** Connections at once. */
+  readonly connections: number;
+  /** Takes no more clients, ends the calls of those that are there, and resolves when they are gone. Idempotent. */
   close(): Promise<void>;
   /** Cuts what is left. Idempotent. */
   destroy(): void;
@@ -42,32 +40,46 @@ export interface ApiServer {
 
 /** Starts serving. Fails with a KPNG_LISTEN_ code. */
 export async function startApiServer(options: ApiServerOptions): Promise<ApiServer> {
-  const { store, apis } = options;
+  const { store, tls } = options;
+  const apis = options.apis ?? (['local', 'global'] as const);
   const limits = { ...DEFAULT_SERVER_LIMITS, ...options.limits };
   const hub = new Hub();
   const server = new Server(channelOptions(limits));
-  for (const api of apis ?? ['local', 'global']) {
-    const readers = readersOf(api, store);
-    server.addService(serviceDefinition(api), {
-      watch: (call: BytesCall) => startWatch({ api, call, hub, readers, limits }),
-    });
-  }
+  for (const api of apis) addWatchService(server, { api, store, hub, limits });
+  const health = addHealth(server, store, apis);
+  addReflection(
+    server,
+    apis.map((api) => METHODS[api].service),
+  );
+  // Connections come through a listener of our own, which has more say over sockets than grpc-js.
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   const listener = await listen({
     address: options.listen,
+    tls,
     maxConnections: limits.maxConnections,
     onConnection: (socket) => injector.injectConnection(socket),
-    onRefused: () => limitReached('max-api-connections', limits.maxConnections, ''),
+    onHandshakeFailed(error, peer) {
+      if (handshakeFailed.hasSubscribers) handshakeFailed.publish({ error, peer });
+    },
+    onRefused() {
+      const value = limits.maxConnections;
+      if (!serverLimitReached.hasSubscribers) return;
+      serverLimitReached.publish({ limit: 'max-api-connections', value, peer: '' });
+    },
   });
   const stopListening = store.onChange(() => hub.changed());
-  announce(listener);
+  announce(listener, tls);
   let closing: Promise<void> | undefined;
   return {
     address: listener.address,
     get watchers() {
       return hub.size;
     },
+    get connections() {
+      return listener.connections;
+    },
     close() {
+      health.stopping();
       closing ??= closeServer(server, listener, hub).finally(stopListening);
       return closing;
     },
@@ -79,50 +91,11 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   };
 }
 
-function readersOf(api: ApiName, store: GlobalStore): Readers {
-  return api === 'local' ? new LocalReaders(store) : new GlobalReaders(store);
-}
-
-interface WatchStart {
-  readonly api: ApiName;
-  readonly call: BytesCall;
-  readonly hub: Hub;
-  readonly readers: Readers;
-  readonly limits: ServerLimits;
-}
-
-function startWatch({ api, call, hub, readers, limits }: WatchStart): void {
-  const peer = call.getPeer();
-  if (hub.size >= limits.maxWatchers) {
-    limitReached('max-watchers', limits.maxWatchers, peer);
-    const message = `there are ${limits.maxWatchers} watchers, and no more are allowed`;
-    call.emit('error', Object.assign(new Error(message), { code: status.RESOURCE_EXHAUSTED }));
-    return;
-  }
-  const watch = new Watch({
-    call,
-    readers,
-    nodeNameOf: METHODS[api].nodeNameOf,
-    onEnded(ended, error) {
-      hub.remove(ended);
-      if (!watchEnded.hasSubscribers) return;
-      const { nodeName, syncs } = ended;
-      watchEnded.publish({ api, peer, nodeName, syncs, watchers: hub.size, error });
-    },
-  });
-  hub.add(watch);
-  if (watchStarted.hasSubscribers) watchStarted.publish({ api, peer, watchers: hub.size });
-}
-
-function limitReached(limit: string, value: number, peer: string): void {
-  if (serverLimitReached.hasSubscribers) serverLimitReached.publish({ limit, value, peer });
-}
-
-function announce(listener: Listener): void {
+function announce(listener: Listener, tls: TlsMaterial | undefined): void {
   if (!serverListening.hasSubscribers) return;
   const { address } = listener;
   const exposed = isExposed(address);
-  serverListening.publish({ address: formatListen(address), security: 'plaintext', exposed });
+  serverListening.publish({ address: formatListen(address), security: securityOf(tls), exposed });
 }
 
 async function closeServer(server: Server, listener: Listener, hub: Hub): Promise<void> {
@@ -140,6 +113,7 @@ function channelOptions(limits: ServerLimits): ChannelOptions {
     'grpc.max_concurrent_streams': limits.maxStreams,
     'grpc.keepalive_time_ms': limits.keepAliveMs,
     'grpc.keepalive_timeout_ms': limits.keepAliveTimeoutMs,
+    'grpc.max_connection_idle_ms': limits.idleMs,
     // Nobody asks for these statistics, and they cost memory for each call and connection.
     'grpc.enable_channelz': 0,
   };

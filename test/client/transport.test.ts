@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { parseTarget } from '../../src/client/target.ts';
-import { readTls } from '../../src/client/tls.ts';
+import { readTls } from '../../src/util/tls-files.ts';
 import { keyPair, makeAuthority } from '../support/certs.ts';
 import { startClientRig, type ClientRig } from '../support/client-rig.ts';
 import { startKpngServer } from '../support/kpng-server.ts';

@@ -1,5 +1,5 @@
 import { DEFAULT_API, parseTarget, type Target } from '../../client/target.ts';
-import type { TlsFiles } from '../../client/tls.ts';
+import type { TlsFiles } from '../../util/tls-files.ts';
 import { KpngError } from '../../errors.ts';
 import { size, text } from './kinds.ts';
 import { flag, type FlagValues } from './table.ts';

@@ -1,5 +1,7 @@
+import { KpngError } from '../../errors.ts';
 import { DEFAULT_SERVER_LIMITS } from '../../server/limits.ts';
 import { DEFAULT_LISTEN, parseListen } from '../../server/listen-address.ts';
+import type { TlsFiles } from '../../util/tls-files.ts';
 import { defineGlobalSink } from '../command.ts';
 import { integer, size, text, toggle } from '../flags/kinds.ts';
 import { flag } from '../flags/table.ts';
@@ -32,6 +34,24 @@ export const toApi = defineGlobalSink({
       help:
         'Where to serve: tcp://ip:port, or unix:///path. tcp://:12090 is every address of the host, ' +
         'tcp4:// and tcp6:// only those of one family.',
+      group: GROUP,
+    }),
+    'listen-tls-crt': flag<string>({
+      kind: text('path'),
+      default: '',
+      help: 'PEM file with the certificate of the server. Without it the API is served in plaintext.',
+      group: GROUP,
+    }),
+    'listen-tls-key': flag<string>({
+      kind: text('path'),
+      default: '',
+      help: 'PEM file with the key of that certificate.',
+      group: GROUP,
+    }),
+    'listen-tls-ca': flag<string>({
+      kind: text('path'),
+      default: '',
+      help: 'PEM file with authorities: clients have to show a certificate that one of them has signed.',
       group: GROUP,
     }),
     'local-api': flag<boolean>({
@@ -74,6 +94,7 @@ export const toApi = defineGlobalSink({
   read(values) {
     return {
       listen: parseListen(values.listen),
+      tls: tlsFiles(values),
       apis: [
         ...(values['local-api'] ? (['local'] as const) : []),
         ...(values['globalv1-api'] ? (['global'] as const) : []),
@@ -86,12 +107,35 @@ export const toApi = defineGlobalSink({
       },
     };
   },
-  async start(options, _context, store) {
-    const { startApiServer } = await import('../../server/server.ts');
-    const server = await startApiServer({ ...options, store });
+  async start({ tls, ...options }, _context, store) {
+    const [{ startApiServer }, { LISTEN_TLS_FLAGS, readTls }] = await Promise.all([
+      import('../../server/server.ts'),
+      import('../../util/tls-files.ts'),
+    ]);
+    const server = await startApiServer({
+      ...options,
+      store,
+      tls: await readTls(tls, LISTEN_TLS_FLAGS),
+    });
     return {
       close: () => server.close(),
       destroy: async () => server.destroy(),
     };
   },
 });
+
+function tlsFiles(
+  values: Readonly<Record<'listen-tls-crt' | 'listen-tls-key' | 'listen-tls-ca', string>>,
+): TlsFiles {
+  const files = {
+    crt: values['listen-tls-crt'],
+    key: values['listen-tls-key'],
+    ca: values['listen-tls-ca'],
+  };
+  const given = [files.crt, files.key].filter((path) => path !== '').length;
+  if (given === 2 || (given === 0 && files.ca === '')) return files;
+  throw new KpngError(
+    'KPNG_USAGE',
+    'a server with TLS needs both --listen-tls-crt and --listen-tls-key',
+  );
+}

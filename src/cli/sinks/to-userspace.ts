@@ -70,6 +70,14 @@ function flagsOf(variant: Variant) {
         'Empty: every address of the host.',
       group: ADDRESSES,
     }),
+    'health-check-node-ports': flag<boolean>({
+      kind: toggle(),
+      default: true,
+      help:
+        'Answer load balancers on the health-check node ports of services, on the addresses of ' +
+        '--nodeport-addresses.',
+      group: ADDRESSES,
+    }),
     engine: flag<'auto' | 'node'>({
       kind: choice(['auto', 'node'], ['linux']),
       default: 'auto',
@@ -105,6 +113,7 @@ function readUserspace(values: FlagValues<UserspaceFlags>) {
     bindAddress: values['bind-address'],
     portRange: values['port-range'],
     nodePortAddresses: values['nodeport-addresses'],
+    healthCheckNodePorts: values['health-check-node-ports'],
     limits: readLimits(values),
   } as const;
 }

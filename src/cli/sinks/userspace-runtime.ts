@@ -1,7 +1,13 @@
 import type { Log } from '../../observe/log.ts';
+import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { createNodeEngine } from '../../proxysocket/node-engine.ts';
+import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
+import { teeSinks } from '../../sinks/tee.ts';
+import type { LocalChange, LocalSink } from '../../store/local-view.ts';
+import { hostAddresses } from '../../util/host-addresses.ts';
 import type { RunningSink } from '../command.ts';
+import { createHealthChecks } from './health-checks.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 import { createPortal } from './userspace-portal.ts';
 
@@ -28,25 +34,66 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
     }),
   });
   const proxier = new Proxier({ engine, portal });
+  const work = new WatchedSink(proxier);
+  const checks = await healthChecks(options, portal, work);
   return {
-    sink: proxier,
+    sink: checks === undefined ? proxier : teeSinks(work, checks),
     dataPath: {
       engine: engine.kind,
       portal: portal.kind,
       limits,
       snapshot: () => engine.snapshot(),
-      problems: () => proxier.snapshot().problems,
+      problems: () => [
+        ...proxier.snapshot().problems,
+        ...(checks?.problems ?? []).map(({ code }) => ({ code, count: 1 })),
+      ],
     },
     async close() {
-      // Nothing new from the source, then nothing new from clients, then the connections end.
+      // Load balancers look elsewhere, nothing new comes from the source, nothing new from clients, and
+      // then the connections end.
+      await checks?.close();
       await proxier.close();
       if (portal.redirects === true) await both(portal, engine);
       // Connections need the addresses that such a portal has added.
       else await both(engine, portal);
     },
     async destroy() {
+      await checks?.close();
       await engine.destroy();
       if (portal.redirects !== true) await portal.close();
     },
   };
+}
+
+async function healthChecks(
+  { healthCheckNodePorts, nodePortAddresses }: UserspaceOptions,
+  portal: Portal,
+  work: WatchedSink,
+): Promise<HealthCheckSink | undefined> {
+  if (!healthCheckNodePorts) return undefined;
+  return createHealthChecks({
+    addresses: nodePortAddresses,
+    host: () => portal.hostAddresses?.() ?? hostAddresses(),
+    healthy: () => work.isWorking,
+  });
+}
+
+/** Passes change sets on, and remembers whether the last one could be put in place. */
+class WatchedSink implements LocalSink {
+  readonly #sink: LocalSink;
+  isWorking = false;
+
+  constructor(sink: LocalSink) {
+    this.#sink = sink;
+  }
+
+  async sync(change: LocalChange): Promise<void> {
+    try {
+      await this.#sink.sync(change);
+      this.isWorking = true;
+    } catch (error) {
+      this.isWorking = false;
+      throw error;
+    }
+  }
 }

@@ -26,7 +26,7 @@ export const apiSource = defineGlobalSource({
   async start({ target, tls, maxMessageSize }, { globals }) {
     const [{ GlobalClient }, { readTls }] = await Promise.all([
       import('../../client/global-client.ts'),
-      import('../../client/tls.ts'),
+      import('../../util/tls-files.ts'),
     ]);
     return new GlobalClient({
       target,

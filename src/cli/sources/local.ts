@@ -26,7 +26,7 @@ export const localSource = defineSource({
   async start({ target, tls, maxMessageSize }, { nodeName, globals }) {
     const [{ KpngClient }, { readTls }] = await Promise.all([
       import('../../client/client.ts'),
-      import('../../client/tls.ts'),
+      import('../../util/tls-files.ts'),
     ]);
     return new KpngClient({
       target,

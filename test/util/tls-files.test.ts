@@ -2,7 +2,7 @@ import t from 'tap';
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { readTls, type TlsFiles } from '../../src/client/tls.ts';
+import { readTls, type TlsFiles } from '../../src/util/tls-files.ts';
 import { KpngError } from '../../src/errors.ts';
 import { makeAuthority } from '../support/certs.ts';
 

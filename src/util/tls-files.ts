@@ -18,7 +18,7 @@ export interface TlsFlags {
 
 /** PEM texts that have been checked: they parse, and the key belongs to the certificate. */
 export interface TlsMaterial {
-  /** The client certificate, its chain, and its key. */
+  /** The own certificate, its chain, and its key. */
   readonly identity: { readonly key: string; readonly crt: string } | undefined;
   /** Whom to trust. Undefined: the authorities of the system. */
   readonly ca: string | undefined;
@@ -31,10 +31,17 @@ export const API_CLIENT_TLS_FLAGS: TlsFlags = {
   ca: '--api-client-tls-ca',
 };
 
+/** The flags of kpng's `to-api` sink. */
+export const LISTEN_TLS_FLAGS: TlsFlags = {
+  key: '--listen-tls-key',
+  crt: '--listen-tls-crt',
+  ca: '--listen-tls-ca',
+};
+
 /**
- * Reads and checks the files of a TLS client. Undefined when none is given: no TLS.
+ * Reads and checks the files of a TLS client or server. Undefined when none is given: no TLS.
  *
- * Fails with KPNG_TLS_FILE, naming flag and file, before anything is dialled. (kpng swallows these
+ * Fails with KPNG_TLS_FILE, naming flag and file, before anything is dialled or served. (kpng swallows these
  * errors, and then every handshake fails without a word about the file.)
  */
 export async function readTls(

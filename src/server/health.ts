@@ -1,0 +1,43 @@
+import type { Server } from '@grpc/grpc-js';
+import { HealthImplementation } from 'grpc-health-check';
+import type { GlobalStore } from '../store/global-store.ts';
+import type { ApiName } from './events.ts';
+import { METHODS } from './methods.ts';
+
+export interface HealthService {
+  /** The server is about to end. */
+  stopping(): void;
+}
+
+/**
+ * Adds gRPC's health service to a server. The server as a whole (`""`) and each API serve once there
+ * is a complete state to tell; losing the source changes nothing about that.
+ */
+export function addHealth(
+  server: Server,
+  store: GlobalStore,
+  apis: readonly ApiName[],
+): HealthService {
+  const names = ['', ...apis.map((api) => METHODS[api].service)];
+  const status = () => (store.synced ? 'SERVING' : 'NOT_SERVING');
+  const health = new HealthImplementation(
+    Object.fromEntries(names.map((name) => [name, status()] as const)),
+  );
+  health.addToServer(server);
+  const setAll = (value: 'SERVING' | 'NOT_SERVING'): void => {
+    for (const name of names) health.setStatus(name, value);
+  };
+  const stopListening = store.synced
+    ? () => {}
+    : store.onChange(() => {
+        if (!store.synced) return;
+        setAll('SERVING');
+        stopListening();
+      });
+  return {
+    stopping() {
+      stopListening();
+      setAll('NOT_SERVING');
+    },
+  };
+}

@@ -1,0 +1,39 @@
+import { createServer, type Server, type TLSSocket, type TlsOptions } from 'node:tls';
+import type { TlsMaterial } from '../util/tls-files.ts';
+
+/** Time for a TLS handshake. Milliseconds. */
+const HANDSHAKE_MS = 10_000;
+
+/** How a server is secured. */
+export type Security = 'plaintext' | 'tls' | 'mtls';
+
+/** With authorities, clients have to show a certificate that one of them has signed. */
+export function securityOf(tls: TlsMaterial | undefined): Security {
+  if (tls === undefined) return 'plaintext';
+  return tls.ca === undefined ? 'tls' : 'mtls';
+}
+
+/** A server whose connections have done their handshake, and are for HTTP/2. */
+export function createTlsServer(
+  tls: TlsMaterial,
+  onSecured: (socket: TLSSocket) => void,
+  onFailed: (error: Error, socket: TLSSocket) => void,
+): Server {
+  const server = createServer(
+    { ...contextOptions(tls), ALPNProtocols: ['h2'], handshakeTimeout: HANDSHAKE_MS },
+    (socket) => {
+      socket.on('error', () => {});
+      onSecured(socket);
+    },
+  );
+  server.on('tlsClientError', onFailed);
+  return server;
+}
+
+function contextOptions({ identity, ca }: TlsMaterial): TlsOptions {
+  return {
+    minVersion: 'TLSv1.2',
+    ...(identity && { key: identity.key, cert: identity.crt }),
+    ...(ca !== undefined && { ca, requestCert: true, rejectUnauthorized: true }),
+  };
+}

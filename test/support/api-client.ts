@@ -1,0 +1,128 @@
+/**
+ * A bare client of the API server: sends requests when it is told to and keeps what comes, for tests
+ * that look at the wire.
+ */
+import {
+  Client,
+  credentials,
+  type ChannelCredentials,
+  type ClientDuplexStream,
+  type StatusObject,
+} from '@grpc/grpc-js';
+import type { Test } from 'tap';
+import { GlobalWatchReq } from '../../src/api/generated/globalv1/api.ts';
+import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
+import type { ApiServer } from '../../src/server/server.ts';
+import { Mailbox } from './mailbox.ts';
+
+export interface ApiClientOptions {
+  readonly credentials?: ChannelCredentials;
+  /** Method to call. Default: the local Watch. */
+  readonly path?: string;
+}
+
+/** `R`, `Y`, `S1 path`, `D2 path`: Reset, Sync, Set and Delete with the number of the set. */
+export function opText({ op }: OpItem): string {
+  switch (op?.$case) {
+    case 'reset':
+      return 'R';
+    case 'sync':
+      return 'Y';
+    case 'set':
+      return `S${op.value.ref?.set} ${op.value.ref?.path}`;
+    case 'delete':
+      return `D${op.value.set} ${op.value.path}`;
+    case undefined:
+      return '?';
+  }
+}
+
+/** One Watch call. */
+export class WatchCall {
+  readonly #call: ClientDuplexStream<Buffer, Buffer>;
+  readonly #items = new Mailbox<Buffer>('an operation');
+  /** How the call ended. */
+  readonly status: Promise<StatusObject>;
+
+  constructor(call: ClientDuplexStream<Buffer, Buffer>) {
+    this.#call = call;
+    call.on('data', (bytes: Buffer) => this.#items.put(bytes));
+    call.on('error', () => {});
+    this.status = new Promise((resolve) => {
+      call.on('status', resolve);
+    });
+  }
+
+  request(nodeName = ''): void {
+    this.#call.write(Buffer.from(WatchReq.encode({ nodeName }).finish()));
+  }
+
+  /** Sends bytes in place of a request. */
+  sendBytes(bytes: Uint8Array): void {
+    this.#call.write(Buffer.from(bytes));
+  }
+
+  halfClose(): void {
+    this.#call.end();
+  }
+
+  cancel(): void {
+    this.#call.cancel();
+  }
+
+  /** Takes no more data from the network than is buffered already. */
+  pause(): void {
+    this.#call.pause();
+  }
+
+  resume(): void {
+    this.#call.resume();
+  }
+
+  /** Operations that came and were not asked for. */
+  get unread(): number {
+    return this.#items.size;
+  }
+
+  nextBytes(): Promise<Buffer> {
+    return this.#items.take();
+  }
+
+  async next(): Promise<OpItem> {
+    return OpItem.decode(await this.#items.take());
+  }
+
+  /** The operations up to and including the next Sync. */
+  async changeSet(): Promise<OpItem[]> {
+    const items: OpItem[] = [];
+    for (;;) {
+      const item = await this.next();
+      items.push(item);
+      if (item.op?.$case === 'sync') return items;
+    }
+  }
+
+  /** The same as short texts. */
+  async texts(): Promise<string[]> {
+    return (await this.changeSet()).map(opText);
+  }
+}
+
+/** Connects to a server, and calls Watch as often as it is asked to. Ends with the test. */
+export function connectApi(t: Test, server: ApiServer, options: ApiClientOptions = {}) {
+  const { address } = server;
+  const target = address.kind === 'unix' ? `unix:${address.path}` : `127.0.0.1:${address.port}`;
+  const client = new Client(target, options.credentials ?? credentials.createInsecure(), {
+    'grpc.use_local_subchannel_pool': 1,
+  });
+  t.teardown(() => client.close());
+  const asIs = (bytes: Buffer): Buffer => bytes;
+  const call = (path: string): WatchCall =>
+    new WatchCall(client.makeBidiStreamRequest(path, asIs, asIs));
+  return {
+    watch: () => call(options.path ?? '/localv1.Sets/Watch'),
+    watchGlobal: () => call('/globalv1.Sets/Watch'),
+    globalRequest: Buffer.from(GlobalWatchReq.encode({}).finish()),
+    close: () => client.close(),
+  };
+}
