@@ -58,6 +58,8 @@ export interface KubeFailed {
   resource: ResourceName;
   kind: Cause;
   error: KpngError;
+  /** Whether it belongs to the life of a watch, and is no reason to worry. */
+  routine: boolean;
   /** Whether the resource has to be listed again. */
   relist: boolean;
   /** Milliseconds until the next attempt. */

@@ -15,7 +15,7 @@ import {
   kubeStarted,
   kubeWatching,
 } from './events.ts';
-import type { KubeFailure } from './failure.ts';
+import type { Cause, KubeFailure } from './failure.ts';
 import { nodeFeed, serviceFeed, sliceFeed, type Feed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
 import { OrphanBook } from './orphans.ts';
@@ -49,6 +49,9 @@ export interface KubeSnapshot {
   readonly watching: readonly ResourceName[];
 }
 
+/** Watches end in these ways all the time, and begin again. */
+const ROUTINE: ReadonlySet<Cause> = new Set(['gone', 'short']);
+
 /** Slices mostly come and go with their services; only what stays without is worth telling. */
 const ORPHANS_SETTLE_MS = 10_000;
 
@@ -68,6 +71,7 @@ export class KubeSource implements GlobalSource {
   readonly #failures = new Map<ResourceName, KubeFailure>();
   readonly #watching = new Set<ResourceName>();
   readonly #orphans = new OrphanBook();
+  #state: 'new' | 'connected' | 'lost' = 'new';
   #toldUser: string | undefined;
   #toldOrphans = 0;
   #checksOrphans = false;
@@ -210,20 +214,23 @@ export class KubeSource implements GlobalSource {
     if (kubeWatching.hasSubscribers) {
       kubeWatching.publish({ server: this.#server, resource, recovered });
     }
-    const isFirst = !recovered && this.#watching.size === 3;
-    if ((recovered || isFirst) && this.#failures.size === 0 && this.#watching.size === 3) {
-      if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.name });
-    }
+    if (this.#state === 'connected' || this.#watching.size < 3) return;
+    this.#state = 'connected';
+    if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.name });
   }
 
   #failed(resource: ResourceName, failure: KubeFailure, relist: boolean, retryInMs: number): void {
     this.#failures.set(resource, failure);
     this.#watching.delete(resource);
     const error: KpngError = failure;
+    const routine = ROUTINE.has(failure.kind);
     if (kubeFailed.hasSubscribers) {
       const { kind } = failure;
-      kubeFailed.publish({ server: this.#server, resource, kind, error, relist, retryInMs });
+      const server = this.#server;
+      kubeFailed.publish({ server, resource, kind, error, routine, relist, retryInMs });
     }
+    if (routine) return;
+    this.#state = 'lost';
     if (sourceDisconnected.hasSubscribers) {
       sourceDisconnected.publish({ source: this.name, error, retryInMs });
     }

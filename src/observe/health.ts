@@ -124,11 +124,15 @@ function degradations({ syncFailing, sourceLost, portalFailing }: HealthFacts): 
   }
   if (sourceLost !== undefined) {
     const { code, since } = sourceLost;
-    const what = code.startsWith('KPNG_STATE_FILE_') ? 'state file not usable' : 'source lost';
-    reasons.push(`${what} since ${iso(since)} (${code})`);
+    reasons.push(`${lossOf(code)} since ${iso(since)} (${code})`);
   }
   if (syncFailing !== undefined) reasons.push(`last change failed (${syncFailing.code})`);
   return reasons;
+}
+
+function lossOf(code: string): string {
+  if (code === 'KPNG_KUBE_FORBIDDEN') return 'a part of the source is forbidden';
+  return code.startsWith('KPNG_STATE_FILE_') ? 'state file not usable' : 'source lost';
 }
 
 /** One line for each code. It names no service: anybody may ask for the health. */

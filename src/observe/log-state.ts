@@ -1,3 +1,4 @@
+import type { ErrorCode } from '../errors.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import * as proxier from '../proxier/events.ts';
 import * as store from '../store/events.ts';
@@ -18,7 +19,7 @@ export const STATE_RULES: readonly LogRule[] = [
     channel: store.sourceDisconnected,
     severity: 'warn',
     v: 0,
-    message: 'The source is away; what is in place stays',
+    message: ({ error }) => AWAY[error.code] ?? 'The source is away; what is in place stays',
     keys: ({ source, error, retryInMs }) => ({
       source,
       err: error,
@@ -93,6 +94,11 @@ export const STATE_RULES: readonly LogRule[] = [
     keys: ({ durationMs, ...numbers }) => ({ ...numbers, ms: Math.round(durationMs * 10) / 10 }),
   }),
 ];
+
+const AWAY: Partial<Record<ErrorCode, string>> = {
+  KPNG_KUBE_UNAUTHORIZED: 'The Kubernetes API does not accept us; what is in place stays',
+  KPNG_KUBE_FORBIDDEN: 'The Kubernetes API forbids something; what is in place stays',
+};
 
 const PROBLEM = {
   appeared: 'A part of the state cannot be proxied',

@@ -4,6 +4,7 @@ import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { HealthProblem, Probe } from './health.ts';
 import { exposition } from './exposition.ts';
+import { addKubeMetrics } from './kube-metrics.ts';
 import { addLimitMetrics } from './limit-metrics.ts';
 import { addPortalMetrics } from './portal-metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
@@ -47,6 +48,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
   addStateMetrics(registry, subscriptions);
+  addKubeMetrics(registry, subscriptions);
   addPortalMetrics(registry, subscriptions);
   const build = new Gauge({
     name: 'kpng_userspace_build_info',

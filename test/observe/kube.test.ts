@@ -1,0 +1,144 @@
+/** What is told of the Kubernetes source: in the log, in the metrics and by the health. */
+import t from 'tap';
+import * as kube from '../../src/kube/events.ts';
+import { followSources } from '../../src/observe/health-events.ts';
+import { Health } from '../../src/observe/health.ts';
+import { KUBE_RULES } from '../../src/observe/log-kube.ts';
+import { subscribeLog } from '../../src/observe/log-rules.ts';
+import { STATE_RULES } from '../../src/observe/log-state.ts';
+import { createMetrics } from '../../src/observe/metrics.ts';
+import { service } from '../support/fake-api/objects.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
+import { parseMetrics } from '../support/metrics-page.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { until } from '../support/until.ts';
+
+const RULES = [...KUBE_RULES, ...STATE_RULES];
+
+t.test('the log says whom it talks to, what is forbidden and what to do', async (t) => {
+  const { log, lines } = await captureLog(0);
+  t.teardown(subscribeLog(log, RULES, new FakeClock()));
+  let allow = (): unknown => undefined;
+  const { api, failures, advanceUntil } = await startKubeRig(t, {
+    prepare(api) {
+      allow = api.deny('services');
+    },
+  });
+  await until(() => failures.length === 1 && api.watches().length === 2);
+  allow();
+  await advanceUntil(() => lines().some(({ msg }) => msg === 'Connected to the source'));
+  t.match(lines(), [
+    {
+      level: 'info',
+      msg: 'The Kubernetes API answers',
+      server: api.url,
+      config: '--server',
+      user: 'system:anonymous',
+      by: 'nothing',
+      selector: '!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name',
+    },
+    {
+      level: 'warn',
+      msg: 'The Kubernetes API forbids something; what is in place stays',
+      code: 'KPNG_KUBE_FORBIDDEN',
+      err: /kubectl create clusterrolebinding/,
+    },
+    { level: 'info', msg: 'Connected to the source' },
+  ]);
+  t.equal(lines().length, 3);
+});
+
+t.test('a version that is too old is no news, and can be looked up with -v=2', async (t) => {
+  for (const [verbosity, wanted] of [
+    [0, []],
+    [2, ['A watch has to begin anew', 'Listed again', 'Watching again']],
+  ] as const) {
+    const { log, lines } = await captureLog(verbosity);
+    const { api, watching, advanceUntil } = await startKubeRig(t);
+    await watching();
+    const end = subscribeLog(log, RULES, new FakeClock());
+    api.watches('services')[0]?.error(410, 'too old resource version: 1 (2)');
+    await advanceUntil(() => api.requests.filter(({ verb }) => verb === 'watch').length === 4);
+    await until(() => lines().length >= wanted.length);
+    end();
+    t.strictSame(
+      lines().map(({ msg }) => msg),
+      wanted,
+    );
+  }
+});
+
+t.test('slices without a service are told of from -v=1 on', async (t) => {
+  const { log, lines } = await captureLog(1);
+  t.teardown(subscribeLog(log, RULES, new FakeClock()));
+  kube.kubeOrphans.publish({ count: 2, example: { slice: 'd/web-1', service: 'd/web' } });
+  kube.kubeOrphans.publish({ count: 0, example: undefined });
+  t.match(lines(), [
+    { v: 1, msg: /name Services that are not there/, count: 2, slice: 'd/web-1', service: 'd/web' },
+    { v: 1, msg: 'Every EndpointSlice has its Service now' },
+  ]);
+});
+
+t.test('metrics count by resource and cause', async (t) => {
+  const metrics = createMetrics({ version: '0' });
+  t.teardown(() => metrics.close());
+  const { api, watching, failures, advanceUntil, settled } = await startKubeRig(t);
+  await watching();
+  api.upsert('services', service('demo/web', '10.96.0.10'));
+  api.bookmark();
+  await settled('demo/web 10.96.0.10: ');
+  api.watches('nodes')[0]?.raw('garbage\n');
+  await until(() => failures.length === 1);
+  await advanceUntil(() => api.requests.filter(({ verb }) => verb === 'watch').length === 4);
+  let text = '';
+  for await (const piece of metrics.render()) text += piece;
+  const { samples } = parseMetrics(text);
+  const value = (name: string, labels: Record<string, string> = {}): number | undefined =>
+    samples.find(
+      (sample) =>
+        sample.name === name &&
+        Object.entries(labels).every(([key, each]) => sample.labels[key] === each),
+    )?.value;
+  const resource = 'services';
+  t.equal(value('kpng_userspace_kube_events_total', { resource, type: 'added' }), 1);
+  t.equal(value('kpng_userspace_kube_watches_total', { resource }), 1);
+  t.equal(value('kpng_userspace_kube_lists_total', { resource, cause: 'start' }), 1);
+  const nodes = { resource: 'nodes', cause: 'malformed' };
+  t.equal(value('kpng_userspace_kube_failures_total', nodes), 1);
+  t.equal(value('kpng_userspace_kube_lists_total', nodes), 1);
+  t.equal(value('kpng_userspace_source_failures_total'), 1);
+  const age = value('kpng_userspace_source_last_event_age_seconds', { resource }) ?? -1;
+  t.ok(age >= 0 && age < 60, `${age} s`);
+});
+
+t.test('the age of the last event grows until something comes', async (t) => {
+  const { Registry } = await import('prom-client');
+  const { addKubeMetrics } = await import('../../src/observe/kube-metrics.ts');
+  const { Subscriptions } = await import('../../src/observe/subscriptions.ts');
+  const registry = new Registry();
+  const subscriptions = new Subscriptions();
+  t.teardown(() => subscriptions.end());
+  let now = 0;
+  addKubeMetrics(registry, subscriptions, () => now);
+  const counts = { added: 0, modified: 0, deleted: 0, bookmarks: 1 };
+  const age = async (): Promise<string> =>
+    registry.getSingleMetricAsString('kpng_userspace_source_last_event_age_seconds');
+  kube.kubeReceived.publish({ resource: 'nodes', ...counts });
+  now = 90_000;
+  t.match(await age(), /\{resource="nodes"\} 90$/m);
+  kube.kubeReceived.publish({ resource: 'nodes', ...counts });
+  t.match(await age(), /\{resource="nodes"\} 0$/m);
+});
+
+t.test('health is degraded while something is forbidden, and says what', async (t) => {
+  const health = new Health(() => 0);
+  t.teardown(followSources(health));
+  health.synced();
+  const { source } = await startKubeRig(t, { prepare: (api) => void api.deny('nodes') });
+  await until(() => source.snapshot().failures.size === 1);
+  t.match(health.judge('healthz'), {
+    status: 200,
+    body: { degraded: [/^a part of the source is forbidden since .* \(KPNG_KUBE_FORBIDDEN\)$/] },
+  });
+});
