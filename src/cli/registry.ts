@@ -1,6 +1,7 @@
 import type { SinkCommand, SourceCommand } from './command.ts';
 import { toApi } from './sinks/to-api.ts';
 import { toFile } from './sinks/to-file.ts';
+import { toHealthChecks } from './sinks/to-healthchecks.ts';
 import { toJson } from './sinks/to-json.ts';
 import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
 import { apiSource } from './sources/api.ts';
@@ -20,17 +21,7 @@ export interface Registry {
 
 export const REGISTRY: Registry = {
   sources: [kubeSource, fileSource, apiSource, localSource],
-  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson, toApi, toFile],
-  planned: [
-    'to-callout',
-    'to-extip',
-    'to-healthchecks',
-    'demo',
-    'status',
-    'top',
-    'services',
-    'drain',
-    'completion',
-  ],
+  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson, toHealthChecks, toApi, toFile],
+  planned: ['to-callout', 'to-extip', 'demo', 'status', 'top', 'services', 'drain', 'completion'],
   foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],
 };

@@ -8,6 +8,7 @@ import { FILE_RULES } from '../observe/log-file.ts';
 import { PORTAL_RULES } from '../observe/log-portal.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SERVER_RULES } from '../observe/log-server.ts';
+import { SINK_RULES } from '../observe/log-sinks.ts';
 import { STATE_RULES } from '../observe/log-state.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -38,6 +39,7 @@ const LOG_RULES = [
   ...STATE_RULES,
   ...SERVER_RULES,
   ...PORTAL_RULES,
+  ...SINK_RULES,
   ...DATA_PATH_RULES,
 ];
 

@@ -1,0 +1,25 @@
+import * as sinks from '../sinks/events.ts';
+import { logRule, type LogRule } from './log-rules.ts';
+
+/** Log lines of the small sinks. */
+export const SINK_RULES: readonly LogRule[] = [
+  logRule({
+    channel: sinks.healthCheckServed,
+    severity: 'info',
+    v: 1,
+    message: 'Answering on a health-check node port',
+    keys: ({ service, address }) => ({ servicePortName: service, address }),
+  }),
+  logRule({
+    channel: sinks.healthCheckFailed,
+    severity: 'error',
+    v: 0,
+    message: 'A health-check node port is not served',
+    keys: ({ service, error, retryInMs }) => ({
+      servicePortName: service,
+      err: error,
+      ...(retryInMs !== undefined && { retryInMs: Math.round(retryInMs) }),
+    }),
+    limited: true,
+  }),
+];
