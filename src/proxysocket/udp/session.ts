@@ -1,45 +1,15 @@
 import type { Socket } from 'node:dgram';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import type { Family } from '../../util/family.ts';
-import type { Traffic } from '../spec.ts';
-import type { UdpSessionEnded } from '../events.ts';
 import type { ServicePort } from '../service-port.ts';
 import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
 import type { ClientAddress } from './client-table.ts';
-import type { IdleEntry, IdleLane } from './idle-lanes.ts';
+import type { IdleLane } from './idle-lanes.ts';
 import { askBuffers, newSocket, sendQueueFull } from './socket.ts';
-
-export type EndReason = UdpSessionEnded['reason'];
+import type { Exit, SessionHost, SessionStart, TableFront, TableSession } from './table-session.ts';
 
 /** The listening socket that a session belongs to: replies leave through it. */
-export interface SessionFront {
+export interface SessionFront extends TableFront<Session> {
   readonly socket: Socket;
-  readonly family: Family;
-  readonly traffic: Traffic;
-  /** Called when a session of this front has ended. */
-  forget(session: Session): void;
-}
-
-/** Where a session sends from: the client that its endpoint sees. */
-export interface Exit {
-  readonly session: Session;
-  readonly client: ClientAddress;
-}
-
-/** What a session needs from the table that holds it. */
-export interface SessionHost {
-  readonly socketBuffer: number;
-  readonly sendQueueBytes: number;
-  /** A datagram of the session was dropped because too much waits for its socket. */
-  queueFull(session: Session): void;
-  /** A datagram went through the session. */
-  touch(session: Session): void;
-  /** The backend socket is connected; `local` is its own address. */
-  opened(session: Session, local: ClientAddress): void;
-  /** The backend socket could not be had. The host calls `open` again, or ends the session. */
-  openFailed(session: Session, error: Error): void;
-  /** The connected backend socket reported that a datagram is lost; the host ends the session if it has to. */
-  failed(session: Session, error: Error): void;
 }
 
 type State =
@@ -65,14 +35,14 @@ const UNASKED_AFTER_SENT = 2;
 const UNASKED_AFTER_REPLY = 14;
 
 /** One client port of one listening socket, and the connected socket to its endpoint. */
-export class Session implements IdleEntry<Session> {
+export class Session implements TableSession<Session> {
   readonly client: ClientAddress;
   readonly front: SessionFront;
   readonly owner: ServicePort;
   /** Sessions of this process that its client's datagrams have passed before. */
   readonly hops: number;
   /** There once it is open. Written by the host. */
-  exit: Exit | undefined = undefined;
+  exit: Exit<Session> | undefined = undefined;
   /** Endpoints that could not be had. Written by the host. */
   tried: readonly BalancerEndpoint[] = NONE_TRIED;
   /** Whether another session had to go because this one got no socket. Written by the host. */
@@ -87,25 +57,18 @@ export class Session implements IdleEntry<Session> {
   newer: Session | undefined = undefined;
   usedAt = 0;
 
-  readonly #host: SessionHost;
+  readonly #host: SessionHost<Session>;
   #state: State = { kind: 'opening', socket: undefined, pending: [], pendingBytes: 0 };
   #unaskedIn = 0;
   #unaskedOut = 0;
 
-  constructor(
-    host: SessionHost,
-    front: SessionFront,
-    owner: ServicePort,
-    client: ClientAddress,
-    endpoint: BalancerEndpoint,
-    hops: number,
-  ) {
+  constructor(host: SessionHost<Session>, start: SessionStart<SessionFront>) {
     this.#host = host;
-    this.front = front;
-    this.owner = owner;
-    this.client = client;
-    this.endpoint = endpoint;
-    this.hops = hops;
+    this.front = start.front;
+    this.owner = start.owner;
+    this.client = start.client;
+    this.endpoint = start.endpoint;
+    this.hops = start.hops;
   }
 
   get isOpen(): boolean {

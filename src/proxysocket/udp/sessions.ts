@@ -1,0 +1,285 @@
+import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
+import { formatHostPort } from '../../util/host-port.ts';
+import type { ConnectErrorCause } from '../counters.ts';
+import {
+  connectFailed,
+  endpointPicked,
+  udpSessionEnded,
+  udpSessionStarted,
+  type UdpSessionStarted,
+} from '../events.ts';
+import { LimitSignal, SharedLimitSignal } from '../limit-signal.ts';
+import type { EngineContext, ServicePort } from '../service-port.ts';
+import { MAX_HOPS } from './bounds.ts';
+import { ClientTable, type ClientAddress } from './client-table.ts';
+import { IdleLanes } from './idle-lanes.ts';
+import { Refusals } from './refusals.ts';
+import type { EndReason, Exit, MakeSession, SessionHost, TableSession } from './table-session.ts';
+import { SessionIndex } from './session-index.ts';
+import { classifyError, classifyOpenError } from './socket-errors.ts';
+
+/** All UDP sessions of an engine: begins them within its limits, and ends them for each reason there is. */
+export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
+  readonly socketBuffer: number;
+  readonly sendQueueBytes: number;
+  readonly refusals: Refusals;
+  readonly #context: EngineContext;
+  readonly #make: MakeSession<S>;
+  readonly #lanes: IdleLanes<S>;
+  readonly #index = new SessionIndex<S>();
+  /** Sessions by the address that their endpoints see. */
+  readonly #byBackendAddress = new ClientTable<Exit<S>>();
+  readonly #full: LimitSignal;
+  readonly #queues: SharedLimitSignal;
+  #size = 0;
+  #whenEmpty: (() => void)[] = [];
+
+  constructor(context: EngineContext, make: MakeSession<S>) {
+    const { limits, clock } = context;
+    this.#context = context;
+    this.#make = make;
+    this.socketBuffer = limits.udpSocketBuffer;
+    this.sendQueueBytes = limits.udpSendQueueBytes;
+    this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
+    this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
+    this.refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
+    this.#lanes = new IdleLanes(
+      clock,
+      (session) => session.owner.udpIdleTimeoutMs,
+      (session) => {
+        session.owner.counters.idleTimeouts += 1;
+        this.#finish(session, 'idle');
+      },
+    );
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /**
+   * Begins a session for a new client port; undefined, counted and reported, when there is no
+   * endpoint or no room. Room is made by ending the least recently used session of any service port.
+   *
+   * A client may be another session: the endpoint of a service can be the address of a service. When
+   * they lead in a circle, each datagram would begin one session after the other without end.
+   */
+  begin(front: S['front'], owner: ServicePort, client: ClientAddress): S | undefined {
+    const former = this.#byBackendAddress.get(client.address, client.port);
+    const hops = former === undefined ? 0 : former.session.hops + 1;
+    if (hops >= MAX_HOPS) {
+      this.refusals.refuse(owner, client, 'limit');
+      return undefined;
+    }
+    const pick = owner.balancer.pick({
+      client: client.address,
+      traffic: front.traffic,
+      family: front.family,
+      tried: [],
+    });
+    if (pick === undefined) {
+      this.refusals.refuse(owner, client, 'no-endpoint');
+      return undefined;
+    }
+    if (!this.#takeRoom()) {
+      this.refusals.refuse(owner, client, 'limit');
+      return undefined;
+    }
+    const session = this.#make(this, { front, owner, client, endpoint: pick.endpoint, hops });
+    this.#size += 1;
+    owner.counters.connections += 1;
+    owner.counters.active += 1;
+    this.#lanes.touch(session);
+    this.#open(session, pick);
+    return session;
+  }
+
+  /** Ends every session of an endpoint that is gone. */
+  endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void {
+    for (const session of this.#index.ofEndpoint(owner, endpoint)) {
+      this.#finish(session, 'endpoint-gone');
+    }
+  }
+
+  ownerGone(owner: ServicePort): void {
+    for (const session of this.#index.ofOwner(owner)) this.#finish(session, 'service-gone');
+  }
+
+  destroy(): void {
+    for (const session of this.#index.all()) this.#finish(session, 'destroyed');
+  }
+
+  /** Ends some sessions whose listening socket does not serve them any more. */
+  endAll(sessions: Iterable<S>): void {
+    for (const session of sessions) this.#finish(session, 'service-gone');
+  }
+
+  /** Resolves when there is no session. */
+  async drained(): Promise<void> {
+    if (this.#size === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#whenEmpty.push(resolve);
+    await promise;
+  }
+
+  queueFull({ owner }: S): void {
+    owner.counters.datagramsDropped += 1;
+    this.#queues.refused();
+  }
+
+  touch(session: S): void {
+    this.#lanes.touch(session);
+  }
+
+  opened(session: S, client: ClientAddress): void {
+    session.exit = { session, client };
+    this.#byBackendAddress.add(session.exit);
+    if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
+  }
+
+  openFailed(session: S, error: Error): void {
+    const { counters } = session.owner;
+    const failure = classifyOpenError(error);
+    if (failure.kind === 'limit') {
+      counters.connectErrors.limit += 1;
+      this.#reportFailure(session, 'limit', error);
+      // Once: if the shortage is not of our making, ending all sessions would not help either.
+      if (!session.madeRoom && this.#evict(session)) {
+        session.madeRoom = true;
+        session.open();
+      } else this.#abandon(session, 'limit');
+      return;
+    }
+    this.#blameEndpoint(session, failure.cause, error);
+    const tried = [...session.tried, session.endpoint];
+    const pick =
+      tried.length < this.#context.limits.connectTimeoutsMs.length
+        ? session.owner.balancer.pick({
+            client: session.client.address,
+            traffic: session.front.traffic,
+            family: session.front.family,
+            tried,
+          })
+        : undefined;
+    if (pick === undefined || tried.includes(pick.endpoint)) {
+      this.#abandon(session, 'connect-failed');
+      return;
+    }
+    counters.retries += 1;
+    this.#index.delete(session);
+    session.tried = tried;
+    session.endpoint = pick.endpoint;
+    this.#open(session, pick);
+  }
+
+  failed(session: S, error: Error): void {
+    const failure = classifyError(error);
+    if (failure.kind !== 'endpoint') return;
+    this.#blameEndpoint(session, failure.cause, error);
+    this.#finish(session, 'icmp-error');
+  }
+
+  #open(session: S, { sticky }: Pick): void {
+    const { owner, client, endpoint } = session;
+    this.#index.add(session);
+    if (endpointPicked.hasSubscribers) {
+      endpointPicked.publish({
+        servicePort: owner.name,
+        sourceAddress: formatHostPort({ host: client.address, port: client.port }),
+        endpoint: endpoint.text,
+        sticky,
+        endpoints: owner.balancer.size,
+        attempt: session.tried.length + 1,
+      });
+    }
+    session.open();
+  }
+
+  /**
+   * No more than half of the descriptors: anybody can send datagrams from any number of ports, and
+   * they must not keep TCP clients out.
+   */
+  get #mostSessions(): number {
+    const { limits, descriptors } = this.#context;
+    return Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
+  }
+
+  #takeRoom(): boolean {
+    const { descriptors } = this.#context;
+    while (this.#size >= this.#mostSessions) {
+      this.#full.refused();
+      if (!this.#evict()) return false;
+    }
+    while (!descriptors.take(1, 'UDP')) if (!this.#evict()) return false;
+    return true;
+  }
+
+  /** Ends the least recently used session; false when there is none but `keep`. */
+  #evict(keep?: S): boolean {
+    const oldest = this.#lanes.oldest();
+    if (oldest === undefined || oldest === keep) return false;
+    oldest.owner.counters.sessionsEvicted += 1;
+    this.#finish(oldest, 'evicted');
+    return true;
+  }
+
+  #blameEndpoint(session: S, cause: ConnectErrorCause, error: Error): void {
+    session.owner.counters.connectErrors[cause] += 1;
+    session.owner.balancer.connectFailed(session.endpoint);
+    this.#reportFailure(session, cause, error);
+  }
+
+  #reportFailure(session: S, cause: ConnectErrorCause, error: Error): void {
+    if (!connectFailed.hasSubscribers) return;
+    connectFailed.publish({
+      servicePort: session.owner.name,
+      endpoint: session.endpoint.text,
+      attempt: session.tried.length + 1,
+      cause,
+      error,
+    });
+  }
+
+  #abandon(session: S, reason: 'limit' | 'connect-failed'): void {
+    const { owner, client } = session;
+    this.#finish(session, 'icmp-error');
+    this.refusals.refuse(owner, client, reason, 0);
+  }
+
+  #finish(session: S, reason: EndReason): void {
+    if (session.hasEnded) return;
+    const { counters } = session.owner;
+    const wasOpen = session.isOpen;
+    counters.datagramsDropped += session.end();
+    counters.active -= 1;
+    this.#lanes.remove(session);
+    this.#index.delete(session);
+    if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
+    session.front.forget(session);
+    this.#size -= 1;
+    this.#context.descriptors.give(1, 'UDP');
+    if (wasOpen && udpSessionEnded.hasSubscribers) {
+      const { datagramsIn, datagramsOut } = session;
+      udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });
+    }
+    // Room that is made is taken at once.
+    if (reason !== 'evicted') this.#full.freed(this.#size);
+    if (this.#size === 0) {
+      const waiters = this.#whenEmpty;
+      this.#whenEmpty = [];
+      for (const resolve of waiters) resolve();
+    }
+  }
+}
+
+function describe<S extends TableSession<S>>({
+  owner,
+  client,
+  endpoint,
+}: TableSession<S>): UdpSessionStarted {
+  return {
+    servicePort: owner.name,
+    remoteAddress: formatHostPort({ host: client.address, port: client.port }),
+    endpoint: endpoint.text,
+  };
+}
