@@ -1,9 +1,6 @@
 import type { Clock } from '../../util/clock.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 
-/** A timer that runs this late was held up by the event loop. */
-const LATE_MS = 20;
-
 /** An item whose time is running. */
 export type Deadline<T> = ListNode<Due<T>>;
 
@@ -19,22 +16,33 @@ interface Due<T> {
  * one tells when the timer has to run. Adding and removing touch no timer; a timer for every
  * connection attempt would be started and cancelled for nothing nearly always.
  *
- * The event loop runs timers before it looks at sockets. So when it was held up, what falls due may
- * have been answered meanwhile, and gets another turn of the loop to come to light. Otherwise one
+ * The event loop runs timers before it looks at sockets. So when it was held up, for however short a
+ * time, what falls due may have been answered meanwhile, and has to come to light first. Otherwise one
  * long pause would make every attempt time out at once, although all endpoints had answered.
  */
 export class DeadlineQueue<T> {
   readonly #clock: Clock;
   readonly #ms: number;
   readonly #due: (item: T) => void;
+  readonly #afterSockets: (callback: () => void) => void;
   readonly #queue = new LinkedList<Due<T>>();
   #armed = false;
-  #postponed = false;
 
-  constructor(clock: Clock, ms: number, due: (item: T) => void) {
+  /**
+   * `due` is called with each item whose time is over. `afterSockets` calls back when the loop has
+   * looked at its sockets once more: `setImmediate` does in Node, where even the shortest timer may run
+   * before that. By default a short timer of the clock.
+   */
+  constructor(
+    clock: Clock,
+    ms: number,
+    due: (item: T) => void,
+    afterSockets: (callback: () => void) => void = (callback) => void clock.setTimer(1, callback),
+  ) {
     this.#clock = clock;
     this.#ms = ms;
     this.#due = due;
+    this.#afterSockets = afterSockets;
   }
 
   get size(): number {
@@ -54,14 +62,14 @@ export class DeadlineQueue<T> {
   }
 
   #run(): void {
-    const first = this.#queue.first;
-    const late = first !== undefined && this.#clock.now() - first.item.at > LATE_MS;
-    this.#postponed = late && !this.#postponed;
-    if (this.#postponed) {
-      this.#arm(1);
-      return;
-    }
-    // Stays armed meanwhile, so that what is added now waits for the first one's timer.
+    const { first } = this.#queue;
+    const late = first !== undefined && this.#clock.now() > first.item.at;
+    if (late) this.#afterSockets(() => this.#runAndArm());
+    else this.#runAndArm();
+  }
+
+  /** Stays armed meanwhile, so that what is added now waits for the first one's timer. */
+  #runAndArm(): void {
     const wait = this.#runDue();
     if (wait === undefined) this.#armed = false;
     else this.#arm(wait);

@@ -53,7 +53,12 @@ export function createTcpShared(
       clock,
       keepAliveMs,
       timeoutMs,
-      timeouts: new DeadlineQueue<Attempt>(clock, timeoutMs, (attempt) => attempt.timedOut()),
+      timeouts: new DeadlineQueue<Attempt>(
+        clock,
+        timeoutMs,
+        (attempt) => attempt.timedOut(),
+        setImmediate,
+      ),
     })),
     index: new EndpointIndex(),
     grace:

@@ -14,10 +14,20 @@ const MB = 1024 * 1024;
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-/** Bytes in buffers that are in use. */
-function bufferMemory(): number {
-  collectGarbage();
-  return process.memoryUsage().arrayBuffers;
+/**
+ * Bytes in buffers that are in use. V8 gives up the memory of dead buffers in a thread of its own, which
+ * a loaded machine may keep waiting: so it is collected until no less is left.
+ */
+async function bufferMemory(): Promise<number> {
+  let least = Infinity;
+  for (let looks = 0; looks < 5; looks += 1) {
+    collectGarbage();
+    await new Promise(setImmediate);
+    const { arrayBuffers } = process.memoryUsage();
+    if (arrayBuffers < least) looks = 0;
+    least = Math.min(least, arrayBuffers);
+  }
+  return least;
 }
 
 /** Reads everything; the function returned tells how many bytes there were. */
@@ -64,13 +74,13 @@ for (const { way, documentedOnly } of WAYS) {
     const rig = new TcpRig(t, { documentedOnly, limits: { bulkBufferBudget: budget } });
     const server = await tcpServer(t);
     const port = await rig.serve([server.endpoint]);
-    const before = bufferMemory();
+    const before = await bufferMemory();
     const clients: Socket[] = [];
     for (let index = 0; index < 12; index += 1) clients.push(await tcpClient(t, port));
     await Promise.all(clients.map(async (client) => pushUntilStuck(client)));
 
     // A chunk of 64 KiB, and as much again for the slab that it lies in and for the test's own clients.
-    const held = bufferMemory() - before;
+    const held = (await bufferMemory()) - before;
     const most = budget + 12 * 3 * 64 * 1024;
     t.ok(held < most, `${(held / MB).toFixed(1)} MB held, ${(most / MB).toFixed(1)} MB allowed`);
 

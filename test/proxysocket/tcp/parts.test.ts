@@ -60,23 +60,51 @@ t.test('DeadlineQueue: an item may be added anew when it falls due', (t) => {
   t.end();
 });
 
-t.test('DeadlineQueue: after a pause of the loop what is due gets one more turn', (t) => {
+t.test('DeadlineQueue: after a pause of the loop sockets come first', (t) => {
+  for (const pause of [0.5, 300]) {
+    const base = new FakeClock();
+    let late = 0;
+    const clock = {
+      now: () => base.now() + late,
+      setTimer: (ms: number, callback: () => void) => base.setTimer(ms, callback),
+    };
+    const due: string[] = [];
+    const looks: (() => void)[] = [];
+    const queue = new DeadlineQueue<string>(
+      clock,
+      100,
+      (item) => due.push(item),
+      (callback) => looks.push(callback),
+    );
+    const answered = queue.add('answered meanwhile');
+    queue.add('not answered');
+    late = pause;
+    base.advance(100);
+    t.same(due, []);
+    t.equal(base.pending, 0, 'no timer can come first');
+    answered.remove();
+    looks.pop()?.();
+    t.same(due, ['not answered']);
+    t.equal(base.pending, 0);
+    t.equal(looks.length, 0);
+  }
+  t.end();
+});
+
+t.test('DeadlineQueue: by default that is with the next timer', (t) => {
   const base = new FakeClock();
-  let pause = 0;
+  let late = 0;
   const clock = {
-    now: () => base.now() + pause,
+    now: () => base.now() + late,
     setTimer: (ms: number, callback: () => void) => base.setTimer(ms, callback),
   };
   const due: string[] = [];
-  const queue = new DeadlineQueue<string>(clock, 100, (item) => due.push(item));
-  const answered = queue.add('answered meanwhile');
-  queue.add('not answered');
-  pause = 300;
+  new DeadlineQueue<string>(clock, 100, (item) => due.push(item)).add('a');
+  late = 50;
   base.advance(100);
   t.same(due, []);
-  answered.remove();
   base.advance(1);
-  t.same(due, ['not answered']);
+  t.same(due, ['a']);
   t.equal(base.pending, 0);
   t.end();
 });
