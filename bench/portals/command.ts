@@ -22,6 +22,7 @@ export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fa
   --sizes LIST           service ports (100,1000,5000,10000,30000)
   --rounds N             starts of each, of which the median counts (3)
   --changes N            services that are added, changed and removed (40)
+  --idle N               seconds that a proxy is watched at rest (5; the peer 60 or more)
   --peer kube-proxy=PATH a kube-proxy that has the userspace mode, to be measured beside
   --peer-sizes LIST      service ports of the peer (100,1000)
   --peer-changes N       changes of the peer (3)
@@ -37,6 +38,7 @@ interface Plan {
   readonly sizes: readonly number[];
   readonly rounds: number;
   readonly changes: number;
+  readonly idleSeconds: number;
   readonly peer: string | undefined;
   readonly peerSizes: readonly number[];
   readonly peerChanges: number;
@@ -53,6 +55,7 @@ export function readPortalArgs(args: readonly string[]): Plan {
       sizes: { type: 'string', default: SIZES },
       rounds: { type: 'string', default: '3' },
       changes: { type: 'string', default: '40' },
+      idle: { type: 'string', default: '5' },
       peer: { type: 'string', default: '' },
       'peer-sizes': { type: 'string', default: '100,1000' },
       'peer-changes': { type: 'string', default: '3' },
@@ -76,6 +79,7 @@ export function readPortalArgs(args: readonly string[]): Plan {
     sizes: values.sizes.split(',').map((text) => count('sizes', text)),
     rounds: count('rounds', values.rounds),
     changes: count('changes', values.changes),
+    idleSeconds: count('idle', values.idle),
     peer,
     peerSizes: values['peer-sizes'].split(',').map((text) => count('peer-sizes', text)),
     peerChanges: count('peer-changes', values['peer-changes']),
@@ -115,7 +119,7 @@ export async function runPortals(
             listens: !rulesAlone,
             rounds: plan.rounds,
             changes: plan.changes,
-            idleSeconds: 5,
+            idleSeconds: plan.idleSeconds,
             open: (network) => own(network, { portal, rulesAlone }),
           }),
         );
@@ -151,7 +155,7 @@ function measurePeer(plan: Plan, path: string, servicePorts: number): Promise<Po
     rounds: 1,
     changes: plan.peerChanges,
     // It checks all of its rules every half minute.
-    idleSeconds: 60,
+    idleSeconds: Math.max(60, plan.idleSeconds),
     open: (network) => kubeProxy(network, path),
   });
 }

@@ -1,0 +1,39 @@
+/** The benchmark of portals, as far as it can be wrong: that it measures at all, and where. */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import type { PortalReport } from '../../bench/portals/result.ts';
+import { systemExec } from '../../src/portal/exec.ts';
+
+const MAIN = join(import.meta.dirname, '../../bench/main.ts');
+
+t.test('it measures every portal in namespaces that are gone afterwards', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'kpng-bench-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const json = join(folder, 'result.json');
+  const few = ['--sizes', '30', '--rounds', '2', '--changes', '3', '--idle', '1', '--json', json];
+  const bench = promisify(execFile)(process.execPath, [MAIN, 'portals', ...few]);
+  const pid = bench.child.pid ?? 0;
+  const { stdout } = await bench;
+  t.match(stdout, /^30 +nftables +30 /m);
+  const { results } = JSON.parse(readFileSync(json, 'utf8')) as PortalReport;
+  const of = (name: string) => results.find(({ subject }) => subject === name);
+
+  t.match(of('nftables'), { servicePorts: 30, served: 30, cold: { samples: 2 }, coldProcesses: 1 });
+  t.match(of('nftables')?.changes, {
+    added: { processes: 1, seen: { samples: 3 }, seenInRow: { samples: 3 }, done: { samples: 3 } },
+    endpoint: { processes: 0 },
+    removed: { processes: 1 },
+  });
+  t.match(of('nftables, rules alone'), { served: 0, changes: { added: { processes: 1 } } });
+  t.match(of('address'), { served: 30, coldProcesses: 0, changes: { added: { processes: 0 } } });
+  for (const { changes, resident } of results) {
+    t.ok((changes.added.done?.median ?? 0) > 0);
+    t.ok(resident > 0);
+  }
+  const { stdout: namespaces } = await systemExec({ file: 'ip', args: ['netns', 'list'] });
+  t.notMatch(namespaces, `kpngbench-${pid}-`);
+});
