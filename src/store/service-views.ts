@@ -14,6 +14,8 @@ import { LocalEndpoint, type StoredEndpoint } from './stored.ts';
 import { compareKeys } from './table.ts';
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 
+type Twins = ReadonlyMap<string, readonly StoredEndpoint[]>;
+
 /** Endpoints by key, in order of the key. */
 export type Endpoints = ReadonlyMap<string, LocalEndpoint>;
 
@@ -44,17 +46,18 @@ export class ServiceViews {
   readonly #hasher: Hasher;
   readonly #traits: Traits;
   /** Endpoints that share their pod's name with another one, by that name. */
-  readonly #twins: ReadonlyMap<string, readonly StoredEndpoint[]> | undefined;
+  readonly #twins: Twins | undefined;
   /** By zone, `''` for nodes that zone hints do not matter for. */
   readonly #shared = new Map<string, View>();
   #byNode: ReadonlyMap<string, readonly StoredEndpoint[]> | undefined;
 
   constructor(policies: Policies, endpoints: readonly StoredEndpoint[], hasher: Hasher) {
     this.#policies = policies;
-    this.#endpoints = endpoints;
     this.#hasher = hasher;
     this.#traits = traitsOf(infosOf(endpoints));
     this.#twins = twinsOf(endpoints);
+    // Endpoints of one pod are merged, and what comes of it must not depend on how they are sent.
+    this.#endpoints = this.#twins === undefined ? endpoints : [...endpoints].sort(byContent);
   }
 
   of(node: ViewNode): View {
@@ -150,9 +153,7 @@ function* infosOf(endpoints: Iterable<StoredEndpoint>): Generator<EndpointInfo, 
   for (const { info } of endpoints) yield info;
 }
 
-function twinsOf(
-  endpoints: readonly StoredEndpoint[],
-): ReadonlyMap<string, readonly StoredEndpoint[]> | undefined {
+function twinsOf(endpoints: readonly StoredEndpoint[]): Twins | undefined {
   const firsts = new Map<string, StoredEndpoint>();
   let twins: Map<string, StoredEndpoint[]> | undefined;
   for (const stored of endpoints) {
@@ -168,7 +169,20 @@ function twinsOf(
     if (pod === undefined) twins.set(podName, [first, stored]);
     else pod.push(stored);
   }
+  for (const pod of twins?.values() ?? []) pod.sort(byContent);
   return twins;
+}
+
+/** IPv4 before IPv6, and in no other order of meaning, but always the same. */
+function byContent(a: StoredEndpoint, b: StoredEndpoint): number {
+  return compareKeys(contentOf(a), contentOf(b));
+}
+
+function contentOf({ info: { endpoint, topology } }: StoredEndpoint): string {
+  const { ips, portOverrides = [], hostname = '' } = endpoint ?? {};
+  const ports = portOverrides.map(({ name, port }) => `${name}:${port}`);
+  const addresses = [ips?.v4.length === 0 ? '~' : '', ...(ips?.v4 ?? []), ...(ips?.v6 ?? [])];
+  return [...addresses, ...ports, hostname, topology?.node ?? ''].join(' ');
 }
 
 function byNode(

@@ -5,8 +5,8 @@ import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
 import { SCHEMA_URL } from '../../src/file/schema.ts';
-import { NodeView } from '../../src/store/node-view.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
+import { nodeView } from '../support/node-view.ts';
 import { stateOf } from '../support/state-file.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -40,7 +40,7 @@ t.test('the example on the page is the file that it names', async (t) => {
 t.test('the two nodes of the example see what the page says', async (t) => {
   const text = readFileSync(join(root, 'examples/state-file/harbour.yaml'), 'utf8');
   const view = (node: string): Record<string, string[]> => {
-    const entries = new NodeView(node, () => 'hash').of(stateOf(text)).values();
+    const entries = nodeView(stateOf(text), node).values();
     return Object.fromEntries(
       [...entries].map(({ key, endpoints }) => [
         key,

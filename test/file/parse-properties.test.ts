@@ -5,7 +5,7 @@ import { stringify } from 'yaml';
 import { Protocol } from '../../src/api/generated/localv1/api.ts';
 import { parseStateFile } from '../../src/file/parse.ts';
 import { parseYaml } from '../../src/file/yaml.ts';
-import { NodeView } from '../../src/store/node-view.ts';
+import { nodeView } from '../support/node-view.ts';
 import { inOnePiece, lines } from '../support/state-file.ts';
 
 const BOUNDED = { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false };
@@ -120,8 +120,7 @@ t.test('a file means the same in pieces, in one piece and as JSON', async () => 
   const view = (text: string): unknown => {
     const result = parseStateFile(text);
     if (!result.ok) throw new Error(JSON.stringify(result.errors.first));
-    const key = (endpoint: unknown): string => JSON.stringify(endpoint);
-    return [...new NodeView('n1', key).of(result.state).values()];
+    return [...nodeView(result.state, 'n1').values()];
   };
   fc.assert(
     fc.property(file, (value) => {

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { loadHasher } from '../../src/api/hash.ts';
-import { NodeView } from '../../src/store/node-view.ts';
+import { nodeView } from '../support/node-view.ts';
 import { lines, stateOf, warningsOf } from '../support/state-file.ts';
 
 /** The file of V22, key by key as kpng takes it. */
@@ -57,11 +56,9 @@ const BAKERY = lines(
   '  endpoints: []',
 );
 
-const hasher = await loadHasher();
-
 /** Address, local or not, and scopes of each endpoint that a node sees. */
 function seenFrom(node: string): Record<string, string[]> {
-  const view = new NodeView(node, (endpoint) => hasher.endpointKey(endpoint)).of(stateOf(BAKERY));
+  const view = nodeView(stateOf(BAKERY), node);
   return Object.fromEntries(
     [...view.values()].map(({ key, endpoints }) => [
       key,

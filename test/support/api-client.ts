@@ -23,18 +23,9 @@ export interface ApiClientOptions {
 
 /** `R`, `Y`, `S1 path`, `D2 path`: Reset, Sync, Set and Delete with the number of the set. */
 export function opText({ op }: OpItem): string {
-  switch (op?.$case) {
-    case 'reset':
-      return 'R';
-    case 'sync':
-      return 'Y';
-    case 'set':
-      return `S${op.value.ref?.set} ${op.value.ref?.path}`;
-    case 'delete':
-      return `D${op.value.set} ${op.value.path}`;
-    case undefined:
-      return '?';
-  }
+  if (op?.$case === 'set') return `S${op.value.ref?.set} ${op.value.ref?.path}`;
+  if (op?.$case === 'delete') return `D${op.value.set} ${op.value.path}`;
+  return { reset: 'R', sync: 'Y', none: '?' }[op?.$case ?? 'none'];
 }
 
 /** One Watch call. */

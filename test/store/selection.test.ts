@@ -1,14 +1,10 @@
 import t from 'tap';
-import { loadHasher } from '../../src/api/hash.ts';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
-import type { DeepPartial, Endpoint, Service } from '../../src/api/generated/localv1/api.ts';
-import type { GlobalState } from '../../src/store/global-state.ts';
-import { localEndpoints, NodeView, viewNode } from '../../src/store/node-view.ts';
+import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
+import { zoneOf } from '../../src/store/zone.ts';
 import { service } from '../support/messages.ts';
+import { localEndpoints, nodeView } from '../support/node-view.ts';
 import { lines, stateOf } from '../support/state-file.ts';
-
-const hasher = await loadHasher();
-const endpointKey = (endpoint: Endpoint): string => hasher.endpointKey(endpoint);
 
 type Info = DeepPartial<EndpointInfo>;
 
@@ -29,12 +25,7 @@ function view(
   policies: Partial<Service> = {},
 ): string[] {
   const messages = infos.map((info) => EndpointInfo.fromPartial(info));
-  const found = localEndpoints(
-    service('demo/web', policies),
-    messages,
-    { zone: '', ...node },
-    endpointKey,
-  );
+  const found = localEndpoints(service('demo/web', policies), messages, { zone: '', ...node });
   return [...found].map(([key, { local, scopes }]) => {
     const words = [scopes?.internal ? 'int' : '', scopes?.external ? 'ext' : ''];
     return `${local ? '*' : ''}${key} ${words.filter((word) => word !== '').join('+')}`;
@@ -114,6 +105,47 @@ t.test('V9: hints', async (t) => {
   });
 });
 
+t.test('while none is ready, those that serve while they terminate are used', async (t) => {
+  const going = { conditions: { ready: false, serving: true, terminating: true } };
+  const on = { name: 'host-a' };
+  t.strictSame(view([{ ...A, ...going }, B], on), ['b int+ext'], 'b is ready');
+  const gone = { ...B, conditions: { ready: false } };
+  t.strictSame(view([{ ...A, ...going }, gone], on), ['*a int+ext']);
+  t.strictSame(view([{ ...A, conditions: { ready: false, serving: true } }], on), []);
+  t.strictSame(view([{ ...A, conditions: { ready: false, terminating: true } }], on), []);
+  await t.test('also among the local ones', async (t) => {
+    const local = { externalTrafficToLocal: true };
+    t.strictSame(view([{ ...A, ...going }, B], on, local), ['*a ext', 'b int']);
+    t.strictSame(view([{ ...A, ...going }, B], { name: 'host-b' }, local), ['*b int+ext']);
+  });
+  await t.test('whatever hints they have', async (t) => {
+    const hinted = { ...pod('z', 'm', '10.0.0.9', ['z2']), ...going };
+    t.strictSame(view([hinted], { name: 'n', zone: 'z1' }), ['z int+ext']);
+  });
+});
+
+t.test('hints for nodes come before hints for zones', async (t) => {
+  const hinted = (name: string, nodes: string[], zones: string[]): Info => ({
+    ...pod(name, 'm', '10.0.0.1'),
+    hints: { nodes, zones },
+  });
+  const here = hinted('here', ['n'], ['z1']);
+  const near = hinted('near', ['o'], ['z1']);
+  const far = hinted('far', ['p'], ['z2']);
+  t.strictSame(view([here, near, far], { name: 'n', zone: 'z1' }), ['here int+ext']);
+  t.strictSame(view([here, near, far], { name: 'q', zone: 'z1' }), [
+    'here int+ext',
+    'near int+ext',
+  ]);
+  t.strictSame(view([here, near, far], { name: 'q', zone: 'z9' }).length, 3);
+  const zoneOnly = pod('zone', 'm', '10.0.0.2', ['z1']);
+  t.strictSame(
+    view([here, far, zoneOnly], { name: 'n', zone: 'z1' }),
+    ['here int+ext', 'zone int+ext'],
+    'not all have hints for nodes',
+  );
+});
+
 t.test('V5 (kept): the keys of a local endpoint', async (t) => {
   const info: Info = {
     podName: 'web-0',
@@ -138,7 +170,6 @@ t.test('V10 (different): the two families of a pod are one endpoint', async (t) 
     service('demo/shop'),
     [v4, v6].map((info) => EndpointInfo.fromPartial(info)),
     { name: 'n1', zone: '' },
-    endpointKey,
   );
   t.strictSame(
     [...found],
@@ -182,9 +213,8 @@ t.test('ports and hostname of one pod in two slices are joined', async (t) => {
     });
   const found = localEndpoints(
     service('demo/web'),
-    [info('a', ''), info('b', 'host'), info('a', 'other')],
+    [info('a', ''), info('b', 'host'), info('a', '')],
     { name: 'n', zone: '' },
-    endpointKey,
   );
   t.match(found.get('p'), {
     hostname: 'host',
@@ -201,16 +231,13 @@ t.test('an endpoint without addresses and ports is left out', async (t) => {
 });
 
 t.test('the zone of a node: its topology, or else its label', async (t) => {
-  const node = (more: DeepPartial<Node>): GlobalState => ({
-    services: new Map(),
-    nodes: new Map([['n1', Node.fromPartial({ name: 'n1', ...more })]]),
-  });
+  const zone = (more: DeepPartial<Node>): string =>
+    zoneOf(Node.fromPartial({ name: 'n1', ...more }));
   const labels = { 'topology.kubernetes.io/zone': 'label' };
-  t.strictSame(viewNode(node({ topology: { zone: 'own' }, labels }), 'n1').zone, 'own');
-  t.strictSame(viewNode(node({ topology: { zone: '' }, labels }), 'n1').zone, 'label');
-  t.strictSame(viewNode(node({ labels }), 'n1').zone, 'label');
-  t.strictSame(viewNode(node({}), 'n1').zone, '');
-  t.strictSame(viewNode(node({ labels }), 'n2').zone, '', 'a node that is not in the state');
+  t.equal(zone({ topology: { zone: 'own' }, labels }), 'own');
+  t.equal(zone({ topology: { zone: '' }, labels }), 'label');
+  t.equal(zone({ labels }), 'label');
+  t.equal(zone({}), '');
 });
 
 t.test('V11 (order): services in path order, endpoints in order of their key', async (t) => {
@@ -224,35 +251,7 @@ t.test('V11 (order): services in path order, endpoints in order of their key', a
       '  - {podname: web-0, endpoint: {ips: {v4: [10.0.0.1]}}}',
     ),
   );
-  const keys = [
-    ...(new NodeView('n', endpointKey).of(state).get('demo/web')?.endpoints.keys() ?? []),
-  ];
+  const keys = [...(nodeView(state, 'n').get('demo/web')?.endpoints.keys() ?? [])];
   t.strictSame(keys, [...keys].sort());
   t.equal(keys.length, 3);
-});
-
-t.test('work is done only for services that differ, or when the zone does', async (t) => {
-  let hashed = 0;
-  const nodeView = new NodeView('n1', (endpoint) => {
-    hashed += 1;
-    return endpointKey(endpoint);
-  });
-  const services = Array.from({ length: 100 }, (_, index) => ({
-    key: `demo/s${index}`,
-    service: service(`demo/s${index}`),
-    endpoints: [EndpointInfo.fromPartial({ endpoint: { ips: { v4: ['10.0.0.1'] } } })],
-  }));
-  const state = (changed: typeof services, zone: string): GlobalState => ({
-    services: new Map(changed.map((global) => [global.key, global])),
-    nodes: new Map([['n1', Node.fromPartial({ name: 'n1', topology: { zone } })]]),
-  });
-  const first = nodeView.of(state(services, 'z1'));
-  t.equal(hashed, 100);
-  const [changed, ...rest] = services;
-  if (changed === undefined) throw new Error('no service');
-  const second = nodeView.of(state([{ ...changed }, ...rest], 'z1'));
-  t.equal(hashed, 101);
-  t.equal(second.get('demo/s7')?.endpoints, first.get('demo/s7')?.endpoints, 'the same object');
-  nodeView.of(state(services, 'z2'));
-  t.equal(hashed, 201);
 });

@@ -3,9 +3,9 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
-import { localEndpoints } from '../../src/store/node-view.ts';
 import type { ViewNode } from '../../src/store/selection.ts';
 import { service } from '../support/messages.ts';
+import { localEndpoints } from '../support/node-view.ts';
 import { holds } from '../support/property.ts';
 
 const zone = fc.constantFrom('z1', 'z2', 'z3');
@@ -43,8 +43,6 @@ const policies = fc.record({
   externalTrafficToLocal: fc.boolean(),
 });
 
-const key = (endpoint: Endpoint): string => `hash of ${JSON.stringify(endpoint)}`;
-
 /** `address:port` of everything that a list of endpoints has. */
 function addresses(endpoints: Iterable<Endpoint>): string[] {
   const all = [...endpoints].flatMap(({ ips, portOverrides }) =>
@@ -59,7 +57,7 @@ t.test(
     holds(
       t,
       fc.property(infos, node, (infos, node) => {
-        const found = localEndpoints(service('demo/web'), infos, node, key);
+        const found = localEndpoints(service('demo/web'), infos, node);
         const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
         return found.size > 0 === ready.length > 0;
       }),
@@ -74,7 +72,7 @@ t.test('without hints nobody loses or gains an address, however pods are merged'
       const plain = infos.map((info) => ({ ...info, hints: undefined }));
       const ready = plain.filter(({ conditions }) => conditions?.ready ?? true);
       const expected = ready.flatMap(({ endpoint }) => (endpoint === undefined ? [] : [endpoint]));
-      const found = localEndpoints(service('demo/web'), plain, node, key);
+      const found = localEndpoints(service('demo/web'), plain, node);
       // An address without a port of its own may get that of another slice of the same pod.
       const without = (texts: string[]): string[] =>
         [...new Set(texts.map((text) => text.split(' ')[0] ?? ''))].sort();
@@ -87,7 +85,7 @@ t.test('a Local policy only ever uses local endpoints, and all that are ready', 
   holds(
     t,
     fc.property(infos, node, policies, (infos, node, policies) => {
-      const found = [...localEndpoints(service('demo/web', policies), infos, node, key).values()];
+      const found = [...localEndpoints(service('demo/web', policies), infos, node).values()];
       const localReady = infos.some(
         ({ conditions, topology }) =>
           (conditions?.ready ?? true) && node.name !== '' && topology?.node === node.name,
@@ -110,7 +108,7 @@ t.test('keys are in order and every endpoint is usable for something', async (t)
   holds(
     t,
     fc.property(infos, node, policies, (infos, node, policies) => {
-      const found = localEndpoints(service('demo/web', policies), infos, node, key);
+      const found = localEndpoints(service('demo/web', policies), infos, node);
       const pods = [...found.keys()].filter((name) => !name.startsWith('hash'));
       return (
         pods.join() === [...pods].sort().join() &&

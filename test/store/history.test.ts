@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { History, type Pin } from '../../src/store/history.ts';
+import { Table } from '../../src/store/table.ts';
+import { holds } from '../support/property.ts';
+
+function setUp(limit = 1000) {
+  const history = new History(limit);
+  const table = new Table<string>(history, () => 1);
+  let revision = 0;
+  return {
+    history,
+    table,
+    set: (key: string, value: string | undefined): void => {
+      revision++;
+      table.set(key, value, revision);
+      history.enforceLimit();
+    },
+    pin: (onEvicted: () => void = () => {}): Pin => history.pin(revision, onEvicted),
+    keys: () => table.cells().map(({ key }) => key),
+    at: (key: string, pin: Pin) =>
+      table
+        .cells()
+        .find((cell) => cell.key === key)
+        ?.at(pin.revision),
+    since: (pin: Pin) => [...table.changedSince(pin.revision)].map(({ key }) => key),
+  };
+}
+
+t.test('a pin keeps the state of its revision, and nothing else is kept', async (t) => {
+  const { set, pin, at, history, table } = setUp();
+  set('a', '1');
+  t.equal(history.kept, 0);
+  const first = pin();
+  set('a', '2');
+  set('a', '3');
+  t.equal(history.kept, 1, 'the value in between is needed by nobody');
+  const second = pin();
+  set('a', undefined);
+  set('a', '5');
+  t.equal(at('a', first), '1');
+  t.equal(at('a', second), '3');
+  t.equal(table.get('a'), '5');
+  first.release();
+  first.release();
+  t.equal(at('a', second), '3', 'releasing twice does no harm');
+  second.release();
+  t.equal(history.kept, 0);
+});
+
+t.test('what changed since a pin, the last first; each entry once', async (t) => {
+  const { set, pin, since } = setUp();
+  set('a', '1');
+  set('b', '1');
+  const start = pin();
+  t.strictSame(since(start), []);
+  set('c', '1');
+  set('a', '2');
+  set('c', '2');
+  t.strictSame(since(start), ['c', 'a']);
+  t.strictSame(since(pin()), []);
+});
+
+t.test('an entry that is gone is remembered for as long as somebody has seen it', async (t) => {
+  const { set, pin, keys, since, table } = setUp();
+  set('a', '1');
+  const seen = pin();
+  set('a', undefined);
+  t.equal(table.size, 0);
+  t.strictSame(keys(), ['a']);
+  t.strictSame(since(seen), ['a']);
+  const later = pin();
+  t.strictSame(keys(), ['a']);
+  seen.release();
+  t.strictSame(keys(), []);
+  t.strictSame(since(later), []);
+  set('b', '1');
+  set('b', undefined);
+  t.strictSame(keys(), [], 'nobody has ever seen it');
+});
+
+t.test('several changes at one revision are one', async (t) => {
+  const history = new History(10);
+  const table = new Table<string>(history, () => 1);
+  table.set('a', '1', 1);
+  const pin = history.pin(1, () => {});
+  table.set('a', '2', 2);
+  table.set('a', '3', 2);
+  table.set('b', '1', 2);
+  table.set('b', undefined, 2);
+  t.equal(history.kept, 1);
+  t.strictSame(
+    table.cells().map((cell) => [cell.key, cell.at(pin.revision), cell.value]),
+    [['a', '1', '3']],
+  );
+});
+
+t.test('above the limit those that lag furthest lose their pins', async (t) => {
+  const { set, pin, history, at } = setUp(2);
+  const evicted: string[] = [];
+  const evictable = (name: string): Pin => {
+    const own = pin(() => {
+      evicted.push(name);
+      own.release();
+    });
+    return own;
+  };
+  for (const key of ['a', 'b', 'c', 'd']) set(key, '1');
+  evictable('first');
+  evictable('first too');
+  set('a', '2');
+  const second = evictable('second');
+  set('b', '2');
+  t.strictSame(evicted, []);
+  t.equal(history.kept, 2);
+  set('c', '2');
+  t.strictSame(evicted, ['first', 'first too']);
+  t.equal(history.kept, 2, 'the second one needs b and c');
+  t.equal(at('b', second), '1');
+  set('d', '2');
+  t.strictSame(evicted, ['first', 'first too', 'second']);
+  t.equal(history.kept, 0);
+});
+
+type Step =
+  | { readonly kind: 'set'; readonly key: string; readonly value: string | undefined }
+  | { readonly kind: 'pin' }
+  | { readonly kind: 'release'; readonly which: number };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({
+    kind: fc.constant('set' as const),
+    key: fc.constantFrom('a', 'b', 'c'),
+    value: fc.option(fc.constantFrom('1', '2'), { nil: undefined }),
+  }),
+  fc.record({ kind: fc.constant('pin' as const) }),
+  fc.record({ kind: fc.constant('release' as const), which: fc.nat(5) }),
+);
+
+t.test(
+  'whatever happens, each pin sees the state of its moment and what changed since',
+  async (t) => {
+    holds(
+      t,
+      fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+        const { set, pin, table, history } = setUp();
+        const now = new Map<string, string>();
+        const pins: { pin: Pin; former: Map<string, string>; touched: Set<string> }[] = [];
+        for (const step of steps) {
+          if (step.kind === 'pin') {
+            pins.push({ pin: pin(), former: new Map(now), touched: new Set() });
+          } else if (step.kind === 'release') {
+            pins.splice(step.which, 1)[0]?.pin.release();
+          } else if (step.value !== undefined || now.has(step.key)) {
+            set(step.key, step.value);
+            if (step.value === undefined) now.delete(step.key);
+            else now.set(step.key, step.value);
+            for (const { touched } of pins) touched.add(step.key);
+          }
+          assert.equal(table.size, now.size);
+          for (const { pin, former, touched } of pins) {
+            const seen = table.cells().flatMap((cell) => {
+              const value = cell.at(pin.revision);
+              return value === undefined ? [] : [[cell.key, value] as const];
+            });
+            assert.deepEqual(new Map(seen), former);
+            const since = [...table.changedSince(pin.revision)].map(({ key }) => key);
+            // What came and went unseen may be told or not.
+            const told = since.filter((key) => now.has(key) || former.has(key)).sort();
+            const wanted = [...touched].filter((key) => now.has(key) || former.has(key)).sort();
+            assert.deepEqual(told, wanted);
+          }
+        }
+        for (const { pin } of pins) pin.release();
+        assert.equal(history.kept, 0);
+        assert.equal(table.cells().length, now.size);
+      }),
+    );
+  },
+);
