@@ -82,14 +82,16 @@ export class LocalState implements LocalView {
   apply(op: DataOp | InvalidOp): void {
     switch (op.kind) {
       case 'setService':
-        this.#stage(op.key).service = op.service;
+        this.#stage(op.key).service = equalOf(this.#entries.get(op.key)?.service, op.service);
         break;
       case 'deleteService':
         this.#stage(op.key).service = DELETED;
         break;
-      case 'setEndpoint':
-        this.#stage(op.key).endpoints.set(op.endpointKey, op.endpoint);
+      case 'setEndpoint': {
+        const before = this.#endpointsOf(op.key).get(op.endpointKey);
+        this.#stage(op.key).endpoints.set(op.endpointKey, equalOf(before, op.endpoint));
         break;
+      }
       case 'deleteEndpoint':
         this.#stage(op.key).endpoints.set(op.endpointKey, DELETED);
         break;
@@ -114,13 +116,9 @@ export class LocalState implements LocalView {
     return { view: this, changed };
   }
 
-  /** Makes these the whole state. The last of several entries with one key counts. */
-  replace(entries: Iterable<ServiceEntry>): LocalChange {
-    this.reset();
-    for (const { key, service, endpoints } of entries) {
-      this.#staged.set(key, { service, endpoints: new Map(endpoints) });
-    }
-    return this.sync();
+  /** Also those that wait for their service. */
+  #endpointsOf(key: string): Endpoints {
+    return this.#entries.get(key)?.endpoints ?? this.#orphans.get(key) ?? NO_ENDPOINTS;
   }
 
   #stage(key: string): StagedService {
@@ -162,7 +160,7 @@ export class LocalState implements LocalView {
   /** Applies a change to one service and its endpoints. Returns whether the view differs. */
   #settle(key: string, change: StagedService, suspect: boolean): boolean {
     const before = this.#entries.get(key);
-    const oldEndpoints = before?.endpoints ?? this.#orphans.get(key) ?? NO_ENDPOINTS;
+    const oldEndpoints = this.#endpointsOf(key);
     const service = settle(before?.service, change.service, suspect);
     const endpoints = settleEndpoints(oldEndpoints, change.endpoints, suspect);
     if (service !== undefined && service === before?.service && endpoints === oldEndpoints) {
@@ -182,6 +180,14 @@ export class LocalState implements LocalView {
   }
 }
 
+/**
+ * The old value if the new one is equal. That is found out when an operation comes, not in `sync`, where
+ * it would be for all of a large state at once.
+ */
+function equalOf<T extends object>(before: T | undefined, value: T): T {
+  return before !== undefined && isDeepStrictEqual(before, value) ? before : value;
+}
+
 function settle<T extends object>(
   before: T | undefined,
   change: Staged<T> | undefined,
@@ -189,23 +195,67 @@ function settle<T extends object>(
 ): T | undefined {
   if (change === undefined) return suspect ? undefined : before;
   if (change === DELETED) return undefined;
-  if (change === KEPT) return before;
-  return isDeepStrictEqual(before, change) ? before : change;
+  return change === KEPT ? before : change;
 }
 
-function settleEndpoints(
-  before: Endpoints,
-  changes: ReadonlyMap<string, Staged<Endpoint>>,
-  suspect: boolean,
-): Endpoints {
-  if (changes.size === 0) return suspect ? NO_ENDPOINTS : before;
-  const after = new Map(suspect ? NO_ENDPOINTS : before);
+type EndpointChanges = ReadonlyMap<string, Staged<Endpoint>>;
+
+function settleEndpoints(before: Endpoints, changes: EndpointChanges, suspect: boolean): Endpoints {
+  return suspect ? settleAll(before, changes) : settleSome(before, changes);
+}
+
+/** What is not among the changes is gone. */
+function settleAll(before: Endpoints, changes: EndpointChanges): Endpoints {
+  if (changes.size === 0) return NO_ENDPOINTS;
+  const after = new Map<string, Endpoint>();
   for (const [key, change] of changes) {
-    const endpoint = settle(before.get(key), change, suspect);
+    const endpoint = settle(before.get(key), change, true);
+    if (endpoint !== undefined) after.set(key, endpoint);
+  }
+  return sameEntries(before, after) ? before : inOrder(after);
+}
+
+/** What is not among the changes stays. There may be very many of those, and few changes. */
+function settleSome(before: Endpoints, changes: EndpointChanges): Endpoints {
+  const differing: [string, Endpoint | undefined][] = [];
+  const added: [string, Endpoint][] = [];
+  for (const [key, change] of changes) {
+    const old = before.get(key);
+    const endpoint = settle(old, change, false);
+    if (endpoint === old) continue;
+    if (old === undefined && endpoint !== undefined) added.push([key, endpoint]);
+    else differing.push([key, endpoint]);
+  }
+  if (differing.length === 0 && added.length === 0) return before;
+  const after = added.length === 0 ? new Map(before) : withAdded(before, added.sort(byKey));
+  for (const [key, endpoint] of differing) {
     if (endpoint === undefined) after.delete(key);
     else after.set(key, endpoint);
   }
-  return sameEntries(before, after) ? before : inOrder(after);
+  return after;
+}
+
+/** A copy with more endpoints; both are in order. */
+function withAdded(
+  before: Endpoints,
+  added: readonly (readonly [string, Endpoint])[],
+): Map<string, Endpoint> {
+  const after = new Map<string, Endpoint>();
+  let next = 0;
+  for (const [key, endpoint] of before) {
+    for (let one = added[next]; one !== undefined && comparePaths(one[0], key) < 0;) {
+      after.set(...one);
+      next += 1;
+      one = added[next];
+    }
+    after.set(key, endpoint);
+  }
+  for (const one of added.slice(next)) after.set(...one);
+  return after;
+}
+
+function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
+  return comparePaths(a, b);
 }
 
 function sameEntries(a: Endpoints, b: Endpoints): boolean {
@@ -218,7 +268,7 @@ function inOrder(endpoints: Endpoints): Endpoints {
   let last: string | undefined;
   for (const key of endpoints.keys()) {
     if (last !== undefined && comparePaths(last, key) > 0) {
-      return new Map([...endpoints].sort(([a], [b]) => comparePaths(a, b)));
+      return new Map([...endpoints].sort(byKey));
     }
     last = key;
   }

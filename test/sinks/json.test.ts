@@ -6,12 +6,16 @@ import { endpoint, service } from '../support/messages.ts';
 
 function state(...keys: string[]) {
   const local = new LocalState();
-  const endpoints = new Map([
-    ['b', endpoint('10.0.0.2')],
-    ['a', endpoint('10.0.0.1')],
-  ]);
-  const change = local.replace(keys.map((key) => ({ key, service: service(key), endpoints })));
-  return { local, change };
+  for (const key of keys) {
+    local.apply({ kind: 'setService', key, service: service(key) });
+    for (const [endpointKey, address] of [
+      ['b', '10.0.0.2'],
+      ['a', '10.0.0.1'],
+    ] as const) {
+      local.apply({ kind: 'setEndpoint', key, endpointKey, endpoint: endpoint(address) });
+    }
+  }
+  return { local, change: local.sync() };
 }
 
 function recorder() {

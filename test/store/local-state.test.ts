@@ -2,7 +2,6 @@ import t from 'tap';
 import type { DataOp } from '../../src/api/ops.ts';
 import { localOp } from '../../src/api/ops.ts';
 import { LocalState } from '../../src/store/local-state.ts';
-import type { LocalChange } from '../../src/store/local-view.ts';
 import type { OpItem } from '../../src/api/generated/localv1/api.ts';
 import {
   deleteEndpoint,
@@ -211,27 +210,40 @@ t.test('keys may be any text', async (t) => {
   t.strictSame(synced(state, reset), names.toSorted());
 });
 
-t.test('replace takes a complete state from a source without operations', async (t) => {
+t.test('endpoints come, go and change in a service that has many, and stay in order', async (t) => {
   const state = new LocalState();
-  const entry = (key: string, ...endpoints: [string, typeof web0][]) => ({
-    key,
-    service: service(key),
-    endpoints: new Map(endpoints),
-  });
-  const keys = (change: LocalChange) => [...change.changed].sort();
-  t.strictSame(keys(state.replace([entry('d/a', ['y', web0], ['x', web1]), entry('d/b')])), [
-    'd/a',
-    'd/b',
-  ]);
-  t.strictSame(shape(state), ['d/a(x y)', 'd/b()'], 'endpoints are brought into order');
-  const before = state.get('d/a');
-  t.strictSame(keys(state.replace([entry('d/a', ['x', web1], ['y', web0]), entry('d/c')])), [
-    'd/b',
-    'd/c',
-  ]);
-  t.equal(state.get('d/a'), before);
-  t.strictSame(keys(state.replace([])), ['d/a', 'd/c']);
-  t.equal(state.size, 0);
+  const key = 'demo/web';
+  const set = (endpointKey: string, of = endpoint('10.0.0.9')) =>
+    state.apply({ kind: 'setEndpoint', key, endpointKey, endpoint: of });
+  const keys = () => [...(state.get(key)?.endpoints.keys() ?? [])];
+  const number = (n: number) => `pod-${String(n).padStart(4, '0')}`;
+  const expected = new Set<string>();
+  state.apply({ kind: 'setService', key, service: service(key) });
+  for (let n = 1999; n >= 0; n -= 1) {
+    set(number(n));
+    expected.add(number(n));
+  }
+  state.sync();
+  t.strictSame(keys(), [...expected].sort());
+  const before = state.get(key)?.endpoints;
+
+  const added = ['a', 'pod-0000x', 'pod-0000w', 'pod-1000-', 'pod-1000.', 'z', 'zz'];
+  for (const each of added) {
+    set(each);
+    expected.add(each);
+  }
+  for (const gone of ['pod-0000', 'pod-1000', 'pod-1999']) {
+    state.apply({ kind: 'deleteEndpoint', key, endpointKey: gone });
+    expected.delete(gone);
+  }
+  set('pod-0500', endpoint('10.0.0.10'));
+  set('pod-0600');
+  t.strictSame([...state.sync().changed], [key]);
+  t.strictSame(keys(), [...expected].sort());
+  const after = state.get(key)?.endpoints;
+  t.not(after?.get('pod-0500'), before?.get('pod-0500'));
+  t.equal(after?.get('pod-0600'), before?.get('pod-0600'), 'what is equal stays the same object');
+  t.equal(before?.size, 2000, 'and what was handed out does not change');
 });
 
 t.test('entries() may be left early and begun again', async (t) => {
