@@ -80,6 +80,8 @@ t.test('memory does not grow with the number of events', async (t) => {
       () => view?.get('demo/last')?.service.ips?.clusterIPs?.v4[0] === last,
       EVENTS > 100_000 ? 60_000 : 20_000,
     );
+    // The server's own memory of what it was asked is none of ours.
+    api.requests.length = 0;
     if (round % Math.ceil(rounds / 6) === 0) marks.push(used());
   }
 
