@@ -58,6 +58,10 @@ export const ERROR_CODES = {
     summary: 'The kernel or the tool lacks something that a portal needs.',
     retried: true,
   },
+  KPNG_PORTAL_LOCKED: {
+    summary: 'Another program held the lock of iptables for too long.',
+    retried: true,
+  },
   KPNG_PORTAL_FAILED: { summary: 'The packet rules could not be written.', retried: true },
   KPNG_PORTAL_TAKEN: {
     summary: 'Another process writes the packet rules of the same name.',

@@ -41,3 +41,22 @@ export const LINGER_CHECK_MS = 5000;
 
 /** How long connections may keep such an address. */
 export const MAX_LINGER_MS = 600_000;
+
+/** How long iptables waits for others that change rules. Seconds. */
+export const LOCK_WAIT_S = 5;
+
+/** What the list of all rules of one family may come to. About 300 bytes each. */
+export const MAX_RULE_LIST = 256 * 1024 * 1024;
+
+/** How often, at the most, the chains are looked at that no packet of the host itself passes. */
+export const AUDIT_INTERVAL_MS = 1000;
+
+/** And how seldom: as a multiple of the time that it takes, and at the least. */
+export const AUDIT_SHARE = 100;
+export const MAX_AUDIT_INTERVAL_MS = 5000;
+
+/**
+ * Comparisons that a removal may cost, as a multiple of all rules; beyond that all rules are written
+ * anew. iptables finds a rule by comparing it with all of its chain.
+ */
+export const MAX_COMPARISONS = 20;

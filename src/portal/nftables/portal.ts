@@ -26,7 +26,7 @@ export class NftablesPortal extends RulePortal<SetName> {
     const { table = DEFAULT_TABLE, exec = systemExec, canary = nftablesCanary } = options;
     super(options, {
       kind: 'nftables',
-      apart: 'give each a table of its own',
+      apart: 'give each a --portal-table of its own',
       store: new NftablesStore(exec, table),
       items: (_, leads, proxyPorts) => elementsOf(leads, proxyPorts),
       canary,

@@ -41,7 +41,7 @@ export class NftablesStore implements RuleStore<SetName | FlowSet> {
   async change(
     config: RuleConfig,
     changes: readonly ItemChange<SetName | FlowSet>[],
-  ): Promise<void> {
+  ): Promise<undefined> {
     const elements = changes.filter((change) => isElement(change));
     if (elements.length === 0) return;
     await this.#run(renderDelta(this.#table, config.owner, elements), 'changing');

@@ -42,6 +42,8 @@ export interface RulePortalOptions {
   readonly nodePortAddresses?: readonly string[];
   /** Whether `close` removes the rules, unless another process has taken them. Default: they stay. */
   readonly removeOnClose?: boolean;
+  /** Tells this process's rules from those of others: 12 hexadecimal digits. Default: at random. */
+  readonly owner?: string;
   /** The host's addresses now; by default as Node tells them. */
   readonly interfaces?: () => readonly HostAddress[];
   readonly exec?: Exec;
@@ -125,7 +127,7 @@ export class RulePortal<Name extends string> implements Portal {
     const families = hostFamilies(host);
     this.#bound = bindAddresses(options.bindAddress ?? '0.0.0.0', families);
     this.#config = {
-      owner: randomBytes(6).toString('hex'),
+      owner: options.owner ?? randomBytes(6).toString('hex'),
       families,
       targets: targetsOf(this.#bound, host, undefined),
       nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
@@ -176,8 +178,12 @@ export class RulePortal<Name extends string> implements Portal {
       if (!this.#removeOnClose) return;
       await this.#book.remove(this.#config);
       // With the rules gone, connection tracking would go on leading clients to where nobody listens.
-      const places = flowPlaces(this.#book.ledger, undefined);
-      await this.#clear(places.map((place) => ({ ...place, proxyPort: undefined })));
+      const places = flowPlaces(this.#book.ledger, undefined).map(
+        ({ family, address, port, formerly }): FlowPlace => {
+          return { family, address, port, proxyPort: undefined, formerly };
+        },
+      );
+      await this.#clear(places);
     });
     this.#canary.close();
   }

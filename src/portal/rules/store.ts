@@ -39,13 +39,13 @@ export interface RuleStore<Name extends string> {
   ): Promise<string | undefined>;
   /**
    * Writes only what differs. Fails when the rules are gone, belong to another process, or differ from
-   * what was written last.
+   * what was written last. Where it costs less it replaces all rules, as with `onlyOwn`.
    */
   change(
     config: RuleConfig,
     changes: readonly ItemChange<Name>[],
     ledger: LedgerView<Name>,
-  ): Promise<void>;
+  ): Promise<string | undefined>;
   /** Whether the kernel would take the items. Changes nothing that packets meet. */
   wouldTake(config: RuleConfig, ledger: LedgerView<Name>): Promise<boolean>;
   /** Removes the rules unless another process has written them. */

@@ -53,11 +53,12 @@ export class Writer<Name extends string> {
     const changes = this.#ledger.changes();
     if (this.#state === 'known') {
       if (changes.length === 0) return { ok: true, written: undefined };
-      const failure = await attempt(this.#store.change(config, changes, this.#ledger));
-      if (!(failure instanceof RuleError)) return this.#written('change', changes);
+      const outcome = await attempt(this.#store.change(config, changes, this.#ledger));
+      if (outcome === undefined) return this.#written('change', changes);
       // Whatever the reason is, the transaction may or may not have been carried out.
       this.#state = 'unknown';
-      if (failure.blame === 'host') return { ok: false, failure };
+      if (typeof outcome === 'string') return { ok: false, takenBy: outcome };
+      if (outcome.blame === 'host') return { ok: false, failure: outcome };
     }
     const reason = this.#state === 'foreign' ? 'start' : 'repair';
     const onlyOwn = this.#state === 'unknown';

@@ -1,0 +1,159 @@
+import type { Server } from 'node:net';
+import type { Family } from '../../util/family.ts';
+import { systemClock, type Clock } from '../../util/clock.ts';
+import { AUDIT_INTERVAL_MS, AUDIT_SHARE, MAX_AUDIT_INTERVAL_MS } from '../bounds.ts';
+import type { ProbeResult } from '../guard.ts';
+import {
+  Canary,
+  canaryPlace,
+  openServer,
+  portOf,
+  tryToReach,
+  type CanaryPlace,
+} from '../rules/canary.ts';
+import type { RuleConfig } from '../rules/config.ts';
+import type { RuleCanary } from '../rules/rule-portal.ts';
+import { chainName, SLOTS, type Rule, type Slot, type SlotName } from './chains.ts';
+import { matching, reject, rule, toAddress } from './translate.ts';
+
+const NAME = 'kpng-userspace canary';
+
+export interface IptablesCanaryOptions {
+  readonly prefix: string;
+  /** Whether the built-in chains lead to ours that no packet of the host itself passes. */
+  readonly audit: () => Promise<boolean>;
+  readonly clock?: Clock;
+}
+
+/**
+ * Finds out whether the rules are there, in each family:
+ *
+ * - two connections to a canary, which pass the chains of nat for service addresses and for node ports,
+ *   one chain after the other, before the last one leads them to its proxy port;
+ * - connections to two ports where something listens, which rules refuse: one on its way out, through
+ *   the chains of filter, the other on its way in;
+ * - now and then a look at the built-in chains that only packets of others pass.
+ *
+ * So it does not matter which of the chains somebody has emptied.
+ */
+export function iptablesCanary(
+  { owner, families }: RuleConfig,
+  options: IptablesCanaryOptions,
+): RuleCanary<SlotName> {
+  const { prefix, audit, clock = systemClock } = options;
+  const all = families.map((family) => new FamilyCanary(owner, family, prefix));
+  let nextAudit = 0;
+  const look = async (): Promise<ProbeResult> => {
+    const begin = clock.now();
+    if (begin < nextAudit) return 'alive';
+    // What cannot be looked at says nothing; a write will tell why.
+    const there = await audit().catch(() => true);
+    const end = clock.now();
+    const wait = Math.max(AUDIT_INTERVAL_MS, AUDIT_SHARE * (end - begin));
+    nextAudit = end + Math.min(wait, MAX_AUDIT_INTERVAL_MS);
+    return there ? 'alive' : 'gone';
+  };
+  return {
+    async open() {
+      const rules = await Promise.all(all.map((each) => each.open()));
+      return rules.flat();
+    },
+    async probe(asked = owner) {
+      const results = await Promise.all(all.map((each) => each.probe(asked)));
+      const result = worst(results);
+      return result === 'alive' && asked === owner ? look() : result;
+    },
+    close() {
+      for (const each of all) each.close();
+    },
+  };
+}
+
+/**
+ * Chains from the first that a packet of the canary meets to the last. Built-in chains lead to some of the
+ * later ones as well, but then the way ends before it has come to the last one.
+ */
+const PORTALS: readonly Slot[] = ['portals-host', 'portals-container'];
+const NODE_PORTS: readonly Slot[] = ['portals-host', 'nodeport-host', 'nodeport-container'];
+const FILTER: readonly Slot[] = ['refuse', 'nodeport-refuse', 'proxy-ports', 'non-local-first'];
+
+class FamilyCanary {
+  readonly #owner: string;
+  readonly #family: Family;
+  readonly #prefix: string;
+  readonly #canary: Canary;
+  readonly #refused: { server: Server; place: CanaryPlace }[] = [];
+
+  constructor(owner: string, family: Family, prefix: string) {
+    this.#owner = owner;
+    this.#family = family;
+    this.#prefix = prefix;
+    this.#canary = new Canary(owner, family);
+  }
+
+  async open(): Promise<Rule[]> {
+    const { place, proxyPort } = await this.#canary.open();
+    const out = await this.#listen(place.address);
+    const into = await this.#listen(place.address);
+    const refuse = reject(this.#family, 'TCP');
+    const direct = matching(NAME, 'TCP', proxyPort);
+    return [
+      ...this.#through(PORTALS, match(place), String(proxyPort)),
+      ...this.#through(NODE_PORTS, match(beside(place)), String(proxyPort)),
+      // Only packets that leave have an interface that they leave by, and the other way round.
+      ...this.#through(FILTER, `${match(out)} -o lo`, refuse),
+      rule('refuse', this.#family, `${match(into)} -i lo`, refuse),
+      rule('proxy-ports', this.#family, direct, refuse),
+    ];
+  }
+
+  async probe(owner: string): Promise<ProbeResult> {
+    const led = this.#canary.probe(owner);
+    if (owner !== this.#owner) return led;
+    const ledBeside = tryToReach(beside(canaryPlace(owner, this.#family)));
+    const refused = this.#refused.map(async ({ place }) => refusal(await tryToReach(place)));
+    return worst(await Promise.all([led, ledBeside, ...refused]));
+  }
+
+  close(): void {
+    this.#canary.close();
+    for (const { server } of this.#refused.splice(0)) server.close();
+  }
+
+  async #listen(address: string): Promise<CanaryPlace> {
+    const server = await openServer(address);
+    const place = { address, port: portOf(server) };
+    this.#refused.push({ server, place });
+    return place;
+  }
+
+  /** Each chain sends it to the next, and the last one to its target. */
+  #through(slots: readonly Slot[], key: string, target: string): Rule[] {
+    return slots.map((slot, index) => {
+      const next = slots[index + 1];
+      const value =
+        next === undefined ? target : `-j ${chainName(this.#prefix, SLOTS[next].chain)}`;
+      return rule(slot, this.#family, key, value);
+    });
+  }
+}
+
+function match({ address, port }: CanaryPlace): string {
+  return `${matching(NAME, 'TCP', port)} ${toAddress(address)}`;
+}
+
+/** The canary's second place. */
+function beside({ address, port }: CanaryPlace): CanaryPlace {
+  return { address, port: port + 1 };
+}
+
+/** Where something listens, only a rule refuses connections. */
+function refusal(found: ProbeResult): ProbeResult {
+  if (found === 'silent') return found;
+  return found === 'gone' ? 'alive' : 'gone';
+}
+
+function worst(results: readonly ProbeResult[]): ProbeResult {
+  if (results.includes('gone')) return 'gone';
+  return results.includes('silent') ? 'silent' : 'alive';
+}

@@ -1,0 +1,111 @@
+/** The chains of ours, as operators know them from kube-proxy's userspace mode, and who jumps to them. */
+import { KpngError } from '../../errors.ts';
+import type { Family } from '../../util/family.ts';
+import type { Item } from '../rules/ledger.ts';
+
+/** What the names of our chains begin with when nobody says otherwise. */
+export const DEFAULT_PREFIX = 'KUBE';
+
+export type Table = 'filter' | 'nat';
+
+/** In the order in which they are written as a whole. */
+export const TABLES: readonly Table[] = ['filter', 'nat'];
+
+/** Our chains without the prefix, by table. */
+export const CHAINS = {
+  filter: ['NODEPORT-NON-LOCAL', 'PROXY-PORTS', 'PORTALS-REJECT', 'NODEPORT-REJECT'],
+  nat: ['PORTALS-CONTAINER', 'PORTALS-HOST', 'NODEPORT-CONTAINER', 'NODEPORT-HOST'],
+} as const satisfies Record<Table, readonly string[]>;
+
+/** Chains that kube-proxy has never had: rules in them are ours. */
+export const ONLY_OURS: readonly string[] = ['PROXY-PORTS', 'PORTALS-REJECT', 'NODEPORT-REJECT'];
+
+type Chain = (typeof CHAINS)[Table][number];
+
+interface SlotPlace {
+  readonly table: Table;
+  readonly chain: Chain;
+  /** Whether new rules go before or behind those that are there. */
+  readonly at: 'first' | 'last';
+}
+
+/**
+ * Places for rules of services, in the order in which they are within a chain. The order between rules of
+ * one slot does not matter: no packet fits two of them.
+ *
+ * - `…-except`: service addresses that are refused, so that no node port of the same number has them
+ * - `refuse-some`: refused clients of a guarded service address without endpoints
+ * - `refuse`: other refused service addresses, and all clients that a guarded one does not let in
+ */
+export const SLOTS = {
+  'portals-container': { table: 'nat', chain: 'PORTALS-CONTAINER', at: 'last' },
+  'portals-host': { table: 'nat', chain: 'PORTALS-HOST', at: 'last' },
+  'nodeport-container-except': { table: 'nat', chain: 'NODEPORT-CONTAINER', at: 'first' },
+  'nodeport-container': { table: 'nat', chain: 'NODEPORT-CONTAINER', at: 'last' },
+  'nodeport-host-except': { table: 'nat', chain: 'NODEPORT-HOST', at: 'first' },
+  'nodeport-host': { table: 'nat', chain: 'NODEPORT-HOST', at: 'last' },
+  'non-local-first': { table: 'filter', chain: 'NODEPORT-NON-LOCAL', at: 'first' },
+  'non-local': { table: 'filter', chain: 'NODEPORT-NON-LOCAL', at: 'last' },
+  'proxy-ports': { table: 'filter', chain: 'PROXY-PORTS', at: 'last' },
+  'refuse-some': { table: 'filter', chain: 'PORTALS-REJECT', at: 'first' },
+  refuse: { table: 'filter', chain: 'PORTALS-REJECT', at: 'last' },
+  'nodeport-refuse': { table: 'filter', chain: 'NODEPORT-REJECT', at: 'last' },
+} as const satisfies Record<string, SlotPlace>;
+
+export type Slot = keyof typeof SLOTS;
+export type SlotName = `${Slot}${Family}`;
+
+/**
+ * A rule: its key is what packets have to be like, its value what becomes of them, either a proxy port or
+ * a target in iptables' own words.
+ */
+export type Rule = Item<SlotName>;
+
+export const SLOT_ORDER = Object.keys(SLOTS) as readonly Slot[];
+
+export function slotName(slot: Slot, family: Family): SlotName {
+  return `${slot}${family}`;
+}
+
+/** Taken apart again. */
+export function readSlotName(name: SlotName): { slot: Slot; family: Family } {
+  return { slot: name.slice(0, -1) as Slot, family: name.endsWith('6') ? 6 : 4 };
+}
+
+/** Throws KPNG_USAGE for what chain names cannot begin with: they have 28 characters at most. */
+export function checkPrefix(prefix: string): void {
+  if (/^[a-z][a-z0-9]{0,8}$/i.test(prefix)) return;
+  throw new KpngError(
+    'KPNG_USAGE',
+    `${JSON.stringify(prefix)} cannot be what iptables chains begin with: a letter and up to 8 letters and digits`,
+  );
+}
+
+export function chainName(prefix: string, chain: Chain): string {
+  return `${prefix}-${chain}`;
+}
+
+/** Names of all our chains in a table but for the owner's. */
+export function chainNames(prefix: string, table: Table): string[] {
+  return CHAINS[table].map((chain) => `${prefix}-${chain}`);
+}
+
+/**
+ * A chain without rules that says that the chains of this prefix are ours, and whose. kube-proxy has
+ * nothing like it.
+ */
+export function ownerChain(prefix: string, owner: string): string {
+  return `KPNG-${prefix}-${owner}`;
+}
+
+/** A chain that exists only while the kernel is asked whether it takes some rules. */
+export function trialChain(prefix: string): string {
+  return `KPNG-${prefix}-TRIAL`;
+}
+
+/** The owner that a chain is a sign of; undefined: it is none. */
+export function ownerOfChain(prefix: string, chain: string): string | undefined {
+  const begin = `KPNG-${prefix}-`;
+  if (!chain.startsWith(begin) || chain === trialChain(prefix)) return undefined;
+  return chain.slice(begin.length);
+}

@@ -1,0 +1,94 @@
+import { messageOf, type ErrorCode } from '../../errors.ts';
+import { ExecError } from '../exec.ts';
+import { RuleError, type Blame } from '../rules/store.ts';
+
+interface Rule {
+  readonly pattern: RegExp;
+  readonly code: ErrorCode;
+  readonly blame: Blame;
+  readonly advice: string;
+}
+
+/** The programs of iptables have no translations. Those of both flavours are here. */
+const RULES: readonly Rule[] = [
+  {
+    pattern: /holding the xtables lock|Can't lock /,
+    code: 'KPNG_PORTAL_LOCKED',
+    blame: 'host',
+    advice: 'another program is changing the rules; `fuser -v /run/xtables.lock` shows which',
+  },
+  {
+    pattern: /can't open lock file .*(?:Read-only|No such file)/,
+    code: 'KPNG_PORTAL_FAILED',
+    blame: 'host',
+    advice: 'mount /run/xtables.lock of the host into the container, so that all take turns',
+  },
+  {
+    pattern: /Permission denied|Operation not permitted|you must be root/,
+    code: 'KPNG_PORTAL_PERMISSION',
+    blame: 'host',
+    advice: 'give the process the capability CAP_NET_ADMIN in the network namespace of the host',
+  },
+  {
+    pattern:
+      /Table does not exist|unable to initialize table|TABLE_ADD failed|Protocol not supported|Address family not supported|is incompatible/,
+    code: 'KPNG_PORTAL_UNSUPPORTED',
+    blame: 'host',
+    advice:
+      'the kernel has no such table for this flavour of iptables; try the other --iptables-flavor, or another --portal',
+  },
+  {
+    pattern: /unknown option|unrecognized option|Couldn't load|No chain\/target\/match/,
+    code: 'KPNG_PORTAL_UNSUPPORTED',
+    blame: 'content',
+    advice: 'iptables 1.6.2 or later, and the kernel’s modules for it, are needed',
+  },
+];
+
+/**
+ * What a failed run of a program of iptables means, with what was being done. `stdin` is what it was to
+ * read: the older programs name only a line of it.
+ */
+export function iptablesFailure(cause: unknown, doing: string, stdin = ''): RuleError {
+  const failure = (blame: Blame, code: ErrorCode, what: string): RuleError =>
+    new RuleError(blame, code, `${doing}: ${what}`, { cause });
+  if (!(cause instanceof ExecError)) return failure('host', 'KPNG_PORTAL_FAILED', messageOf(cause));
+  const program = cause.command.split(' ')[0] ?? '';
+  switch (cause.failure) {
+    case 'missing':
+      return failure('host', 'KPNG_PORTAL_TOOL_MISSING', missing(program));
+    case 'not-allowed':
+      return failure('host', 'KPNG_PORTAL_PERMISSION', `${program} may not be run`);
+    case 'exit':
+      break;
+    case 'timeout':
+    case 'output':
+    case 'system':
+      return failure('host', 'KPNG_PORTAL_FAILED', cause.message);
+  }
+  const said = `${program} says ${JSON.stringify(reasonIn(cause.stderr))}${lineIn(cause.stderr, stdin)}`;
+  const rule = RULES.find(({ pattern }) => pattern.test(cause.stderr));
+  if (rule === undefined) return failure('content', 'KPNG_PORTAL_FAILED', said);
+  return failure(rule.blame, rule.code, `${said}; ${rule.advice}`);
+}
+
+export function missing(program: string): string {
+  return `there is no ${program} on the PATH; install the package iptables, or use another --portal`;
+}
+
+/** The line that says what is wrong, among those that say how to get help. */
+function reasonIn(stderr: string): string {
+  const lines = stderr
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => !/^$|^#|^Try `|^Error occurred|^Ignoring deprecated/.test(line));
+  const best = lines.find((line) => !line.endsWith(':')) ?? lines[0] ?? '';
+  return best.slice(0, 200);
+}
+
+/** The line of the input that it is about, if it says which. */
+function lineIn(stderr: string, stdin: string): string {
+  const [, number] = /\bline:? (\d+)\b/.exec(stderr) ?? [];
+  const text = number === undefined ? undefined : stdin.split('\n')[Number(number) - 1];
+  return text === undefined || text === '' ? '' : ` about ${JSON.stringify(text.slice(0, 200))}`;
+}

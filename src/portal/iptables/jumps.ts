@@ -1,0 +1,75 @@
+/** Where packets get into our chains, and what is in these before the rules of services. */
+import { chainName, type CHAINS, type Table } from './chains.ts';
+
+/** A rule of a built-in chain that leads to a chain of ours. */
+export interface Jump {
+  readonly table: Table;
+  /** The built-in chain. */
+  readonly from: string;
+  readonly at: 'first' | 'last';
+  readonly match: string;
+  readonly to: string;
+}
+
+/** New connections that have not been led to a proxy port. */
+const UNLED = '-m conntrack ! --ctstate ESTABLISHED,RELATED,DNAT';
+const LOCAL = '-m addrtype --dst-type LOCAL';
+
+const PORTALS = comment('handle ClusterIPs; NOTE: this must be before the NodePort rules');
+const NODE_PORTS = comment(
+  'handle service NodePorts; NOTE: this must be the last rule in the chain',
+);
+const NON_LOCAL = comment('Ensure that non-local NodePort traffic can flow');
+const PROXY_PORTS = comment('refuse what comes to proxy ports directly');
+const REFUSED = comment('refuse service ports without endpoints');
+
+/**
+ * All jumps, from top to bottom of each built-in chain. Service addresses come before node ports, since an
+ * address of the node may be a service address, too. `networks`: where node ports are.
+ */
+export function jumps(prefix: string, networks: readonly string[]): Jump[] {
+  const to = (chain: (typeof CHAINS)[Table][number]): string => chainName(prefix, chain);
+  const forNodePorts = (jump: Jump): Jump[] =>
+    networks.map((network) => ({ ...jump, match: `${destination(network)}${jump.match}` }));
+  const nat = (from: string, at: Jump['at'], match: string, chain: string): Jump => {
+    return { table: 'nat', from, at, match, to: chain };
+  };
+  const filter = (from: string, match: string, chain: string): Jump => {
+    return { table: 'filter', from, at: 'first', match, to: chain };
+  };
+  return [
+    nat('PREROUTING', 'first', PORTALS, to('PORTALS-CONTAINER')),
+    nat('OUTPUT', 'first', PORTALS, to('PORTALS-HOST')),
+    ...forNodePorts(nat('PREROUTING', 'last', `${LOCAL} ${NODE_PORTS}`, to('NODEPORT-CONTAINER'))),
+    ...forNodePorts(nat('OUTPUT', 'last', `${LOCAL} ${NODE_PORTS}`, to('NODEPORT-HOST'))),
+    filter('INPUT', NON_LOCAL, to('NODEPORT-NON-LOCAL')),
+    filter('INPUT', `! -i lo ${UNLED} ${PROXY_PORTS}`, to('PROXY-PORTS')),
+    ...['INPUT', 'FORWARD', 'OUTPUT'].map((from) =>
+      filter(from, `${UNLED} ${REFUSED}`, to('PORTALS-REJECT')),
+    ),
+    ...['INPUT', 'OUTPUT'].flatMap((from) =>
+      forNodePorts(filter(from, `${LOCAL} ${UNLED} ${REFUSED}`, to('NODEPORT-REJECT'))),
+    ),
+  ];
+}
+
+/**
+ * What stands before the rules of services: NODEPORT-NON-LOCAL lets in only what a rule has led to a
+ * proxy port, and only the first packet of a connection is compared with all its rules.
+ */
+export function preludes(prefix: string): readonly { table: Table; chain: string; rule: string }[] {
+  const chain = chainName(prefix, 'NODEPORT-NON-LOCAL');
+  return [
+    '-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN',
+    '-m conntrack ! --ctstate DNAT -j RETURN',
+  ].map((rule) => ({ table: 'filter', chain, rule }));
+}
+
+/** As a part of a rule, in quotes. */
+export function comment(text: string): string {
+  return `-m comment --comment "${text}"`;
+}
+
+function destination(network: string): string {
+  return network.endsWith('/0') ? '' : `-d ${network} `;
+}

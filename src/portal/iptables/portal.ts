@@ -1,0 +1,46 @@
+import { systemExec, type Exec } from '../exec.ts';
+import type { RuleConfig } from '../rules/config.ts';
+import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
+import { iptablesCanary } from './canary.ts';
+import { DEFAULT_PREFIX, type SlotName } from './chains.ts';
+import { IptablesStore } from './store.ts';
+import { findTools, type Tools } from './tools.ts';
+import { rulesOf } from './translate.ts';
+
+export interface IptablesPortalOptions extends RulePortalOptions {
+  /** What the names of the chains begin with. Default `KUBE`. Several proxiers on one host need one each. */
+  readonly prefix?: string;
+  /** Finds the programs; asked again as long as it rejects. Default: `findTools` with `auto`. */
+  readonly tools?: () => Promise<Tools>;
+  /** Makes the canary; tests have one without sockets. */
+  readonly canary?: (config: RuleConfig) => RuleCanary<SlotName>;
+}
+
+/**
+ * Leads traffic to the proxy ports with the chains of kube-proxy's userspace mode, in IPv4 and IPv6.
+ *
+ * A portal is a rule or more, so what packets cost grows with the number of portals; a change is a few lines for
+ * `iptables-restore`, in one process for each family that it is about.
+ */
+export class IptablesPortal extends RulePortal<SlotName> {
+  /** Throws KPNG_USAGE for a bind address or prefix that cannot be, RangeError for node port addresses. */
+  constructor(options: IptablesPortalOptions) {
+    const { exec = systemExec, prefix = DEFAULT_PREFIX, clock } = options;
+    const store = new IptablesStore(exec, options.tools ?? lazyTools(exec), prefix);
+    const audit = (): Promise<boolean> => store.leadsThere();
+    super(options, {
+      kind: 'iptables',
+      apart: 'give each a --portal-chain-prefix of its own',
+      store,
+      items: rulesOf,
+      canary:
+        options.canary ??
+        ((config) => iptablesCanary(config, { prefix, audit, ...(clock && { clock }) })),
+    });
+  }
+}
+
+function lazyTools(exec: Exec): () => Promise<Tools> {
+  let found: Tools | undefined;
+  return async () => (found ??= await findTools(exec, 'auto'));
+}

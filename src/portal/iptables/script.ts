@@ -1,0 +1,168 @@
+/**
+ * Scripts for `iptables-restore --noflush`, of one family each. What is between a table's name and its
+ * COMMIT counts as a whole, or not at all.
+ */
+import type { Family } from '../../util/family.ts';
+import type { RuleConfig } from '../rules/config.ts';
+import type { ItemChange, LedgerView } from '../rules/ledger.ts';
+import {
+  chainName,
+  chainNames,
+  ownerChain,
+  readSlotName,
+  SLOT_ORDER,
+  slotName,
+  SLOTS,
+  TABLES,
+  trialChain,
+  type SlotName,
+  type Table,
+} from './chains.ts';
+import type { Found } from './found.ts';
+import { jumps, preludes, type Jump } from './jumps.ts';
+
+/** Which rules a script is about. */
+export interface Place {
+  readonly prefix: string;
+  readonly family: Family;
+  readonly config: RuleConfig;
+}
+
+/**
+ * Replaces all that is ours, whoever wrote it, by the rules of the ledger. `found` is what there is. As each
+ * table is replaced at once, no packet sees chains that are missing or half filled.
+ */
+export function renderFull(place: Place, ledger: LedgerView<SlotName>, found: Found): string {
+  const { prefix, family, config } = place;
+  const all = jumps(prefix, config.nodePortNetworks[family]);
+  return TABLES.map((table) => {
+    const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
+    const { jumps: stale, chains } = found[table];
+    return section(table, [
+      ...names.map((name) => `:${name} - [0:0]`),
+      ...stale.map((line) => `-D ${line}`),
+      ...chains.filter((name) => !names.includes(name)).flatMap((name) => removal(name)),
+      ...jumpLines(all.filter((jump) => jump.table === table)),
+      ...ruleLines(place, table, 'first', ledger),
+      ...preludes(prefix)
+        .filter((prelude) => prelude.table === table)
+        .map(({ chain, rule }) => `-A ${chain} ${rule}`),
+      ...ruleLines(place, table, 'last', ledger),
+    ]);
+  }).join('');
+}
+
+/**
+ * Writes only what differs. It fails when the chains are gone, or belong to another process.
+ *
+ * Refusals come before and go after what leads packets to proxy ports, so that none goes astray between
+ * two tables: a refusal does not touch what has been led to a proxy port.
+ */
+export function renderDelta(place: Place, changes: readonly ItemChange<SlotName>[]): string {
+  const { prefix, config } = place;
+  const lines = { add: [] as string[], nat: [] as string[], remove: [] as string[] };
+  const owned = `-F ${ownerChain(prefix, config.owner)}`;
+  const note = (verb: '-D' | 'add', { set, key }: ItemChange<SlotName>, value: string): void => {
+    const { slot } = readSlotName(set);
+    const { table, chain, at } = SLOTS[slot];
+    const word = verb === '-D' ? verb : at === 'first' ? '-I' : '-A';
+    const line = `${word} ${chainName(prefix, chain)} ${ruleText(place, key, value)}`;
+    if (table === 'nat') lines.nat.push(line);
+    else lines[verb === '-D' ? 'remove' : 'add'].push(line);
+  };
+  for (const change of changes) if (change.before !== undefined) note('-D', change, change.before);
+  for (const change of changes) if (change.after !== undefined) note('add', change, change.after);
+  const text = [
+    ['filter', lines.add],
+    ['nat', lines.nat],
+    ['filter', lines.remove],
+  ] as const;
+  return text
+    .filter(([, some]) => some.length > 0)
+    .map(([table, some]) => section(table, [owned, ...some]))
+    .join('');
+}
+
+/** Has the kernel take all rules into chains that nobody jumps to, and removes these again. */
+export function renderTrial(place: Place, ledger: LedgerView<SlotName>): string {
+  const { prefix, family, config } = place;
+  const name = trialChain(prefix);
+  const all = jumps(prefix, config.nodePortNetworks[family]);
+  const own = new RegExp(String.raw`^-A \S+ (.*?)(?: -j ${prefix}-\S+)?$`);
+  const text = TABLES.map((table) =>
+    section(table, [
+      `:${name} - [0:0]`,
+      // Some matches are only for some built-in chains, but all of them may stand here.
+      ...all.filter((jump) => jump.table === table).map(({ match }) => `-A ${name} ${match}`),
+      ...preludes(prefix)
+        .filter((prelude) => prelude.table === table)
+        .map(({ rule }) => `-A ${name} ${rule}`),
+      ...(['first', 'last'] as const)
+        .flatMap((at) => ruleLines(place, table, at, ledger))
+        .map((line) => line.replace(own, `-A ${name} $1`)),
+    ]),
+  );
+  return [...text, ...TABLES.map((table) => section(table, removal(name)))].join('');
+}
+
+/** Removes what was found, jumps first. Empty when there is nothing. */
+export function renderRemoval(found: Found): string {
+  return TABLES.map((table) => {
+    const { jumps: lines, chains } = found[table];
+    if (lines.length + chains.length === 0) return '';
+    return section(table, [
+      ...lines.map((line) => `-D ${line}`),
+      // All are emptied before the first is removed, as they may jump to each other.
+      ...chains.map((name) => `-F ${name}`),
+      ...chains.map((name) => `-X ${name}`),
+    ]);
+  }).join('');
+}
+
+/** How many rules of services there are in a family. */
+export function ruleCount(family: Family, ledger: LedgerView<SlotName>): number {
+  return SLOT_ORDER.reduce((sum, slot) => sum + ledger.items(slotName(slot, family)).size, 0);
+}
+
+function ruleLines(
+  place: Place,
+  table: Table,
+  at: 'first' | 'last',
+  ledger: LedgerView<SlotName>,
+): string[] {
+  const lines: string[] = [];
+  for (const slot of SLOT_ORDER) {
+    if (SLOTS[slot].table !== table || SLOTS[slot].at !== at) continue;
+    const chain = chainName(place.prefix, SLOTS[slot].chain);
+    for (const [key, value] of ledger.items(slotName(slot, place.family))) {
+      lines.push(`-A ${chain} ${ruleText(place, key, value)}`);
+    }
+  }
+  return lines;
+}
+
+function ruleText({ family, config }: Place, key: string, value: string): string {
+  if (value.startsWith('-')) return `${key} ${value}`;
+  const target = config.targets[family];
+  if (target === undefined) return `${key} -j REDIRECT --to-ports ${value}`;
+  const host = family === 6 ? `[${target}]` : target;
+  return `${key} -j DNAT --to-destination ${host}:${value}`;
+}
+
+/** Inserted ones come out in reverse. */
+function jumpLines(all: readonly Jump[]): string[] {
+  const first = all.filter(({ at }) => at === 'first').reverse();
+  const last = all.filter(({ at }) => at === 'last');
+  return [
+    ...first.map(({ from, match, to }) => `-I ${from} ${match} -j ${to}`),
+    ...last.map(({ from, match, to }) => `-A ${from} ${match} -j ${to}`),
+  ];
+}
+
+function removal(chain: string): string[] {
+  return [`-F ${chain}`, `-X ${chain}`];
+}
+
+function section(table: Table, lines: readonly string[]): string {
+  return `*${table}\n${lines.map((line) => `${line}\n`).join('')}COMMIT\n`;
+}

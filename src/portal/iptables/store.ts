@@ -1,0 +1,168 @@
+import type { Family } from '../../util/family.ts';
+import { MAX_COMPARISONS } from '../bounds.ts';
+import type { Exec } from '../exec.ts';
+import type { RuleConfig } from '../rules/config.ts';
+import { isFlowSet, type FlowSet } from '../rules/flow-items.ts';
+import type { ItemChange, LedgerView } from '../rules/ledger.ts';
+import { RuleError, type RuleStore } from '../rules/store.ts';
+import { checkPrefix, readSlotName, type SlotName } from './chains.ts';
+import { isNothing, ownersOf, type Found } from './found.ts';
+import { jumps } from './jumps.ts';
+import { Kernel } from './kernel.ts';
+import { renderDelta, renderFull, renderRemoval, renderTrial, ruleCount } from './script.ts';
+import type { Tools } from './tools.ts';
+
+/** Rules in chains of iptables, and the chains themselves, in both families. */
+export class IptablesStore implements RuleStore<SlotName | FlowSet> {
+  readonly what: string;
+  readonly #exec: Exec;
+  readonly #tools: () => Promise<Tools>;
+  readonly #prefix: string;
+  /** What was last written as a whole; undefined while that is being done. */
+  #written: RuleConfig | undefined;
+
+  /** `tools` is asked again as long as it rejects. Throws KPNG_USAGE for a prefix that cannot be. */
+  constructor(exec: Exec, tools: () => Promise<Tools>, prefix: string) {
+    checkPrefix(prefix);
+    this.what = `the iptables chains ${prefix}-*`;
+    this.#exec = exec;
+    this.#tools = tools;
+    this.#prefix = prefix;
+  }
+
+  /** Lists the tables, to see whose the chains are and what leads to them. */
+  async replace(
+    config: RuleConfig,
+    ledger: LedgerView<SlotName>,
+    onlyOwn: boolean,
+  ): Promise<string | undefined> {
+    this.#written = undefined;
+    const kernel = await this.#kernel();
+    const found = await inFamilies(config.families, async (family) => {
+      return { family, found: await kernel.find(family, this.#prefix, true) };
+    });
+    const other = found
+      .map((each) => otherOwner(each.found, config.owner))
+      .find((owner) => owner !== undefined);
+    if (onlyOwn && other !== undefined) return other;
+    await inFamilies(config.families, async (family) => {
+      const there = found.find((each) => each.family === family)?.found;
+      if (there === undefined) return;
+      const script = renderFull(this.#place(config, family), ledger, there);
+      await kernel.restore(family, script, `writing ${this.what}`);
+    });
+    this.#written = config;
+    return undefined;
+  }
+
+  async change(
+    config: RuleConfig,
+    changes: readonly ItemChange<SlotName | FlowSet>[],
+    ledger: LedgerView<SlotName>,
+  ): Promise<string | undefined> {
+    const rules = changes.filter((change) => isRule(change));
+    const byFamily = new Map<Family, ItemChange<SlotName>[]>();
+    for (const change of rules) {
+      const { family } = readSlotName(change.set);
+      const list = byFamily.get(family);
+      if (list === undefined) byFamily.set(family, [change]);
+      else list.push(change);
+    }
+    for (const [family, list] of byFamily) {
+      if (comparisons(list, ledger) > MAX_COMPARISONS * ruleCount(family, ledger)) {
+        return this.replace(config, ledger, true);
+      }
+    }
+    const kernel = await this.#kernel();
+    await inFamilies([...byFamily.keys()], async (family) => {
+      const script = renderDelta(this.#place(config, family), byFamily.get(family) ?? []);
+      await kernel.restore(family, script, `changing ${this.what}`);
+    });
+    return undefined;
+  }
+
+  async wouldTake(config: RuleConfig, ledger: LedgerView<SlotName>): Promise<boolean> {
+    const kernel = await this.#kernel();
+    try {
+      await inFamilies(config.families, async (family) => {
+        const script = renderTrial(this.#place(config, family), ledger);
+        await kernel.restore(family, script, `checking ${this.what}`);
+      });
+      return true;
+    } catch (error) {
+      if (error instanceof RuleError && error.blame === 'content') return false;
+      throw error;
+    }
+  }
+
+  async remove(config: RuleConfig): Promise<void> {
+    const kernel = await this.#kernel();
+    await inFamilies(config.families, async (family) => {
+      const found = await kernel.find(family, this.#prefix, false);
+      if (isNothing(found) || otherOwner(found, config.owner) !== undefined) return;
+      await kernel.restore(family, renderRemoval(found), `removing ${this.what}`);
+    });
+  }
+
+  /**
+   * Whether built-in chains still lead to ours where packets of the host itself do not come by. True
+   * as well while the rules are being written.
+   */
+  async leadsThere(): Promise<boolean> {
+    const config = this.#written;
+    if (config === undefined) return true;
+    const kernel = await this.#kernel();
+    const seen = await inFamilies(config.families, async (family) => {
+      const script = '*nat\n-S PREROUTING\nCOMMIT\n*filter\n-S FORWARD\nCOMMIT\n';
+      const text = await kernel.restore(family, script, `looking for jumps to ${this.what}`);
+      const lines = text.split('\n');
+      return jumps(this.#prefix, config.nodePortNetworks[family])
+        .filter(({ from }) => from === 'PREROUTING' || from === 'FORWARD')
+        .every(({ from, to }) =>
+          lines.some((line) => line.startsWith(`-A ${from} `) && line.endsWith(` -j ${to}`)),
+        );
+    });
+    return this.#written !== config || seen.every(Boolean);
+  }
+
+  async #kernel(): Promise<Kernel> {
+    return new Kernel(this.#exec, await this.#tools());
+  }
+
+  #place(config: RuleConfig, family: Family) {
+    return { prefix: this.#prefix, family, config };
+  }
+}
+
+function isRule(change: ItemChange<SlotName | FlowSet>): change is ItemChange<SlotName> {
+  return !isFlowSet(change.set);
+}
+
+/** How many rules iptables compares to find those that are to go. */
+function comparisons(
+  changes: readonly ItemChange<SlotName>[],
+  ledger: LedgerView<SlotName>,
+): number {
+  return changes.reduce(
+    (sum, { set, before }) => sum + (before === undefined ? 0 : ledger.items(set).size),
+    0,
+  );
+}
+
+/** Another process of ours that has written the chains, unless this one has as well. */
+function otherOwner(found: Found, owner: string): string | undefined {
+  const owners = ownersOf(found);
+  return owners.includes(owner) ? undefined : owners[0];
+}
+
+/** All at once; each gets its end, also when another one fails. Rejects with the first failure. */
+async function inFamilies<T>(
+  families: readonly Family[],
+  action: (family: Family) => Promise<T>,
+): Promise<T[]> {
+  const outcomes = await Promise.allSettled(families.map(async (family) => action(family)));
+  return outcomes.map((outcome) => {
+    if (outcome.status === 'rejected') throw outcome.reason;
+    return outcome.value;
+  });
+}
