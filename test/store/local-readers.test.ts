@@ -1,0 +1,214 @@
+import t from 'tap';
+import { Endpoint, type OpItem } from '../../src/api/generated/localv1/api.ts';
+import type { KpngError } from '../../src/errors.ts';
+import { LocalReaders } from '../../src/store/local-readers.ts';
+import { anonymous, emptyCluster, notReady, pod, type Cluster } from '../support/cluster.ts';
+import { itemsOf, textsOf } from '../support/frames.ts';
+
+const ignore = { onEvicted: () => {} };
+
+/** The endpoint that an operation sets. */
+function endpointOf(item: OpItem | undefined): Endpoint | undefined {
+  return item?.op?.$case === 'set' ? Endpoint.decode(item.op.value.bytes) : undefined;
+}
+
+async function demo(): Promise<Cluster> {
+  const cluster = await emptyCluster();
+  return cluster
+    .service('demo/web')
+    .service('demo/api')
+    .endpoints('demo/web', pod('web-0', '10.1.0.5', 'node-a'))
+    .endpoints('demo/api', anonymous('10.1.0.6', 'node-b'))
+    .complete();
+}
+
+t.test('nothing is told before every set is complete, and then even an empty state', async (t) => {
+  const cluster = await emptyCluster();
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  t.equal(reader.next('n'), undefined);
+  cluster.service('demo/web');
+  cluster.store.update((transaction) => transaction.setComplete('services', 'nodes'));
+  t.equal(reader.next('n'), undefined);
+  cluster.deleteService('demo/web');
+  cluster.store.update((transaction) => transaction.setComplete('endpoints'));
+  t.strictSame(textsOf(reader.next('n')), []);
+  t.equal(reader.next('n'), undefined, 'once');
+});
+
+t.test('each change set is what differs, and what does not concern the node is none', async (t) => {
+  const cluster = await demo();
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  const next = (): string[] | undefined => textsOf(reader.next('node-a'));
+  t.equal(next()?.length, 4);
+  t.equal(next(), undefined);
+  cluster.node('node-b', 'z1');
+  t.equal(next(), undefined, 'a node');
+  cluster.endpoints('demo/none', pod('x', '10.1.0.7'));
+  t.equal(next(), undefined, 'endpoints without a service');
+  cluster.slice('demo/web', 'other', notReady(pod('web-9', '10.1.0.8')));
+  t.equal(next(), undefined, 'an endpoint that is not ready');
+  cluster.service('demo/none');
+  t.strictSame(next(), ['S1 demo/none', 'S2 demo/none/x']);
+  cluster.service('demo/none', { type: 'NodePort' });
+  t.strictSame(next(), ['S1 demo/none']);
+  cluster.deleteService('demo/none');
+  t.strictSame(next(), ['D2 demo/none/x', 'D1 demo/none']);
+});
+
+t.test('what changed and changed back is not told', async (t) => {
+  const cluster = await demo();
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  textsOf(reader.next('node-a'));
+  cluster.endpoints('demo/web').service('demo/tmp').deleteService('demo/tmp');
+  cluster.endpoints('demo/web', pod('web-0', '10.1.0.5', 'node-a'));
+  t.equal(reader.next('node-a'), undefined);
+  t.equal(cluster.store.history, 0, 'and is not remembered either');
+});
+
+t.test('another node name, or another zone of the node, changes the view at once', async (t) => {
+  const cluster = await demo();
+  const hinted = (name: string, ip: string, zone: string) =>
+    pod(name, ip, '', { hints: { zones: [zone] } });
+  cluster
+    .service('demo/near')
+    .endpoints('demo/near', hinted('n1', '10.1.1.1', 'z1'), hinted('n2', '10.1.1.2', 'z2'));
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  textsOf(reader.next('node-a'));
+  const moved = [...(reader.next('node-c') ?? [])].flatMap(itemsOf);
+  t.equal(moved.length, 1);
+  t.equal(endpointOf(moved[0])?.local, false, 'web-0 is not local to node-c');
+  cluster.node('node-c', 'z2');
+  t.strictSame(textsOf(reader.next('node-c')), ['D2 demo/near/n1']);
+  cluster.node('node-c', 'z1');
+  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/near/n1', 'D2 demo/near/n2']);
+  cluster.deleteNode('node-c');
+  t.strictSame(textsOf(reader.next('node-c')), ['S2 demo/near/n2']);
+});
+
+t.test('paths in byte order, whichever characters they have', async (t) => {
+  const cluster = await emptyCluster();
+  for (const key of ['ns/a', 'ns/a-b', 'ns/a.b', 'ns/ab']) {
+    cluster.service(key).endpoints(key, pod('y', '10.0.0.2'), pod('x', '10.0.0.1'));
+  }
+  cluster.complete();
+  const readers = new LocalReaders(cluster.store);
+  const first = textsOf(readers.open(ignore).next('n')) ?? [];
+  const paths = (prefix: string): string[] => first.filter((text) => text.startsWith(prefix));
+  t.strictSame(paths('S1'), [...paths('S1')].sort());
+  t.strictSame(paths('S2'), [...paths('S2')].sort());
+  t.equal(paths('S2')[0], 'S2 ns/a-b/x', 'although ns/a comes before ns/a-b');
+  const reader = readers.open(ignore);
+  textsOf(reader.next('n'));
+  cluster.atOnce((all) => {
+    for (const key of ['ns/a', 'ns/a-b', 'ns/a.b', 'ns/ab']) all.deleteService(key);
+  });
+  t.strictSame(textsOf(reader.next('n')), first.map((text) => text.replace('S', 'D')).reverse());
+});
+
+t.test('large states are told in the same order', async (t) => {
+  const cluster = await emptyCluster();
+  const count = 1500;
+  cluster.atOnce((all) => {
+    for (let i = 0; i < count; i++) {
+      all.service(`ns/s${i}`);
+      all.endpoints(`ns/s${i}`, pod('p', '10.0.0.1', `node-${i % 3}`), anonymous('10.0.0.2'));
+    }
+  });
+  cluster.complete();
+  const readers = new LocalReaders(cluster.store);
+  const reader = readers.open(ignore);
+  const texts = textsOf(reader.next('node-1')) ?? [];
+  const steps = [texts.slice(0, count), texts.slice(count, 2 * count), texts.slice(2 * count)];
+  t.ok(steps[0]?.every((text) => text.startsWith('S1 ')));
+  t.ok(steps[1]?.every((text) => /^S2 .*\/p$/.test(text)));
+  t.ok(steps[2]?.every((text) => /^S2 .*\/[0-9a-f]+$/.test(text)));
+  for (const step of steps) t.strictSame(step, [...step].sort());
+  cluster.atOnce((all) => {
+    for (let i = 0; i < count; i++) all.endpoints(`ns/s${i}`, pod('q', '10.0.0.1'));
+  });
+  const next = textsOf(reader.next('node-1')) ?? [];
+  t.equal(next.length, 3 * count);
+  t.ok(next.slice(0, count).every((text) => /^D2 .*\/[0-9a-f]+$/.test(text)));
+  t.ok(next.slice(count, 2 * count).every((text) => /^S2 .*\/q$/.test(text)));
+  t.ok(next.slice(2 * count).every((text) => /^D2 .*\/p$/.test(text)));
+});
+
+t.test('a large change set that is being taken is of one moment', async (t) => {
+  const cluster = await emptyCluster();
+  cluster.atOnce((all) => {
+    for (let i = 0; i < 1200; i++)
+      all.service(`ns/s${i}`).endpoints(`ns/s${i}`, pod('p', '10.0.0.1'));
+  });
+  cluster.complete();
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  const taking = (reader.next('n') ?? [])[Symbol.iterator]();
+  const seen: Buffer[] = [];
+  for (let i = 0; i < 100; i++) seen.push(taking.next().value as Buffer);
+  cluster.deleteService('ns/s7').service('ns/late').endpoints('ns/s8', pod('q', '10.0.0.2'));
+  for (let step = taking.next(); step.done !== true; step = taking.next()) seen.push(step.value);
+  const texts = textsOf(seen) ?? [];
+  t.ok(texts.includes('S2 ns/s7/p'));
+  t.notOk(texts.includes('S1 ns/late'));
+  t.ok(texts.includes('S2 ns/s8/p'));
+  t.strictSame(textsOf(reader.next('n')), [
+    'S1 ns/late',
+    'S2 ns/s8/q',
+    'D2 ns/s8/p',
+    'D2 ns/s7/p',
+    'D1 ns/s7',
+  ]);
+});
+
+t.test('nodes that see the same get the same bytes, made once', async (t) => {
+  const cluster = await demo();
+  const readers = new LocalReaders(cluster.store);
+  const [one, two, local] = [readers.open(ignore), readers.open(ignore), readers.open(ignore)];
+  for (const [reader, node] of [
+    [one, 'node-x'],
+    [two, 'node-y'],
+    [local, 'node-a'],
+  ] as const) {
+    textsOf(reader.next(node));
+  }
+  cluster.endpoints('demo/web', pod('web-0', '10.1.0.9', 'node-a'));
+  const [first] = [...(one.next('node-x') ?? [])];
+  const [second] = [...(two.next('node-y') ?? [])];
+  const [own] = [...(local.next('node-a') ?? [])];
+  t.equal(first, second);
+  t.not(own, first);
+  t.notOk(first?.equals(own ?? Buffer.alloc(0)));
+});
+
+t.test('a reader that lags too far behind is told so, and the state is kept small', async (t) => {
+  const cluster = await emptyCluster({ maxHistory: 20 });
+  cluster.atOnce((all) => {
+    for (let i = 0; i < 30; i++)
+      all.service(`ns/s${i}`).endpoints(`ns/s${i}`, pod('p', '10.0.0.1'));
+  });
+  cluster.complete();
+  const readers = new LocalReaders(cluster.store);
+  const errors: KpngError[] = [];
+  const slow = readers.open({ onEvicted: (error) => errors.push(error) });
+  const quick = readers.open({ onEvicted: () => t.fail('the other one keeps up') });
+  textsOf(slow.next('n'));
+  textsOf(quick.next('n'));
+  for (let i = 0; i < 30; i++) {
+    cluster.endpoints(`ns/s${i}`, pod('p', '10.0.0.2'));
+    t.equal(textsOf(quick.next('n'))?.length, 1);
+    t.ok(cluster.store.history <= 20);
+  }
+  t.equal(errors.length, 1);
+  t.equal(errors[0]?.code, 'KPNG_LIMIT_REACHED');
+  t.equal(cluster.store.history, 0);
+});
+
+t.test('closing a reader lets go of everything', async (t) => {
+  const cluster = await demo();
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  textsOf(reader.next('node-a'));
+  cluster.deleteService('demo/web');
+  t.ok(cluster.store.history > 0);
+  reader.close();
+  reader.close();
+  t.equal(cluster.store.history, 0);
+});
