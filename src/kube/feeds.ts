@@ -11,6 +11,7 @@ import type { OrphanBook } from './orphans.ts';
 import type { Resource } from './resource.ts';
 import type { Selection } from './selection.ts';
 import { serviceSelector } from './selectors.ts';
+import { sharedTopologies } from './topologies.ts';
 
 /** How the objects of one resource change the global state. */
 export interface Feed<T> {
@@ -43,6 +44,7 @@ export function serviceFeed(selection: Selection, orphans: OrphanBook): Feed<Ser
 
 export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
   const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('EndpointSlice', raw, true);
+  const topologyOf = sharedTopologies();
   return {
     set: 'endpoints',
     resource: {
@@ -51,7 +53,7 @@ export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
       labelSelector: '',
       metadataOnly: false,
       keyOf: (raw) => keyOf(named(raw)),
-      decode: (raw) => mapSlice(named(raw), raw),
+      decode: (raw) => mapSlice(named(raw), raw, topologyOf),
     },
     change(transaction, key, source) {
       const owner = source?.serviceName ?? '';

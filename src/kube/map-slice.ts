@@ -8,6 +8,7 @@ import type { EndpointSource } from '../store/global-transaction.ts';
 import { ipSetOf, sortedUnique } from '../store/ip-set.ts';
 import { flag, isObject, list, object, text, texts, whole, type Json } from './json.ts';
 import type { ObjectName } from './meta.ts';
+import type { TopologyOf } from './topologies.ts';
 
 const SERVICE_NAME = 'kubernetes.io/service-name';
 
@@ -19,7 +20,11 @@ const SERVICE_NAME = 'kubernetes.io/service-name';
  * ready, hints for nodes are kept beside those for zones, and a port without a number (which means
  * every port) is left out instead of ending the program.
  */
-export function mapSlice({ namespace, name }: ObjectName, raw: Json): EndpointSource {
+export function mapSlice(
+  { namespace, name }: ObjectName,
+  raw: Json,
+  topologyOf: TopologyOf,
+): EndpointSource {
   const labels = object(object(raw['metadata'])['labels']);
   const serviceName = text(labels[SERVICE_NAME]);
   if (serviceName === '') return { namespace, name, serviceName: '', endpoints: [] };
@@ -42,7 +47,7 @@ export function mapSlice({ namespace, name }: ObjectName, raw: Json): EndpointSo
       },
       conditions: conditionsOf(object(endpoint['conditions'])),
       podName: target['kind'] === 'Pod' ? text(target['name']) : '',
-      topology: { node: text(endpoint['nodeName']), zone: text(endpoint['zone']) },
+      topology: topologyOf(text(endpoint['nodeName']), text(endpoint['zone'])),
       hints: hintsOf(endpoint['hints']),
     };
   });
