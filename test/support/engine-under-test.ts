@@ -11,8 +11,11 @@ import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
+import { createLinuxUdpAcceptor } from '../../src/proxysocket/linux/udp/acceptor.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
+import type { Acceptor, EngineContext } from '../../src/proxysocket/service-port.ts';
+import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import type { Teardown } from './sockets.ts';
 
@@ -25,6 +28,17 @@ export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine
   const engine = sys === undefined ? createNodeEngine(options) : inlineEngine(t, options);
   t.teardown(() => engine.destroy());
   return engine;
+}
+
+/** The half of an engine that carries datagrams. */
+export function udpAcceptorUnderTest(
+  t: Teardown,
+  context: EngineContext,
+  options: UdpAcceptorOptions,
+): Acceptor {
+  return sys === undefined
+    ? createUdpAcceptor(context, options)
+    : createLinuxUdpAcceptor(inlineLoop(t), context);
 }
 
 /** A loop that takes turns with that of Node until the test ends. */

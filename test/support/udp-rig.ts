@@ -5,10 +5,11 @@ import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../../src/proxysocket/limits.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
-import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
+import type { UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
 import type { Clock } from '../../src/util/clock.ts';
+import { udpAcceptorUnderTest } from './engine-under-test.ts';
 import { FakeClock } from './fake-clock.ts';
 import type { Teardown } from './sockets.ts';
 import { until } from './until.ts';
@@ -154,7 +155,7 @@ export class UdpRig {
       limit: options.descriptors ?? 100_000,
       reserve: 0,
     });
-    this.acceptor = createUdpAcceptor(this, options);
+    this.acceptor = udpAcceptorUnderTest(t, this, options);
     t.teardown(async () => this.acceptor.destroy());
   }
 

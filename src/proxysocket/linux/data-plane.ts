@@ -7,7 +7,7 @@ import { LoopGuard } from '../loop-guard.ts';
 import type { CounterStore } from '../service-port-book.ts';
 import type { Loop } from './loop.ts';
 import { createLinuxTcpAcceptor } from './tcp/acceptor.ts';
-import { createUdpAcceptor } from '../udp/acceptor.ts';
+import { createLinuxUdpAcceptor } from './udp/acceptor.ts';
 
 export interface DataPlaneOptions {
   readonly limits: EngineLimits;
@@ -36,7 +36,7 @@ export function createDataPlane(loop: Loop, options: DataPlaneOptions): Acceptor
     kind: 'linux',
     acceptors: {
       TCP: createLinuxTcpAcceptor(loop, context, loops),
-      UDP: createUdpAcceptor(context),
+      UDP: createLinuxUdpAcceptor(loop, context),
     },
     descriptors,
     loops,

@@ -18,6 +18,12 @@ export interface LoopOptions {
   readonly onWake?: () => void;
 }
 
+/** Work that is collected during a turn. */
+export interface TurnEnd {
+  /** Called after the events of every turn, before descriptors are closed. */
+  endTurn(): void;
+}
+
 const BATCH = 256;
 
 /**
@@ -35,9 +41,11 @@ export class Loop {
   readonly #owners: (Pollable | undefined)[] = [];
   #ready: Pollable[] = [];
   #serving: Pollable[] = [];
+  readonly #turnEnds: TurnEnd[] = [];
   #toClose: number[] = [];
   #toReset: number[] = [];
   #dispatching = false;
+  #turns = 0;
   #watched = 0;
 
   constructor(sys: Sys, options: LoopOptions = {}) {
@@ -101,6 +109,16 @@ export class Loop {
     this.#ready.push(owner);
   }
 
+  /** Has somebody called at the end of every turn. */
+  atTurnEnd(owner: TurnEnd): void {
+    this.#turnEnds.push(owner);
+  }
+
+  /** The number of the present turn. */
+  get turns(): number {
+    return this.#turns;
+  }
+
   /**
    * One wait and everything that came of it. `timeoutMs`: how long to wait at most, -1 for ever;
    * 0 is taken while there is other work. Returns the number of events.
@@ -108,12 +126,14 @@ export class Loop {
   turn(timeoutMs: number): number {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
     this.#onWake?.();
+    this.#turns += 1;
     this.#dispatching = true;
     for (let index = 0; index < count; index += 1) {
       const owner = this.#owners[this.#poller.tag(index)];
       if (owner !== undefined) this.#call(owner, this.#poller.mask(index));
     }
     if (this.#ready.length > 0) this.#serve();
+    for (const owner of this.#turnEnds) owner.endTurn();
     this.#dispatching = false;
     if (this.#toClose.length > 0 || this.#toReset.length > 0) this.#closeAll();
     return count;

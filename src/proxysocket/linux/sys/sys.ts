@@ -4,11 +4,15 @@
  * error numbers or Node's own errors.
  */
 import type { SocketAddress } from './address.ts';
+import { SOL_UDP, UDP_SEGMENT } from './constants.ts';
+import { DatagramSlots } from './datagram-slots.ts';
 import { DescriptorLedger } from './descriptor-ledger.ts';
 import { epollLayoutOf, type EpollLayout } from './layout.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
 import { Pinned } from './memory.ts';
+import { PeerNames } from './names.ts';
 import { Poller } from './poller.ts';
+import { SendList } from './send-list.ts';
 import { Sockaddr } from './sockaddr.ts';
 import { Sockets } from './sockets.ts';
 import { Streams } from './streams.ts';
@@ -26,6 +30,8 @@ export class Sys {
   readonly ledger: DescriptorLedger;
   readonly sockets: Sockets;
   readonly streams: Streams;
+  /** Whether messages of several datagrams can be sent (UDP_SEGMENT, since Linux 4.18). */
+  readonly hasUdpSegments: boolean;
   readonly #lib: Library;
   readonly #layout: EpollLayout;
 
@@ -35,6 +41,7 @@ export class Sys {
     this.#layout = options.epollLayout ?? epollLayoutOf(process.arch);
     this.sockets = new Sockets(lib, this.ledger);
     this.streams = new Streams(lib);
+    this.hasUdpSegments = takesSegments(this.sockets);
   }
 
   /** Memory of `length` bytes, all zero. */
@@ -51,9 +58,30 @@ export class Sys {
     return new Poller(this.#lib, this.ledger, this.#layout, capacity);
   }
 
+  datagramSlots(count: number): DatagramSlots {
+    return new DatagramSlots(this.#lib, count);
+  }
+
+  sendList(capacity: number): SendList {
+    return new SendList(this.#lib, capacity);
+  }
+
+  peerNames(): PeerNames {
+    return new PeerNames(this.#lib.ffi);
+  }
+
   wake(): Wake {
     return new Wake(this.#lib, this.ledger);
   }
+}
+
+/** Asks for segments of no size, which is the default, and a mistake where they are not known. */
+function takesSegments(sockets: Sockets): boolean {
+  const fd = sockets.datagram(4);
+  if (fd < 0) return false;
+  const result = sockets.setOption(fd, SOL_UDP, UDP_SEGMENT, 0);
+  sockets.close(fd);
+  return result === 0;
 }
 
 /** Rejects where this Node has no `node:ffi` or may not use it, and when a C function is missing. */

@@ -1,0 +1,243 @@
+import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import type { ServicePort } from '../../service-port.ts';
+import type { ClientAddress } from '../../udp/client-table.ts';
+import type { IdleLane } from '../../udp/idle-lanes.ts';
+import type {
+  Exit,
+  SessionHost,
+  SessionStart,
+  TableFront,
+  TableSession,
+} from '../../udp/table-session.ts';
+import type { Pollable } from '../loop.ts';
+import { EAGAIN, ECONNREFUSED, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET } from '../sys/constants.ts';
+import { systemError } from '../sys/errno.ts';
+import type { PeerKey } from '../sys/datagram-slots.ts';
+import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from '../sys/layout.ts';
+import { INTEREST } from '../sys/poller.ts';
+import type { Recipient } from '../sys/send-list.ts';
+import { isFull, sendBatches, type Batch, type SendOutcome } from './outgoing.ts';
+import type { UdpShared } from './shared.ts';
+
+/** What a session knows of the listening socket that it belongs to. */
+export interface UdpFront extends TableFront<UdpSession> {
+  readonly fd: number;
+}
+
+/** Who a client is, for its listening socket. */
+export interface UdpClient extends ClientAddress {
+  readonly key: PeerKey;
+  /** Which address of ours it has asked, where there are several. */
+  readonly asked: PeerKey | undefined;
+  /** What makes answers leave from that address. */
+  readonly source: Uint8Array | undefined;
+  /** Its first datagram. */
+  readonly slot: number;
+}
+
+const NONE: readonly BalancerEndpoint[] = [];
+/** A flow whose socket was ready in so many turns one after another has its datagrams taken together. */
+const BUSY_TURNS = 4;
+/** Datagrams that are taken together. */
+const AT_ONCE = 16;
+
+/** One client port of one listening socket, and the connected socket to its endpoint. */
+export class UdpSession implements TableSession<UdpSession>, Pollable {
+  readonly client: UdpClient;
+  readonly front: UdpFront;
+  readonly owner: ServicePort;
+  readonly hops: number;
+  exit: Exit<UdpSession> | undefined = undefined;
+  tried: readonly BalancerEndpoint[] = NONE;
+  madeRoom = false;
+  endpoint: BalancerEndpoint;
+  datagramsIn = 0;
+  datagramsOut = 0;
+
+  lane: IdleLane<UdpSession> | undefined = undefined;
+  older: UdpSession | undefined = undefined;
+  newer: UdpSession | undefined = undefined;
+  usedAt = 0;
+
+  readonly #shared: UdpShared;
+  readonly #host: SessionHost<UdpSession>;
+  #state: 'opening' | 'open' | 'ended' = 'opening';
+  #fd = -1;
+  /** Slots of this event's datagrams from the client. */
+  #queue: number[] = [];
+  readonly #recipient: Recipient;
+  /** Whether messages of several datagrams get through, each way. */
+  #segmentsIn: boolean;
+  #segmentsOut: boolean;
+  #lastTurn = 0;
+  #turnsInARow = 0;
+
+  constructor(shared: UdpShared, host: SessionHost<UdpSession>, start: SessionStart<UdpFront>) {
+    this.#shared = shared;
+    this.#host = host;
+    this.front = start.front;
+    this.owner = start.owner;
+    this.client = start.client as UdpClient;
+    this.endpoint = start.endpoint;
+    this.hops = start.hops;
+    this.#segmentsIn = shared.hasSegments;
+    this.#segmentsOut = shared.hasSegments;
+    const { requests, names } = shared;
+    const { slot, source } = this.client;
+    this.#recipient = {
+      name: names.take(requests.names, requests.nameOffset(slot)),
+      nameLength: start.front.family === 4 ? SOCKADDR_IN_BYTES : SOCKADDR_IN6_BYTES,
+      source,
+    };
+  }
+
+  get isOpen(): boolean {
+    return this.#state === 'open';
+  }
+
+  get hasEnded(): boolean {
+    return this.#state === 'ended';
+  }
+
+  /** Opens the backend socket, which is done when this returns. */
+  open(): void {
+    const { loop, sockaddr } = this.#shared;
+    const { sockets } = loop.sys;
+    const fd = sockets.datagram(this.endpoint.family);
+    if (fd < 0) {
+      this.#host.openFailed(this, systemError(-fd, 'socket'));
+      return;
+    }
+    sockets.setOption(fd, SOL_SOCKET, SO_RCVBUF, this.#host.socketBuffer);
+    sockets.setOption(fd, SOL_SOCKET, SO_SNDBUF, this.#host.socketBuffer);
+    const connected = sockets.connect(fd, sockaddr(this.endpoint));
+    const local = connected < 0 ? undefined : sockets.localAddress(fd);
+    const { address, port } = this.endpoint;
+    let errno = Math.max(0, -connected);
+    // An endpoint of this host that is not there, and whose port the kernel chose for our side.
+    if (local?.port === port && local.address === address) errno = ECONNREFUSED;
+    if (errno === 0) errno = -loop.watch(fd, this, INTEREST.readable);
+    if (errno !== 0 || local === undefined) {
+      loop.close(fd);
+      this.#host.openFailed(this, systemError(errno, 'connect'));
+      return;
+    }
+    this.#fd = fd;
+    this.#state = 'open';
+    this.#host.opened(this, local);
+  }
+
+  /** Notes a datagram of the client; `sendAll` has to follow. Returns whether it is the first one. */
+  note(slot: number): boolean {
+    return this.#queue.push(slot) === 1;
+  }
+
+  /** Passes on what has been noted. */
+  sendAll(): void {
+    const queue = this.#queue;
+    this.#queue = [];
+    if (this.#state !== 'open') {
+      this.owner.counters.datagramsDropped += queue.length;
+      return;
+    }
+    this.#host.touch(this);
+    const { requests, sendList } = this.#shared;
+    if (queue.length > 1) {
+      const segments = this.#segmentsIn;
+      sendBatches(sendList, requests, this.#fd, [
+        { slots: queue, segments, to: undefined, outcome: this.#requestOutcome },
+      ]);
+      return;
+    }
+    const sent = requests.write(this.#fd, queue[0] ?? 0);
+    if (sent < 0) this.#notSent(1, -sent);
+    else this.#sent(1, sent);
+  }
+
+  /** Datagrams of the endpoint are there, or an ICMP message. */
+  ready(): void {
+    if (this.#state !== 'open') return;
+    const { loop, answers } = this.#shared;
+    const isInARow = loop.turns - this.#lastTurn <= 1;
+    this.#turnsInARow = isInARow ? this.#turnsInARow + 1 : 0;
+    this.#lastTurn = loop.turns;
+    const count =
+      this.#turnsInARow < BUSY_TURNS
+        ? answers.take(this, this.#fd)
+        : answers.takeMany(this, this.#fd, AT_ONCE);
+    if (count >= 0) {
+      this.#host.touch(this);
+      if (count === 1) this.#turnsInARow = Math.min(this.#turnsInARow, BUSY_TURNS - 1);
+      if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
+    } else if (count !== -EAGAIN) {
+      this.owner.counters.datagramsDropped += 1;
+      this.#host.failed(this, systemError(-count, 'read'));
+    }
+  }
+
+  failed(): void {
+    this.#shared.sessions.endAll([this]);
+  }
+
+  /** Answers to be sent to the client. */
+  answers(slots: readonly number[]): Batch {
+    return {
+      slots,
+      segments: this.#segmentsOut && slots.length > 1,
+      to: this.#recipient,
+      outcome: this.#answerOutcome,
+    };
+  }
+
+  end(): number {
+    if (this.#state === 'open') this.#shared.loop.close(this.#fd);
+    if (this.#state !== 'ended') this.#shared.names.release(this.#recipient.name);
+    this.#state = 'ended';
+    this.#fd = -1;
+    return 0;
+  }
+
+  readonly #requestOutcome: SendOutcome = {
+    sent: (datagrams, bytes) => this.#sent(datagrams, bytes),
+    notSent: (datagrams, errno) => this.#notSent(datagrams, errno),
+    noSegments: () => {
+      this.#segmentsIn = false;
+    },
+  };
+
+  readonly #answerOutcome: SendOutcome = {
+    sent: (datagrams, bytes) => {
+      const { counters } = this.owner;
+      counters.datagramsOut += datagrams;
+      counters.bytesOut += bytes;
+      this.datagramsOut += datagrams;
+    },
+    notSent: (datagrams, errno) => {
+      if (isFull(errno)) this.#full(datagrams);
+      else this.owner.counters.datagramsDropped += datagrams;
+    },
+    noSegments: () => {
+      this.#segmentsOut = false;
+    },
+  };
+
+  #sent(datagrams: number, bytes: number): void {
+    const { counters } = this.owner;
+    counters.datagramsIn += datagrams;
+    counters.bytesIn += bytes;
+    this.datagramsIn += datagrams;
+  }
+
+  #notSent(datagrams: number, errno: number): void {
+    if (isFull(errno)) {
+      this.#full(datagrams);
+      return;
+    }
+    this.owner.counters.datagramsDropped += datagrams;
+    if (!this.hasEnded) this.#host.failed(this, systemError(errno, 'write'));
+  }
+
+  #full(datagrams: number): void {
+    for (let count = 0; count < datagrams; count += 1) this.#host.queueFull(this);
+  }
+}
