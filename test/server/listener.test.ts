@@ -1,0 +1,90 @@
+import { execFile } from 'node:child_process';
+import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t, { type Test } from 'tap';
+import { parseListen } from '../../src/server/listen-address.ts';
+import { startApiRig } from '../support/api-rig.ts';
+import { shortDir } from '../support/short-dir.ts';
+
+const posix = { skip: process.platform === 'win32' && 'only on linux' };
+
+interface Expected {
+  readonly code: string | RegExp;
+  readonly message?: RegExp;
+}
+
+async function fails(t: Test, listen: string, expected: Expected): Promise<void> {
+  await t.rejects(startApiRig(t, { listen }), expected);
+}
+
+t.test('a unix socket is for its owner and group, and gone afterwards', posix, async (t) => {
+  const path = join(shortDir(t), 'api.sock');
+  const mask = process.umask(0);
+  t.teardown(() => process.umask(mask));
+  const { cluster, server, watch } = await startApiRig(t, { listen: `unix://${path}` });
+  t.equal(statSync(path).mode & 0o777, 0o770);
+  t.equal(process.umask(), 0, 'the mask of the process is as before');
+  cluster.complete();
+  const call = watch();
+  call.request('n');
+  t.strictSame(await call.texts(), ['R', 'Y']);
+  server.destroy();
+  t.notOk(existsSync(path));
+});
+
+t.test('a socket that nobody listens on any more is replaced', posix, async (t) => {
+  const path = join(shortDir(t), 'api.sock');
+  // The process dies without removing it.
+  const script = `require('net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`;
+  await promisify(execFile)(process.execPath, ['-e', script]).catch(() => {});
+  t.ok(statSync(path).isSocket());
+  const { cluster, watch } = await startApiRig(t, { listen: `unix:${path}` });
+  cluster.complete();
+  const call = watch();
+  call.request('n');
+  t.strictSame(await call.texts(), ['R', 'Y']);
+});
+
+t.test('a socket that is in use, and a file of another kind, are left alone', posix, async (t) => {
+  const dir = shortDir(t);
+  const [taken, file] = [join(dir, 'taken.sock'), join(dir, 'file')];
+  const server = createServer((socket) => socket.end());
+  await new Promise<void>((resolve) => {
+    server.listen(taken, resolve);
+  });
+  t.teardown(() => server.close());
+  await fails(t, `unix:${taken}`, {
+    code: 'KPNG_LISTEN_ADDRESS_IN_USE',
+    message: /another process listens on it/,
+  });
+  t.ok(existsSync(taken));
+  writeFileSync(file, 'precious');
+  await fails(t, `unix:${file}`, {
+    code: 'KPNG_LISTEN_ADDRESS_IN_USE',
+    message: /it is not a socket/,
+  });
+  t.ok(existsSync(file));
+});
+
+t.test('an address that cannot be had is named, with the reason', async (t) => {
+  const { server } = await startApiRig(t);
+  if (server.address.kind !== 'tcp') throw new Error('not TCP');
+  await fails(t, `tcp://127.0.0.1:${server.address.port}`, {
+    code: 'KPNG_LISTEN_ADDRESS_IN_USE',
+    message: /tcp:\/\/127\.0\.0\.1:\d+/,
+  });
+  await fails(t, 'tcp://192.0.2.1:0', { code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE' });
+  await fails(t, `unix://${join(shortDir(t), 'no', 'where.sock')}`, { code: /^KPNG_LISTEN_/ });
+});
+
+t.test('every address of one family', async (t) => {
+  const { server, cluster, watch } = await startApiRig(t, { listen: 'tcp4://:0' });
+  t.match(server.address, { kind: 'tcp', host: '', family: 4 });
+  t.not(server.address, parseListen('tcp4://:0'));
+  cluster.complete();
+  const call = watch();
+  call.request('n');
+  t.strictSame(await call.texts(), ['R', 'Y']);
+});

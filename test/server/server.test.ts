@@ -1,0 +1,241 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { status } from '@grpc/grpc-js';
+import t from 'tap';
+import {
+  serverLimitReached,
+  watchEnded,
+  watchStarted,
+  type ServerLimitReached,
+  type WatchEnded,
+} from '../../src/server/events.ts';
+import { opText } from '../support/api-client.ts';
+import { startApiRig } from '../support/api-rig.ts';
+import { emptyCluster, pod } from '../support/cluster.ts';
+import { listening } from '../support/events.ts';
+import { until } from '../support/until.ts';
+
+t.test('requests that are sent ahead are answered one after another', async (t) => {
+  const { cluster, watch } = await startApiRig(t);
+  cluster.service('demo/a').complete();
+  const call = watch();
+  for (let i = 0; i < 20; i++) call.request('n');
+  t.strictSame(await call.texts(), ['R', 'S1 demo/a', 'Y']);
+  for (let i = 1; i < 20; i++) {
+    cluster.service(`demo/s${i}`);
+    t.strictSame(await call.texts(), [`S1 demo/s${i}`, 'Y']);
+  }
+  t.equal(call.unread, 0);
+});
+
+t.test('without a request nothing is sent', async (t) => {
+  const { cluster, watch } = await startApiRig(t);
+  cluster.complete();
+  const silent = watch();
+  const call = watch();
+  call.request('n');
+  await call.texts();
+  cluster.service('demo/a');
+  const other = watch();
+  other.request('n');
+  await other.texts();
+  t.equal(call.unread, 0);
+  t.equal(silent.unread, 0);
+});
+
+t.test('the node may change from one request to the next', async (t) => {
+  const { cluster, watch } = await startApiRig(t);
+  const local = { internalTrafficToLocal: true, externalTrafficToLocal: true };
+  cluster
+    .service('demo/a', local)
+    .endpoints('demo/a', pod('p', '10.0.0.1', 'n1'))
+    .complete();
+  const call = watch();
+  call.request('n2');
+  t.strictSame(await call.texts(), ['R', 'S1 demo/a', 'Y']);
+  call.request('n1');
+  t.strictSame(await call.texts(), ['S2 demo/a/p', 'Y']);
+  call.request('n2');
+  t.strictSame(await call.texts(), ['D2 demo/a/p', 'Y']);
+});
+
+t.test('a client that asks for no more gets what it asked for, and then the end', async (t) => {
+  const { cluster, watch, server } = await startApiRig(t);
+  const call = watch();
+  call.request('n');
+  call.halfClose();
+  t.equal(opText(await call.next()), 'R');
+  cluster.service('demo/a').complete();
+  t.strictSame(await call.texts(), ['S1 demo/a', 'Y']);
+  t.equal((await call.status).code, status.OK);
+  const idle = watch();
+  idle.halfClose();
+  t.equal((await idle.status).code, status.OK);
+  await until(() => server.watchers === 0);
+});
+
+t.test('a client that has gone is forgotten at once, though nothing changes', async (t) => {
+  const ended: WatchEnded[] = [];
+  const started: unknown[] = [];
+  listening(t, watchEnded, (event) => ended.push(event));
+  listening(t, watchStarted, (event) => started.push(event));
+  const { cluster, watch, server } = await startApiRig(t);
+  cluster.complete();
+  const call = watch();
+  call.request('n1');
+  await call.texts();
+  call.request('n1');
+  t.equal(server.watchers, 1);
+  call.cancel();
+  await until(() => server.watchers === 0);
+  t.match(started, [{ api: 'local', watchers: 1, peer: /^127\.0\.0\.1:\d+$/ }]);
+  t.match(ended, [{ api: 'local', nodeName: 'n1', syncs: 1, watchers: 0, error: undefined }]);
+  cluster.service('demo/a');
+  t.equal(cluster.store.history, 0, 'nothing is kept for it');
+});
+
+t.test('what cannot be served is refused with a status that says why', async (t) => {
+  const { watch } = await startApiRig(t, { limits: { maxMessageSize: 1024 } });
+  const damaged = watch();
+  damaged.sendBytes(Buffer.from('0aff', 'hex'));
+  const refused = await damaged.status;
+  t.equal(refused.code, status.INVALID_ARGUMENT);
+  t.match(refused.details, /A request cannot be decoded/);
+  const large = watch();
+  large.request('n'.repeat(2000));
+  t.equal((await large.status).code, status.RESOURCE_EXHAUSTED);
+});
+
+t.test('an API that is switched off is not there', async (t) => {
+  const { watch, watchGlobal } = await startApiRig(t, { apis: ['global'] });
+  const local = watch();
+  local.request('n');
+  t.equal((await local.status).code, status.UNIMPLEMENTED);
+  const other = watchGlobal();
+  other.request();
+  t.equal(opText(await other.next()), 'R');
+});
+
+t.test('more watchers than allowed are turned away, until one has left', async (t) => {
+  const reached: ServerLimitReached[] = [];
+  listening(t, serverLimitReached, (event) => reached.push(event));
+  const { cluster, watch, watchGlobal, server } = await startApiRig(t, {
+    limits: { maxWatchers: 2 },
+  });
+  cluster.complete();
+  const [one, two] = [watch(), watchGlobal()];
+  for (const call of [one, two]) {
+    call.request('n');
+    await call.texts();
+  }
+  const refused = await watch().status;
+  t.equal(refused.code, status.RESOURCE_EXHAUSTED);
+  t.match(refused.details, /there are 2 watchers/);
+  t.match(reached, [{ limit: 'max-watchers', value: 2 }]);
+  one.cancel();
+  await until(() => server.watchers === 1);
+  const three = watch();
+  three.request('n');
+  t.strictSame(await three.texts(), ['R', 'Y']);
+});
+
+t.test('more connections than allowed are turned away', async (t) => {
+  const reached: ServerLimitReached[] = [];
+  listening(t, serverLimitReached, (event) => reached.push(event));
+  const { server } = await startApiRig(t, { limits: { maxConnections: 1 } });
+  if (server.address.kind !== 'tcp') throw new Error('not TCP');
+  const { port } = server.address;
+  const first = connect(port, '127.0.0.1');
+  await until(() => server.connections === 1);
+  const second = connect(port, '127.0.0.1');
+  await once(second, 'close');
+  t.match(reached, [{ limit: 'max-api-connections', value: 1 }]);
+  first.destroy();
+  await until(() => server.connections === 0);
+});
+
+t.test(
+  'a client that does not read delays nobody, and then gets what is true by then',
+  async (t) => {
+    const { cluster, watch } = await startApiRig(t);
+    const count = 4000;
+    const round = (ip: number): void => {
+      cluster.atOnce((all) => {
+        for (let i = 0; i < count; i++) {
+          all.service(`demo/s${i}`, { annotations: { filler: 'x'.repeat(300), round: `${ip}` } });
+        }
+      });
+    };
+    round(0);
+    cluster.complete();
+    const slow = watch();
+    slow.pause();
+    slow.request('n');
+    const quick = watch();
+    quick.request('n');
+    t.equal((await quick.changeSet()).length, count + 2);
+    for (let ip = 1; ip <= 5; ip++) {
+      quick.request('n');
+      round(ip);
+      t.equal((await quick.changeSet()).length, count + 1);
+    }
+    slow.resume();
+    t.equal((await slow.changeSet()).length, count + 2, 'the state of when it asked');
+    slow.request('n');
+    t.equal((await slow.changeSet()).length, count + 1, 'and at once that of now');
+    t.equal(cluster.store.history, 0);
+  },
+);
+
+t.test('a client that lags too far behind is cut off, and can begin anew', async (t) => {
+  const ended: WatchEnded[] = [];
+  listening(t, watchEnded, (event) => ended.push(event));
+  const cluster = await emptyCluster({ maxHistory: 10 });
+  const { watch } = await startApiRig(t, { cluster });
+  for (let i = 0; i < 20; i++) cluster.service(`demo/s${i}`);
+  cluster.complete();
+  const call = watch();
+  call.request('n');
+  await call.texts();
+  for (let i = 0; i < 20; i++) cluster.service(`demo/s${i}`, { type: 'NodePort' });
+  const end = await call.status;
+  t.equal(end.code, status.ABORTED);
+  t.match(end.details, /lags too far behind/);
+  t.match(ended, [{ error: { code: 'KPNG_LIMIT_REACHED' } }]);
+  const again = watch();
+  again.request('n');
+  t.equal((await again.changeSet()).length, 22);
+});
+
+t.test('closing ends the calls in order', async (t) => {
+  const { cluster, watch, server } = await startApiRig(t);
+  cluster.complete();
+  const [waiting, idle] = [watch(), watch()];
+  waiting.request('n');
+  idle.request('n');
+  await Promise.all([waiting.texts(), idle.texts()]);
+  waiting.request('n');
+  await server.close();
+  for (const call of [waiting, idle]) {
+    const { code, details } = await call.status;
+    t.equal(code, status.UNAVAILABLE);
+    t.match(details, /stopping/);
+  }
+  t.equal(server.watchers, 0);
+  await server.close();
+  const late = watch();
+  late.request('n');
+  t.equal((await late.status).code, status.UNAVAILABLE);
+});
+
+t.test('destroying cuts them', async (t) => {
+  const { cluster, watch, server } = await startApiRig(t);
+  cluster.complete();
+  const call = watch();
+  call.request('n');
+  await call.texts();
+  server.destroy();
+  server.destroy();
+  t.not((await call.status).code, status.OK);
+  await until(() => server.watchers === 0 && server.connections === 0);
+});
