@@ -22,7 +22,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   proxysocket: ['roundrobin'],
   portal: [SPEC],
   proxier: ['api', 'store', 'portal', 'proxysocket'],
-  observe: ['store', 'file', 'server', 'portal', 'sinks', 'proxier', 'proxysocket'],
+  observe: ['store', 'kube', 'file', 'server', 'portal', 'sinks', 'proxier', 'proxysocket'],
   cli: [
     'api',
     'store',
