@@ -1,0 +1,145 @@
+/** The `kube` source as a command, against a fake API server. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { globs } from '../../src/cli/flags/globs.ts';
+import { parse, type Invocation } from '../../src/cli/parse.ts';
+import { runCli, startCli, type Cli } from '../support/cli.ts';
+import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
+import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
+
+function fill(api: FakeApi): void {
+  api.upsert('nodes', node('node-a', 'north'), node('node-b', 'south'));
+  api.upsert('services', service('demo/web', '10.96.0.10'));
+  const endpoints = [endpoint('10.1.0.5'), endpoint('10.1.0.6', { nodeName: 'node-b' })];
+  api.upsert('endpointslices', slice('demo/web-x', endpoints));
+}
+
+interface Line {
+  readonly Service: { readonly Name: string };
+  readonly Endpoints: readonly { readonly Local?: boolean }[] | null;
+}
+
+function lines(cli: Cli): Line[] {
+  return cli.stdout
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line);
+}
+
+t.test('from the API to JSON, and on with every change', async (t) => {
+  const api = await startFakeApi(t);
+  fill(api);
+  const cli = startCli(t, [
+    'kube',
+    '--server',
+    api.url,
+    'to-json',
+    '--node-name',
+    'node-a',
+    '-v=2',
+  ]);
+  const answers = await cli.line('The Kubernetes API answers');
+  t.match(answers, { server: api.url, config: '--server', user: 'system:anonymous' });
+  await cli.line('The first complete state is in place', { services: 1 });
+  await cli.until(() => lines(cli).length === 1, 'the first line');
+  t.match(lines(cli)[0], { Service: { Name: 'web' }, Endpoints: [{ Local: true }, {}] });
+  api.upsert('services', service('demo/api', '10.96.0.11'));
+  await cli.until(() => lines(cli).length === 3, 'both services');
+  await api.stop();
+  await cli.line('The source is away; what is in place stays');
+  cli.kill('SIGTERM');
+  t.equal((await cli.exited).code, 0);
+});
+
+t.test('a proxy for the services of one name only', async (t) => {
+  const api = await startFakeApi(t);
+  fill(api);
+  const labels = { 'service.kubernetes.io/service-proxy-name': 'kpng-example' };
+  api.upsert('services', service('demo/ours', '10.96.0.12', { labels }));
+  const cli = startCli(t, [
+    'kube',
+    `--server=${api.url}`,
+    '--service-proxy-name=kpng-example',
+    'to-local',
+    'to-json',
+  ]);
+  await cli.until(() => lines(cli).length === 1, 'the service');
+  t.match(lines(cli), [{ Service: { Name: 'ours' }, Endpoints: null }]);
+});
+
+t.test('health is degraded while a resource is forbidden', async (t) => {
+  const api = await startFakeApi(t);
+  fill(api);
+  api.deny('nodes');
+  const health = '--healthz-bind-address=127.0.0.1:0';
+  const cli = startCli(t, ['kube', '--server', api.url, 'to-json', health]);
+  await cli.line('The Kubernetes API forbids something; what is in place stays');
+  await cli.line('The first complete state is in place');
+  const { url } = await cli.line('Serving health');
+  const answer = await fetch(`${String(url)}/healthz`);
+  t.equal(answer.status, 200);
+  t.match(await answer.json(), { degraded: [/forbidden since .* \(KPNG_KUBE_FORBIDDEN\)$/] });
+});
+
+t.test('a configuration that is wrong ends it with 2', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'kpng-cli-kube-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const bad = join(directory, 'config');
+  await writeFile(bad, 'current-context: nope\n');
+  for (const [args, message] of [
+    [[`--kubeconfig=${bad}`], /there is no context .*nope/],
+    [[`--kubeconfig=${bad}x`], /ENOENT/],
+  ] as const) {
+    const { code, stderr } = await runCli(['kube', ...args, 'to-json']);
+    t.equal(code, 2);
+    t.match(stderr, /KPNG_KUBECONFIG/);
+    t.match(stderr, message);
+  }
+});
+
+function optionsOf(line: string, env: Record<string, string> = {}): object {
+  const invocation: Invocation = parse(line.split(' '), env);
+  if (invocation.kind === 'run') return invocation.source.options;
+  if (invocation.kind === 'usage-error') throw invocation.error;
+  throw new Error(invocation.kind);
+}
+
+t.test('flags are those of kpng', (t) => {
+  t.strictSame(optionsOf('kube to-json'), {
+    kubeconfig: '',
+    server: '',
+    selection: {
+      proxyName: '',
+      serviceLabels: [],
+      serviceAnnotations: [],
+      nodeLabels: [
+        'kubernetes.io/hostname',
+        'topology.kubernetes.io/zone',
+        'topology.kubernetes.io/region',
+      ],
+      nodeAnnotations: [],
+    },
+  });
+  t.match(optionsOf('kube to-json', { KUBECONFIG: '/a:/b' }), { kubeconfig: '/a:/b' });
+  t.match(optionsOf('kube --kubeconfig /c to-json', { KUBECONFIG: '/a' }), { kubeconfig: '/c' });
+  t.match(optionsOf('kube --master http://x to-json'), { server: 'http://x' });
+  t.match(
+    optionsOf(
+      'kube --with-service-labels a,b.* --with-service-labels={x,y}z --with-node-labels= to-json',
+    ),
+    { selection: { serviceLabels: ['a', 'b.*', '{x,y}z'], nodeLabels: [] } },
+  );
+  t.throws(() => optionsOf('kube --with-service-labels a[ to-json'), {
+    message: /no \] for the \[/,
+  });
+  t.throws(() => optionsOf('kube --service-proxy-name=-x to-json'), { code: 'KPNG_USAGE' });
+  t.end();
+});
+
+t.test('a list of patterns is divided at commas outside of braces', (t) => {
+  t.strictSame(globs().parse('a, {b,c}d ,,e'), ['a', '{b,c}d', 'e']);
+  t.equal(globs().format(['a', 'b']), 'a,b');
+  t.end();
+});
