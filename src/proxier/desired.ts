@@ -10,7 +10,7 @@ import type { ServiceEntry } from '../store/local-view.ts';
 import { MAX_TIMER_MS } from '../util/clock.ts';
 import { parseDuration } from '../util/duration.ts';
 import { isPort } from './address.ts';
-import { endpointsOf } from './endpoints.ts';
+import { endpointsOf, type Rows } from './endpoints.ts';
 import { portalsOf, serviceAddresses } from './portals.ts';
 
 /** One service port as it should be: what the engine needs to know, and its front doors. */
@@ -27,7 +27,19 @@ export interface Desired {
   readonly ports: readonly DesiredServicePort[];
   /** What cannot be proxied of it. The same service has the same problems each time. */
   readonly problems: readonly KpngError[];
+  /** Of a service with very many endpoints: what need not be worked out again while they stay. */
+  readonly known: Known | undefined;
 }
+
+/** What the endpoints of a service come to, by the name of the service port. */
+export interface Known {
+  /** It holds for this service only. */
+  readonly service: Service;
+  readonly rows: ReadonlyMap<string, Rows>;
+}
+
+/** From so many endpoints on it is worth the memory to know what they come to. */
+const KNOWN_FROM = 1000;
 
 /** Annotation of a service: how long a UDP session may be idle, as `30s` or `1m30s`. */
 export const UDP_IDLE_ANNOTATION = 'kpng-userspace.io/udp-idle-timeout';
@@ -35,7 +47,7 @@ export const UDP_IDLE_ANNOTATION = 'kpng-userspace.io/udp-idle-timeout';
 /** Kubernetes' default of the affinity timeout: three hours. Seconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 
-const NOTHING: Desired = { ports: [], problems: [] };
+const NOTHING: Desired = { ports: [], problems: [], known: undefined };
 
 /** `namespace/name:port`, or `namespace/name` for an unnamed port. */
 function servicePortName(key: string, portName: string): string {
@@ -47,15 +59,15 @@ function servicePortName(key: string, portName: string): string {
  *
  * ExternalName and headless services have none, nor has a port without any address or node port, as
  * in kube-proxy. Whatever is wrong with a part of the service is told and left out, and the rest is
- * proxied.
+ * proxied. `former`: what was known of the service before.
  */
-export function desiredServicePorts(entry: ServiceEntry): Desired {
+export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desired {
   const { key, service } = entry;
   if (service.type === 'ExternalName' || service.ips?.headless === true) return NOTHING;
   if (service.ports.length === 0) return NOTHING;
   if (key.includes(':')) {
     const message = `${JSON.stringify(key)}: the name of a service cannot have a colon`;
-    return { ports: [], problems: [new KpngError('KPNG_SERVICE_INVALID', message)] };
+    return { ...NOTHING, problems: [new KpngError('KPNG_SERVICE_INVALID', message)] };
   }
 
   const { addresses, problems: addressProblems } = serviceAddresses(key, service);
@@ -65,6 +77,8 @@ export function desiredServicePorts(entry: ServiceEntry): Desired {
   const portNames = new Set(service.ports.map((port) => port.name));
   const seen = new Set<string>();
   const ports: DesiredServicePort[] = [];
+  const formerRows = former?.service === service ? former.rows : undefined;
+  const rows = new Map<string, Rows>();
   for (const port of service.ports) {
     const name = servicePortName(key, port.name);
     const protocol = protocolOf(name, port, problems);
@@ -77,7 +91,8 @@ export function desiredServicePorts(entry: ServiceEntry): Desired {
     seen.add(name);
     const portals = portalsOf(port, protocol, addresses);
     if (portals.length === 0) continue;
-    const resolved = endpointsOf(name, port, entry, portNames);
+    const resolved = endpointsOf(name, port, entry, portNames, formerRows?.get(name));
+    rows.set(name, resolved.rows);
     problems.push(...resolved.problems);
     const idle = protocol === 'UDP' && udpIdleTimeoutMs !== undefined ? { udpIdleTimeoutMs } : {};
     ports.push({
@@ -86,7 +101,8 @@ export function desiredServicePorts(entry: ServiceEntry): Desired {
       splitTraffic: service.externalTrafficToLocal !== service.internalTrafficToLocal,
     });
   }
-  return { ports, problems };
+  const known = entry.endpoints.size < KNOWN_FROM ? undefined : { service, rows };
+  return { ports, problems, known };
 }
 
 function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Protocol | undefined {

@@ -59,10 +59,11 @@ function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): 
     a,
     b,
     (one, other) =>
-      one.address === other.address &&
-      one.port === other.port &&
-      one.internal === other.internal &&
-      one.external === other.external,
+      one === other ||
+      (one.address === other.address &&
+        one.port === other.port &&
+        one.internal === other.internal &&
+        one.external === other.external),
   );
 }
 

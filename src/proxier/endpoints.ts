@@ -1,4 +1,4 @@
-import type { PortMapping } from '../api/generated/localv1/api.ts';
+import type { Endpoint, PortMapping } from '../api/generated/localv1/api.ts';
 import { KpngError } from '../errors.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { ServiceEntry } from '../store/local-view.ts';
@@ -9,6 +9,28 @@ import { resolvePort } from './resolve-port.ts';
 export interface ResolvedEndpoints {
   readonly endpoints: readonly EndpointSpec[];
   readonly problems: readonly KpngError[];
+  /** For the next time: what is the same then need not be worked out again. */
+  readonly rows: Rows;
+}
+
+type Endpoints = ServiceEntry['endpoints'];
+
+/** What each endpoint comes to: one row for each address, in the order of the endpoints. */
+export interface Rows {
+  readonly of: Endpoints;
+  readonly sources: readonly Endpoint[];
+  /** Undefined: nothing of the endpoint can be used. */
+  readonly specs: readonly (EndpointSpec | undefined)[];
+  /** Whether no two rows have the same address and port. */
+  readonly distinct: boolean;
+}
+
+/** For each kind of fault the first endpoint that has it. */
+interface Faults {
+  badAddress?: string;
+  badPort?: string;
+  noPort?: string;
+  notServed?: string;
 }
 
 /**
@@ -18,47 +40,130 @@ export interface ResolvedEndpoints {
  *
  * An endpoint that lists other ports and not this one does not serve it; that is not an error as
  * long as some other endpoint does.
+ *
+ * `former`: what the same service port had before. Of endpoints that are the same objects as then the
+ * result has the same objects as then.
  */
 export function endpointsOf(
   servicePort: string,
   port: PortMapping,
   entry: ServiceEntry,
   portNames: ReadonlySet<string>,
+  former?: Rows,
 ): ResolvedEndpoints {
-  const byAddress = new Map<string, EndpointSpec>();
-  let badAddress: string | undefined;
-  let badPort: string | undefined;
-  let noPort: string | undefined;
-  let notServed: string | undefined;
+  const faults: Faults = {};
+  const reused = former && new FormerRows(former);
+  const sources: Endpoint[] = [];
+  const rows: (EndpointSpec | undefined)[] = [];
+  const fresh: EndpointSpec[] = [];
   for (const [key, endpoint] of entry.endpoints) {
-    const number = resolvePort(port, endpoint, portNames);
-    if (number === undefined) {
-      if (endpoint.portOverrides.length === 0) noPort ??= key;
-      else notServed ??= key;
-      continue;
+    if (reused?.take(key, endpoint, rows) !== true) {
+      const specs = specsOf(key, endpoint, resolvePort(port, endpoint, portNames), faults);
+      for (const spec of specs) if (spec !== undefined) fresh.push(spec);
+      rows.push(...specs);
     }
-    if (!isPort(number)) {
-      badPort ??= `${key} (${number})`;
-      continue;
-    }
-    const { v4 = [], v6 = [] } = endpoint.ips ?? {};
-    if (v4.length + v6.length === 0) badAddress ??= key;
-    for (const text of [...v4, ...v6]) {
-      const address = canonicalAddress(text);
-      if (address === undefined) {
-        badAddress ??= `${key} (${JSON.stringify(text)})`;
-        continue;
-      }
-      const { internal, external } = endpoint.scopes ?? { internal: true, external: true };
-      const same = byAddress.get(`${address} ${number}`);
-      byAddress.set(`${address} ${number}`, {
-        address,
-        port: number,
-        internal: internal || same?.internal === true,
-        external: external || same?.external === true,
-      });
-    }
+    while (sources.length < rows.length) sources.push(endpoint);
   }
+  const all = rows.includes(undefined) ? rows.filter((spec) => spec !== undefined) : rows;
+  const specs = all as readonly EndpointSpec[];
+  const endpoints = former?.distinct === true && !meets(fresh, specs) ? specs : merged(specs);
+  return {
+    endpoints,
+    problems: problemsOf(servicePort, port, endpoints.length === 0, faults),
+    rows: { of: entry.endpoints, sources, specs: rows, distinct: endpoints === specs },
+  };
+}
+
+/** Goes through former rows beside the endpoints of now. Both are in the order of the keys. */
+class FormerRows {
+  readonly #rows: Rows;
+  #at = 0;
+
+  constructor(rows: Rows) {
+    this.#rows = rows;
+  }
+
+  /** Adds the rows of an endpoint that is the same as before; false: it is not, or has a fault to tell. */
+  take(key: string, endpoint: Endpoint, to: (EndpointSpec | undefined)[]): boolean {
+    const { of, sources, specs } = this.#rows;
+    let at = this.#at;
+    if (sources[at] !== endpoint) {
+      // It is new, or some before it have gone.
+      if (of.get(key) !== endpoint) return false;
+      while (at < sources.length && sources[at] !== endpoint) at += 1;
+    }
+    const start = at;
+    while (at < sources.length && sources[at] === endpoint && specs[at] !== undefined) at += 1;
+    const whole = at > start && sources[at] !== endpoint;
+    if (whole) for (let row = start; row < at; row += 1) to.push(specs[row]);
+    while (at < sources.length && sources[at] === endpoint) at += 1;
+    this.#at = at;
+    return whole;
+  }
+}
+
+/** The rows of one endpoint. One that is undefined stands for what cannot be used, and why is noted. */
+function specsOf(
+  key: string,
+  { ips, portOverrides, scopes }: Endpoint,
+  number: number | undefined,
+  faults: Faults,
+): (EndpointSpec | undefined)[] {
+  if (number === undefined) {
+    if (portOverrides.length === 0) faults.noPort ??= key;
+    else faults.notServed ??= key;
+    return [undefined];
+  }
+  if (!isPort(number)) {
+    faults.badPort ??= `${key} (${number})`;
+    return [undefined];
+  }
+  const texts = [...(ips?.v4 ?? []), ...(ips?.v6 ?? [])];
+  if (texts.length === 0) {
+    faults.badAddress ??= key;
+    return [undefined];
+  }
+  const { internal, external } = scopes ?? { internal: true, external: true };
+  return texts.map((text) => {
+    const address = canonicalAddress(text);
+    if (address === undefined) faults.badAddress ??= `${key} (${JSON.stringify(text)})`;
+    return address === undefined ? undefined : { address, port: number, internal, external };
+  });
+}
+
+/** Whether one of a few has the address and port of another one of all. */
+function meets(few: readonly EndpointSpec[], all: readonly EndpointSpec[]): boolean {
+  if (few.length === 0) return false;
+  const addresses = new Map(few.map((spec) => [spec.address, spec]));
+  if (addresses.size < few.length) return true;
+  return all.some((spec) => {
+    const other = addresses.get(spec.address);
+    return other !== undefined && other !== spec && other.port === spec.port;
+  });
+}
+
+/** One for each address and port; the list itself if that is so already. */
+function merged(specs: readonly EndpointSpec[]): readonly EndpointSpec[] {
+  const byAddress = new Map<string, EndpointSpec>();
+  for (const spec of specs) {
+    const key = `${spec.address} ${spec.port}`;
+    const same = byAddress.get(key);
+    const both = same && {
+      ...spec,
+      internal: spec.internal || same.internal,
+      external: spec.external || same.external,
+    };
+    byAddress.set(key, both ?? spec);
+  }
+  return byAddress.size === specs.length ? specs : [...byAddress.values()];
+}
+
+function problemsOf(
+  servicePort: string,
+  port: PortMapping,
+  none: boolean,
+  { badAddress, badPort, noPort, notServed }: Faults,
+): KpngError[] {
   const problems: KpngError[] = [];
   const leftOut = (example: string | undefined, reason: string): void => {
     if (example === undefined) return;
@@ -68,9 +173,8 @@ export function endpointsOf(
   };
   leftOut(badAddress, 'without a valid IP address');
   leftOut(badPort, 'whose port is not 1 to 65535');
-  if (byAddress.size === 0) noPort ??= notServed;
-  leftOut(noPort, `without a port ${portWanted(port)}`);
-  return { endpoints: [...byAddress.values()], problems };
+  leftOut(noPort ?? (none ? notServed : undefined), `without a port ${portWanted(port)}`);
+  return problems;
 }
 
 function portWanted({ name, targetPortName }: PortMapping): string {

@@ -1,10 +1,13 @@
 import type { LocalView } from '../store/local-view.ts';
 import type { KpngError } from '../errors.ts';
-import { desiredServicePorts, type DesiredServicePort } from './desired.ts';
+import { desiredServicePorts, type DesiredServicePort, type Known } from './desired.ts';
+
+const NOT_THERE = { ports: [], problems: [], known: undefined };
 
 interface WantedService {
   readonly names: readonly string[];
   readonly problems: readonly KpngError[];
+  readonly known: Known | undefined;
 }
 
 /** What a change set made of a service. */
@@ -39,8 +42,8 @@ export class Wanted {
   refresh(key: string, view: LocalView): ServiceChange {
     const before = this.#services.get(key);
     const entry = view.get(key);
-    const { ports, problems } =
-      entry === undefined ? { ports: [], problems: [] } : desiredServicePorts(entry);
+    const { ports, problems, known } =
+      entry === undefined ? NOT_THERE : desiredServicePorts(entry, before?.known);
     const names = new Set(before?.names);
     for (const name of names) this.#drop(name);
     for (const port of ports) {
@@ -49,7 +52,7 @@ export class Wanted {
       this.#endpoints += port.spec.endpoints.length;
     }
     if (ports.length === 0 && problems.length === 0) this.#services.delete(key);
-    else this.#services.set(key, { names: ports.map(({ spec }) => spec.name), problems });
+    else this.#services.set(key, { names: ports.map(({ spec }) => spec.name), problems, known });
     return { names, problemsBefore: before?.problems ?? [], problems };
   }
 

@@ -128,13 +128,14 @@ export function updateEndpoints(
   { name, balancer }: ServicePort,
   endpoints: readonly EndpointSpec[],
 ): readonly BalancerEndpoint[] {
-  const usable = endpoints.every(isUsable) ? endpoints : endpoints.filter(isUsable);
-  if (usable !== endpoints && endpointInvalid.hasSubscribers) {
-    for (const { address: host, port } of endpoints.filter((each) => !isUsable(each))) {
-      endpointInvalid.publish({ servicePort: name, endpoint: formatHostPort({ host, port }) });
+  return balancer.update(endpoints, (spec) => {
+    if (isUsable(spec)) return true;
+    if (endpointInvalid.hasSubscribers) {
+      const endpoint = formatHostPort({ host: spec.address, port: spec.port });
+      endpointInvalid.publish({ servicePort: name, endpoint });
     }
-  }
-  return balancer.update(usable);
+    return false;
+  });
 }
 
 /** The socket API would look a host name up, and throw at a port that is none. */

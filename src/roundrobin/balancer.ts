@@ -42,6 +42,9 @@ export class RoundRobinBalancer implements Balancer {
   readonly #random: () => number;
   readonly #affinityLimit: Omit<AffinityOptions, 'timeoutMs'>;
   readonly #members = new Map<string, Member>();
+  /** In the order of the last update. */
+  #listed: readonly Member[] = [];
+  #updates = 0;
   readonly #pools: Record<Traffic, Record<Family, Pool>> = {
     internal: { 4: new Pool(), 6: new Pool() },
     external: { 4: new Pool(), 6: new Pool() },
@@ -75,27 +78,69 @@ export class RoundRobinBalancer implements Balancer {
     return [...this.#members.values()];
   }
 
-  update(endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
-    const wanted = mergeByAddress(endpoints);
-    const gone: Member[] = [];
-    for (const member of this.#members.values()) {
-      const spec = wanted.get(member.text);
-      if (spec === undefined) gone.push(member);
-      else this.#allow(member, spec);
-    }
+  update(
+    endpoints: readonly EndpointSpec[],
+    admits: (endpoint: EndpointSpec) => boolean = () => true,
+  ): readonly BalancerEndpoint[] {
+    const former = this.#listed;
+    const { added, changed } = this.#list(endpoints, admits);
+    const stayed = this.#listed.length - added.length;
+    const gone =
+      stayed === former.length ? [] : former.filter(({ update }) => update !== this.#updates);
+    for (const member of changed) this.#allow(member, member);
     for (const member of gone) this.#remove(member);
-
-    const added: Member[] = [];
-    for (const [text, spec] of wanted) {
-      if (!this.#members.has(text)) added.push(new Member(text, spec));
-    }
     for (const member of shuffle(added, this.#random)) {
       this.#members.set(member.text, member);
-      const spec = wanted.get(member.text);
-      if (spec !== undefined) this.#allow(member, spec);
+      this.#allow(member, member);
     }
     this.#affinity?.clearStale(this.#clock.now());
     return gone;
+  }
+
+  /**
+   * Notes what is said of each endpoint; returns those that are new, and those of which something else is
+   * said than before. There may be very many that stay: where the list has the same object as the last
+   * one had, in the same order, that needs no look at its address.
+   */
+  #list(
+    endpoints: readonly EndpointSpec[],
+    admits: (endpoint: EndpointSpec) => boolean,
+  ): { added: Member[]; changed: Member[] } {
+    const former = this.#listed;
+    const listed: Member[] = [];
+    const added = new Map<string, Member>();
+    const changed: Member[] = [];
+    const update = (this.#updates += 1);
+    let next = 0;
+    for (const spec of endpoints) {
+      let member = former[next];
+      if (member?.spec !== spec) {
+        const text = endpointText(spec);
+        member = this.#members.get(text) ?? added.get(text);
+        if (member === undefined) {
+          if (!admits(spec)) continue;
+          added.set(text, (member = new Member(text, spec, update)));
+        }
+        if (former[member.place] === member) next = member.place;
+      }
+      if (former[next] === member) next += 1;
+      // What one listing of an endpoint allows is allowed.
+      const again = member.update === update;
+      const internal = spec.internal || (again && member.internal);
+      const external = spec.external || (again && member.external);
+      if (internal !== member.internal || external !== member.external) {
+        member.internal = internal;
+        member.external = external;
+        if (member.since !== update) changed.push(member);
+      }
+      if (again) continue;
+      member.update = update;
+      member.spec = spec;
+      member.place = listed.length;
+      listed.push(member);
+    }
+    this.#listed = listed;
+    return { added: [...added.values()], changed };
   }
 
   /** A new timeout counts at once, for the clients known already, too. Without affinity all are forgotten. */
@@ -213,22 +258,4 @@ export class RoundRobinBalancer implements Balancer {
     member.gone = true;
     this.#members.delete(member.text);
   }
-}
-
-/** One entry for each address: what one listing of an endpoint allows is allowed. */
-function mergeByAddress(endpoints: readonly EndpointSpec[]): Map<string, EndpointSpec> {
-  const merged = new Map<string, EndpointSpec>();
-  for (const spec of endpoints) {
-    const text = endpointText(spec);
-    const before = merged.get(text);
-    if (before === undefined) merged.set(text, spec);
-    else {
-      merged.set(text, {
-        ...spec,
-        internal: spec.internal || before.internal,
-        external: spec.external || before.external,
-      });
-    }
-  }
-  return merged;
 }

@@ -27,6 +27,16 @@ export class Member implements BalancerEndpoint {
     external: undefined,
   };
 
+  /** What the last update said of it, and whether that allows internal and external traffic. */
+  spec: EndpointSpec;
+  internal = false;
+  external = false;
+  /** Which update that was, counted from 1, and its place among the endpoints of that update. */
+  update = 0;
+  place = 0;
+  /** The update in which it came. */
+  readonly since: number;
+
   /** Set once it has left the service port. It never comes back: a new one stands for the same address. */
   gone = false;
   /** Failures in a row. */
@@ -34,8 +44,10 @@ export class Member implements BalancerEndpoint {
   /** There while it is being skipped. */
   skipped: SkipTicket<Member> | undefined;
 
-  constructor(text: string, spec: EndpointSpec) {
+  constructor(text: string, spec: EndpointSpec, since: number) {
+    this.since = since;
     this.text = text;
+    this.spec = spec;
     this.address = spec.address;
     this.port = spec.port;
     this.family = familyOf(spec.address);

@@ -39,8 +39,14 @@ export interface Balancer {
   readonly size: number;
   /** The endpoints, in the present order. */
   endpoints(): readonly BalancerEndpoint[];
-  /** Replaces the set of endpoints and returns those that are gone. Those that stay keep their order. */
-  update(endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[];
+  /**
+   * Replaces the set of endpoints and returns those that are gone. Those that stay keep their order.
+   * `admits` is asked about each endpoint that is not there yet; what it refuses is left out.
+   */
+  update(
+    endpoints: readonly EndpointSpec[],
+    admits?: (endpoint: EndpointSpec) => boolean,
+  ): readonly BalancerEndpoint[];
   setAffinity(affinity: AffinitySpec): void;
   /** The next endpoint for a client, or undefined when there is none (left). O(1) but for `tried`. */
   pick(request: PickRequest): Pick | undefined;

@@ -1,0 +1,103 @@
+import * as fc from 'fast-check';
+import t from 'tap';
+import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
+import { endpointsOf, type ResolvedEndpoints } from '../../src/proxier/endpoints.ts';
+import type { ServiceEntry } from '../../src/store/local-view.ts';
+import { endpoint } from '../support/messages.ts';
+import { holds } from '../support/property.ts';
+import { entry, ports } from '../support/views.ts';
+
+const PORT = ports('http TCP 80 8080')[0];
+const NAMES = new Set(['http']);
+
+function of(endpoints: Map<string, Endpoint>, former?: ResolvedEndpoints): ResolvedEndpoints {
+  const whole: ServiceEntry = { ...entry('d/web', { ports: [PORT ?? {}] }), endpoints };
+  const [port] = whole.service.ports;
+  if (port === undefined) throw new Error('the service has a port');
+  return endpointsOf('d/web:http', port, whole, NAMES, former?.rows);
+}
+
+/** Good and bad ones, some of them with the addresses of others. */
+const someEndpoint: fc.Arbitrary<Endpoint> = fc
+  .record({
+    v4: fc.uniqueArray(fc.constantFrom('10.1.0.1', '10.1.0.2', '10.1.0.3', 'x'), { maxLength: 2 }),
+    v6: fc.constantFrom<string[]>([], ['fd00::1']),
+    portOverrides: fc.constantFrom<Endpoint['portOverrides']>(
+      [],
+      [{ name: 'http', port: 9000 }],
+      [{ name: 'other', port: 1 }],
+      [{ name: 'http', port: 0 }],
+    ),
+    scopes: fc.constantFrom(
+      undefined,
+      { internal: true, external: false },
+      { internal: false, external: true },
+    ),
+  })
+  .map(({ v4, v6, portOverrides, scopes }) => {
+    return { hostname: '', local: false, ips: { v4, v6 }, portOverrides, scopes };
+  });
+
+const steps = fc.array(
+  fc.record({ key: fc.nat(9), value: fc.option(someEndpoint, { nil: undefined }) }),
+  { maxLength: 30 },
+);
+
+t.test('with the help of the former result it is the same as without', async (t) => {
+  holds(
+    t,
+    fc.property(steps, (list) => {
+      let endpoints = new Map<string, Endpoint>();
+      let former: ResolvedEndpoints | undefined;
+      for (const { key, value } of list) {
+        const next = new Map(endpoints);
+        if (value === undefined) next.delete(`pod-${key}`);
+        else next.set(`pod-${key}`, value);
+        endpoints = new Map([...next].sort(([a], [b]) => (a < b ? -1 : 1)));
+        const helped = of(endpoints, former);
+        const alone = of(endpoints);
+        const text = ({ endpoints, problems }: ResolvedEndpoints) =>
+          JSON.stringify([endpoints, problems.map(({ message }) => message)]);
+        if (text(helped) !== text(alone)) throw new Error(`${text(helped)} is not ${text(alone)}`);
+        former = helped;
+      }
+    }),
+  );
+});
+
+t.test('of endpoints that stay the result has the same objects as before', async (t) => {
+  const pods = Array.from({ length: 3000 }, (_, n): [string, Endpoint] => [
+    `pod-${String(n).padStart(4, '0')}`,
+    endpoint(`10.2.${n >> 8}.${n & 255}`),
+  ]);
+  const before = of(new Map(pods));
+  t.equal(before.endpoints.length, 3000);
+  const known = new Set(before.endpoints);
+  const news = (result: ResolvedEndpoints) =>
+    result.endpoints.filter((spec) => !known.has(spec)).map(({ address }) => address);
+
+  const added = of(new Map(pods.toSpliced(1500, 0, ['pod-1499x', endpoint('10.9.0.1')])), before);
+  t.equal(added.endpoints.length, 3001);
+  t.strictSame(news(added), ['10.9.0.1']);
+
+  const fewer = of(new Map(pods.toSpliced(10, 5)), before);
+  t.equal(fewer.endpoints.length, 2995);
+  t.strictSame(news(fewer), []);
+
+  const moved = of(new Map(pods.toSpliced(2999, 1, ['pod-2999', endpoint('10.9.0.2')])), before);
+  t.equal(moved.endpoints.length, 3000);
+  t.strictSame(news(moved), ['10.9.0.2']);
+});
+
+t.test('a fault of an endpoint that stays is told each time', async (t) => {
+  const pods = new Map([
+    ['a', endpoint('10.1.0.1')],
+    ['b', { ...endpoint('10.1.0.2'), ips: { v4: ['10.1.0.2', 'nonsense'], v6: [] } }],
+  ]);
+  const first = of(pods);
+  const second = of(new Map([...pods, ['c', endpoint('10.1.0.3')]]), first);
+  for (const { problems } of [first, second]) {
+    t.match(problems, [{ code: 'KPNG_SERVICE_INVALID', message: /such as b \("nonsense"\)/ }]);
+  }
+  t.equal(second.endpoints.length, 3);
+});
