@@ -45,7 +45,8 @@ const info: fc.Arbitrary<Info> = fc
       },
       topology: { node },
     };
-    return zones === undefined ? made : { ...made, hints: { zones } };
+    if (zones !== undefined) made.hints = { zones };
+    return made;
   });
 
 export const step: fc.Arbitrary<Step> = fc.oneof(
