@@ -3,7 +3,7 @@ import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import type { Clock } from '../../util/clock.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { ADDRESS_INTERVAL_MS, LINGER_CHECK_MS, LISTING_SHARE, PROBES_PER_LOOK } from '../bounds.ts';
+import { LINGER_CHECK_MS, LISTING_INTERVAL_MS, LISTING_SHARE, PROBES_PER_LOOK } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
 import { Guard, type ProbeResult } from '../guard.ts';
 import type { PortalProblem } from '../portal.ts';
