@@ -20,17 +20,24 @@ export interface LoopOptions {
 
 /** Work that is collected during a turn. */
 export interface TurnEnd {
-  /** Called after the events of every turn, before descriptors are closed. */
+  /** Called after the events of every turn. */
   endTurn(): void;
 }
 
 const BATCH = 256;
 
+interface Watched {
+  readonly owner: Pollable;
+  /** Tells this use of the descriptor from earlier ones. */
+  readonly mark: number;
+}
+
 /**
  * Waits for descriptors and calls whom they belong to.
  *
- * A descriptor that is given up during a batch of events is closed only after it. Otherwise its number
- * could be that of a new connection by the time that an older event of the batch is looked at.
+ * Descriptors are closed at once, in the middle of a batch of events, too, and their numbers given to
+ * new sockets. So that an older event of the batch is not taken for one of the new socket, each use of
+ * a number has a mark of its own, which comes back with its events.
  */
 export class Loop {
   readonly sys: Sys;
@@ -38,15 +45,13 @@ export class Loop {
   readonly #onFault: ((error: unknown) => void) | undefined;
   readonly #onWake: (() => void) | undefined;
   /** By descriptor. */
-  readonly #owners: (Pollable | undefined)[] = [];
+  readonly #watched: (Watched | undefined)[] = [];
   #ready: Pollable[] = [];
   #serving: Pollable[] = [];
   readonly #turnEnds: TurnEnd[] = [];
-  #toClose: number[] = [];
-  #toReset: number[] = [];
-  #dispatching = false;
   #turns = 0;
-  #watched = 0;
+  #marks = 0;
+  #size = 0;
 
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
@@ -56,8 +61,8 @@ export class Loop {
   }
 
   /** Descriptors that are being watched. */
-  get watched(): number {
-    return this.#watched;
+  get size(): number {
+    return this.#size;
   }
 
   /** Whether somebody is to be called again without an event. */
@@ -65,43 +70,38 @@ export class Loop {
     return this.#ready.length > 0;
   }
 
-  /** Watches a descriptor, or hands one that is watched to somebody else. 0, or a negative error number. */
+  /** Watches a descriptor. 0, or a negative error number. */
   watch(fd: number, owner: Pollable, interest: number = INTEREST.edges): number {
-    const result = this.#poller.add(fd, interest);
+    this.#marks = (this.#marks + 1) | 0;
+    const result = this.#poller.add(fd, interest, this.#marks);
     if (result === 0) {
-      this.#owners[fd] = owner;
-      this.#watched += 1;
+      this.#watched[fd] = { owner, mark: this.#marks };
+      this.#size += 1;
     }
     return result;
   }
 
   /** Gives a watched descriptor to another owner; what it is watched for stays. */
   handOver(fd: number, owner: Pollable): void {
-    this.#owners[fd] = owner;
-  }
-
-  /** Changes what a watched descriptor is watched for. */
-  change(fd: number, interest: number): number {
-    return this.#poller.modify(fd, interest);
+    const watched = this.#watched[fd];
+    if (watched !== undefined) this.#watched[fd] = { owner, mark: watched.mark };
   }
 
   /** Stops to watch a descriptor that stays open. */
   unwatch(fd: number): void {
-    if (this.#disown(fd)) this.#poller.remove(fd);
+    if (this.#forget(fd)) this.#poller.remove(fd);
   }
 
-  /** Closes a descriptor, watched or not, when no event can be mistaken for one of its successor. */
+  /** Closes a descriptor, watched or not. */
   close(fd: number): void {
-    this.#disown(fd);
-    if (this.#dispatching) this.#toClose.push(fd);
-    else this.sys.sockets.close(fd);
+    this.#forget(fd);
+    this.sys.sockets.close(fd);
   }
 
   /** The same with a reset for the peer. */
   reset(fd: number): void {
-    this.#disown(fd);
-    if (this.#dispatching) this.#toReset.push(fd);
-    else this.sys.sockets.reset(fd);
+    this.#forget(fd);
+    this.sys.sockets.reset(fd);
   }
 
   /** Calls `ready(0)` in the next turn: there is work that no event will tell of. */
@@ -127,15 +127,13 @@ export class Loop {
     const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
     this.#onWake?.();
     this.#turns += 1;
-    this.#dispatching = true;
     for (let index = 0; index < count; index += 1) {
-      const owner = this.#owners[this.#poller.tag(index)];
-      if (owner !== undefined) this.#call(owner, this.#poller.mask(index));
+      const watched = this.#watched[this.#poller.descriptor(index)];
+      if (watched === undefined || watched.mark !== this.#poller.mark(index)) continue;
+      this.#call(watched.owner, this.#poller.mask(index));
     }
     if (this.#ready.length > 0) this.#serve();
     for (const owner of this.#turnEnds) owner.endTurn();
-    this.#dispatching = false;
-    if (this.#toClose.length > 0 || this.#toReset.length > 0) this.#closeAll();
     return count;
   }
 
@@ -144,10 +142,10 @@ export class Loop {
     this.#poller.close();
   }
 
-  #disown(fd: number): boolean {
-    if (this.#owners[fd] === undefined) return false;
-    this.#owners[fd] = undefined;
-    this.#watched -= 1;
+  #forget(fd: number): boolean {
+    if (this.#watched[fd] === undefined) return false;
+    this.#watched[fd] = undefined;
+    this.#size -= 1;
     return true;
   }
 
@@ -166,13 +164,5 @@ export class Loop {
       owner.failed(error);
       this.#onFault?.(error);
     }
-  }
-
-  #closeAll(): void {
-    const { sockets } = this.sys;
-    for (const fd of this.#toClose) sockets.close(fd);
-    for (const fd of this.#toReset) sockets.reset(fd);
-    this.#toClose.length = 0;
-    this.#toReset.length = 0;
   }
 }

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
+import { ENGINE } from '../../support/engine-under-test.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import type { ChildState } from '../../support/udp-proxy-child.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
@@ -109,7 +110,10 @@ t.test('a flood does not grow the proxy', { skip: SKIP, timeout: 60_000 }, async
   t.ok(grown < 100, `${grown.toFixed(1)} MiB more after a flood of 305 MiB`);
 });
 
-t.test('datagrams are dropped and counted while the kernel takes none', async (t) => {
+// Only there can the queue be made to look filled.
+const onNode = ENGINE === 'node' ? t.test.bind(t) : () => undefined;
+
+onNode('datagrams are dropped and counted while the kernel takes none', async (t) => {
   const clock = new FakeClock();
   const rig = new UdpRig(t, { clock });
   const changes = collect(t, limitChanged);

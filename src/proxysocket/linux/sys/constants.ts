@@ -50,7 +50,6 @@ export const EPOLLRDHUP = 0x2000;
 export const EPOLLET = 2 ** 31;
 export const EPOLL_CTL_ADD = 1;
 export const EPOLL_CTL_DEL = 2;
-export const EPOLL_CTL_MOD = 3;
 export const EPOLL_CLOEXEC = 0x80000;
 
 export const EFD_NONBLOCK = 0x800;

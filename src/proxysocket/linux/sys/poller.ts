@@ -2,7 +2,6 @@ import {
   EPOLL_CLOEXEC,
   EPOLL_CTL_ADD,
   EPOLL_CTL_DEL,
-  EPOLL_CTL_MOD,
   EPOLLERR,
   EPOLLET,
   EPOLLHUP,
@@ -70,13 +69,9 @@ export class Poller {
     ledger.opened(this.fd);
   }
 
-  /** 0, or a negative error number. `tag` comes back with the events; it is the descriptor as a rule. */
-  add(fd: number, interest: number, tag = fd): number {
-    return this.#control(EPOLL_CTL_ADD, fd, interest, tag);
-  }
-
-  modify(fd: number, interest: number, tag = fd): number {
-    return this.#control(EPOLL_CTL_MOD, fd, interest, tag);
+  /** 0, or a negative error number. `mark` comes back with the events. 32 bits. */
+  add(fd: number, interest: number, mark: number): number {
+    return this.#control(EPOLL_CTL_ADD, fd, interest, mark);
   }
 
   /** Not needed before a close: closing a descriptor removes it. */
@@ -93,10 +88,16 @@ export class Poller {
     return Math.max(0, count);
   }
 
-  /** The tag of an event of the last wait. */
-  tag(index: number): number {
+  /** The descriptor of an event of the last wait. */
+  descriptor(index: number): number {
     const { stride, data } = this.#layout;
     return this.#words[index * stride + data] ?? -1;
+  }
+
+  /** The mark that the descriptor was added with. */
+  mark(index: number): number {
+    const { stride, data } = this.#layout;
+    return this.#words[index * stride + data + 1] ?? -1;
   }
 
   /** What an event of the last wait is about: bits of `READY`. */
@@ -109,12 +110,11 @@ export class Poller {
     this.#c.close(this.fd);
   }
 
-  #control(operation: number, fd: number, interest: number, tag: number): number {
+  #control(operation: number, fd: number, interest: number, mark: number): number {
     const words = this.#changeWords;
     words[0] = interest;
-    words[1] = 0;
-    words[2] = 0;
-    words[this.#layout.data] = tag;
+    words[this.#layout.data] = fd;
+    words[this.#layout.data + 1] = mark;
     const result = this.#c.epoll_ctl(this.fd, operation, fd, this.#changeAddress);
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }

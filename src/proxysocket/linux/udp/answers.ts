@@ -1,7 +1,6 @@
 import type { Loop, TurnEnd } from '../loop.ts';
 import type { DatagramSlots } from '../sys/datagram-slots.ts';
-import type { SendList } from '../sys/send-list.ts';
-import { sendBatches, type Batch } from './outgoing.ts';
+import { Sender, type Batch } from './outgoing.ts';
 import type { UdpSession } from './session.ts';
 
 /** Answers of one turn that are kept until its end, at most. */
@@ -14,13 +13,13 @@ const SLOTS = 64;
  */
 export class Answers implements TurnEnd {
   readonly #slots: DatagramSlots;
-  readonly #list: SendList;
+  readonly #sender: Sender;
   /** Whose answer a slot holds. */
   readonly #sessions: UdpSession[] = [];
 
   constructor(loop: Loop) {
     this.#slots = loop.sys.datagramSlots(SLOTS);
-    this.#list = loop.sys.sendList(SLOTS);
+    this.#sender = new Sender(loop.sys, SLOTS);
     loop.atTurnEnd(this);
   }
 
@@ -65,7 +64,7 @@ export class Answers implements TurnEnd {
   }
 
   #send(fd: number | undefined, batches: readonly Batch[]): void {
-    if (fd !== undefined && batches.length > 0) sendBatches(this.#list, this.#slots, fd, batches);
+    if (fd !== undefined && batches.length > 0) this.#sender.send(this.#slots, fd, batches);
   }
 }
 

@@ -1,12 +1,13 @@
-import { EAGAIN, ECONNREFUSED, ENOBUFS } from '../sys/constants.ts';
+import { EAGAIN, EBADF, ECONNREFUSED, ENOBUFS } from '../sys/constants.ts';
 import type { DatagramSlots } from '../sys/datagram-slots.ts';
 import { segmentRun, type Recipient, type SendList } from '../sys/send-list.ts';
+import type { Sys } from '../sys/sys.ts';
 
 /** Told what became of datagrams. */
 export interface SendOutcome {
   sent(datagrams: number, bytes: number): void;
-  /** Whoever is told may end; then nothing more is sent. */
-  notSent(datagrams: number, errno: number): void;
+  /** Returns whether the socket can still be used: whoever is told may have closed it. */
+  notSent(datagrams: number, errno: number): boolean;
   /** A message of several datagrams did not get through, though single ones may: make no more of them. */
   noSegments(): void;
 }
@@ -26,47 +27,74 @@ interface Message {
   readonly batch: Batch;
 }
 
-/** Sends batches through one socket with as few calls as can be. The list is used up. */
-export function sendBatches(
+/** Sends datagrams with as few calls as can be. */
+export class Sender {
+  readonly #list: SendList;
+  /** For what has to be sent in the middle of a list. */
+  readonly #apart: SendList;
+
+  /** `capacity`: datagrams of one call of `send`. */
+  constructor(sys: Sys, capacity: number) {
+    this.#list = sys.sendList(capacity);
+    this.#apart = sys.sendList(capacity);
+  }
+
+  /** Sends batches through one socket, in order. */
+  send(memory: DatagramSlots, fd: number, batches: readonly Batch[]): void {
+    sendThrough(this.#list, memory, fd, batches, (batch) =>
+      sendThrough(this.#apart, memory, fd, [batch], () => true),
+    );
+  }
+}
+
+/** Returns whether the socket can still be used. `apart` sends a message that failed as single datagrams. */
+function sendThrough(
   list: SendList,
   memory: DatagramSlots,
   fd: number,
   batches: readonly Batch[],
-): void {
+  apart: (batch: Batch) => boolean,
+): boolean {
+  const messages = fill(list, memory, batches);
+  let isUsable = true;
+  for (let next = 0; next < messages.length;) {
+    const sent: number = isUsable ? list.send(fd, next) : -EBADF;
+    for (const { slots, batch } of messages.slice(next, next + Math.max(0, sent))) {
+      batch.outcome.sent(slots.length, bytesOf(memory, slots));
+    }
+    next += Math.max(0, sent);
+    // A call stops at the first message that fails, and tells why only when that is its first one.
+    const failed = sent < 0 ? messages[next] : undefined;
+    if (failed === undefined) continue;
+    next += 1;
+    const { slots, batch } = failed;
+    let goesOn: boolean;
+    if (slots.length > 1 && !isLasting(-sent)) {
+      batch.outcome.noSegments();
+      goesOn = apart({ ...batch, slots, segments: false });
+    } else {
+      goesOn = batch.outcome.notSent(slots.length, -sent);
+    }
+    isUsable &&= goesOn;
+  }
+  return isUsable;
+}
+
+function fill(list: SendList, memory: DatagramSlots, batches: readonly Batch[]): Message[] {
   const messages: Message[] = [];
   list.clear();
   for (const batch of batches) {
     const { slots, segments, to } = batch;
     for (let from = 0; from < slots.length;) {
       const count = segments ? segmentRun(memory, slots, from) : 1;
-      const part = slots.slice(from, from + count);
+      const part = count === slots.length ? slots : slots.slice(from, from + count);
       if (count === 1) list.add(memory, part[0] ?? 0, to);
       else list.addSegmented(memory, part, to);
       messages.push({ slots: part, batch });
       from += count;
     }
   }
-  const apart: Batch[] = [];
-  for (let next = 0; next < messages.length;) {
-    const sent = list.send(fd, next);
-    for (const { slots, batch } of messages.slice(next, next + Math.max(0, sent))) {
-      batch.outcome.sent(slots.length, bytesOf(memory, slots));
-    }
-    next += Math.max(0, sent);
-    if (sent > 0) continue;
-    // A call stops at the first message that fails, and tells why only when that is its first one.
-    const failed = messages[next];
-    next += 1;
-    if (failed === undefined) continue;
-    const { slots, batch } = failed;
-    if (slots.length > 1 && !isLasting(-sent)) {
-      batch.outcome.noSegments();
-      apart.push({ ...batch, slots, segments: false });
-    } else {
-      batch.outcome.notSent(slots.length, -sent);
-    }
-  }
-  if (apart.length > 0) sendBatches(list, memory, fd, apart);
+  return messages;
 }
 
 function bytesOf(memory: DatagramSlots, slots: readonly number[]): number {
@@ -77,7 +105,7 @@ function bytesOf(memory: DatagramSlots, slots: readonly number[]): number {
 
 /** Errors that would befall single datagrams as well. */
 function isLasting(errno: number): boolean {
-  return isFull(errno) || errno === ECONNREFUSED;
+  return isFull(errno) || errno === ECONNREFUSED || errno === EBADF;
 }
 
 /** The kernel takes no more for now. */

@@ -16,7 +16,7 @@ import type { PeerKey } from '../sys/datagram-slots.ts';
 import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from '../sys/layout.ts';
 import { INTEREST } from '../sys/poller.ts';
 import type { Recipient } from '../sys/send-list.ts';
-import { isFull, sendBatches, type Batch, type SendOutcome } from './outgoing.ts';
+import { isFull, type Batch, type SendOutcome } from './outgoing.ts';
 import type { UdpShared } from './shared.ts';
 
 /** What a session knows of the listening socket that it belongs to. */
@@ -141,10 +141,10 @@ export class UdpSession implements TableSession<UdpSession>, Pollable {
       return;
     }
     this.#host.touch(this);
-    const { requests, sendList } = this.#shared;
+    const { requests, sender } = this.#shared;
     if (queue.length > 1) {
       const segments = this.#segmentsIn;
-      sendBatches(sendList, requests, this.#fd, [
+      sender.send(requests, this.#fd, [
         { slots: queue, segments, to: undefined, outcome: this.#requestOutcome },
       ]);
       return;
@@ -199,7 +199,10 @@ export class UdpSession implements TableSession<UdpSession>, Pollable {
 
   readonly #requestOutcome: SendOutcome = {
     sent: (datagrams, bytes) => this.#sent(datagrams, bytes),
-    notSent: (datagrams, errno) => this.#notSent(datagrams, errno),
+    notSent: (datagrams, errno) => {
+      this.#notSent(datagrams, errno);
+      return !this.hasEnded;
+    },
     noSegments: () => {
       this.#segmentsIn = false;
     },
@@ -215,6 +218,7 @@ export class UdpSession implements TableSession<UdpSession>, Pollable {
     notSent: (datagrams, errno) => {
       if (isFull(errno)) this.#full(datagrams);
       else this.owner.counters.datagramsDropped += datagrams;
+      return true;
     },
     noSegments: () => {
       this.#segmentsOut = false;

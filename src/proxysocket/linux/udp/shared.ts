@@ -4,9 +4,9 @@ import { Sessions } from '../../udp/sessions.ts';
 import type { Loop } from '../loop.ts';
 import type { DatagramSlots } from '../sys/datagram-slots.ts';
 import type { PeerNames } from '../sys/names.ts';
-import type { SendList } from '../sys/send-list.ts';
 import type { Sockaddr } from '../sys/sockaddr.ts';
 import { Answers } from './answers.ts';
+import { Sender } from './outgoing.ts';
 import { UdpSession } from './session.ts';
 
 /** Datagrams that one call receives from a listening socket. */
@@ -19,7 +19,7 @@ export interface UdpShared {
   readonly sessions: Sessions<UdpSession>;
   /** Datagrams of clients, until they are sent on in the same event. */
   readonly requests: DatagramSlots;
-  readonly sendList: SendList;
+  readonly sender: Sender;
   /** Datagrams of endpoints, until the end of the turn. */
   readonly answers: Answers;
   readonly names: PeerNames;
@@ -37,7 +37,7 @@ export function createUdpShared(loop: Loop, context: EngineContext): UdpShared {
     context,
     sessions: new Sessions(context, (host, start) => new UdpSession(shared, host, start)),
     requests: sys.datagramSlots(SLOTS),
-    sendList: sys.sendList(SLOTS),
+    sender: new Sender(sys, SLOTS),
     answers: new Answers(loop),
     names: sys.peerNames(),
     hasSegments: sys.hasUdpSegments,
