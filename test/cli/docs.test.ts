@@ -11,6 +11,7 @@ import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { MAX_HTTP_CONNECTIONS } from '../../src/observe/http-server.ts';
 import * as bounds from '../../src/portal/bounds.ts';
 import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
@@ -130,6 +131,25 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
     ],
   );
   t.equal(rows.length, Object.keys(limits).length);
+  const kube = DEFAULT_KUBE_LIMITS;
+  const kubeRows = tableRows(page('limits.md'), 'Kubernetes API').map(([, value = '']) => value);
+  t.same(
+    kubeRows.map((value) => value.replace(/,.*/, '')),
+    [
+      String(kube.pageSize),
+      formatBytes(kube.maxPageBytes),
+      formatBytes(kube.maxEventBytes),
+      formatDuration(kube.answerTimeoutMs),
+      formatDuration(kube.pauseTimeoutMs),
+      formatDuration(kube.credentialsTimeoutMs),
+      kube.watchSeconds.map((seconds) => formatDuration(seconds * 1000)).join(' to '),
+      formatDuration(kube.silenceMs),
+      formatDuration(kube.stableMs),
+      formatDuration(kube.maxRetryAfterMs),
+      formatDuration(kube.maxOutageWaitMs),
+    ],
+  );
+  t.equal(kubeRows.length, Object.keys(kube).length);
   t.same(
     tableRows(page('limits.md'), 'Portal with packet rules').map(([, value]) => value),
     [
