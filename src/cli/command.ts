@@ -69,6 +69,8 @@ export type BoundSource = BoundLocalSource | BoundGlobalSource;
 interface BoundSinkBase extends Bound {
   /** Whether the servers for metrics and health run although their flags were not given. */
   readonly servesByDefault: boolean;
+  /** Whether it only says what it would do: then no server runs at all. */
+  readonly isDry?: boolean;
 }
 
 /** A sink that takes what one node needs: a backend. */
@@ -179,6 +181,8 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
   command: Omit<SinkText, 'flags'> &
     Reads<Table, Options> & {
       readonly toLocalOptional: boolean;
+      /** Whether the options ask for a dry run; absent: none do. */
+      isDry?(options: Options): boolean;
       start(options: Options, context: RunContext): Promise<RunningSink>;
     },
 ): SinkCommand {
@@ -190,7 +194,8 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
       const options = command.read(pickValues(command.flags, raw), raw.given);
       const { nodeName } = options;
       const start = (context: RunContext) => command.start(options, context);
-      return { word, options, scope: 'local', nodeName, servesByDefault, start };
+      const isDry = command.isDry?.(options) ?? false;
+      return { word, options, scope: 'local', nodeName, servesByDefault, isDry, start };
     },
   };
 }

@@ -34,14 +34,9 @@ export interface RunOptions {
   readonly terminal: boolean;
 }
 
-const LOG_RULES = [
-  ...FILE_RULES,
-  ...STATE_RULES,
-  ...SERVER_RULES,
-  ...PORTAL_RULES,
-  ...SINK_RULES,
-  ...DATA_PATH_RULES,
-];
+const SOURCE_RULES = [...FILE_RULES, ...STATE_RULES, ...SERVER_RULES];
+
+const WORK_RULES = [...PORTAL_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
 
 /** Errors of the configuration, which no amount of trying can cure. */
 const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
@@ -134,9 +129,11 @@ function drainDeadline(signal: AbortSignal, timeoutMs: number): Promise<typeof T
 /** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */
 async function observe({ sink, globals, given, log }: RunOptions): Promise<Observers> {
   const health = new Health();
-  const ends = [subscribeLog(log, LOG_RULES), followSources(health), followPortal(health)];
+  // What a dry run would do is no news.
+  const rules = sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...WORK_RULES];
+  const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];
   const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address') =>
-    sink.servesByDefault || given.has(flag) ? globals[flag] : undefined;
+    sink.isDry !== true && (sink.servesByDefault || given.has(flag)) ? globals[flag] : undefined;
   const metricsAddress = wanted('metrics-bind-address');
   const healthAddress = wanted('healthz-bind-address');
   let metrics: Metrics | undefined;

@@ -26,7 +26,7 @@ function checkHarmless(args: readonly string[]): void {
   const line = args.join(' ');
   const harmless =
     /(?:^| )--portal[ =](?:address|none)(?: |$)/.test(line) && !line.includes('--portal-interface');
-  const touches = (proxies && !harmless) || args[0] === 'cleanup';
+  const touches = (proxies && !harmless && !args.includes('--dry-run')) || args[0] === 'cleanup';
   if (touches) throw new Error(`not outside a namespace: ${args.join(' ')}`);
 }
 

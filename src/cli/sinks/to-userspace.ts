@@ -78,6 +78,14 @@ function flagsOf(variant: Variant) {
         '--nodeport-addresses.',
       group: ADDRESSES,
     }),
+    'dry-run': flag<boolean>({
+      kind: toggle(),
+      default: false,
+      help:
+        'Print the commands that the portal would run for the first complete state, with their input, and ' +
+        'where it would listen; then end with 0. Nothing is run or opened.',
+      group: ADDRESSES,
+    }),
     engine: flag<'auto' | 'node'>({
       kind: choice(['auto', 'node'], ['linux']),
       default: 'auto',
@@ -114,6 +122,7 @@ function readUserspace(values: FlagValues<UserspaceFlags>) {
     portRange: values['port-range'],
     nodePortAddresses: values['nodeport-addresses'],
     healthCheckNodePorts: values['health-check-node-ports'],
+    dryRun: values['dry-run'],
     limits: readLimits(values),
   } as const;
 }
@@ -143,7 +152,13 @@ function userspace(variant: Variant): SinkCommand {
     servesByDefault: true,
     flags: flagsOf(variant),
     read: readUserspace,
-    async start(options, { log }) {
+    isDry: ({ dryRun }) => dryRun,
+    async start(options, context) {
+      if (options.dryRun) {
+        const { startDryRun } = await import('./dry-run.ts');
+        return startDryRun(options, context);
+      }
+      const { log } = context;
       adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
       const { startUserspace } = await import('./userspace-runtime.ts');
       return startUserspace(options, log);

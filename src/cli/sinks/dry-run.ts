@@ -1,0 +1,92 @@
+import { dryExec } from '../../portal/dry-exec.ts';
+import type { RuleCanary } from '../../portal/rules/rule-portal.ts';
+import { Proxier } from '../../proxier/proxier.ts';
+import { streamWriter } from '../../sinks/json-output.ts';
+import { healthCheckOf } from '../../sinks/healthchecks/check.ts';
+import type { LocalChange, LocalView } from '../../store/local-view.ts';
+import type { RunContext, RunningSink } from '../command.ts';
+import { DryEngine, FIRST_MADE_UP_PORT } from './dry-engine.ts';
+import type { UserspaceOptions } from './to-userspace.ts';
+import { createPortal, type PortalParts } from './userspace-portal.ts';
+
+/** In place of what differs from run to run. */
+const PARTS: PortalParts = {
+  owner: '000000000000',
+  random: () => 0,
+  canary: (): RuleCanary<never> => ({
+    open: async () => [],
+    probe: async () => 'alive',
+    close: () => undefined,
+  }),
+};
+
+/**
+ * Prints what the portal would run for the first complete state and where the engine would listen, and
+ * then is not needed any more. Nothing is run, and nothing opened. The same state on the same host
+ * prints the same.
+ */
+export async function startDryRun(
+  options: UserspaceOptions,
+  { log, stdout }: RunContext,
+): Promise<RunningSink> {
+  const done = Promise.withResolvers<void>();
+  const write = async (text: string): Promise<void> => print(text);
+  const print = streamWriter(stdout, () => done.resolve());
+  const portal = await createPortal(
+    { ...options, cleanupOnExit: false },
+    log,
+    dryExec(write),
+    PARTS,
+  );
+  const proxier = new Proxier({ engine: new DryEngine(write), portal });
+  let outcome: Promise<void> | undefined;
+  const printAll = async (change: LocalChange): Promise<void> => {
+    await write(head(portal.kind, options));
+    await proxier.sync(change);
+    if (options.healthCheckNodePorts) await write(healthChecks(change.view));
+    const { problems } = proxier.snapshot();
+    await write(problems.map(({ code, message }) => `# ${code}: ${message}\n`).join(''));
+  };
+  const destroy = async (): Promise<void> => {
+    await proxier.close();
+    await portal.close();
+  };
+  return {
+    sink: {
+      sync(change) {
+        outcome ??= printAll(change).finally(() => done.resolve());
+        return outcome;
+      },
+    },
+    ended: done.promise,
+    async close() {
+      await destroy();
+      // Whatever has gone wrong, the program ends as having failed.
+      await outcome;
+    },
+    destroy,
+  };
+}
+
+function head(kind: string, { portal, portRange }: UserspaceOptions): string {
+  const lines = [
+    `portal ${kind}: what it would run for this state, where nothing of ours is there yet`,
+  ];
+  if (portal === 'auto') lines.push('(auto takes it where it works, which was not tried)');
+  if (kind !== 'address' && portRange === undefined) {
+    lines.push(
+      `ports from ${FIRST_MADE_UP_PORT} on stand for free ones that the kernel would choose`,
+    );
+  }
+  return lines.map((line) => `# ${line}\n`).join('');
+}
+
+function healthChecks(view: LocalView): string {
+  const lines: string[] = [];
+  for (const entry of view.entries()) {
+    const check = healthCheckOf(entry);
+    if (check === undefined) continue;
+    lines.push(`# answer load balancers on port ${check.port} for ${check.service}\n`);
+  }
+  return lines.join('');
+}

@@ -1,0 +1,79 @@
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { runCli } from '../support/cli.ts';
+
+const STATE = `nodes: [{name: n1}]
+services:
+- service:
+    name: web
+    type: LoadBalancer
+    externaltraffictolocal: true
+    healthchecknodeport: 32100
+    ips: {clusterips: {v4: [10.96.0.10], v6: ['fd96::10']}, externalips: {v4: [203.0.113.10]}}
+    ports:
+    - {name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}
+    - {name: dns, protocol: 2, port: 53, targetport: 8080}
+  endpoints:
+  - endpoint: {ips: {v4: [127.0.0.1]}}
+    topology: {node: n1}
+- service:
+    name: empty
+    ips: {clusterips: {v4: [10.96.0.11]}}
+    ports: [{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}]
+`;
+
+/** Two dry runs, which have to say the same. */
+async function dryRun(t: Test, flags: string): Promise<string> {
+  const folder = t.testdir({ 'state.yaml': STATE });
+  const path = join(folder, 'state.yaml');
+  const line = `file --input ${path} to-local to-userspace --node-name n1 --dry-run ${flags}`;
+  const words = line.trim().split(' ');
+  const [first, second] = [await runCli(words), await runCli(words)];
+  for (const { code, stderr } of [first, second]) {
+    t.equal(code, 0);
+    t.notMatch(stderr, /Serving|"level":"error"|Wrote/, 'no server, no rules');
+  }
+  t.equal(second.stdout, first.stdout);
+  return first.stdout;
+}
+
+t.test('shows the transaction of nft, and where it would listen', async (t) => {
+  const text = await dryRun(
+    t,
+    '--portal nftables --port-range 36000-36100 --metrics-bind-address=:0',
+  );
+  t.match(text, /^# portal nftables: /);
+  t.match(text, /^# listen on 0\.0\.0\.0:36\d\d\d\/TCP for default\/web:http \(external\)$/m);
+  t.match(text, /^nft -f - <<'EOF'\nadd table inet kpng-userspace\n[^]*\nEOF\n/m);
+  t.match(text, /^10\.96\.0\.10 \. tcp \. 80 : 36\d\d\d,?$/m);
+  t.match(text, /^conntrack -L -f ipv4 -p udp$/m);
+  t.match(text, /^# answer load balancers on port 32100 for default\/web$/m);
+  t.match(
+    text,
+    /^# KPNG_PORTAL_CONFLICT: default\/web:http cannot have node port 30080\/TCP: default\/empty/m,
+  );
+});
+
+t.test('ports that the kernel would choose are made up', async (t) => {
+  const text = await dryRun(t, '--portal nftables --health-check-node-ports=false');
+  t.match(text, /^# ports from 50000 on stand for free ones/m);
+  t.match(text, /^10\.96\.0\.10 \. tcp \. 80 : 500\d\d,?$/m);
+  t.notMatch(text, /load balancers/);
+});
+
+t.test('shows how addresses would be added to an interface', async (t) => {
+  const text = await dryRun(t, '--portal-interface kpng-dry-run');
+  t.match(text, /^# portal address: /);
+  t.match(text, /^ip -force -batch - <<'EOF'\nlink add name kpng-dry-run type dummy\n/m);
+  const add = 'address add 10.96.0.10/32 dev kpng-dry-run scope host metric 27504\n';
+  t.ok(text.includes(add));
+  t.ok(text.indexOf(add) < text.indexOf('# listen on 10.96.0.10:80/TCP for default/web:http'));
+  t.match(text, /^# listen on \[fd96::10\]:53\/UDP for default\/web:dns \(internal\)$/m);
+});
+
+t.test('where nothing has to be run, it shows where it would listen', async (t) => {
+  t.match(await dryRun(t, '--portal address'), /^# listen on 10\.96\.0\.10:80\/TCP/m);
+  const none = await dryRun(t, '--portal none --bind-address 127.0.0.1');
+  t.match(none, /^# listen on 127\.0\.0\.1:5000\d\/TCP for default\/web:http \(internal\)$/m);
+  t.notMatch(none, /^[^#\n]/m, 'nothing but comments');
+});
