@@ -18,7 +18,8 @@ import { changeRows, coldRows } from './table.ts';
 
 export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fast portals write rules; needs root, ip and nft
 
-  --portal LIST          nftables, iptables, address; by default all that there are
+  --portal LIST          nftables, iptables, address, interface (address with an interface of its own);
+                         by default all that there are
   --sizes LIST           service ports (100,1000,5000,10000,30000)
   --rounds N             starts of each, of which the median counts (3)
   --changes N            services that are added, changed and removed (40)
@@ -30,11 +31,29 @@ export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fa
   --write-docs           writes the section of docs/benchmarks.md`;
 
 const ROOT = join(import.meta.dirname, '../..');
-const PORTALS = ['nftables', 'iptables', 'address'] as const;
+const PORTALS = {
+  nftables: { flags: ['--portal=nftables'], rules: true, local: false },
+  iptables: { flags: ['--portal=iptables'], rules: true, local: false },
+  address: { flags: ['--portal=address'], rules: false, local: true },
+  interface: {
+    flags: ['--portal=address', '--portal-interface=kpngbench0'],
+    rules: false,
+    local: false,
+  },
+} as const;
+type PortalWord = keyof typeof PORTALS;
+
+/** What the table calls them. */
+const TITLES: Readonly<Record<PortalWord, string>> = {
+  nftables: 'nftables',
+  iptables: 'iptables',
+  address: 'address',
+  interface: 'address, own interface',
+};
 const SIZES = '100,1000,5000,10000,30000';
 
 interface Plan {
-  readonly portals: readonly string[];
+  readonly portals: readonly PortalWord[];
   readonly sizes: readonly number[];
   readonly rounds: number;
   readonly changes: number;
@@ -51,7 +70,7 @@ export function readPortalArgs(args: readonly string[]): Plan {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      portal: { type: 'string', default: PORTALS.filter(isKnown).join(',') },
+      portal: { type: 'string', default: knownPortals().join(',') },
       sizes: { type: 'string', default: SIZES },
       rounds: { type: 'string', default: '3' },
       changes: { type: 'string', default: '40' },
@@ -63,13 +82,12 @@ export function readPortalArgs(args: readonly string[]): Plan {
       'write-docs': { type: 'boolean', default: false },
     },
   });
-  const portals = values.portal.split(',').filter((word) => word !== '');
-  for (const portal of portals) {
-    if (!PORTALS.some((each) => each === portal) || !isKnown(portal)) {
-      const known = PORTALS.filter(isKnown).join(', ');
-      throw new TypeError(`--portal ${portal}: expected some of ${known}`);
-    }
-  }
+  const known = knownPortals();
+  const portals = values.portal.split(',').map((word) => {
+    const found = known.find((each) => each === word);
+    if (found !== undefined) return found;
+    throw new TypeError(`--portal ${word}: expected some of ${known.join(', ')}`);
+  });
   const [, peer] = /^kube-proxy=(.+)$/.exec(values.peer) ?? [];
   if (values.peer !== '' && (peer === undefined || !existsSync(peer))) {
     throw new TypeError(`--peer ${values.peer}: expected kube-proxy=PATH of a program`);
@@ -88,10 +106,12 @@ export function readPortalArgs(args: readonly string[]): Plan {
   };
 }
 
-/** Whether this version has the portal. */
-function isKnown(portal: string): boolean {
-  const words = ['file', '--input=none', 'to-local', 'to-userspace', `--portal=${portal}`];
-  return parse(words).kind === 'run';
+/** Those that this version has. */
+function knownPortals(): PortalWord[] {
+  return (Object.keys(PORTALS) as PortalWord[]).filter((word) => {
+    const command = ['file', '--input=none', 'to-local', 'to-userspace', ...PORTALS[word].flags];
+    return parse(command).kind === 'run';
+  });
 }
 
 function count(flag: string, text: string): number {
@@ -109,18 +129,20 @@ export async function runPortals(
   checkMachine();
   const results: PortalResult[] = [];
   for (const servicePorts of plan.sizes) {
-    for (const portal of plan.portals) {
-      for (const rulesAlone of portal === 'address' ? [false] : [false, true]) {
-        progress(`${servicePorts} service ports, ${portal}${rulesAlone ? ', rules alone' : ''}`);
+    for (const word of plan.portals) {
+      const { flags, rules, local } = PORTALS[word];
+      for (const rulesAlone of rules ? [false, true] : [false]) {
+        const name = rulesAlone ? `${TITLES[word]}, rules alone` : TITLES[word];
+        progress(`${servicePorts} service ports, ${name}`);
         results.push(
           await measure({
             servicePorts,
-            local: portal === 'address',
+            local,
             listens: !rulesAlone,
             rounds: plan.rounds,
             changes: plan.changes,
             idleSeconds: plan.idleSeconds,
-            open: (network) => own(network, { portal, rulesAlone }),
+            open: (network) => own(network, { name, flags, rulesAlone }),
           }),
         );
       }

@@ -58,7 +58,8 @@ It asks for 64,000 descriptors and ends when it does not get them. Where \`ulimi
 
 function notes({ results, descriptors }: PortalReport): string[] {
   const text = [
-    '* *rules alone* writes the same rules without opening sockets: the difference is what ten thousand listeners take.',
+    '* *rules alone* writes the same rules without opening sockets: the difference is what the listeners take.',
+    '* *address* listens on service addresses that the host has, here by a local route; *own interface* adds and removes them (`--portal-interface`).',
     '* CPU is that of the process and of the programs that it runs; *idle CPU* is the share of one core while nothing changes.',
   ];
   const short = results.find(({ served, servicePorts }) => served > 0 && served < servicePorts);

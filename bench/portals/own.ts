@@ -7,15 +7,15 @@ import type { OwnChange, WorkerRequest, WorkerSettings } from './worker.ts';
 /** This project in a namespace, with one of its portals. */
 export function own(
   network: BenchNetwork,
-  { portal, rulesAlone }: { readonly portal: string; readonly rulesAlone: boolean },
+  { name, flags, rulesAlone }: WorkerSettings & { readonly name: string },
 ): Subject {
-  const settings: WorkerSettings = { flags: [`--portal=${portal}`], rulesAlone };
+  const settings: WorkerSettings = { flags, rulesAlone };
   const script = join(import.meta.dirname, 'worker.ts');
   const worker = new Dialogue(network.node(script, JSON.stringify(settings)));
   const ask = <Answer>(request: WorkerRequest): Promise<Answer> => worker.ask<Answer>(request);
   let doneAt: Moment | undefined;
   return {
-    name: rulesAlone ? `${portal}, rules alone` : portal,
+    name,
     pid: worker.pid,
     processes: () => ask<number>({ do: 'processes' }),
     start: (services) => ask<ColdStart>({ do: 'start', services }),
