@@ -108,6 +108,25 @@ export class FlowCleaner {
   }
 }
 
+/**
+ * Removes the flows of places that lead nowhere any more. Resolves with an error when they stay. `local`
+ * are the addresses of the node.
+ */
+export async function forgetFlows(
+  exec: Exec,
+  places: readonly FlowPlace[],
+  local: ReadonlySet<string>,
+): Promise<KpngError | undefined> {
+  if (places.length === 0) return undefined;
+  try {
+    await new FlowCleaner(exec).clear(places, { 4: undefined, 6: undefined }, local);
+    return undefined;
+  } catch (error) {
+    if (error instanceof KpngError) return error;
+    throw error;
+  }
+}
+
 /** The commands that need no list; undefined when one is needed, or better. */
 function knownCommands(places: readonly FlowPlace[], targets: FlowTargets): string[][] | undefined {
   if (places.length > MAX_FLOW_PLACES) return undefined;

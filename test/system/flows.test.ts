@@ -1,13 +1,9 @@
-import t from 'tap';
-import { systemExec, type Exec } from '../../src/portal/exec.ts';
-import { cleanUpNftables } from '../../src/portal/nftables/left-over.ts';
-import { lab } from './support/lab.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
+import { testEachKind } from './support/rule-kinds.ts';
 import { simple } from './support/services.ts';
 
 /** A client that goes on sending from the same port, as resolvers and log shippers do. */
-t.test('a UDP client follows its service through every change', async (t) => {
-  const here = await lab(t);
+testEachKind('a UDP client follows its service through every change', async (t, here) => {
   const proxy = here.start();
   const dns = simple('10.96.0.53', 'UDP 53');
   const place = '10.96.0.53:53/UDP';
@@ -33,8 +29,7 @@ t.test('a UDP client follows its service through every change', async (t) => {
   t.notMatch(proxy.events, [{ channel: 'kpng-userspace:portal:flows-not-cleared' }]);
 });
 
-t.test('so does one that uses a node port, and one with IPv6', async (t) => {
-  const here = await lab(t);
+testEachKind('so does one that uses a node port, and one with IPv6', async (t, here) => {
   const proxy = here.start();
   const both = [ADDRESSES['pod-a'].v4, ADDRESSES['pod-a'].v6];
   await here.client.open('v4', `${NODE.v4}:30053/UDP`);
@@ -59,8 +54,7 @@ t.test('so does one that uses a node port, and one with IPv6', async (t) => {
   }
 });
 
-t.test('many UDP ports at once', async (t) => {
-  const here = await lab(t);
+testEachKind('many UDP ports at once', async (t, here) => {
   const proxy = here.start();
   const names = Array.from({ length: 100 }, (_, n) => n);
   const services = Object.fromEntries(
@@ -79,22 +73,23 @@ t.test('many UDP ports at once', async (t) => {
   for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
 });
 
-t.test('when cleanup removes the rules, a UDP client is not led astray any more', async (t) => {
-  const here = await lab(t);
-  const proxy = here.start();
-  await proxy.sync({ 'd/dns': simple('10.96.0.53', 'UDP 53', undefined, { nodePort: 30_053 }) });
-  await here.client.open('cluster', '10.96.0.53:53/UDP');
-  await here.client.open('node', `${NODE.v4}:30053/UDP`);
-  for (const flow of ['cluster', 'node']) t.match(await here.client.say(flow), /^pod-a/);
-  await proxy.kill();
-  const inNode: Exec = ({ file, args, ...rest }) => {
-    const inside = ['netns', 'exec', here.network.namespace('node'), file, ...args];
-    return systemExec({ ...rest, file: 'ip', args: inside });
-  };
-  const local = new Set<string>(Object.values(NODE));
-  t.equal(await cleanUpNftables(inNode, 'kpng-userspace', local), undefined);
-  // Whoever takes the node port next gets what the client sends from the same port.
-  await here.node.serve(`${NODE.v4}:30053/UDP`, 'successor');
-  t.match(await here.client.say('node'), /^successor/);
-  t.notMatch(await here.network.inside('node', 'conntrack', ['-L', '-p', 'udp']), /10\.96\.0\.53/);
-});
+testEachKind(
+  'when cleanup removes the rules, a UDP client is not led astray any more',
+  async (t, here) => {
+    const proxy = here.start();
+    await proxy.sync({ 'd/dns': simple('10.96.0.53', 'UDP 53', undefined, { nodePort: 30_053 }) });
+    await here.client.open('cluster', '10.96.0.53:53/UDP');
+    await here.client.open('node', `${NODE.v4}:30053/UDP`);
+    for (const flow of ['cluster', 'node']) t.match(await here.client.say(flow), /^pod-a/);
+    await proxy.kill();
+    const local = new Set<string>(Object.values(NODE));
+    t.equal(await here.kind.cleanUp(here.exec, local), undefined);
+    // Whoever takes the node port next gets what the client sends from the same port.
+    await here.node.serve(`${NODE.v4}:30053/UDP`, 'successor');
+    t.match(await here.client.say('node'), /^successor/);
+    t.notMatch(
+      await here.network.inside('node', 'conntrack', ['-L', '-p', 'udp']),
+      /10\.96\.0\.53/,
+    );
+  },
+);

@@ -1,8 +1,7 @@
-import t from 'tap';
-import { lab, type Lab } from './support/lab.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
 import { everywhere, SERVICE } from './support/services.ts';
 import type { Machine } from './support/machine.ts';
+import { testEachKind } from './support/rule-kinds.ts';
 
 /** Every place of the service, by what it is. */
 const PLACES: Record<string, readonly string[]> = {
@@ -28,10 +27,9 @@ async function reachesBoth(machine: Machine, place: string): Promise<string> {
   return [...pods].sort().join(' ');
 }
 
-t.test(
+testEachKind(
   'everybody reaches a service on all its addresses, TCP and UDP, IPv4 and IPv6',
-  async (t) => {
-    const here = await lab(t);
+  async (t, here) => {
     const proxy = here.start();
     t.same((await proxy.sync({ 'd/all': everywhere() })).problems, []);
     const who: Record<string, Machine> = {
@@ -50,8 +48,7 @@ t.test(
   },
 );
 
-t.test('the node reaches node ports on its loopback addresses', async (t) => {
-  const here = await lab(t);
+testEachKind('the node reaches node ports on its loopback addresses', async (t, here) => {
   await here.start().sync({ 'd/all': everywhere() });
   const { TCP, UDP } = SERVICE.nodePort;
   for (const place of places({ v4: '127.0.0.1', v6: '::1' }, TCP, UDP)) {
@@ -59,8 +56,7 @@ t.test('the node reaches node ports on its loopback addresses', async (t) => {
   }
 });
 
-t.test('node ports are open only on the addresses asked for', async (t) => {
-  const here = await lab(t);
+testEachKind('node ports are open only on the addresses asked for', async (t, here) => {
   const nodePortAddresses = ['192.0.2.0/24', 'localhost'];
   await here.start({ nodePortAddresses }).sync({ 'd/all': everywhere() });
   const { TCP } = SERVICE.nodePort;
@@ -70,8 +66,7 @@ t.test('node ports are open only on the addresses asked for', async (t) => {
   t.equal(await here.client.ask(`[${NODE.v6}]:${TCP}`), 'ECONNREFUSED');
 });
 
-t.test('what is not a service goes where it would go without us', async (t) => {
-  const here = await lab(t);
+testEachKind('what is not a service goes where it would go without us', async (t, here) => {
   await here.start().sync({ 'd/all': everywhere() });
   await here.node.serve(`${NODE.v4}:9000`, 'node');
   t.match(await here.client.ask(`${NODE.v4}:9000`), /^node/);
@@ -83,11 +78,10 @@ t.test('what is not a service goes where it would go without us', async (t) => {
   t.equal(await here.client.askInVain(`${SERVICE.cluster.v4}:81`), 'silence');
 });
 
-t.test(
+testEachKind(
   'a node without a route to the service addresses cannot connect to them itself',
-  async (t) => {
+  async (t, here) => {
     // Packets of the node pass the rules only after the kernel has found a route for them.
-    const here: Lab = await lab(t);
     await here.start().sync({ 'd/all': everywhere() });
     await here.network.inside('node', 'ip', ['route', 'delete', 'default']);
     t.equal(await here.node.ask(`${SERVICE.cluster.v4}:80`), 'ENETUNREACH');

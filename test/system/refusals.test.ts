@@ -1,7 +1,6 @@
-import t from 'tap';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
-import { lab } from './support/lab.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
+import { testEachKind, type RuleKind } from './support/rule-kinds.ts';
 import { everywhere, SERVICE, simple } from './support/services.ts';
 
 /** All places of `everywhere` that another machine may use. */
@@ -18,8 +17,7 @@ const PLACES = [
   `[${NODE.v6}]:${SERVICE.nodePort.UDP}/UDP`,
 ];
 
-t.test('a service without endpoints refuses clients until it gets one', async (t) => {
-  const here = await lab(t);
+testEachKind('a service without endpoints refuses clients until it gets one', async (t, here) => {
   const proxy = here.start();
   await proxy.sync({ 'd/all': everywhere([]) });
   for (const machine of [here.client, here.podA, here.routed, here.node]) {
@@ -45,10 +43,9 @@ t.test('a service without endpoints refuses clients until it gets one', async (t
   t.equal(await here.client.ask(PLACES[0] ?? ''), 'ECONNREFUSED');
 });
 
-t.test(
+testEachKind(
   'source ranges let in only their clients, and only on load-balancer addresses',
-  async (t) => {
-    const here = await lab(t);
+  async (t, here) => {
     const proxy = here.start();
     const all = everywhere();
     const sourceRanges = ['192.0.2.0/24', '192.0.2.128/25', '2001:db8:1::/120', '198.51.100.0/25'];
@@ -77,33 +74,41 @@ t.test(
   },
 );
 
-t.test('traffic with the policy Local is refused where there is no local endpoint', async (t) => {
-  const here = await lab(t);
-  const proxy = here.start();
-  const { cluster, external, nodePort } = SERVICE;
-  const away: Partial<Endpoint> = { scopes: { internal: true, external: false } };
-  const all = everywhere([{ address: ADDRESSES['pod-a'].v4, more: away }]);
-  const local = { ...all.service, externalTrafficToLocal: true };
-  await proxy.sync({ 'd/all': { ...all, service: local } });
-  t.match(await here.podA.ask(`${cluster.v4}:80`), /^pod-a/);
-  t.equal(await here.client.ask(`${external.v4}:80`), 'ECONNREFUSED');
-  t.equal(await here.client.ask(`${NODE.v4}:${nodePort.TCP}`), 'ECONNREFUSED');
-  await proxy.sync({
-    'd/all': { service: local, endpoints: [...all.endpoints, ADDRESSES['pod-b'].v4] },
-  });
-  const answers = await Promise.all([1, 2, 3, 4].map(() => here.client.ask(`${external.v4}:80`)));
-  t.same([...new Set(answers.map((each) => each.split(' ')[0]))], ['pod-b'], 'only the local one');
-});
+testEachKind(
+  'traffic with the policy Local is refused where there is no local endpoint',
+  async (t, here) => {
+    const proxy = here.start();
+    const { cluster, external, nodePort } = SERVICE;
+    const away: Partial<Endpoint> = { scopes: { internal: true, external: false } };
+    const all = everywhere([{ address: ADDRESSES['pod-a'].v4, more: away }]);
+    const local = { ...all.service, externalTrafficToLocal: true };
+    await proxy.sync({ 'd/all': { ...all, service: local } });
+    t.match(await here.podA.ask(`${cluster.v4}:80`), /^pod-a/);
+    t.equal(await here.client.ask(`${external.v4}:80`), 'ECONNREFUSED');
+    t.equal(await here.client.ask(`${NODE.v4}:${nodePort.TCP}`), 'ECONNREFUSED');
+    await proxy.sync({
+      'd/all': { service: local, endpoints: [...all.endpoints, ADDRESSES['pod-b'].v4] },
+    });
+    const answers = await Promise.all([1, 2, 3, 4].map(() => here.client.ask(`${external.v4}:80`)));
+    t.same(
+      [...new Set(answers.map((each) => each.split(' ')[0]))],
+      ['pod-b'],
+      'only the local one',
+    );
+  },
+);
 
-t.test('proxy ports cannot be reached directly, except from the node', async (t) => {
-  const here = await lab(t);
+testEachKind('proxy ports cannot be reached directly, except from the node', async (t, here) => {
   await here
     .start()
     .sync({ 'd/web': simple('10.96.0.1', 'TCP 80'), 'd/dns': simple('10.96.0.2', 'UDP 53') });
-  const rules = await here.ruleset();
-  const proxyPort = (protocol: string): string =>
-    new RegExp(String.raw`10\.96\.0\.\d \. ${protocol} \. \d+ : (\d+)`).exec(rules)?.[1] ?? '';
-  const places = [`${NODE.v4}:${proxyPort('tcp')}`, `${NODE.v4}:${proxyPort('udp')}/UDP`];
+  const rules = await here.rules();
+  const proxyPort = (...place: Parameters<RuleKind['portalOf']>): string =>
+    here.kind.portalOf(...place).exec(rules)?.[1] ?? '';
+  const places = [
+    `${NODE.v4}:${proxyPort('10.96.0.1', 'tcp', 80)}`,
+    `${NODE.v4}:${proxyPort('10.96.0.2', 'udp', 53)}/UDP`,
+  ];
   for (const place of places) {
     t.equal(await here.client.ask(place), 'ECONNREFUSED', place);
     t.equal(await here.podA.ask(place), 'ECONNREFUSED', place);

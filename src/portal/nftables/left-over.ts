@@ -1,10 +1,10 @@
 /** Takes away what a portal that has ended left behind. */
-import { KpngError } from '../../errors.ts';
+import type { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import { MAX_FLOW_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
 import type { FlowPlace } from '../flow-table.ts';
-import { FlowCleaner } from '../flows.ts';
+import { forgetFlows } from '../flows.ts';
 import { checkTableName } from './table-name.ts';
 import { removeNftables } from './tool.ts';
 
@@ -23,14 +23,7 @@ export async function cleanUpNftables(
   checkTableName(table);
   const places = await udpPlaces(exec, table);
   await removeNftables(exec, table);
-  if (places.length === 0) return undefined;
-  try {
-    await new FlowCleaner(exec).clear(places, { 4: undefined, 6: undefined }, local);
-    return undefined;
-  } catch (error) {
-    if (error instanceof KpngError) return error;
-    throw error;
-  }
+  return forgetFlows(exec, places, local);
 }
 
 /** The UDP portals in the table; none when there is no such table, or when it cannot be read. */

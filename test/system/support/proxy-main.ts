@@ -8,8 +8,11 @@ import {
   portalWritten,
 } from '../../../src/portal/events.ts';
 import { AddressPortal } from '../../../src/portal/address.ts';
+import { systemExec } from '../../../src/portal/exec.ts';
 import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
 import { linuxInterface } from '../../../src/portal/interface/linux.ts';
+import { IptablesPortal } from '../../../src/portal/iptables/portal.ts';
+import { findTools } from '../../../src/portal/iptables/tools.ts';
 import { NftablesPortal } from '../../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../../src/portal/port-allocator.ts';
 import type { Portal } from '../../../src/portal/portal.ts';
@@ -24,7 +27,7 @@ import { serveLines, tell } from './lines.ts';
 export interface ProxyOptions {
   readonly nodePortAddresses?: readonly string[];
   /** Default: `nftables`. */
-  readonly portal?: 'nftables' | 'address';
+  readonly portal?: 'nftables' | 'iptables-nft' | 'iptables-legacy' | 'address';
   /** Interface of the portal `address`. */
   readonly portalInterface?: string;
 }
@@ -84,8 +87,11 @@ function createPortal({
   portalInterface: name,
   ...rest
 }: ProxyOptions): Portal {
-  if (portal === 'nftables') {
-    return new NftablesPortal({ allocator: new PortAllocator(undefined, Math.random), ...rest });
+  const allocator = new PortAllocator(undefined, Math.random);
+  if (portal === 'nftables') return new NftablesPortal({ allocator, ...rest });
+  if (portal !== 'address') {
+    const flavor = portal === 'iptables-nft' ? 'nft' : 'legacy';
+    return new IptablesPortal({ allocator, tools: () => findTools(systemExec, flavor), ...rest });
   }
   if (name === undefined) return new AddressPortal(rest);
   const keeper = new AddressKeeper({

@@ -1,0 +1,61 @@
+import { until } from '../support/until.ts';
+import { NODE } from './support/network.ts';
+import type { Proxy } from './support/proxy.ts';
+import { testEachKind } from './support/rule-kinds.ts';
+import { everywhere, SERVICE, simple } from './support/services.ts';
+
+const WEB = `${SERVICE.cluster.v4}:80`;
+
+/** A second where the machine has nothing else to do. */
+const REPAIR_MS = 2000;
+
+testEachKind('rules that somebody else removes are back within a second', async (t, here) => {
+  const { damage } = here.kind;
+  // After five repairs in a row a process waits, as it might fight somebody.
+  for (let begin = 0; begin < damage.length; begin += 5) {
+    const proxy = here.start();
+    await proxy.sync({ 'd/all': everywhere() });
+    for (const [file = '', ...args] of damage.slice(begin, begin + 5)) {
+      const ms = await timeOfRepair(proxy, () => here.exec({ file, args }));
+      t.ok(ms < REPAIR_MS, `${file} ${args.join(' ')}: repaired after ${ms} ms`);
+      t.match(await here.client.ask(WEB), /^pod/);
+      t.match(await here.node.ask(`[${SERVICE.cluster.v6}]:80`), /^pod/);
+    }
+    await proxy.kill();
+  }
+});
+
+/** Milliseconds from some damage to the end of its repair. */
+async function timeOfRepair(proxy: Proxy, damage: () => Promise<unknown>): Promise<number> {
+  const repairs = (): number => proxy.writes.filter((reason) => reason === 'repair').length;
+  const before = repairs();
+  const begin = performance.now();
+  await damage();
+  await until(() => repairs() > before);
+  return Math.round(performance.now() - begin);
+}
+
+testEachKind('a change right after the rules were removed repairs them', async (t, here) => {
+  const proxy = here.start();
+  await proxy.sync({ 'd/all': everywhere() });
+  for (const [file = '', ...args] of here.kind.removeAll) await here.exec({ file, args });
+  await proxy.sync({ 'd/more': simple('10.96.0.77', 'TCP 80') });
+  t.match(await here.client.ask('10.96.0.77:80'), /^pod/);
+  t.match(await here.client.ask(WEB), /^pod/);
+});
+
+testEachKind('the rules follow the addresses of the node', async (t, here) => {
+  const proxy = here.start();
+  await proxy.sync({ 'd/all': everywhere() });
+  const keepOthers = 'net.ipv4.conf.eth0.promote_secondaries=1';
+  await here.network.inside('node', 'sysctl', ['-q', '-w', keepOthers]);
+  const ip = (machine: 'node' | 'client', command: string) =>
+    here.network.inside(machine, 'ip', command.split(' '));
+  await ip('node', 'address add 192.0.2.50/24 dev eth0');
+  await ip('node', `address delete ${NODE.v4}/24 dev eth0`);
+  await ip('client', 'route replace default via 192.0.2.50');
+  await until(() => proxy.writes.includes('repair'));
+  t.match(await here.client.ask(WEB), /^pod/);
+  t.match(await here.client.ask(`${SERVICE.cluster.v4}:53/UDP`), /^pod/);
+  t.match(await here.client.ask(`192.0.2.50:${SERVICE.nodePort.TCP}`), /^pod/);
+});

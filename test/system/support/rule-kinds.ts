@@ -1,0 +1,153 @@
+/** The portals that write rules, so that the same tests show the same of each of them. */
+import t, { type Test } from 'tap';
+import type { KpngError } from '../../../src/errors.ts';
+import { systemExec, type Exec } from '../../../src/portal/exec.ts';
+import { DEFAULT_PREFIX } from '../../../src/portal/iptables/chains.ts';
+import { cleanUpIptables } from '../../../src/portal/iptables/left-over.ts';
+import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
+import { DEFAULT_TABLE } from '../../../src/portal/nftables/table-name.ts';
+import { lab, type Lab } from './lab.ts';
+import type { Network } from './network.ts';
+import type { ProxyOptions } from './proxy-main.ts';
+import type { Proxy } from './proxy.ts';
+
+/** One kind of rules, and how to look at them and disturb them from outside. */
+export interface RuleKind {
+  readonly name: 'nftables' | 'iptables-nft' | 'iptables-legacy';
+  /** All rules of the node, ours and others', without what changes by itself. */
+  rules(network: Network): Promise<string>;
+  /** Programs and arguments that remove rules of ours in different ways. */
+  readonly damage: readonly (readonly string[])[];
+  /** Removes all rules there are. */
+  readonly removeAll: readonly (readonly string[])[];
+  /** Adds rules of somebody else. */
+  addOthers(exec: Exec): Promise<unknown>;
+  /** What `cleanup` does; resolves with what is left. */
+  cleanUp(exec: Exec, local: ReadonlySet<string>): Promise<KpngError | undefined>;
+  /** What finds the rule for a service address, with its proxy port as the first group. */
+  portalOf(address: string, protocol: 'tcp' | 'udp', port: number): RegExp;
+}
+
+const NFTABLES: RuleKind = {
+  name: 'nftables',
+  rules: (network) => network.inside('node', 'nft', ['list', 'ruleset']),
+  damage: [
+    'nft flush ruleset',
+    'nft delete table inet kpng-userspace',
+    'nft flush table inet kpng-userspace',
+    'nft flush chain inet kpng-userspace nat-output',
+    'nft flush map inet kpng-userspace services4',
+  ].map((line) => line.split(' ')),
+  removeAll: [['nft', 'flush', 'ruleset']],
+  addOthers: (exec) => exec({ file: 'nft', args: ['-f', '-'], stdin: OTHERS_NFT }),
+  cleanUp: (exec, local) => cleanUpNftables(exec, DEFAULT_TABLE, local),
+  portalOf: (address, protocol, port) =>
+    new RegExp(String.raw`${escape(address)} \. ${protocol} \. ${port} : (\d+)`),
+};
+
+function iptables(flavor: 'nft' | 'legacy'): RuleKind {
+  const v4 = `iptables-${flavor}`;
+  const v6 = `ip6tables-${flavor}`;
+  return {
+    name: `iptables-${flavor}`,
+    async rules(network) {
+      const texts = await Promise.all(
+        [`${v4}-save`, `${v6}-save`].map((file) => network.inside('node', file, [])),
+      );
+      return texts.join('').replaceAll(/^#.*\n|\[\d+:\d+\]/gm, '');
+    },
+    damage: [
+      [v4, '-t', 'nat', '-F'],
+      [v4, '-F'],
+      [v6, '-t', 'nat', '-F'],
+      [v4, '-t', 'nat', '-F', 'OUTPUT'],
+      [v4, '-F', 'INPUT'],
+      ...['PORTALS-CONTAINER', 'PORTALS-HOST', 'NODEPORT-CONTAINER', 'NODEPORT-HOST'].map(
+        (chain) => [v4, '-t', 'nat', '-F', `KUBE-${chain}`],
+      ),
+      ...['PORTALS-REJECT', 'NODEPORT-REJECT', 'PROXY-PORTS', 'NODEPORT-NON-LOCAL'].map((chain) => [
+        v6,
+        '-F',
+        `KUBE-${chain}`,
+      ]),
+    ],
+    removeAll: [v4, v6].flatMap((file) =>
+      ['nat', 'filter'].flatMap((table) =>
+        ['-F', '-X'].map((option) => [file, '-t', table, option]),
+      ),
+    ),
+    async addOthers(exec) {
+      for (const file of [v4, v6]) {
+        await exec({ file: `${file}-restore`, args: ['--noflush'], stdin: OTHERS_IPTABLES });
+      }
+    },
+    async cleanUp(exec, local) {
+      const options = { prefix: DEFAULT_PREFIX, kubeProxy: false, local };
+      return (await cleanUpIptables(exec, options)).flowsStay;
+    },
+    portalOf(address, protocol, port) {
+      const place = `${escape(address)}/(?:32|128) -p ${protocol} .*--dport ${port}`;
+      return new RegExp(String.raw`-d ${place} -j DNAT --to-destination \S+:(\d+)`);
+    },
+  };
+}
+
+const OTHERS_NFT = `table ip nat {
+  chain POSTROUTING { type nat hook postrouting priority srcnat; oifname "eth1" masquerade; }
+}
+table inet filter {
+  chain input { type filter hook input priority filter; policy accept; tcp dport 22 accept; }
+}
+`;
+
+/** With a chain that is called like those of Kubernetes, and none of ours. */
+const OTHERS_IPTABLES = `*nat
+:KUBE-SERVICES - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -o eth1 -j MASQUERADE
+COMMIT
+*filter
+-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT
+COMMIT
+`;
+
+export const RULE_KINDS: readonly RuleKind[] = [NFTABLES, iptables('nft'), iptables('legacy')];
+
+/** A network whose node has one kind of rules. */
+export interface RuleLab extends Lab {
+  readonly kind: RuleKind;
+  /** Starts a proxy that leads traffic with that kind of rules. */
+  start(options?: ProxyOptions): Proxy;
+  /** All rules of the node. */
+  rules(): Promise<string>;
+  /** Runs programs on the node. */
+  readonly exec: Exec;
+}
+
+/** Defines a test for each kind of rules. */
+export function testEachKind(
+  name: string,
+  action: (t: Test, here: RuleLab) => Promise<void>,
+): void {
+  for (const kind of RULE_KINDS) {
+    t.test(`${kind.name}: ${name}`, async (t) => action(t, await ruleLab(t, kind)));
+  }
+}
+
+/** Builds a network for a kind of rules. It ends with the test. */
+export async function ruleLab(t: Test, kind: RuleKind): Promise<RuleLab> {
+  const here = await lab(t);
+  const namespace = here.network.namespace('node');
+  return {
+    ...here,
+    kind,
+    start: (options) => here.start({ portal: kind.name, ...options }),
+    rules: () => kind.rules(here.network),
+    exec: ({ file, args, ...rest }) =>
+      systemExec({ ...rest, file: 'ip', args: ['netns', 'exec', namespace, file, ...args] }),
+  };
+}
+
+function escape(text: string): string {
+  return text.replaceAll(/[.[\]]/g, String.raw`\$&`);
+}
