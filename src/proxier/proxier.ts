@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
@@ -12,7 +13,7 @@ import { PortalSync } from './portal-sync.ts';
 import { frontDoors } from './front-doors.ts';
 import { LateListeners } from './late-listeners.ts';
 import type { Problem } from './problem-book.ts';
-import { Problems } from './problems.ts';
+import { Problems, type HolderOf } from './problems.ts';
 import { Wanted } from './wanted.ts';
 
 export interface ProxierOptions {
@@ -24,6 +25,8 @@ export interface ProxierOptions {
   readonly clock?: Clock;
   /** Decides which advice fits. Default: this system. */
   readonly platform?: NodeJS.Platform;
+  /** Finds out who listens where a listener cannot be opened, in words. Absent: nobody does. */
+  readonly holderOf?: HolderOf;
 }
 
 /** What the proxier does now, for status pages. */
@@ -72,6 +75,7 @@ export class Proxier implements LocalSink {
       clock: this.#clock,
       platform: options.platform ?? process.platform,
       isOurs: (name) => this.#wanted.ports.has(name),
+      holderOf: options.holderOf,
     });
     if (!this.#redirects) return;
     this.#lateListeners = new LateListeners(
@@ -179,6 +183,7 @@ export class Proxier implements LocalSink {
     // Until the rules have changed, they lead to listeners of service ports that are gone.
     const steps = await this.#engineSync.flush('wanted');
     await this.#portalSync.commit(this.#engine);
+    await acceptArrived();
     return [...steps, ...(await this.#engineSync.flush())];
   }
 
@@ -210,4 +215,12 @@ export class Proxier implements LocalSink {
     const { services, endpoints, ports } = this.#wanted;
     proxierSynced.publish({ durationMs, services, servicePorts: ports.size, endpoints, ...counts });
   }
+}
+
+/**
+ * Lets the event loop come round, so that connections which the old rules have led to a listener are
+ * accepted before it closes: those that wait when it does are reset.
+ */
+async function acceptArrived(): Promise<void> {
+  for (let turn = 0; turn < 2; turn += 1) await nextTurn();
 }
