@@ -29,6 +29,16 @@ type TlsOptions = Pick<
   'ca' | 'cert' | 'key' | 'servername' | 'rejectUnauthorized' | 'passphrase'
 >;
 
+/** What the server is shown with a request. */
+interface Shown {
+  readonly headers: Access['headers'];
+  readonly tls: TlsOptions;
+  /** The same for equal `tls`. */
+  readonly key: string;
+  /** KubeConfig's own, which knows proxies. */
+  readonly agent: HttpAgent | undefined;
+}
+
 /**
  * Credentials and connections for one server. Credentials are asked for anew for each request, so that
  * tokens and certificates may rotate at any time; what KubeConfig remembers of them is forgotten
@@ -41,7 +51,7 @@ export class ApiAccess {
   #stale = false;
   /** Set while credentials are being fetched: programs that fetch them run one at a time. */
   #fetching: Promise<Access> | undefined;
-  #agent: { readonly shown: string; readonly agent: HttpAgent } | undefined;
+  #agent: { readonly key: string; readonly agent: HttpAgent } | undefined;
 
   private constructor(options: AccessOptions, config: ApiConfig) {
     this.#options = options;
@@ -58,7 +68,7 @@ export class ApiAccess {
     return this.#config;
   }
 
-  /** The server has refused the credentials: read the configuration and fetch them anew next time. */
+  /** The server has refused the credentials, or is not to be trusted: read the configuration and fetch them anew next time. */
   refused(): void {
     this.#stale = true;
   }
@@ -94,39 +104,55 @@ export class ApiAccess {
       this.#config = await loadConfig(this.#options);
       this.#stale = false;
     }
-    const { server, kubeConfig, extraHeaders } = this.#config;
-    const options: RequestOptions = {};
-    await kubeConfig.applyToHTTPSOptions(options);
-    const isPlain = server.protocol === 'http:';
-    const { ca, cert, key, servername, rejectUnauthorized, passphrase } = options;
-    const tls = { ca, cert, key, servername, rejectUnauthorized, passphrase };
-    const headers = isPlain ? {} : { ...headersOf(options), ...mutable(extraHeaders) };
+    let shown = await this.#show();
+    if (
+      this.#config.proxy !== undefined &&
+      this.#agent !== undefined &&
+      this.#agent.key !== shown.key
+    ) {
+      // KubeConfig goes on with the connections, through the proxy, that show the former certificate.
+      this.#config = await loadConfig(this.#options);
+      shown = await this.#show();
+    }
+    const { server, kubeConfig } = this.#config;
+    const { headers, tls } = shown;
     const authorization = headers['Authorization'];
     return {
       server,
       headers,
-      agent: this.#agentFor(isPlain ? {} : tls, isPlain, options),
+      agent: this.#agentFor(shown),
       identity: identify(
         typeof authorization === 'string' ? authorization : undefined,
-        isPlain ? undefined : pem(tls.cert),
+        pem(tls.cert),
         kubeConfig.getCurrentUser()?.name ?? '',
       ),
     };
   }
 
+  /** What the server is to be shown now. */
+  async #show(): Promise<Shown> {
+    const { server, kubeConfig, extraHeaders } = this.#config;
+    const options: RequestOptions = {};
+    await kubeConfig.applyToHTTPSOptions(options);
+    const agent = options.agent instanceof HttpAgent ? options.agent : undefined;
+    // As in client-go, nothing that is secret goes over plain HTTP.
+    if (server.protocol === 'http:') return { headers: {}, tls: {}, key: '', agent };
+    const { ca, cert, key, servername, rejectUnauthorized, passphrase } = options;
+    const tls = { ca, cert, key, servername, rejectUnauthorized, passphrase };
+    const headers = { ...headersOf(options), ...mutable(extraHeaders) };
+    return { headers, tls, key: JSON.stringify(tls), agent };
+  }
+
   /** The same one as before, as long as the server has to be shown the same. */
-  #agentFor(tls: TlsOptions, isPlain: boolean, options: RequestOptions): HttpAgent {
-    const shown = JSON.stringify(tls);
-    if (this.#agent?.shown === shown) return this.#agent.agent;
-    let agent: HttpAgent;
+  #agentFor({ tls, key, agent: throughProxy }: Shown): HttpAgent {
+    if (this.#agent?.key === key) return this.#agent.agent;
+    const { proxy, server } = this.#config;
     const keepAlive = { keepAlive: true, timeout: IDLE_MS };
-    if (this.#config.proxy !== undefined && options.agent instanceof HttpAgent) {
-      // The one that knows the proxy; KubeConfig would keep it when a certificate changes.
-      agent = options.agent;
-      if (this.#agent !== undefined) this.#stale = true;
-    } else if (isPlain) agent = new HttpAgent(keepAlive);
+    let agent: HttpAgent;
+    if (proxy !== undefined && throughProxy !== undefined) agent = throughProxy;
+    else if (server.protocol === 'http:') agent = new HttpAgent(keepAlive);
     else agent = new HttpsAgent({ ...keepAlive, ...given(tls), ca: tls.ca ?? systemAuthorities() });
-    this.#agent = { shown, agent };
+    this.#agent = { key, agent };
     return agent;
   }
 }

@@ -52,7 +52,9 @@ export class KubeApi {
       answer = await this.#send(request, access, signal);
     } catch (error) {
       signal.throwIfAborted();
-      throw failureOf(`${request.what} at ${access.server.origin}`, error);
+      const failure = failureOf(`${request.what} at ${access.server.origin}`, error);
+      if (failure.kind === 'tls') this.access.refused();
+      throw failure;
     }
     this.#options.onAnswer?.(access);
     if (answer.statusCode === 200) return answer;

@@ -331,8 +331,8 @@ t.test('over plain HTTP no credentials are sent', async (t) => {
   t.ok(api.requests.every(({ headers }) => headers.authorization === undefined));
 });
 
-t.test('through a proxy of the kubeconfig', async (t) => {
-  const here = await place(t);
+/** An HTTP proxy, and where it was asked to lead. */
+async function startProxy(t: Test): Promise<{ url: string; through: string[] }> {
   const through: string[] = [];
   const proxy = createServer().on('connect', (request, client, head) => {
     through.push(request.url ?? '');
@@ -347,22 +347,67 @@ t.test('through a proxy of the kubeconfig', async (t) => {
   proxy.listen(0, '127.0.0.1');
   await once(proxy, 'listening');
   t.teardown(() => proxy.close());
-  const { port: proxyPort } = proxy.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, through };
+}
+
+t.test('through a proxy of the kubeconfig, also with a certificate that is replaced', async (t) => {
+  const here = await place(t);
+  const { url, through } = await startProxy(t);
   const started = collect(t, kubeStarted);
-  const tokens = new Map([['secret', 'kpng']]);
-  const { api, watching } = await secureRig(
+  const first = await here.certs.issue('first');
+  const second = await here.certs.issue('second');
+  const crt = await here.write('user.crt', await readFile(first.crt, 'utf8'));
+  const key = await here.write('user.key', await readFile(first.key, 'utf8'));
+  const { api, watching, failures, advanceUntil } = await secureRig(
     t,
     here,
     {
-      cluster: { 'proxy-url': `http://127.0.0.1:${proxyPort}` },
-      user: { token: 'secret' },
+      cluster: { 'proxy-url': url },
+      user: { 'client-certificate': crt, 'client-key': key },
     },
-    { api: { auth: { tokens } } },
+    { api: { auth: {} } },
   );
   await watching();
   t.ok(through.length >= 3);
   t.strictSame(new Set(through), new Set([api.url.replace('https://', '')]));
-  t.match(started, [{ proxy: `127.0.0.1:${proxyPort}` }]);
+  t.match(started, [{ proxy: url.replace('http://', ''), user: 'first' }]);
+  await writeFile(crt, await readFile(second.crt, 'utf8'));
+  await writeFile(key, await readFile(second.key, 'utf8'));
+  api.cut();
+  await until(() => failures.length === 3);
+  await advanceUntil(() => api.watches().length === 3);
+  t.strictSame(users(api), ['first', 'second']);
+});
+
+t.test('a program that does not come to an end is not run a second time', async (t) => {
+  const here = await place(t);
+  const script = await here.write(
+    'slow.sh',
+    `#!/bin/sh
+cd "$(dirname "$0")"
+echo run >> runs
+while [ ! -e go ]; do sleep 0.05; done
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"one"}}'
+`,
+  );
+  await chmod(script, 0o755);
+  const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: './slow.sh' };
+  const auth = { tokens: new Map([['one', 'one']]) };
+  const { api, failures, advanceUntil } = await secureRig(
+    t,
+    here,
+    { user: { exec } },
+    {
+      api: { auth },
+    },
+  );
+  t.teardown(() => here.write('go', ''));
+  await advanceUntil(() => failures.length >= 6, 5000);
+  t.match(failures[0], { kind: 'credentials', error: { message: /: not there after 60 s$/ } });
+  await here.write('go', '');
+  await advanceUntil(() => api.watches().length === 3);
+  const runs = (await readFile(join(script, '../runs'), 'utf8')).trim().split('\n');
+  t.equal(runs.length, 1);
 });
 
 t.test('a server below a path', async (t) => {
