@@ -1,11 +1,12 @@
 import type { KpngError } from '../errors.ts';
 import type { PortalProblem } from '../portal/portal.ts';
-import type { ListenSpec } from '../proxysocket/spec.ts';
+import { portalText } from '../portal/text.ts';
+import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { problemChanged } from './events.ts';
 import { ListenWatch } from './listen-watch.ts';
 import { ProblemBook, type Problem } from './problem-book.ts';
-import { listenProblem, portalProblem } from './report.ts';
+import { listenProblem, portalProblem, type ListenFailure } from './report.ts';
 
 /** Listeners come back one by one; their news is told together after this long. Milliseconds. */
 const GATHER_MS = 1000;
@@ -15,6 +16,20 @@ export interface ProblemsOptions {
   readonly platform: NodeJS.Platform;
   /** Whether a service port is one of this proxier. */
   readonly isOurs: (servicePort: string) => boolean;
+  /** Finds out who listens at a place, in words; undefined: not known. Must not reject. */
+  readonly holderOf?: HolderOf | undefined;
+}
+
+export type HolderOf = (place: {
+  readonly protocol: Protocol;
+  readonly address: string;
+  readonly port: number;
+}) => Promise<string | undefined>;
+
+/** Who listens where a listener should, found out once. */
+interface KnownHolder {
+  readonly place: string;
+  readonly text: string | undefined;
 }
 
 /** Gathers the problems of services, portals and listeners, and publishes what is new about them. */
@@ -25,6 +40,9 @@ export class Problems {
     if (problemChanged.hasSubscribers) problemChanged.publish({ kind, problem });
   });
   readonly #watch: ListenWatch;
+  readonly #holderOf: HolderOf | undefined;
+  /** By cause, for the listener that its problem names. */
+  readonly #holders = new Map<string, KnownHolder>();
   /** Causes of listener failures with news. */
   readonly #news = new Set<string>();
   #portalCodes: ReadonlySet<string> = new Set();
@@ -34,6 +52,7 @@ export class Problems {
   constructor(options: ProblemsOptions) {
     this.#clock = options.clock;
     this.#platform = options.platform;
+    this.#holderOf = options.holderOf;
     this.#watch = new ListenWatch(options.isOurs, (cause) => this.#heard(cause));
   }
 
@@ -87,7 +106,7 @@ export class Problems {
       return await run();
     } finally {
       this.#heldBack = false;
-      this.#tell();
+      await this.#tell();
     }
   }
 
@@ -100,23 +119,55 @@ export class Problems {
 
   #heard(cause: string): void {
     this.#news.add(cause);
-    if (!this.#heldBack) this.#timer ??= this.#clock.setTimer(GATHER_MS, () => this.#tell());
+    if (!this.#heldBack) this.#timer ??= this.#clock.setTimer(GATHER_MS, () => void this.#tell());
   }
 
-  #tell(): void {
+  /** Resolves when it is known who is in the way of what has failed. */
+  async #tell(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = undefined;
-    for (const cause of this.#news) {
-      const group = this.#watch.group(cause);
-      const first = group?.values().next().value;
-      const problem =
-        group === undefined || first === undefined
-          ? undefined
-          : listenProblem(first, group.size, this.#platform);
-      this.#book.note(`listen ${cause}`, problem);
-    }
+    const causes = [...this.#news];
     this.#news.clear();
+    const unknown = causes.filter((cause) => !this.#note(cause));
+    await Promise.all(unknown.map((cause) => this.#findHolder(cause)));
   }
+
+  /** Notes what a cause comes to now. False when it has to be found out first who is in the way. */
+  #note(cause: string): boolean {
+    const group = this.#watch.group(cause);
+    const first = group?.values().next().value;
+    if (group === undefined || first === undefined) {
+      this.#holders.delete(cause);
+      this.#book.note(`listen ${cause}`, undefined);
+      return true;
+    }
+    const holder = this.#holders.get(cause);
+    if (isTaken(first) && this.#holderOf !== undefined && holder?.place !== placeOf(first)) {
+      return false;
+    }
+    const problem = listenProblem(first, group.size, this.#platform, holder?.text);
+    this.#book.note(`listen ${cause}`, problem);
+    return true;
+  }
+
+  async #findHolder(cause: string): Promise<void> {
+    const first = this.#watch.group(cause)?.values().next().value;
+    if (first !== undefined) {
+      const { protocol, listen } = first;
+      const text = await this.#holderOf?.({ protocol, ...listen });
+      this.#holders.set(cause, { place: placeOf(first), text });
+    }
+    // Another listener may be the one to name by now; then that one's turn comes.
+    if (!this.#note(cause)) this.#heard(cause);
+  }
+}
+
+function isTaken({ code }: ListenFailure): boolean {
+  return code === 'KPNG_LISTEN_ADDRESS_IN_USE';
+}
+
+function placeOf({ protocol, listen }: ListenFailure): string {
+  return portalText({ ...listen, protocol });
 }
 
 function serviceKey({ code, message }: KpngError): string {

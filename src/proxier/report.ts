@@ -28,12 +28,13 @@ export function causeOf(failure: ListenFailure): string {
 
 /**
  * One problem for all listeners that fail of one cause. `first` is one of them, to name; `platform`
- * is that of `process.platform`.
+ * is that of `process.platform`; `holder` is who listens where the first one should, if that is known.
  */
 export function listenProblem(
   first: ListenFailure,
   count: number,
   platform: NodeJS.Platform,
+  holder?: string,
 ): Problem {
   const where = portalText({ ...first.listen, protocol: first.protocol });
   const what =
@@ -44,14 +45,21 @@ export function listenProblem(
     code: first.code,
     servicePort: first.servicePort,
     count,
-    message: `${what}: ${why(first, platform)}; it is tried again`,
+    message: `${what}: ${why(first, platform, holder)}; it is tried again`,
   };
 }
 
-function why(failure: ListenFailure, platform: NodeJS.Platform): string {
+function why(
+  failure: ListenFailure,
+  platform: NodeJS.Platform,
+  holder: string | undefined,
+): string {
   const { code, listen, protocol, cause } = failure;
   if (code === 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE') {
     return `the host does not have the address; ${addAddress(listen.address, platform)}, or use another --portal`;
+  }
+  if (code === 'KPNG_LISTEN_ADDRESS_IN_USE' && holder !== undefined) {
+    return `${holder} listens there; stop it or give one of the two another port`;
   }
   if (code === 'KPNG_LISTEN_ADDRESS_IN_USE') {
     return (

@@ -7,6 +7,7 @@ import {
   type ServicePortChanged,
 } from '../../src/proxier/events.ts';
 import { addressRig } from '../support/proxier-rig.ts';
+import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 
 t.test('addresses that the host does not have are one problem, told once', async (t) => {
@@ -217,4 +218,35 @@ t.test('events say what happened to the service ports, and sum it up', async (t)
     { ...nothing, changed: 1, endpoints: 1 },
     { ...nothing, removed: 1, services: 1, servicePorts: 1 },
   ]);
+});
+
+t.test('who is in the way of a listener is found out once, and named', async (t) => {
+  const asked: string[] = [];
+  const rig = addressRig({
+    holderOf: async ({ protocol, address, port }) => {
+      asked.push(`${address}:${port}/${protocol}`);
+      return address === '10.0.0.2' ? undefined : `nginx (process ${port})`;
+    },
+  });
+  t.teardown(() => rig.close());
+  const { proxier, engine, view } = rig;
+  for (const n of [1, 2, 3]) engine.errors.set(`10.0.0.${n}:80/TCP`, 'EADDRINUSE');
+  const at = (n: number) => clusterEntry(`d/s${n}`, `10.0.0.${n}`, '- TCP 80 80');
+  await proxier.sync(view.set(at(1)));
+  t.match(
+    rig.messages[0],
+    /10\.0\.0\.1:80\/TCP for d\/s1: nginx \(process 80\) listens there; stop it/,
+  );
+  await proxier.sync(view.set(at(2), at(3)));
+  t.same(asked, ['10.0.0.1:80/TCP'], 'only for the one that is named');
+  await proxier.sync(view.remove('d/s1'));
+  t.same(asked, ['10.0.0.1:80/TCP', '10.0.0.2:80/TCP']);
+  t.match(proxier.snapshot().problems, [
+    { count: 2, message: /another program listens there.*ss -tlnp/ },
+  ]);
+  engine.errors.clear();
+  engine.retry();
+  rig.clock.advance(1000);
+  await until(() => proxier.snapshot().problems.length === 0);
+  t.equal(engine.lands('10.0.0.3', 80)?.servicePort, 'd/s3', 'and it is taken over');
 });

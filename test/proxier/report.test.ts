@@ -43,6 +43,11 @@ t.test('an address in use', async (t) => {
   t.match(text({ ...used, protocol: 'UDP' }, 1), /80\/UDP .*ss -ulnp/);
   t.match(text(used, 1, 'win32'), /netstat -abn -p TCP/);
   t.match(text(used, 1, 'darwin'), /lsof -nP -i TCP:80/);
+  t.equal(
+    listenProblem(used, 1, 'linux', 'nginx (process 7)').message,
+    'cannot listen on 10.96.0.10:80/TCP for d/web:http: nginx (process 7) listens there; stop it or ' +
+      'give one of the two another port; it is tried again',
+  );
 });
 
 t.test('a port that is not allowed', async (t) => {

@@ -1,7 +1,7 @@
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import { AddressPortal } from '../../src/portal/address.ts';
 import { problemChanged, type ProblemChanged } from '../../src/proxier/events.ts';
-import { Proxier } from '../../src/proxier/proxier.ts';
+import { Proxier, type ProxierOptions } from '../../src/proxier/proxier.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeEngine } from './fake-engine.ts';
 import { TestView } from './views.ts';
@@ -41,10 +41,10 @@ export class Rig<P extends Portal = CountingPortal> {
     this.messages.push(problem.message);
   };
 
-  constructor(portal: P) {
+  constructor(portal: P, more: Pick<ProxierOptions, 'holderOf'> = {}) {
     this.portal = portal;
     const { engine, clock } = this;
-    this.proxier = new Proxier({ engine, portal, clock, platform: 'linux' });
+    this.proxier = new Proxier({ engine, portal, clock, platform: 'linux', ...more });
     problemChanged.subscribe(this.#onProblem);
   }
 
@@ -62,8 +62,8 @@ export class Rig<P extends Portal = CountingPortal> {
 }
 
 /** A rig with the address portal; the host has 10.0.0.1 to 10.0.0.9 and 192.0.2.1. */
-export function addressRig(): Rig {
-  const rig = new Rig(new CountingPortal());
+export function addressRig(more: Pick<ProxierOptions, 'holderOf'> = {}): Rig {
+  const rig = new Rig(new CountingPortal(), more);
   for (let last = 1; last < 10; last += 1) rig.engine.addresses.add(`10.0.0.${last}`);
   rig.engine.addresses.add('192.0.2.1');
   return rig;

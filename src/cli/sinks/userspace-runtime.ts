@@ -6,6 +6,7 @@ import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
 import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
+import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import type { RunningSink } from '../command.ts';
 import { createHealthChecks } from './health-checks.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
@@ -33,7 +34,14 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
       hostAddresses: () => portal.hostAddresses?.() ?? [],
     }),
   });
-  const proxier = new Proxier({ engine, portal });
+  const proxier = new Proxier({
+    engine,
+    portal,
+    holderOf: async (place) => {
+      const holder = await socketHolder(place);
+      return holder && holderText(holder);
+    },
+  });
   const work = new WatchedSink(proxier);
   const checks = await healthChecks(options, portal, work);
   return {
