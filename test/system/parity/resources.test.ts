@@ -96,4 +96,40 @@ for (const portal of PORTALS) {
     const metrics = await program.metrics();
     t.ok((metrics.value('kpng_userspace_limit_reached_total', labels) ?? 0) >= 1);
   });
+
+  t.test(`${portal.name}: more service ports than descriptors`, async (t) => {
+    const here = await lab(t);
+    const program = startWith(t, here, portal, {
+      before: ['prlimit', '--nofile=300:300'],
+      flags: ['--reserved-descriptors=100'],
+    });
+    const many = Array.from({ length: 250 }, (_, n) => n);
+    const plain = (n: number) =>
+      service([pod('pod-a')], {
+        name: `s${n}`,
+        ips: { clusterips: { v4: [`10.96.20.${n}`] } },
+        ports: [{ name: '', protocol: 'TCP', port: 80, targetport: 8080 }],
+      });
+    await program.serve(...many.map(plain));
+    const answers = async (numbers: readonly number[]): Promise<Record<string, number>> => {
+      const counts: Record<string, number> = {};
+      for (const n of numbers) {
+        const answer = (await here.client.ask(`10.96.20.${n}:80`)).split(' ')[0] ?? '';
+        counts[answer] = (counts[answer] ?? 0) + 1;
+      }
+      return counts;
+    };
+    const { 'pod-a': served = 0, ECONNREFUSED: refused = 0 } = await answers(many);
+    t.ok(served >= 100, `${served} are served`);
+    t.equal(served + refused, many.length, 'clients of the others are refused at once');
+    t.match(await program.page('http://127.0.0.1:10256/healthz'), /^200 .*not served/);
+    t.match(program.complaints.join(), /no file descriptor left/);
+    const kept = many.slice(-90);
+    await program.serve(...kept.map(plain));
+    t.ok(
+      await eventually(async () => (await answers(kept))['pod-a'] === kept.length),
+      'then all fit',
+    );
+    t.match(await program.page('http://127.0.0.1:10256/healthz'), /^200 (?!.*not served)/s);
+  });
 }
