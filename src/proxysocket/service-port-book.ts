@@ -99,7 +99,7 @@ export class ServicePortBook {
   #add({ name, protocol, affinity }: ServicePortSpec): Entry {
     const former = this.#draining.get(name);
     this.#draining.delete(name);
-    const goesOn = former?.protocol === protocol;
+    const goesOn = former?.protocol === protocol && former.counters.active > 0;
     if (former !== undefined && !goesOn) this.#counters.release(former.counters);
     const owner: ServicePort = {
       name,

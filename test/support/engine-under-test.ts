@@ -3,13 +3,17 @@
  * test/run.ts runs the same files once for each.
  *
  * - `node` (the default)
+ * - `linux`: the `linux` engine as it is, with a worker thread. Whenever a test looks at events or
+ *   counters, it waits until the thread has caught up.
  * - `inline`: the sockets of the `linux` engine, in the thread of the test. So events are told, and
  *   counters changed, before anything else happens, and a test decides the time.
  */
+import { setEnvironmentData } from 'node:worker_threads';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
+import { LinuxEngine } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { createLinuxUdpAcceptor } from '../../src/proxysocket/linux/udp/acceptor.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
@@ -17,17 +21,65 @@ import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/
 import type { Acceptor, EngineContext } from '../../src/proxysocket/service-port.ts';
 import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
 import { systemClock } from '../../src/util/clock.ts';
+import { FakeClock } from './fake-clock.ts';
+import { TIME } from './linux-time.ts';
 import type { Teardown } from './sockets.ts';
 
 export const ENGINE = process.env['KPNG_TEST_ENGINE'] ?? 'node';
 
 const sys = ENGINE === 'inline' ? await openSys() : undefined;
 
+const workers = new Set<LinuxEngine>();
+
 /** An engine, destroyed at the end of the test. */
 export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine {
-  const engine = sys === undefined ? createNodeEngine(options) : inlineEngine(t, options);
+  const engine = newEngine(t, options);
   t.teardown(() => engine.destroy());
   return engine;
+}
+
+/** Waits until the threads of all engines have done and told what they have to. */
+export function catchUp(): void {
+  for (const engine of workers) engine.sync();
+}
+
+function newEngine(t: Teardown, options: NodeEngineOptions): Engine {
+  if (ENGINE === 'linux') return threadedEngine(t, options);
+  return sys === undefined ? createNodeEngine(options) : inlineEngine(t, options);
+}
+
+function threadedEngine(t: Teardown, { limits = {}, clock }: NodeEngineOptions): Engine {
+  if (clock instanceof FakeClock) {
+    const time = new Float64Array(new SharedArrayBuffer(8));
+    time[0] = clock.now();
+    setEnvironmentData(TIME, time.buffer);
+    clock.follow((now) => {
+      time[0] = now;
+      catchUp();
+    });
+  }
+  const module = new URL('linux-worker.ts', import.meta.url);
+  const engine = new LinuxEngine({ limits, module });
+  setEnvironmentData(TIME, undefined);
+  const started = engine.start();
+  workers.add(engine);
+  t.teardown(() => workers.delete(engine));
+  return {
+    kind: 'linux',
+    async apply(changes) {
+      await started;
+      await engine.apply(changes);
+    },
+    snapshot(names) {
+      engine.sync();
+      return engine.snapshot(names);
+    },
+    close: () => engine.close(),
+    async destroy() {
+      await started;
+      await engine.destroy();
+    },
+  };
 }
 
 /** The half of an engine that carries datagrams. */

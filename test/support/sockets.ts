@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import type { TypedChannel } from '../../src/util/channel.ts';
+import { catchUp, ENGINE } from './engine-under-test.ts';
 
 /** What a test of tap offers that these helpers need. */
 export interface Teardown {
@@ -18,7 +19,13 @@ export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>)
   };
   channel.subscribe(onMessage);
   t.teardown(() => channel.unsubscribe(onMessage));
-  return messages;
+  if (ENGINE !== 'linux') return messages;
+  return new Proxy(messages, {
+    get(target, key, receiver): unknown {
+      catchUp();
+      return Reflect.get(target, key, receiver);
+    },
+  });
 }
 
 /** A TCP port that was free a moment ago on every address. */
@@ -38,7 +45,10 @@ export function openDescriptors(): number {
 
 /** The same when what was destroyed before is really closed, which takes some turns of the loop. */
 export async function settledDescriptors(): Promise<number> {
-  for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+  for (let turn = 0; turn < 20; turn += 1) {
+    catchUp();
+    await new Promise(setImmediate);
+  }
   return openDescriptors();
 }
 

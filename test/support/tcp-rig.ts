@@ -7,6 +7,7 @@ import type {
   ServicePortSpec,
 } from '../../src/proxysocket/spec.ts';
 import { ENGINE, engineUnderTest } from './engine-under-test.ts';
+import { almostOne } from './random.ts';
 import type { Teardown } from './sockets.ts';
 
 export interface Way {
@@ -53,10 +54,7 @@ export class TcpRig {
   readonly engine: Engine;
 
   constructor(t: Teardown, options: NodeEngineOptions = {}) {
-    // So near to 1 that a shuffle leaves the endpoints in the order given. But not always the same, or
-    // every test would choose the same port, where the kernel remembers the connections of the last one.
-    const random = (): number => 0.98 + 0.0199 * Math.random();
-    this.engine = engineUnderTest(t, { random, ...options });
+    this.engine = engineUnderTest(t, { random: almostOne, ...options });
   }
 
   /** Sets a service port; resolves with the port of its first listener. */

@@ -1,0 +1,2 @@
+/** Under which name a test gives its time to worker threads. */
+export const TIME = 'kpng-userspace test time';
