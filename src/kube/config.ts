@@ -138,7 +138,9 @@ function finish(
     user ?? { name: '' },
   );
   const headers = extraHeaders.get(user?.name ?? '') ?? {};
-  return { origin, server, context, proxy, kubeConfig: config, extraHeaders: headers };
+  // The others are names that KubeConfig makes up.
+  const named = origin === 'in-cluster' || origin === '--server' ? '' : context;
+  return { origin, server, context: named, proxy, kubeConfig: config, extraHeaders: headers };
 }
 
 function only<T>(items: readonly T[]): T | null {

@@ -22,13 +22,14 @@ export interface Listed {
 }
 
 /**
- * Lists a resource in pages and hands out its objects one by one; they are kept nowhere else. No
+ * Lists a resource in pages and hands out its objects one by one, with the version of the list; they
+ * are kept nowhere else. No
  * version is asked for, so the state is the newest, and the server may divide it. Throws a KubeFailure.
  */
 export async function listAll(
   resource: Resource<unknown>,
   { api, limits, signal, clock = systemClock }: ListContext,
-  onObject: (raw: Json) => void,
+  onObject: (raw: Json, listVersion: string) => void,
 ): Promise<Listed> {
   const what = `list ${resource.name}`;
   let { pageSize } = limits;
@@ -57,17 +58,16 @@ export async function listAll(
       continue;
     }
     const page = parsePage(body, what);
+    const version = versionOf(page);
+    if (version === undefined) throw malformed(what, 'the list has no resourceVersion');
     for (const item of list(page['items'])) {
       if (!isObject(item)) throw malformed(what, 'an item is no object');
-      onObject(item);
+      onObject(item, version);
       objects += 1;
     }
     pages += 1;
     token = text(object(page['metadata'])['continue']);
-    if (token !== '') continue;
-    const version = versionOf(page);
-    if (version === undefined) throw malformed(what, 'the list has no resourceVersion');
-    return { version, objects, pages };
+    if (token === '') return { version, objects, pages };
   }
 }
 

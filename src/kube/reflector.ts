@@ -5,6 +5,7 @@ import type { KubeApi } from './api.ts';
 import { KubeFailure, type Cause } from './failure.ts';
 import type { KubeLimits } from './limits.ts';
 import { listAll, type ListContext, type Listed } from './list.ts';
+import { versionOf } from './meta.ts';
 import type { Outage } from './outage.ts';
 import { pause } from './pause.ts';
 import type { Resource } from './resource.ts';
@@ -13,11 +14,12 @@ import type { Json } from './json.ts';
 
 /** Where the objects go, and what happened on the way. */
 export interface ReflectorTarget<T> {
-  /** Everything that there is. */
-  replace(objects: ReadonlyMap<string, T>): void;
-  /** What changed; undefined: the object is gone. */
-  apply(changes: ReadonlyMap<string, T | undefined>): void;
-  /** A list is complete and `replace` has been called with it. */
+  /**
+   * What changed, all at once; undefined: the object is gone. `complete`: with these changes everything
+   * that there is is known.
+   */
+  apply(changes: ReadonlyMap<string, T | undefined>, complete: boolean): void;
+  /** A list is complete, and `apply` has been called with what differs. */
   listed(listed: Listed & { durationMs: number; why: 'start' | Cause }): void;
   /** The watch is open. */
   watching(): void;
@@ -54,6 +56,10 @@ export class Reflector<T> {
   /** Undefined: list. */
   #version: string | undefined;
   #why: 'start' | Cause = 'start';
+  /** The version of each object that is known. */
+  #versions = new Map<string, string>();
+  /** The version of the state that is known. */
+  #newest = '';
 
   constructor(options: ReflectorOptions<T>) {
     this.#options = options;
@@ -82,13 +88,21 @@ export class Reflector<T> {
   async #list(signal: AbortSignal): Promise<void> {
     const { resource, target } = this.#options;
     const startedAt = this.#clock.now();
-    const objects = new Map<string, T>();
-    const listed = await listAll(resource, this.#context(signal), (raw) => {
+    const seen = new Map<string, string>();
+    const changes = new Map<string, T | undefined>();
+    const listed = await listAll(resource, this.#context(signal), (raw, listVersion) => {
       const key = this.#tryKey(raw);
-      if (key !== undefined) objects.set(key, resource.decode(raw));
+      if (key === undefined) return;
+      const version = versionOf(raw) ?? '';
+      seen.set(key, version);
+      // Mostly a list shows what is known already: then nothing needs to be decoded and compared.
+      const isKnown = version !== '' && this.#versions.get(key) === version;
+      if (!isKnown || !isAtLeast(listVersion, this.#newest)) changes.set(key, resource.decode(raw));
     });
-    target.replace(objects);
-    this.#version = listed.version;
+    for (const key of this.#versions.keys()) if (!seen.has(key)) changes.set(key, undefined);
+    this.#versions = seen;
+    target.apply(changes, true);
+    this.#reached(listed.version);
     target.listed({ ...listed, durationMs: this.#clock.now() - startedAt, why: this.#why });
   }
 
@@ -122,10 +136,19 @@ export class Reflector<T> {
     const changes = new Map<string, T | undefined>();
     for (const event of batch.events) {
       const key = this.#tryKey(event.raw);
-      if (key !== undefined) changes.set(key, this.#valueOf(event));
+      if (key === undefined) continue;
+      const value = this.#valueOf(event);
+      changes.set(key, value);
+      if (value === undefined) this.#versions.delete(key);
+      else this.#versions.set(key, versionOf(event.raw) ?? '');
     }
-    if (changes.size > 0) target.apply(changes);
-    this.#version = batch.version;
+    if (changes.size > 0) target.apply(changes, false);
+    this.#reached(batch.version);
+  }
+
+  #reached(version: string): void {
+    this.#version = version;
+    this.#newest = version;
   }
 
   #valueOf({ type, raw }: ObjectEvent): T | undefined {
@@ -164,4 +187,14 @@ export class Reflector<T> {
     const { api, limits } = this.#options;
     return { api, limits, signal, clock: this.#clock };
   }
+}
+
+/**
+ * Whether a state is not older than another one. If it is, the server has been set back to a former
+ * state, and equal versions do not mean equal objects any more.
+ */
+function isAtLeast(version: string, other: string): boolean {
+  if (other === '' || version === other) return true;
+  if (!/^\d+$/.test(version) || !/^\d+$/.test(other)) return false;
+  return BigInt(version) >= BigInt(other);
 }

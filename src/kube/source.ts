@@ -145,29 +145,14 @@ export class KubeSource implements GlobalSource {
   #target<T>(feed: Feed<T>, store: GlobalStore, signal: AbortSignal): ReflectorTarget<T> {
     const resource = feed.resource.name;
     const server = this.#server;
-    const known = new Set<string>();
-    /** Writes changes; `all`: what is not among them is gone. */
-    const write = (changes: ReadonlyMap<string, T | undefined>, all: boolean): void => {
-      const changed = store.update((transaction) => {
-        if (all) {
-          for (const key of known) {
-            if (changes.has(key)) continue;
-            feed.change(transaction, key, undefined);
-            known.delete(key);
-          }
-        }
-        for (const [key, value] of changes) {
-          feed.change(transaction, key, value);
-          if (value === undefined) known.delete(key);
-          else known.add(key);
-        }
-        if (all) transaction.setComplete(feed.set);
-      });
-      if (changed && store.synced) this.#checkOrphans(signal);
-    };
     return {
-      replace: (objects) => write(objects, true),
-      apply: (changes) => write(changes, false),
+      apply: (changes, complete) => {
+        const changed = store.update((transaction) => {
+          for (const [key, value] of changes) feed.change(transaction, key, value);
+          if (complete) transaction.setComplete(feed.set);
+        });
+        if (changed && store.synced) this.#checkOrphans(signal);
+      },
       listed: (listed) => {
         if (!kubeListed.hasSubscribers) return;
         const { objects, pages, durationMs, why } = listed;

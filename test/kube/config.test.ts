@@ -116,7 +116,7 @@ t.test('--server alone, with or without a scheme', async (t) => {
   t.match(await load({ server: 'http://127.0.0.1:8001' }), {
     origin: '--server',
     server: { href: 'http://127.0.0.1:8001/' },
-    context: 'loaded-context',
+    context: '',
   });
   t.equal((await load({ server: '127.0.0.1:8001' })).server.href, 'http://127.0.0.1:8001/');
 });

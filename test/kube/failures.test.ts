@@ -442,3 +442,36 @@ t.test('a server set back to an older state is listed again', async (t) => {
   await advanceUntil(() => api.watches().length === 3);
   await settled(...MORE);
 });
+
+t.test('after it was set back, the same versions mean something else', async (t) => {
+  const { api, store, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const former = api.store.get('services', 'demo/web');
+  const restored = { ...former, spec: { clusterIP: '10.96.0.99' } };
+  const list = (version: string): string =>
+    JSON.stringify({
+      kind: 'ServiceList',
+      metadata: { resourceVersion: version },
+      items: [restored],
+    });
+  const relist = async (version: string): Promise<void> => {
+    const before = failures.length;
+    api.fault({
+      fault: { kind: 'body', text: list(version) },
+      resource: 'services',
+      verb: 'list',
+      times: 1,
+    });
+    api.watches('services')[0]?.raw('garbage\n');
+    await until(() => failures.length > before);
+    const lists = api.requests.length;
+    await advanceUntil(() => api.watches('services').length > 0 && api.requests.length > lists + 1);
+  };
+  const { revision } = store;
+  await relist(String(api.store.version));
+  t.equal(store.revision, revision, 'a version that is known is not even looked at');
+  await relist('1');
+  await settled('demo/web 10.96.0.99: 10.1.0.5@node-a', 'node node-a north');
+});
