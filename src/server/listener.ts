@@ -24,8 +24,8 @@ export interface Listener {
   readonly address: ListenAddress;
   /** Connections at once. */
   readonly connections: number;
-  /** Takes no more connections; those that are stay. Idempotent. */
-  close(): void;
+  /** Takes no more connections; resolves when those that are have ended. Idempotent. */
+  close(): Promise<void>;
   /** Cuts the connections as well. Idempotent. */
   destroy(): void;
 }
@@ -43,10 +43,14 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   const { address, maxConnections, onRefused } = options;
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
+  const ended = Promise.withResolvers<void>();
   const server = createAnyServer(options);
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);
-    socket.once('close', () => sockets.delete(socket));
+    socket.once('close', () => {
+      sockets.delete(socket);
+      if (sockets.size === 0 && !server.listening) ended.resolve();
+    });
     socket.on('error', () => {});
     socket.setNoDelay(true);
   });
@@ -61,13 +65,17 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   server.on('error', () => {});
   const stopListening = (): void => {
     if (server.listening) server.close();
+    if (sockets.size === 0) ended.resolve();
   };
   return {
     address: withRealPort(server, address),
     get connections() {
       return sockets.size;
     },
-    close: stopListening,
+    close() {
+      stopListening();
+      return ended.promise;
+    },
     destroy() {
       stopListening();
       for (const socket of sockets) socket.destroy();

@@ -99,12 +99,12 @@ function announce(listener: Listener, tls: TlsMaterial | undefined): void {
 }
 
 async function closeServer(server: Server, listener: Listener, hub: Hub): Promise<void> {
-  listener.close();
+  const ended = listener.close();
   const error = new KpngError('KPNG_SOURCE_LOST', 'The server is stopping.');
   for (const watch of hub.all()) watch.end(status.UNAVAILABLE, error);
-  await new Promise<void>((resolve) => {
-    server.tryShutdown(() => resolve());
-  });
+  // It may call back before the clients have got their status, so it is not that which is waited for.
+  server.tryShutdown(() => {});
+  await ended;
 }
 
 function channelOptions(limits: ServerLimits): ChannelOptions {

@@ -216,6 +216,8 @@ t.test('closing ends the calls in order', async (t) => {
   await Promise.all([waiting.texts(), idle.texts()]);
   waiting.request('n');
   await server.close();
+  // The clients have been told by now.
+  server.destroy();
   for (const call of [waiting, idle]) {
     const { code, details } = await call.status;
     t.equal(code, status.UNAVAILABLE);

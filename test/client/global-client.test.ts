@@ -1,0 +1,192 @@
+import t, { type Test } from 'tap';
+import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
+import type { OpItem } from '../../src/api/generated/localv1/api.ts';
+import { GlobalClient } from '../../src/client/global-client.ts';
+import type { KpngError } from '../../src/errors.ts';
+import { LocalReaders } from '../../src/store/local-readers.ts';
+import { emptyCluster } from '../support/cluster.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { textsOf } from '../support/frames.ts';
+import { startKpngServer } from '../support/kpng-server.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { reset, service, setBytes, sync } from '../support/messages.ts';
+import { until } from '../support/until.ts';
+
+const METHOD = '/globalv1.Sets/Watch';
+
+function setService(key: string, type = 'ClusterIP'): OpItem {
+  const value = ServiceInfo.encode({ hash: 1n, service: service(key, { type }) }).finish();
+  return setBytes(10, `${key.replace('/', '|')}||`, value);
+}
+
+function setEndpoint(key: string, source: string, hash: string, podName = hash): OpItem {
+  const [namespace = '', serviceName = ''] = key.split('/');
+  const info = EndpointInfo.fromPartial({
+    namespace,
+    serviceName,
+    sourceName: source,
+    podName,
+    endpoint: { ips: { v4: ['10.0.0.1'] } },
+  });
+  const path = `${namespace}|${serviceName}|${source}|${hash}`;
+  return setBytes(11, path, EndpointInfo.encode(info).finish());
+}
+
+function setNode(name: string): OpItem {
+  return setBytes(
+    12,
+    `|${name}||`,
+    NodeInfo.encode(NodeInfo.fromPartial({ node: { name } })).finish(),
+  );
+}
+
+function gone(set: number, path: string): OpItem {
+  return { op: { $case: 'delete', value: { set: set as 10, path } } };
+}
+
+/** A scripted server and a client that writes what it says to a store. */
+async function setUp(t: Test, method = METHOD) {
+  const server = await startKpngServer({ method });
+  const { store } = await emptyCluster();
+  const clock = new FakeClock();
+  const errors = new Mailbox<KpngError>('an error');
+  const client = new GlobalClient({
+    target: server.target,
+    clock,
+    random: () => 0.5,
+    onError: (error) => errors.put(error),
+  });
+  const stop = new AbortController();
+  const done = client.feed(store, stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await done;
+    server.stop();
+  });
+  return { server, store, clock, errors, client, stop, done };
+}
+
+type Store = Awaited<ReturnType<typeof setUp>>['store'];
+
+/** What a node is told of the store. */
+function view(store: Store): string[] | undefined {
+  return textsOf(new LocalReaders(store).open({ onEvicted: () => {} }).next('n1'));
+}
+
+t.test('what a server says becomes the state, a change set at a time', async (t) => {
+  const { server, store, client } = await setUp(t);
+  t.match(client.name, /^global API at 127\.0\.0\.1:\d+$/);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setNode('n1'), setService('demo/web'), setEndpoint('demo/web', 's1', 'a1'));
+  stream.send(setEndpoint('demo/web', 's2', 'b1'));
+  t.equal(store.synced, false);
+  stream.send(sync);
+  await stream.request();
+  t.ok(store.synced);
+  t.strictSame(view(store), ['S1 demo/web', 'S2 demo/web/a1', 'S2 demo/web/b1']);
+  t.ok(store.nodes.get('n1'));
+  stream.send(gone(11, 'demo|web|s1|a1'), gone(12, '|n1||'), sync);
+  await stream.request();
+  t.strictSame(view(store), ['S1 demo/web', 'S2 demo/web/b1']);
+  t.equal(store.nodes.get('n1'), undefined);
+  stream.send(gone(10, 'demo|web||'), sync);
+  await stream.request();
+  t.strictSame(view(store), []);
+  t.equal(client.snapshot().syncs, 3);
+});
+
+t.test('an empty state is a state', async (t) => {
+  const { server, store } = await setUp(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, sync);
+  await until(() => store.synced);
+  t.equal(store.serviceCount, 0);
+});
+
+t.test(
+  'after a reconnect only what differs changes, and what is gone goes with the Sync',
+  async (t) => {
+    const { server, store, clock, errors } = await setUp(t);
+    const first = await server.stream();
+    await first.request();
+    first.send(reset, setNode('n1'), setNode('n2'), setService('demo/a'), setService('demo/b'));
+    first.send(setEndpoint('demo/a', 's', 'x'), setEndpoint('demo/b', 's', 'y'), sync);
+    await first.request();
+    const { revision } = store;
+    first.end();
+    t.equal((await errors.take()).code, 'KPNG_SOURCE_LOST');
+    clock.advance(1000);
+    const second = await server.stream();
+    await second.request();
+    second.send(reset, setNode('n1'), setService('demo/a'), setEndpoint('demo/a', 's', 'x'));
+    t.equal(store.revision, revision, 'nothing happens before the Sync');
+    second.send(sync);
+    await second.request();
+    t.equal(store.revision, revision + 1);
+    t.strictSame(view(store), ['S1 demo/a', 'S2 demo/a/x']);
+    t.equal(store.nodes.get('n2'), undefined);
+    second.send(reset, setNode('n1'), setService('demo/a'), setEndpoint('demo/a', 's', 'x'), sync);
+    await second.request();
+    t.equal(store.revision, revision + 1, 'the same once more');
+  },
+);
+
+t.test('a change set that breaks off leaves no trace', async (t) => {
+  const { server, store, clock, errors } = await setUp(t);
+  const first = await server.stream();
+  await first.request();
+  first.send(reset, setService('demo/a'), sync);
+  await first.request();
+  first.send(setService('demo/b'), gone(10, 'demo|a||'));
+  first.end();
+  await errors.take();
+  t.strictSame(view(store), ['S1 demo/a']);
+  clock.advance(1000);
+  const second = await server.stream();
+  await second.request();
+  second.send(reset, setService('demo/a'), sync);
+  await second.request();
+  t.strictSame(view(store), ['S1 demo/a']);
+});
+
+t.test('what cannot be used is told, and the former value stays', async (t) => {
+  const { server, store, errors, client } = await setUp(t);
+  const bad = Buffer.from('ffff', 'hex');
+  const stream = await server.stream();
+  await stream.request();
+  const all = [setNode('n1'), setService('demo/a'), setEndpoint('demo/a', 's', 'x')];
+  stream.send(reset, ...all, sync);
+  await stream.request();
+  stream.send(reset, setBytes(12, '|n1||', bad), setBytes(10, 'demo|a||', bad));
+  stream.send(setBytes(11, 'demo|a|s|x', bad), setBytes(11, 'demo|a|s|z', bad), sync);
+  await stream.request();
+  t.strictSame(view(store), ['S1 demo/a', 'S2 demo/a/x']);
+  t.ok(store.nodes.get('n1'));
+  for (let i = 0; i < 4; i++) t.equal((await errors.take()).code, 'KPNG_OP_INVALID');
+  t.equal(client.snapshot().invalidOps, 4);
+});
+
+t.test('slices of two services may have one name', async (t) => {
+  const { server, store } = await setUp(t);
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, setService('demo/a'), setService('demo/b'));
+  stream.send(setEndpoint('demo/a', 's', 'x'), setEndpoint('demo/b', 's', 'y'), sync);
+  await stream.request();
+  t.strictSame(view(store), ['S1 demo/a', 'S1 demo/b', 'S2 demo/a/x', 'S2 demo/b/y']);
+});
+
+t.test('a server without the global API is told as one', async (t) => {
+  const { errors } = await setUp(t, '/localv1.Sets/Watch');
+  t.match((await errors.take()).message, /UNIMPLEMENTED.*the global API.*--globalv1-api/);
+});
+
+t.test('aborting ends it', async (t) => {
+  const { server, stop, done } = await setUp(t);
+  await server.stream();
+  stop.abort();
+  await done;
+  t.pass('resolved');
+});
