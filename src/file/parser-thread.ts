@@ -1,24 +1,31 @@
 import { Worker } from 'node:worker_threads';
 import { KpngError, messageOf } from '../errors.ts';
-import type { GlobalState } from '../store/global-state.ts';
 import { formatBytes } from '../util/bytes.ts';
 import type { FileLimits } from './limits.ts';
 import type { Verdict } from './parser.ts';
-import { StateBuilder, type StateChange } from './state-changes.ts';
 
-/** What the thread is asked, one thing after the other. */
+export interface ThreadOptions {
+  readonly limits: FileLimits;
+  /** The node whose view is handed over; undefined: the state of the cluster is. */
+  readonly nodeName: string | undefined;
+}
+
+/** What the thread is asked. */
 export type Request =
   { readonly kind: 'parse'; readonly bytes: Uint8Array<ArrayBuffer> } | { readonly kind: 'part' };
 
-/** What it answers. */
-export type Answer =
+/** What it answers, in the order of the questions. */
+export type Answer<Step> =
   | { readonly kind: 'verdict'; readonly verdict: Verdict }
-  | { readonly kind: 'part'; readonly changes: readonly StateChange[] };
+  /** `steps`: none is the last part; undefined: there was no valid content yet. */
+  | { readonly kind: 'part'; readonly steps: readonly Step[] | undefined };
 
-/** What became of a content. */
-export type Parsed =
-  | (Verdict & { readonly ok: false })
-  | (Verdict & { readonly ok: true; readonly state: GlobalState });
+/** Takes the steps from the state that was taken last to the newest one. */
+export interface Taker<Step> {
+  /** `anew`: they lead to the whole state from nothing instead. */
+  begin(anew: boolean): void;
+  take(step: Step): void;
+}
 
 /** Beside this file, as source or compiled. */
 const ENTRY = new URL(
@@ -28,88 +35,99 @@ const ENTRY = new URL(
 
 /**
  * Parses contents of a state file in a thread of its own, so that proxying goes on meanwhile however
- * large the file is. The thread keeps the former state and hands over what differs from it, in parts.
+ * large the file is. The thread keeps the state, and hands over what has changed of it, in parts: a
+ * large state that is copied at once would hold everything up, too.
  *
- * The thread's memory is bounded. When it ends for that or another reason, `parse` rejects, and the
- * next content gets a new thread.
+ * The thread's memory is bounded. When it ends for that or another reason, what was asked of it
+ * rejects, and the next content gets a new thread.
  */
-export class ParserThread {
-  readonly #limits: FileLimits;
-  #thread: Thread | undefined;
-  #state: GlobalState | undefined;
+export class ParserThread<Step> {
+  readonly #options: ThreadOptions;
+  #thread: Thread<Step> | undefined;
 
-  constructor(limits: FileLimits) {
-    this.#limits = limits;
+  constructor(options: ThreadOptions) {
+    this.#options = options;
   }
 
   /** Starts the thread, so that it is ready by the time there is something to parse. */
-  start(): void {
-    this.#thread ??= new Thread(this.#limits);
+  start(): Thread<Step> {
+    this.#thread ??= new Thread(this.#options);
+    return this.#thread;
+  }
+
+  /** The bytes belong to the thread from then on. Rejects with the reason when the thread has ended. */
+  async parse(bytes: Uint8Array<ArrayBuffer>): Promise<Verdict> {
+    const thread = this.start();
+    return this.#orEnd(thread, () => thread.parse(bytes));
   }
 
   /**
-   * The bytes belong to the thread from then on. Not to be called again before it settles. Rejects with
-   * the reason when the thread has ended.
+   * Hands over what has changed, up to the last valid content; false: this thread has had none yet. Not
+   * to be called again before it settles. Rejects with the reason when the thread has ended; then not
+   * all steps have been taken.
    */
-  async parse(bytes: Uint8Array<ArrayBuffer>): Promise<Parsed> {
-    const thread = (this.#thread ??= new Thread(this.#limits));
-    try {
-      const verdict = await thread.parse(bytes);
-      if (!verdict.ok) return verdict;
-      this.#state = await thread.bring(this.#state);
-      return { ...verdict, state: this.#state };
-    } catch (error) {
-      this.#thread = undefined;
-      await thread.end();
-      throw error;
-    }
+  async hand(taker: Taker<Step>): Promise<boolean> {
+    const thread = this.#thread;
+    if (thread === undefined) throw new Error('the thread that had it has ended');
+    return this.#orEnd(thread, () => thread.hand(taker));
   }
 
   /** Ends the thread, whatever it does. Idempotent. */
   async close(): Promise<void> {
-    const thread = this.#thread;
-    this.#thread = undefined;
-    await thread?.end();
+    await this.#thread?.end();
+  }
+
+  async #orEnd<T>(thread: Thread<Step>, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (this.#thread === thread) this.#thread = undefined;
+      await thread.end();
+      throw error;
+    }
   }
 }
 
 /** One thread, for as long as it lives. */
-class Thread {
+class Thread<Step> {
   readonly #worker: Worker;
-  #waiting: PromiseWithResolvers<Answer> | undefined;
+  readonly #waiting: PromiseWithResolvers<Answer<Step>>[] = [];
   #error: Error | undefined;
   /** Whether it has handed over nothing yet. */
   #isNew = true;
 
-  constructor(limits: FileLimits) {
+  constructor(options: ThreadOptions) {
+    const { maxParserBytes } = options.limits;
     this.#worker = new Worker(ENTRY, {
-      name: 'state-file',
-      workerData: limits,
-      resourceLimits: { maxOldGenerationSizeMb: limits.maxParserBytes / 2 ** 20 },
+      name: 'kpng-userspace state file',
+      workerData: options,
+      resourceLimits: { maxOldGenerationSizeMb: maxParserBytes / 2 ** 20 },
       // What this process was started with may not suit a thread, such as `--input-type`.
-      execArgv: [],
+      execArgv: ['--disable-warning=ExperimentalWarning'],
     });
     this.#worker.unref();
-    this.#worker.on('message', (answer: Answer) => this.#waiting?.resolve(answer));
+    this.#worker.on('message', (answer: Answer<Step>) => this.#waiting.shift()?.resolve(answer));
     this.#worker.on('error', (error: Error) => this.#fail(error));
     this.#worker.on('exit', (code) => this.#fail(new Error(`its thread ended with ${code}`)));
   }
 
   async parse(bytes: Uint8Array<ArrayBuffer>): Promise<Verdict> {
     const answer = await this.#ask({ kind: 'parse', bytes }, [bytes.buffer]);
-    if (answer.kind !== 'verdict') throw new Error('the thread has mixed up its answers');
+    if (answer.kind !== 'verdict') throw new Error('its thread has mixed up the answers');
     return answer.verdict;
   }
 
-  /** The state that was parsed last. `former`: the one before, whose objects are used for what stays. */
-  async bring(former: GlobalState | undefined): Promise<GlobalState> {
-    const builder = new StateBuilder(former, this.#isNew);
-    this.#isNew = false;
-    for (;;) {
+  async hand(taker: Taker<Step>): Promise<boolean> {
+    for (let isFirst = true; ; isFirst = false) {
+      // One part after the other, so that everything else has its turn between two of them.
       const answer = await this.#ask({ kind: 'part' });
-      if (answer.kind !== 'part') throw new Error('the thread has mixed up its answers');
-      for (const change of answer.changes) builder.add(change);
-      if (answer.changes.length === 0) return builder.finish();
+      if (answer.kind !== 'part') throw new Error('its thread has mixed up the answers');
+      const { steps } = answer;
+      if (steps === undefined) return false;
+      if (isFirst) taker.begin(this.#isNew);
+      this.#isNew = false;
+      if (steps.length === 0) return true;
+      for (const step of steps) taker.take(step);
     }
   }
 
@@ -118,22 +136,24 @@ class Thread {
     await this.#worker.terminate();
   }
 
-  /** One at a time, so that between two parts everything else has its turn. */
-  #ask(request: Request, transfer: readonly ArrayBuffer[] = []): Promise<Answer> {
-    const waiting = Promise.withResolvers<Answer>();
-    this.#waiting = waiting;
-    if (this.#error === undefined) this.#worker.postMessage(request, transfer);
-    else waiting.reject(this.#error);
+  #ask(request: Request, transfer: readonly ArrayBuffer[] = []): Promise<Answer<Step>> {
+    const waiting = Promise.withResolvers<Answer<Step>>();
+    if (this.#error === undefined) {
+      this.#waiting.push(waiting);
+      this.#worker.postMessage(request, transfer);
+    } else {
+      waiting.reject(this.#error);
+    }
     return waiting.promise;
   }
 
   #fail(error: Error): void {
     this.#error ??= error;
-    this.#waiting?.reject(this.#error);
+    for (const waiting of this.#waiting.splice(0)) waiting.reject(this.#error);
   }
 }
 
-/** What a user has to know of an error of `parse`. */
+/** What a user has to know of an error of a parser thread. */
 export function parserError(
   path: string,
   { maxParserBytes }: FileLimits,

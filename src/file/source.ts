@@ -1,19 +1,13 @@
-import { loadHasher } from '../api/hash.ts';
-import type { DelivererOptions } from '../store/deliver.ts';
-import type { GlobalSource } from '../store/global-source.ts';
+import type { GlobalSource, LocalWish } from '../store/global-source.ts';
 import type { GlobalState } from '../store/global-state.ts';
 import type { GlobalStore } from '../store/global-store.ts';
-import { feedLocalSink } from '../store/local-feed.ts';
-import type { LocalSink } from '../store/local-view.ts';
+import { Deliverer } from '../store/deliver.ts';
+import { sourceSynced } from '../store/events.ts';
+import { LocalState } from '../store/local-state.ts';
+import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { writeState } from './feed.ts';
-import { FileLoader, type FileLoaderOptions, type FileSnapshot } from './loader.ts';
-
-export interface FileSourceOptions extends FileLoaderOptions {
-  /** The node whose view `run` delivers. Empty, the default: no node in particular, nothing is local. */
-  readonly nodeName?: string;
-  /** How `run` tries again when a sink fails. */
-  readonly delivery?: Omit<DelivererOptions, 'clock'>;
-}
+import { FileLoader, type FileLoaderOptions } from './loader.ts';
+import type { FileSnapshot } from './status.ts';
 
 /**
  * State from a YAML file, read again whenever it changes.
@@ -24,10 +18,10 @@ export interface FileSourceOptions extends FileLoaderOptions {
  */
 export class FileSource implements GlobalSource {
   readonly name: string;
-  readonly #options: FileSourceOptions;
+  readonly #options: FileLoaderOptions;
   readonly #loader: FileLoader;
 
-  constructor(options: FileSourceOptions) {
+  constructor(options: FileLoaderOptions) {
     this.name = `state file ${options.path}`;
     this.#options = options;
     this.#loader = new FileLoader(options);
@@ -41,22 +35,43 @@ export class FileSource implements GlobalSource {
   /** Writes each valid state of the file to the store, until the signal is aborted. */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
     let former: GlobalState | undefined;
-    await this.#loader.watch((state) => {
+    await this.#loader.watchCluster((state) => {
       store.update((transaction) => writeState(transaction, former, state));
       former = state;
     }, signal);
   }
 
-  /** Delivers the view that one node has of the file to a sink, see `feedLocalSink`. */
-  async run(sink: LocalSink, signal: AbortSignal): Promise<void> {
-    const { nodeName, clock, delivery } = this.#options;
-    const hasher = await loadHasher();
-    const options = {
-      source: this,
-      hasher,
-      nodeName: nodeName ?? '',
-      delivery: { ...delivery, clock },
+  /** The view of the node is worked out where the file is parsed: in a thread of its own. */
+  async feedLocal(
+    { nodeName, delivery }: LocalWish,
+    sink: LocalSink,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { clock } = this.#options;
+    const deliverer = new Deliverer(sink, { clock, ...delivery });
+    const state = new LocalState();
+    let waiting = false;
+    const complete = async (
+      bring: (state: LocalState) => Promise<boolean>,
+    ): Promise<LocalChange | undefined> => {
+      waiting = false;
+      if (!(await bring(state))) return undefined;
+      const change = state.sync();
+      if (sourceSynced.hasSubscribers) {
+        const counts = { services: state.size, changed: change.changed.size };
+        sourceSynced.publish({ source: this.name, ...counts });
+      }
+      return change;
     };
-    await feedLocalSink(options, sink, signal);
+    const onChanged = (bring: (state: LocalState) => Promise<boolean>): void => {
+      // A delivery that waits for the sink takes the newest state when its turn comes.
+      if (!waiting) void deliverer.deliver(async () => complete(bring));
+      waiting = true;
+    };
+    try {
+      await this.#loader.watchNode(nodeName, onChanged, signal);
+    } finally {
+      await deliverer.close();
+    }
   }
 }

@@ -73,11 +73,6 @@ function same(a: EndpointInfo | undefined, b: EndpointInfo | undefined): boolean
   return a === b || isDeepStrictEqual(a, b);
 }
 
-/** How much there is to copy when a step is handed over, in endpoints. */
-export function weightOf(change: StateChange): number {
-  return change.kind === 'endpoints' ? change.endpoints.length : 1;
-}
-
 interface Open {
   readonly key: string;
   readonly service: Service;

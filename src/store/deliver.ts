@@ -57,12 +57,18 @@ export class Deliverer {
   }
 
   /**
-   * Calls `complete` when the sink is not at work, and gives the sink what it returns. So `complete`
-   * is the place to change the view. Resolves when the sink has settled, with the error (code
-   * KPNG_SINK_FAILED) if it did not take the change set. After `close` it does nothing.
+   * Calls `complete` when the sink is not at work, and gives the sink what it returns, if it returns
+   * anything. So `complete` is the place to change the view; it must not reject. Resolves when the sink
+   * has settled, with the error (code KPNG_SINK_FAILED) if it did not take the change set. After
+   * `close` it does nothing.
    */
-  deliver(complete: () => LocalChange): Promise<KpngError | undefined> {
-    return this.#enqueue(() => this.#attempt(complete()));
+  deliver(
+    complete: () => LocalChange | Promise<LocalChange | undefined>,
+  ): Promise<KpngError | undefined> {
+    return this.#enqueue(async () => {
+      const change = await complete();
+      return change && this.#attempt(change);
+    });
   }
 
   /** Makes no further attempts. Resolves when the sink is not at work any more. Idempotent. */

@@ -11,7 +11,7 @@ import { fileReadFailed } from ${JSON.stringify(new URL('../../src/file/events.t
 fileReadFailed.subscribe(() => process.stdout.write('waiting\\n'));
 const abort = new AbortController();
 const loader = new FileLoader({ path: process.argv[1] });
-await loader.watch(() => {
+await loader.watchCluster(() => {
   process.stdout.write('loaded\\n');
   abort.abort();
 }, abort.signal);

@@ -43,12 +43,12 @@ t.test('whatever happens to the file, the sink ends up with the last good state'
       const path = join(dir, `state-${run}.yaml`);
       const source = new FileSource({
         path,
-        nodeName: 'n',
         limits: { ...DEFAULT_FILE_LIMITS, settleMs: 1 },
       });
       const seen: string[] = [];
       const abort = new AbortController();
-      const done = source.run(
+      const done = source.feedLocal(
+        { nodeName: 'n' },
         {
           async sync({ view }: LocalChange) {
             seen.push([...view.entries()].map(({ key }) => key.replace('default/', '')).join(''));

@@ -73,9 +73,9 @@ function run(
   const path = join(dir, 'state.yaml');
   const heard = listen(t, path);
   const limits = { ...DEFAULT_FILE_LIMITS, settleMs: 10 };
-  const source = new FileSource({ path, nodeName, limits });
+  const source = new FileSource({ path, limits });
   const abort = new AbortController();
-  const done = source.run(sink, abort.signal);
+  const done = source.feedLocal({ nodeName }, sink, abort.signal);
   t.teardown(async () => {
     abort.abort();
     await done;
@@ -255,8 +255,8 @@ t.test('it ends when aborted, after the sink has finished', async (t) => {
   await end;
   t.equal(sink.unread, 0);
 
-  const source = new FileSource({ path, nodeName: '' });
-  await source.run(sink, AbortSignal.abort());
+  const source = new FileSource({ path });
+  await source.feedLocal({ nodeName: '' }, sink, AbortSignal.abort());
   t.equal(source.snapshot().loads, 0, 'aborted before it began');
 });
 
@@ -267,7 +267,7 @@ t.test('the loader hands out the cluster-wide state', async (t) => {
   );
   const loader = new FileLoader({ path });
   const abort = new AbortController();
-  await loader.watch((state) => {
+  await loader.watchCluster((state) => {
     t.strictSame([...state.services.keys()], ['default/web']);
     t.strictSame([...state.nodes.keys()], ['n1']);
     t.equal(state.services.get('default/web')?.endpoints.length, 2);

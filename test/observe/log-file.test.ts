@@ -21,7 +21,8 @@ async function follow(t: Test, text?: string) {
   const health = new Health();
   const ends = [subscribeLog(log, FILE_RULES), followSources(health)];
   const stop = new AbortController();
-  const ended = new FileSource({ path, nodeName: 'n' }).run({ sync: async () => {} }, stop.signal);
+  const source = new FileSource({ path });
+  const ended = source.feedLocal({ nodeName: 'n' }, { sync: async () => {} }, stop.signal);
   t.teardown(async () => {
     stop.abort();
     await ended;

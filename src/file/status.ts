@@ -1,0 +1,121 @@
+import { KpngError } from '../errors.ts';
+import type { Clock } from '../util/clock.ts';
+import {
+  fileInvalid,
+  fileLoaded,
+  fileReadFailed,
+  fileRecovered,
+  type FileInvalid,
+  type FileLoaded,
+} from './events.ts';
+import { formatProblems, type Problems } from './problem.ts';
+
+/** How things stand with a state file, for health, metrics and status. */
+export interface FileSnapshot {
+  readonly path: string;
+  /** `waiting`: nothing was loaded yet. `stale`: the last state is served, the file has an error. */
+  readonly state: 'waiting' | 'loaded' | 'stale';
+  /** Why the file as it is now is not served. */
+  readonly error: KpngError | undefined;
+  /** How often a valid file was loaded. */
+  readonly loads: number;
+  /** How often the file had new content with errors in it. */
+  readonly invalid: number;
+  /** How often the file could not be read, or not be parsed to its end, each cause counted once. */
+  readonly readFailures: number;
+  /** When a valid file was last loaded, by the clock that was given. Milliseconds. */
+  readonly lastLoadAtMs: number | undefined;
+}
+
+/** Keeps the book of how things stand with a state file, and publishes what is new about it. */
+export class FileStatus {
+  readonly #path: string;
+  readonly #clock: Clock;
+  /** Why the file cannot be read now. */
+  #readError: KpngError | undefined;
+  /** Why the content that was read last could not be parsed to its end. */
+  #parserError: KpngError | undefined;
+  /** What is wrong with the content that was parsed last. */
+  #contentError: Omit<FileInvalid, 'path'> | undefined;
+  #loads = 0;
+  #invalid = 0;
+  #readFailures = 0;
+  #lastLoadAtMs: number | undefined;
+
+  constructor(path: string, clock: Clock) {
+    this.#path = path;
+    this.#clock = clock;
+  }
+
+  snapshot(): FileSnapshot {
+    const error = this.#readError ?? this.#parserError ?? this.#contentError?.error;
+    const loaded = error === undefined ? 'loaded' : 'stale';
+    return {
+      path: this.#path,
+      state: this.#loads === 0 ? 'waiting' : loaded,
+      error,
+      loads: this.#loads,
+      invalid: this.#invalid,
+      readFailures: this.#readFailures,
+      lastLoadAtMs: this.#lastLoadAtMs,
+    };
+  }
+
+  /** The file has new content, which nobody has looked at yet. */
+  hasContent(): void {
+    this.#readError = undefined;
+  }
+
+  loaded(event: Omit<FileLoaded, 'path'>): void {
+    this.#loads += 1;
+    this.#parserError = undefined;
+    this.#contentError = undefined;
+    this.#lastLoadAtMs = this.#clock.now();
+    if (fileLoaded.hasSubscribers) fileLoaded.publish({ path: this.#path, ...event });
+  }
+
+  refused(errors: Problems): void {
+    const count = errors.total === 1 ? 'an error' : `${errors.total} errors`;
+    const served = this.#loads > 0;
+    const kept = served ? 'the former state is kept' : 'no state is served yet';
+    const message = `the state file has ${count}; ${kept}\n${formatProblems(this.#path, errors)}`;
+    const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
+    this.#invalid += 1;
+    this.#parserError = undefined;
+    this.#contentError = { error, errors, served };
+    this.#tellInvalid(this.#contentError);
+  }
+
+  readFailed(error: KpngError): void {
+    this.#readError = error;
+    this.#countFailure(error);
+  }
+
+  /** Nobody knows whether the content is valid. It is told once for each cause. */
+  parserEnded(error: KpngError): void {
+    const isNew = this.#parserError?.message !== error.message;
+    this.#parserError = error;
+    if (isNew) this.#countFailure(error);
+  }
+
+  /** The file can be read again and has the content of before. */
+  recovered(): void {
+    this.#readError = undefined;
+    if (this.#parserError !== undefined) this.#tellFailed(this.#parserError);
+    else if (this.#contentError !== undefined) this.#tellInvalid(this.#contentError);
+    else if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
+  }
+
+  #countFailure(error: KpngError): void {
+    this.#readFailures += 1;
+    this.#tellFailed(error);
+  }
+
+  #tellFailed(error: KpngError): void {
+    if (fileReadFailed.hasSubscribers) fileReadFailed.publish({ path: this.#path, error });
+  }
+
+  #tellInvalid(what: Omit<FileInvalid, 'path'>): void {
+    if (fileInvalid.hasSubscribers) fileInvalid.publish({ path: this.#path, ...what });
+  }
+}

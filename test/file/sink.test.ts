@@ -1,0 +1,238 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { writeState } from '../../src/file/feed.ts';
+import { FileSink } from '../../src/file/sink.ts';
+import { stateText } from '../../src/file/state-text.ts';
+import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/events.ts';
+import type { GlobalStore } from '../../src/store/global-store.ts';
+import { LocalReaders } from '../../src/store/local-readers.ts';
+import { emptyCluster, pod } from '../support/cluster.ts';
+import { NODES, perform, step } from '../support/cluster-steps.ts';
+import { listening } from '../support/events.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { itemsOf } from '../support/frames.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { holdsAsync } from '../support/property.ts';
+import { stateOf } from '../support/state-file.ts';
+
+/** What a node is told of a store, in full. */
+function told(store: GlobalStore, node: string): string[] {
+  const changes = new LocalReaders(store).open({ onEvicted: () => {} }).next(node);
+  return [...(changes ?? [])].flatMap(itemsOf).map((item) => JSON.stringify(item));
+}
+
+async function storeOf(text: string): Promise<GlobalStore> {
+  const { store } = await emptyCluster();
+  store.update((transaction) => writeState(transaction, undefined, stateOf(text)));
+  return store;
+}
+
+t.test('what is written is read again as the same state', async (t) => {
+  await holdsAsync(
+    t,
+    fc.asyncProperty(fc.array(step, { maxLength: 25 }), async (steps) => {
+      const cluster = (await emptyCluster()).complete();
+      for (const each of steps) perform(cluster, each);
+      const { store } = cluster;
+      const again = await storeOf([...stateText(store, store.revision)].join(''));
+      for (const node of NODES) assert.deepEqual(told(again, node), told(store, node));
+    }),
+  );
+});
+
+t.test('the form of kpng, with every field of a service', async (t) => {
+  const cluster = await emptyCluster();
+  cluster
+    .node('n1', 'z1', { labels: { a: 'true', 'b/c': '' } })
+    .service('demo/web', {
+      type: 'LoadBalancer',
+      labels: { app: 'web' },
+      annotations: { note: 'two\nlines' },
+      ips: {
+        clusterIPs: { v4: ['10.96.0.10'], v6: ['fd00::10'] },
+        externalIPs: {},
+        loadBalancerIPs: { v4: ['203.0.113.9'] },
+      },
+      ports: [{ name: 'http', protocol: 1, port: 80, nodePort: 30080, targetPortName: 'web' }],
+      ipFilters: [{ sourceRanges: ['192.0.2.0/24'] }],
+      externalTrafficToLocal: true,
+      sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds: 600 } },
+      healthCheckNodePort: 32100,
+    })
+    .slice(
+      'demo/web',
+      'web-abcde',
+      pod('web-0', '10.1.0.5', 'n1', { hints: { zones: ['z1'], nodes: ['n1'] } }),
+      { podName: 'web-1', conditions: { ready: false, serving: true, terminating: true } },
+    )
+    .slice('demo/none', 'lost', pod('x', '10.1.0.6'))
+    .service('demo/zz')
+    .complete();
+  const { store } = cluster;
+  const text = [...stateText(store, store.revision)].join('');
+  t.matchOnly(text.split('\n'), [
+    'nodes:',
+    '- name: n1',
+    '  labels: {a: "true", b/c: ""}',
+    '  annotations: {}',
+    '  topology: {node: n1, zone: z1}',
+    'services:',
+    '- service:',
+    '    namespace: demo',
+    '    name: web',
+    '    type: LoadBalancer',
+    '    labels: {app: web}',
+    '    annotations: {note: "two\\nlines"}',
+    '    ips:',
+    '      clusterips: {v4: [10.96.0.10], v6: ["fd00::10"]}',
+    '      externalips: {v4: [], v6: []}',
+    '      loadbalancerips: {v4: [203.0.113.9], v6: []}',
+    '      headless: false',
+    '    ipfilters: [{targetips: null, sourceranges: [192.0.2.0/24]}]',
+    '    mapip: false',
+    '    ports:',
+    '    - {name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 0, targetportname: web}',
+    '    externaltraffictolocal: true',
+    '    sessionaffinity: {clientip: {timeoutseconds: 600}}',
+    '    internaltraffictolocal: false',
+    '    healthchecknodeport: 32100',
+    '  endpoints:',
+    ...[
+      {
+        endpoint:
+          '{hostname: "", ips: {v4: [10.1.0.5], v6: []}, local: false, portoverrides: [], scopes: null}',
+        conditions: '{ready: true}',
+        podname: 'web-0',
+        topology: '{node: n1, zone: ""}',
+        hints: '{zones: [z1], nodes: [n1]}',
+      },
+      {
+        endpoint: 'null',
+        conditions: '{ready: false, serving: true, terminating: true}',
+        podname: 'web-1',
+        topology: 'null',
+        hints: 'null',
+      },
+    ]
+      .sort(
+        (a) =>
+          (text.indexOf('podname: web-0') < text.indexOf('podname: web-1') ? 1 : -1) *
+          (a.podname === 'web-0' ? -1 : 1),
+      )
+      .flatMap(({ endpoint, conditions, podname, topology, hints }) => [
+        /^ {2}- hash: \d+$/,
+        '    namespace: demo',
+        '    sourcename: web-abcde',
+        '    servicename: web',
+        `    endpoint: ${endpoint}`,
+        `    conditions: ${conditions}`,
+        `    podname: ${podname}`,
+        `    topology: ${topology}`,
+        `    hints: ${hints}`,
+      ]),
+    '- service:',
+    '    namespace: demo',
+    '    name: zz',
+    '    type: ClusterIP',
+    '    labels: {}',
+    '    annotations: {}',
+    '    ips: null',
+    '    ipfilters: []',
+    '    mapip: false',
+    '    ports: []',
+    '    externaltraffictolocal: false',
+    '    sessionaffinity: null',
+    '    internaltraffictolocal: false',
+    '    healthchecknodeport: 0',
+    '  endpoints: []',
+    '',
+  ]);
+  const { services } = stateOf(text);
+  t.match(services.get('demo/web')?.service.sessionAffinity, { value: { timeoutSeconds: 600 } });
+});
+
+t.test('an empty state is an empty state file', async (t) => {
+  const { store } = (await emptyCluster()).complete();
+  const text = [...stateText(store, store.revision)].join('');
+  t.equal(text, 'nodes: []\nservices: []\n');
+  t.equal(stateOf(text).services.size, 0);
+});
+
+/** A sink that writes when the test says so. */
+async function setUp(dir: string) {
+  const cluster = await emptyCluster();
+  const clock = new FakeClock();
+  const written = new Mailbox<number>('a write');
+  const path = join(dir, 'state.yaml');
+  const sink = new FileSink({
+    store: cluster.store,
+    path,
+    clock,
+    random: () => 0.5,
+    onWritten: (revision) => written.put(revision),
+  });
+  return { cluster, clock, written, path, sink, text: () => readFileSync(path, 'utf8') };
+}
+
+t.test('nothing is written before the state is complete', async (t) => {
+  const { cluster, clock, written, path, sink, text } = await setUp(t.testdir());
+  cluster.service('demo/web');
+  clock.advance(5000);
+  t.notOk(existsSync(path));
+  cluster.complete();
+  clock.advance(0);
+  t.equal(await written.take(), 2);
+  t.match(text(), /name: web/);
+  await sink.close();
+});
+
+t.test('changes are gathered: one write a second, with the newest state', async (t) => {
+  const { cluster, clock, written, sink, text, path } = await setUp(t.testdir());
+  cluster.complete();
+  clock.advance(0);
+  await written.take();
+  for (let i = 0; i < 5; i++) cluster.service(`demo/s${i}`);
+  clock.advance(999);
+  t.equal(written.size, 0);
+  clock.advance(1);
+  await written.take();
+  t.equal(stateOf(text()).services.size, 5);
+  clock.advance(10_000);
+  t.equal(written.size, 0, 'nothing has changed');
+  cluster.service('demo/last');
+  await sink.close();
+  t.equal(stateOf(text()).services.size, 6, 'closing writes what is missing');
+  await sink.close();
+  t.strictSame(readdirSync(join(path, '..')), ['state.yaml'], 'no other file is left');
+  t.equal(cluster.store.history, 0);
+});
+
+t.test('a write that fails is told, and tried again with the state of then', async (t) => {
+  const failures: SinkFailed[] = [];
+  const recovered: number[] = [];
+  listening(t, sinkFailed, (event) => failures.push(event));
+  listening(t, sinkRecovered, (event) => recovered.push(event.failures));
+  const dir = join(t.testdir(), 'gone');
+  const { cluster, clock, written, text, sink } = await setUp(dir);
+  cluster.service('demo/a').complete();
+  clock.advance(0);
+  const told = new Mailbox<SinkFailed>('a failure');
+  listening(t, sinkFailed, (event) => told.put(event));
+  if (failures.length === 0) await told.take();
+  t.match(failures, [
+    { error: { code: 'KPNG_SINK_FAILED', message: /gone.*ENOENT/ }, retryInMs: 1000 },
+  ]);
+  mkdirSync(dir);
+  cluster.service('demo/b');
+  clock.advance(1000);
+  await written.take();
+  t.equal(stateOf(text()).services.size, 2);
+  t.strictSame(recovered, [1]);
+  rmSync(dir, { recursive: true });
+  cluster.service('demo/c');
+  await sink.close();
+  t.equal(failures.length, 2, 'the last attempt');
+});
