@@ -51,7 +51,7 @@ export const ERROR_CODES = {
   },
   KPNG_PORTAL_TOOL_MISSING: { summary: 'A program that a portal needs is missing.', retried: true },
   KPNG_PORTAL_PERMISSION: {
-    summary: 'The process may not change the packet rules of the host.',
+    summary: 'The process may not change the packet rules or addresses of the host.',
     retried: true,
   },
   KPNG_PORTAL_UNSUPPORTED: {
@@ -62,7 +62,7 @@ export const ERROR_CODES = {
     summary: 'Another program held the lock of iptables for too long.',
     retried: true,
   },
-  KPNG_PORTAL_FAILED: { summary: 'The packet rules could not be written.', retried: true },
+  KPNG_PORTAL_FAILED: { summary: 'Packet rules or addresses could not be written.', retried: true },
   KPNG_PORTAL_TAKEN: {
     summary: 'Another process writes the packet rules of the same name.',
     retried: true,

@@ -83,7 +83,9 @@ function addAddress(address: string, platform: NodeJS.Platform): string {
     const mask = bits === 32 ? ' 255.255.255.255' : '';
     return `add it to an interface (netsh interface ${family} add address "Loopback Pseudo-Interface 1" ${address}${mask})`;
   }
-  if (platform === 'linux') return `add it to an interface (ip addr add ${address}/${bits} dev lo)`;
+  if (platform === 'linux') {
+    return `add it to an interface (ip addr add ${address}/${bits} dev lo), let the program do so (--portal-interface)`;
+  }
   return `add it to an interface (ifconfig lo0 alias ${address}/${bits})`;
 }
 

@@ -21,7 +21,8 @@ t.test('an address that the host does not have', async (t) => {
   t.equal(
     text(missing, 37),
     'cannot listen on 37 addresses (first: 10.96.0.10:80/TCP for d/web:http): the host does not have the ' +
-      'address; add it to an interface (ip addr add 10.96.0.10/32 dev lo), or use another --portal; it is tried again',
+      'address; add it to an interface (ip addr add 10.96.0.10/32 dev lo), let the program do so ' +
+      '(--portal-interface), or use another --portal; it is tried again',
   );
   t.match(text(missing, 1), /^cannot listen on 10\.96\.0\.10:80\/TCP for d\/web:http: the host/);
   t.match(
