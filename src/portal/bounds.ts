@@ -27,6 +27,9 @@ export const MAX_FLOW_COMMANDS = 256;
 /** What the list of UDP flows may come to. About 160 bytes each. */
 export const MAX_FLOW_LIST = 64 * 1024 * 1024;
 
+/** What each address of a change adds to the time that the change may take. */
+export const ADDRESS_WRITE_MS = 10;
+
 /** Service addresses that are probed at each look of the address portal. A probe takes 20 µs. */
 export const PROBES_PER_LOOK = 32;
 

@@ -165,6 +165,17 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
     ],
     'in the order of src/portal/bounds.ts',
   );
+  t.same(
+    tableRows(page('limits.md'), 'Portal with addresses on an interface').map(([, value]) => value),
+    [
+      `${formatDuration(bounds.WRITE_TIMEOUT_MS)}, and ${formatDuration(bounds.ADDRESS_WRITE_MS)} for each address`,
+      formatDuration(bounds.CANARY_INTERVAL_MS),
+      String(bounds.PROBES_PER_LOOK),
+      `${formatDuration(bounds.LISTING_INTERVAL_MS)}, or ${1 / bounds.LISTING_SHARE} times as long as a listing takes`,
+      formatDuration(bounds.MAX_LINGER_MS),
+      formatDuration(bounds.LINGER_CHECK_MS),
+    ],
+  );
   const [connections] = tableRows(page('limits.md'), 'Servers for metrics and health');
   t.equal(connections?.[1], String(MAX_HTTP_CONNECTIONS));
   t.end();

@@ -1,4 +1,5 @@
 /** Runs the program `ip`. */
+import { ADDRESS_WRITE_MS, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
 import { readBatchErrors, type BatchErrors } from './linux-batch.ts';
 import { saidFailure, toolFailure } from './linux-failure.ts';
@@ -6,10 +7,6 @@ import { readLinks, type Link, type Spelling } from './linux-list.ts';
 
 /** What `ip` may print. A listing has about 160 bytes for each address. */
 export const MAX_OUTPUT = 64 * 1024 * 1024;
-
-/** What a run may take, and what each address adds to it: with many of them the kernel takes its time. */
-const BASE_TIMEOUT_MS = 30_000;
-const ADDRESS_TIMEOUT_MS = 10;
 
 /** A listing during which something changed is made again, so many times. */
 const LISTINGS = 3;
@@ -43,7 +40,7 @@ export async function runBatch(
       file: 'ip',
       args: ['-force', '-batch', '-'],
       stdin: `${lines.join('\n')}\n`,
-      timeoutMs: BASE_TIMEOUT_MS + lines.length * ADDRESS_TIMEOUT_MS,
+      timeoutMs: WRITE_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS,
       maxOutput: MAX_OUTPUT,
     });
     return new Map();

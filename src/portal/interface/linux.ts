@@ -46,6 +46,8 @@ class LinuxInterface implements InterfaceAddresses {
   readonly has = hostHas;
   readonly #exec: Exec;
   readonly #spelling = new Spelling();
+  /** Whether the interface is somebody else's: when it goes, it is up to them to bring it back. */
+  #isForeign = false;
 
   constructor({ name, exec = systemExec }: LinuxInterfaceOptions) {
     checkInterfaceName(name);
@@ -56,10 +58,12 @@ class LinuxInterface implements InterfaceAddresses {
   async open(): Promise<HostListing> {
     let links = await this.#list();
     if (!links.some(({ name }) => name === this.name)) {
+      if (this.#isForeign) throw this.#gone();
       await this.#create();
       links = await this.#list();
     }
     const link = links.find(({ name }) => name === this.name);
+    this.#isForeign = link?.isOurs === false;
     if (link?.isUp === false) await this.#bringUp(link);
     return listingOf(links, this.name);
   }
@@ -136,6 +140,13 @@ class LinuxInterface implements InterfaceAddresses {
       'KPNG_PORTAL_UNSUPPORTED',
       `${doing}: the kernel has neither dummy interfaces (modprobe dummy) nor bridges; ` +
         'give --portal-interface the name of one that is there, such as lo',
+    );
+  }
+
+  #gone(): KpngError {
+    return new KpngError(
+      'KPNG_PORTAL_FAILED',
+      `the interface ${this.name} is gone; it was not made by this program, which waits for it to come back`,
     );
   }
 

@@ -174,6 +174,17 @@ t.test('brings its own interface up again, and leaves that of others alone', asy
   t.notOk(ip.link('eth0').up);
 });
 
+t.test('does not put an interface in the place of one of others that is gone', async (t) => {
+  const { ip, subject } = made('eth0');
+  await subject.open();
+  const eth0 = ip.link('eth0');
+  ip.links.delete('eth0');
+  await t.rejects(subject.open(), { code: 'KPNG_PORTAL_FAILED', message: /eth0 is gone/ });
+  t.notOk(ip.links.has('eth0'));
+  ip.links.set('eth0', eth0);
+  await subject.open();
+});
+
 t.test('says over which addresses connections run', async (t) => {
   const { ip, subject } = made();
   ip.connections.add('10.0.0.1').add('fd00::1').add('192.0.2.5');
