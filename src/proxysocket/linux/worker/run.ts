@@ -3,9 +3,12 @@ import type { Clock } from '../../../util/clock.ts';
 import { createDataPlane } from '../data-plane.ts';
 import { Loop, type Pollable } from '../loop.ts';
 import { LoopClock } from '../loop-clock.ts';
+import { PROBES } from '../probes/all.ts';
+import { newSys } from '../probes/basics.ts';
+import { ProbeFailure, runProbes, type Probe } from '../probes/probe.ts';
 import { DescriptorLedger } from '../sys/descriptor-ledger.ts';
 import { INTEREST } from '../sys/poller.ts';
-import { openSys, type Sys } from '../sys/sys.ts';
+import type { Sys } from '../sys/sys.ts';
 import { BookKeeper } from './book-keeper.ts';
 import { CounterSlots } from './counter-slots.ts';
 import { Outbox } from './outbox.ts';
@@ -22,6 +25,7 @@ export interface WorkerParts {
   readonly clock?: TurnClock;
   /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random?: () => number;
+  readonly probes?: readonly Probe[];
 }
 
 /**
@@ -35,10 +39,14 @@ export interface WorkerParts {
 export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
   const { port } = start;
   const control = new Int32Array(start.control);
-  const sys = await openSys({ ledger: new DescriptorLedger(start.ledger) });
+  const outbox = new Outbox(port, control);
+  const sys = await fit(parts.probes ?? PROBES, new DescriptorLedger(start.ledger), outbox);
+  if (sys === undefined) {
+    port.close();
+    return;
+  }
   if (start.orphans !== undefined) closeOrphans(sys, new DescriptorLedger(start.orphans));
   const clock = parts.clock ?? new LoopClock();
-  const outbox = new Outbox(port, control);
   const loop = new Loop(sys, {
     onFault: (error) => outbox.fault(error),
     onWake: () => clock.tick(),
@@ -132,5 +140,20 @@ function closeOrphans(sys: Sys, ledger: DescriptorLedger): void {
   for (const fd of ledger.list()) {
     ledger.closed(fd);
     sys.sockets.reset(fd);
+  }
+}
+
+/** The system calls, once the probes have passed; undefined, and told, when one has failed. */
+async function fit(
+  probes: readonly Probe[],
+  ledger: DescriptorLedger,
+  outbox: Outbox,
+): Promise<Sys | undefined> {
+  try {
+    return newSys(await runProbes(probes, { ledger }));
+  } catch (error) {
+    if (!(error instanceof ProbeFailure)) throw error;
+    outbox.tell({ unfit: { probe: error.probe, reason: error.message } });
+    return undefined;
   }
 }

@@ -1,0 +1,23 @@
+import {
+  addressProbe,
+  epollProbe,
+  errnoProbe,
+  functionsProbe,
+  platformProbe,
+  transferProbe,
+} from './basics.ts';
+import { datagramProbe } from './datagrams.ts';
+import type { Probe } from './probe.ts';
+import { relayProbe } from './relay.ts';
+
+/** What has to be true before a worker serves clients, from the ground up. */
+export const PROBES: readonly Probe[] = [
+  platformProbe(),
+  functionsProbe,
+  errnoProbe,
+  epollProbe,
+  addressProbe,
+  transferProbe(40_000),
+  relayProbe,
+  datagramProbe,
+];
