@@ -92,6 +92,9 @@ export const toApi = defineGlobalSink({
     }),
   },
   read(values) {
+    if (!values['local-api'] && !values['globalv1-api']) {
+      throw new KpngError('KPNG_USAGE', 'with both APIs switched off there is nothing to serve');
+    }
     return {
       listen: parseListen(values.listen),
       tls: tlsFiles(values),

@@ -1,0 +1,174 @@
+/** Sinks that take the state of the whole cluster: which command lines there are, and what they do. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { parse, type Invocation } from '../../src/cli/parse.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
+import { startCli, type Cli } from '../support/cli.ts';
+import { shortDir } from '../support/short-dir.ts';
+import { lines, stateOf } from '../support/state-file.ts';
+
+type Run = Invocation & { kind: 'run' };
+
+function run(line: string): Run {
+  const invocation = parse(line.split(' '));
+  if (invocation.kind === 'run') return invocation;
+  throw new Error(invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind);
+}
+
+function refused(line: string): string {
+  const invocation = parse(line.split(' '));
+  if (invocation.kind !== 'usage-error') throw new Error(`${line}: ${invocation.kind}`);
+  return invocation.error.message;
+}
+
+t.test(
+  'every source combines with every sink, but for local, which knows one node only',
+  async (t) => {
+    for (const source of REGISTRY.sources) {
+      for (const sink of REGISTRY.sinks) {
+        const words = `${source.word} ${sink.scope === 'local' ? 'to-local ' : ''}${sink.word}`;
+        if (source.scope === 'global' || sink.scope === 'local') {
+          const invocation = run(words);
+          t.strictSame([invocation.source.word, invocation.sink.word], [source.word, sink.word]);
+        } else {
+          t.match(refused(words), /needs the state of the whole cluster.*kube, file, api/);
+        }
+      }
+    }
+    t.match(refused('file to-local to-api'), /file to-api, without "to-local"/);
+  },
+);
+
+t.test('the API is served on loopback unless told otherwise', async (t) => {
+  t.match(run('kube to-api').sink.options, {
+    listen: { kind: 'tcp', host: '127.0.0.1', port: 12_090 },
+    apis: ['local', 'global'],
+    limits: { maxWatchers: 10_000, maxMessageSize: 65_536 },
+  });
+  t.match(run('kube to-api --listen tcp://:12090').sink.options, { listen: { host: '' } });
+  t.match(run('kube to-api --local-api=false').sink.options, { apis: ['global'] });
+  t.match(run('kube to-api --globalv1-api=false').sink.options, { apis: ['local'] });
+  t.match(refused('kube to-api --listen nowhere'), /^--listen "nowhere"/);
+  t.match(refused('kube to-api --local-api=false --globalv1-api=false'), /nothing to serve/);
+});
+
+t.test('TLS needs a certificate and its key', async (t) => {
+  for (const flags of ['--listen-tls-ca ca', '--listen-tls-crt c', '--listen-tls-key k']) {
+    t.match(refused(`file to-api ${flags}`), /needs both --listen-tls-crt and --listen-tls-key/);
+  }
+  const { options } = run(
+    'file to-api --listen-tls-crt c --listen-tls-key k --listen-tls-ca a',
+  ).sink;
+  t.match(options, { tls: { crt: 'c', key: 'k', ca: 'a' } });
+});
+
+t.test('defaults and checks of to-file', async (t) => {
+  t.match(run('api to-file').sink.options, { path: 'global-state.yaml' });
+  t.match(run('api to-file -o x.yaml').sink.options, { path: 'x.yaml' });
+  t.match(refused('api to-file --output='), /expected a path/);
+});
+
+const STATE = lines(
+  'nodes:',
+  '- {name: n1, topology: {node: n1, zone: z1}}',
+  'services:',
+  '- service: {namespace: demo, name: web, ips: {clusterips: {v4: [10.96.0.10]}}, ports: [{name: http, port: 80}]}',
+  '  endpoints:',
+  '  - {podname: web-0, endpoint: {ips: {v4: [10.1.0.5]}}, topology: {node: n1}}',
+  '- service: {namespace: demo, name: zz}',
+);
+
+/** The lines of the JSON writer, as service and number of endpoints. */
+function shapes({ stdout }: Cli): string[] {
+  return stdout
+    .trim()
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => {
+      const { Service, Endpoints } = JSON.parse(line) as {
+        Service: { Name: string };
+        Endpoints: { Local?: boolean }[] | null;
+      };
+      return `${Service.Name} ${(Endpoints ?? []).map(({ Local }) => (Local ? 'local' : 'far')).join()}`;
+    });
+}
+
+/** The address that a server has announced. */
+async function served(cli: Cli): Promise<string> {
+  const { address } = await cli.line('Serving the API');
+  return String(address).replace('tcp://', '').replace('unix://', 'unix:');
+}
+
+async function ends(t: Test, cli: Cli): Promise<void> {
+  cli.kill('SIGTERM');
+  const { code, stderr } = await cli.exited;
+  t.equal(code, 0, stderr);
+}
+
+t.test('file, to-api, api, to-api, local: several backends on one controller', async (t) => {
+  const dir = shortDir(t);
+  const [state, copy, socket] = ['state.yaml', 'copy.yaml', 'api.sock'].map((name) =>
+    join(dir, name),
+  );
+  if (state === undefined || copy === undefined || socket === undefined) throw new Error('no path');
+  writeFileSync(state, STATE);
+  const first = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0']);
+  const second = startCli(t, [
+    'api',
+    '--api',
+    await served(first),
+    'to-api',
+    '--listen',
+    `unix://${socket}`,
+  ]);
+  const address = await served(second);
+  const near = startCli(t, ['local', '--api', address, 'to-json', '--node-name', 'n1']);
+  const far = startCli(t, ['api', '--api', address, 'to-local', 'to-json', '--node-name', 'n2']);
+  const writer = startCli(t, ['api', '--api', address, 'to-file', '--output', copy]);
+  await near.until(() => shapes(near).length === 2, 'the state');
+  t.strictSame(shapes(near), ['web local', 'zz ']);
+  await far.until(() => shapes(far).length === 2, 'the state');
+  t.strictSame(shapes(far), ['web far', 'zz ']);
+  await writer.line('The first complete state is in place');
+  writeFileSync(state, STATE.replace('name: zz', 'name: yy'));
+  await near.until(() => shapes(near).length === 4, 'the change');
+  t.strictSame(shapes(near).slice(2), ['web local', 'yy ']);
+  for (const cli of [near, far, writer, second, first]) await ends(t, cli);
+  const written = stateOf(readFileSync(copy, 'utf8'));
+  t.strictSame([...written.services.keys()], ['demo/web', 'demo/yy']);
+  t.match(written.services.get('demo/web')?.endpoints, [
+    { podName: 'web-0', topology: { node: 'n1' } },
+  ]);
+  t.match(written.nodes.get('n1'), { topology: { zone: 'z1' } });
+});
+
+t.test('a plaintext server that others can reach says so', async (t) => {
+  const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');
+  const cli = startCli(t, ['file', '-i', state, 'to-api', '--listen', 'tcp4://0.0.0.0:0']);
+  const { address, level } = await cli.line(
+    'The API is served in plaintext: whoever can connect can read the state of the cluster',
+  );
+  t.match(address, /^tcp4:\/\/0\.0\.0\.0:\d+$/);
+  t.equal(level, 'warn');
+  await ends(t, cli);
+});
+
+t.test('an address that is taken ends the program', async (t) => {
+  const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');
+  const first = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0']);
+  const address = await served(first);
+  const second = startCli(t, ['file', '-i', state, 'to-api', '--listen', address]);
+  const { code } = await second.exited;
+  t.equal(code, 1);
+  t.match(second.log.at(-1), { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
+  await ends(t, first);
+});
+
+t.test('TLS files that are wrong end it with another code', async (t) => {
+  const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');
+  const tls = ['--listen-tls-crt', state, '--listen-tls-key', state];
+  const cli = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0', ...tls]);
+  t.equal((await cli.exited).code, 2);
+  t.match(cli.log.at(-1), { code: 'KPNG_TLS_FILE', err: /--listen-tls-crt/ });
+});
