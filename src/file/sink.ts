@@ -20,7 +20,8 @@ export interface FileSinkOptions {
   readonly onWritten?: ((revision: number) => void) | undefined;
 }
 
-const DEFAULT_INTERVAL_MS = 1000;
+/** Milliseconds. */
+export const DEFAULT_INTERVAL_MS = 1000;
 
 /**
  * Keeps a state file up to date with a store: the whole of it is written anew whenever something has

@@ -1,4 +1,4 @@
-/** The limits of the API server in one place. Each has a flag and a line in docs/limits.md. */
+/** The limits of the API server that have a flag, or that tests change. See docs/limits.md. */
 export interface ServerLimits {
   /** Connections at once. */
   readonly maxConnections: number;
@@ -8,8 +8,6 @@ export interface ServerLimits {
   readonly maxStreams: number;
   /** Largest message taken from a client. A request is a node's name. Bytes. */
   readonly maxMessageSize: number;
-  /** Endpoints of former states that are kept for clients that lag behind. */
-  readonly maxHistory: number;
   /** A connection is asked whether it is still there when nothing came for so long. Milliseconds. */
   readonly keepAliveMs: number;
   /** It is cut when it has not answered after so long. Milliseconds. */
@@ -23,8 +21,13 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
   maxWatchers: 10_000,
   maxStreams: 1000,
   maxMessageSize: 64 * 1024,
-  maxHistory: 500_000,
   keepAliveMs: 60_000,
   keepAliveTimeoutMs: 20_000,
   idleMs: 300_000,
 };
+
+/** Requests of one client that are read ahead: it has no reason to send one before it got its answer. */
+export const MAX_REQUESTS_AHEAD = 8;
+
+/** Time for a TLS handshake. Milliseconds. */
+export const HANDSHAKE_MS = 10_000;

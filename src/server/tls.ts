@@ -1,8 +1,6 @@
 import { createServer, type Server, type TLSSocket, type TlsOptions } from 'node:tls';
 import type { TlsMaterial } from '../util/tls-files.ts';
-
-/** Time for a TLS handshake. Milliseconds. */
-const HANDSHAKE_MS = 10_000;
+import { HANDSHAKE_MS } from './limits.ts';
 
 /** How a server is secured. */
 export type Security = 'plaintext' | 'tls' | 'mtls';

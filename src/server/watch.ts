@@ -2,6 +2,7 @@ import { status } from '@grpc/grpc-js';
 import { RESET_FRAME, SYNC_FRAME } from '../api/frames.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Reader, Readers } from '../store/reader.ts';
+import { MAX_REQUESTS_AHEAD } from './limits.ts';
 import { frameWriter, type BytesCall, type FrameWriter } from './frame-writer.ts';
 
 export interface WatchOptions {
@@ -13,8 +14,6 @@ export interface WatchOptions {
   readonly onEnded: (watch: Watch, error: KpngError | undefined) => void;
 }
 
-/** Requests that are read ahead. A client has no reason to send a second one before it got its answer. */
-const MAX_AHEAD = 8;
 /** Frames are joined to pieces of about this size. Bytes. */
 const PIECE = 64 * 1024;
 
@@ -101,7 +100,7 @@ export class Watch {
       this.#started = true;
       this.#writer.write(RESET_FRAME);
     }
-    if (this.#requests.length >= MAX_AHEAD) this.#options.call.pause();
+    if (this.#requests.length >= MAX_REQUESTS_AHEAD) this.#options.call.pause();
     this.poll();
   }
 
