@@ -5,8 +5,8 @@ import type { Exec } from '../../src/portal/exec.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { landing } from '../support/landing.ts';
 import { endpoint } from '../support/messages.ts';
-import { NODE, packet } from '../support/nftables-rig.ts';
 import { Rig } from '../support/proxier-rig.ts';
+import { NODE, packet } from '../support/rule-rig.ts';
 import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 

@@ -160,6 +160,16 @@ t.test('lists again when the kernel says that something changed meanwhile', asyn
   await subject.open();
 });
 
+t.test('addresses of interfaces that are down do not count', async (t) => {
+  const { ip, subject } = made();
+  ip.link('eth0').up = false;
+  const { others } = await subject.open();
+  t.same(
+    others.map(({ address }) => address),
+    ['127.0.0.1', '::1'],
+  );
+});
+
 t.test('brings its own interface up again, and leaves that of others alone', async (t) => {
   const { ip, subject } = made();
   await subject.open();

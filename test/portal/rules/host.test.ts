@@ -8,7 +8,7 @@ import {
   targetsOf,
 } from '../../../src/portal/rules/host.ts';
 import { networksOf } from '../../../src/portal/rules/networks.ts';
-import { NODE } from '../../support/nftables-rig.ts';
+import { NODE } from '../../support/rule-rig.ts';
 import { holds } from '../../support/property.ts';
 
 t.test('networks are masked, and none lies in another', (t) => {

@@ -1,8 +1,7 @@
-import t from 'tap';
 import { KpngError } from '../../../src/errors.ts';
 import { PortAllocator } from '../../../src/portal/port-allocator.ts';
 import { exits } from '../../support/fake-exec.ts';
-import { NftablesRig } from '../../support/nftables-rig.ts';
+import { testEachRig } from '../../support/rule-rigs.ts';
 import { listening, portal, wants } from '../../support/portals.ts';
 
 const web = wants(
@@ -12,8 +11,8 @@ const web = wants(
   'nodePort 30080',
 );
 
-void t.test('leads each portal to the proxy port of its traffic', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('leads each portal to the proxy port of its traffic', async (t, make) => {
+  const rig = make();
   const plan = await rig.sync([web]);
   t.strictSame(listening(plan), {
     'default/web:http': ['0.0.0.0:0 external', '0.0.0.0:0 internal', ':::0 external'],
@@ -28,18 +27,18 @@ void t.test('leads each portal to the proxy port of its traffic', async (t) => {
   t.equal(rig.lands('192.0.2.9:30080'), 'passed on', 'the node port of another machine');
 });
 
-void t.test(
+testEachRig(
   'has one proxy port for each family when all traffic has the same endpoints',
-  async (t) => {
-    const rig = new NftablesRig();
+  async (t, make) => {
+    const rig = make();
     const plan = await rig.sync([{ ...web, splitTraffic: false }]);
     t.strictSame(listening(plan), { 'default/web:http': ['0.0.0.0:0 internal', ':::0 internal'] });
     t.equal(rig.lands('10.0.0.1:80'), rig.lands('203.0.113.1:80'));
   },
 );
 
-void t.test('refuses traffic without endpoints until there is one', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('refuses traffic without endpoints until there is one', async (t, make) => {
+  const rig = make();
   await rig.sync([{ ...web, served: { internal: true, external: false } }]);
   t.equal(rig.lands('10.0.0.1:80'), 'proxy port 40002');
   t.equal(rig.lands('203.0.113.1:80'), 'refused');
@@ -50,10 +49,10 @@ void t.test('refuses traffic without endpoints until there is one', async (t) =>
   t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
 });
 
-void t.test(
+testEachRig(
   'a node port of another service is not behind a service address without endpoints',
-  async (t) => {
-    const rig = new NftablesRig();
+  async (t, make) => {
+    const rig = make();
     await rig.sync([
       {
         ...wants('a/a', 'externalIP 192.0.2.5:30080'),
@@ -66,8 +65,8 @@ void t.test(
   },
 );
 
-void t.test('lets in only the source ranges of a portal', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('lets in only the source ranges of a portal', async (t, make) => {
+  const rig = make();
   const guarded = portal('loadBalancerIP 203.0.113.7:443', [
     '198.51.100.9/24',
     '198.51.100.64/26',
@@ -87,8 +86,8 @@ void t.test('lets in only the source ranges of a portal', async (t) => {
   t.match(rig.lands('203.0.113.7:443', { source: '192.0.2.9' }), /proxy port/);
 });
 
-void t.test('a proxy port cannot be reached directly, except from the node', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('a proxy port cannot be reached directly, except from the node', async (t, make) => {
+  const rig = make();
   await rig.sync([wants('a/a', 'clusterIP 10.0.0.2:443')]);
   t.equal(rig.lands('192.0.2.5:40001'), 'refused');
   t.equal(rig.lands('192.0.2.5:40001', { from: 'pod' }), 'refused');
@@ -97,8 +96,8 @@ void t.test('a proxy port cannot be reached directly, except from the node', asy
   t.equal(rig.lands('192.0.2.5:40001'), 'passed on');
 });
 
-void t.test('opens node ports on the addresses asked for', async (t) => {
-  const rig = new NftablesRig({ nodePortAddresses: ['192.0.2.0/24', 'localhost'] });
+testEachRig('opens node ports on the addresses asked for', async (t, make) => {
+  const rig = make({ nodePortAddresses: ['192.0.2.0/24', 'localhost'] });
   await rig.sync([wants('a/a', 'nodePort 30000')]);
   t.match(rig.lands('192.0.2.5:30000'), /proxy port/);
   t.match(rig.lands('127.0.0.1:30000', { from: 'host' }), /proxy port/);
@@ -107,26 +106,27 @@ void t.test('opens node ports on the addresses asked for', async (t) => {
   t.match(rig.lands('[::1]:30000', { from: 'host' }), /proxy port/);
 });
 
-void t.test('a portal moves to another service in one transaction', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('a portal moves to another service in one transaction', async (t, make) => {
+  const rig = make();
   await rig.sync([wants('a/a', 'nodePort 30000', 'clusterIP 10.0.0.1:80')]);
   const conflict = await rig.sync([wants('b/b', 'nodePort 30000', 'clusterIP 10.0.0.2:80')]);
   t.equal(conflict.problems[0]?.code, 'KPNG_PORTAL_CONFLICT');
   t.match(conflict.problems[0]?.message, 'b/b cannot have node port 30000/TCP: a/a has it');
   const before = rig.lands('192.0.2.5:30000');
-  const scripts = rig.nft.scripts.length;
+  const scripts = rig.scripts.length;
   const moved = await rig.sync([], ['a/a']);
   t.strictSame(moved.problems, []);
-  t.equal(rig.nft.scripts.length, scripts + 1);
+  const families = rig.kind === 'nftables' ? 1 : 2;
+  t.equal(rig.scripts.length, scripts + families, 'one transaction, of each family that differs');
   t.match(rig.lands('192.0.2.5:30000'), /proxy port/);
   t.not(rig.lands('192.0.2.5:30000'), before);
   t.equal(rig.lands('10.0.0.1:80'), 'passed on');
 });
 
-void t.test(
+testEachRig(
   'a node port and a service address with the same port are not in each other’s way',
-  async (t) => {
-    const rig = new NftablesRig();
+  async (t, make) => {
+    const rig = make();
     const { problems } = await rig.sync([
       wants('a/a', 'nodePort 30000'),
       wants('b/b', 'externalIP 192.0.2.5:30000'),
@@ -137,32 +137,27 @@ void t.test(
   },
 );
 
-void t.test('writes nothing when nothing differs, and only what differs otherwise', async (t) => {
-  const rig = new NftablesRig();
-  await rig.sync([web]);
-  const runs = rig.nft.commands.length;
-  await rig.sync([web]);
-  t.equal(rig.nft.commands.length, runs);
-  await rig.sync([wants('default/db', 'clusterIP 10.0.0.9:5432')]);
-  t.equal(rig.nft.commands.length, runs + 1);
-  const script = rig.nft.scripts.at(-1) ?? '';
-  t.equal(
-    script.replace(/owner-\w+/, 'owner-X'),
-    `flush chain inet kpng-userspace owner-X
-add element inet kpng-userspace services4 {
-10.0.0.9 . tcp . 5432 : 40004
-}
-add element inet kpng-userspace proxy-ports4 {
-tcp . 40004
-}
-`,
-  );
-});
+testEachRig(
+  'writes nothing when nothing differs, and only what differs otherwise',
+  async (t, make) => {
+    const rig = make();
+    await rig.sync([web]);
+    const runs = rig.runs;
+    await rig.sync([web]);
+    t.equal(rig.runs, runs);
+    await rig.sync([wants('default/db', 'clusterIP 10.0.0.9:5432')]);
+    t.equal(rig.runs, runs + 1);
+    const script = rig.scripts.at(-1) ?? '';
+    t.match(script, '10.0.0.9');
+    t.notMatch(script, '10.0.0.1');
+    t.ok(script.split('\n').length < 20, script);
+  },
+);
 
-void t.test(
+testEachRig(
   'a service port whose protocol changes gets the ports of its new listeners',
-  async (t) => {
-    const rig = new NftablesRig();
+  async (t, make) => {
+    const rig = make();
     await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:53')]);
     const plan = rig.portal.plan([wants('a/a', 'clusterIP 10.0.0.1:53/UDP')], []);
     t.strictSame(listening(plan), { 'a/a': ['0.0.0.0:0 internal'] });
@@ -177,9 +172,9 @@ void t.test(
   },
 );
 
-void t.test('hands out a port range, and says when it is used up', async (t) => {
+testEachRig('hands out a port range, and says when it is used up', async (t, make) => {
   const allocator = new PortAllocator({ first: 36_000, last: 36_001 }, () => 0);
-  const rig = new NftablesRig({ allocator });
+  const rig = make({ allocator });
   const first = await rig.sync([
     wants('a/a', 'clusterIP 10.0.0.1:80'),
     wants('b/b', 'clusterIP 10.0.0.2:80'),
@@ -192,28 +187,27 @@ void t.test('hands out a port range, and says when it is used up', async (t) => 
   t.match(rig.lands('10.0.0.3:80'), /proxy port 3600/);
 });
 
-void t.test('a portal whose proxy port could not be opened refuses clients', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('a portal whose proxy port could not be opened refuses clients', async (t, make) => {
+  const rig = make();
   rig.closed.add('a/a 0.0.0.0 internal');
   await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
   t.equal(rig.lands('10.0.0.1:80'), 'refused');
 });
 
-void t.test('listens on one address when told so, and sends packets there', async (t) => {
-  const rig = new NftablesRig({ bindAddress: '192.0.2.5' });
+testEachRig('listens on one address when told so, and sends packets there', async (t, make) => {
+  const rig = make({ bindAddress: '192.0.2.5' });
   const plan = await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80', 'clusterIP fd00::1:80')]);
   t.strictSame(listening(plan), { 'a/a': ['192.0.2.5:0 internal', ':::0 internal'] });
-  t.match(rig.nft.scripts[0], 'dnat ip to 192.0.2.5 :');
-  t.throws(() => new NftablesRig({ bindAddress: '127.0.0.1' }), { code: 'KPNG_USAGE' });
-  t.throws(() => new NftablesRig({ bindAddress: 'eth0' }), { code: 'KPNG_USAGE' });
-  t.throws(() => new NftablesRig({ table: 'a b' }), { code: 'KPNG_USAGE' });
-  t.throws(() => new NftablesRig({ nodePortAddresses: ['x'] }), RangeError);
+  t.match(rig.scripts[0], /(?:dnat ip to|--to-destination) 192\.0\.2\.5 ?:/);
+  t.throws(() => make({ bindAddress: '127.0.0.1' }), { code: 'KPNG_USAGE' });
+  t.throws(() => make({ bindAddress: 'eth0' }), { code: 'KPNG_USAGE' });
+  t.throws(() => make({ nodePortAddresses: ['x'] }), RangeError);
 });
 
-void t.test('says which portals it cannot have, and has the others', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('says which portals it cannot have, and has the others', async (t, make) => {
+  const rig = make();
   rig.host = [{ address: '127.0.0.1', loopback: true }];
-  const v4 = new NftablesRig({ interfaces: () => rig.host });
+  const v4 = make({ interfaces: () => rig.host });
   const { problems } = await v4.sync([
     wants(
       'a/a',
@@ -234,21 +228,25 @@ void t.test('says which portals it cannot have, and has the others', async (t) =
     ],
   );
   t.match(v4.lands('10.0.0.1:80'), /proxy port/);
-  t.match(v4.nft.scripts[0], 'redirect to :', 'a host with only loopback addresses');
-  t.notMatch(v4.nft.scripts[0], 'services6', 'a host without IPv6');
+  t.match(
+    v4.scripts[0],
+    /redirect to :|-j REDIRECT --to-ports/,
+    'a host with only loopback addresses',
+  );
+  t.notMatch(v4.scripts[0], /services6|icmp6/, 'a host without IPv6');
   const fixed = await v4.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
   t.strictSame(fixed.problems, []);
 });
 
-void t.test('a failed commit changes nothing and is due again', async (t) => {
-  const rig = new NftablesRig();
+testEachRig('a failed commit changes nothing and is due again', async (t, make) => {
+  const rig = make();
   await rig.sync([web]);
-  rig.nft.broken = exits('Operation not permitted (you must be root)\n');
+  rig.breakTools(exits('Operation not permitted (you must be root)\n'));
   const error = await rig.sync([wants('b/b', 'clusterIP 10.0.0.2:80')]).catch((e: unknown) => e);
   t.ok(error instanceof KpngError && error.code === 'KPNG_PORTAL_PERMISSION' && error.retried);
   t.match(error, { message: /CAP_NET_ADMIN/ });
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
-  rig.nft.broken = undefined;
+  rig.breakTools(undefined);
   await rig.portal.commit(new Map());
   t.match(rig.lands('10.0.0.2:80'), /proxy port/);
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);

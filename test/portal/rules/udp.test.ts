@@ -1,21 +1,20 @@
-import t from 'tap';
 import { flowsCleared, flowsNotCleared } from '../../../src/portal/events.ts';
 import type { Command } from '../../../src/portal/exec.ts';
 import { FakeExec, exits } from '../../support/fake-exec.ts';
-import { NftablesRig } from '../../support/nftables-rig.ts';
+import type { RigOptions, RuleRig } from '../../support/rule-rig.ts';
+import { testEachRig } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 
 /** A rig that keeps the commands of conntrack apart. */
-function udpRig(options: { removeOnClose?: boolean } = {}) {
+function udpRig(make: (options: RigOptions) => RuleRig, options: RigOptions = {}) {
   const conntrack: Command[] = [];
-  const rig: NftablesRig = new NftablesRig({
+  const rig: RuleRig = make({
     ...options,
     exec: (command) => {
       if (command.file === 'conntrack') conntrack.push(command);
-      return rig.nft.exec(command);
+      return rig.exec(command);
     },
   });
-  t.teardown(() => rig.portal.close());
   /** What was removed since the last call, without what all removals have in common. */
   const removed = (): string[] =>
     conntrack
@@ -29,35 +28,38 @@ function udpRig(options: { removeOnClose?: boolean } = {}) {
 
 const dns = wants('d/dns', 'clusterIP 10.0.0.53:53/UDP');
 
-t.test('UDP flows are cleared when a portal comes, moves, is refused, or goes', async (t) => {
-  const { rig, removed } = udpRig();
-  await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80')]);
-  t.strictSame(removed(), [], 'TCP needs none of it');
-  await rig.sync([dns]);
-  t.strictSame(removed(), ['53 --orig-dst 10.0.0.53 --reply-port-src 53'], 'it comes');
-  await rig.sync([{ ...dns, served: { internal: false, external: false } }]);
-  const former = '53 --orig-dst 10.0.0.53 --reply-src 192.0.2.5 --reply-port-src';
-  t.strictSame(removed(), [`${former} 40002`], 'it is refused');
-  await rig.sync([dns]);
-  t.strictSame(removed(), ['53 --orig-dst 10.0.0.53 --reply-port-src 53'], 'it is served again');
-  await rig.sync([wants('e/dns', 'clusterIP 10.0.0.53:53/UDP')], ['d/dns']);
-  t.strictSame(removed(), [`${former} 40002`], 'it moves');
-  await rig.sync([], ['e/dns']);
-  t.strictSame(removed(), [`${former} 40003`], 'it goes');
-});
+testEachRig(
+  'UDP flows are cleared when a portal comes, moves, is refused, or goes',
+  async (t, make) => {
+    const { rig, removed } = udpRig(make);
+    await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80')]);
+    t.strictSame(removed(), [], 'TCP needs none of it');
+    await rig.sync([dns]);
+    t.strictSame(removed(), ['53 --orig-dst 10.0.0.53 --reply-port-src 53'], 'it comes');
+    await rig.sync([{ ...dns, served: { internal: false, external: false } }]);
+    const former = '53 --orig-dst 10.0.0.53 --reply-src 192.0.2.5 --reply-port-src';
+    t.strictSame(removed(), [`${former} 40002`], 'it is refused');
+    await rig.sync([dns]);
+    t.strictSame(removed(), ['53 --orig-dst 10.0.0.53 --reply-port-src 53'], 'it is served again');
+    await rig.sync([wants('e/dns', 'clusterIP 10.0.0.53:53/UDP')], ['d/dns']);
+    t.strictSame(removed(), [`${former} 40002`], 'it moves');
+    await rig.sync([], ['e/dns']);
+    t.strictSame(removed(), [`${former} 40003`], 'it goes');
+  },
+);
 
-t.test('after a start or a repair it looks which flows are wrong', async (t) => {
-  const { rig, removed } = udpRig();
+testEachRig('after a start or a repair it looks which flows are wrong', async (t, make) => {
+  const { rig, removed } = udpRig(make);
   await rig.sync([dns, wants('d/web', 'clusterIP fd00::1:80', 'nodePort 30000')]);
   t.strictSame(removed(), ['-L -f ipv4 -p udp']);
-  rig.nft.flush();
+  rig.flush();
   await rig.look(500);
   t.strictSame(removed(), ['-L -f ipv4 -p udp']);
 });
 
-t.test('flows go with the rules when it ends and removes them', async (t) => {
+testEachRig('flows go with the rules when it ends and removes them', async (t, make) => {
   for (const removeOnClose of [false, true]) {
-    const { rig, removed } = udpRig({ removeOnClose });
+    const { rig, removed } = udpRig(make, { removeOnClose });
     await rig.sync([dns, wants('d/six', 'clusterIP fd00::53:53/UDP')]);
     removed();
     await rig.portal.close();
@@ -66,7 +68,7 @@ t.test('flows go with the rules when it ends and removes them', async (t) => {
   }
 });
 
-t.test('what becomes of it is told, and is no reason to refuse a change', async (t) => {
+testEachRig('what becomes of it is told, and is no reason to refuse a change', async (t, make) => {
   const told: string[] = [];
   const onCleared = ({ places }: { places: number }) => told.push(`cleared ${places}`);
   const onFailed = ({ error }: { error: { code: string } }) => told.push(error.code);
@@ -78,11 +80,10 @@ t.test('what becomes of it is told, and is no reason to refuse a change', async 
   });
   let broken = false;
   const failing = new FakeExec(() => exits('Bad address\n'));
-  const rig: NftablesRig = new NftablesRig({
+  const rig: RuleRig = make({
     exec: (command) =>
-      command.file === 'conntrack' && broken ? failing.exec(command) : rig.nft.exec(command),
+      command.file === 'conntrack' && broken ? failing.exec(command) : rig.exec(command),
   });
-  t.teardown(() => rig.portal.close());
   await rig.sync([dns]);
   broken = true;
   await rig.sync([wants('d/more', 'clusterIP 10.0.0.54:53/UDP')]);
