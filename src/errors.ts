@@ -88,6 +88,10 @@ export const ERROR_CODES = {
   },
   KPNG_CONNECT_FAILED: { summary: 'No endpoint accepted the connection.', retried: false },
   KPNG_LIMIT_REACHED: { summary: 'A limit of the process was reached.', retried: true },
+  KPNG_ENGINE_UNFIT: {
+    summary: 'The engine that was asked for cannot work here.',
+    retried: false,
+  },
   KPNG_SINK_FAILED: { summary: 'A sink could not take a change set.', retried: true },
 } as const satisfies Record<string, { summary: string; retried: boolean }>;
 

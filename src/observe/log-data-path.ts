@@ -3,6 +3,12 @@ import type { ListenSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { logRule, type LogRule } from './log-rules.ts';
 
+const FAULTS = {
+  'worker-lost': 'A data-plane worker has died with all its connections',
+  mistake: 'A mistake of this program cost a connection',
+  'events-dropped': 'More happened than could be told',
+} as const satisfies Record<events.DataPlaneFault['what'], string>;
+
 /**
  * Log lines of the data path. Messages and keys are those of kpng's Windows userspace backend where
  * it has them, so that searches and dashboards made for it go on working; `servicePortName` is on
@@ -169,6 +175,14 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     v: 2,
     message: 'Stopped listening for service',
     keys: listener,
+  }),
+  logRule({
+    channel: events.dataPlaneFault,
+    severity: 'error',
+    v: 0,
+    message: ({ what }) => FAULTS[what],
+    keys: ({ error }) => ({ err: error }),
+    limited: true,
   }),
   logRule({
     // The proxier sums up what fails and says it once; this is each listener and each attempt.

@@ -1,7 +1,6 @@
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
-import { createNodeEngine } from '../../proxysocket/node-engine.ts';
 import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
 import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
@@ -10,6 +9,7 @@ import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import type { RunningSink } from '../command.ts';
 import { createHealthChecks } from './health-checks.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
+import { createEngine } from './userspace-engine.ts';
 import { createPortal } from './userspace-portal.ts';
 
 /** Closes one after the other, whatever becomes of the first one. */
@@ -28,12 +28,7 @@ async function both(
 export async function startUserspace(options: UserspaceOptions, log: Log): Promise<RunningSink> {
   const { limits } = options;
   const portal = await createPortal(options, log);
-  const engine = createNodeEngine({
-    limits,
-    ...(portal.hostAddresses !== undefined && {
-      hostAddresses: () => portal.hostAddresses?.() ?? [],
-    }),
-  });
+  const engine = await createEngine(options, portal, log);
   const proxier = new Proxier({
     engine,
     portal,
