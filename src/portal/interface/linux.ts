@@ -190,10 +190,12 @@ function addition(address: string, name: string): string {
   return `address add ${asHostNetwork(address)} dev ${name} ${kind} metric ${MARK_METRIC}`;
 }
 
+/** Addresses of interfaces that are down cannot be used, so they do not count. */
 function listingOf(links: readonly Link[], name: string): HostListing {
   const ours = new Set<string>();
   const others: { address: string; loopback: boolean }[] = [];
   for (const link of links) {
+    if (!link.isUp && link.name !== name) continue;
     for (const { address, loopback, isOurs } of link.addresses) {
       if (isOurs && link.name === name) ours.add(address);
       else others.push({ address, loopback });
