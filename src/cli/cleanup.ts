@@ -2,15 +2,13 @@ import type { Writable } from 'node:stream';
 import { KpngError } from '../errors.ts';
 import { systemExec, type Exec } from '../portal/exec.ts';
 import { removeInterfaceAddresses } from '../portal/interface/linux-dispose.ts';
+import { cleanUpIptables } from '../portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../portal/nftables/left-over.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
+import type { CleanupTargets } from './flags/cleanup.ts';
 import { PROGRAM } from './help.ts';
 
-export interface CleanupOptions {
-  /** Name of the nftables table. */
-  readonly table: string;
-  /** Interface to remove addresses from; empty: every one. */
-  readonly portalInterface: string;
+export interface CleanupOptions extends CleanupTargets {
   readonly stdout: Writable;
   readonly stderr: Writable;
   readonly exec?: Exec;
@@ -24,7 +22,7 @@ interface Context extends Required<CleanupOptions> {
 /** Removes one kind of thing. Resolves with what is so now; rejects with a KpngError. */
 type Step = (context: Context) => Promise<string>;
 
-const STEPS: readonly Step[] = [nftablesTable, interfaceAddresses];
+const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresses];
 
 /**
  * Removes the packet rules and addresses that a proxy has left, and returns the exit code. May be done
@@ -53,10 +51,28 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
 }
 
 async function nftablesTable({ exec, table, warn }: Context): Promise<string> {
-  const local = new Set(hostAddresses().map(({ address }) => address));
-  const left = await cleanUpNftables(exec, table, local);
+  const left = await cleanUpNftables(exec, table, localAddresses());
   if (left !== undefined) warn(left);
   return `There is no nftables table inet ${table} any more.`;
+}
+
+async function iptablesChains(context: Context): Promise<string> {
+  const { exec, chainPrefix: prefix, kubeProxy, warn } = context;
+  const options = { prefix, kubeProxy, local: localAddresses() };
+  const { flowsStay, kubeProxyStays } = await cleanUpIptables(exec, options);
+  if (flowsStay !== undefined) warn(flowsStay);
+  if (kubeProxyStays) {
+    return (
+      `There are no iptables chains ${prefix}-* of ours any more. ` +
+      'Those that kube-proxy has left stay; --kube-proxy-userspace removes them, too.'
+    );
+  }
+  const whose = kubeProxy ? 'of ours or of kube-proxy’s userspace mode' : 'of ours';
+  return `There are no iptables chains ${prefix}-* ${whose} any more.`;
+}
+
+function localAddresses(): ReadonlySet<string> {
+  return new Set(hostAddresses().map(({ address }) => address));
 }
 
 async function interfaceAddresses({ exec, portalInterface: name }: Context): Promise<string> {

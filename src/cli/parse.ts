@@ -1,7 +1,7 @@
 import { KpngError } from '../errors.ts';
 import { splitArgv } from './argv.ts';
 import type { BoundSink, BoundSource } from './command.ts';
-import { CLEANUP_FLAGS } from './flags/cleanup.ts';
+import { CLEANUP_FLAGS, readCleanup, type CleanupTargets } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
 import { readFlags, type Environment } from './flags/read.ts';
 import { pickValues, type FlagTable } from './flags/table.ts';
@@ -12,8 +12,7 @@ import { REGISTRY, type Registry } from './registry.ts';
 export type Invocation =
   | { readonly kind: 'help'; readonly topic: Words }
   | { readonly kind: 'version' }
-  /** `table`: the nftables table to remove; `portalInterface`: where from, empty for everywhere. */
-  | { readonly kind: 'cleanup'; readonly table: string; readonly portalInterface: string }
+  | ({ readonly kind: 'cleanup' } & CleanupTargets)
   | {
       readonly kind: 'run';
       readonly source: BoundSource;
@@ -47,12 +46,7 @@ export function parse(
     if (words.kind === 'cleanup') {
       const table = { ...GLOBAL_FLAGS, ...CLEANUP_FLAGS };
       const raw = readFlags(known(flags, table, everything, registry), table, env);
-      const values = pickValues(CLEANUP_FLAGS, raw);
-      return {
-        kind: 'cleanup',
-        table: values['portal-table'],
-        portalInterface: values['portal-interface'],
-      };
+      return { kind: 'cleanup', ...readCleanup(pickValues(CLEANUP_FLAGS, raw)) };
     }
     if (words.kind === 'source') {
       throw usage(`${words.source.word}: no backend was named, so there is nothing to do`);
@@ -90,7 +84,7 @@ function readWordsOf(
 
 /** Every flag there is, so that values can be told from words before the command is known. */
 function unionTable(registry: Registry): FlagTable {
-  const table: Record<string, FlagTable[string]> = { ...GLOBAL_FLAGS };
+  const table: Record<string, FlagTable[string]> = { ...GLOBAL_FLAGS, ...CLEANUP_FLAGS };
   for (const { flags } of [...registry.sources, ...registry.sinks]) Object.assign(table, flags);
   return table;
 }
@@ -114,7 +108,11 @@ function known(
   for (const each of flags) {
     const name = flagName(each);
     if (Object.hasOwn(table, name) || !Object.hasOwn(everything, name)) continue;
-    const owners = [...registry.sources, ...registry.sinks]
+    const owners = [
+      ...registry.sources,
+      ...registry.sinks,
+      { word: 'cleanup', flags: CLEANUP_FLAGS },
+    ]
       .filter((command) => Object.hasOwn(command.flags, name))
       .map(({ word }) => word);
     throw usage(

@@ -2,19 +2,26 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { cleanup } from '../../src/cli/cleanup.ts';
+import type { CleanupTargets } from '../../src/cli/flags/cleanup.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { linuxInterface } from '../../src/portal/interface/linux.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
+import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeIp } from '../support/fake-ip.ts';
 import { FakeNft } from '../support/fake-nft.ts';
+import { IptablesRig } from '../support/iptables-rig.ts';
 import { NftablesRig } from '../support/nftables-rig.ts';
+import { wants } from '../support/portals.ts';
 
 /** A host on which a proxy may have left things. */
 class Host {
   readonly nft: FakeNft;
   readonly ip = new FakeIp();
-  readonly exec: Exec = (command) =>
-    command.file === 'ip' ? this.ip.exec(command) : this.nft.exec(command);
+  readonly iptables = new FakeIptables();
+  readonly exec: Exec = (command) => {
+    if (command.file === 'ip') return this.ip.exec(command);
+    return /^ip6?tables/.test(command.file) ? this.iptables.exec(command) : this.nft.exec(command);
+  };
 
   constructor(nft = new FakeNft()) {
     this.nft = nft;
@@ -26,12 +33,19 @@ class Host {
     await link.change(['10.0.0.1'], []);
   }
 
-  clean({ table = 'kpng-userspace', portalInterface = '' } = {}) {
-    return clean(this.exec, { table, portalInterface });
+  clean(targets: Partial<CleanupTargets> = {}) {
+    return clean(this.exec, { ...NAMES, ...targets });
   }
 }
 
-async function clean(exec: Exec, names: { table: string; portalInterface: string }) {
+const NAMES: CleanupTargets = {
+  table: 'kpng-userspace',
+  chainPrefix: 'KUBE',
+  kubeProxy: false,
+  portalInterface: '',
+};
+
+async function clean(exec: Exec, names: CleanupTargets) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const code = await cleanup({ ...names, stdout, stderr, exec });
   return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
@@ -73,7 +87,11 @@ t.test('says why it cannot, and removes the rest', async (t) => {
   host.nft.broken = exits('Error: Operation not permitted\n');
   const { code, stdout, stderr } = await host.clean();
   t.equal(code, 1);
-  t.equal(stdout, 'There are no service addresses on kpng0 any more.\n');
+  t.equal(
+    stdout,
+    'There are no iptables chains KUBE-* of ours any more.\n' +
+      'There are no service addresses on kpng0 any more.\n',
+  );
   t.match(
     stderr,
     /^kpng-userspace: removing the nftables table inet kpng-userspace: .*CAP_NET_ADMIN.* \(KPNG_PORTAL_PERMISSION\)\n$/,
@@ -86,8 +104,37 @@ t.test('a tool that is missing has left nothing, unless all are missing', async 
   const without = await host.clean();
   t.match(without, { code: 0, stderr: /no nft on the PATH.*\(KPNG_PORTAL_TOOL_MISSING\)\n$/ });
   host.ip.broken = { fails: 'missing' };
-  t.match(await host.clean(), { code: 1, stdout: '', stderr: /no nft .*\n.*no ip on the PATH/ });
+  for (const name of ['iptables', 'iptables-nft', 'iptables-legacy']) {
+    t.match(await host.clean(), { code: 0 }, name);
+    host.iptables.missing.add(name);
+  }
+  const all = /no nft .*\n.*no iptables.*\n.*no ip on the PATH/;
+  t.match(await host.clean(), { code: 1, stdout: '', stderr: all });
 });
+
+t.test('removes the chains of iptables that were named, of both flavours', async (t) => {
+  const host = new Host();
+  const before = ['nft', 'legacy'].map((flavor) => listings(host, flavor as 'nft'));
+  for (const flavor of ['nft', 'legacy'] as const) {
+    const rig = new IptablesRig({ exec: host.exec, prefix: 'MINE' }, flavor);
+    await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80', 'nodePort 30000')]);
+    await rig.portal.close();
+  }
+  t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/);
+  await host.clean();
+  t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/, 'not those');
+  for (const time of ['first', 'second']) {
+    t.match(await host.clean({ chainPrefix: 'MINE' }), { code: 0, stderr: '' }, time);
+    for (const [index, flavor] of (['nft', 'legacy'] as const).entries()) {
+      t.notMatch(listings(host, flavor), /MINE|KPNG/);
+      t.notMatch(before[index], /MINE/);
+    }
+  }
+});
+
+function listings({ iptables }: Host, flavor: 'nft' | 'legacy'): string {
+  return ([4, 6] as const).map((family) => iptables.listing(family, flavor)).join('');
+}
 
 t.test('refuses names that cannot be', async (t) => {
   const { code, stderr } = await new Host().clean({ portalInterface: 'a b' });
@@ -126,8 +173,6 @@ function withFlows(conntrack: (args: string) => Reaction) {
   });
   return { exec: fake.exec, removed };
 }
-
-const NAMES = { table: 'kpng-userspace', portalInterface: '' };
 
 t.test('removes the UDP flows that the rules have led to proxy ports', async (t) => {
   const flow = (to: string, port: number, from: string, answers: number) =>

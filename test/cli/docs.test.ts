@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { CLEANUP_FLAGS } from '../../src/cli/flags/cleanup.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
 import { defaultText, type FlagTable } from '../../src/cli/flags/table.ts';
@@ -40,7 +41,11 @@ t.test('docs/cli.md is what the program says of itself', (t) => {
 t.test('every flag is in docs/cli.md, and every flag there is one', (t) => {
   const flags = new Set<string>();
   const commands = [...REGISTRY.sources, ...REGISTRY.sinks];
-  const tables: FlagTable[] = [GLOBAL_FLAGS, ...commands.map((command) => command.flags)];
+  const tables: FlagTable[] = [
+    GLOBAL_FLAGS,
+    CLEANUP_FLAGS,
+    ...commands.map((command) => command.flags),
+  ];
   for (const table of tables) {
     for (const [name, { aliases = [] }] of Object.entries(table)) {
       for (const each of [name, ...aliases]) flags.add(`--${each}`);
@@ -162,6 +167,10 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
       String(bounds.MAX_FLOW_PLACES),
       String(bounds.MAX_FLOW_COMMANDS),
       formatBytes(bounds.MAX_FLOW_LIST),
+      formatDuration(bounds.LOCK_WAIT_S * 1000),
+      formatBytes(bounds.MAX_RULE_LIST),
+      [bounds.AUDIT_INTERVAL_MS, bounds.MAX_AUDIT_INTERVAL_MS].map(formatDuration).join(' to '),
+      String(bounds.MAX_COMPARISONS),
     ],
     'in the order of src/portal/bounds.ts',
   );

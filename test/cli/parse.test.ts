@@ -191,9 +191,11 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
     ['local to-json --node-name=', /--node-name "": not the name of a node/],
     ['local to-json --node-name a/b', /not the name of a node/],
     [
-      'local to-userspace --portal iptables',
-      /iptables is not in this version; expected auto, nftables, address, none/,
+      'local to-userspace --portal ipvs',
+      /--portal "ipvs": expected auto, nftables, iptables, address, none/,
     ],
+    ['local to-userspace --portal-chain-prefix KUBERNETES', /cannot be what iptables chains begin/],
+    ['local to-userspace --kube-proxy-userspace', /--kube-proxy-userspace is a flag of cleanup/],
     ['local to-userspace --portal-table 1x', /"1x" cannot be the name of an nftables table/],
     ['local to-userspace --cleanup-on-exit=maybe', /expected true, false/],
     ['cleanup --portal-table=', /"" cannot be the name of an nftables table/],

@@ -2,17 +2,34 @@ import t from 'tap';
 import { parse } from '../../src/cli/parse.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
+import type { Exec } from '../../src/portal/exec.ts';
 import { captureLog } from '../support/captured-log.ts';
-import { exits } from '../support/fake-exec.ts';
+import { exits, type Reaction } from '../support/fake-exec.ts';
+import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 
-/** Makes the portal of a command line, on an nft that is made up. */
-async function make(flags: string, nft = new FakeNft()) {
+/** Makes the portal of a command line, on an nft and an iptables that are made up. */
+async function make(flags: string, nft = new FakeNft(), iptables = new FakeIptables()) {
   const { log, lines } = await captureLog();
   const invocation = parse(`local to-userspace ${flags}`.split(' ').filter((word) => word !== ''));
   if (invocation.kind !== 'run') throw new Error(invocation.kind);
-  const portal = await createPortal(invocation.sink.options as UserspaceOptions, log, nft.exec);
-  return { portal, lines: lines(), nft };
+  const exec: Exec = (command) =>
+    /^ip6?tables/.test(command.file) ? iptables.exec(command) : nft.exec(command);
+  const portal = await createPortal(invocation.sink.options as UserspaceOptions, log, exec);
+  return { portal, lines: lines(), nft, iptables };
+}
+
+function broken(reaction: Reaction): FakeNft {
+  const nft = new FakeNft();
+  nft.broken = reaction;
+  return nft;
+}
+
+/** Without any program of iptables. */
+function noIptables(): FakeIptables {
+  const iptables = new FakeIptables();
+  for (const name of ['iptables', 'iptables-nft', 'iptables-legacy']) iptables.missing.add(name);
+  return iptables;
 }
 
 t.test('a portal that was named is taken, and nothing is tried before', async (t) => {
@@ -35,7 +52,7 @@ t.test('auto takes nftables where it works, changes nothing, and says so', async
   );
 });
 
-t.test('auto takes address where nftables does not work, and says why', async (t) => {
+t.test('auto takes address where neither nftables nor iptables works, and says why', async (t) => {
   const cases = [
     [{ fails: 'missing' }, 'KPNG_PORTAL_TOOL_MISSING', /no nft on the PATH/],
     [exits('Error: Operation not permitted\n'), 'KPNG_PORTAL_PERMISSION', /CAP_NET_ADMIN/],
@@ -43,19 +60,69 @@ t.test('auto takes address where nftables does not work, and says why', async (t
     [{ fails: 'timeout' }, 'KPNG_PORTAL_FAILED', /killed after/],
   ] as const;
   for (const [reaction, code, reason] of cases) {
-    const nft = new FakeNft();
-    nft.broken = reaction;
-    const { portal, lines } = await make('--portal auto', nft);
+    const { portal, lines } = await make('--portal auto', broken(reaction), noIptables());
     t.equal(portal.kind, 'address', code);
     t.match(lines, [{ level: 'info', msg: 'Chose --portal address', code, reason }]);
+    t.match(lines, [{ reason: /there is no iptables on the PATH/ }]);
   }
 });
 
-t.test('a loopback address cannot be led to: auto takes address, nftables refuses', async (t) => {
+t.test('auto takes iptables where only that works, and leaves nothing behind', async (t) => {
+  const { portal, lines, iptables } = await make('', broken({ fails: 'missing' }));
+  t.equal(portal.kind, 'iptables');
+  t.match(lines, [
+    { msg: 'Found iptables', flavor: 'nft', version: '1.8.9', program: 'iptables-nft' },
+    { msg: 'Chose --portal iptables', reason: /no nft on the PATH/ },
+  ]);
+  t.equal(lines.length, 2);
+  for (const family of [4, 6] as const) t.notMatch(iptables.listing(family), /KPNG|KUBE/);
+});
+
+t.test('auto takes address where iptables may not write either', async (t) => {
+  const iptables = new FakeIptables();
+  iptables.broken = exits('Permission denied (you must be root)\n', 4);
+  const nft = broken(exits('Error: Operation not permitted\n'));
+  const { portal, lines } = await make('', nft, iptables);
+  t.equal(portal.kind, 'address');
+  const why = /nftables can be used: .*CAP_NET_ADMIN.*iptables can be used: .*CAP_NET_ADMIN/;
+  t.match(lines.at(-1), { msg: 'Chose --portal address', reason: why });
+});
+
+t.test('iptables writes for the families that it can, of the flavour asked for', async (t) => {
+  const iptables = new FakeIptables();
+  iptables.missing.add('ip6tables-legacy');
+  const flags = '--portal iptables --iptables-flavor legacy --portal-chain-prefix MINE';
+  const { portal, lines } = await make(flags, undefined, iptables);
+  t.teardown(() => portal.close());
+  t.match(lines, [
+    { msg: 'Found iptables', flavor: 'legacy', reason: 'it was asked for' },
+    { level: 'warn', msg: 'There will be no packet rules for IPv6', reason: /ip6tables-legacy/ },
+  ]);
+  await portal.commit(new Map());
+  t.match(iptables.listing(4, 'legacy'), /:MINE-PORTALS-HOST - /);
+  t.notMatch(iptables.listing(6, 'legacy'), /MINE/);
+  t.notMatch(iptables.listing(4, 'nft'), /MINE/);
+});
+
+t.test('iptables that does not work yet is asked for, and tried again', async (t) => {
+  const iptables = noIptables();
+  const { portal, lines } = await make('--portal iptables', undefined, iptables);
+  t.teardown(() => portal.close());
+  t.equal(portal.kind, 'iptables');
+  t.same(lines, []);
+  await t.rejects(portal.commit(new Map()), { code: 'KPNG_PORTAL_TOOL_MISSING' });
+  iptables.missing.clear();
+  await portal.commit(new Map());
+  for (const family of [4, 6] as const) t.match(iptables.listing(family), /:KUBE-PORTALS-HOST - /);
+});
+
+t.test('a loopback address cannot be led to: auto takes address, others refuse', async (t) => {
   const { portal, lines } = await make('--bind-address 127.0.0.1');
   t.equal(portal.kind, 'address');
   t.match(lines, [{ code: 'KPNG_USAGE', reason: /loopback/ }]);
-  await t.rejects(make('--portal nftables --bind-address 127.0.0.1'), { code: 'KPNG_USAGE' });
+  for (const kind of ['nftables', 'iptables']) {
+    await t.rejects(make(`--portal ${kind} --bind-address 127.0.0.1`), { code: 'KPNG_USAGE' });
+  }
 });
 
 t.test('the table has the name that was given, and goes only with --cleanup-on-exit', async (t) => {

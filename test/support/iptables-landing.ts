@@ -83,7 +83,7 @@ function walk(chains: FakeChains, chain: string, packet: Travelling): Verdict | 
 
 /** Undefined for a jump to another chain. */
 function verdictOf(words: readonly string[]): Verdict | undefined {
-  switch (valueOf(words, '-j')) {
+  switch (valueOf(words, '-j') ?? '') {
     case 'ACCEPT':
       return { kind: 'accept' };
     case 'DROP':

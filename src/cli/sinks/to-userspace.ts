@@ -6,6 +6,7 @@ import { defineSink, type Example, type SinkCommand } from '../command.ts';
 import { choice, duration, ipAddress, list, portRange, text, toggle } from '../flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { PORTAL_CHAINS_FLAGS } from '../flags/portal-chains.ts';
 import { PORTAL_TABLE_FLAGS } from '../flags/portal-table.ts';
 import { flag, type FlagTable, type FlagValues } from '../flags/table.ts';
 import { adviseOnDescriptors } from './descriptor-advice.ts';
@@ -23,17 +24,26 @@ interface Variant {
 function flagsOf(variant: Variant) {
   return {
     ...NODE_FLAGS,
-    portal: flag<'auto' | 'nftables' | 'address' | 'none'>({
-      kind: choice(['auto', 'nftables', 'address', 'none'], ['iptables']),
+    portal: flag<'auto' | 'nftables' | 'iptables' | 'address' | 'none'>({
+      kind: choice(['auto', 'nftables', 'iptables', 'address', 'none']),
       default: 'auto',
       help:
-        'How clients get here. nftables: packet rules lead every service address to proxy ports. ' +
-        'address: listen on the cluster, external, load-balancer and node addresses themselves, ' +
-        'those that the host has. none: listen on proxy ports only. auto: nftables where the ' +
-        'process may use it, else address; the log says which and why.',
+        'How clients get here. nftables, iptables: packet rules lead every service address to proxy ' +
+        'ports. address: listen on the cluster, external, load-balancer and node addresses ' +
+        'themselves, those that the host has. none: listen on proxy ports only. auto: the first of ' +
+        'nftables, iptables and address that works; the log says which and why.',
       group: ADDRESSES,
     }),
     ...PORTAL_TABLE_FLAGS,
+    ...PORTAL_CHAINS_FLAGS,
+    'iptables-flavor': flag<'auto' | 'nft' | 'legacy'>({
+      kind: choice(['auto', 'nft', 'legacy']),
+      default: 'auto',
+      help:
+        'Which iptables writes the rules, where both are installed. auto: the one whose rules those ' +
+        'of Kubernetes are among, else the one with more rules, else what iptables on the PATH is.',
+      group: ADDRESSES,
+    }),
     'cleanup-on-exit': flag<boolean>({
       kind: toggle(),
       default: false,
@@ -116,6 +126,8 @@ function readUserspace(values: FlagValues<UserspaceFlags>) {
     portal: portalFor(values.portal, values['portal-interface']),
     portalInterface: values['portal-interface'],
     portalTable: values['portal-table'],
+    portalChainPrefix: values['portal-chain-prefix'],
+    iptablesFlavor: values['iptables-flavor'],
     cleanupOnExit: values['cleanup-on-exit'],
     engine: 'node',
     bindAddress: values['bind-address'],

@@ -1,9 +1,16 @@
-import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
-import type { Exec } from '../../portal/exec.ts';
+import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { Portal } from '../../portal/portal.ts';
-import type { RuleCanary } from '../../portal/rules/rule-portal.ts';
+import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import { PortAllocator } from '../../portal/port-allocator.ts';
+import {
+  BEST,
+  choosePortal,
+  iptablesFamilies,
+  iptablesTools,
+  madeUpTools,
+  type AutoKind,
+} from './portal-choice.ts';
 import { createKeeper } from './portal-interface.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 
@@ -22,23 +29,38 @@ export interface PortalParts {
 export async function createPortal(
   options: UserspaceOptions,
   log: Log,
-  exec?: Exec,
+  exec: Exec = systemExec,
   dry?: PortalParts,
 ): Promise<Portal> {
-  const { bindAddress, nodePortAddresses } = options;
+  const { bindAddress, nodePortAddresses, iptablesFlavor } = options;
   const allocator = new PortAllocator(options.portRange, dry?.random ?? Math.random);
-  const auto = (): Promise<'nftables' | 'address'> =>
-    dry === undefined ? choose(options, log, exec) : Promise.resolve(BEST);
+  const tools =
+    dry === undefined
+      ? iptablesTools(exec, iptablesFlavor, log)
+      : () => madeUpTools(iptablesFlavor);
+  const auto = async (): Promise<AutoKind> =>
+    dry === undefined ? choosePortal(options, log, exec, tools) : BEST;
   const kind = options.portal === 'auto' ? await auto() : options.portal;
+  const rules: RulePortalOptions = {
+    allocator,
+    bindAddress,
+    nodePortAddresses,
+    removeOnClose: options.cleanupOnExit,
+    exec,
+  };
   if (kind === 'nftables') {
     const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
-    return new NftablesPortal({
-      allocator,
-      bindAddress,
-      nodePortAddresses,
-      table: options.portalTable,
-      removeOnClose: options.cleanupOnExit,
-      ...(exec !== undefined && { exec }),
+    return new NftablesPortal({ ...rules, table: options.portalTable, ...dry });
+  }
+  if (kind === 'iptables') {
+    const { IptablesPortal } = await import('../../portal/iptables/portal.ts');
+    const families =
+      dry === undefined ? await iptablesFamilies(log, exec, bindAddress, tools) : undefined;
+    return new IptablesPortal({
+      ...rules,
+      prefix: options.portalChainPrefix,
+      tools,
+      ...(families !== undefined && { families }),
       ...dry,
     });
   }
@@ -49,44 +71,4 @@ export async function createPortal(
   }
   const { NonePortal } = await import('../../portal/none.ts');
   return new NonePortal({ bindAddress, allocator });
-}
-
-/** What `--portal auto` comes to where everything works. */
-const BEST = process.platform === 'linux' ? 'nftables' : 'address';
-
-/** What `--portal auto` comes to here, which is decided once. One log line says why. */
-async function choose(
-  { bindAddress }: UserspaceOptions,
-  log: Log,
-  exec: Exec | undefined,
-): Promise<'nftables' | 'address'> {
-  const problem = await whyNotNftables(bindAddress, exec);
-  if (problem === undefined) {
-    const reason = 'nft and the kernel take the rules, and the process may write them';
-    log.info('Chose --portal nftables', { reason });
-    return 'nftables';
-  }
-  log.info('Chose --portal address', { reason: problem.message, code: problem.code });
-  return 'address';
-}
-
-async function whyNotNftables(
-  bindAddress: string,
-  exec: Exec | undefined,
-): Promise<KpngError | undefined> {
-  const [{ systemExec }, { bindAddresses, hostFamilies }, { nftablesProblem }, host] =
-    await Promise.all([
-      import('../../portal/exec.ts'),
-      import('../../portal/rules/host.ts'),
-      import('../../portal/nftables/tool.ts'),
-      import('../../util/host-addresses.ts'),
-    ]);
-  const families = hostFamilies(host.hostAddresses());
-  try {
-    bindAddresses(bindAddress, families);
-  } catch (error) {
-    if (error instanceof KpngError) return error;
-    throw error;
-  }
-  return nftablesProblem(exec ?? systemExec, families);
 }

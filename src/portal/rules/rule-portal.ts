@@ -4,6 +4,7 @@ import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
+import type { Family } from '../../util/family.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { ADDRESS_INTERVAL_MS } from '../bounds.ts';
 import {
@@ -40,6 +41,8 @@ export interface RulePortalOptions {
    * `all`. Empty (default): all.
    */
   readonly nodePortAddresses?: readonly string[];
+  /** Only these families of those that the host has. Default: all. */
+  readonly families?: readonly Family[];
   /** Whether `close` removes the rules, unless another process has taken them. Default: they stay. */
   readonly removeOnClose?: boolean;
   /** Tells this process's rules from those of others: 12 hexadecimal digits. Default: at random. */
@@ -124,7 +127,9 @@ export class RulePortal<Name extends string> implements Portal {
     this.#nodePortAddresses = nodePortAddresses;
     this.#removeOnClose = options.removeOnClose ?? false;
     const host = interfaces();
-    const families = hostFamilies(host);
+    const families = hostFamilies(host).filter(
+      (family) => options.families?.includes(family) ?? true,
+    );
     this.#bound = bindAddresses(options.bindAddress ?? '0.0.0.0', families);
     this.#config = {
       owner: options.owner ?? randomBytes(6).toString('hex'),

@@ -1,0 +1,136 @@
+/** What `--portal auto` comes to, and which iptables there is. */
+import { KpngError } from '../../errors.ts';
+import type { Log } from '../../observe/log.ts';
+import type { Exec } from '../../portal/exec.ts';
+import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
+import type { Family } from '../../util/family.ts';
+import type { UserspaceOptions } from './to-userspace.ts';
+
+/** The portals that lead all traffic of the host, the best one first, and what always works. */
+export type AutoKind = 'nftables' | 'iptables' | 'address';
+
+/** What it comes to where everything works. */
+export const BEST: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
+
+/** Finds out by trying, once. One log line says what was taken and why. */
+export async function choosePortal(
+  { bindAddress }: UserspaceOptions,
+  log: Log,
+  exec: Exec,
+  tools: () => Promise<Tools>,
+): Promise<AutoKind> {
+  const families = await familiesFor(bindAddress);
+  if (families instanceof KpngError) {
+    log.info('Chose --portal address', { reason: families.message, code: families.code });
+    return 'address';
+  }
+  const noNftables = await whyNotNftables(exec, families);
+  if (noNftables === undefined) {
+    const reason = 'nft and the kernel take the rules, and the process may write them';
+    log.info('Chose --portal nftables', { reason });
+    return 'nftables';
+  }
+  const noIptables = await whyNotIptables(exec, families, tools);
+  const { code } = noNftables;
+  if (noIptables === undefined) {
+    log.info('Chose --portal iptables', { reason: noNftables.message, code });
+    return 'iptables';
+  }
+  const reason = `${noNftables.message}; ${noIptables.message}`;
+  log.info('Chose --portal address', { reason, code });
+  return 'address';
+}
+
+/**
+ * The families that iptables can write rules for; undefined when it is not known, or when it can for
+ * none: then it is tried again with each write, and told why it fails.
+ */
+export async function iptablesFamilies(
+  log: Log,
+  exec: Exec,
+  bindAddress: string,
+  tools: () => Promise<Tools>,
+): Promise<readonly Family[] | undefined> {
+  const families = await familiesFor(bindAddress);
+  if (families instanceof KpngError) throw families;
+  const { tryIptables } = await import('../../portal/iptables/check.ts');
+  try {
+    const usable = await tryIptables(exec, await tools(), families);
+    if (usable.families.length === 0) return undefined;
+    for (const [family, error] of usable.problems) {
+      if (!LASTING.has(error.code)) return undefined;
+      const { message: reason, code } = error;
+      log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
+    }
+    return usable.families;
+  } catch (error) {
+    if (error instanceof KpngError) return undefined;
+    throw error;
+  }
+}
+
+/** Codes of what does not go away by itself. */
+const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
+
+/** Finds the programs of iptables once, and tells which. Whoever asks after a failure has it tried again. */
+export function iptablesTools(
+  exec: Exec,
+  flavor: UserspaceOptions['iptablesFlavor'],
+  log: Log,
+): () => Promise<Tools> {
+  let found: ChosenTools | undefined;
+  return async () => {
+    if (found !== undefined) return found;
+    const { findTools } = await import('../../portal/iptables/tools.ts');
+    found = await findTools(exec, flavor);
+    const { flavor: chosen, version, name, reason } = found;
+    log.info('Found iptables', { flavor: chosen, version, program: name, reason });
+    return found;
+  };
+}
+
+/** What a dry run writes for, without having looked. */
+export async function madeUpTools(flavor: UserspaceOptions['iptablesFlavor']): Promise<Tools> {
+  if (flavor === 'auto') return { name: 'iptables', flavor: 'nft', version: '1.8.9' };
+  return { name: `iptables-${flavor}`, flavor, version: '1.8.9' };
+}
+
+/** The families that the host has; an error when packets cannot be led to the bind address. */
+async function familiesFor(bindAddress: string): Promise<Family[] | KpngError> {
+  const [{ bindAddresses, hostFamilies }, { hostAddresses }] = await Promise.all([
+    import('../../portal/rules/host.ts'),
+    import('../../util/host-addresses.ts'),
+  ]);
+  const families = hostFamilies(hostAddresses());
+  try {
+    bindAddresses(bindAddress, families);
+    return families;
+  } catch (error) {
+    if (error instanceof KpngError) return error;
+    throw error;
+  }
+}
+
+async function whyNotNftables(
+  exec: Exec,
+  families: readonly Family[],
+): Promise<KpngError | undefined> {
+  const { nftablesProblem } = await import('../../portal/nftables/tool.ts');
+  return nftablesProblem(exec, families);
+}
+
+async function whyNotIptables(
+  exec: Exec,
+  families: readonly Family[],
+  tools: () => Promise<Tools>,
+): Promise<KpngError | undefined> {
+  const { tryIptables } = await import('../../portal/iptables/check.ts');
+  try {
+    const usable = await tryIptables(exec, await tools(), families);
+    if (usable.families.length > 0) return undefined;
+    return [...usable.problems.values()][0];
+  } catch (error) {
+    if (error instanceof KpngError) return error;
+    throw error;
+  }
+}

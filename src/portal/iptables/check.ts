@@ -1,0 +1,81 @@
+/** Whether iptables can be used here. */
+import type { Family } from '../../util/family.ts';
+import type { Exec } from '../exec.ts';
+import type { PortalSpec } from '../portal.ts';
+import type { Lead } from '../redirect-plan.ts';
+import { Ledger } from '../rules/ledger.ts';
+import { RuleError } from '../rules/store.ts';
+import { type SlotName } from './chains.ts';
+import { Kernel } from './kernel.ts';
+import { renderTrial } from './script.ts';
+import type { Tools } from './tools.ts';
+import { rulesOf } from './translate.ts';
+
+/** Which families rules can be written for, and why not for the others. */
+export interface Usable {
+  readonly families: readonly Family[];
+  readonly problems: ReadonlyMap<Family, RuleError>;
+}
+
+/**
+ * Has the kernel take rules of every kind into a chain that no packet meets, and removes that chain again,
+ * in each family. Another portal's rules are left alone.
+ */
+export async function tryIptables(
+  exec: Exec,
+  tools: Tools,
+  families: readonly Family[],
+): Promise<Usable> {
+  const kernel = new Kernel(exec, tools);
+  const problems = new Map<Family, RuleError>();
+  const attempts = families.map(async (family) => {
+    try {
+      await kernel.restore(family, trial(family), 'checking whether iptables can be used');
+    } catch (error) {
+      if (!(error instanceof RuleError)) throw error;
+      problems.set(family, asProblem(error));
+    }
+  });
+  await Promise.all(attempts);
+  return { families: families.filter((family) => !problems.has(family)), problems };
+}
+
+/** Whatever is not taken here, no service is to blame. */
+function asProblem(error: RuleError): RuleError {
+  if (error.blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
+  return new RuleError('host', 'KPNG_PORTAL_UNSUPPORTED', error.message, { cause: error.cause });
+}
+
+function trial(family: Family): string {
+  const ledger = new Ledger<SlotName>();
+  ledger.update([], rulesOf('check', examples(family), [{ family, protocol: 'TCP', port: 1 }]));
+  const config = {
+    owner: 'check',
+    families: [family],
+    targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
+    nodePortNetworks: { 4: ['192.0.2.0/24'], 6: ['2001:db8::/32'] },
+  };
+  // A prefix that nobody has, so that what is there is not part of the check.
+  return renderTrial({ prefix: 'check', family, config }, ledger);
+}
+
+/** One of each kind: led and refused, to everybody and to some, service address and node port. */
+function examples(family: Family): Lead[] {
+  const v6 = family === 6;
+  const range = v6 ? '2001:db8::/32' : '192.0.2.0/24';
+  return [undefined, v6 ? '2001:db8::1' : '192.0.2.1'].flatMap((address) =>
+    [1, undefined].flatMap((proxyPort) =>
+      (['TCP', 'UDP'] as const).map((protocol): Lead => {
+        const portal: PortalSpec = {
+          kind: address === undefined ? 'nodePort' : 'loadBalancerIP',
+          protocol,
+          address,
+          port: protocol === 'TCP' ? 1 : 2,
+          traffic: 'external',
+          sourceRanges: address === undefined ? [] : [range],
+        };
+        return { family, portal, proxyPort };
+      }),
+    ),
+  );
+}
