@@ -25,7 +25,7 @@ export const DEFAULT_FILE_LIMITS: FileLimits = {
   maxFileBytes: 64 * 1024 * 1024,
   maxProblems: 20,
   maxAliasedValues: 1_000_000,
-  maxTreeChars: 16 * 1024 * 1024,
+  maxTreeChars: 8 * 1024 * 1024,
   maxParserBytes: 2 * 1024 * 1024 * 1024,
   settleMs: 50,
   maxSettleMs: 1000,

@@ -1,11 +1,12 @@
 import type { Node as ClusterNode } from '../api/generated/globalv1/api.ts';
+import { formatBytes } from '../util/bytes.ts';
 import { Collector, type Collected } from './collector.ts';
 import { readHead } from './head.ts';
 import { readItem, refusedItem, type Item } from './item.ts';
 import { parseLargeItem, type Batch, type Batches } from './large-item.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { readNodes, withoutItems } from './nodes.ts';
-import type { Form, Split } from './pieces.ts';
+import { ownText, type Form, type Split } from './pieces.ts';
 import { readPiece } from './reading.ts';
 import { splitBlock } from './split-block.ts';
 import { splitJson } from './split-json.ts';
@@ -114,13 +115,13 @@ function parseItem(
   if (form === 'block' && text.length > maxTreeChars) {
     return refusedItem([{ offset: 0, segments: [], message: tooLargeItem(maxTreeChars) }], 1);
   }
-  const reading = readPiece(text, form);
+  const reading = readPiece(ownText(text), form);
   return reading && readItem(reading, maxProblems);
 }
 
 function tooLargeItem(maxTreeChars: number): string {
-  const millions = maxTreeChars / 2 ** 20;
-  return `a service of more than ${millions} million characters must have its endpoints in block style`;
+  const limit = formatBytes(maxTreeChars);
+  return `a service of more than ${limit} characters must have its endpoints in block style`;
 }
 
 /** For a large item it is the start of the item; looking for the name would take long. */

@@ -1,4 +1,6 @@
 import { isAlias, isMap, isScalar, isSeq, type Node, type YAMLMap } from 'yaml';
+import type { Node as ClusterNode } from '../api/generated/globalv1/api.ts';
+import { formatBytes } from '../util/bytes.ts';
 import { aliasProblem } from './aliases.ts';
 import type { Collector } from './collector.ts';
 import { readItem } from './item.ts';
@@ -8,7 +10,6 @@ import { readNodes, withoutItems } from './nodes.ts';
 import type { LocalProblem } from './problem.ts';
 import { locatorIn } from './reading.ts';
 import { parseYaml, toPlain, type YamlDocument } from './yaml.ts';
-import type { Node as ClusterNode } from '../api/generated/globalv1/api.ts';
 
 const EMPTY_FILE =
   'the file is empty, perhaps not written to its end; `services: []` means no services';
@@ -65,11 +66,9 @@ function tooLarge(text: string, maxTreeChars: number): LocalProblem {
     const json = parseJson(text);
     if (json.kind === 'notJson') return about(json.offset ?? 0, `no JSON: ${json.reason}`);
   }
-  return about(
-    0,
-    `a file of more than ${maxTreeChars / 2 ** 20} million characters must be JSON, or have its services ` +
-      'in block style and no aliases',
-  );
+  const limit = formatBytes(maxTreeChars);
+  const forms = 'must be JSON, or have its services in block style and no aliases';
+  return about(0, `a file of more than ${limit} characters ${forms}`);
 }
 
 function about(offset: number, message: string): LocalProblem {
