@@ -11,7 +11,7 @@ import {
   type Readers,
 } from './reader.ts';
 import type { ServiceRecord } from './service-record.ts';
-import type { Entry, StoredNode } from './stored.ts';
+import type { Entry, StoredEndpoint, StoredNode } from './stored.ts';
 import { compareKeys, type Cell } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
@@ -114,28 +114,29 @@ function* framesOf(
     else if (after !== before) yield after.frame;
   }
   for (const cell of services) {
-    const before = endpointsOf(cell.at(from), hasher);
-    const after = endpointsOf(cell.at(to), hasher);
-    for (const [path, entry] of after) {
-      const former = before.get(path);
-      if (former !== entry && former?.frame.equals(entry.frame) !== true) yield entry.frame;
+    const [before, after] = [cell.at(from), cell.at(to)];
+    if (before === undefined && after !== undefined) {
+      if (after.endpoints.length > 0) yield after.globalFrames();
+      continue;
     }
-    for (const [path, entry] of before) if (!after.has(path)) gone.endpoints.push(entry);
+    const [former, latter] = [byPathOf(before), byPathOf(after)];
+    for (const [path, stored] of latter) {
+      // With an equal path, the pod's name and hints may differ.
+      const same = former.get(path);
+      if (same === stored) continue;
+      const entry = stored.global(hasher);
+      if (same?.global(hasher).frame.equals(entry.frame) !== true) yield entry.frame;
+    }
+    for (const [path, stored] of former) {
+      if (!latter.has(path)) gone.endpoints.push(stored.global(hasher));
+    }
   }
   for (const list of [gone.endpoints, gone.services, gone.nodes]) {
     for (const entry of list.reverse()) yield entry.deletion();
   }
 }
 
-const NONE: ReadonlyMap<string, Entry> = new Map();
-
-/** In order of the path. The last of several equal endpoints counts; only names tell them apart. */
-function endpointsOf(
-  record: ServiceRecord | undefined,
-  hasher: Hasher,
-): ReadonlyMap<string, Entry> {
-  if (record === undefined || record.endpoints.length === 0) return NONE;
-  const entries = record.endpoints.map((stored) => stored.global(hasher));
-  entries.sort((a, b) => compareKeys(a.path, b.path));
-  return new Map(entries.map((entry) => [entry.path, entry]));
+/** The last of several equal endpoints counts; only names tell them apart. */
+function byPathOf(record: ServiceRecord | undefined): ReadonlyMap<string, StoredEndpoint> {
+  return new Map(record?.inPathOrder() ?? []);
 }

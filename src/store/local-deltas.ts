@@ -1,6 +1,6 @@
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import { NO_VIEW, type Endpoints, type View } from './service-views.ts';
+import { NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
 import type { StoredService } from './stored.ts';
 import { changedKeys, diffViews, type EndpointDelta } from './view-diff.ts';
 
@@ -22,13 +22,19 @@ interface Side {
   readonly node: ViewNode;
 }
 
+interface ChangedKeys {
+  readonly from: SharedEndpoints;
+  readonly keys: readonly string[];
+}
+
 /**
  * Works out what differs for nodes. What is the same for many of them is worked out once, for as long
  * as `clear` is not called.
  */
 export class LocalDeltas {
-  readonly #keys = new Map<Endpoints, Map<Endpoints, readonly string[]>>();
-  readonly #shared = new Map<View, Map<View, ServiceDelta>>();
+  readonly #keys = new Map<SharedEndpoints, ChangedKeys>();
+  /** By the newer view. Nearly always there is one older view that it is compared with. */
+  readonly #shared = new Map<View, { readonly from: View; readonly delta: ServiceDelta }>();
   #ids = 0;
 
   /** Forgets what it has worked out: to be called when the state has moved on. */
@@ -53,8 +59,7 @@ export class LocalDeltas {
   }
 
   /**
-   * The view of a service that is gone is the same for all services, but which one it is can be told
-   * from the other view: it is never two such views that are compared.
+   * `NO_VIEW` is of no service in particular, so what leads to it is worked out for each anew.
    */
   #sharedDelta(
     from: View,
@@ -62,13 +67,11 @@ export class LocalDeltas {
     before: StoredService | undefined,
     after: StoredService | undefined,
   ): ServiceDelta {
-    let byOlder = this.#shared.get(to);
-    if (byOlder === undefined) this.#shared.set(to, (byOlder = new Map()));
-    let delta = byOlder.get(from);
-    if (delta === undefined) {
-      delta = this.#delta(from, to, before, after, ++this.#ids);
-      byOlder.set(from, delta);
-    }
+    if (to === NO_VIEW) return this.#delta(from, to, before, after, undefined);
+    const known = this.#shared.get(to);
+    if (known?.from === from) return known.delta;
+    const delta = this.#delta(from, to, before, after, ++this.#ids);
+    this.#shared.set(to, { from, delta });
     return delta;
   }
 
@@ -79,23 +82,27 @@ export class LocalDeltas {
     after: StoredService | undefined,
     sharedAs: number | undefined,
   ): ServiceDelta {
-    const { sets, deletes } = diffViews(from, to, (older, newer) => this.#keysOf(older, newer));
+    const endpoints = diffViews(from, to, (older, newer) => this.#keysOf(older, newer));
     return {
       key: (after ?? before)?.key ?? '',
       service: after === before ? undefined : after,
       removed: after === undefined ? before : undefined,
-      sets,
-      deletes,
+      // Of a whole service it is a list that is made when it is asked for.
+      get sets() {
+        return endpoints.sets;
+      },
+      deletes: endpoints.deletes,
+      whole: endpoints.whole,
       sharedAs,
     };
   }
 
-  #keysOf(older: Endpoints, newer: Endpoints): readonly string[] {
+  #keysOf(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
     if (older === newer) return [];
-    let byOlder = this.#keys.get(newer);
-    if (byOlder === undefined) this.#keys.set(newer, (byOlder = new Map()));
-    let keys = byOlder.get(older);
-    if (keys === undefined) byOlder.set(older, (keys = changedKeys(older, newer)));
+    const known = this.#keys.get(newer);
+    if (known?.from === older) return known.keys;
+    const keys = changedKeys(older, newer);
+    this.#keys.set(newer, { from: older, keys });
     return keys;
   }
 }
@@ -104,8 +111,7 @@ function viewOf({ record, node }: Side): View {
   return record?.views?.of(node) ?? NO_VIEW;
 }
 
-function isEmpty({ service, removed, sets, deletes }: ServiceDelta): boolean {
-  return (
-    service === undefined && removed === undefined && sets.length === 0 && deletes.length === 0
-  );
+function isEmpty(delta: ServiceDelta): boolean {
+  if (delta.service !== undefined || delta.removed !== undefined) return false;
+  return delta.deletes.length === 0 && delta.sets.length === 0;
 }

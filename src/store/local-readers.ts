@@ -149,16 +149,20 @@ function* framesOf(
   }
   const deleted = complete ? [] : deletedEndpoints(byEndpoint);
   for (const each of deleted) if (!each.named) yield each.deletion();
-  const anonymous: LocalEndpoint[] = [];
-  for (const { sets } of byEndpoint) {
-    for (const each of sets) {
-      if (each.named) yield each.frame;
-      else anonymous.push(each);
-    }
-  }
+  for (const delta of byEndpoint) yield* setFrames(delta, true);
   for (const each of deleted) if (each.named) yield each.deletion();
-  for (const each of anonymous) yield each.frame;
+  for (const delta of byEndpoint) yield* setFrames(delta, false);
   for (const each of gone.reverse()) yield each.deletion();
+}
+
+/** The frames that set endpoints with, or without a pod's name; of a whole service in one piece. */
+function* setFrames(delta: ServiceDelta, named: boolean): Generator<Buffer, void, undefined> {
+  if (delta.whole === undefined) {
+    for (const each of delta.sets) if (each.named === named) yield each.frame;
+    return;
+  }
+  const frames = delta.whole.frames(named);
+  if (frames.length > 0) yield frames;
 }
 
 function deletedEndpoints(deltas: Iterable<ServiceDelta>): readonly LocalEndpoint[] {

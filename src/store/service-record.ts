@@ -1,6 +1,7 @@
-import type { Hasher } from '../api/hash.ts';
+import { hashText, type Hasher } from '../api/hash.ts';
 import { ServiceViews } from './service-views.ts';
 import type { StoredEndpoint, StoredService } from './stored.ts';
+import { compareKeys } from './table.ts';
 
 /** Endpoints by the name of their source, such as an EndpointSlice. */
 export type Sources = ReadonlyMap<string, readonly StoredEndpoint[]>;
@@ -18,6 +19,7 @@ export class ServiceRecord {
   readonly #hasher: Hasher;
   #endpoints: readonly StoredEndpoint[] | undefined;
   #views: ServiceViews | undefined;
+  #globalFrames: Buffer | undefined;
 
   constructor(service: StoredService | undefined, sources: Sources, hasher: Hasher) {
     this.service = service;
@@ -36,6 +38,26 @@ export class ServiceRecord {
     if (this.service === undefined) return undefined;
     this.#views ??= new ServiceViews(this.service.service, this.endpoints, this.#hasher);
     return this.#views;
+  }
+
+  /** The frames that set its endpoints in the global API, in one piece. They are kept. */
+  globalFrames(): Buffer {
+    if (this.#globalFrames === undefined) {
+      const entries = new Map(this.inPathOrder());
+      const frames = [...entries.values()].map((stored) => stored.global(this.#hasher).frame);
+      this.#globalFrames = Buffer.concat(frames);
+    }
+    return this.#globalFrames;
+  }
+
+  /** Its endpoints in the order of their global paths, by what is particular to each path. */
+  inPathOrder(): readonly (readonly [string, StoredEndpoint])[] {
+    return this.endpoints
+      .map(
+        (stored) =>
+          [`${stored.info.sourceName}|${hashText(stored.hash(this.#hasher))}`, stored] as const,
+      )
+      .sort(([a], [b]) => compareKeys(a, b));
   }
 
   withService(service: StoredService | undefined): ServiceRecord {

@@ -16,8 +16,27 @@ import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 
 type Twins = ReadonlyMap<string, readonly StoredEndpoint[]>;
 
-/** Endpoints by key, in order of the key. */
-export type Endpoints = ReadonlyMap<string, LocalEndpoint>;
+/** The endpoints of a service that nodes see in the same way, by key, in order of the key. */
+export class SharedEndpoints {
+  readonly byKey: ReadonlyMap<string, LocalEndpoint>;
+  #named: Buffer | undefined;
+  #anonymous: Buffer | undefined;
+
+  constructor(selected: ReadonlyMap<string, LocalEndpoint>) {
+    this.byKey = inKeyOrder(selected);
+  }
+
+  /** The frames that set those with, or those without a pod's name, in one piece. They are kept. */
+  frames(named: boolean): Buffer {
+    if (named) return (this.#named ??= this.#join(true));
+    return (this.#anonymous ??= this.#join(false));
+  }
+
+  #join(named: boolean): Buffer {
+    const endpoints = [...this.byKey.values()].filter((endpoint) => endpoint.named === named);
+    return Buffer.concat(endpoints.map(({ frame }) => frame));
+  }
+}
 
 /**
  * What one node sees of the endpoints of a service: what nodes without an endpoint of it see, and
@@ -25,13 +44,13 @@ export type Endpoints = ReadonlyMap<string, LocalEndpoint>;
  * a change is worked out once for all of them.
  */
 export interface View {
-  readonly shared: Endpoints;
+  readonly shared: SharedEndpoints;
   /** In place of the shared ones with the same keys; undefined: this node does not see it. */
   readonly own: ReadonlyMap<string, LocalEndpoint | undefined> | undefined;
 }
 
 /** Of a service that is not there. */
-export const NO_VIEW: View = { shared: new Map(), own: undefined };
+export const NO_VIEW: View = { shared: new SharedEndpoints(new Map()), own: undefined };
 
 /** From so many endpoints on it pays to keep a list of those of each node. */
 const LARGE = 32;
@@ -79,7 +98,7 @@ export class ServiceViews {
     let view = this.#shared.get(zone);
     if (view === undefined) {
       const selected = this.#select({ name: '', zone }, this.#endpoints);
-      view = { shared: inKeyOrder(selected), own: undefined };
+      view = { shared: new SharedEndpoints(selected), own: undefined };
       this.#shared.set(zone, view);
     }
     return view;
@@ -109,10 +128,9 @@ export class ServiceViews {
     use: NonNullable<Use>,
   ): LocalEndpoint {
     const merged = mergePodEndpoints(former.endpoint, latter.endpoint);
-    const { namespace, serviceName } = info;
     const [podName, endpoint] =
       merged === undefined ? ['', { ...latter.endpoint, ...use }] : [former.key, merged];
-    return new LocalEndpoint(namespace, serviceName, podName, endpoint, this.#hasher);
+    return new LocalEndpoint(info, podName, endpoint, this.#hasher);
   }
 
   #localTo(nodeName: string): readonly StoredEndpoint[] {
@@ -140,7 +158,9 @@ export class ServiceViews {
   }
 }
 
-function inKeyOrder(selected: Endpoints): Endpoints {
+function inKeyOrder(
+  selected: ReadonlyMap<string, LocalEndpoint>,
+): ReadonlyMap<string, LocalEndpoint> {
   let last = '';
   for (const key of selected.keys()) {
     if (key < last) return new Map([...selected].sort(([a], [b]) => compareKeys(a, b)));

@@ -75,9 +75,11 @@ export class StoredNode {
 
 export class StoredEndpoint {
   readonly info: EndpointInfo;
-  /** By how it is used; see `use`. */
-  #uses: (LocalEndpoint | undefined)[] | undefined;
-  #global: Entry | undefined;
+  /** As those see it that use it for all traffic and from elsewhere, which is most of them. */
+  #usual: LocalEndpoint | undefined;
+  /** As others see it, by how they use it. */
+  #others: Map<number, LocalEndpoint> | undefined;
+  #hash: bigint | undefined;
 
   constructor(info: EndpointInfo) {
     this.info = info;
@@ -86,26 +88,28 @@ export class StoredEndpoint {
   /** What a node is told that uses the endpoint in this way. The same object for all such nodes. */
   local(use: NonNullable<Use>, endpoint: Endpoint, hasher: Hasher): LocalEndpoint {
     const { local, scopes } = use;
+    const make = (): LocalEndpoint =>
+      new LocalEndpoint(this.info, this.info.podName, { ...endpoint, ...use }, hasher);
+    if (!local && scopes.internal && scopes.external) return (this.#usual ??= make());
     const index = Number(local) * 4 + Number(scopes.internal) * 2 + Number(scopes.external);
-    this.#uses ??= [];
-    let made = this.#uses[index];
-    if (made === undefined) {
-      const { namespace, serviceName, podName } = this.info;
-      made = new LocalEndpoint(namespace, serviceName, podName, { ...endpoint, ...use }, hasher);
-      this.#uses[index] = made;
-    }
+    this.#others ??= new Map();
+    let made = this.#others.get(index);
+    if (made === undefined) this.#others.set(index, (made = make()));
     return made;
   }
 
-  /** In the set of endpoints of the global API. */
+  /** Value of `EndpointInfo.hash`. */
+  hash(hasher: Hasher): bigint {
+    this.#hash ??= hasher.endpointInfo(this.info);
+    return this.#hash;
+  }
+
+  /** In the set of endpoints of the global API. It is not kept: most are sent only as part of a whole. */
   global(hasher: Hasher): Entry {
-    if (this.#global === undefined) {
-      const hash = hasher.endpointInfo(this.info);
-      const path = globalEndpointPath({ ...this.info, key: hashText(hash) });
-      const value = EndpointInfo.encode({ ...this.info, hash }).finish();
-      this.#global = entry(SetNumber.GlobalEndpointInfos, path, value);
-    }
-    return this.#global;
+    const hash = this.hash(hasher);
+    const path = globalEndpointPath({ ...this.info, key: hashText(hash) });
+    const value = EndpointInfo.encode({ ...this.info, hash }).finish();
+    return entry(SetNumber.GlobalEndpointInfos, path, value);
   }
 }
 
@@ -113,38 +117,35 @@ export class StoredEndpoint {
 export class LocalEndpoint implements Entry {
   /** The pod's name, or else a hash of the endpoint. */
   readonly key: string;
+  readonly endpoint: Endpoint;
+  readonly #names: EndpointNames;
   /** Whether the key is a pod's name. */
   readonly named: boolean;
-  readonly endpoint: Endpoint;
-  readonly path: string;
-  #frame: Buffer | undefined;
 
-  constructor(
-    namespace: string,
-    serviceName: string,
-    podName: string,
-    endpoint: Endpoint,
-    hasher: Hasher,
-  ) {
+  /** Without a pod's name the key is a hash. */
+  constructor(names: EndpointNames, podName: string, endpoint: Endpoint, hasher: Hasher) {
     this.named = podName !== '';
     this.key = this.named ? podName : hasher.endpointKey(endpoint);
     this.endpoint = endpoint;
-    this.path = endpointPath(namespace, serviceName, this.key);
+    this.#names = names;
   }
 
+  get path(): string {
+    const { namespace, serviceName } = this.#names;
+    return endpointPath(namespace, serviceName, this.key);
+  }
+
+  /** It is not kept: most are sent only as part of a whole. */
   get frame(): Buffer {
-    this.#frame ??= setFrame(
-      SetNumber.EndpointsSet,
-      this.path,
-      Endpoint.encode(this.endpoint).finish(),
-    );
-    return this.#frame;
+    return setFrame(SetNumber.EndpointsSet, this.path, Endpoint.encode(this.endpoint).finish());
   }
 
   deletion(): Buffer {
     return deleteFrame(SetNumber.EndpointsSet, this.path);
   }
 }
+
+type EndpointNames = Pick<EndpointInfo, 'namespace' | 'serviceName'>;
 
 function entry(set: number, path: string, value: Uint8Array): Entry {
   return { path, frame: setFrame(set, path, value), deletion: () => deleteFrame(set, path) };

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Endpoints, View } from './service-views.ts';
+import type { SharedEndpoints, View } from './service-views.ts';
 import type { LocalEndpoint } from './stored.ts';
 import { compareKeys } from './table.ts';
 
@@ -9,16 +9,18 @@ export interface EndpointDelta {
   readonly sets: readonly LocalEndpoint[];
   /** Gone, in the opposite order. */
   readonly deletes: readonly LocalEndpoint[];
+  /** What `sets` has, if that is all there is and many nodes see it in the same way. */
+  readonly whole: SharedEndpoints | undefined;
 }
 
 /** The keys whose endpoints differ, in no order. */
-export function changedKeys(older: Endpoints, newer: Endpoints): readonly string[] {
+export function changedKeys(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
   if (older === newer) return [];
   const keys: string[] = [];
-  for (const [key, endpoint] of newer) {
-    if (!isSame(older.get(key), endpoint)) keys.push(key);
+  for (const [key, endpoint] of newer.byKey) {
+    if (!isSame(older.byKey.get(key), endpoint)) keys.push(key);
   }
-  for (const key of older.keys()) if (!newer.has(key)) keys.push(key);
+  for (const key of older.byKey.keys()) if (!newer.byKey.has(key)) keys.push(key);
   return keys;
 }
 
@@ -26,11 +28,9 @@ export function changedKeys(older: Endpoints, newer: Endpoints): readonly string
 export function diffViews(
   older: View,
   newer: View,
-  keysOf: (older: Endpoints, newer: Endpoints) => readonly string[],
+  keysOf: (older: SharedEndpoints, newer: SharedEndpoints) => readonly string[],
 ): EndpointDelta {
-  if (older.shared.size === 0 && older.own === undefined) {
-    return { sets: endpointsOf(newer), deletes: [] };
-  }
+  if (older.shared.byKey.size === 0 && older.own === undefined) return wholeOf(newer);
   const keys = new Set(keysOf(older.shared, newer.shared));
   for (const { own } of [older, newer]) for (const key of own?.keys() ?? []) keys.add(key);
   const sets: LocalEndpoint[] = [];
@@ -44,19 +44,27 @@ export function diffViews(
   }
   sets.sort(byKey);
   deletes.sort((a, b) => byKey(b, a));
-  return { sets, deletes };
+  return { sets, deletes, whole: undefined };
 }
 
-/** Every endpoint of a view, in order of the key. */
-function endpointsOf({ shared, own }: View): readonly LocalEndpoint[] {
-  if (own === undefined) return [...shared.values()];
-  const endpoints = [...own.values()].filter((endpoint) => endpoint !== undefined);
-  for (const [key, endpoint] of shared) if (!own.has(key)) endpoints.push(endpoint);
-  return endpoints.sort(byKey);
+/** Every endpoint of a view. */
+function wholeOf({ shared, own }: View): EndpointDelta {
+  if (own === undefined) {
+    return {
+      get sets() {
+        return [...shared.byKey.values()];
+      },
+      deletes: [],
+      whole: shared,
+    };
+  }
+  const sets = [...own.values()].filter((endpoint) => endpoint !== undefined);
+  for (const [key, endpoint] of shared.byKey) if (!own.has(key)) sets.push(endpoint);
+  return { sets: sets.sort(byKey), deletes: [], whole: undefined };
 }
 
 function lookUp({ shared, own }: View, key: string): LocalEndpoint | undefined {
-  return own?.has(key) === true ? own.get(key) : shared.get(key);
+  return own?.has(key) === true ? own.get(key) : shared.byKey.get(key);
 }
 
 function isSame(a: LocalEndpoint | undefined, b: LocalEndpoint | undefined): boolean {

@@ -183,7 +183,7 @@ t.test(
     t.strictSame([...(own.own?.keys() ?? [])], ['p1']);
     // The next state of the service has the same endpoints, but for one.
     const next = new ServiceViews(none, stored.slice(1), hasher).of({ name: 'x', zone: '' });
-    t.equal(next.shared.get('p2'), far.shared.get('p2'), 'its encoding is made once');
+    t.equal(next.shared.byKey.get('p2'), far.shared.byKey.get('p2'), 'its encoding is made once');
   },
 );
 

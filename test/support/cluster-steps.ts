@@ -66,7 +66,11 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
       kind: fc.constant('slice' as const),
       key,
       slice: fc.constantFrom('s1', 's2'),
-      infos: fc.array(info, { maxLength: 4 }),
+      // The global API tells endpoints of one slice apart by what they are, not by whose.
+      infos: fc.uniqueArray(info, {
+        maxLength: 4,
+        selector: ({ endpoint }) => `${endpoint?.ips?.v4?.[0]} ${endpoint?.ips?.v6?.[0]}`,
+      }),
     }),
   },
   fc.record({ kind: fc.constant('node' as const), name: node, zone }),
