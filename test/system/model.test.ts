@@ -2,18 +2,22 @@
  * The kernel against the evaluating fake of the unit tests: the same portals, the same packets, the
  * same landings. What the unit tests show with the fake holds for the kernel as far as this holds.
  */
-import t from 'tap';
 import * as fc from 'fast-check';
-import { systemExec, type Exec } from '../../src/portal/exec.ts';
+import type { Exec } from '../../src/portal/exec.ts';
+import { IptablesPortal } from '../../src/portal/iptables/portal.ts';
+import { findTools } from '../../src/portal/iptables/tools.ts';
 import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../src/portal/port-allocator.ts';
-import type { PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
+import type { Portal, PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
+import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeNft } from '../support/fake-nft.ts';
+import { iptablesLanding } from '../support/iptables-landing.ts';
 import { landing, type Landing, type Packet } from '../support/landing.ts';
 import { portal } from '../support/portals.ts';
-import { lab, type Lab } from './support/lab.ts';
+import type { Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
+import { testEachKind, type RuleLab } from './support/rule-kinds.ts';
 
 /** Ports of services, of what already listens on the node and in the world, and of two node ports. */
 const PORTS = [80, 443, 30_080, 30_443];
@@ -88,26 +92,44 @@ const packets = fc.array(
   { minLength: 20, maxLength: 40 },
 );
 
-/** The real portal, once with the kernel of the node and once with the fake. */
-function portals(here: Lab) {
-  const namespace = here.network.namespace('node');
-  const inNode: Exec = ({ file, args, ...rest }) =>
-    systemExec({ ...rest, file: 'ip', args: ['netns', 'exec', namespace, file, ...args] });
-  const fake = new FakeNft();
-  const interfaces = () => [...LOCAL].map((address) => ({ address, loopback: false }));
+/** The real portal, once with the kernel of the node and once with a made-up one that evaluates. */
+interface Pair {
+  readonly real: Portal;
+  readonly thought: Portal;
+  /** Where a packet lands in the made-up one. */
+  lands(packet: Packet): Landing;
+}
+
+function portals(here: RuleLab): Pair {
+  const common = {
+    allocator: new PortAllocator(undefined, Math.random),
+    interfaces: () => [...LOCAL].map((address) => ({ address, loopback: false })),
+    canary: () => ({
+      open: async () => [],
+      probe: async () => 'alive' as const,
+      close: () => undefined,
+    }),
+  };
+  if (here.kind.name === 'nftables') {
+    const fake = new FakeNft();
+    const make = (exec: Exec) => new NftablesPortal({ ...common, exec });
+    const lands = (packet: Packet) => landing(fake.table().sets, packet, LOCAL);
+    return { real: make(here.exec), thought: make(fake.exec), lands };
+  }
+  const flavor = here.kind.name === 'iptables-nft' ? 'nft' : 'legacy';
+  const fake = new FakeIptables();
   const make = (exec: Exec) =>
-    new NftablesPortal({
-      allocator: new PortAllocator(undefined, Math.random),
-      exec,
-      interfaces,
-      canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
-    });
-  return { real: make(inNode), thought: make(fake.exec), fake };
+    new IptablesPortal({ ...common, exec, tools: () => findTools(exec, flavor) });
+  const lands = (packet: Packet) => {
+    const family = packet.destination.includes(':') ? 6 : 4;
+    return iptablesLanding(fake.tables(family, flavor), packet, LOCAL);
+  };
+  return { real: make(here.exec), thought: make(fake.exec), lands };
 }
 
 /** Plans and commits; the n-th service port has the proxy ports from 2 n on, for IPv4 and IPv6. */
 async function sync(
-  which: NftablesPortal,
+  which: Portal,
   set: readonly ServicePortPortals[],
   remove: readonly string[],
 ): Promise<void> {
@@ -162,10 +184,9 @@ async function prepare(here: Lab): Promise<void> {
   }
 }
 
-t.test('packets land where the model says', async (t) => {
-  const here = await lab(t);
+testEachKind('packets land where the model says', async (t, here) => {
   await prepare(here);
-  const { real, thought, fake } = portals(here);
+  const { real, thought, lands } = portals(here);
   t.teardown(async () => Promise.all([real.close(), thought.close()]));
   const machines: Record<Packet['from'], Machine> = {
     outside: here.client,
@@ -180,7 +201,7 @@ t.test('packets land where the model says', async (t) => {
     before = names;
     await sync(thought, set, remove);
     await sync(real, set, remove);
-    const expected = sent.map((packet) => expectedLanding(fake, packet));
+    const expected = sent.map((packet) => expectedLanding(lands(packet), packet));
     const answers = await Promise.all(
       sent.map(({ from, source, destination, port, protocol }, index) => {
         const host = destination.includes(':') ? `[${destination}]` : destination;
@@ -208,8 +229,7 @@ t.test('packets land where the model says', async (t) => {
 });
 
 /** A packet that is passed on to a proxy port itself, from the node, is answered there. */
-function expectedLanding(fake: FakeNft, packet: Packet): Landing {
-  const end = landing(fake.table().sets, packet, LOCAL);
+function expectedLanding(end: Landing, packet: Packet): Landing {
   const { port, destination } = packet;
   const direct = end === 'passed on' && port >= FIRST_PROXY_PORT;
   if (!direct) return end;

@@ -23,6 +23,13 @@ export const PORTALS: readonly PortalUnderTest[] = [
     refusesDatagrams: true,
   },
   {
+    name: 'iptables',
+    flags: ['--portal=iptables'],
+    otherFlags: ['--portal=iptables', '--portal-chain-prefix=OTHER'],
+    refusals: ['ECONNREFUSED'],
+    refusesDatagrams: true,
+  },
+  {
     name: 'address',
     flags: ['--portal=address', '--portal-interface=kpng0'],
     otherFlags: ['--portal=address', '--portal-interface=kpng1'],
