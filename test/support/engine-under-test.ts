@@ -23,6 +23,7 @@ import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocke
 import { systemClock } from '../../src/util/clock.ts';
 import { FakeClock } from './fake-clock.ts';
 import { TIME } from './linux-time.ts';
+import { SMALL_BUFFERS, useSmallBuffers } from './small-buffers.ts';
 import type { Teardown } from './sockets.ts';
 
 export const ENGINE = process.env['KPNG_TEST_ENGINE'] ?? 'node';
@@ -36,6 +37,16 @@ export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine
   const engine = newEngine(t, options);
   t.teardown(() => engine.destroy());
   return engine;
+}
+
+/** Gives the TCP sockets of engines that are made from now on, until the test ends, the smallest buffers. */
+export function withSmallBuffers(t: Teardown): void {
+  const end = useSmallBuffers();
+  setEnvironmentData(SMALL_BUFFERS, true);
+  t.teardown(() => {
+    end();
+    setEnvironmentData(SMALL_BUFFERS, undefined);
+  });
 }
 
 /** Waits until the threads of all engines have done and told what they have to. */

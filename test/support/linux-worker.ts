@@ -6,6 +6,7 @@ import { runWorker, type TurnClock } from '../../src/proxysocket/linux/worker/ru
 import { FakeClock } from './fake-clock.ts';
 import { TIME } from './linux-time.ts';
 import { almostOne } from './random.ts';
+import { SMALL_BUFFERS, useSmallBuffers } from './small-buffers.ts';
 
 /** Follows the fake clock of the test, one timer after another. */
 class FollowingClock extends FakeClock implements TurnClock {
@@ -31,6 +32,7 @@ class FollowingClock extends FakeClock implements TurnClock {
   }
 }
 
+if (getEnvironmentData(SMALL_BUFFERS) === true) useSmallBuffers();
 const time = getEnvironmentData(TIME) as SharedArrayBuffer | undefined;
 await runWorker(workerData as WorkerStart, {
   random: almostOne,

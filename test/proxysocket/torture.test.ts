@@ -1,0 +1,55 @@
+/**
+ * Seconds in CI. For minutes, and with another seed:
+ *
+ *     TORTURE_SECONDS=300 TORTURE_SEED=7 KPNG_TEST_ENGINE=linux npx tap -t 0 test/proxysocket/torture.test.ts
+ */
+import t, { type Test } from 'tap';
+import { ENGINE, withSmallBuffers } from '../support/engine-under-test.ts';
+import { openDescriptors, settledDescriptors } from '../support/sockets.ts';
+import { request } from '../support/tcp-peers.ts';
+import { TcpRig } from '../support/tcp-rig.ts';
+import { Torture, type Verdict } from '../support/torture.ts';
+import { until } from '../support/until.ts';
+
+const SECONDS = Number(process.env['TORTURE_SECONDS'] ?? 3);
+const SEED = Number(process.env['TORTURE_SEED'] ?? Math.floor(Math.random() * 1e9));
+const AT_ONCE = 24;
+
+async function torment(t: Test, seed: number): Promise<void> {
+  const rig = new TcpRig(t, { limits: { bulkBufferBudget: 4 << 20 } });
+  const torture = new Torture(seed);
+  const endpoint = await torture.endpoint(t);
+  const port = await rig.serve([endpoint.endpoint]);
+  await request(t, port, 'no').catch(() => 'as it should');
+  await until(() => rig.counters.active === 0 && endpoint.open === 0);
+  const before = await settledDescriptors();
+
+  const end = performance.now() + SECONDS * 1000;
+  const verdicts: Verdict[] = [];
+  const play = async (): Promise<void> => {
+    while (performance.now() < end) verdicts.push(await torture.client(port));
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, play));
+  verdicts.push(...(await torture.endpointVerdicts()));
+
+  t.same(
+    verdicts.flatMap(({ mistakes }) => mistakes),
+    [],
+  );
+  const megabytes = verdicts.reduce((sum, { bytes }) => sum + bytes, 0) / 1e6;
+  t.comment(`${torture.connections} connections, ${megabytes.toFixed(0)} MB`);
+  t.ok(torture.connections > AT_ONCE, `${torture.connections} connections`);
+  await until(() => rig.counters.active === 0 && openDescriptors() <= before);
+}
+
+t.test(`connections of the worst manners keep every byte in its place, seed ${SEED}`, async (t) =>
+  torment(t, SEED),
+);
+
+// Only there can the buffers be chosen.
+if (ENGINE !== 'node') {
+  t.test(`so they do when hardly any write is taken in full, seed ${SEED}`, async (t) => {
+    withSmallBuffers(t);
+    await torment(t, SEED);
+  });
+}
