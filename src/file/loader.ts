@@ -20,6 +20,8 @@ export interface FileLoaderOptions {
   readonly random?: () => number;
   /** Default: DEFAULT_FILE_LIMITS. */
   readonly limits?: FileLimits;
+  /** What the thread that parses the file runs. Default: parser-worker.ts. */
+  readonly parserModule?: URL;
   /** How to hear of changes. Default: `fs.watch`. */
   readonly watchDirectory?: WatchDirectory;
 }
@@ -34,6 +36,7 @@ export class FileLoader {
   readonly #random: () => number;
   readonly #limits: FileLimits;
   readonly #watchDirectory: WatchDirectory | undefined;
+  readonly #parserModule: URL | undefined;
   readonly #status: FileStatus;
 
   constructor(options: FileLoaderOptions) {
@@ -42,6 +45,7 @@ export class FileLoader {
     this.#random = options.random ?? Math.random;
     this.#limits = options.limits ?? DEFAULT_FILE_LIMITS;
     this.#watchDirectory = options.watchDirectory;
+    this.#parserModule = options.parserModule;
     this.#status = new FileStatus(this.#path, this.#clock);
   }
 
@@ -102,7 +106,7 @@ export class FileLoader {
     // The timers, watches and threads of a file do not keep the process alive.
     const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
     const mailbox = new Mailbox<Uint8Array<ArrayBuffer>>();
-    const parser = new ParserThread<Step>({ limits: this.#limits, nodeName });
+    const parser = new ParserThread<Step>({ limits: this.#limits, nodeName }, this.#parserModule);
     const stop = (): void => {
       mailbox.close();
       void parser.close();

@@ -43,15 +43,18 @@ const ENTRY = new URL(
  */
 export class ParserThread<Step> {
   readonly #options: ThreadOptions;
+  readonly #module: URL;
   #thread: Thread<Step> | undefined;
 
-  constructor(options: ThreadOptions) {
+  /** `module`: what the thread runs; by default the parser. */
+  constructor(options: ThreadOptions, module: URL = ENTRY) {
     this.#options = options;
+    this.#module = module;
   }
 
   /** Starts the thread, so that it is ready by the time there is something to parse. */
   start(): Thread<Step> {
-    this.#thread ??= new Thread(this.#options);
+    this.#thread ??= new Thread(this.#options, this.#module);
     return this.#thread;
   }
 
@@ -96,9 +99,9 @@ class Thread<Step> {
   /** Whether it has handed over nothing yet. */
   #isNew = true;
 
-  constructor(options: ThreadOptions) {
+  constructor(options: ThreadOptions, module: URL) {
     const { maxParserBytes } = options.limits;
-    this.#worker = new Worker(ENTRY, {
+    this.#worker = new Worker(module, {
       name: 'kpng-userspace state file',
       workerData: options,
       resourceLimits: { maxOldGenerationSizeMb: maxParserBytes / 2 ** 20 },
