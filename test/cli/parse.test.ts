@@ -202,7 +202,7 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
     ['cleanup now', /nothing may follow cleanup but flags: "now"/],
     ['cleanup --node-name x', /--node-name is a flag of/],
     ['local cleanup', /unknown backend "cleanup"/],
-    ['local to-userspace --engine linux', /linux is not in this version; expected auto, node/],
+    ['local to-userspace --engine windows', /expected auto, node, linux/],
     [
       'local to-userspace --portal nftables --portal-interface eth0',
       /--portal-interface goes with --portal address; nftables adds no addresses/,

@@ -10,6 +10,7 @@ import { PORTAL_CHAINS_FLAGS } from '../flags/portal-chains.ts';
 import { PORTAL_TABLE_FLAGS } from '../flags/portal-table.ts';
 import { flag, type FlagTable, type FlagValues } from '../flags/table.ts';
 import { adviseOnDescriptors } from './descriptor-advice.ts';
+import type { EngineChoice } from './userspace-engine.ts';
 
 const ADDRESSES = 'Addresses';
 
@@ -96,10 +97,13 @@ function flagsOf(variant: Variant) {
         'where it would listen; then end with 0. Nothing is run or opened.',
       group: ADDRESSES,
     }),
-    engine: flag<'auto' | 'node'>({
-      kind: choice(['auto', 'node'], ['linux']),
-      default: 'auto',
-      help: 'What carries the traffic. auto: node, which runs everywhere.',
+    engine: flag<EngineChoice>({
+      kind: choice(['auto', 'node', 'linux']),
+      default: 'node',
+      help:
+        'What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in a ' +
+        'thread of their own, on Linux with Node 26, at less cost. auto: linux where all of its ' +
+        'start-up probes pass, else node; the log says which and why.',
       group: ADDRESSES,
     }),
     'sync-period-duration': flag<number>({
@@ -129,7 +133,7 @@ function readUserspace(values: FlagValues<UserspaceFlags>) {
     portalChainPrefix: values['portal-chain-prefix'],
     iptablesFlavor: values['iptables-flavor'],
     cleanupOnExit: values['cleanup-on-exit'],
-    engine: 'node',
+    engine: values.engine,
     bindAddress: values['bind-address'],
     portRange: values['port-range'],
     nodePortAddresses: values['nodeport-addresses'],
