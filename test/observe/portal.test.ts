@@ -144,3 +144,23 @@ t.test('rules that another process has taken degrade, for however long', (t) => 
   }
   t.end();
 });
+
+t.test('a portal that writes addresses is told of in words of its own', async (t) => {
+  const { lines } = await follow(t, 2);
+  const health = new Health();
+  t.teardown(followPortal(health));
+  health.synced();
+  const about = { portal: 'address' } as const;
+  events.portalWritten.publish({ ...START, ...about });
+  events.portalWritten.publish({ ...CHANGE, ...about });
+  events.portalLost.publish({ ...about, message: '2 are gone' });
+  events.portalFailed.publish({ ...about, error: failure('KPNG_PORTAL_PERMISSION') });
+  t.match(health.judge('healthz').body.failing, [
+    /^the service addresses could not be put on the interface since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
+  ]);
+  events.portalWritten.publish({ ...START, ...about, reason: 'repair' });
+  t.equal(health.judge('healthz').status, 200);
+  const messages = lines().map(({ msg }) => msg);
+  t.equal(new Set(messages).size, 5);
+  for (const message of messages) t.match(message, /service addresses/i);
+});

@@ -34,6 +34,8 @@ export class FakeIp {
   readonly kinds = new Set(['dummy', 'bridge']);
   /** What the kernel says when it does not take an address; undefined: it takes it. */
   refuses: (address: string) => string | undefined = () => undefined;
+  /** What the kernel says when it does not let an address go; undefined: it does. */
+  keeps: (address: string) => string | undefined = () => undefined;
   /** Local addresses of TCP connections. */
   readonly connections = new Set<string>();
   /** Instead of doing anything, react so. */
@@ -120,6 +122,8 @@ export class FakeIp {
     const at = found.addresses.findIndex((each) => each.address === address);
     if (verb === 'delete') {
       if (at === -1) return 'ipv4: Address not found.';
+      const kept = this.keeps(address);
+      if (kept !== undefined) return kept;
       found.addresses.splice(at, 1);
       return undefined;
     }

@@ -75,7 +75,7 @@ export class AddressChanger {
       if (error === undefined) this.#holdings.removed(address);
       else {
         this.#linger(address);
-        publishFailure(error, undefined);
+        publishFailure(error, this.#holdings.owner(address));
       }
     }
     return free.length - refused.size;
@@ -107,14 +107,13 @@ export class AddressChanger {
 
   #refuse(address: string, error: KpngError): void {
     this.#holdings.refuse(address, error);
-    const [servicePort] = [...this.#holdings.users(address)].sort();
-    publishFailure(error, servicePort);
+    publishFailure(error, this.#holdings.owner(address));
   }
 }
 
-function publishFailure(cause: KpngError, servicePort: string | undefined): void {
+/** Named as the trouble of one service port, as the others are served. */
+function publishFailure(cause: KpngError, servicePort: string): void {
   if (!portalFailed.hasSubscribers) return;
-  const about = servicePort === undefined ? {} : { servicePort };
-  const error = new KpngError(cause.code, cause.message, { cause, ...about });
+  const error = new KpngError(cause.code, cause.message, { cause, servicePort });
   portalFailed.publish({ portal: 'address', error });
 }

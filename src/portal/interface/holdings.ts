@@ -12,6 +12,8 @@ import type { HostListing } from './addresses.ts';
 export class Holdings {
   /** Service ports by address; those that nobody wants are not in here. */
   readonly #users = new Map<string, Set<string>>();
+  /** Who was the last to want an address of ours that nobody wants any more. */
+  readonly #lastUsers = new Map<string, string>();
   readonly #wants = new Map<string, readonly string[]>();
   #ours = new Set<string>();
   #others = new Map<string, HostAddress>();
@@ -55,6 +57,12 @@ export class Holdings {
     return this.#users.get(address) ?? NOBODY;
   }
 
+  /** Whose an address is, or was: a service port, or the address itself when that is not known. */
+  owner(address: string): string {
+    const [first] = [...this.users(address)].sort();
+    return first ?? this.#lastUsers.get(address) ?? address;
+  }
+
   /** Replaces what a service port wants; no address at all is for one that is gone. */
   want(servicePort: string, addresses: readonly string[]): void {
     const before = this.#wants.get(servicePort) ?? [];
@@ -65,7 +73,10 @@ export class Holdings {
       if (after.has(address)) continue;
       const users = this.#users.get(address);
       users?.delete(servicePort);
-      if (users?.size === 0) this.#users.delete(address);
+      if (users?.size === 0) {
+        this.#users.delete(address);
+        this.#lastUsers.set(address, servicePort);
+      }
       this.#judge(address);
     }
     for (const address of after) {
@@ -124,6 +135,7 @@ export class Holdings {
     const wanted = this.#users.has(address);
     const ours = this.#ours.has(address);
     if (!wanted) this.#refused.delete(address);
+    if (wanted || !ours) this.#lastUsers.delete(address);
     const missing = wanted && !ours && !this.#others.has(address) && !this.#refused.has(address);
     put(this.#toAdd, address, missing);
     put(this.#toRemove, address, ours && !wanted);

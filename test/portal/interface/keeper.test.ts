@@ -134,6 +134,23 @@ t.test('an address that is not taken is told, left out, and tried again later', 
   t.same(rig.keeper.problems, []);
 });
 
+t.test(
+  'an address that cannot be removed is told as one of its service port, and tried again',
+  async (t) => {
+    const rig = new KeeperRig(t);
+    await rig.sync({ 'd/a': ['10.0.0.1'], 'd/b': ['10.0.0.2'] });
+    rig.news();
+    rig.ip.keeps = (address) => (address === '10.0.0.1' ? 'ipv4: Device busy.' : undefined);
+    await rig.sync({ 'd/a': [], 'd/b': [] });
+    t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+    t.same(rig.news(), ['failed KPNG_PORTAL_FAILED d/a', 'change +0 -1']);
+    t.match(rig.messages, [/removing 10\.0\.0\.1\/32 on the interface kpng0.*Device busy/]);
+    rig.ip.keeps = () => undefined;
+    await rig.pass(6000);
+    t.same(rig.ip.addresses('kpng0'), []);
+  },
+);
+
 t.test('a refused address that nobody wants any more is no problem', async (t) => {
   const rig = new KeeperRig(t);
   rig.ip.refuses = () => 'ipv4: No thanks.';
