@@ -1,0 +1,282 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import t from 'tap';
+import * as fc from 'fast-check';
+import {
+  chainName,
+  slotName,
+  SLOT_ORDER,
+  SLOTS,
+  type Rule,
+  type SlotName,
+} from '../../../src/portal/iptables/chains.ts';
+import { findRules } from '../../../src/portal/iptables/found.ts';
+import {
+  renderDelta,
+  renderFull,
+  renderRemoval,
+  renderTrial,
+  ruleCount,
+  type Place,
+} from '../../../src/portal/iptables/script.ts';
+import { rulesOf } from '../../../src/portal/iptables/translate.ts';
+import type { Lead } from '../../../src/portal/redirect-plan.ts';
+import type { RuleConfig } from '../../../src/portal/rules/config.ts';
+import { Ledger } from '../../../src/portal/rules/ledger.ts';
+import { FakeIptables } from '../../support/fake-iptables.ts';
+import { portal } from '../../support/portals.ts';
+import { holdsAsync } from '../../support/property.ts';
+
+const CONFIG: RuleConfig = {
+  owner: '0123456789ab',
+  families: [4, 6],
+  targets: { 4: '192.168.1.5', 6: 'fd00::1' },
+  nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['fd00::/8', '2001:db8::/32'] },
+};
+const V4: Place = { prefix: 'KUBE', family: 4, config: CONFIG };
+const V6: Place = { ...V4, family: 6 };
+const NOTHING = findRules('KUBE', '');
+
+/** With UPDATE_GOLDEN=1 the files are written anew. */
+function golden(name: string, text: string): string {
+  const path = join(import.meta.dirname, 'golden', name);
+  if (process.env['UPDATE_GOLDEN'] === '1') writeFileSync(path, text);
+  return readFileSync(path, 'utf8');
+}
+
+function lead(family: 4 | 6, text: string, proxyPort: number | undefined, ranges: string[] = []) {
+  return { family, portal: portal(text, ranges), proxyPort } satisfies Lead;
+}
+
+function ledgerOf(...rules: Rule[][]): Ledger<SlotName> {
+  const ledger = new Ledger<SlotName>();
+  ledger.update([], rules.flat());
+  return ledger;
+}
+
+/** Rules of one chain, in the form in which they are written. */
+function linesOf(place: Place, rules: Rule[]): string[] {
+  const ledger = ledgerOf(rules);
+  return renderDelta(place, ledger.changes())
+    .split('\n')
+    .filter((line) => /^-[AI] /.test(line));
+}
+
+t.test('P2: the worked example of kube-proxy’s userspace mode', (t) => {
+  const rules = rulesOf(
+    'default/web:http',
+    [lead(4, 'clusterIP 10.0.0.10:80', 41_234), lead(4, 'nodePort 30080', 41_234)],
+    [],
+  );
+  const http = '-m comment --comment "default/web:http" -p tcp -m tcp --dport';
+  const to = '-j DNAT --to-destination 192.168.1.5:41234';
+  t.strictSame(linesOf(V4, rules), [
+    `-A KUBE-NODEPORT-NON-LOCAL ${http} 41234 -m state --state NEW -j ACCEPT`,
+    `-A KUBE-PORTALS-CONTAINER ${http} 80 -d 10.0.0.10/32 ${to}`,
+    `-A KUBE-PORTALS-HOST ${http} 80 -d 10.0.0.10/32 ${to}`,
+    `-A KUBE-NODEPORT-CONTAINER ${http} 30080 ${to}`,
+    `-A KUBE-NODEPORT-HOST ${http} 30080 ${to}`,
+  ]);
+  const loopback: RuleConfig = { ...CONFIG, targets: { 4: undefined, 6: undefined } };
+  t.match(
+    linesOf({ ...V4, config: loopback }, rules)[1],
+    /^-A KUBE-PORTALS-CONTAINER .* -j REDIRECT --to-ports 41234$/,
+    'on a host with only loopback addresses',
+  );
+  t.end();
+});
+
+t.test('P4: addresses of load balancers, with source ranges', (t) => {
+  const ranges = ['198.51.100.9/24', '2001:db8::/32', '203.0.113.0/24'];
+  const served = rulesOf('d/s', [lead(4, 'loadBalancerIP 5.6.7.8:443', 40_001, ranges)], []);
+  const text = linesOf(V4, served);
+  const match = '-m comment --comment "d/s" -p tcp -m tcp --dport 443 -d 5.6.7.8/32';
+  t.strictSame(
+    text.filter((line) => line.includes('-A KUBE-PORTALS-HOST')).map((line) => line.slice(21)),
+    ['198.51.100.0/24', '203.0.113.0/24'].map(
+      (net) => `${match} -s ${net} -j DNAT --to-destination 192.168.1.5:40001`,
+    ),
+  );
+  t.ok(text.includes(`-A KUBE-PORTALS-REJECT ${match} -j DROP`));
+  t.ok(text.includes(`-I KUBE-NODEPORT-HOST ${match} -j RETURN`), 'no node port has it either');
+  const empty = rulesOf('d/s', [lead(4, 'loadBalancerIP 5.6.7.8:443', undefined, ranges)], []);
+  const refused = linesOf(V4, empty).filter((line) => line.includes('REJECT'));
+  t.match(refused[0], /^-I KUBE-PORTALS-REJECT .*has no endpoints.* -s 198.*-j REJECT/, 'before');
+  t.match(refused.at(-1), /^-A KUBE-PORTALS-REJECT .* -j DROP$/, 'and behind');
+  t.end();
+});
+
+t.test('P5: IPv6', (t) => {
+  const rules = rulesOf('d/s', [lead(6, 'clusterIP fd00:10::10:80/UDP', 41_234)], []);
+  t.strictSame(
+    linesOf(V6, rules)[0],
+    [
+      '-A KUBE-PORTALS-CONTAINER -m comment --comment "d/s" -p udp -m udp --dport 80 -d fd00:10::10/128 ' +
+        '-j DNAT --to-destination [fd00::1]:41234',
+    ].join(''),
+  );
+  const empty = rulesOf('d/s', [lead(6, 'nodePort 30053/UDP', undefined)], []);
+  t.match(linesOf(V6, empty)[0], /-A KUBE-NODEPORT-REJECT .*--reject-with icmp6-port-unreachable$/);
+  t.end();
+});
+
+t.test('comments are plain, and not too long', (t) => {
+  const name = `d/"${'ü'.repeat(300)}\\\n`;
+  const rules = rulesOf(name, [lead(4, 'nodePort 30080', undefined)], []);
+  const comment = /--comment "([^"]*)" -p/.exec(rules[0]?.key ?? '')?.[1] ?? '';
+  t.match(comment, /^d\/\?+$/);
+  t.equal(comment.length, 255);
+  t.end();
+});
+
+const SERVICES = (family: 4 | 6) => {
+  const v6 = family === 6;
+  const cluster = v6 ? 'fd00:10::1' : '10.0.0.1';
+  const balancer = v6 ? '2001:db8:f::7' : '203.0.113.7';
+  const range = v6 ? '2001:db8::/32' : '198.51.100.0/24';
+  return ledgerOf(
+    rulesOf(
+      'default/web:http',
+      [
+        lead(family, `clusterIP ${cluster}:80`, 40_001),
+        lead(family, `loadBalancerIP ${balancer}:443`, 40_002, [range]),
+        lead(family, 'nodePort 30080', 40_002),
+      ],
+      [
+        { family, protocol: 'TCP', port: 40_001 },
+        { family, protocol: 'TCP', port: 40_002 },
+      ],
+    ),
+    rulesOf(
+      'default/dns',
+      [
+        lead(family, `clusterIP ${cluster}:53/UDP`, undefined),
+        lead(family, `loadBalancerIP ${balancer}:53/UDP`, undefined, [range]),
+        lead(family, 'nodePort 30053/UDP', undefined),
+      ],
+      [{ family, protocol: 'UDP', port: 40_003 }],
+    ),
+  );
+};
+
+t.test('everything, where nothing is', (t) => {
+  const v4 = renderFull(V4, SERVICES(4), NOTHING);
+  t.equal(v4, golden('full.v4', v4));
+  const v6 = renderFull(V6, SERVICES(6), NOTHING);
+  t.equal(v6, golden('full.v6', v6));
+  t.equal(ruleCount(4, SERVICES(4)), v4.match(/^-[A] KUBE-.*--comment "default/gm)?.length);
+  t.end();
+});
+
+t.test('what differs: refusals first and last, and only with the owner’s chains', (t) => {
+  const ledger = SERVICES(4);
+  ledger.written();
+  const dns = (proxyPort: number | undefined) =>
+    rulesOf('default/dns', [lead(4, 'clusterIP 10.0.0.1:53/UDP', proxyPort)], []);
+  ledger.update(dns(undefined), dns(40_003));
+  ledger.update([], rulesOf('default/new', [lead(4, 'clusterIP 10.0.0.9:80', undefined)], []));
+  const script = renderDelta(V4, ledger.changes());
+  t.equal(script, golden('delta.v4', script));
+  t.end();
+});
+
+t.test('what somebody has left is replaced, and jumps are not doubled', async (t) => {
+  const fake = new FakeIptables();
+  const load = (stdin: string) =>
+    fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin });
+  const found = () => findRules('KUBE', fake.listing(4, 'nft'));
+  await load(renderFull({ ...V4, config: { ...CONFIG, owner: 'other' } }, SERVICES(4), NOTHING));
+  await load('*nat\n-A PREROUTING -j ACCEPT\n-I PREROUTING -j RETURN\nCOMMIT\n');
+  const networks = { 4: ['192.0.2.0/24', '10.0.0.0/8'], 6: [] };
+  const narrow = { ...V4, config: { ...CONFIG, nodePortNetworks: networks } };
+  for (const time of ['first', 'second']) {
+    await load(renderFull(narrow, new Ledger(), found()));
+    t.strictSame(found().nat.owners, [CONFIG.owner], time);
+    const rules = fake.rules('PREROUTING').map((rule) => rule.replace(/^.*(?=-j)/, ''));
+    t.strictSame(rules, [
+      '-j KUBE-PORTALS-CONTAINER',
+      '-j RETURN',
+      '-j ACCEPT',
+      '-j KUBE-NODEPORT-CONTAINER',
+      '-j KUBE-NODEPORT-CONTAINER',
+    ]);
+    t.strictSame(fake.rules('KUBE-PORTALS-HOST'), []);
+  }
+  await load(renderRemoval(found()));
+  t.strictSame(fake.rules('PREROUTING'), ['-j RETURN', '-j ACCEPT']);
+  t.notMatch(fake.listing(4, 'nft'), /K(?:UBE|PNG)-/);
+  t.equal(renderRemoval(found()), '');
+});
+
+t.test('a trial has the kernel take all rules, and leaves nothing', async (t) => {
+  const fake = new FakeIptables();
+  const seen: string[] = [];
+  fake.refuses = (line) => {
+    seen.push(line);
+    return false;
+  };
+  const stdin = renderTrial(V4, SERVICES(4));
+  await fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin });
+  t.notMatch(fake.listing(4, 'nft'), /K(?:UBE|PNG)-/);
+  t.notMatch(stdin, /KUBE-(?!TRIAL)/, 'chains that are in use are not touched');
+  const full = renderFull(V4, SERVICES(4), NOTHING);
+  for (const [, rule = ''] of full.matchAll(/^-A KUBE-\S+ (.*)$/gm)) {
+    if (!seen.includes(`-A KPNG-KUBE-TRIAL ${rule}`)) t.fail(rule);
+  }
+  fake.refuses = (line) => line.includes('40002');
+  await t.rejects(fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin }));
+  t.notMatch(fake.listing(4, 'nft'), /K(?:UBE|PNG)-/);
+});
+
+const rule = fc.record({
+  set: fc.constantFrom(...SLOT_ORDER.map((slot) => slotName(slot, 4))),
+  key: fc.constantFrom('-p tcp --dport 1', '-p tcp --dport 2', '-p udp --dport 3'),
+  value: fc.constantFrom('1', '2', '-j RETURN'),
+});
+const step = fc.record({
+  remove: fc.array(rule, { maxLength: 4 }),
+  add: fc.array(rule, { maxLength: 4 }),
+  /** What becomes of the write: done, failed, or everything is written. */
+  write: fc.constantFrom('change', 'change', 'change', 'fail', 'none', 'full'),
+});
+
+t.test('whatever the steps were, the chains end up with what is wanted', async (t) => {
+  await holdsAsync(
+    t,
+    fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
+      const fake = new FakeIptables();
+      const ledger = new Ledger<SlotName>();
+      const run = (stdin: string) =>
+        fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin });
+      const found = () => findRules('KUBE', fake.listing(4, 'nft'));
+      await run(renderFull(V4, ledger, found()));
+      for (const { remove, add, write } of [...steps, { remove: [], add: [], write: 'change' }]) {
+        ledger.update(remove, add);
+        if (write === 'none') continue;
+        const changes = ledger.changes();
+        const script =
+          write === 'full' ? renderFull(V4, ledger, found()) : renderDelta(V4, changes);
+        if (write === 'fail') fake.broken = { fails: 'exit' };
+        const done = await run(script).then(
+          () => true,
+          () => false,
+        );
+        fake.broken = undefined;
+        if (done !== (write !== 'fail')) return false;
+        if (done) ledger.written();
+      }
+      return SLOT_ORDER.every((slot) => {
+        const chain = chainName('KUBE', SLOTS[slot].chain);
+        const wanted = SLOT_ORDER.filter((each) => SLOTS[each].chain === SLOTS[slot].chain).flatMap(
+          (each) => [...ledger.items(slotName(each, 4)).keys()],
+        );
+        const there = fake
+          .rules(chain)
+          .filter((text) => text.includes('--dport'))
+          .map((text) => text.replace(/ -j .*$/, ''));
+        return isDeepStrictEqual(there.sort(), wanted.sort());
+      });
+    }),
+  );
+});
