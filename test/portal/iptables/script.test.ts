@@ -269,7 +269,7 @@ t.test('whatever the steps were, the chains end up with what is wanted', async (
       return SLOT_ORDER.every((slot) => {
         const chain = chainName('KUBE', SLOTS[slot].chain);
         const wanted = SLOT_ORDER.filter((each) => SLOTS[each].chain === SLOTS[slot].chain).flatMap(
-          (each) => [...ledger.items(slotName(each, 4)).keys()],
+          (each) => Array.from(ledger.items(slotName(each, 4)).keys()),
         );
         const there = fake
           .rules(chain)

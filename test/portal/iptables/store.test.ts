@@ -1,0 +1,176 @@
+import t from 'tap';
+import { ExecError } from '../../../src/portal/exec.ts';
+import { tryIptables } from '../../../src/portal/iptables/check.ts';
+import { IptablesStore } from '../../../src/portal/iptables/store.ts';
+import type { Tools } from '../../../src/portal/iptables/tools.ts';
+import { exits } from '../../support/fake-exec.ts';
+import { FakeIptables } from '../../support/fake-iptables.ts';
+import { IptablesRig } from '../../support/iptables-rig.ts';
+import { wants } from '../../support/portals.ts';
+
+const TOOLS: Tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' };
+
+function many(count: number) {
+  return Array.from({ length: count }, (_, n) =>
+    wants(`d/s${n}`, `clusterIP 10.${n >> 8}.${n & 255}.1:80`),
+  );
+}
+
+/** Scripts since the last call. */
+function scriptsOf(rig: IptablesRig): () => readonly string[] {
+  let seen = 0;
+  return () => {
+    const fresh = rig.scripts.slice(seen);
+    seen += fresh.length;
+    return fresh;
+  };
+}
+
+t.test('one process for each family that a change is about', async (t) => {
+  const rig = new IptablesRig();
+  t.teardown(() => rig.portal.close());
+  const fresh = scriptsOf(rig);
+  await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80', 'nodePort 30080')]);
+  t.equal(fresh().length, 2, 'both at the start');
+  const runs = rig.runs;
+  await rig.sync([wants('d/v6', 'clusterIP fd00::1:80')]);
+  t.equal(rig.runs, runs + 1);
+  t.match(rig.iptables.commands.at(-1), {
+    file: 'ip6tables-nft-restore',
+    args: ['--noflush', '-w', '5'],
+  });
+});
+
+t.test('many removals at once are written as a whole, as that costs less', async (t) => {
+  const rig = new IptablesRig();
+  t.teardown(() => rig.portal.close());
+  const fresh = scriptsOf(rig);
+  await rig.sync(many(400));
+  fresh();
+  await rig.sync([], ['d/s0']);
+  t.match(fresh(), [/^-D KUBE-PORTALS-HOST/m], 'one of them is not');
+  await rig.sync(
+    [],
+    many(300).map(({ servicePort }) => servicePort),
+  );
+  const [script = ''] = fresh();
+  t.notMatch(script, /^-D KUBE/m);
+  t.match(script, /^:KUBE-PORTALS-HOST - /m);
+  t.equal(rig.lands('10.0.7.1:80'), 'passed on');
+  t.match(rig.lands('10.1.100.1:80'), /proxy port/);
+});
+
+t.test('but not over another process that has taken the chains', async (t) => {
+  const rig = new IptablesRig();
+  t.teardown(() => rig.portal.close());
+  await rig.sync(many(400));
+  await rig.takeOver([wants('x/x', 'clusterIP 10.9.9.9:80')]);
+  const all = many(400).map(({ servicePort }) => servicePort);
+  await t.rejects(rig.sync([], all), { code: 'KPNG_PORTAL_TAKEN' });
+  t.match(rig.lands('10.9.9.9:80'), /proxy port/);
+});
+
+t.test('a family that fails does not keep the other from being written', async (t) => {
+  const rig = new IptablesRig();
+  t.teardown(() => rig.portal.close());
+  rig.iptables.refuses = (line) => line.includes('icmp6');
+  const services = [
+    wants('d/v4', 'clusterIP 10.0.0.1:80'),
+    wants('d/dns', 'clusterIP fd00::1:53/UDP'),
+  ];
+  await rig.sync(services);
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+  t.equal(rig.lands('[fd00::1]:53/UDP'), 'passed on');
+  t.match(rig.portal.plan([], []).problems, [{ servicePort: 'd/dns' }]);
+  t.notMatch(rig.iptables.listing(4, 'nft') + rig.iptables.listing(6, 'nft'), /TRIAL/);
+});
+
+t.test('a lock that others hold is nobody’s fault', async (t) => {
+  const rig = new IptablesRig();
+  t.teardown(() => rig.portal.close());
+  rig.breakTools(
+    exits('Another app is currently holding the xtables lock. Stopped waiting after 5s.\n', 4),
+  );
+  const web = wants('d/web', 'clusterIP 10.0.0.1:80');
+  await t.rejects(rig.sync([web]), { code: 'KPNG_PORTAL_LOCKED', retried: true });
+  t.strictSame(rig.portal.plan([], []).problems, []);
+  rig.breakTools(undefined);
+  await rig.portal.commit(new Map());
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+});
+
+t.test(
+  'jumps that somebody has removed are missed, where the host itself does not pass',
+  async (t) => {
+    const fake = new FakeIptables();
+    const store = new IptablesStore(fake.exec, async () => TOOLS, 'KUBE');
+    const config = {
+      owner: 'abc',
+      families: [4, 6] as const,
+      targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+      nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
+    };
+    const nothing = { items: () => new Map<string, string>() };
+    t.equal(await store.leadsThere(), true, 'before anything was written');
+    await store.replace(config, nothing, false);
+    t.equal(await store.leadsThere(), true);
+    for (const [family, table, chain] of [
+      [4, 'nat', 'PREROUTING'],
+      [6, 'nat', 'PREROUTING'],
+      [6, 'filter', 'FORWARD'],
+    ] as const) {
+      fake.tables(family).get(table)?.set(chain, []);
+      t.equal(await store.leadsThere(), false, `${chain} of IPv${family}`);
+      await store.replace(config, nothing, true);
+      t.equal(await store.leadsThere(), true);
+    }
+  },
+);
+
+t.test('the legacy flavour says why it has no table only when it is asked again', async (t) => {
+  const fake = new FakeIptables();
+  const tools: Tools = { name: 'iptables-legacy', flavor: 'legacy', version: '1.8.9' };
+  const vague = "iptables-restore: unable to initialize table 'nat'\n\nError occurred at line: 1\n";
+  const clear =
+    "iptables v1.8.9 (legacy): can't initialize iptables table `nat': Permission denied (you must be root)\n";
+  const usable = await tryIptables(
+    (command) => {
+      fake.broken = exits(vague, 2);
+      if (command.args.includes('-S')) return Promise.reject(errorOf(command.file, clear));
+      return fake.exec(command);
+    },
+    tools,
+    [4],
+  );
+  t.strictSame(usable.families, []);
+  t.match(usable.problems.get(4), { code: 'KPNG_PORTAL_PERMISSION', message: /you must be root/ });
+});
+
+function errorOf(file: string, stderr: string): ExecError {
+  return new ExecError('exit', { file, args: [] }, { stderr, exitCode: 3 });
+}
+
+t.test('says for which families iptables can be used, and why not for the others', async (t) => {
+  const fake = new FakeIptables();
+  t.match(await tryIptables(fake.exec, TOOLS, [4, 6]), { families: [4, 6] });
+  for (const family of [4, 6] as const) t.notMatch(fake.listing(family), /KPNG|KUBE/);
+  fake.refuses = (line) => line.includes('icmp6');
+  const v4 = await tryIptables(fake.exec, TOOLS, [4, 6]);
+  t.strictSame(v4.families, [4]);
+  t.match(v4.problems.get(6), { code: 'KPNG_PORTAL_UNSUPPORTED', message: /icmp6/ });
+  fake.missing.add('ip6tables-nft');
+  const missing = await tryIptables(fake.exec, TOOLS, [4, 6]);
+  t.match(missing.problems.get(6), { code: 'KPNG_PORTAL_TOOL_MISSING' });
+});
+
+t.test('takes its own chains away, and no others', async (t) => {
+  const rig = new IptablesRig({ removeOnClose: true, prefix: 'MINE' });
+  rig.iptables.run('*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n');
+  const before = rig.iptables.listing(4, 'nft');
+  await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80')]);
+  t.match(rig.iptables.listing(4, 'nft'), /MINE-PORTALS-HOST/);
+  await rig.portal.close();
+  t.equal(rig.iptables.listing(4, 'nft').replace(/\*filter[^*]*?COMMIT\n/, ''), before);
+  await rig.portal.close();
+  t.throws(() => new IptablesRig({ prefix: 'KUBERNETES' }), { code: 'KPNG_USAGE' });
+});
