@@ -122,8 +122,15 @@ function failureOf(what: string, error: unknown): KubeFailure {
   return new KubeFailure(kind, `${what}: ${HINTS[code] ?? wordsOf(error)}`, { cause: error });
 }
 
+const UNTRUSTED =
+  'the certificate of the server is signed by nobody who is trusted; name the authority in the kubeconfig';
+
 const HINTS: Readonly<Record<string, string>> = {
   CERT_HAS_EXPIRED: 'the certificate of the server has expired',
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
   EPROTO: 'the server does not speak TLS, or not a version in common',
 };
 

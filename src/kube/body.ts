@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http';
-import { messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { KubeFailure } from './failure.ts';
 
@@ -38,8 +37,11 @@ export async function* pieces(
 
 /** Why a body came to an end before it was complete. */
 export function bodyFailure(what: string, error: unknown): KubeFailure {
-  const kind = error instanceof SilenceError ? 'silent' : 'cut';
-  return new KubeFailure(kind, `${what}: ${messageOf(error)}`, { cause: error });
+  if (error instanceof SilenceError) {
+    return new KubeFailure('silent', `${what}: ${error.message}`, { cause: error });
+  }
+  // Node says no more than `aborted`, whatever it was.
+  return new KubeFailure('cut', `${what}: the connection was lost`, { cause: error });
 }
 
 /** A whole body; undefined when it is larger than the limit. */

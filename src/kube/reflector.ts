@@ -9,6 +9,7 @@ import { versionOf } from './meta.ts';
 import type { Outage } from './outage.ts';
 import { pause } from './pause.ts';
 import type { Resource } from './resource.ts';
+import { isOlder } from './versions.ts';
 import { watchFrom, type Batch, type ObjectEvent } from './watch.ts';
 import type { Json } from './json.ts';
 
@@ -95,9 +96,10 @@ export class Reflector<T> {
       if (key === undefined) return;
       const version = versionOf(raw) ?? '';
       seen.set(key, version);
-      // Mostly a list shows what is known already: then nothing needs to be decoded and compared.
+      // Mostly a list shows what is known already: then nothing needs to be decoded and compared. But
+      // when the server has been set back, equal versions do not mean equal objects any more.
       const isKnown = version !== '' && this.#versions.get(key) === version;
-      if (!isKnown || !isAtLeast(listVersion, this.#newest)) changes.set(key, resource.decode(raw));
+      if (!isKnown || isOlder(listVersion, this.#newest)) changes.set(key, resource.decode(raw));
     });
     for (const key of this.#versions.keys()) if (!seen.has(key)) changes.set(key, undefined);
     this.#versions = seen;
@@ -187,14 +189,4 @@ export class Reflector<T> {
     const { api, limits } = this.#options;
     return { api, limits, signal, clock: this.#clock };
   }
-}
-
-/**
- * Whether a state is not older than another one. If it is, the server has been set back to a former
- * state, and equal versions do not mean equal objects any more.
- */
-function isAtLeast(version: string, other: string): boolean {
-  if (other === '' || version === other) return true;
-  if (!/^\d+$/.test(version) || !/^\d+$/.test(other)) return false;
-  return BigInt(version) >= BigInt(other);
 }

@@ -6,6 +6,7 @@ import { LineSplitter } from './lines.ts';
 import type { ListContext } from './list.ts';
 import { versionOf } from './meta.ts';
 import { causeOf } from './refusal.ts';
+import { isOlder } from './versions.ts';
 import { acceptFor, type Resource } from './resource.ts';
 
 /** Change of one object. */
@@ -63,6 +64,7 @@ export async function watchFrom(
   try {
     for await (const piece of pieces(answer, () => silenceMs, clock)) {
       const batch = read(lines, piece, last, what);
+      if (isOlder(batch.version, last)) throw setBack(what, batch.version, last);
       last = batch.version;
       if (batch.bookmarks > 0) silenceMs = limits.silenceMs;
       else silenceMs = Math.min(silenceMs, Math.max(endsAt - clock.now(), limits.silenceMs));
@@ -87,6 +89,14 @@ function read(lines: LineSplitter, piece: Buffer, version: string, what: string)
     else events.push({ type, raw });
   }
   return { events, bookmarks, version: last };
+}
+
+/** It does not refuse a version that it has not reached yet, but is silent until it has. */
+function setBack(what: string, version: string, last: string): KubeFailure {
+  return new KubeFailure(
+    'gone',
+    `${what}: the server went back from version ${last} to ${version}`,
+  );
 }
 
 function linesOf(lines: LineSplitter, piece: Buffer, what: string): string[] {

@@ -273,6 +273,7 @@ t.test('a server whose certificate is not to be trusted', async (t) => {
   });
   await until(() => failures.length === 3);
   t.match(failures[0], { kind: 'tls', error: { code: 'KPNG_SOURCE_LOST' } });
+  t.match(failures[0]?.error.message, /signed by nobody who is trusted/);
   t.notOk(store.synced);
 });
 

@@ -475,3 +475,20 @@ t.test('after it was set back, the same versions mean something else', async (t)
   await relist('1');
   await settled('demo/web 10.96.0.99: 10.1.0.5@node-a', 'node node-a north');
 });
+
+t.test(
+  'a watch that shows an older version than it began with: the server was set back',
+  async (t) => {
+    const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+      prepare: fill,
+    });
+    await watching();
+    const metadata = { resourceVersion: '5' };
+    const bookmark = { type: 'BOOKMARK', object: { kind: 'Service', apiVersion: 'v1', metadata } };
+    api.watches('services')[0]?.raw(`${JSON.stringify(bookmark)}\n`);
+    await until(() => failures.length === 1);
+    t.match(failures[0], { kind: 'gone', error: { message: /went back from version \d+ to 5$/ } });
+    await advanceUntil(() => lists(api) === 2);
+    await settled(...STATE);
+  },
+);
