@@ -1,6 +1,7 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { stringify } from 'yaml';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileLoader } from '../../src/file/loader.ts';
@@ -276,12 +277,31 @@ t.test('the loader hands out the cluster-wide state', async (t) => {
 });
 
 t.test('a large file does not hold up everything else while it is parsed', async (t) => {
-  const items = Array.from({ length: 2000 }, (_, n) => WEB.replace('web,', `web-${n},`)).join('');
-  const { source } = run(t, `services:\n${items}`);
-  let turns = 0;
-  await until(() => {
-    turns += 1;
-    return source.snapshot().loads === 1;
-  });
-  t.ok(turns > 10, `${turns} turns of the event loop while parsing`);
+  const many = Array.from({ length: 2000 }, (_, n) => ({ service: { name: `web-${n}` } }));
+  const endpoints = Array.from({ length: 2000 }, (_, n) => ({
+    podname: `web-${n}`,
+    endpoint: { ips: { v4: [`10.0.${n >> 8}.${n & 255}`] } },
+  }));
+  const one = [{ service: { name: 'web' }, endpoints }];
+  const flow = many.map(({ service }) => `{service: {name: ${service.name}}}`);
+  const forms = {
+    'block style': `services:\n${many.map(({ service }) => `- service: {name: ${service.name}}\n`).join('')}`,
+    JSON: JSON.stringify({ services: many }),
+    'one service, in block style': stringify({ services: one }),
+    'one service, as JSON': JSON.stringify({ services: one }),
+    'in one piece': `services: [${flow.join(', ')}]\n`,
+  };
+  for (const [name, text] of Object.entries(forms)) {
+    await t.test(name, async (t) => {
+      const { source, sink } = run(t, text);
+      let turns = 0;
+      // Parsing takes hundreds of times as long as a turn that does nothing else.
+      await until(() => {
+        turns += 1;
+        return source.snapshot().loads === 1;
+      });
+      t.ok(turns > 100, `${turns} turns of the event loop until then`);
+      await sink.next();
+    });
+  }
 });

@@ -84,3 +84,34 @@ t.test('a file that is not there, comes, goes and comes again', async (t) => {
   await line('The state file can be read again');
   t.equal(health.facts.sourceLost, undefined);
 });
+
+t.test('what has no effect is told once, until it has gone and comes back', async (t) => {
+  const { line, lines, path } = await follow(t, GOOD);
+  await line('Loaded the state file');
+  const item = (name: string, servicename: string) =>
+    `- service: {name: ${name}}\n  endpoints: [{servicename: ${servicename}}]\n`;
+  const msg = 'A part of the state file has no effect';
+  let loads = 1;
+  /** The places of the warnings that are logged when the file gets this content. */
+  const told = async (...items: string[]): Promise<unknown[]> => {
+    const before = lines().length;
+    writeFileSync(path, `services:\n${items.join('')}`);
+    loads += 1;
+    const loaded = () => lines().filter((each) => each.msg === 'Loaded the state file').length;
+    await until(() => loaded() === loads);
+    return lines()
+      .slice(before)
+      .filter((each) => each.msg === msg)
+      .map((each) => each['at']);
+  };
+  const at = (service: number) => `services[${service}].endpoints[0].servicename`;
+  t.strictSame(await told(item('a', 'x')), [at(0)]);
+  t.strictSame(await told(item('b', 'b'), item('a', 'x')), [], 'the same, further down');
+  t.strictSame(await told(item('b', 'y'), item('a', 'x')), [at(0)], 'another one');
+  t.strictSame(await told(item('b', 'z'), item('a', 'x')), [at(0)], 'with another text');
+  t.strictSame(await told(item('b', 'z')), []);
+  t.strictSame(await told(item('b', 'z'), item('a', 'x')), [at(1)], 'it has come back');
+  writeFileSync(path, 'services: 1\n');
+  await line('The state file has an error; the last good state stays');
+  t.strictSame(await told(item('b', 'z'), item('a', 'x'), item('c', 'c')), [], 'after an error');
+});
