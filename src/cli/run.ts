@@ -5,6 +5,7 @@ import { followPortal, followSources } from '../observe/health-events.ts';
 import type { HttpServer } from '../observe/http-server.ts';
 import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { FILE_RULES } from '../observe/log-file.ts';
+import { KUBE_RULES } from '../observe/log-kube.ts';
 import { PORTAL_RULES } from '../observe/log-portal.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SERVER_RULES } from '../observe/log-server.ts';
@@ -34,7 +35,7 @@ export interface RunOptions {
   readonly terminal: boolean;
 }
 
-const SOURCE_RULES = [...FILE_RULES, ...STATE_RULES, ...SERVER_RULES];
+const SOURCE_RULES = [...FILE_RULES, ...KUBE_RULES, ...STATE_RULES, ...SERVER_RULES];
 
 const WORK_RULES = [...PORTAL_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
 
