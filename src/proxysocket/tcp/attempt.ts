@@ -14,7 +14,6 @@ export interface AttemptOwner {
 
 export interface AttemptOptions {
   readonly clock: Clock;
-  readonly keepAliveMs: number;
   /** The attempts whose time is running; they are told by `timedOut`. */
   readonly timeouts: DeadlineQueue<Attempt>;
   readonly timeoutMs: number;
@@ -42,8 +41,6 @@ export class Attempt {
       port: pick.endpoint.port,
       allowHalfOpen: true,
       noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: options.keepAliveMs,
       onread,
     });
     this.#socket.once('connect', this.#onConnect);

@@ -73,6 +73,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   /** There from the first endpoint on that took the connection. */
   #relay: Relay | undefined;
   #indexed: IndexEntry | undefined;
+  #young: Deadline<SharedConnection> | undefined;
   #grace: Deadline<SharedConnection> | undefined;
 
   constructor(shared: TcpShared, incoming: Incoming, origin: Origin) {
@@ -116,6 +117,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     const startedAt = this.#shared.clock.now();
     const addresses = this.#relayAddresses(endpoint, endpointSocket);
     this.#state = { kind: 'relaying', relay, endpoint, startedAt, addresses };
+    this.#young = this.#shared.young.add(this);
     if (relayStarted.hasSubscribers && addresses !== undefined) relayStarted.publish(addresses);
   }
 
@@ -155,6 +157,12 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     } else if (this.#state.kind === 'relaying') {
       this.#grace = this.#shared.grace?.add(this);
     }
+  }
+
+  /** It may last long: from now on the endpoint is asked whether it is still there. */
+  keepAlive(): void {
+    if (this.#state.kind === 'relaying')
+      this.#state.relay.keepAlive(this.#shared.limits.keepAliveMs);
   }
 
   /** The time after the end of the endpoint is over. */
@@ -245,9 +253,8 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
       this.#leave();
       return undefined;
     }
-    const { halfCloseTimeoutMs } = this.#shared.limits;
-    const directions = { inward: this.#inward, outward: this.#outward };
-    const parts = { client, ...directions, halfCloseTimeoutMs, owner: this };
+    const { silences } = this.#shared;
+    const parts = { client, inward: this.#inward, outward: this.#outward, silences, owner: this };
     this.#relay = new Relay(parts, endpointSocket);
     this.#incoming.start(this.#inward);
     return this.#relay;
@@ -261,6 +268,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     const { counters } = this.#owner;
     counters.active -= 1;
     if (reason === 'half-close-timeout') counters.halfCloseTimeouts += 1;
+    this.#young?.remove();
     this.#grace?.remove();
     if (relayEnded.hasSubscribers && addresses !== undefined) {
       relayEnded.publish({

@@ -72,6 +72,12 @@ export function takeConnections(
   return true;
 }
 
+/** Bytes of a socket's writes that the kernel has not taken yet, exactly; 0 where Node does not tell. */
+export function queuedBytes(socket: Socket): number {
+  const handle = handleOf(socket) as { readonly writeQueueSize?: number } | null | undefined;
+  return handle?.writeQueueSize ?? 0;
+}
+
 /** A socket for an accepted handle that reads into buffers of ours. It does not read yet. */
 export function socketOf(handle: TcpHandle, onread: OnReadOpts): Socket {
   const options = { handle, manualStart: true, allowHalfOpen: true, onread };

@@ -1,8 +1,10 @@
 import type { Socket } from 'node:net';
 import type { RelayEnded } from '../events.ts';
+import type { DeadlineQueue } from './deadlines.ts';
 import type { Direction } from './direction.ts';
 import { whenFin } from './fin.ts';
 import { resetSocket } from './reset.ts';
+import { Silence } from './silence.ts';
 
 export type RelayEnd = RelayEnded['reason'];
 
@@ -24,7 +26,8 @@ export interface RelayParts {
   readonly inward: Direction;
   /** From the endpoint to the client. */
   readonly outward: Direction;
-  readonly halfCloseTimeoutMs: number;
+  /** Looks at peers that have sent their FIN. */
+  readonly silences: DeadlineQueue<Silence>;
   readonly owner: RelayOwner;
 }
 
@@ -64,6 +67,11 @@ export class Relay {
     endpoint.on('error', (error) => this.#endpointFailed(error));
   }
 
+  /** Lets TCP ask whether the endpoint is still there when it has been silent for `ms`. */
+  keepAlive(ms: number): void {
+    this.#endpoint.setKeepAlive(true, ms);
+  }
+
   /** Resets both sides. Only the first reason counts. */
   cut(reason: RelayEnd): void {
     this.#reason ??= reason;
@@ -90,14 +98,12 @@ export class Relay {
     const last = this.#halfClosed;
     this.#halfClosed = true;
     direction.end(last);
-    this.#limitHalfClose(source);
-  }
-
-  /** The socket's own timer sees every write, and a slow reader that takes a large chunk bit by bit. */
-  #limitHalfClose(source: Socket): void {
     // With everything written, too, it is being closed.
     if (source.destroyed || source.writableFinished) return;
-    source.setTimeout(this.#parts.halfCloseTimeoutMs, () => this.cut('half-close-timeout'));
+    const { inward, outward, silences } = this.#parts;
+    const towards = direction === inward ? outward : inward;
+    const silence = new Silence(silences, source, towards, () => this.cut('half-close-timeout'));
+    source.on('close', () => silence.stop());
   }
 
   #closed(): void {

@@ -9,10 +9,18 @@ import type { CopyMemory, Direction } from './direction.ts';
 import { EndpointIndex } from './endpoint-index.ts';
 import { ConnectionGate } from './gate.ts';
 import { Scratch, SHARED_BYTES } from './scratch.ts';
+import { LOOKS, type Silence } from './silence.ts';
+
+/**
+ * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system
+ * calls, which most connections do not last long enough to need. Milliseconds.
+ */
+const KEEPALIVE_AFTER_MS = 1000;
 
 /** A connection, as what all connections share sees it. */
 export interface SharedConnection {
   endpointGone(): void;
+  keepAlive(): void;
   graceOver(): void;
   destroy(): void;
 }
@@ -29,6 +37,10 @@ export interface TcpShared {
   readonly attempts: readonly AttemptOptions[];
   /** Every connection that has an endpoint, or is being connected to one. */
   readonly index: EndpointIndex<SharedConnection>;
+  /** Relays that have only just begun. */
+  readonly young: DeadlineQueue<SharedConnection>;
+  /** Peers that have sent their FIN, and have to take traffic. */
+  readonly silences: DeadlineQueue<Silence>;
   /** Relays whose endpoint is gone; undefined when they may live on without limit. */
   readonly grace: DeadlineQueue<SharedConnection> | undefined;
 }
@@ -37,7 +49,7 @@ export function createTcpShared(
   { clock, limits, descriptors }: EngineContext,
   loops = new LoopGuard(clock),
 ): TcpShared {
-  const { connectTimeoutsMs, keepAliveMs, endpointGraceMs } = limits;
+  const { connectTimeoutsMs, keepAliveMs, halfCloseTimeoutMs, endpointGraceMs } = limits;
   return {
     clock,
     limits,
@@ -51,7 +63,6 @@ export function createTcpShared(
     },
     attempts: connectTimeoutsMs.map((timeoutMs) => ({
       clock,
-      keepAliveMs,
       timeoutMs,
       timeouts: new DeadlineQueue<Attempt>(
         clock,
@@ -61,6 +72,8 @@ export function createTcpShared(
       ),
     })),
     index: new EndpointIndex(),
+    young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
+    silences: new DeadlineQueue(clock, halfCloseTimeoutMs / LOOKS, (silence) => silence.look()),
     grace:
       endpointGraceMs > 0
         ? new DeadlineQueue(clock, endpointGraceMs, (connection) => connection.graceOver())

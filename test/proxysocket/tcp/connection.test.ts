@@ -39,7 +39,7 @@ function setUp() {
   const clock = new FakeClock();
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
   const timeouts = new Timeouts(clock, 250, (attempt) => attempt.timedOut());
-  const options = { clock, keepAliveMs: 15_000, timeoutMs: 250, timeouts };
+  const options = { clock, timeoutMs: 250, timeouts };
   const shared: TcpShared = {
     ...createTcpShared({ limits: DEFAULT_LIMITS, clock, descriptors }),
     attempts: [options, options, options],
