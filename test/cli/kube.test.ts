@@ -1,5 +1,7 @@
 /** The `kube` source as a command, against a fake API server. */
+import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -8,6 +10,7 @@ import { parse, type Invocation } from '../../src/cli/parse.ts';
 import { runCli, startCli, type Cli } from '../support/cli.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
+import { freePort } from '../support/sockets.ts';
 
 function fill(api: FakeApi): void {
   api.upsert('nodes', node('node-a', 'north'), node('node-b', 'south'));
@@ -51,6 +54,28 @@ t.test('from the API to JSON, and on with every change', async (t) => {
   await cli.line('The source is away; what is in place stays');
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 0);
+});
+
+t.test('from the API to a connection through the proxy', async (t) => {
+  const server = createServer((socket) => socket.end('hello from the endpoint'));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const frontPort = await freePort();
+  const api = await startFakeApi(t);
+  const spec = { ports: [{ name: 'http', protocol: 'TCP', port: frontPort, targetPort: port }] };
+  api.upsert('services', service('demo/web', '127.0.0.1', { spec }));
+  const ports = [{ name: 'http', protocol: 'TCP', port }];
+  api.upsert('endpointslices', slice('demo/web-x', [endpoint('127.0.0.1')], { ports }));
+  const servers = ['--metrics-bind-address=', '--healthz-bind-address='];
+  const line = ['kube', '--server', api.url, 'to-local', 'to-userspace', '--portal=address'];
+  const cli = startCli(t, [...line, ...servers]);
+  await cli.line('The first complete state is in place', { services: 1 });
+  const client = connect(frontPort, '127.0.0.1').setEncoding('utf8');
+  const [text] = (await once(client, 'data')) as [string];
+  t.equal(text, 'hello from the endpoint');
+  client.destroy();
 });
 
 t.test('a proxy for the services of one name only', async (t) => {
