@@ -1,11 +1,12 @@
 /** The program itself on the node of a test network: from a state file to clients on other machines. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Cli } from '../support/cli.ts';
 import { lab, type Lab } from './support/lab.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
+import { RULE_KINDS, ruleLab, testEachKind } from './support/rule-kinds.ts';
 
 const PLACES = ['10.96.0.10:80', '[fd96::10]:80', `${NODE.v4}:30080`, `[${NODE.v6}]:30080`];
 
@@ -53,40 +54,82 @@ async function page(here: Lab, cli: Cli, what: 'metrics' | 'health', path: strin
   return here.network.inside('node', 'curl', ['-sS', `${url}${path}`]);
 }
 
-t.test(
+testEachKind(
   'a state file is served, the rules stay when it ends, and cleanup removes them',
-  async (t) => {
-    const here = await lab(t);
-    const before = await here.ruleset();
-    const cli = proxy(t, here, '--portal nftables');
+  async (t, here) => {
+    const { kind } = here;
+    await kind.addOthers(here.exec);
+    const before = await here.rules();
+    const cli = proxy(t, here, kind.flags);
     await cli.line('The first complete state is in place');
     for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
-    t.match(await page(here, cli, 'metrics', '/metrics'), /portal_up\{portal="nftables"\} 1\n/);
-    t.match(await page(here, cli, 'metrics', '/metrics'), /build_info\{.*portal="nftables"\} 1\n/);
+    const metrics = await page(here, cli, 'metrics', '/metrics');
+    const portal = `portal="${kind.name.split('-')[0]}"`;
+    t.match(metrics, new RegExp(String.raw`portal_up\{${portal}\} 1\n`));
+    t.match(metrics, new RegExp(String.raw`build_info\{.*${portal}\} 1\n`));
 
     cli.kill('SIGTERM');
     t.equal((await cli.exited).code, 0);
-    t.match(await here.ruleset(), /10\.96\.0\.10 \. tcp \. 80/);
+    t.match(await here.rules(), kind.portalOf('10.96.0.10', 'tcp', 80));
     t.equal(await here.client.ask(PLACES[0] ?? ''), 'ECONNREFUSED');
     for (const time of ['first', 'second']) {
       t.match(await onNode(t, here, ['cleanup']).exited, { code: 0, stderr: '' }, time);
-      t.equal(await here.ruleset(), before, time);
+      t.equal(await here.rules(), before, time);
     }
   },
 );
 
-t.test('auto chooses nftables where it may, and --cleanup-on-exit removes the rules', async (t) => {
-  const here = await lab(t);
-  const before = await here.ruleset();
-  const cli = proxy(t, here, '--portal-table mine --cleanup-on-exit');
-  await cli.line('Chose --portal nftables');
+testEachKind('--cleanup-on-exit removes the rules, with names of their own', async (t, here) => {
+  await here.kind.addOthers(here.exec);
+  const before = await here.rules();
+  const names = '--portal-table mine --portal-chain-prefix MINE';
+  const cli = proxy(t, here, `${here.kind.flags} ${names} --cleanup-on-exit`);
   await cli.line('The first complete state is in place');
-  t.match(await here.ruleset(), /table inet mine/);
+  t.match(await here.rules(), /table inet mine|:MINE-PORTALS-HOST/);
   for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 0);
-  t.equal(await here.ruleset(), before);
+  t.equal(await here.rules(), before);
 });
+
+t.test('auto chooses nftables where it may', async (t) => {
+  const here = await lab(t);
+  const cli = proxy(t, here, '--portal auto');
+  await cli.line('Chose --portal nftables');
+  await cli.line('The first complete state is in place');
+  t.match(await here.ruleset(), /table inet kpng-userspace/);
+  for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+});
+
+t.test('where there is no nft, auto chooses iptables, of the flavour that is in use', async (t) => {
+  for (const kind of RULE_KINDS.filter(({ name }) => name !== 'nftables')) {
+    const here = await ruleLab(t, kind);
+    await kind.addOthers(here.exec);
+    const path = pathWith(t, ['iptables', 'iptables-nft', 'iptables-legacy', 'conntrack']);
+    const cli = proxy(t, here, '--portal auto', ['env', `PATH=${path}`]);
+    t.match(await cli.line('Chose --portal iptables'), { reason: /no nft on the PATH/ });
+    const found = await cli.line('Found iptables');
+    t.match(found, { program: kind.name, reason: 'the chains of Kubernetes are there' });
+    await cli.line('The first complete state is in place');
+    t.match(await here.rules(), /:KUBE-PORTALS-HOST/);
+    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+  }
+});
+
+/** A folder to look for programs in, with these alone, and what belongs to them. */
+function pathWith(t: Test, programs: readonly string[]): string {
+  const folder = mkdtempSync(join(tmpdir(), 'kpng-path-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  for (const program of programs) {
+    const names = program.startsWith('iptables')
+      ? [program, program.replace(/^ip/, 'ip6')].flatMap((name) =>
+          ['', '-save', '-restore'].map((end) => `${name}${end}`),
+        )
+      : [program];
+    for (const name of names) symlinkSync(join('/usr/sbin', name), join(folder, name));
+  }
+  return folder;
+}
 
 t.test('without the right to change rules auto opens addresses, and cleanup fails', async (t) => {
   const here = await lab(t);

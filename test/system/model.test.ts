@@ -97,7 +97,7 @@ interface Pair {
   readonly real: Portal;
   readonly thought: Portal;
   /** Where a packet lands in the made-up one. */
-  lands(packet: Packet): Landing;
+  readonly lands: (packet: Packet) => Landing;
 }
 
 function portals(here: RuleLab): Pair {

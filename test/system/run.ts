@@ -24,11 +24,15 @@ const root = join(import.meta.dirname, '..', '..');
 const TOOLS = [
   { file: 'ip', args: ['netns', 'list'], debian: 'iproute2' },
   { file: 'nft', args: ['list', 'tables'], debian: 'nftables' },
+  { file: 'iptables-nft-save', args: [], debian: 'iptables' },
+  { file: 'iptables-legacy-save', args: [], debian: 'iptables' },
+  { file: 'ip6tables-legacy-save', args: [], debian: 'iptables' },
   { file: 'conntrack', args: ['--version'], debian: 'conntrack' },
   { file: 'sysctl', args: ['--version'], debian: 'procps' },
   { file: 'curl', args: ['--version'], debian: 'curl' },
   { file: 'setpriv', args: ['--version'], debian: 'util-linux' },
   { file: 'prlimit', args: ['--version'], debian: 'util-linux' },
+  { file: 'flock', args: ['--version'], debian: 'util-linux' },
   { file: 'ss', args: ['--version'], debian: 'iproute2' },
   { file: 'openssl', args: ['version'], debian: 'openssl' },
 ] as const;
@@ -64,6 +68,8 @@ async function machineState(): Promise<readonly string[]> {
   const namespaces = await systemExec({ file: 'ip', args: ['netns', 'list'] });
   const parts = [
     await systemExec({ file: 'nft', args: ['list', 'ruleset'], maxOutput: 2 ** 26 }),
+    await systemExec({ file: 'iptables-legacy-save', args: [], maxOutput: 2 ** 26 }),
+    await systemExec({ file: 'ip6tables-legacy-save', args: [], maxOutput: 2 ** 26 }),
     await systemExec({ file: 'ip', args: ['-o', 'address'], maxOutput: 2 ** 24 }),
     await systemExec({
       file: 'sysctl',
@@ -71,9 +77,15 @@ async function machineState(): Promise<readonly string[]> {
     }),
   ];
   return [
-    ...namespaces.stdout.split('\n').filter((line) => !isInUse(line)),
+    // Those of tests and benchmarks that run at the same time come and go.
+    ...namespaces.stdout
+      .split('\n')
+      .filter((line) => !isInUse(line) && !line.startsWith('kpngbench-')),
     ...parts
-      .map(({ stdout }) => stdout.replaceAll(/ (?:valid|preferred)_lft \S+/g, ''))
+      // Lifetimes, and what iptables counts and when, change by themselves.
+      .map(({ stdout }) =>
+        stdout.replaceAll(/ (?:valid|preferred)_lft \S+|^# .*\n|\[\d+:\d+\]/gm, ''),
+      )
       .flatMap((text) => text.split('\n')),
   ];
 }

@@ -14,6 +14,8 @@ import type { Proxy } from './proxy.ts';
 /** One kind of rules, and how to look at them and disturb them from outside. */
 export interface RuleKind {
   readonly name: 'nftables' | 'iptables-nft' | 'iptables-legacy';
+  /** What the program is told, in one line. */
+  readonly flags: string;
   /** All rules of the node, ours and others', without what changes by itself. */
   rules(network: Network): Promise<string>;
   /** Programs and arguments that remove rules of ours in different ways. */
@@ -30,6 +32,7 @@ export interface RuleKind {
 
 const NFTABLES: RuleKind = {
   name: 'nftables',
+  flags: '--portal nftables',
   rules: (network) => network.inside('node', 'nft', ['list', 'ruleset']),
   damage: [
     'nft flush ruleset',
@@ -50,6 +53,7 @@ function iptables(flavor: 'nft' | 'legacy'): RuleKind {
   const v6 = `ip6tables-${flavor}`;
   return {
     name: `iptables-${flavor}`,
+    flags: `--portal iptables --iptables-flavor ${flavor}`,
     async rules(network) {
       const texts = await Promise.all(
         [`${v4}-save`, `${v6}-save`].map((file) => network.inside('node', file, [])),
