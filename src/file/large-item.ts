@@ -1,7 +1,7 @@
 import { isSeq } from 'yaml';
 import { readHead } from './head.ts';
 import { checkedItem, refusedItem, schemaProblems, type Item } from './item.ts';
-import { ownText, type Form, type Piece, type Split } from './pieces.ts';
+import type { Form, Piece, Split } from './pieces.ts';
 import type { LocalProblem } from './problem.ts';
 import type { RawEndpoint, RawServiceItem } from './raw.ts';
 import { readJson, readList, type Locator, type Reading, type ReadResult } from './reading.ts';
@@ -81,7 +81,7 @@ function readParts(
   const parts: Part[] = [];
   let first = 0;
   for (const batch of batchesOf(text, split.items)) {
-    const read = known.get(batch.text) ?? readBatch(ownText(batch.text), split.form, maxProblems);
+    const read = known.get(batch.text) ?? readBatch(batch.text, split.form, maxProblems);
     if (read === undefined) return undefined;
     const { values, errors, errorCount } = read;
     parts.push({ values, errors, errorCount, ...batch, first });

@@ -6,7 +6,7 @@ import { readItem, refusedItem, type Item } from './item.ts';
 import { parseLargeItem, type Batch, type Batches } from './large-item.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { readNodes, withoutItems } from './nodes.ts';
-import { ownText, type Form, type Split } from './pieces.ts';
+import type { Form, Split } from './pieces.ts';
 import { readPiece } from './reading.ts';
 import { splitBlock } from './split-block.ts';
 import { splitJson } from './split-json.ts';
@@ -96,7 +96,7 @@ function parsePieces(
       parsedItems += 1;
     }
     items.set(text, item);
-    collector.addItem(item, start, () => start + nameOffset(text, split.form, settings));
+    collector.addItem(item, start, () => start + nameOffset(text, split.form));
   }
   return result(collector.result(nodes), parsedItems, memory, items);
 }
@@ -115,7 +115,7 @@ function parseItem(
   if (form === 'block' && text.length > maxTreeChars) {
     return refusedItem([{ offset: 0, segments: [], message: tooLargeItem(maxTreeChars) }], 1);
   }
-  const reading = readPiece(ownText(text), form);
+  const reading = readPiece(text, form);
   return reading && readItem(reading, maxProblems);
 }
 
@@ -124,9 +124,11 @@ function tooLargeItem(maxTreeChars: number): string {
   return `a service of more than ${limit} characters must have its endpoints in block style`;
 }
 
-/** For a large item it is the start of the item; looking for the name would take long. */
-function nameOffset(text: string, form: Form, { largeItem }: Settings): number {
-  const reading = text.length > largeItem ? undefined : readPiece(text, form);
+/** For an item of more characters it is the start of the item: looking for the name would take long. */
+const MAX_SEARCHED = 256 * 1024;
+
+function nameOffset(text: string, form: Form): number {
+  const reading = text.length > MAX_SEARCHED ? undefined : readPiece(text, form);
   return reading?.ok === true ? reading.locate(['service', 'name'], false) : 0;
 }
 

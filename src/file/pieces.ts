@@ -31,11 +31,3 @@ export interface Split {
 export function offsetBefore({ cutAt, cutLength }: Split, offsetInRest: number): number {
   return offsetInRest < cutAt ? offsetInRest : offsetInRest + cutLength;
 }
-
-/**
- * The same text with memory of its own. A part of a text keeps the whole of it in memory, and so would
- * everything that is parsed from the part, for as long as that is not parsed again.
- */
-export function ownText(text: string): string {
-  return Buffer.from(text).toString();
-}

@@ -296,5 +296,6 @@ for (const [name, text, expected] of SERVICE_ERRORS) {
     t.strictSame(problemsOf(text), expected);
     // The quotes around `services` are behind the items' lines, so positions stay.
     t.strictSame(problemsOf(inOnePiece(text)), expected, 'the same in one piece');
+    t.strictSame(problemsOf(text, { largeItem: 0 }), expected, 'the same in small pieces');
   });
 }
