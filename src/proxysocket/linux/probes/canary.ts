@@ -90,7 +90,7 @@ export function datagramEcho({ sys }: Cage): {
       list.clear();
       const taken = Array.from({ length: count }, (_, slot) => {
         const name = names.take(slots.names, slots.nameOffset(slot));
-        list.add(slots, slot, { name, nameLength: 16, source: undefined });
+        list.add(slots, [slot], 0, 1, { name, nameLength: 16, source: undefined });
         return name;
       });
       for (let sent = 0; sent < count;) sent += Math.max(1, list.send(fd, sent));

@@ -62,33 +62,41 @@ export class SendList {
     this.#datagrams = 0;
   }
 
-  /** Adds a message of one datagram. `to` is undefined on a connected socket. */
-  add(slots: DatagramSlots, slot: number, to: Recipient | undefined): void {
-    const vector = this.#addVector(slots, slot);
-    this.#addHeader(vector, 1, to, 0);
-  }
-
-  /** Adds one message of several datagrams, whose sizes must allow it (see `segmentRun`). */
-  addSegmented(slots: DatagramSlots, list: readonly number[], to: Recipient | undefined): void {
+  /**
+   * Adds a message: the datagrams in `count` slots that a list names from an index on. The sizes of
+   * several must allow it (see `segmentRun`). `to` is undefined on a connected socket.
+   */
+  add(
+    memory: DatagramSlots,
+    slots: readonly number[],
+    from: number,
+    count: number,
+    to: Recipient | undefined,
+  ): void {
     const first = this.#datagrams;
-    for (const slot of list) this.#addVector(slots, slot);
-    this.#addHeader(first, list.length, to, slots.length(list[0] ?? 0));
+    for (let index = from; index < from + count; index += 1) {
+      this.#addVector(memory, slots[index] ?? 0);
+    }
+    this.#addHeader(first, count, to, count === 1 ? 0 : memory.length(slots[from] ?? 0));
   }
 
   /** Sends the messages from `first` on. How many were taken, at least one; or a negative error number. */
   send(fd: number, first: number): number {
     const address = this.#headerAddresses[first] ?? 0n;
-    const count = this.#c.sendmmsg(fd, address, this.#messages - first, 0);
-    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+    // An `mmsghdr` begins with a `msghdr`, and the call for one message costs less.
+    const isLast = first + 1 === this.#messages;
+    const result = isLast
+      ? this.#c.sendmsg(fd, address, 0)
+      : this.#c.sendmmsg(fd, address, this.#messages - first, 0);
+    if (result < 0) return -(this.#errno[0] ?? 0);
+    return isLast ? 1 : result;
   }
 
-  #addVector(slots: DatagramSlots, slot: number): number {
+  #addVector(memory: DatagramSlots, slot: number): void {
     const index = this.#datagrams;
     this.#datagrams += 1;
-    this.#vectorWords[index * 2] = DatagramSlots.dataAddress(slots, slot);
-    const { view } = this.#vectors;
-    view.setUint32(index * IOVEC_BYTES + 8, slots.length(slot), true);
-    return index;
+    this.#vectorWords[index * 2] = DatagramSlots.dataAddress(memory, slot);
+    this.#vectors.view.setUint32(index * IOVEC_BYTES + 8, memory.length(slot), true);
   }
 
   #addHeader(vector: number, vectors: number, to: Recipient | undefined, segment: number): void {
@@ -124,16 +132,21 @@ export class SendList {
 }
 
 /**
- * How many datagrams of a list, from `from` on, can go as one message: all have the size of the first,
- * but the last, which may be smaller. At least 1.
+ * How many datagrams of a list, from one index up to another, can go as one message: all have the size
+ * of the first, but the last, which may be smaller. At least 1.
  */
-export function segmentRun(slots: DatagramSlots, list: readonly number[], from: number): number {
-  const size = slots.length(list[from] ?? 0);
+export function segmentRun(
+  memory: DatagramSlots,
+  slots: readonly number[],
+  from: number,
+  end: number,
+): number {
+  const size = memory.length(slots[from] ?? 0);
   if (size === 0) return 1;
   let bytes = size;
   let count = 1;
-  while (from + count < list.length && count < MAX_SEGMENTS) {
-    const next = slots.length(list[from + count] ?? 0);
+  while (from + count < end && count < MAX_SEGMENTS) {
+    const next = memory.length(slots[from + count] ?? 0);
     bytes += next;
     if (next > size || next === 0 || bytes > MAX_SEGMENTED_BYTES) break;
     count += 1;

@@ -1,10 +1,12 @@
 import type { Loop, TurnEnd } from '../loop.ts';
 import type { DatagramSlots } from '../sys/datagram-slots.ts';
-import { Sender, type Batch } from './outgoing.ts';
+import { Sender } from './outgoing.ts';
 import type { UdpSession } from './session.ts';
 
 /** Answers of one turn that are kept until its end, at most. */
 const SLOTS = 64;
+/** Every slot, in order. */
+const IN_ORDER: readonly number[] = Array.from({ length: SLOTS }, (_, index) => index);
 
 /**
  * Collects the answers of all endpoints during a turn, so that those which leave through one listening
@@ -19,7 +21,7 @@ export class Answers implements TurnEnd {
 
   constructor(loop: Loop) {
     this.#slots = loop.sys.datagramSlots(SLOTS);
-    this.#sender = new Sender(loop.sys, SLOTS);
+    this.#sender = new Sender(loop.sys, 'answer', this.#slots);
     loop.atTurnEnd(this);
   }
 
@@ -43,33 +45,22 @@ export class Answers implements TurnEnd {
   /** Sends what there is. */
   endTurn(): void {
     const sessions = this.#sessions;
-    if (sessions.length === 0) return;
-    let batches: Batch[] = [];
     let front = sessions[0]?.front;
+    if (front === undefined) return;
     for (let start = 0; start < sessions.length;) {
       const session = sessions[start];
       if (session === undefined) break;
       let end = start + 1;
       while (end < sessions.length && sessions[end] === session) end += 1;
       if (session.front !== front) {
-        this.#send(front?.fd, batches);
-        batches = [];
+        this.#sender.flush(front.fd);
         front = session.front;
       }
-      if (!session.hasEnded) batches.push(session.answers(range(start, end)));
+      // One that has ended in this turn has no client to answer any more.
+      if (!session.hasEnded) session.addAnswers(this.#sender, IN_ORDER, start, end);
       start = end;
     }
-    this.#send(front?.fd, batches);
+    this.#sender.flush(front.fd);
     sessions.length = 0;
   }
-
-  #send(fd: number | undefined, batches: readonly Batch[]): void {
-    if (fd !== undefined && batches.length > 0) this.#sender.send(this.#slots, fd, batches);
-  }
-}
-
-function range(start: number, end: number): number[] {
-  const list: number[] = [];
-  for (let index = start; index < end; index += 1) list.push(index);
-  return list;
 }

@@ -3,104 +3,126 @@ import type { DatagramSlots } from '../sys/datagram-slots.ts';
 import { segmentRun, type Recipient, type SendList } from '../sys/send-list.ts';
 import type { Sys } from '../sys/sys.ts';
 
-/** Told what became of datagrams. */
-export interface SendOutcome {
-  sent(datagrams: number, bytes: number): void;
+/** To the endpoint, or back to the client. */
+export type Way = 'request' | 'answer';
+
+/** Whose datagrams are sent: told what became of them. */
+export interface Sending {
+  sent(way: Way, datagrams: number, bytes: number): void;
   /** Returns whether the socket can still be used: whoever is told may have closed it. */
-  notSent(datagrams: number, errno: number): boolean;
+  notSent(way: Way, datagrams: number, errno: number): boolean;
   /** A message of several datagrams did not get through, though single ones may: make no more of them. */
-  noSegments(): void;
+  noSegments(way: Way): void;
 }
 
-/** Datagrams from one peer to another that are to be sent one after the other. */
-export interface Batch {
-  readonly slots: readonly number[];
-  /** Whether those of one size may go as one message. */
-  readonly segments: boolean;
-  /** Undefined on a connected socket. */
-  readonly to: Recipient | undefined;
-  readonly outcome: SendOutcome;
-}
-
-interface Message {
-  readonly slots: readonly number[];
-  readonly batch: Batch;
-}
-
-/** Sends datagrams with as few calls as can be. */
+/**
+ * Sends datagrams with as few calls as can be: those of one size and one peer as one message, and all
+ * messages through one socket by one call.
+ *
+ * `add` notes what is to go, `flush` sends it, and nothing is allocated for either.
+ */
 export class Sender {
+  readonly #way: Way;
+  readonly #memory: DatagramSlots;
   readonly #list: SendList;
-  /** For what has to be sent in the middle of a list. */
+  /** For what has to be sent one by one in the middle of a list. */
   readonly #apart: SendList;
+  /** By message: whose it is, to whom, and which part of which list of slots. */
+  readonly #owners: Sending[] = [];
+  readonly #recipients: (Recipient | undefined)[] = [];
+  readonly #slots: (readonly number[])[] = [];
+  readonly #froms: number[] = [];
+  readonly #counts: number[] = [];
 
-  /** `capacity`: datagrams of one call of `send`. */
-  constructor(sys: Sys, capacity: number) {
-    this.#list = sys.sendList(capacity);
-    this.#apart = sys.sendList(capacity);
+  /** Of datagrams in `memory`. */
+  constructor(sys: Sys, way: Way, memory: DatagramSlots) {
+    this.#way = way;
+    this.#memory = memory;
+    this.#list = sys.sendList(memory.count);
+    this.#apart = sys.sendList(1);
   }
 
-  /** Sends batches through one socket, in order. */
-  send(memory: DatagramSlots, fd: number, batches: readonly Batch[]): void {
-    sendThrough(this.#list, memory, fd, batches, (batch) =>
-      sendThrough(this.#apart, memory, fd, [batch], () => true),
-    );
-  }
-}
-
-/** Returns whether the socket can still be used. `apart` sends a message that failed as single datagrams. */
-function sendThrough(
-  list: SendList,
-  memory: DatagramSlots,
-  fd: number,
-  batches: readonly Batch[],
-  apart: (batch: Batch) => boolean,
-): boolean {
-  const messages = fill(list, memory, batches);
-  let isUsable = true;
-  for (let next = 0; next < messages.length;) {
-    const sent: number = isUsable ? list.send(fd, next) : -EBADF;
-    for (const { slots, batch } of messages.slice(next, next + Math.max(0, sent))) {
-      batch.outcome.sent(slots.length, bytesOf(memory, slots));
-    }
-    next += Math.max(0, sent);
-    // A call stops at the first message that fails, and tells why only when that is its first one.
-    const failed = sent < 0 ? messages[next] : undefined;
-    if (failed === undefined) continue;
-    next += 1;
-    const { slots, batch } = failed;
-    let goesOn: boolean;
-    if (slots.length > 1 && !isLasting(-sent)) {
-      batch.outcome.noSegments();
-      goesOn = apart({ ...batch, slots, segments: false });
-    } else {
-      goesOn = batch.outcome.notSent(slots.length, -sent);
-    }
-    isUsable &&= goesOn;
-  }
-  return isUsable;
-}
-
-function fill(list: SendList, memory: DatagramSlots, batches: readonly Batch[]): Message[] {
-  const messages: Message[] = [];
-  list.clear();
-  for (const batch of batches) {
-    const { slots, segments, to } = batch;
-    for (let from = 0; from < slots.length;) {
-      const count = segments ? segmentRun(memory, slots, from) : 1;
-      const part = count === slots.length ? slots : slots.slice(from, from + count);
-      if (count === 1) list.add(memory, part[0] ?? 0, to);
-      else list.addSegmented(memory, part, to);
-      messages.push({ slots: part, batch });
-      from += count;
+  /**
+   * Datagrams from one peer to another, in order: those in the slots that a list names from index
+   * `from` up to `end`. The list must stay as it is until `flush`. `to` is undefined on a connected
+   * socket; `segments`: whether those of one size may go as one message.
+   */
+  add(
+    owner: Sending,
+    slots: readonly number[],
+    from: number,
+    end: number,
+    to: Recipient | undefined,
+    segments: boolean,
+  ): void {
+    for (let start = from; start < end;) {
+      const count = segments ? segmentRun(this.#memory, slots, start, end) : 1;
+      this.#list.add(this.#memory, slots, start, count, to);
+      this.#owners.push(owner);
+      this.#recipients.push(to);
+      this.#slots.push(slots);
+      this.#froms.push(start);
+      this.#counts.push(count);
+      start += count;
     }
   }
-  return messages;
-}
 
-function bytesOf(memory: DatagramSlots, slots: readonly number[]): number {
-  let bytes = 0;
-  for (const slot of slots) bytes += memory.length(slot);
-  return bytes;
+  /** Sends everything that was added, through one socket. */
+  flush(fd: number): void {
+    let isUsable = true;
+    for (let next = 0; next < this.#owners.length;) {
+      const sent: number = isUsable ? this.#list.send(fd, next) : -EBADF;
+      for (let message = next; message < next + sent; message += 1) this.#sent(message);
+      next += Math.max(0, sent);
+      if (sent >= 0) continue;
+      // A call stops at the first message that fails, and tells why only when that is its first one.
+      const goesOn = this.#notSent(next, fd, -sent);
+      isUsable &&= goesOn;
+      next += 1;
+    }
+    this.#list.clear();
+    for (const list of [this.#owners, this.#recipients, this.#slots, this.#froms, this.#counts]) {
+      list.length = 0;
+    }
+  }
+
+  #sent(message: number): void {
+    const count = this.#counts[message] ?? 0;
+    const from = this.#froms[message] ?? 0;
+    const slots = this.#slots[message] ?? [];
+    let bytes = 0;
+    for (let index = from; index < from + count; index += 1) {
+      bytes += this.#memory.length(slots[index] ?? 0);
+    }
+    this.#owners[message]?.sent(this.#way, count, bytes);
+  }
+
+  /** Returns whether the socket can still be used. */
+  #notSent(message: number, fd: number, errno: number): boolean {
+    const owner = this.#owners[message];
+    const count = this.#counts[message] ?? 0;
+    if (owner === undefined) return true;
+    if (count === 1 || isLasting(errno)) return owner.notSent(this.#way, count, errno);
+    owner.noSegments(this.#way);
+    const from = this.#froms[message] ?? 0;
+    let isUsable = true;
+    for (let index = from; index < from + count; index += 1) {
+      const goesOn = this.#sendApart(message, index, isUsable ? fd : -1);
+      isUsable &&= goesOn;
+    }
+    return isUsable;
+  }
+
+  #sendApart(message: number, index: number, fd: number): boolean {
+    const owner = this.#owners[message];
+    const slots = this.#slots[message] ?? [];
+    this.#apart.add(this.#memory, slots, index, 1, this.#recipients[message]);
+    const sent = this.#apart.send(fd, 0);
+    this.#apart.clear();
+    if (sent < 0) return owner?.notSent(this.#way, 1, -sent) ?? true;
+    owner?.sent(this.#way, 1, this.#memory.length(slots[index] ?? 0));
+    return true;
+  }
 }
 
 /** Errors that would befall single datagrams as well. */

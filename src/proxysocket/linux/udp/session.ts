@@ -16,7 +16,7 @@ import type { PeerKey } from '../sys/datagram-slots.ts';
 import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from '../sys/layout.ts';
 import { INTEREST } from '../sys/poller.ts';
 import type { Recipient } from '../sys/send-list.ts';
-import { isFull, type Batch, type SendOutcome } from './outgoing.ts';
+import { isFull, type Sender, type Sending, type Way } from './outgoing.ts';
 import type { UdpShared } from './shared.ts';
 
 /** What a session knows of the listening socket that it belongs to. */
@@ -42,7 +42,7 @@ const BUSY_TURNS = 4;
 const AT_ONCE = 16;
 
 /** One client port of one listening socket, and the connected socket to its endpoint. */
-export class UdpSession implements TableSession<UdpSession>, Pollable {
+export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   readonly client: UdpClient;
   readonly front: UdpFront;
   readonly owner: ServicePort;
@@ -64,7 +64,7 @@ export class UdpSession implements TableSession<UdpSession>, Pollable {
   #state: 'opening' | 'open' | 'ended' = 'opening';
   #fd = -1;
   /** Slots of this event's datagrams from the client. */
-  #queue: number[] = [];
+  readonly #queue: number[] = [];
   readonly #recipient: Recipient;
   /** Whether messages of several datagrams get through, each way. */
   #segmentsIn: boolean;
@@ -135,23 +135,18 @@ export class UdpSession implements TableSession<UdpSession>, Pollable {
   /** Passes on what has been noted. */
   sendAll(): void {
     const queue = this.#queue;
-    this.#queue = [];
     if (this.#state !== 'open') {
       this.owner.counters.datagramsDropped += queue.length;
-      return;
+    } else {
+      this.#host.touch(this);
+      if (queue.length === 1) this.#sendOne(queue[0] ?? 0);
+      else {
+        const { sender } = this.#shared;
+        sender.add(this, queue, 0, queue.length, undefined, this.#segmentsIn);
+        sender.flush(this.#fd);
+      }
     }
-    this.#host.touch(this);
-    const { requests, sender } = this.#shared;
-    if (queue.length > 1) {
-      const segments = this.#segmentsIn;
-      sender.send(requests, this.#fd, [
-        { slots: queue, segments, to: undefined, outcome: this.#requestOutcome },
-      ]);
-      return;
-    }
-    const sent = requests.write(this.#fd, queue[0] ?? 0);
-    if (sent < 0) this.#notSent(1, -sent);
-    else this.#sent(1, sent);
+    queue.length = 0;
   }
 
   /** Datagrams of the endpoint are there, or an ICMP message. */
@@ -179,14 +174,38 @@ export class UdpSession implements TableSession<UdpSession>, Pollable {
     this.#shared.sessions.endAll([this]);
   }
 
-  /** Answers to be sent to the client. */
-  answers(slots: readonly number[]): Batch {
-    return {
-      slots,
-      segments: this.#segmentsOut && slots.length > 1,
-      to: this.#recipient,
-      outcome: this.#answerOutcome,
-    };
+  /** Adds the endpoint's datagrams in these slots to what is sent to the client. */
+  addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void {
+    sender.add(this, slots, from, end, this.#recipient, this.#segmentsOut);
+  }
+
+  sent(way: Way, datagrams: number, bytes: number): void {
+    const { counters } = this.owner;
+    if (way === 'request') {
+      counters.datagramsIn += datagrams;
+      counters.bytesIn += bytes;
+      this.datagramsIn += datagrams;
+    } else {
+      counters.datagramsOut += datagrams;
+      counters.bytesOut += bytes;
+      this.datagramsOut += datagrams;
+    }
+  }
+
+  notSent(way: Way, datagrams: number, errno: number): boolean {
+    if (isFull(errno)) {
+      for (let count = 0; count < datagrams; count += 1) this.#host.queueFull(this);
+      return true;
+    }
+    this.owner.counters.datagramsDropped += datagrams;
+    if (way === 'answer') return true;
+    if (!this.hasEnded) this.#host.failed(this, systemError(errno, 'write'));
+    return !this.hasEnded;
+  }
+
+  noSegments(way: Way): void {
+    if (way === 'request') this.#segmentsIn = false;
+    else this.#segmentsOut = false;
   }
 
   end(): number {
@@ -197,51 +216,9 @@ export class UdpSession implements TableSession<UdpSession>, Pollable {
     return 0;
   }
 
-  readonly #requestOutcome: SendOutcome = {
-    sent: (datagrams, bytes) => this.#sent(datagrams, bytes),
-    notSent: (datagrams, errno) => {
-      this.#notSent(datagrams, errno);
-      return !this.hasEnded;
-    },
-    noSegments: () => {
-      this.#segmentsIn = false;
-    },
-  };
-
-  readonly #answerOutcome: SendOutcome = {
-    sent: (datagrams, bytes) => {
-      const { counters } = this.owner;
-      counters.datagramsOut += datagrams;
-      counters.bytesOut += bytes;
-      this.datagramsOut += datagrams;
-    },
-    notSent: (datagrams, errno) => {
-      if (isFull(errno)) this.#full(datagrams);
-      else this.owner.counters.datagramsDropped += datagrams;
-      return true;
-    },
-    noSegments: () => {
-      this.#segmentsOut = false;
-    },
-  };
-
-  #sent(datagrams: number, bytes: number): void {
-    const { counters } = this.owner;
-    counters.datagramsIn += datagrams;
-    counters.bytesIn += bytes;
-    this.datagramsIn += datagrams;
-  }
-
-  #notSent(datagrams: number, errno: number): void {
-    if (isFull(errno)) {
-      this.#full(datagrams);
-      return;
-    }
-    this.owner.counters.datagramsDropped += datagrams;
-    if (!this.hasEnded) this.#host.failed(this, systemError(errno, 'write'));
-  }
-
-  #full(datagrams: number): void {
-    for (let count = 0; count < datagrams; count += 1) this.#host.queueFull(this);
+  #sendOne(slot: number): void {
+    const sent = this.#shared.requests.write(this.#fd, slot);
+    if (sent < 0) this.notSent('request', 1, -sent);
+    else this.sent('request', 1, sent);
   }
 }

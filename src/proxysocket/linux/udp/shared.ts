@@ -31,13 +31,14 @@ export interface UdpShared {
 
 export function createUdpShared(loop: Loop, context: EngineContext): UdpShared {
   const { sys } = loop;
+  const requests = sys.datagramSlots(SLOTS);
   const known = new WeakMap<BalancerEndpoint, Sockaddr>();
   const shared: UdpShared = {
     loop,
     context,
     sessions: new Sessions(context, (host, start) => new UdpSession(shared, host, start)),
-    requests: sys.datagramSlots(SLOTS),
-    sender: new Sender(sys, SLOTS),
+    requests,
+    sender: new Sender(sys, 'request', requests),
     answers: new Answers(loop),
     names: sys.peerNames(),
     hasSegments: sys.hasUdpSegments,
