@@ -81,7 +81,7 @@ function reasonIn(stderr: string): string {
   const lines = stderr
     .split('\n')
     .map((line) => line.trim())
-    .filter((line) => !/^$|^#|^Try `|^Error occurred|^Ignoring deprecated/.test(line));
+    .filter((line) => !/^$|^#|^Try `|^Error occurred|^Ignoring deprecated|^Can't lock/.test(line));
   const best = lines.find((line) => !line.endsWith(':')) ?? lines[0] ?? '';
   return best.slice(0, 200);
 }

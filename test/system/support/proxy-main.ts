@@ -28,6 +28,8 @@ export interface ProxyOptions {
   readonly nodePortAddresses?: readonly string[];
   /** Default: `nftables`. */
   readonly portal?: 'nftables' | 'iptables-nft' | 'iptables-legacy' | 'address';
+  /** What the chains of iptables begin with. */
+  readonly prefix?: string;
   /** Interface of the portal `address`. */
   readonly portalInterface?: string;
 }

@@ -1,0 +1,231 @@
+/** What only the portal with iptables does. What it shares with others is in the tests beside this one. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { Exec } from '../../src/portal/exec.ts';
+import { tryIptables } from '../../src/portal/iptables/check.ts';
+import { cleanUpIptables } from '../../src/portal/iptables/left-over.ts';
+import { IptablesPortal } from '../../src/portal/iptables/portal.ts';
+import { findTools, type Flavor } from '../../src/portal/iptables/tools.ts';
+import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { wants } from '../support/portals.ts';
+import { NODE } from './support/network.ts';
+import { RULE_KINDS, ruleLab, type RuleLab } from './support/rule-kinds.ts';
+import { everywhere, SERVICE, simple } from './support/services.ts';
+
+/** Defines a test for each flavour. */
+function testEachFlavor(
+  name: string,
+  action: (t: Test, here: RuleLab, flavor: Flavor) => Promise<void>,
+): void {
+  for (const kind of RULE_KINDS) {
+    if (kind.name === 'nftables') continue;
+    const flavor = kind.name === 'iptables-nft' ? 'nft' : 'legacy';
+    t.test(`${kind.name}: ${name}`, async (t) => action(t, await ruleLab(t, kind), flavor));
+  }
+}
+
+const GOLDEN = join(import.meta.dirname, '..', 'portal', 'iptables', 'golden');
+
+testEachFlavor(
+  'the kernel takes the texts that the unit tests compare with',
+  async (t, here, flavor) => {
+    const paths = globSync(join(GOLDEN, 'full.v*'));
+    t.equal(paths.length, 2);
+    for (const path of paths) {
+      const ip = basename(path).endsWith('6') ? 'ip6' : 'ip';
+      const file = `${ip}tables-${flavor}-restore`;
+      await here.exec({ file, args: ['--noflush', '-w', '5'], stdin: readFileSync(path, 'utf8') });
+    }
+    t.match(await here.rules(), /-A KUBE-PORTALS-HOST -d fd00:10::1\/128 -p tcp/);
+  },
+);
+
+testEachFlavor('finds out whether it may and can', async (t, here, flavor) => {
+  await here.kind.addOthers(here.exec);
+  const before = await here.rules();
+  const tools = await findTools(here.exec, flavor);
+  t.match(tools, { flavor, version: /^1\.\d/ });
+  t.match(await tryIptables(here.exec, tools, [4, 6]), { families: [4, 6] });
+  t.equal(await here.rules(), before);
+  const without = ['--bounding-set=-net_admin', '--inh-caps=-net_admin'];
+  const unprivileged: Exec = ({ file, args, ...rest }) =>
+    here.exec({ ...rest, file: 'setpriv', args: [...without, file, ...args] });
+  const { families, problems } = await tryIptables(unprivileged, tools, [4, 6]);
+  t.strictSame(families, []);
+  t.match(problems.get(4), { code: 'KPNG_PORTAL_PERMISSION', message: /CAP_NET_ADMIN/ });
+});
+
+/** As kube-proxy's userspace mode leaves it: one service, and somebody else's rules around it. */
+const LEFT_BY_KUBE_PROXY = `*nat
+:KUBE-PORTALS-CONTAINER - [0:0]
+:KUBE-PORTALS-HOST - [0:0]
+:KUBE-NODEPORT-CONTAINER - [0:0]
+:KUBE-NODEPORT-HOST - [0:0]
+-I PREROUTING -m comment --comment "handle ClusterIPs; NOTE: this must be before the NodePort rules" -j KUBE-PORTALS-CONTAINER
+-I OUTPUT -m comment --comment "handle ClusterIPs; NOTE: this must be before the NodePort rules" -j KUBE-PORTALS-HOST
+-A PREROUTING -m addrtype --dst-type LOCAL -m comment --comment "handle service NodePorts; NOTE: this must be the last rule in the chain" -j KUBE-NODEPORT-CONTAINER
+-A OUTPUT -m addrtype --dst-type LOCAL -m comment --comment "handle service NodePorts; NOTE: this must be the last rule in the chain" -j KUBE-NODEPORT-HOST
+-A KUBE-PORTALS-CONTAINER -m comment --comment kube-system/dns:dns -p udp -m udp --dport 53 -d 10.96.0.53/32 -j DNAT --to-destination ${NODE.v4}:41000
+-A KUBE-PORTALS-HOST -m comment --comment kube-system/dns:dns -p udp -m udp --dport 53 -d 10.96.0.53/32 -j DNAT --to-destination ${NODE.v4}:41000
+-A KUBE-NODEPORT-CONTAINER -m comment --comment kube-system/dns:dns -p udp -m udp --dport 30053 -j REDIRECT --to-ports 41000
+COMMIT
+*filter
+:KUBE-NODEPORT-NON-LOCAL - [0:0]
+-I INPUT -m comment --comment "Ensure that non-local NodePort traffic can flow" -j KUBE-NODEPORT-NON-LOCAL
+-A KUBE-NODEPORT-NON-LOCAL -m comment --comment kube-system/dns:dns -p udp -m udp --dport 41000 -m state --state NEW -j ACCEPT
+COMMIT
+`;
+
+const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set<string>(Object.values(NODE)) };
+
+testEachFlavor(
+  'removes what kube-proxy has left only when asked to, with its UDP flows',
+  async (t, here, flavor) => {
+    await here.kind.addOthers(here.exec);
+    const before = await here.rules();
+    const file = `iptables-${flavor}-restore`;
+    await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
+    await here.node.serve(`${NODE.v4}:41000/UDP`, 'proxy');
+    await here.client.open('cluster', '10.96.0.53:53/UDP');
+    t.match(await here.client.say('cluster'), /^proxy/);
+    const left = await here.rules();
+
+    t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: true });
+    t.equal(await here.rules(), left);
+    t.match(await here.client.say('cluster'), /^proxy/);
+
+    const asked = { ...CLEANUP, kubeProxy: true };
+    for (const time of ['first', 'second']) {
+      const outcome = await cleanUpIptables(here.exec, asked);
+      t.match(outcome, { kubeProxyStays: false, flowsStay: undefined }, time);
+      t.equal(await here.rules(), before, time);
+    }
+    t.equal(await here.client.say('cluster', 300), 'silence', 'the kernel has forgotten the way');
+  },
+);
+
+testEachFlavor(
+  'takes over from kube-proxy, which has chains of the same names',
+  async (t, here, flavor) => {
+    await here.kind.addOthers(here.exec);
+    const before = await here.rules();
+    const file = `iptables-${flavor}-restore`;
+    await here.exec({ file, args: ['--noflush'], stdin: LEFT_BY_KUBE_PROXY });
+    const proxy = here.start();
+    await proxy.sync({ 'd/all': everywhere(), 'd/dns': simple('10.96.0.53', 'UDP 53') });
+    t.match(await here.client.ask('10.96.0.53:53/UDP'), /^pod-a/);
+    t.match(await here.client.ask(`${SERVICE.cluster.v4}:80`), /^pod/);
+    t.notMatch(await here.rules(), /41000/);
+    await proxy.kill();
+    t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: false });
+    t.equal(await here.rules(), before);
+  },
+);
+
+testEachFlavor('two proxies with prefixes of their own get along', async (t, here, flavor) => {
+  const first = here.start();
+  const second = here.start({ prefix: 'OTHER' });
+  await first.sync({ 'd/one': simple('10.96.0.1', 'TCP 80') });
+  await second.sync({ 'd/two': simple('10.96.0.2', 'TCP 80') });
+  t.match(await here.client.ask('10.96.0.1:80'), /^pod-a/);
+  t.match(await here.client.ask('10.96.0.2:80'), /^pod-a/);
+  await second.kill();
+  await cleanUpIptables(here.exec, { ...CLEANUP, prefix: 'OTHER', kubeProxy: true });
+  t.notMatch(await here.rules(), /OTHER/);
+  t.match(
+    await here.client.ask('10.96.0.1:80'),
+    /^pod-a/,
+    `${flavor}: the other one is not touched`,
+  );
+  t.equal(await here.client.askInVain('10.96.0.2:80'), 'silence');
+});
+
+testEachFlavor(
+  'node ports get past a firewall that lets in nothing else',
+  async (t, here, flavor) => {
+    for (const ip of ['iptables', 'ip6tables']) {
+      const file = `${ip}-${flavor}-restore`;
+      const stdin = `*filter\n-A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n-A INPUT -i lo -j ACCEPT\n${
+        ip === 'ip6tables' ? '-A INPUT -p ipv6-icmp -j ACCEPT\n' : ''
+      }-A INPUT -j DROP\nCOMMIT\n`;
+      await here.exec({ file, args: ['--noflush'], stdin });
+    }
+    await here.start().sync({ 'd/all': everywhere() });
+    const { TCP, UDP } = SERVICE.nodePort;
+    for (const place of [
+      `${NODE.v4}:${TCP}`,
+      `[${NODE.v6}]:${TCP}`,
+      `${NODE.v4}:${UDP}/UDP`,
+      `[${NODE.v6}]:${UDP}/UDP`,
+    ]) {
+      t.match(await here.client.ask(place), /^pod/, place);
+    }
+    const [, port = ''] =
+      here.kind.portalOf(SERVICE.cluster.v4, 'tcp', 80).exec(await here.rules()) ?? [];
+    t.equal(await here.client.ask(`${NODE.v4}:${port}`), 'ECONNREFUSED', 'not its proxy port');
+  },
+);
+
+testEachFlavor(
+  'a service port that is not taken is left out, and the others served',
+  async (t, here, flavor) => {
+    // Somebody between us and the kernel spoils the rules of one service.
+    const spoiling: Exec = (command) =>
+      here.exec({
+        ...command,
+        ...(command.stdin !== undefined && {
+          stdin: command.stdin.replaceAll(/("d\/bad[^"]*") -p/g, '$1 -m nosuchmatch -p'),
+        }),
+      });
+    const portal = new IptablesPortal({
+      allocator: new PortAllocator({ first: 41_000, last: 41_999 }, Math.random),
+      exec: spoiling,
+      tools: () => findTools(here.exec, flavor),
+      interfaces: () => Object.values(NODE).map((address) => ({ address, loopback: false })),
+      canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
+    });
+    t.teardown(() => portal.close());
+    const good = Array.from({ length: 20 }, (_, n) =>
+      wants(`d/s${n}`, `clusterIP 10.96.1.${n}:80`),
+    );
+    const plan = portal.plan([...good, wants('d/bad', 'clusterIP 10.96.2.1:80')], []);
+    const bound = [...plan.listen].map(
+      ([name, list]) => [name, list.map((listen) => ({ listen, boundPort: listen.port }))] as const,
+    );
+    await portal.commit(new Map(bound));
+    const rules = await here.rules();
+    for (const n of [0, 7, 19]) t.match(rules, here.kind.portalOf(`10.96.1.${n}`, 'tcp', 80));
+    t.notMatch(rules, /10\.96\.2\.1|TRIAL/);
+    t.match(portal.plan([], []).problems, [{ servicePort: 'd/bad', message: /nosuchmatch/ }]);
+  },
+);
+
+t.test(
+  'iptables-legacy: a lock that others hold is told, and the change is made afterwards',
+  async (t) => {
+    const kind = RULE_KINDS.find(({ name }) => name === 'iptables-legacy');
+    if (kind === undefined) throw new Error('no such kind');
+    const folder = mkdtempSync(join(tmpdir(), 'kpng-lock-'));
+    t.teardown(() => rmSync(folder, { recursive: true }));
+    const here = await ruleLab(t, kind);
+    process.env['XTABLES_LOCKFILE'] = join(folder, 'lock');
+    t.teardown(() => delete process.env['XTABLES_LOCKFILE']);
+    const proxy = here.start();
+    await proxy.sync({ 'd/all': everywhere() });
+    const lock = ['--no-fork', join(folder, 'lock'), 'sh', '-c', 'echo held; exec sleep 60'];
+    const holder = spawn('flock', lock);
+    t.teardown(() => holder.kill('SIGKILL'));
+    await once(holder.stdout, 'data');
+    await t.rejects(proxy.sync({ 'd/more': simple('10.96.0.77', 'TCP 80') }), /xtables lock/);
+    t.match(proxy.events.at(-1), { code: 'KPNG_PORTAL_LOCKED', message: /fuser/ });
+    t.match(await here.client.ask(`${SERVICE.cluster.v4}:80`), /^pod/, 'what was there works on');
+    holder.kill('SIGKILL');
+    await once(holder, 'exit');
+    await proxy.sync({ 'd/more': simple('10.96.0.77', 'TCP 80') });
+    t.match(await here.client.ask('10.96.0.77:80'), /^pod/);
+  },
+);
