@@ -4,12 +4,15 @@
  *     npm run bench                      a first look, in less than a minute
  *     npm run bench -- integrity         checks that 1 GiB arrives intact, with an endpoint killed
  *     npm run bench -- portals           how fast portals write rules, as root
+ *     npm run bench -- state-file        how long large state files take, and what waits meanwhile
+ *     npm run bench -- control           what serving the API costs
  *
  * USAGE below has the flags.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { CONTROL_USAGE, readControlArgs, runControl } from './control/command.ts';
 import { idle } from './idle.ts';
 import { runIntegrity } from './integrity.ts';
 import { LOADS } from './loads/load.ts';
@@ -25,6 +28,8 @@ import { runRounds } from './rounds.ts';
 const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
 npm run bench -- integrity [flags] checks that a large transfer arrives intact, with an endpoint killed
 npm run bench -- portals [flags]   measures how fast portals write rules; see portals --help
+npm run bench -- state-file        measures how long large state files take, and what waits meanwhile
+npm run bench -- control [flags]   measures what serving kpng's API costs; see control --help
 
   --rounds N      rounds of measurements, of which the median counts (3)
   --seconds N     seconds of each measurement (0.8)
@@ -122,8 +127,8 @@ function readArgs() {
     },
   });
   const [what = 'traffic', ...rest] = positionals;
-  if (!['traffic', 'integrity'].includes(what) || rest.length > 0) {
-    throw new TypeError(`${positionals.join(' ')}: expected integrity, or nothing`);
+  if (!['traffic', 'integrity', 'state-file'].includes(what) || rest.length > 0) {
+    throw new TypeError(`${positionals.join(' ')}: expected integrity, state-file, or nothing`);
   }
   if (!LOADS.some((load) => load.script.includes(values.only))) {
     const names = LOADS.map((load) => load.script).join(', ');
@@ -146,6 +151,10 @@ async function main(args: ReturnType<typeof readArgs>): Promise<boolean> {
     print(USAGE);
     return true;
   }
+  if (args.what === 'state-file') {
+    const { runStateFile } = await import('./state-file.ts');
+    return runStateFile(print);
+  }
   if (args.what === 'integrity') return runIntegrity({ mib: args.mib, onLine: print });
   const { rounds, seconds, only } = args;
   const report = await measure({ rounds, seconds, only });
@@ -157,17 +166,27 @@ async function main(args: ReturnType<typeof readArgs>): Promise<boolean> {
   return true;
 }
 
-function portals(flags: readonly string[]): () => Promise<boolean> {
+/** A part of the suite that has flags of its own. */
+interface Part<Plan> {
+  readonly usage: string;
+  readonly read: (flags: readonly string[]) => Plan;
+  readonly run: (plan: Plan, onLine: typeof print, onProgress: typeof progress) => Promise<void>;
+}
+
+function part<Plan>(
+  { usage, read, run }: Part<Plan>,
+  flags: readonly string[],
+): () => Promise<boolean> {
   if (flags.includes('--help')) {
     return async () => {
-      print(PORTALS_USAGE);
+      print(usage);
       return true;
     };
   }
-  const plan = readPortalArgs(flags);
+  const plan = read(flags);
   return async () => {
     try {
-      await runPortals(plan, print, progress);
+      await run(plan, print, progress);
       return true;
     } catch (error) {
       process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
@@ -180,7 +199,12 @@ function portals(flags: readonly string[]): () => Promise<boolean> {
 function tryRead(): (() => Promise<boolean>) | undefined {
   try {
     const [what, ...flags] = process.argv.slice(2);
-    if (what === 'portals') return portals(flags);
+    if (what === 'portals') {
+      return part({ usage: PORTALS_USAGE, read: readPortalArgs, run: runPortals }, flags);
+    }
+    if (what === 'control') {
+      return part({ usage: CONTROL_USAGE, read: readControlArgs, run: runControl }, flags);
+    }
     const args = readArgs();
     return () => main(args);
   } catch (error) {

@@ -1,0 +1,88 @@
+/** `npm run bench -- control`: what serving the API costs, for how many watchers. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { describeMachine, machine } from '../report/machine.ts';
+import { putSection } from '../report/sections.ts';
+import { asText } from '../report/table.ts';
+import { firstSyncRows, renderSection, watcherRows, type ControlReport } from './docs.ts';
+import { measureControl, type ControlPlan } from './measure.ts';
+
+export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what serving kpng's API costs; needs /proc
+
+  --services N    services, with ten endpoints each (10000)
+  --nodes N       nodes that the endpoints are on (1000)
+  --watchers LIST clients at once, each for a node of its own (1,100,1000)
+  --changes N     endpoints that change, one after the other (50)
+  --json FILE     where the figures go (bench/results/control.json)
+  --write-docs    writes the section of docs/benchmarks.md`;
+
+const ROOT = join(import.meta.dirname, '../..');
+const ENDPOINTS_PER_SERVICE = 10;
+const FIRST_SYNCS = 3;
+
+interface Plan extends ControlPlan {
+  readonly json: string;
+  readonly writeDocs: boolean;
+}
+
+/** What the command line asks for; throws a TypeError that says what is wrong with it. */
+export function readControlArgs(args: readonly string[]): Plan {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      services: { type: 'string', default: '10000' },
+      nodes: { type: 'string', default: '1000' },
+      watchers: { type: 'string', default: '1,100,1000' },
+      changes: { type: 'string', default: '50' },
+      json: { type: 'string', default: join(ROOT, 'bench/results/control.json') },
+      'write-docs': { type: 'boolean', default: false },
+    },
+  });
+  return {
+    services: count('services', values.services),
+    endpointsPerService: ENDPOINTS_PER_SERVICE,
+    nodes: count('nodes', values.nodes),
+    watchers: values.watchers
+      .split(',')
+      .map((text) => count('watchers', text))
+      .sort((a, b) => a - b),
+    changes: count('changes', values.changes),
+    firstSyncs: FIRST_SYNCS,
+    json: values.json,
+    writeDocs: values['write-docs'],
+  };
+}
+
+function count(flag: string, text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value > 0 && value <= 100_000) return value;
+  throw new TypeError(`--${flag} ${JSON.stringify(text)}: expected a number from 1 to 100000`);
+}
+
+/** Measures, prints, and writes the files. */
+export async function runControl(
+  plan: Plan,
+  print: (text: string) => void,
+  progress: (text: string) => void,
+): Promise<void> {
+  const result = await measureControl(plan, progress);
+  progress('');
+  const report: ControlReport = {
+    date: new Date().toISOString().slice(0, 10),
+    machine: machine(),
+    services: plan.services,
+    endpoints: plan.services * plan.endpointsPerService,
+    nodes: plan.nodes,
+    changes: plan.changes,
+    result,
+  };
+  print(`${describeMachine(report.machine)}\n`);
+  print(asText(firstSyncRows(report), 1));
+  print(`\n${asText(watcherRows(report), 1)}`);
+  mkdirSync(dirname(plan.json), { recursive: true });
+  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  if (!plan.writeDocs) return;
+  const page = join(ROOT, 'docs/benchmarks.md');
+  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'control', renderSection(report)));
+}

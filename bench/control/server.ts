@@ -1,0 +1,29 @@
+/** A program of the benchmark: the store and the API server, as `to-api` puts them together. */
+import { loadHasher } from '../../src/api/hash.ts';
+import { parseListen } from '../../src/server/listen-address.ts';
+import { startApiServer } from '../../src/server/server.ts';
+import { GlobalStore } from '../../src/store/global-store.ts';
+import { answerRequests } from '../support/dialogue.ts';
+import { settings } from '../support/worker.ts';
+import { fill, nodeOf, sliceOf, type ClusterSize } from './cluster.ts';
+
+export type ServerRequest =
+  | { readonly do: 'port' }
+  /** Moves one endpoint of a service. */
+  | { readonly do: 'change'; readonly service: number; readonly generation: number };
+
+const size = settings() as ClusterSize;
+const store = new GlobalStore({ hasher: await loadHasher() });
+store.update((transaction) => fill(transaction, size));
+const server = await startApiServer({ store, listen: parseListen('tcp://127.0.0.1:0') });
+const nodes = Array.from({ length: size.nodes }, (_, index) => nodeOf(index));
+
+answerRequests((request: ServerRequest) => {
+  if (request.do === 'port') {
+    const { address } = server;
+    return address.kind === 'tcp' ? address.port : 0;
+  }
+  const slice = sliceOf(request.service, size, nodes, request.generation);
+  if (!store.update((transaction) => transaction.setSource(slice))) throw new Error('no change');
+  return undefined;
+});
