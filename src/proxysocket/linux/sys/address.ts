@@ -105,9 +105,12 @@ function groupsOf(literal: string): number[] {
 
 function zoneIndex(zone: string): number {
   if (/^\d+$/.test(zone)) return Number(zone);
-  const found = networkInterfaces()[zone]?.find(({ family }) => family === 'IPv6');
-  if (found?.family === 'IPv6' && found.scopeid > 0) return found.scopeid;
-  throw new RangeError(`the host has no interface ${JSON.stringify(zone)} with IPv6`);
+  for (const each of networkInterfaces()[zone] ?? []) {
+    if (each.family === 'IPv6' && each.scopeid > 0) return each.scopeid;
+  }
+  throw new RangeError(
+    `the host has no interface ${JSON.stringify(zone)} with a link-local address`,
+  );
 }
 
 function zoneName(index: number): string {

@@ -2,12 +2,7 @@ import { getSystemErrorName } from 'node:util';
 
 /** The name of an error number, such as ECONNREFUSED. */
 export function errnoName(errno: number): string {
-  try {
-    return getSystemErrorName(-errno);
-  } catch {
-    // Only numbers that libuv does not know.
-    return `E${errno}`;
-  }
+  return getSystemErrorName(-errno);
 }
 
 /** An error as Node's own socket functions make them: `code` is the name of the error number. */

@@ -1,0 +1,107 @@
+import * as k from '../../../../src/proxysocket/linux/sys/constants.ts';
+import { EPOLL_LAYOUTS, epollLayoutOf } from '../../../../src/proxysocket/linux/sys/layout.ts';
+import { INTEREST, READY } from '../../../../src/proxysocket/linux/sys/poller.ts';
+import { connectedPair, library, linuxTest, newSys } from '../../../support/linux-sys.ts';
+import { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';
+
+linuxTest('edges are told once, levels again and again', (t) => {
+  const sys = newSys();
+  const poller = sys.poller(8);
+  const [one, other] = connectedPair(sys);
+  t.equal(poller.add(one, INTEREST.edges, 7), 0);
+  const memory = sys.alloc(16);
+
+  t.equal(poller.wait(0), 1);
+  t.match([poller.descriptor(0), poller.mark(0), poller.mask(0)], [one, 7, READY.writable]);
+  t.equal(poller.wait(0), 0, 'it is writable still, and nothing is new');
+  sys.streams.write(other, memory, 4);
+  t.equal(poller.wait(1000), 1);
+  t.ok((poller.mask(0) & READY.readable) !== 0);
+  t.equal(poller.wait(0), 0);
+  sys.streams.write(other, memory, 4);
+  t.equal(poller.wait(1000), 1, 'more has come');
+
+  t.equal(poller.remove(one), 0);
+  t.equal(poller.add(one, INTEREST.readable, -1), 0);
+  t.equal(poller.wait(0), 1);
+  t.equal(poller.wait(0), 1, 'it has not been read');
+  t.equal(poller.mark(0), -1);
+
+  t.equal(poller.add(one, INTEREST.readable, 0), -17, 'EEXIST');
+  t.equal(poller.add(-1, INTEREST.readable, 0), -k.EBADF);
+  sys.sockets.close(one);
+  t.equal(poller.wait(0), 0, 'what is closed is not told of');
+  sys.sockets.close(other);
+  poller.close();
+});
+
+linuxTest('how a connection ends is told', (t) => {
+  const sys = newSys();
+  for (const how of ['shutdownWrite', 'reset'] as const) {
+    const poller = sys.poller(8);
+    const [one, other] = connectedPair(sys);
+    poller.add(one, INTEREST.edges, 1);
+    poller.wait(0);
+    sys.sockets[how](other);
+    t.equal(poller.wait(1000), 1);
+    const mask = poller.mask(0);
+    t.ok((mask & READY.peerClosed) !== 0);
+    t.equal((mask & READY.error) !== 0, how === 'reset');
+    t.equal((mask & READY.hangUp) !== 0, how === 'reset');
+    sys.sockets.close(one);
+    if (how !== 'reset') sys.sockets.close(other);
+    poller.close();
+  }
+});
+
+linuxTest('many events of one wait are told apart', (t) => {
+  const sys = newSys();
+  const poller = sys.poller(64);
+  const fds = Array.from({ length: 100 }, () => sys.sockets.datagram(4));
+  for (const fd of fds) poller.add(fd, k.EPOLLOUT, fd * 1000);
+  const count = poller.wait(0);
+  t.equal(count, 64, 'as many as fit');
+  const seen = new Set<number>();
+  for (let index = 0; index < count; index += 1) {
+    const fd = poller.descriptor(index);
+    if (poller.mark(index) !== fd * 1000) t.fail(`mark ${poller.mark(index)} of ${fd}`);
+    seen.add(fd);
+  }
+  t.equal(seen.size, 64);
+  for (const fd of fds) sys.sockets.close(fd);
+  poller.close();
+});
+
+linuxTest('a wait ends with its time, and with a wake-up', (t) => {
+  const sys = newSys();
+  const poller = sys.poller(8);
+  const before = performance.now();
+  t.equal(poller.wait(30), 0);
+  t.ok(performance.now() - before >= 25);
+
+  const wake = sys.wake();
+  poller.add(wake.fd, INTEREST.readable, 0);
+  const one = sys.alloc(8);
+  one.bytes[0] = 1;
+  sys.streams.write(wake.fd, one, 8);
+  t.equal(poller.wait(1000), 1);
+  wake.drain();
+  t.equal(poller.wait(0), 0);
+  sys.sockets.close(wake.fd);
+  poller.close();
+});
+
+linuxTest('the layout of events is the one that this architecture has', (t) => {
+  t.same(epollLayoutOf('x64'), EPOLL_LAYOUTS.packed);
+  t.same(epollLayoutOf('arm64'), EPOLL_LAYOUTS.aligned);
+  const other = process.arch === 'x64' ? EPOLL_LAYOUTS.aligned : EPOLL_LAYOUTS.packed;
+  const sys = new Sys(library(), { epollLayout: other });
+  const poller = sys.poller(8);
+  const fds = [sys.sockets.datagram(4), sys.sockets.datagram(4)];
+  for (const fd of fds) poller.add(fd, k.EPOLLOUT, 5);
+  const count = poller.wait(0);
+  const told = Array.from({ length: count }, (_, index) => poller.descriptor(index));
+  t.not(told.join(), fds.join(), 'with the other one, events make no sense');
+  for (const fd of fds) sys.sockets.close(fd);
+  poller.close();
+});
