@@ -113,21 +113,24 @@ t.test('traffic in the second half keeps it open', async (t) => {
 
 t.test('a reader that is slow, but reads, gets everything', async (t) => {
   const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 1000 } });
-  const size = 24 * 1024 * 1024;
+  const size = 56 * 1024 * 1024;
   const server = await tcpServer(t, (socket) => socket.end(Buffer.alloc(size)));
   const client = await tcpClient(t, await rig.serve([server.endpoint]));
   client.end();
   let got = 0;
+  let steps = 0;
   client.on('data', (chunk: Buffer) => {
     got += chunk.length;
-    // Slow at first, for twice the limit; then the rest. Not slower: the kernel of the relay takes new data
-    // only when a third of its buffer is empty, and nobody knows of less.
-    if (got > 80 * 64 * 1024) return;
+    // Slow at first, for twice the limit; then the rest. In large steps: the kernel of the relay takes
+    // new data only when a third of its buffer is empty, and of less nobody can know.
+    if (steps === 20 || got < (steps + 1) * 2 * 1024 * 1024) return;
+    steps += 1;
     client.pause();
-    setTimeout(() => client.resume(), 25);
+    setTimeout(() => client.resume(), 100);
   });
   await once(client, 'end');
   t.equal(got, size);
+  t.equal(steps, 20);
 });
 
 t.test('what the event loop was held up for is not silence of a peer', async (t) => {
