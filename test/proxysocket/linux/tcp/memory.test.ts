@@ -1,0 +1,68 @@
+import { limitChanged } from '../../../../src/proxysocket/events.ts';
+import { RelayMemory, type Kept } from '../../../../src/proxysocket/linux/tcp/memory.ts';
+import { linuxTest, newSys } from '../../../support/linux-sys.ts';
+import { collect } from '../../../support/sockets.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+function content({ memory, start, end }: Kept): string {
+  return Buffer.from(memory.bytes.subarray(start, end)).toString();
+}
+
+linuxTest('a small rest is copied, and lives on while others read', (t) => {
+  const memory = new RelayMemory(newSys(), 4 * MIB);
+  const { current } = memory;
+  current.bytes.set(Buffer.from('....rest'));
+  const kept = memory.keep(4, 8);
+  t.equal(memory.current, current);
+  t.equal(kept.memory.length, 4 * KIB, 'as little as does');
+  current.bytes.fill(0);
+  t.equal(content(kept), 'rest');
+  t.equal(memory.used, 0, 'every relay may keep so much');
+  memory.release(kept);
+  t.equal(memory.keep(0, 1).memory, kept.memory, 'and leaves it to the next one');
+});
+
+linuxTest('with a large rest goes the buffer, and another one takes its place', (t) => {
+  const memory = new RelayMemory(newSys(), 4 * MIB);
+  const { current } = memory;
+  current.bytes.set(Buffer.from('large'), 100);
+  const kept = memory.keep(100, 900 * KIB);
+  t.equal(kept.memory, current);
+  t.not(memory.current, current);
+  t.match(kept, { start: 100, end: 900 * KIB });
+  memory.current.bytes.fill(1);
+  t.equal(content({ ...kept, end: 105 }), 'large');
+  t.equal(memory.used, MIB);
+  memory.release(kept);
+  t.equal(memory.used, 0);
+});
+
+linuxTest('the budget makes reads smaller, never rests larger', (t) => {
+  const changes = collect(t, limitChanged);
+  const memory = new RelayMemory(newSys(), MIB + 256 * KIB);
+  const limits: number[] = [];
+  const all: Kept[] = [];
+  for (let count = 0; count < 5; count += 1) {
+    const limit = memory.readLimit;
+    limits.push(limit);
+    all.push(memory.keep(0, limit));
+    t.ok(memory.used <= MIB + 256 * KIB);
+  }
+  t.same(limits, [MIB, 256 * KIB, 64 * KIB, 64 * KIB, 64 * KIB]);
+  t.match(changes, [{ limit: 'bulk-buffer-budget', reached: true }]);
+  for (const kept of all) memory.release(kept);
+  t.equal(memory.readLimit, MIB);
+  t.equal(memory.used, 0);
+  t.match(changes.at(-1), { reached: false });
+});
+
+linuxTest('without a budget everything still works, in small steps', (t) => {
+  const memory = new RelayMemory(newSys(), 0);
+  t.equal(memory.readLimit, 64 * KIB);
+  const kept = memory.keep(0, 64 * KIB);
+  t.equal(kept.end - kept.start, 64 * KIB);
+  memory.release(kept);
+  t.equal(memory.used, 0);
+});
