@@ -22,7 +22,7 @@ export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fa
                          by default all that there are
   --sizes LIST           service ports (100,1000,5000,10000,30000)
   --rounds N             starts of each, of which the median counts (3)
-  --changes N            services that are added, changed and removed (40)
+  --changes N            services that are added, changed and removed, unless it takes long (40)
   --idle N               seconds that a proxy is watched at rest (5; the peer 60 or more)
   --peer kube-proxy=PATH a kube-proxy that has the userspace mode, to be measured beside
   --peer-sizes LIST      service ports of the peer (100,1000)

@@ -30,10 +30,15 @@ for (const portal of PORTALS) {
       const program = startWith(t, here, portal);
       const refused = async (when: string): Promise<void> => {
         for (const place of TCP) {
-          const begin = performance.now();
-          t.equal(whoIs(portal, await here.client.ask(place)), 'refused', `${place}, ${when}`);
-          const ms = Math.round(performance.now() - begin);
-          t.ok(ms < AT_ONCE, `${place}: after ${ms} ms`);
+          const ms = async (): Promise<number> => {
+            const begin = performance.now();
+            t.equal(whoIs(portal, await here.client.ask(place)), 'refused', `${place}, ${when}`);
+            return Math.round(performance.now() - begin);
+          };
+          // The kernel may take a moment until a new address of IPv6 gets its packets.
+          const first = await ms();
+          const last = first < AT_ONCE ? first : await ms();
+          t.ok(last < AT_ONCE, `${place}: after ${first} and ${last} ms`);
         }
         const told = await Promise.all(
           UDP.map((place) => here.client.ask(place, { waitMs: AT_ONCE })),
