@@ -36,6 +36,9 @@ export interface ControlPlan extends ClusterSize {
   readonly firstSyncs: number;
 }
 
+/** Of the last change. */
+let generation = 0;
+
 /** Runs server and clients as processes of their own. Needs /proc. */
 export async function measureControl(
   plan: ControlPlan,
@@ -88,20 +91,20 @@ async function measureWatchers(
   const beforeConnect = cpu();
   await clients.ask({ do: 'connect', count: watchers });
   const connectCpuMs = (1000 * (cpu() - beforeConnect)) / (watchers - former);
-  const change = async (n: number): Promise<number> => {
+  const change = async (): Promise<number> => {
     const begin = performance.now();
-    const service = (n * 37) % plan.services;
-    await server.ask({ do: 'change', service, generation: 1 + n });
+    generation++;
+    await server.ask({ do: 'change', service: (generation * 37) % plan.services, generation });
     await clients.ask({ do: 'wait' });
     return performance.now() - begin;
   };
   // The first ones run code that has not been optimised yet.
   const warmUp = Math.ceil(plan.changes / 5);
-  for (let n = 0; n < warmUp; n++) await change(watchers + n);
+  for (let n = 0; n < warmUp; n++) await change();
   await wait(200);
   const begin = cpu();
   const times: number[] = [];
-  for (let n = 0; n < plan.changes; n++) times.push(await change(10 * watchers + n));
+  for (let n = 0; n < plan.changes; n++) times.push(await change());
   const cpuMs = (1000 * (cpu() - begin)) / plan.changes;
   return {
     watchers,
