@@ -130,6 +130,8 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
       formatBytes(limits.maxFileBytes),
       limits.maxProblems.toLocaleString('en'),
       limits.maxAliasedValues.toLocaleString('en'),
+      formatBytes(limits.maxTreeChars),
+      formatBytes(limits.maxParserBytes),
       formatDuration(limits.settleMs),
       formatDuration(limits.maxSettleMs),
       formatDuration(limits.pollMs),

@@ -153,14 +153,13 @@ t.test('words that make no command are told apart', (t) => {
     ['file', /file: no backend was named/],
     ['file to-local', /no backend was named/],
     ['file to-userspace', /write "to-local" before to-userspace/],
-    ['files to-json', /unknown command "files"; sources are kube, file, local/],
+    ['files to-json', /unknown command "files"; sources are kube, file, api, local/],
     ['to-json', /to-json needs a source before it/],
     ['to-local to-json', /to-local needs a source/],
     ['local to-jsn', /unknown backend "to-jsn"; backends are to-userspace,.*to-json/],
     ['local file', /file is a source, and there is one already/],
     ['local to-iptables', /a backend of kpng that this program does not have/],
-    ['kube to-api', /to-api is not in this version; backends are to-userspace/],
-    ['file to-api', /to-api is not in this version/],
+    ['local to-api', /to-api/],
     ['local to-json extra', /nothing may follow to-json but flags: "extra"/],
     ['version 2', /nothing may follow version/],
     ['-v file to-json', /^--v "file": expected a whole number/],
@@ -178,7 +177,7 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
     ['local to-json -x', /unknown option '-x'/],
     ['local to-json --bind-address 1.1.1.1', /--bind-address is a flag of to-userspace/],
     ['local to-json --input x', /--input is a flag of file/],
-    ['version --api x', /--api is a flag of local/],
+    ['version --api x', /--api is a flag of api, local/],
     ['local to-json -v=11', /--v "11": expected a whole number from 0 to 10/],
     [
       'local to-json --metrics-bind-address 10249',
@@ -217,7 +216,7 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
 });
 
 t.test('a planned word is refused as planned until it is there', (t) => {
-  for (const word of ['api', 'demo', 'status', 'drain']) {
+  for (const word of ['demo', 'status', 'drain']) {
     t.match(refused(word), /is not in this version/, word);
   }
   t.end();
@@ -227,12 +226,18 @@ t.test('cleanup names a table', (t) => {
   t.same(parse(['cleanup']), {
     kind: 'cleanup',
     table: 'kpng-userspace',
+    chainPrefix: 'KUBE',
     portalInterface: '',
+    kubeProxy: false,
   });
-  t.same(parse(words('-v=2 cleanup --portal-table other --portal-interface kpng0')), {
+  const line =
+    '-v=2 cleanup --portal-table other --portal-chain-prefix MINE --portal-interface kpng0 --kube-proxy-userspace';
+  t.same(parse(words(line)), {
     kind: 'cleanup',
     table: 'other',
+    chainPrefix: 'MINE',
     portalInterface: 'kpng0',
+    kubeProxy: true,
   });
   t.end();
 });
