@@ -92,6 +92,10 @@ export const ERROR_CODES = {
     summary: 'The engine that was asked for cannot work here.',
     retried: false,
   },
+  KPNG_CALLOUT_FAILED: {
+    summary: 'The callout could not be run, or did not end well.',
+    retried: true,
+  },
   KPNG_SINK_FAILED: { summary: 'A sink could not take a change set.', retried: true },
 } as const satisfies Record<string, { summary: string; retried: boolean }>;
 

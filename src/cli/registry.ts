@@ -1,5 +1,6 @@
 import type { SinkCommand, SourceCommand } from './command.ts';
 import { toApi } from './sinks/to-api.ts';
+import { toCallout } from './sinks/to-callout.ts';
 import { toFile } from './sinks/to-file.ts';
 import { toHealthChecks } from './sinks/to-healthchecks.ts';
 import { toJson } from './sinks/to-json.ts';
@@ -21,7 +22,16 @@ export interface Registry {
 
 export const REGISTRY: Registry = {
   sources: [kubeSource, fileSource, apiSource, localSource],
-  sinks: [toUserspace, toUserspaceLinux, toUserspaceWindows, toJson, toHealthChecks, toApi, toFile],
-  planned: ['to-callout', 'to-extip', 'demo', 'status', 'top', 'services', 'drain', 'completion'],
+  sinks: [
+    toUserspace,
+    toUserspaceLinux,
+    toUserspaceWindows,
+    toJson,
+    toCallout,
+    toHealthChecks,
+    toApi,
+    toFile,
+  ],
+  planned: ['to-extip', 'demo', 'status', 'top', 'services', 'drain', 'completion'],
   foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],
 };

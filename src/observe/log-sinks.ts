@@ -22,4 +22,30 @@ export const SINK_RULES: readonly LogRule[] = [
     }),
     limited: true,
   }),
+  logRule({
+    channel: sinks.calloutEnded,
+    severity: 'error',
+    v: 0,
+    message: ({ error }) => (error === undefined ? undefined : 'The callout failed'),
+    keys: ({ error, stderr, durationMs }) => ({
+      err: error,
+      ...(stderr !== '' && { stderr }),
+      ms: Math.round(durationMs),
+    }),
+    limited: true,
+  }),
+  logRule({
+    channel: sinks.calloutEnded,
+    severity: 'info',
+    v: 1,
+    message: ({ result }) => {
+      if (result === 'ok') return 'The callout has run';
+      return result === 'stopped' ? 'The callout was stopped' : undefined;
+    },
+    keys: ({ program, stderr, durationMs }) => ({
+      program,
+      ...(stderr !== '' && { stderr }),
+      ms: Math.round(durationMs),
+    }),
+  }),
 ];

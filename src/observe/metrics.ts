@@ -9,6 +9,7 @@ import { addLimitMetrics } from './limit-metrics.ts';
 import { addPortalMetrics } from './portal-metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
 import { addServerMetrics } from './server-metrics.ts';
+import { addSinkMetrics } from './sink-metrics.ts';
 import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
 import { addStateMetrics } from './state-metrics.ts';
 import { Subscriptions } from './subscriptions.ts';
@@ -51,6 +52,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   addStateMetrics(registry, subscriptions);
   addKubeMetrics(registry, subscriptions);
   addServerMetrics(registry, subscriptions);
+  addSinkMetrics(registry, subscriptions);
   addPortalMetrics(registry, subscriptions);
   const build = new Gauge({
     name: 'kpng_userspace_build_info',

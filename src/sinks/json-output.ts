@@ -1,5 +1,4 @@
 import type { Writable } from 'node:stream';
-import type { WriteText } from './json.ts';
 
 /**
  * Writes to a stream, usually standard output, one piece at a time.
@@ -8,7 +7,10 @@ import type { WriteText } from './json.ts';
  * That is no failure: the program is expected to end well, and what is written from then on is
  * dropped. Any other error rejects the write.
  */
-export function streamWriter(stream: Writable, onReaderGone: () => void): WriteText {
+export function streamWriter(
+  stream: Writable,
+  onReaderGone: () => void,
+): (piece: string | Uint8Array) => Promise<void> {
   let gone = false;
   const readerGone = (): void => {
     if (gone) return;
@@ -19,10 +21,10 @@ export function streamWriter(stream: Writable, onReaderGone: () => void): WriteT
   stream.on('error', (error) => {
     if (isReaderGone(error)) readerGone();
   });
-  return (text) => {
+  return (piece) => {
     if (gone) return Promise.resolve();
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    stream.write(text, (error) => {
+    stream.write(piece, (error) => {
       if (!error) return resolve();
       if (!isReaderGone(error)) return reject(error);
       readerGone();

@@ -1,5 +1,5 @@
 import { itemJson } from '../api/json.ts';
-import type { LocalChange, LocalSink } from '../store/local-view.ts';
+import type { LocalChange, LocalSink, LocalView } from '../store/local-view.ts';
 
 /** Writes text; resolves when there is room for more. */
 export type WriteText = (text: string) => Promise<void>;
@@ -19,13 +19,18 @@ export class JsonSink implements LocalSink {
   }
 
   async sync({ view }: LocalChange): Promise<void> {
-    let text = '';
-    for (const { service, endpoints } of view.entries()) {
-      text += `${itemJson(service, endpoints.values())}\n`;
-      if (text.length < CHUNK) continue;
-      await this.#write(text);
-      text = '';
-    }
-    if (text !== '') await this.#write(text);
+    for (const piece of stateJson(view)) await this.#write(piece);
   }
+}
+
+/** The state as kpng-json prints it, in pieces of whole lines. */
+export function* stateJson(view: LocalView): Generator<string, void, void> {
+  let text = '';
+  for (const { service, endpoints } of view.entries()) {
+    text += `${itemJson(service, endpoints.values())}\n`;
+    if (text.length < CHUNK) continue;
+    yield text;
+    text = '';
+  }
+  if (text !== '') yield text;
 }

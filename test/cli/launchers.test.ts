@@ -52,6 +52,7 @@ t.test(
     const words: Record<string, string[]> = {
       kpng: [],
       'kpng-userspace': [],
+      'kpng-callout': ['local', 'to-callout'],
       'kpng-json': ['local', 'to-json'],
     };
     t.same(Object.keys(manifest.bin).sort(), Object.keys(words).sort());

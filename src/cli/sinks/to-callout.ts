@@ -1,0 +1,84 @@
+import { defineSink } from '../command.ts';
+import { duration, size, text } from '../flags/kinds.ts';
+import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { flag } from '../flags/table.ts';
+
+const CALLOUT = 'Callout';
+
+export const toCallout = defineSink({
+  word: 'to-callout',
+  summary: 'Run a program at every change, with the state of this node on its standard input',
+  description: [
+    'The program gets one line of JSON for each service with its endpoints, as to-json prints them, all of ' +
+      'them at every change. It runs without arguments and without a shell, one at a time: changes that ' +
+      'come meanwhile wait and are one change then. What it prints is printed, followed by an empty line.',
+    'A program that ends with another code than 0, takes too long or cannot be started is logged with the ' +
+      'end of its standard error, counted, and run again with growing waits.',
+  ],
+  examples: [
+    {
+      line: 'local to-callout --callout ./apply-state.sh',
+      does: 'runs a script at every change that a kpng server tells',
+    },
+    {
+      line: 'file -i state.yaml to-callout --callout jq',
+      does: 'shows what a state file means for this node, in colour',
+    },
+  ],
+  toLocalOptional: true,
+  servesByDefault: false,
+  flags: {
+    ...NODE_FLAGS,
+    callout: flag<string>({
+      kind: {
+        ...text('program'),
+        parse(given) {
+          if (given !== '' && !given.includes('\0')) return given;
+          throw new Error('expected the path of a program, or a name on the PATH');
+        },
+      },
+      default: '/bin/cat',
+      help: 'The program: a path, or a name on the PATH. No arguments can be given.',
+      group: CALLOUT,
+      env: 'CALLOUT',
+    }),
+    'callout-timeout': flag<number>({
+      kind: duration(),
+      default: 60_000,
+      help:
+        'How long a run may take before it is ended, with TERM and two seconds later with KILL. ' +
+        '0: as long as it likes.',
+      group: CALLOUT,
+    }),
+    'callout-max-output': flag<number>({
+      kind: size(0),
+      default: 64 * 1024 * 1024,
+      help: 'How much a run may print; it is kept in memory until the run has ended well.',
+      group: CALLOUT,
+    }),
+  },
+  read: (values) => ({
+    nodeName: checkNodeName(values['node-name']),
+    program: values.callout,
+    timeoutMs: values['callout-timeout'],
+    maxOutput: values['callout-max-output'],
+  }),
+  async start({ program, timeoutMs, maxOutput }, { log, stdout }) {
+    const [{ CalloutSink }, { streamWriter }] = await Promise.all([
+      import('../../sinks/callout/sink.ts'),
+      import('../../sinks/json-output.ts'),
+    ]);
+    const readerGone = Promise.withResolvers<void>();
+    const write = streamWriter(stdout, () => {
+      log.v(1, 'The reader of standard output has gone');
+      readerGone.resolve();
+    });
+    const sink = new CalloutSink({ program, timeoutMs, maxOutput, write });
+    return {
+      sink,
+      ended: readerGone.promise,
+      close: () => sink.close(),
+      destroy: () => sink.destroy(),
+    };
+  },
+});

@@ -1,0 +1,51 @@
+import { mkdtemp, open, rm, type FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/**
+ * Writes text to a file that has no name any more, for a program to read as its standard input. It is
+ * gone when the handle is closed.
+ *
+ * Node's own pipes are sockets, and a program cannot open `/dev/stdin` when that is a socket: scripts
+ * that do so work with this. It also cannot hold anybody up by not reading.
+ */
+export async function inputFile(pieces: Iterable<string>): Promise<FileHandle> {
+  const handle = await unnamedFile();
+  try {
+    let position = 0;
+    for (const piece of pieces) {
+      // With a position, writing leaves alone where the program begins to read.
+      const bytes = Buffer.from(piece);
+      for (let start = 0; start < bytes.length;) {
+        const { bytesWritten } = await handle.write(bytes, start, bytes.length - start, position);
+        start += bytesWritten;
+        position += bytesWritten;
+      }
+    }
+    return handle;
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+/** Where the folder for temporary files cannot be written to, such as in a read-only container, in memory. */
+async function unnamedFile(): Promise<FileHandle> {
+  try {
+    return await unnamedFileIn(tmpdir());
+  } catch (error) {
+    if (process.platform !== 'linux') throw error;
+    return unnamedFileIn('/dev/shm').catch(() => {
+      throw error;
+    });
+  }
+}
+
+async function unnamedFileIn(parent: string): Promise<FileHandle> {
+  const folder = await mkdtemp(join(parent, 'kpng-userspace-'));
+  try {
+    return await open(join(folder, 'state'), 'wx+', 0o600);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}

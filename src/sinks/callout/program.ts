@@ -1,0 +1,146 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import type { Clock, Timer } from '../../util/clock.ts';
+import { inputFile } from './input-file.ts';
+import { Output, Tail } from './output.ts';
+
+/** A program to run once. */
+export interface ProgramRun {
+  /** Path, or a name to look for on the PATH. There is no shell and there are no arguments. */
+  readonly program: string;
+  /** What it reads from its standard input, in pieces. */
+  readonly input: Iterable<string>;
+  /** When it is told to end. Milliseconds; 0: never. */
+  readonly timeoutMs: number;
+  /** It is killed when it prints more than this on its standard output. Bytes. */
+  readonly maxOutput: number;
+  /** Kills it. */
+  readonly signal: AbortSignal;
+  readonly clock: Clock;
+}
+
+/** How it went. */
+export type ProgramEnd =
+  | { readonly kind: 'ok'; readonly stdout: Buffer }
+  /** It could not be started. */
+  | { readonly kind: 'start'; readonly cause: NodeJS.ErrnoException }
+  /** It ended by itself with a code other than 0, or by a signal of somebody else. */
+  | { readonly kind: 'exit'; readonly exitCode: number }
+  | { readonly kind: 'signal'; readonly signal: string }
+  /** It was ended for having taken too long or printed too much, or by the abort signal. */
+  | { readonly kind: 'timeout' | 'output' | 'stopped' };
+
+/** With the last part of what it wrote to its standard error. */
+export type ProgramResult = ProgramEnd & { readonly stderr: string };
+
+/** From being asked to end, with TERM, to being killed. Milliseconds. */
+export const TERM_GRACE_MS = 2000;
+
+/** How much of the end of its standard error is kept. Bytes. */
+export const STDERR_TAIL = 4096;
+
+/**
+ * Runs a program to its end, which is when nobody writes to its output any more. What it has started
+ * itself is ended with it when its time is up, but for what has left its process group.
+ *
+ * Rejects only when the input cannot be written.
+ */
+export async function runProgram(run: ProgramRun): Promise<ProgramResult> {
+  const input = await inputFile(run.input);
+  try {
+    if (run.signal.aborted) return { kind: 'stopped', stderr: '' };
+    return await follow(run, input.fd);
+  } finally {
+    await input.close();
+  }
+}
+
+async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
+  const { promise, resolve } = Promise.withResolvers<ProgramEnd>();
+  const stdout = new Output(run.maxOutput);
+  const stderr = new Tail(STDERR_TAIL);
+  let endedFor: 'timeout' | 'output' | 'stopped' | undefined;
+  const child = start(run.program, stdin, (cause) => resolve({ kind: 'start', cause }));
+  if (child === undefined) return { ...(await promise), stderr: '' };
+
+  const timers: Timer[] = [];
+  const kill = (): void => {
+    signalGroup(child, 'SIGKILL');
+    // Whoever has left the group may hold the output for as long as it likes.
+    if (hasEnded(child)) letGo(child);
+    else child.once('exit', () => letGo(child));
+  };
+  const cut = (why: 'output' | 'stopped'): void => {
+    endedFor ??= why;
+    kill();
+  };
+  const timeUp = (): void => {
+    endedFor ??= 'timeout';
+    signalGroup(child, 'SIGTERM');
+    timers.push(run.clock.setTimer(TERM_GRACE_MS, kill));
+  };
+  if (run.timeoutMs > 0) timers.push(run.clock.setTimer(run.timeoutMs, timeUp));
+  const stop = (): void => cut('stopped');
+  run.signal.addEventListener('abort', stop, { once: true });
+  // It is in a process group of its own, so nobody else ends it with this process.
+  process.once('exit', kill);
+
+  child.stdout?.on('data', (piece: Buffer) => {
+    if (!stdout.add(piece)) cut('output');
+  });
+  child.stderr?.on('data', (piece: Buffer) => stderr.add(piece));
+  child.once('close', (exitCode, signal) => {
+    if (endedFor !== undefined) resolve({ kind: endedFor });
+    else if (exitCode === 0) resolve({ kind: 'ok', stdout: stdout.bytes });
+    else if (exitCode !== null) resolve({ kind: 'exit', exitCode });
+    else resolve({ kind: 'signal', signal: signal ?? 'a signal' });
+  });
+  const end = await promise;
+  for (const timer of timers) timer.cancel();
+  run.signal.removeEventListener('abort', stop);
+  process.off('exit', kill);
+  return { ...end, stderr: stderr.text };
+}
+
+/** Most failures to start are told by an event, and a few are thrown. */
+function start(
+  program: string,
+  stdin: number,
+  onFailed: (cause: NodeJS.ErrnoException) => void,
+): ChildProcess | undefined {
+  try {
+    const child = spawn(program, [], {
+      stdio: [stdin, 'pipe', 'pipe'],
+      detached: process.platform !== 'win32',
+      windowsHide: true,
+    });
+    child.once('error', onFailed);
+    return child;
+  } catch (cause) {
+    onFailed(cause as NodeJS.ErrnoException);
+    return undefined;
+  }
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null;
+}
+
+function letGo(child: ChildProcess): void {
+  child.stdout?.destroy();
+  child.stderr?.destroy();
+}
+
+/** Signals the program and what it has started. Whoever has gone already needs no signal. */
+function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
+  const { pid } = child;
+  if (pid === undefined) return;
+  if (process.platform === 'win32') {
+    child.kill(signal);
+    return;
+  }
+  try {
+    process.kill(-pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') child.kill(signal);
+  }
+}

@@ -1,0 +1,119 @@
+import { KpngError, messageOf } from '../../errors.ts';
+import type { LocalChange, LocalSink } from '../../store/local-view.ts';
+import { systemClock, type Clock } from '../../util/clock.ts';
+import { formatDuration } from '../../util/duration.ts';
+import { SerialQueue } from '../../util/serial-queue.ts';
+import { calloutEnded } from '../events.ts';
+import { stateJson } from '../json.ts';
+import { runProgram, type ProgramResult } from './program.ts';
+
+export interface CalloutOptions {
+  /** Path, or a name to look for on the PATH. */
+  readonly program: string;
+  /** How long it may take. Milliseconds; 0: as long as it likes. */
+  readonly timeoutMs: number;
+  /** How much it may print. Bytes. */
+  readonly maxOutput: number;
+  /** Takes what it has printed; resolves when there is room for more. */
+  readonly write: (output: Uint8Array) => Promise<void>;
+  readonly clock?: Clock;
+}
+
+/**
+ * Runs a program at every Sync, with the whole state on its standard input: the lines of kpng-json.
+ *
+ * When it ends with 0, what it has printed is written, with a line feed, as kpng-callout does. If not,
+ * the change set is not taken (KPNG_CALLOUT_FAILED), and whoever delivers it tries again. One run ends
+ * before the next begins.
+ */
+export class CalloutSink implements LocalSink {
+  readonly #options: CalloutOptions;
+  readonly #clock: Clock;
+  readonly #queue = new SerialQueue();
+  readonly #stop = new AbortController();
+  /** Settles when the program that runs now has ended. */
+  #program: Promise<unknown> = Promise.resolve();
+
+  constructor(options: CalloutOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  sync(change: LocalChange): Promise<void> {
+    return this.#queue.run(() => this.#run(change));
+  }
+
+  /** Resolves when no program runs. Idempotent. */
+  close(): Promise<void> {
+    return this.#queue.idle();
+  }
+
+  /**
+   * Kills the program and runs none any more: syncs do nothing from then on. Resolves when it is gone,
+   * whether what it has printed could be written or not. Idempotent.
+   */
+  async destroy(): Promise<void> {
+    this.#stop.abort();
+    await this.#program.catch(() => undefined);
+  }
+
+  async #run({ view }: LocalChange): Promise<void> {
+    const { program, timeoutMs, maxOutput, write } = this.#options;
+    const { signal } = this.#stop;
+    if (signal.aborted) return;
+    const started = this.#clock.now();
+    const input = stateJson(view);
+    const clock = this.#clock;
+    const run = { program, input, timeoutMs, maxOutput, signal, clock };
+    const running = runProgram(run);
+    this.#program = running;
+    const result = await running.catch((cause: unknown) => {
+      const why = `the state for ${program} could not be written to a temporary file`;
+      throw failed(`${why}: ${messageOf(cause)}`, cause);
+    });
+    const error = this.#errorOf(result);
+    if (calloutEnded.hasSubscribers) {
+      const durationMs = clock.now() - started;
+      const { kind, stderr } = result;
+      calloutEnded.publish({ program, result: kind, error, stderr, durationMs });
+    }
+    if (error !== undefined) throw error;
+    if (result.kind === 'ok') await write(Buffer.concat([result.stdout, LINE_FEED]));
+  }
+
+  #errorOf(result: ProgramResult): KpngError | undefined {
+    const { program, timeoutMs, maxOutput } = this.#options;
+    switch (result.kind) {
+      case 'ok':
+      case 'stopped':
+        return undefined;
+      case 'start':
+        return failed(
+          `${program} could not be started: ${startFailure(result.cause)}`,
+          result.cause,
+        );
+      case 'exit':
+        return failed(`${program} ended with code ${result.exitCode}`);
+      case 'signal':
+        return failed(`${program} was ended by ${result.signal}`);
+      case 'timeout':
+        return failed(
+          `${program}, or what it had started, was ended: it took longer than ${formatDuration(timeoutMs)}`,
+        );
+      case 'output':
+        return failed(`${program} was killed: it printed more than ${maxOutput} bytes`);
+    }
+  }
+}
+
+const LINE_FEED = Buffer.from('\n');
+
+function failed(message: string, cause?: unknown): KpngError {
+  return new KpngError('KPNG_CALLOUT_FAILED', message, { cause });
+}
+
+function startFailure({ code, message }: NodeJS.ErrnoException): string {
+  if (code === 'ENOENT') return 'there is no such program';
+  if (code === 'EACCES') return 'it may not be executed';
+  return message;
+}
