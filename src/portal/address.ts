@@ -25,7 +25,7 @@ export interface AddressPortalOptions {
 }
 
 /** One place that a portal leads to. */
-interface Door {
+interface Place {
   readonly claim: Claim;
   readonly listen: ListenSpec;
   readonly portal: PortalSpec;
@@ -34,9 +34,9 @@ interface Door {
 /** What is known of one service port. */
 interface Entry {
   readonly wanted: ServicePortPortals;
-  readonly doors: ReadonlyMap<string, Door>;
+  readonly places: ReadonlyMap<string, Place>;
   /** Node ports that have no address to be opened on. */
-  readonly homeless: readonly PortalSpec[];
+  readonly withoutAddress: readonly PortalSpec[];
   listen: readonly ListenSpec[];
 }
 
@@ -56,10 +56,10 @@ export class AddressPortal implements Portal {
   readonly #keeper: AddressKeeper | undefined;
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable();
-  /** Names of service ports whose doors depend on the host's addresses. */
+  /** Names of service ports whose places depend on the host's addresses. */
   readonly #withNodePorts = new Set<string>();
   /** Names of service ports with node ports that have no address to be opened on. */
-  readonly #homeless = new Set<string>();
+  readonly #withoutAddress = new Set<string>();
   #nodeAddresses: readonly string[];
 
   /** Throws a RangeError when `nodePortAddresses` has an item that is not an address or network. */
@@ -90,9 +90,9 @@ export class AddressPortal implements Portal {
     for (const name of new Set([...wanted.keys(), ...changed])) {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
-      const now = [...entry.doors.values()]
+      const now = [...entry.places.values()]
         .filter(({ claim }) => this.#claims.holds(name, claim))
-        .map((door) => door.listen);
+        .map((place) => place.listen);
       if (sameListen(now, entry.listen)) continue;
       entry.listen = now;
       listen.set(name, now);
@@ -133,42 +133,42 @@ export class AddressPortal implements Portal {
     this.#keeper?.want(name, []);
     this.#entries.delete(name);
     this.#withNodePorts.delete(name);
-    this.#homeless.delete(name);
+    this.#withoutAddress.delete(name);
   }
 
   #remember(wanted: ServicePortPortals): void {
     const name = wanted.servicePort;
-    const doors = new Map<string, Door>();
-    const homeless: PortalSpec[] = [];
+    const places = new Map<string, Place>();
+    const withoutAddress: PortalSpec[] = [];
     this.#withNodePorts.delete(name);
-    this.#homeless.delete(name);
+    this.#withoutAddress.delete(name);
     for (const portal of wanted.portals) {
       const addresses = portal.address === undefined ? this.#nodeAddresses : [portal.address];
       if (portal.address === undefined) this.#withNodePorts.add(name);
       if (addresses.length === 0) {
-        homeless.push(portal);
-        this.#homeless.add(name);
+        withoutAddress.push(portal);
+        this.#withoutAddress.add(name);
       }
       for (const address of addresses) {
-        const door = doorOf(portal, address);
-        const key = claimKey(door.claim);
+        const place = placeOf(portal, address);
+        const key = claimKey(place.claim);
         // The same place twice, as cluster IP and as external IP: the first one counts.
-        if (!doors.has(key)) doors.set(key, door);
+        if (!places.has(key)) places.set(key, place);
       }
     }
     const listen = this.#entries.get(name)?.listen ?? [];
-    this.#entries.set(name, { wanted, doors, homeless, listen });
+    this.#entries.set(name, { wanted, places, withoutAddress, listen });
     this.#keeper?.want(name, addressesOf(wanted));
   }
 
   #claimsOf(name: string): Claim[] {
-    return [...(this.#entries.get(name)?.doors.values() ?? [])].map(({ claim }) => claim);
+    return [...(this.#entries.get(name)?.places.values() ?? [])].map(({ claim }) => claim);
   }
 
   #problems(): PortalProblem[] {
     const problems: PortalProblem[] = [];
     for (const { owner, claim, holder } of this.#claims.waiting()) {
-      const portal = this.#entries.get(owner)?.doors.get(claimKey(claim))?.portal;
+      const portal = this.#entries.get(owner)?.places.get(claimKey(claim))?.portal;
       problems.push({
         servicePort: owner,
         portal,
@@ -180,8 +180,8 @@ export class AddressPortal implements Portal {
             : `${holder} has it, and it changes hands when that one gives it up`),
       });
     }
-    for (const name of this.#homeless) {
-      for (const portal of this.#entries.get(name)?.homeless ?? []) {
+    for (const name of this.#withoutAddress) {
+      for (const portal of this.#entries.get(name)?.withoutAddress ?? []) {
         problems.push({
           servicePort: name,
           portal,
@@ -207,7 +207,7 @@ function isLoopback(address: string): boolean {
   return address === '::1' || address.startsWith('127.');
 }
 
-function doorOf(portal: PortalSpec, address: string): Door {
+function placeOf(portal: PortalSpec, address: string): Place {
   const { protocol, port, traffic, sourceRanges } = portal;
   const listen: ListenSpec =
     sourceRanges.length === 0

@@ -58,7 +58,7 @@ export class ClaimTable {
   readonly #buckets = new Map<string, Bucket>();
   readonly #claims = new Map<string, ReadonlyMap<string, Claim>>();
   /** Buckets in which somebody waits. */
-  readonly #crowded = new Set<Bucket>();
+  readonly #contested = new Set<Bucket>();
 
   /**
    * Replaces the claims of the owners in `set` and drops those of the owners in `remove`. What this
@@ -80,8 +80,8 @@ export class ClaimTable {
         ? [...bucket.waiting.values()]
         : (round.added.get(bucket) ?? []);
       settle(bucket, candidates, round.changed);
-      if (bucket.waiting.size > 0) this.#crowded.add(bucket);
-      else this.#crowded.delete(bucket);
+      if (bucket.waiting.size > 0) this.#contested.add(bucket);
+      else this.#contested.delete(bucket);
       if (bucket.holders.size === 0) this.#buckets.delete(bucket.key);
     }
     return round.changed;
@@ -95,7 +95,7 @@ export class ClaimTable {
   /** Every claim that is not met. */
   waiting(): WaitingClaim[] {
     const all: WaitingClaim[] = [];
-    for (const bucket of this.#crowded) {
+    for (const bucket of this.#contested) {
       for (const { owner, claim } of bucket.waiting.values()) {
         const holder = inTheWay(bucket, claim.address);
         if (holder !== undefined) all.push({ owner, claim, holder });

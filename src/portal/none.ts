@@ -9,7 +9,7 @@ export interface NonePortalOptions {
 }
 
 /**
- * No front door: each service port listens on one proxy port, and whoever runs the program leads
+ * No portals: each service port listens on one proxy port, and whoever runs the program leads
  * traffic there. The port stays the same as long as the service port exists.
  *
  * All traffic counts as internal, and source ranges are not applied, because clients are seen with

@@ -4,7 +4,7 @@ import type { HostAddress } from '../util/host-addresses.ts';
 /** What kind of service address a portal is. */
 export type PortalKind = 'clusterIP' | 'externalIP' | 'loadBalancerIP' | 'nodePort';
 
-/** An address that clients use: one front door of a service port. */
+/** An address that clients use, with its port and protocol. */
 export interface PortalSpec {
   readonly kind: PortalKind;
   readonly protocol: Protocol;

@@ -27,7 +27,7 @@ export interface RedirectPlanOptions {
   readonly bindAddresses: Readonly<Partial<Record<Family, string>>>;
 }
 
-interface Door {
+interface ClaimedPortal {
   readonly portal: PortalSpec;
   readonly claim: Claim;
   readonly families: readonly Family[];
@@ -38,7 +38,7 @@ type ListenerKey = `${Family} ${Traffic}`;
 
 interface Entry {
   readonly wanted: ServicePortPortals;
-  readonly doors: ReadonlyMap<string, Door>;
+  readonly claimed: ReadonlyMap<string, ClaimedPortal>;
   /** Portals that can never be had as they are. */
   readonly faults: readonly PortalProblem[];
   /** What listens, or is to listen, and with which port of the allocator. */
@@ -65,7 +65,7 @@ export class RedirectPlan {
   readonly #claims = new ClaimTable();
   /** Names of service ports with faults, and of those that wait for a proxy port. */
   readonly #faulty = new Set<string>();
-  readonly #starved = new Set<string>();
+  readonly #withoutPort = new Set<string>();
   /**
    * Ports that this plan gives up. They are used again within the plan only when there is no other,
    * because rules lead to them until the plan is carried out.
@@ -84,14 +84,14 @@ export class RedirectPlan {
     for (const name of remove) this.#forget(name);
     const claims = new Map<string, Claim[]>();
     for (const wanted of set) {
-      const { doors } = this.#remember(wanted);
+      const { claimed } = this.#remember(wanted);
       claims.set(
         wanted.servicePort,
-        [...doors.values()].map(({ claim }) => claim),
+        [...claimed.values()].map(({ claim }) => claim),
       );
     }
     const changed = this.#claims.update(claims, remove);
-    const affected = new Set([...claims.keys(), ...changed, ...this.#starved]);
+    const affected = new Set([...claims.keys(), ...changed, ...this.#withoutPort]);
     for (const name of affected) this.#dropUnneeded(name);
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const name of [...affected].sort()) {
@@ -134,7 +134,7 @@ export class RedirectPlan {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
     const leads: Lead[] = [];
-    for (const { portal, claim, families } of entry.doors.values()) {
+    for (const { portal, claim, families } of entry.claimed.values()) {
       if (!this.#claims.holds(name, claim)) continue;
       const served = entry.wanted.served?.[portal.traffic] ?? true;
       for (const family of families) {
@@ -163,12 +163,12 @@ export class RedirectPlan {
     }
     this.#entries.delete(name);
     this.#faulty.delete(name);
-    this.#starved.delete(name);
+    this.#withoutPort.delete(name);
   }
 
   #remember(wanted: ServicePortPortals): Entry {
     const name = wanted.servicePort;
-    const doors = new Map<string, Door>();
+    const claimed = new Map<string, ClaimedPortal>();
     const faults: PortalProblem[] = [];
     for (const portal of wanted.portals) {
       const families = this.#familiesOf(portal);
@@ -179,13 +179,13 @@ export class RedirectPlan {
       }
       const claim = claimOf(portal);
       // The same place twice, as cluster IP and as external IP: the first one counts.
-      if (!doors.has(claimKey(claim))) doors.set(claimKey(claim), { portal, claim, families });
+      if (!claimed.has(claimKey(claim))) claimed.set(claimKey(claim), { portal, claim, families });
     }
     const former = this.#entries.get(name);
     const entry: Entry =
       former === undefined
-        ? { wanted, doors, faults, listeners: new Map(), bound: new Map(), listen: [] }
-        : { ...former, wanted, doors, faults };
+        ? { wanted, claimed, faults, listeners: new Map(), bound: new Map(), listen: [] }
+        : { ...former, wanted, claimed, faults };
     if (former !== undefined && protocolOf(former.wanted) !== protocolOf(wanted)) {
       // The engine opens new listeners then, though they look the same from here.
       this.#forget(name);
@@ -204,7 +204,7 @@ export class RedirectPlan {
 
   #needed(name: string, entry: Entry): Set<ListenerKey> {
     const needed = new Set<ListenerKey>();
-    for (const { portal, claim, families } of entry.doors.values()) {
+    for (const { portal, claim, families } of entry.claimed.values()) {
       if (!this.#claims.holds(name, claim)) continue;
       for (const family of families) needed.add(`${family} ${trafficOf(entry.wanted, portal)}`);
     }
@@ -224,13 +224,13 @@ export class RedirectPlan {
   }
 
   #allocateMissing(name: string, entry: Entry): void {
-    this.#starved.delete(name);
+    this.#withoutPort.delete(name);
     for (const key of this.#needed(name, entry)) {
       if (entry.listeners.has(key)) continue;
       const port = this.#allocate();
       const address = this.#bindAddresses[familyOfKey(key)];
       if (port === undefined || address === undefined) {
-        this.#starved.add(name);
+        this.#withoutPort.add(name);
         return;
       }
       entry.listeners.set(key, { address, port, traffic: trafficOfKey(key) });
@@ -252,7 +252,7 @@ export class RedirectPlan {
   #problems(): PortalProblem[] {
     const problems = [...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []);
     for (const { owner, claim, holder } of this.#claims.waiting()) {
-      const portal = this.#entries.get(owner)?.doors.get(claimKey(claim))?.portal;
+      const portal = this.#entries.get(owner)?.claimed.get(claimKey(claim))?.portal;
       const place = portal === undefined ? claimKey(claim) : placeText(portal);
       problems.push({
         servicePort: owner,
@@ -261,7 +261,7 @@ export class RedirectPlan {
         message: `${owner} cannot have ${place}: ${holder} has it, and it changes hands when that one gives it up`,
       });
     }
-    for (const name of this.#starved) problems.push(this.#allocator.exhausted(name));
+    for (const name of this.#withoutPort) problems.push(this.#allocator.exhausted(name));
     return problems;
   }
 }

@@ -13,7 +13,7 @@ import { isPort } from './address.ts';
 import { endpointsOf, type Rows } from './endpoints.ts';
 import { portalsOf, serviceAddresses } from './portals.ts';
 
-/** One service port as it should be: what the engine needs to know, and its front doors. */
+/** One service port as it should be: what the engine needs to know, and its portals. */
 export interface DesiredServicePort {
   readonly spec: Omit<ServicePortSpec, 'listen'>;
   /** At least one. */

@@ -15,7 +15,7 @@ export interface ProxierSynced {
   /** Service ports, by what happened to them. */
   added: number;
   removed: number;
-  /** Front doors, affinity or times changed, or a place to listen was won or lost. */
+  /** Portals, affinity or times changed, or a place to listen was won or lost. */
   changed: number;
   /** Only the endpoints changed. */
   endpointsChanged: number;

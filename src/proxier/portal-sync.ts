@@ -1,19 +1,22 @@
 import type { Portal, PortalPlan, ServicePortPortals } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { ListenSpec } from '../proxysocket/spec.ts';
-import { sameFrontDoors, type FrontDoors } from './front-doors.ts';
+import { samePortalInput, type PortalInput } from './portal-input.ts';
 
 /** What the portal knows of one service port, and where it makes the engine listen. */
 interface Planned {
-  readonly doors: FrontDoors;
+  readonly input: PortalInput;
   listen: readonly ListenSpec[];
 }
 
-/** Keeps a portal in step with what is wanted. It is asked only about front doors that differ. */
+/**
+ * Keeps a portal in step with what is wanted. It is asked only about service ports of which something
+ * that concerns it differs.
+ */
 export class PortalSync {
   readonly #portal: Portal;
   readonly #planned = new Map<string, Planned>();
-  readonly #unplanned = new Map<string, FrontDoors | undefined>();
+  readonly #unplanned = new Map<string, PortalInput | undefined>();
   /**
    * Service ports of plans that are yet to be committed; undefined when all are. Not so at first: even
    * if nothing is wanted, what a former process has left has to go.
@@ -25,15 +28,15 @@ export class PortalSync {
     this.#portal = portal;
   }
 
-  /** Says what front doors a service port should have; undefined: there is no such service port. */
-  want(name: string, doors: FrontDoors | undefined): void {
-    const planned = this.#planned.get(name)?.doors;
+  /** Says what portals a service port should have; undefined: there is no such service port. */
+  want(name: string, input: PortalInput | undefined): void {
+    const planned = this.#planned.get(name)?.input;
     const same =
-      planned === undefined || doors === undefined
-        ? planned === doors
-        : sameFrontDoors(planned, doors);
+      planned === undefined || input === undefined
+        ? planned === input
+        : samePortalInput(planned, input);
     if (same) this.#unplanned.delete(name);
-    else this.#unplanned.set(name, doors);
+    else this.#unplanned.set(name, input);
   }
 
   /** Where a service port listens, as last planned. */
@@ -47,19 +50,19 @@ export class PortalSync {
    */
   plan(): PortalPlan | undefined {
     if (this.#unplanned.size === 0 && this.#uncommitted === undefined) return undefined;
-    const set: (FrontDoors & Pick<ServicePortPortals, 'servicePort'>)[] = [];
+    const set: (PortalInput & Pick<ServicePortPortals, 'servicePort'>)[] = [];
     const remove: string[] = [];
-    for (const [name, doors] of this.#unplanned) {
-      if (doors === undefined) remove.push(name);
-      else set.push({ servicePort: name, ...doors });
+    for (const [name, input] of this.#unplanned) {
+      if (input === undefined) remove.push(name);
+      else set.push({ servicePort: name, ...input });
     }
     const plan = this.#portal.plan(set, remove);
     for (const name of remove) {
       this.#planned.delete(name);
       this.#missing.delete(name);
     }
-    for (const { servicePort, ...doors } of set) {
-      this.#planned.set(servicePort, { doors, listen: this.listen(servicePort) });
+    for (const { servicePort, ...input } of set) {
+      this.#planned.set(servicePort, { input, listen: this.listen(servicePort) });
     }
     this.#uncommitted ??= new Set();
     for (const [name, listen] of plan.listen) {

@@ -58,7 +58,7 @@ export function serviceAddresses(key: string, service: Service): ServiceAddresse
   return { addresses: [...addresses.values()], problems };
 }
 
-/** The front doors of one service port. `nodePort` is 0 for none. */
+/** The portals of one service port. `nodePort` is 0 for none. */
 export function portalsOf(
   port: PortMapping,
   protocol: Protocol,

@@ -10,7 +10,7 @@ import type { DesiredServicePort } from './desired.ts';
 import { EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
 import { PortalSync } from './portal-sync.ts';
-import { frontDoors } from './front-doors.ts';
+import { portalInput } from './portal-input.ts';
 import { LateListeners } from './late-listeners.ts';
 import type { Problem } from './problem-book.ts';
 import { Problems, type HolderOf } from './problems.ts';
@@ -43,7 +43,7 @@ export interface ProxierSnapshot {
  * Makes an engine and a portal do what a node-local view asks for.
  *
  * Only the services that a change set names are looked at, and what they come to is compared with
- * what is in place. Changes of endpoints go to the engine alone. Anything about front doors is
+ * what is in place. Changes of endpoints go to the engine alone. Anything about portals is
  * planned by the portal first; then the engine gets one batch, and the portal carries out its plan. With
  * a portal that redirects, listeners that are not needed any more close only after that.
  *
@@ -143,7 +143,7 @@ export class Proxier implements LocalSink {
     const touched = this.#refresh(change);
     for (const name of touched) {
       const port = this.#wanted.ports.get(name);
-      this.#portalSync.want(name, port && frontDoors(port, this.#redirects));
+      this.#portalSync.want(name, port && portalInput(port, this.#redirects));
     }
     const plan = this.#portalSync.plan();
     if (plan !== undefined) {

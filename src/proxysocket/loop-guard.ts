@@ -5,7 +5,7 @@ import type { ServicePort } from './service-port.ts';
 import type { PortalAddress } from './spec.ts';
 
 /** Where connections come in, and for whom: by port, then by address or the sign for every address. */
-type Doors = Map<number, Map<string, ServicePort>>;
+type Places = Map<number, Map<string, ServicePort>>;
 
 /** How long a verdict holds when nothing is said to have changed: the host's addresses may. Milliseconds. */
 const VERDICT_MS = 5000;
@@ -33,9 +33,9 @@ interface Verdict {
 export class LoopGuard {
   readonly #clock: Clock;
   readonly #readHost: () => readonly string[];
-  readonly #listeners: Doors = new Map();
+  readonly #listeners: Places = new Map();
   /** What packet rules lead elsewhere: it never gets to a listener of the same address. */
-  readonly #portals: Doors = new Map();
+  readonly #portals: Places = new Map();
   readonly #placesOf = new Map<ServicePort, readonly PortalAddress[]>();
   readonly #verdicts = new WeakMap<BalancerEndpoint, Verdict>();
   #version = 0;
@@ -108,8 +108,8 @@ export class LoopGuard {
     return this.#ownerIn(this.#portals, endpoint) ?? this.#ownerIn(this.#listeners, endpoint);
   }
 
-  #ownerIn(doors: Doors, { address, port, family }: BalancerEndpoint): ServicePort | undefined {
-    const atPort = doors.get(port);
+  #ownerIn(places: Places, { address, port, family }: BalancerEndpoint): ServicePort | undefined {
+    const atPort = places.get(port);
     if (atPort === undefined) return undefined;
     const owner = atPort.get(address);
     if (owner !== undefined) return owner;
@@ -128,16 +128,16 @@ export class LoopGuard {
   }
 }
 
-function add(doors: Doors, address: string, port: number, owner: ServicePort): void {
-  const atPort = doors.get(port);
-  if (atPort === undefined) doors.set(port, new Map([[address, owner]]));
+function add(places: Places, address: string, port: number, owner: ServicePort): void {
+  const atPort = places.get(port);
+  if (atPort === undefined) places.set(port, new Map([[address, owner]]));
   else atPort.set(address, owner);
 }
 
-function remove(doors: Doors, address: string, port: number): void {
-  const atPort = doors.get(port);
+function remove(places: Places, address: string, port: number): void {
+  const atPort = places.get(port);
   atPort?.delete(address);
-  if (atPort?.size === 0) doors.delete(port);
+  if (atPort?.size === 0) places.delete(port);
 }
 
 /** A node port is on every address of the host, of both families. */

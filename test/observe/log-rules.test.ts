@@ -261,10 +261,10 @@ t.test('the source: connected, away, and what it sent', async (t) => {
 t.test('the proxier: services, problems and failures', async (t) => {
   const { lines } = await follow(t, 1);
   const port = { servicePort: SERVICE, protocol: 'TCP' } as const;
-  const door = { protocol: 'TCP', traffic: 'internal', sourceRanges: [] } as const;
+  const portal = { protocol: 'TCP', traffic: 'internal', sourceRanges: [] } as const;
   const portals = [
-    { ...door, kind: 'clusterIP', address: '10.0.0.1', port: 80 },
-    { ...door, kind: 'nodePort', address: undefined, port: 30_080 },
+    { ...portal, kind: 'clusterIP', address: '10.0.0.1', port: 80 },
+    { ...portal, kind: 'nodePort', address: undefined, port: 30_080 },
   ] as const;
   proxier.servicePortChanged.publish({ kind: 'added', ...port, portals });
   proxier.servicePortChanged.publish({ kind: 'removed', ...port, portals: [] });

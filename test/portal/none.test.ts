@@ -9,7 +9,7 @@ function none(range?: PortRange, bindAddress?: string): NonePortal {
   return new NonePortal({ allocator, ...(bindAddress === undefined ? {} : { bindAddress }) });
 }
 
-t.test('every service port has one proxy port, whatever its front doors', async (t) => {
+t.test('every service port has one proxy port, whatever its portals', async (t) => {
   const subject = none();
   const plan = subject.plan(
     [
@@ -24,7 +24,7 @@ t.test('every service port has one proxy port, whatever its front doors', async 
   await subject.close();
 });
 
-t.test('the proxy port stays when the front doors change', async (t) => {
+t.test('the proxy port stays when the portals change', async (t) => {
   const subject = none({ first: 36000, last: 36010 }, '192.0.2.7');
   const plan = subject.plan([wants('d/web', 'clusterIP 10.0.0.1:80')], []);
   t.match(listening(plan)['d/web']?.[0], /^192\.0\.2\.7:360\d\d internal$/);

@@ -116,7 +116,7 @@ t.test('when the portal cannot carry out its plan, the next change set does it',
 });
 
 t.test(
-  'a front door that comes and goes between a failed plan and the next is not left behind',
+  'a portal that comes and goes between a failed plan and the next is not left behind',
   async (t) => {
     const rig = new Rig(new FakePortal());
     t.teardown(() => rig.close());

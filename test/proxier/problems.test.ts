@@ -129,7 +129,7 @@ t.test('a conflict is told, and over when the holder goes', async (t) => {
   t.same(rig.told, ['appeared KPNG_PORTAL_CONFLICT 1']);
   t.match(rig.messages[0], /d\/a cannot have 0\.0\.0\.0:30080\/TCP: d\/b has it/);
   t.equal(engine.lands('127.0.0.1', 30_080)?.servicePort, 'd/b');
-  t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/a', 'its other front doors are open');
+  t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/a', 'its other portals are open');
   await proxier.sync(view.remove('d/b'));
   t.same(rig.told.slice(1), ['gone KPNG_PORTAL_CONFLICT 1']);
   t.equal(engine.lands('127.0.0.1', 30_080)?.servicePort, 'd/a', 'in the same sync');

@@ -5,7 +5,7 @@ import type {
   ServicePortPortals,
 } from '../../src/portal/portal.ts';
 
-/** A front door: `clusterIP 10.0.0.1:80`, `nodePort 30080`, and `/UDP` at the end. */
+/** A portal: `clusterIP 10.0.0.1:80`, `nodePort 30080`, and `/UDP` at the end. */
 export function portal(text: string, sourceRanges: readonly string[] = []): PortalSpec {
   const [kind = '', place = ''] = text.replace('/UDP', '').split(' ');
   const at = place.lastIndexOf(':');
@@ -19,7 +19,7 @@ export function portal(text: string, sourceRanges: readonly string[] = []): Port
   };
 }
 
-/** A service port with its front doors. */
+/** A service port with its portals. */
 export function wants(
   servicePort: string,
   ...portals: (string | PortalSpec)[]

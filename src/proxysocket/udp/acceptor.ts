@@ -2,7 +2,7 @@ import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { KpngError } from '../../errors.ts';
 import type { ListenSpec } from '../spec.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../service-port.ts';
-import { CrowdedListeners } from './crowded-listeners.ts';
+import { CappedListeners } from './capped-listeners.ts';
 import { HostAddressWatch, type HostAddresses } from './host-addresses.ts';
 import { UdpListener, type ListenerDeps } from './listener.ts';
 import { SessionTable } from './session-table.ts';
@@ -37,7 +37,7 @@ class UdpAcceptor implements Acceptor {
     this.#deps = {
       context,
       table: new SessionTable(context),
-      crowded: new CrowdedListeners(context.limits.udpWildcardSockets),
+      capped: new CappedListeners(context.limits.udpWildcardSockets),
       hostAddresses: new HostAddressWatch(context.clock, options.hostAddresses),
     };
   }

@@ -6,7 +6,7 @@ import { sourceFilter } from '../source-ranges.ts';
 import { Front, type Assignment } from './front.ts';
 import type { HostAddresses, HostAddressWatch } from './host-addresses.ts';
 import type { SessionTable } from './session-table.ts';
-import type { CrowdedListeners } from './crowded-listeners.ts';
+import type { CappedListeners } from './capped-listeners.ts';
 import { boundSocket, WILDCARD } from './socket.ts';
 
 /** What the listeners of an acceptor share. */
@@ -14,7 +14,7 @@ export interface ListenerDeps {
   readonly context: EngineContext;
   readonly table: SessionTable;
   readonly hostAddresses: HostAddressWatch;
-  readonly crowded: CrowdedListeners;
+  readonly capped: CappedListeners;
 }
 
 /**
@@ -90,7 +90,7 @@ export class UdpListener implements Listener {
   async #close(): Promise<void> {
     this.#deps.hostAddresses.unsubscribe(this.#onAddresses);
     const fronts = this.#fronts();
-    this.#deps.crowded.delete(this);
+    this.#deps.capped.delete(this);
     this.#deps.context.descriptors.give(this.#members.size, 'UDP');
     this.#members.clear();
     await Promise.all([...fronts.map(async (front) => front.close()), this.#syncing]);
@@ -109,7 +109,7 @@ export class UdpListener implements Listener {
 
   /** Opens a socket for each new address of the host, and closes those of addresses that are gone. */
   async #sync(addresses: HostAddresses): Promise<void> {
-    const { context, table, crowded } = this.#deps;
+    const { context, table, capped } = this.#deps;
     const wanted = new Set(addresses[this.family]);
     const gone = [...this.#members].filter(([address]) => !wanted.has(address));
     for (const [address, front] of gone) {
@@ -119,8 +119,8 @@ export class UdpListener implements Listener {
     }
     if (this.#closed !== undefined) return;
     const most = context.limits.udpWildcardSockets;
-    if (wanted.size <= most) crowded.delete(this);
-    else crowded.add(this);
+    if (wanted.size <= most) capped.delete(this);
+    else capped.add(this);
     for (const address of wanted) {
       if (this.#closed !== undefined) return;
       if (this.#members.has(address)) continue;

@@ -129,11 +129,13 @@ export class HealthCheckSink implements LocalSink {
   /** What keeps ports from being tried at all. */
   #obstacles(): KpngError[] {
     const { ports } = this.#ports;
-    const homeless = ports.size > 0 && this.#options.addresses().length === 0;
+    const withoutAddress = ports.size > 0 && this.#options.addresses().length === 0;
     return [
       ...this.#faults.values(),
       ...this.#ports.waiting().map((waiting) => conflict(waiting)),
-      ...(homeless ? [...ports].map((port) => noAddress(this.#ports.holder(port), port)) : []),
+      ...(withoutAddress
+        ? [...ports].map((port) => noAddress(this.#ports.holder(port), port))
+        : []),
     ];
   }
 

@@ -4,7 +4,7 @@ import { LimitSignal } from '../limit-signal.ts';
  * The wildcard listeners that may not open a socket for each address of the host. The limit is reached
  * while there is one: as many listeners as there are node ports reach and leave it together.
  */
-export class CrowdedListeners {
+export class CappedListeners {
   readonly #listeners = new Set<object>();
   readonly #signal: LimitSignal;
 

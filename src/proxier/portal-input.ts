@@ -3,16 +3,16 @@ import type { DesiredServicePort } from './desired.ts';
 import { samePortals } from './diff.ts';
 
 /** What a portal has to know of one service port. */
-export type FrontDoors = Required<Omit<ServicePortPortals, 'servicePort'>>;
+export type PortalInput = Required<Omit<ServicePortPortals, 'servicePort'>>;
 
 /**
  * Of its endpoints a portal knows only whether there are any, and only if it redirects: nothing else
  * about endpoints concerns a portal.
  */
-export function frontDoors(
+export function portalInput(
   { spec, portals, splitTraffic }: DesiredServicePort,
   redirects: boolean,
-): FrontDoors {
+): PortalInput {
   if (!redirects) return { portals, served: SERVED, splitTraffic: true };
   const served = {
     internal: spec.endpoints.some(({ internal }) => internal),
@@ -24,7 +24,7 @@ export function frontDoors(
 const SERVED = { internal: true, external: true } as const;
 
 /** Whether a portal would see no difference. */
-export function sameFrontDoors(a: FrontDoors, b: FrontDoors): boolean {
+export function samePortalInput(a: PortalInput, b: PortalInput): boolean {
   return (
     a.served.internal === b.served.internal &&
     a.served.external === b.served.external &&
