@@ -116,6 +116,23 @@ t.test('where there is no nft, auto chooses iptables, of the flavour that is in 
   }
 });
 
+t.test('a successor with another portal removes what a killed process has left', async (t) => {
+  const here = await lab(t);
+  const kinds = RULE_KINDS.toReversed();
+  for (const [index, kind] of kinds.entries()) {
+    const cli = proxy(t, here, kind.flags);
+    await cli.line('The first complete state is in place');
+    if (index > 0) await cli.line('Removed rules that a former process has left');
+    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+    for (const other of kinds) {
+      const found = other.portalOf('10.96.0.10', 'tcp', 80).test(await other.rules(here.network));
+      t.equal(found, other === kind, `${kind.name} is there, ${other.name}?`);
+    }
+    cli.kill('SIGKILL');
+    await cli.exited;
+  }
+});
+
 /** A folder to look for programs in, with these alone, and what belongs to them. */
 function pathWith(t: Test, programs: readonly string[]): string {
   const folder = mkdtempSync(join(tmpdir(), 'kpng-path-'));

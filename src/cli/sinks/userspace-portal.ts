@@ -1,5 +1,6 @@
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
+import type { Tools } from '../../portal/iptables/tools.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import { PortAllocator } from '../../portal/port-allocator.ts';
@@ -12,6 +13,7 @@ import {
   type AutoKind,
 } from './portal-choice.ts';
 import { createKeeper } from './portal-interface.ts';
+import type { Current } from './stale-rules.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 
 /** What a dry run puts in place of what differs from run to run, or opens sockets. */
@@ -50,7 +52,12 @@ export async function createPortal(
   };
   if (kind === 'nftables') {
     const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
-    return new NftablesPortal({ ...rules, table: options.portalTable, ...dry });
+    const afterStart = (): Promise<void> => removeStale(options, log, exec);
+    return new NftablesPortal({
+      ...rules,
+      table: options.portalTable,
+      ...(dry ?? { afterStart }),
+    });
   }
   if (kind === 'iptables') {
     const { IptablesPortal } = await import('../../portal/iptables/portal.ts');
@@ -61,7 +68,7 @@ export async function createPortal(
       prefix: options.portalChainPrefix,
       tools,
       ...(families !== undefined && { families }),
-      ...dry,
+      ...(dry ?? { afterStart: () => removeStale(options, log, exec, tools) }),
     });
   }
   if (kind === 'address') {
@@ -71,4 +78,19 @@ export async function createPortal(
   }
   const { NonePortal } = await import('../../portal/none.ts');
   return new NonePortal({ bindAddress, allocator });
+}
+
+/** `tools` are those of iptables, where that leads traffic now. */
+async function removeStale(
+  options: UserspaceOptions,
+  log: Log,
+  exec: Exec,
+  tools?: () => Promise<Tools>,
+): Promise<void> {
+  const { removeStaleRules } = await import('./stale-rules.ts');
+  const current: Current =
+    tools === undefined
+      ? { kind: 'nftables' }
+      : { kind: 'iptables', flavor: (await tools()).flavor };
+  await removeStaleRules(current, options, log, exec);
 }

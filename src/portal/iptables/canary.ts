@@ -60,8 +60,10 @@ export function iptablesCanary(
     },
     async probe(asked = owner) {
       const results = await Promise.all(all.map((each) => each.probe(asked)));
+      // Another process may have rules in one family only.
+      if (asked !== owner) return results.includes('alive') ? 'alive' : worst(results);
       const result = worst(results);
-      return result === 'alive' && asked === owner ? look() : result;
+      return result === 'alive' ? look() : result;
     },
     close() {
       for (const each of all) each.close();

@@ -5,7 +5,7 @@ import type { Exec } from '../exec.ts';
 import type { FlowPlace } from '../flow-table.ts';
 import { forgetFlows } from '../flows.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
-import { areOurs, isNothing, type Found } from './found.ts';
+import { areOurs, isNothing, ownersOf, type Found } from './found.ts';
 import { Kernel } from './kernel.ts';
 import { renderRemoval } from './script.ts';
 import { findTools, type Flavor, type Tools } from './tools.ts';
@@ -17,10 +17,16 @@ export interface LeftOverOptions {
   readonly kubeProxy: boolean;
   /** The addresses of the node. */
   readonly local: ReadonlySet<string>;
+  /** The flavours to look at. Default: both. */
+  readonly flavors?: readonly Flavor[];
+  /** Whether chains stay that one of these processes has signed. Default: none do. */
+  readonly stays?: (owners: readonly string[]) => Promise<boolean>;
 }
 
 /** What has become of the chains. */
 export interface LeftOver {
+  /** Whether there were chains that are not there any more. */
+  readonly removed: boolean;
   /** Whether chains of kube-proxy are there that were not to be removed. */
   readonly kubeProxyStays: boolean;
   /** The UDP flows are left, for this reason. */
@@ -36,11 +42,12 @@ export interface LeftOver {
  * KPNG_PORTAL_TOOL_MISSING when no flavour is installed.
  */
 export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Promise<LeftOver> {
-  const { prefix, kubeProxy, local } = options;
+  const { prefix, kubeProxy, local, flavors = ['nft', 'legacy'], stays } = options;
   checkPrefix(prefix);
   const places = new Map<string, FlowPlace>();
+  let removed = false;
   let kubeProxyStays = false;
-  for (const tools of await installed(exec)) {
+  for (const tools of await installed(exec, flavors)) {
     const kernel = new Kernel(exec, tools);
     for (const family of [4, 6] as const) {
       for (const name of new Set([prefix, DEFAULT_PREFIX])) {
@@ -52,7 +59,9 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
           kubeProxyStays ||= !ours;
           continue;
         }
+        if (ours && (await stays?.(ownersOf(found))) === true) continue;
         await kernel.restore(family, renderRemoval(found), `removing the chains ${name}-*`);
+        removed = true;
         for (const place of udpPlaces(name, family, found)) {
           places.set(`${family} ${place.address ?? ''} ${place.port}`, place);
         }
@@ -60,14 +69,14 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
     }
   }
   const flowsStay = await forgetFlows(exec, [...places.values()], local);
-  return { kubeProxyStays, flowsStay };
+  return { removed, kubeProxyStays, flowsStay };
 }
 
 /** The flavours that are here. Each has rules of its own, and may hold what an earlier version has left. */
-async function installed(exec: Exec): Promise<Tools[]> {
+async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Tools[]> {
   const found: Tools[] = [];
   let missing: unknown;
-  for (const flavor of ['nft', 'legacy'] satisfies Flavor[]) {
+  for (const flavor of flavors) {
     try {
       found.push(await findTools(exec, flavor));
     } catch (error) {

@@ -31,7 +31,7 @@ export class NftablesStore implements RuleStore<SetName | FlowSet> {
     onlyOwn: boolean,
   ): Promise<string | undefined> {
     if (onlyOwn) {
-      const owner = await this.#owner();
+      const owner = await tableOwner(this.#exec, this.#table);
       if (owner !== undefined && owner !== config.owner) return owner;
     }
     await this.#run(renderFull(this.#table, config, ledger), 'writing');
@@ -61,7 +61,7 @@ export class NftablesStore implements RuleStore<SetName | FlowSet> {
   }
 
   async remove({ owner }: RuleConfig): Promise<void> {
-    const writer = (await this.#owner()) ?? owner;
+    const writer = (await tableOwner(this.#exec, this.#table)) ?? owner;
     if (writer === owner) await removeNftables(this.#exec, this.#table);
   }
 
@@ -73,18 +73,18 @@ export class NftablesStore implements RuleStore<SetName | FlowSet> {
       throw nftFailure(cause, `${doing} ${this.what}`);
     }
   }
+}
 
-  /** Who has written the table; undefined when there is none, or when it does not say. */
-  async #owner(): Promise<string | undefined> {
-    try {
-      const args = ['--terse', 'list', 'table', 'inet', this.#table];
-      const { stdout } = await this.#exec({ file: 'nft', args, timeoutMs: WRITE_TIMEOUT_MS });
-      return /^\s*chain owner-(\w+) /m.exec(stdout)?.[1];
-    } catch (cause) {
-      // No table, or one that cannot be read: writing will tell.
-      if (cause instanceof ExecError) return undefined;
-      throw cause;
-    }
+/** Who has written a table; undefined when there is none, or when it does not say. */
+export async function tableOwner(exec: Exec, table: string): Promise<string | undefined> {
+  try {
+    const args = ['--terse', 'list', 'table', 'inet', table];
+    const { stdout } = await exec({ file: 'nft', args, timeoutMs: WRITE_TIMEOUT_MS });
+    return /^\s*chain owner-(\w+) /m.exec(stdout)?.[1];
+  } catch (cause) {
+    // No table, or one that cannot be read: writing will tell.
+    if (cause instanceof ExecError) return undefined;
+    throw cause;
   }
 }
 

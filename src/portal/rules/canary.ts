@@ -102,3 +102,11 @@ export function canaryPlace(owner: string, family: Family): CanaryPlace {
   if (family === 6) return { address: '::1', port };
   return { address: `127.${128 + (a % 127)}.${b}.${1 + (c % 254)}`, port };
 }
+
+/** Whether a process lives that has written rules under this name. */
+export async function isServed(owner: string): Promise<boolean> {
+  const found = await Promise.all(
+    ([4, 6] as const).map((family) => tryToReach(canaryPlace(owner, family))),
+  );
+  return found.some((result) => result !== 'gone');
+}

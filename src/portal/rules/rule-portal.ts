@@ -45,6 +45,8 @@ export interface RulePortalOptions {
   readonly families?: readonly Family[];
   /** Whether `close` removes the rules, unless another process has taken them. Default: they stay. */
   readonly removeOnClose?: boolean;
+  /** Done once, when the rules are in place for the first time. Must not reject; `close` waits for it. */
+  readonly afterStart?: () => Promise<void>;
   /** Tells this process's rules from those of others: 12 hexadecimal digits. Default: at random. */
   readonly owner?: string;
   /** The host's addresses now; by default as Node tells them. */
@@ -102,6 +104,9 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
   readonly #removeOnClose: boolean;
+  #afterStart: (() => Promise<void>) | undefined;
+  /** What `afterStart` is doing. */
+  #starting: Promise<void> | undefined;
   readonly #bound: Readonly<Partial<Record<4 | 6, string>>>;
   readonly #plan: RedirectPlan;
   readonly #book: RuleBook<Name | FlowSet>;
@@ -126,6 +131,7 @@ export class RulePortal<Name extends string> implements Portal {
     this.#interfaces = interfaces;
     this.#nodePortAddresses = nodePortAddresses;
     this.#removeOnClose = options.removeOnClose ?? false;
+    this.#afterStart = options.afterStart;
     const host = interfaces();
     const families = hostFamilies(host).filter(
       (family) => options.families?.includes(family) ?? true,
@@ -170,6 +176,8 @@ export class RulePortal<Name extends string> implements Portal {
       await this.#openCanary();
       await this.#write();
       this.#guard.start();
+      this.#starting ??= this.#afterStart?.();
+      this.#afterStart = undefined;
     });
   }
 
@@ -179,6 +187,7 @@ export class RulePortal<Name extends string> implements Portal {
    */
   async close(): Promise<void> {
     await this.#guard.close();
+    await this.#starting;
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
       await this.#book.remove(this.#config);
