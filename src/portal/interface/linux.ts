@@ -68,13 +68,14 @@ class LinuxInterface implements InterfaceAddresses {
     return listingOf(links, this.name);
   }
 
-  async change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome> {
+  async change(add: readonly string[], unwanted: readonly string[]): Promise<ChangeOutcome> {
+    const remove = await this.#stillOurs(unwanted);
     const lines = [
       ...remove.map((address) => removalOf(address, this.name)),
       ...add.map((address) => addition(address, this.name)),
     ];
     const doing = `changing addresses of the interface ${this.name}`;
-    const errors = await this.#batch(lines, doing);
+    const errors = lines.length === 0 ? new Map<number, string>() : await this.#batch(lines, doing);
     const existing: string[] = [];
     const refused = new Map<string, KpngError>();
     for (const [number, said] of errors) {
@@ -118,6 +119,16 @@ class LinuxInterface implements InterfaceAddresses {
 
   async dispose(): Promise<void> {
     await disposeOf(await this.#list(), this.name, this.#exec);
+  }
+
+  /**
+   * Those that still bear our mark. `ip` removes an address whatever its metric, and on an interface of
+   * somebody else the one that is there now may be theirs. Nobody else adds to an interface of ours.
+   */
+  async #stillOurs(addresses: readonly string[]): Promise<readonly string[]> {
+    if (!this.#isForeign || addresses.length === 0) return addresses;
+    const { ours } = listingOf(await this.#list(), this.name);
+    return addresses.filter((address) => ours.has(address));
   }
 
   async #list(): Promise<Link[]> {

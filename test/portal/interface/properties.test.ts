@@ -140,3 +140,13 @@ t.test(
     );
   },
 );
+
+t.test('an address that others have added in place of ours is not removed', async (t) => {
+  const world = new World();
+  await take(world, { do: 'sync', wants: { 'd/a': ['10.0.0.3', '10.0.0.2'] } });
+  await take(world, { do: 'flush' });
+  await take(world, { do: 'others add', address: '10.0.0.3' });
+  await take(world, { do: 'sync', wants: {} });
+  t.same(world.addresses(), ['10.0.0.3']);
+  await world.close();
+});
