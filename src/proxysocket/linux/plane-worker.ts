@@ -91,7 +91,7 @@ export class PlaneWorker {
       workerData: start,
       transferList: [port2],
       // That `node:ffi` is experimental is known, and what the probes are for.
-      execArgv: [...process.execArgv, '--disable-warning=ExperimentalWarning'],
+      execArgv: ['--disable-warning=ExperimentalWarning'],
     });
     this.ready = this.#start.promise;
     this.over = this.#ends();

@@ -49,7 +49,10 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const clock = parts.clock ?? new LoopClock();
   const loop = new Loop(sys, {
     onFault: (error) => outbox.fault(error),
-    onWake: () => clock.tick(),
+    onWake() {
+      clock.tick();
+      outbox.subscribe();
+    },
   });
   const slots = new CounterSlots((memory) => outbox.block(memory));
   const engine = createDataPlane(loop, {
@@ -115,7 +118,6 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const finished = Promise.withResolvers<void>();
   const turn = (): void => {
     for (;;) {
-      outbox.subscribe();
       report();
       if (ended || Atomics.load(control, CONTROL.stop) !== 0) {
         finished.resolve();

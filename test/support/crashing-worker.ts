@@ -1,0 +1,30 @@
+/** A worker thread of the `linux` engine that a test can let die, or be unfit. */
+import { getEnvironmentData, workerData } from 'node:worker_threads';
+import { PROBES } from '../../src/proxysocket/linux/probes/all.ts';
+import { LoopClock } from '../../src/proxysocket/linux/loop-clock.ts';
+import type { WorkerStart } from '../../src/proxysocket/linux/worker/protocol.ts';
+import { runWorker } from '../../src/proxysocket/linux/worker/run.ts';
+import { ORDER, type Order } from './crashing-name.ts';
+
+const order = new Int32Array(getEnvironmentData(ORDER) as SharedArrayBuffer);
+
+/** Throws where nothing catches, when it is told to. */
+class CrashingClock extends LoopClock {
+  override run(): void {
+    if (Atomics.compareExchange(order, 0, 1 satisfies Order, 0) === 1) throw new Error('a crash');
+    super.run();
+  }
+}
+
+const unfit = Atomics.load(order, 0) === (2 satisfies Order);
+const probe = {
+  name: 'weather',
+  check() {
+    if (unfit) throw new Error('it rains');
+  },
+};
+const quick = PROBES.filter(({ name }) => !['transfers', 'relay', 'datagrams'].includes(name));
+await runWorker(workerData as WorkerStart, {
+  clock: new CrashingClock(),
+  probes: [...quick, probe],
+});
