@@ -7,7 +7,7 @@ const CALLOUT = 'Callout';
 
 export const toCallout = defineSink({
   word: 'to-callout',
-  summary: 'Run a program at every change, with the state of this node on its standard input',
+  summary: 'Run a program at every change, with the state as JSON on its standard input',
   description: [
     'The program gets one line of JSON for each service with its endpoints, as to-json prints them, all of ' +
       'them at every change. It runs without arguments and without a shell, one at a time: changes that ' +

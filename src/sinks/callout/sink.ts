@@ -71,7 +71,7 @@ export class CalloutSink implements LocalSink {
       const why = `the state for ${program} could not be written to a temporary file`;
       throw failed(`${why}: ${messageOf(cause)}`, cause);
     });
-    const error = this.#errorOf(result);
+    const error = errorOf(result, this.#options);
     if (calloutEnded.hasSubscribers) {
       const durationMs = clock.now() - started;
       const { kind, stderr } = result;
@@ -80,33 +80,27 @@ export class CalloutSink implements LocalSink {
     if (error !== undefined) throw error;
     if (result.kind === 'ok') await write(Buffer.concat([result.stdout, LINE_FEED]));
   }
-
-  #errorOf(result: ProgramResult): KpngError | undefined {
-    const { program, timeoutMs, maxOutput } = this.#options;
-    switch (result.kind) {
-      case 'ok':
-      case 'stopped':
-        return undefined;
-      case 'start':
-        return failed(
-          `${program} could not be started: ${startFailure(result.cause)}`,
-          result.cause,
-        );
-      case 'exit':
-        return failed(`${program} ended with code ${result.exitCode}`);
-      case 'signal':
-        return failed(`${program} was ended by ${result.signal}`);
-      case 'timeout':
-        return failed(
-          `${program}, or what it had started, was ended: it took longer than ${formatDuration(timeoutMs)}`,
-        );
-      case 'output':
-        return failed(`${program} was killed: it printed more than ${maxOutput} bytes`);
-    }
-  }
 }
 
 const LINE_FEED = Buffer.from('\n');
+
+function errorOf(
+  result: ProgramResult,
+  { program, timeoutMs, maxOutput }: CalloutOptions,
+): KpngError | undefined {
+  if (result.kind === 'ok' || result.kind === 'stopped') return undefined;
+  if (result.kind === 'start') {
+    const { cause } = result;
+    return failed(`${program} could not be started: ${startFailure(cause)}`, cause);
+  }
+  if (result.kind === 'exit') return failed(`${program} ended with code ${result.exitCode}`);
+  if (result.kind === 'signal') return failed(`${program} was ended by ${result.signal}`);
+  if (result.kind === 'output') {
+    return failed(`${program} was killed: it printed more than ${maxOutput} bytes`);
+  }
+  const limit = formatDuration(timeoutMs);
+  return failed(`${program}, or what it had started, was ended: it took longer than ${limit}`);
+}
 
 function failed(message: string, cause?: unknown): KpngError {
   return new KpngError('KPNG_CALLOUT_FAILED', message, { cause });

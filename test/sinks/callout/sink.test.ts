@@ -1,0 +1,276 @@
+/** The sink with real programs: shell scripts of a few lines. */
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { CalloutSink, type CalloutOptions } from '../../../src/sinks/callout/sink.ts';
+import { STDERR_TAIL, TERM_GRACE_MS } from '../../../src/sinks/callout/program.ts';
+import { calloutEnded, type CalloutEnded } from '../../../src/sinks/events.ts';
+import { stateJson } from '../../../src/sinks/json.ts';
+import type { LocalChange } from '../../../src/store/local-view.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { until } from '../../support/until.ts';
+import { entry, TestView } from '../../support/views.ts';
+
+if (process.platform === 'win32') t.plan(0, 'the programs are shell scripts');
+
+/** The state of these services. */
+function state(...keys: string[]): LocalChange {
+  const view = new TestView();
+  for (const key of keys) view.set(entry(key, {}, {}));
+  return { view, changed: new Set(keys) };
+}
+
+function textOf({ view }: LocalChange): string {
+  return [...stateJson(view)].join('');
+}
+
+/** A sink that runs a script with `$OUT` as a folder of its own, and what it tells. */
+function rig(t: Test, script: string, options: Partial<CalloutOptions> = {}) {
+  const folder = t.testdir({});
+  const program = join(folder, 'callout');
+  const source = `#!/bin/sh\nOUT='${folder}'\n${script}\n`;
+  writeFileSync(program, source);
+  chmodSync(program, 0o755);
+  let printed = '';
+  const events: CalloutEnded[] = [];
+  const listen = (event: CalloutEnded): void => void events.push(event);
+  calloutEnded.subscribe(listen);
+  const sink = new CalloutSink({
+    program,
+    timeoutMs: 0,
+    maxOutput: 1024 * 1024,
+    write: async (output) => {
+      printed += Buffer.from(output).toString();
+    },
+    ...options,
+  });
+  t.teardown(async () => {
+    calloutEnded.unsubscribe(listen);
+    await sink.destroy();
+  });
+  const file = (name: string): string => join(folder, name);
+  const read = (name: string): string =>
+    existsSync(file(name)) ? readFileSync(file(name), 'utf8') : '';
+  return { sink, program, events, file, read, printed: () => printed };
+}
+
+/** A process that is there, and has not ended. */
+function runs(pid: string): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${Number(pid)}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+t.test(
+  'the program reads the whole state, and what it prints is printed with a line feed',
+  async (t) => {
+    const { sink, printed, events } = rig(t, 'cat');
+    const [first, second] = [state('d/a', 'd/b'), state('d/b')];
+    await sink.sync(first);
+    t.equal(printed(), `${textOf(first)}\n`);
+    await sink.sync(second);
+    t.equal(printed(), `${textOf(first)}\n${textOf(second)}\n`);
+    await sink.sync(second);
+    t.equal(events.length, 3, 'also when nothing has changed');
+    t.match(events[0], { result: 'ok', error: undefined, stderr: '' });
+  },
+);
+
+t.test('an empty state is an empty standard input', async (t) => {
+  const { sink, printed } = rig(t, 'wc -c | tr -d " "');
+  await sink.sync(state());
+  t.equal(printed(), '0\n\n');
+});
+
+t.test('the program may open /dev/stdin, and read only what it wants', async (t) => {
+  const { sink, printed } = rig(t, 'head -n 1 /dev/stdin');
+  const keys = Array.from({ length: 5000 }, (_, index) => `d/service-${index}`);
+  const change = state(...keys);
+  await sink.sync(change);
+  t.equal(printed(), `${textOf(change).split('\n')[0]}\n\n`);
+});
+
+t.test('a large state arrives whole, and a program that reads nothing is fine', async (t) => {
+  const keys = Array.from({ length: 20_000 }, (_, index) => `d/service-${index}`);
+  const change = state(...keys);
+  const count = rig(t, 'wc -c | tr -d " "');
+  await count.sink.sync(change);
+  t.equal(count.printed(), `${Buffer.byteLength(textOf(change))}\n\n`);
+  const ignores = rig(t, 'echo fine');
+  await ignores.sink.sync(change);
+  t.equal(ignores.printed(), 'fine\n\n');
+});
+
+t.test('the program gets no arguments, our environment and our working directory', async (t) => {
+  const { sink, printed } = rig(t, 'echo "$# $PWD $KPNG_TEST"');
+  process.env['KPNG_TEST'] = 'yes';
+  t.teardown(() => delete process.env['KPNG_TEST']);
+  await sink.sync(state());
+  t.equal(printed(), `0 ${process.cwd()} yes\n\n`);
+});
+
+t.test(
+  'another exit code fails the sync: what was printed is not, and errors are told',
+  async (t) => {
+    const { sink, program, printed, events } = rig(
+      t,
+      'echo half; echo "no such chain" >&2; exit 3',
+    );
+    await t.rejects(sink.sync(state('d/a')), {
+      code: 'KPNG_CALLOUT_FAILED',
+      message: `${program} ended with code 3`,
+      retried: true,
+    });
+    t.equal(printed(), '');
+    t.match(events, [{ program, result: 'exit', stderr: 'no such chain' }]);
+    t.equal(events[0]?.error?.code, 'KPNG_CALLOUT_FAILED');
+  },
+);
+
+t.test('a signal of somebody else fails the sync', async (t) => {
+  const { sink, events } = rig(t, 'kill -USR1 $$');
+  await t.rejects(sink.sync(state()), { message: /was ended by SIGUSR1$/ });
+  t.equal(events[0]?.result, 'signal');
+});
+
+t.test('of a long standard error the end is kept', async (t) => {
+  const { sink, events } = rig(
+    t,
+    'i=0; while [ $i -lt 2000 ]; do echo "line $i ä"; i=$((i+1)); done >&2; exit 1',
+  );
+  await t.rejects(sink.sync(state()));
+  const { stderr = '' } = events[0] ?? {};
+  t.match(stderr, /^….*line 1999 ä$/s);
+  t.ok(Buffer.byteLength(stderr) <= STDERR_TAIL + 3);
+});
+
+t.test('a program that is not there, or not executable, is named', async (t) => {
+  const missing = rig(t, '', { program: '/no/such/program' });
+  await t.rejects(missing.sink.sync(state()), {
+    code: 'KPNG_CALLOUT_FAILED',
+    message: '/no/such/program could not be started: there is no such program',
+  });
+  t.equal(missing.events[0]?.result, 'start');
+  const plain = rig(t, '');
+  chmodSync(plain.program, 0o644);
+  await t.rejects(plain.sink.sync(state()), {
+    message: /could not be started: it may not be exec/,
+  });
+});
+
+t.test('a name is looked for on the PATH', async (t) => {
+  const { sink, printed } = rig(t, '', { program: 'cat' });
+  await sink.sync(state('d/a'));
+  t.equal(printed(), `${textOf(state('d/a'))}\n`);
+});
+
+t.test('never two at once', async (t) => {
+  const { sink, read } = rig(
+    t,
+    'mkdir "$OUT/lock" || exit 1; cat >/dev/null; echo x >>"$OUT/runs"; rmdir "$OUT/lock"',
+  );
+  await Promise.all([state('d/a'), state('d/b'), state('d/c')].map((change) => sink.sync(change)));
+  t.equal(read('runs'), 'x\nx\nx\n');
+});
+
+t.test('its time is up: TERM, with all that it has started, and the sync fails', async (t) => {
+  const clock = new FakeClock();
+  const { sink, events, read } = rig(
+    t,
+    "trap 'echo bye >&2; exit 0' TERM; sh -c \"echo \\$\\$ >'$OUT/child'; exec sleep 1000\" & wait",
+    { clock, timeoutMs: 5000 },
+  );
+  const done = t.rejects(sink.sync(state()), {
+    code: 'KPNG_CALLOUT_FAILED',
+    message: /it took longer than 5s$/,
+  });
+  await until(() => read('child').endsWith('\n'));
+  t.ok(runs(read('child')));
+  clock.advance(4999);
+  t.equal(events.length, 0);
+  clock.advance(1);
+  await done;
+  t.match(events, [{ result: 'timeout', stderr: 'bye', durationMs: 5000 }]);
+  await until(() => !runs(read('child')));
+  t.equal(clock.pending, 0, 'nobody waits any more');
+});
+
+t.test('a program that does not mind TERM is killed', async (t) => {
+  const clock = new FakeClock();
+  const { sink, events, read } = rig(
+    t,
+    'trap "" TERM; echo $$ >"$OUT/pid"; while :; do sleep 1000; done',
+    {
+      clock,
+      timeoutMs: 1000,
+    },
+  );
+  const done = t.rejects(sink.sync(state()), { message: /longer than 1s$/ });
+  await until(() => read('pid').endsWith('\n'));
+  clock.advance(1000);
+  t.equal(events.length, 0);
+  clock.advance(TERM_GRACE_MS);
+  await done;
+  await until(() => !runs(read('pid')));
+});
+
+t.test('what has left its group cannot hold it up for longer', async (t) => {
+  const clock = new FakeClock();
+  const { sink, read } = rig(
+    t,
+    'setsid sh -c \'echo $$ >"$0/escaped"; exec sleep 1000\' "$OUT" &',
+    {
+      clock,
+      timeoutMs: 1000,
+    },
+  );
+  const done = t.rejects(sink.sync(state()), { message: /what it had started, was ended/ });
+  await until(() => read('escaped').endsWith('\n'));
+  const escaped = Number(read('escaped'));
+  t.ok(escaped > 1);
+  t.teardown(() => process.kill(escaped, 'SIGKILL'));
+  clock.advance(1000 + TERM_GRACE_MS);
+  await done;
+});
+
+t.test('a program that prints without end is killed, and nothing of it is printed', async (t) => {
+  const { sink, events, printed } = rig(t, 'yes', { maxOutput: 100_000 });
+  await t.rejects(sink.sync(state()), { message: /printed more than 100000 bytes$/ });
+  t.equal(events[0]?.result, 'output');
+  t.equal(printed(), '');
+});
+
+t.test('destroy kills the program, and none is run any more', async (t) => {
+  const { sink, events, read } = rig(t, 'echo $$ >"$OUT/pid"; sleep 1000');
+  const syncing = sink.sync(state('d/a'));
+  await until(() => read('pid').endsWith('\n'));
+  await sink.destroy();
+  t.notOk(runs(read('pid')));
+  await syncing;
+  t.match(events, [{ result: 'stopped', error: undefined }]);
+  await sink.sync(state('d/b'));
+  t.equal(events.length, 1);
+});
+
+t.test('close waits for the program', async (t) => {
+  const { sink, read, file } = rig(
+    t,
+    'until [ -e "$OUT/go" ]; do sleep 0.01; done; echo x >"$OUT/done"',
+  );
+  const syncing = sink.sync(state());
+  const closed = sink.close().then(() => read('done'));
+  writeFileSync(file('go'), '');
+  t.equal(await closed, 'x\n');
+  await syncing;
+});
+
+t.test('a write that fails fails the sync; one that hangs does not hold up destroy', async (t) => {
+  const full = rig(t, 'echo', { write: () => Promise.reject(new Error('disk full')) });
+  await t.rejects(full.sink.sync(state()), /disk full/);
+  const stuck = rig(t, 'echo', { write: () => new Promise(() => {}) });
+  void stuck.sink.sync(state());
+  await until(() => stuck.events.length === 1);
+  await stuck.sink.destroy();
+});
