@@ -165,18 +165,29 @@ export async function connectionEnd(
   return endOf(socket);
 }
 
-/** Writes until the other side takes no more for a while; resolves with the bytes written. */
+/** Turns of the loop without progress after which a socket counts as stuck, if the time is over, too. */
+const STUCK_TURNS = 50;
+
+/**
+ * Writes until the other side takes no more for a while; resolves with the bytes written. A while is a
+ * time and some turns of the loop, since a loaded machine may take the time without a single turn.
+ */
 export async function pushUntilStuck(socket: Socket, idleMs = 300): Promise<number> {
   const chunk = randomBytes(64 * 1024);
   let written = 0;
   let at = performance.now();
+  let turns = 0;
   for (;;) {
     socket.write(chunk, () => {
       at = performance.now();
+      turns = 0;
     });
     written += chunk.length;
     while (socket.writableLength >= chunk.length) {
-      if (performance.now() - at > idleMs) return written - socket.writableLength;
+      if (performance.now() - at > idleMs && turns > STUCK_TURNS) {
+        return written - socket.writableLength;
+      }
+      turns += 1;
       await new Promise(setImmediate);
     }
   }
