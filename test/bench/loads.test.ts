@@ -8,12 +8,20 @@ import { run } from '../../bench/support/worker.ts';
 
 const SCRIPTS = join(import.meta.dirname, '../../bench/loads');
 
+/** Measures for a moment. On a machine that has no time for it in that moment, for a longer one. */
+async function runLoad(script: string, target: LoadSettings['target']): Promise<LoadResult> {
+  for (const seconds of [0.3, 2]) {
+    const result = await run<LoadResult>(join(SCRIPTS, `${script}.ts`), { target, seconds });
+    if (result.rate > 0) return result;
+  }
+  return run<LoadResult>(join(SCRIPTS, `${script}.ts`), { target, seconds: 8 });
+}
+
 t.test('every load runs against the backend and counts work', async (t) => {
   const backend = await direct();
   t.teardown(() => backend.close());
   for (const load of LOADS) {
-    const settings: LoadSettings = { target: backend.targets[load.target], seconds: 0.3 };
-    const result = await run<LoadResult>(join(SCRIPTS, `${load.script}.ts`), settings);
+    const result = await runLoad(load.script, backend.targets[load.target]);
     t.ok(result.total > 0, `${load.script}: total ${result.total}`);
     t.ok(result.rate > 0, `${load.script}: rate ${result.rate}`);
     if (result.latency !== undefined) {
