@@ -103,10 +103,15 @@ export function canaryPlace(owner: string, family: Family): CanaryPlace {
   return { address: `127.${128 + (a % 127)}.${b}.${1 + (c % 254)}`, port };
 }
 
-/** Whether a process lives that has written rules under this name. */
+/**
+ * Whether a process lives that has written rules under this name. In doubt it does. A host without IPv6
+ * says nothing about that, and on one with it the refusal may get lost on its way back to `::1`.
+ */
 export async function isServed(owner: string): Promise<boolean> {
-  const found = await Promise.all(
-    ([4, 6] as const).map((family) => tryToReach(canaryPlace(owner, family))),
-  );
-  return found.some((result) => result !== 'gone');
+  const [v4, v6] = await Promise.all([
+    tryToReach(canaryPlace(owner, 4)),
+    tryToReach(canaryPlace(owner, 6)),
+  ]);
+  if (v4 === 'alive' || v6 === 'alive') return true;
+  return v4 === 'silent' && v6 === 'silent';
 }
