@@ -105,9 +105,9 @@ export function udpAcceptorUnderTest(
 }
 
 /** A loop that takes turns with that of Node until the test ends. */
-export function inlineLoop(t: Teardown): Loop {
-  if (sys === undefined) throw new Error('only with KPNG_TEST_ENGINE=inline');
-  const loop = new Loop(sys, {
+export function inlineLoop(t: Teardown, calls = sys): Loop {
+  if (calls === undefined) throw new Error('only with KPNG_TEST_ENGINE=inline');
+  const loop = new Loop(calls, {
     onFault(error) {
       throw error;
     },

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { SocketAddress } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import t from 'tap';
@@ -23,7 +23,7 @@ t.test('a sockaddr is laid out as the kernel wants it', (t) => {
   t.equal(bytes('::1', 443), `0a0001bb00000000${'0'.repeat(30)}0100000000`);
   t.equal(
     bytes('2001:db8::ffff:10.1.2.3', 1),
-    '0a0000010000000020010db80000000000' + '00ffff0a01020300000000',
+    '0a0000010000000020010db8000000000000ffff0a01020300000000',
   );
   t.end();
 });

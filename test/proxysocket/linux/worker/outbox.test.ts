@@ -31,8 +31,7 @@ function setUp(t: Teardown) {
     outbox,
     control,
     wants,
-    next: (): Report | undefined =>
-      (receiveMessageOnPort(port2) as { message: Report } | undefined)?.message,
+    next: (): Report | undefined => receiveMessageOnPort(port2)?.message as Report | undefined,
   };
 }
 
@@ -64,7 +63,7 @@ t.test('events are carried while somebody listens in the other thread', (t) => {
   limitChanged.publish(change(1));
   limitChanged.publish(change(2));
   outbox.flush();
-  const index = CHANNELS.indexOf(limitChanged as unknown as TypedChannel<object>);
+  const index = CHANNELS.indexOf(limitChanged);
   t.same(next()?.events, [
     [index, change(1)],
     [index, change(2)],

@@ -1,0 +1,114 @@
+import { EAGAIN, ECONNREFUSED, EMSGSIZE } from '../../../../src/proxysocket/linux/sys/constants.ts';
+import { openLibrary, type Library } from '../../../../src/proxysocket/linux/sys/library.ts';
+import { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';
+import { Sender, type Sending } from '../../../../src/proxysocket/linux/udp/outgoing.ts';
+import { library, linuxTest } from '../../../support/linux-sys.ts';
+
+/** A kernel that takes messages as it is told, and notes how many calls it got. */
+function fakeKernel(outcomes: (number | 'ok')[]) {
+  const lib = openLibrary(library().ffi);
+  const calls: string[] = [];
+  const errno = new Int32Array(1);
+  const answer = (name: string, messages: number): number => {
+    calls.push(`${name} ${messages}`);
+    let taken = 0;
+    for (; taken < messages; taken += 1) {
+      const outcome = outcomes[0] ?? 'ok';
+      if (outcome !== 'ok' && taken > 0) break;
+      outcomes.shift();
+      if (outcome === 'ok') continue;
+      errno[0] = outcome;
+      return -1;
+    }
+    return taken;
+  };
+  const c = {
+    ...lib.c,
+    sendmmsg: (_fd: number, _address: bigint, messages: number) => answer('sendmmsg', messages),
+    sendmsg: () => answer('sendmsg', 1),
+  } as unknown as Library['c'];
+  return { sys: new Sys({ ...lib, c, errno }), calls };
+}
+
+/** Notes what became of datagrams. */
+class Owner implements Sending {
+  readonly log: string[] = [];
+  readonly #endsAt: number | undefined;
+
+  constructor(endsAt?: number) {
+    this.#endsAt = endsAt;
+  }
+
+  sent(way: string, datagrams: number): void {
+    this.log.push(`${way} ${datagrams}`);
+  }
+
+  notSent(_way: string, datagrams: number, errno: number): boolean {
+    this.log.push(`lost ${datagrams}: ${errno}`);
+    return errno !== this.#endsAt;
+  }
+
+  noSegments(): void {
+    this.log.push('no segments');
+  }
+}
+
+const SLOTS = [0, 1, 2, 3];
+
+function send(outcomes: (number | 'ok')[], segments: boolean, endsAt?: number) {
+  const { sys, calls } = fakeKernel(outcomes);
+  const slots = sys.datagramSlots(8);
+  // All of one size, as far as the sender can see.
+  slots.length = () => 100;
+  const sender = new Sender(sys, 'request', slots);
+  const owner = new Owner(endsAt);
+  sender.add(owner, SLOTS, 0, 4, undefined, segments);
+  sender.flush(3);
+  return { log: owner.log, calls };
+}
+
+linuxTest('several datagrams go by one call', (t) => {
+  t.same(send([], false), { log: Array(4).fill('request 1'), calls: ['sendmmsg 4'] });
+  t.same(send([], true), { log: ['request 4'], calls: ['sendmsg 1'] });
+});
+
+linuxTest(
+  'a message that the path is too narrow for goes as single datagrams, in its place',
+  (t) => {
+    const { log, calls } = send([EMSGSIZE], true);
+    t.same(log, ['no segments', ...Array<string>(4).fill('request 1')]);
+    t.same(calls, Array(5).fill('sendmsg 1'));
+  },
+);
+
+linuxTest('when single ones would fail as well, they are not tried', (t) => {
+  t.same(send([EAGAIN], true), { log: [`lost 4: ${EAGAIN}`], calls: ['sendmsg 1'] });
+});
+
+linuxTest('one datagram that is lost does not stop the others', (t) => {
+  const { log, calls } = send(['ok', EMSGSIZE], false);
+  t.same(log, ['request 1', `lost 1: ${EMSGSIZE}`, 'request 1', 'request 1']);
+  t.same(calls, ['sendmmsg 4', 'sendmmsg 3', 'sendmmsg 2']);
+});
+
+linuxTest('nothing is sent through a socket that its owner has closed meanwhile', (t) => {
+  const { log, calls } = send([ECONNREFUSED], false, ECONNREFUSED);
+  t.equal(log.length, 4);
+  t.equal(log[0], `lost 1: ${ECONNREFUSED}`);
+  t.ok(log.every((each) => each.startsWith('lost 1')));
+  t.same(calls, ['sendmmsg 4']);
+});
+
+linuxTest('a sender can be used again and again', (t) => {
+  const { sys, calls } = fakeKernel([]);
+  const slots = sys.datagramSlots(8);
+  const sender = new Sender(sys, 'answer', slots);
+  const owner = new Owner();
+  sender.flush(3);
+  t.same(calls, [], 'nothing to send, no call');
+  for (let round = 0; round < 3; round += 1) {
+    sender.add(owner, SLOTS, round, round + 1, undefined, false);
+    sender.flush(3);
+  }
+  t.same(owner.log, Array(3).fill('answer 1'));
+});
