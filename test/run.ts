@@ -4,6 +4,8 @@
  *     npm test                     everything
  *     npm test -- test/client      the checks, and only these tests
  *
+ * The tests of sockets run once more against the `linux` engine, where there is one.
+ *
  * Ends with one plain line, `N passed, N failed, N skipped`; each check counts as one. With CI=true
  * a test that is skipped although it could run here is a failure.
  */
@@ -13,6 +15,7 @@ import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { runChecks, toolEnv, toolScript, type Check, type CheckResult } from './runner/check.ts';
 import { describe, HARD_LIMIT, measure } from './runner/code-budget.ts';
+import { enginePasses, hasLinuxEngine } from './runner/engine-passes.ts';
 import { judgeSkips } from './runner/skip-policy.ts';
 import { checkLine, fileLine, indent, problemLines, tallyLine } from './runner/print.ts';
 import { readTap, type FileReport, type Tally } from './runner/tap-report.ts';
@@ -55,6 +58,12 @@ async function main(paths: readonly string[]): Promise<boolean> {
   });
   print('\ntests');
   await runTests(paths, total);
+  for (const { engine, files } of hasLinuxEngine(process.platform, process.version)
+    ? enginePasses(paths)
+    : []) {
+    print(`\ntests, again with the engine: ${engine}`);
+    await runTests(files, total, { KPNG_TEST_ENGINE: engine });
+  }
   print(`\n${tallyLine(total)}`);
   return total.failed === 0;
 }
@@ -71,13 +80,17 @@ function testFiles(path: string): string[] {
 }
 
 /** Runs tap and adds what came of it to `total`. */
-async function runTests(paths: readonly string[], total: Tally): Promise<void> {
+async function runTests(
+  paths: readonly string[],
+  total: Tally,
+  env: NodeJS.ProcessEnv = {},
+): Promise<void> {
   const tap = spawn(
     process.execPath,
     [tool('tap'), '--reporter=tap', ...paths.flatMap(testFiles)],
     {
       cwd: root,
-      env: toolEnv(root),
+      env: { ...toolEnv(root), ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     },
   );
