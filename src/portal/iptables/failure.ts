@@ -1,16 +1,12 @@
-import { messageOf, type ErrorCode } from '../../errors.ts';
 import { ExecError } from '../exec.ts';
-import { RuleError, type Blame } from '../rules/store.ts';
+import type { RuleError } from '../rules/store.ts';
+import { toolFailure, type Saying } from '../rules/tool-failure.ts';
 
-interface Rule {
-  readonly pattern: RegExp;
-  readonly code: ErrorCode;
-  readonly blame: Blame;
-  readonly advice: string;
-}
+/** The package with all programs of iptables. */
+export const PACKAGE = 'iptables';
 
 /** The programs of iptables have no translations. Those of both flavours are here. */
-const RULES: readonly Rule[] = [
+const SAYINGS: readonly Saying[] = [
   {
     pattern: /holding the xtables lock|Can't lock /,
     code: 'KPNG_PORTAL_LOCKED',
@@ -50,30 +46,13 @@ const RULES: readonly Rule[] = [
  * read: the older programs name only a line of it.
  */
 export function iptablesFailure(cause: unknown, doing: string, stdin = ''): RuleError {
-  const failure = (blame: Blame, code: ErrorCode, what: string): RuleError =>
-    new RuleError(blame, code, `${doing}: ${what}`, { cause });
-  if (!(cause instanceof ExecError)) return failure('host', 'KPNG_PORTAL_FAILED', messageOf(cause));
-  const program = cause.command.split(' ')[0] ?? '';
-  switch (cause.failure) {
-    case 'missing':
-      return failure('host', 'KPNG_PORTAL_TOOL_MISSING', missing(program));
-    case 'not-allowed':
-      return failure('host', 'KPNG_PORTAL_PERMISSION', `${program} may not be run`);
-    case 'exit':
-      break;
-    case 'timeout':
-    case 'output':
-    case 'system':
-      return failure('host', 'KPNG_PORTAL_FAILED', cause.message);
-  }
-  const said = `${program} says ${JSON.stringify(reasonIn(cause.stderr))}${lineIn(cause.stderr, stdin)}`;
-  const rule = RULES.find(({ pattern }) => pattern.test(cause.stderr));
-  if (rule === undefined) return failure('content', 'KPNG_PORTAL_FAILED', said);
-  return failure(rule.blame, rule.code, `${said}; ${rule.advice}`);
-}
-
-export function missing(program: string): string {
-  return `there is no ${program} on the PATH; install the package iptables, or use another --portal`;
+  const program = cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : PACKAGE;
+  return toolFailure(cause, doing, {
+    program,
+    debian: PACKAGE,
+    sayings: SAYINGS,
+    said: ({ stderr }) => `${JSON.stringify(reasonIn(stderr))}${lineIn(stderr, stdin)}`,
+  });
 }
 
 /** The line that says what is wrong, among those that say how to get help. */

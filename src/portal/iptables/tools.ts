@@ -3,7 +3,8 @@ import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import { LOCK_WAIT_S, MAX_RULE_LIST } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import { iptablesFailure, missing } from './failure.ts';
+import { missingText } from '../rules/tool-failure.ts';
+import { iptablesFailure, PACKAGE } from './failure.ts';
 
 /** Where iptables keeps its rules: in nf_tables, or in tables of their own. The kernel minds both. */
 export type Flavor = 'nft' | 'legacy';
@@ -71,7 +72,7 @@ export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<Ch
     const own = wanted === 'nft' ? nft : legacy;
     const found = own ?? (plain?.flavor === wanted ? plain : undefined);
     if (found !== undefined) return { ...found, reason: 'it was asked for' };
-    const message = `looking for the programs of --iptables-flavor ${wanted}: ${missing(`iptables-${wanted}`)}`;
+    const message = `looking for the programs of --iptables-flavor ${wanted}: ${missingText(`iptables-${wanted}`, PACKAGE)}`;
     throw new KpngError('KPNG_PORTAL_TOOL_MISSING', message);
   }
   if (nft !== undefined && legacy !== undefined) return compare(exec, plain, nft, legacy);
@@ -79,7 +80,7 @@ export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<Ch
   if (only !== undefined) return { ...only, reason: 'no other flavour is installed' };
   throw new KpngError(
     'KPNG_PORTAL_TOOL_MISSING',
-    `looking for the programs of iptables: ${missing('iptables')}`,
+    `looking for the programs of iptables: ${missingText('iptables', PACKAGE)}`,
   );
 }
 

@@ -81,18 +81,3 @@ t.test('says what iptables means, what about, and what to do', (t) => {
   }
   t.end();
 });
-
-t.test('nothing in a script is to blame when iptables did not get to it', (t) => {
-  const codes: readonly [ExecFailure, string][] = [
-    ['missing', 'KPNG_PORTAL_TOOL_MISSING'],
-    ['not-allowed', 'KPNG_PORTAL_PERMISSION'],
-    ['timeout', 'KPNG_PORTAL_FAILED'],
-    ['output', 'KPNG_PORTAL_FAILED'],
-    ['system', 'KPNG_PORTAL_FAILED'],
-  ];
-  for (const [failure, code] of codes) {
-    t.match(iptablesFailure(failing(failure), 'x'), { blame: 'host', code }, failure);
-  }
-  t.match(iptablesFailure(new Error('bug'), 'x'), { blame: 'host', message: 'x: bug' });
-  t.end();
-});

@@ -53,21 +53,6 @@ t.test('says what nft means, and what to do', (t) => {
   t.end();
 });
 
-t.test('nothing in a transaction is to blame when nft did not get to it', (t) => {
-  const codes: readonly [ExecFailure, string][] = [
-    ['missing', 'KPNG_PORTAL_TOOL_MISSING'],
-    ['not-allowed', 'KPNG_PORTAL_PERMISSION'],
-    ['timeout', 'KPNG_PORTAL_FAILED'],
-    ['output', 'KPNG_PORTAL_FAILED'],
-    ['system', 'KPNG_PORTAL_FAILED'],
-  ];
-  for (const [failure, code] of codes) {
-    t.match(nftFailure(failing(failure), 'x'), { blame: 'host', code }, failure);
-  }
-  t.match(nftFailure(new Error('bug'), 'x'), { blame: 'host', message: 'x: bug' });
-  t.end();
-});
-
 t.test('removes the table, whether there is one or not', async (t) => {
   const nft = new FakeNft();
   await nft.exec({ ...NFT, stdin: 'table inet kpng-userspace {\n}\ntable inet other {\n}\n' });
