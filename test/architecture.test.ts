@@ -8,6 +8,8 @@ import t from 'tap';
  * and `proxysocket/spec.ts` is the plain data that everything around the data path speaks.
  */
 const SPEC = 'proxysocket/spec.ts';
+/** Which port of an endpoint belongs to a service port: a function that every backend needs. */
+const RESOLVE = 'proxier/resolve-port.ts';
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'errors.ts': [],
   util: [],
@@ -17,7 +19,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   kube: ['api', 'store'],
   file: ['api', 'store'],
   server: ['api', 'store'],
-  sinks: ['api', 'store'],
+  sinks: ['api', 'store', 'portal', RESOLVE],
   roundrobin: [SPEC],
   proxysocket: ['roundrobin'],
   portal: [SPEC],

@@ -1,6 +1,7 @@
 import type { SinkCommand, SourceCommand } from './command.ts';
 import { toApi } from './sinks/to-api.ts';
 import { toCallout } from './sinks/to-callout.ts';
+import { toExtip } from './sinks/to-extip.ts';
 import { toFile } from './sinks/to-file.ts';
 import { toHealthChecks } from './sinks/to-healthchecks.ts';
 import { toJson } from './sinks/to-json.ts';
@@ -28,10 +29,11 @@ export const REGISTRY: Registry = {
     toUserspaceWindows,
     toJson,
     toCallout,
+    toExtip,
     toHealthChecks,
     toApi,
     toFile,
   ],
-  planned: ['to-extip', 'demo', 'status', 'top', 'services', 'drain', 'completion'],
+  planned: ['demo', 'status', 'top', 'services', 'drain', 'completion'],
   foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],
 };

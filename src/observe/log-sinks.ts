@@ -48,4 +48,12 @@ export const SINK_RULES: readonly LogRule[] = [
       ms: Math.round(durationMs),
     }),
   }),
+  logRule({
+    channel: sinks.extipProblem,
+    severity: 'error',
+    v: 0,
+    message: 'A service port is not led anywhere from its external IPs',
+    keys: ({ error }) => ({ err: error }),
+    limited: true,
+  }),
 ];

@@ -34,3 +34,11 @@ export interface CalloutEnded {
 }
 
 export const calloutEnded = typedChannel<CalloutEnded>('callout:ended');
+
+/** A part of a service has no rules for its external IPs. */
+export interface ExtipProblem {
+  /** Names the service port. */
+  error: KpngError;
+}
+
+export const extipProblem = typedChannel<ExtipProblem>('extip:problem');

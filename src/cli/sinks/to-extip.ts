@@ -1,0 +1,102 @@
+import { defineSink } from '../command.ts';
+import { choice, text, toggle } from '../flags/kinds.ts';
+import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { flag } from '../flags/table.ts';
+
+const RULES = 'Rules';
+
+export const toExtip = defineSink({
+  word: 'to-extip',
+  summary: 'Lead external IPs to endpoints with iptables, as kpng’s iptables-extip',
+  description: [
+    'For a machine that external IPs of services are routed to. It keeps three chains up to date, by default ' +
+      'k8s-forward in the table filter, and k8s-DNAT and k8s-SNAT in the table nat. Nothing jumps to them by ' +
+      'itself: add rules to FORWARD, PREROUTING and POSTROUTING that do.',
+    'The chains stay as they are when the program ends.',
+  ],
+  examples: [
+    {
+      line: 'local to-extip --dry-run | head',
+      does: 'prints what would be run, for the first complete state',
+    },
+    {
+      line: 'local to-extip --load-balancers-only',
+      does: 'leaves out services of other types',
+    },
+  ],
+  toLocalOptional: true,
+  servesByDefault: false,
+  flags: {
+    ...NODE_FLAGS,
+    'load-balancers-only': flag<boolean>({
+      kind: toggle(),
+      default: false,
+      help: 'Only services of the type LoadBalancer.',
+      group: RULES,
+    }),
+    'iptables-chain-prefix': flag<string>({
+      kind: {
+        ...text('text'),
+        parse(given) {
+          if (/^[A-Za-z0-9_][\w-]{0,19}$/.test(given)) return given;
+          throw new Error('expected up to 20 letters, digits, dashes and underscores');
+        },
+      },
+      default: 'k8s-',
+      help: 'What the names of the chains begin with.',
+      group: RULES,
+    }),
+    'iptables-flavor': flag<'auto' | 'nft' | 'legacy'>({
+      kind: choice(['auto', 'nft', 'legacy']),
+      default: 'auto',
+      help:
+        'Which iptables writes the rules, where both are installed. auto: the one whose rules those ' +
+        'of Kubernetes are among, else the one with more rules, else what iptables on the PATH is.',
+      group: RULES,
+    }),
+    'dry-run': flag<boolean>({
+      kind: toggle(),
+      default: false,
+      help: 'Print what would be run for the first complete state, and end.',
+      group: RULES,
+    }),
+  },
+  read: (values) => ({
+    nodeName: checkNodeName(values['node-name']),
+    loadBalancersOnly: values['load-balancers-only'],
+    chainPrefix: values['iptables-chain-prefix'],
+    flavor: values['iptables-flavor'],
+    dryRun: values['dry-run'],
+  }),
+  isDry: ({ dryRun }) => dryRun,
+  async start({ flavor, dryRun, ...options }, { log, stdout }) {
+    const [{ ExtipSink }, { streamWriter }, { systemExec }, { dryExec }, choices] =
+      await Promise.all([
+        import('../../sinks/extip/sink.ts'),
+        import('../../sinks/json-output.ts'),
+        import('../../portal/exec.ts'),
+        import('../../portal/dry-exec.ts'),
+        import('./portal-choice.ts'),
+      ]);
+    if (!dryRun) {
+      const tools = choices.iptablesTools(systemExec, flavor, log);
+      const sink = new ExtipSink({ ...options, exec: systemExec, tools });
+      return { sink, close: () => sink.close(), destroy: async () => {} };
+    }
+    const done = Promise.withResolvers<void>();
+    const print = streamWriter(stdout, () => done.resolve());
+    const tools = () => choices.madeUpTools(flavor);
+    const sink = new ExtipSink({ ...options, exec: dryExec((line) => print(line)), tools });
+    return {
+      sink: {
+        async sync(change) {
+          await sink.sync(change);
+          done.resolve();
+        },
+      },
+      ended: done.promise,
+      close: () => sink.close(),
+      destroy: async () => {},
+    };
+  },
+});

@@ -1,0 +1,164 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import { Protocol, type Endpoint, type PortMapping } from '../../api/generated/localv1/api.ts';
+import { KpngError } from '../../errors.ts';
+import { resolvePort } from '../../proxier/resolve-port.ts';
+import type { LocalView, ServiceEntry } from '../../store/local-view.ts';
+import type { Family } from '../../util/family.ts';
+
+export interface ExtipOptions {
+  /** What the names of the chains begin with. */
+  readonly chainPrefix: string;
+  /** Whether services of other types than LoadBalancer are left out. */
+  readonly loadBalancersOnly: boolean;
+}
+
+/** What iptables-restore is to read for one family. */
+export interface ExtipRules {
+  readonly text: string;
+  /** Whether there are any besides the empty chains. */
+  readonly any: boolean;
+  /** What of the state has no rules, and why. */
+  readonly problems: readonly KpngError[];
+}
+
+const PROTOCOLS: ReadonlyMap<number, string> = new Map([
+  [Protocol.TCP, 'tcp'],
+  [Protocol.UDP, 'udp'],
+  [Protocol.SCTP, 'sctp'],
+]);
+
+/**
+ * The rules of one family that lead external IPs to endpoints, in three chains that nothing jumps to:
+ *
+ * - `forward` of the table filter lets through what goes to endpoints
+ * - `DNAT` of the table nat spreads each external IP and port over the endpoints, at random
+ * - `SNAT` of the table nat has what endpoints send come from the lowest of the first external IPs of
+ *   their services
+ *
+ * As kpng's iptables-extip writes them, but for both families, and with named target ports.
+ */
+export function extipRules(view: LocalView, family: Family, options: ExtipOptions): ExtipRules {
+  const forward = new Set<string>();
+  const dnat: string[] = [];
+  const sources = new Map<string, string>();
+  const holders = new Map<string, string>();
+  const problems: KpngError[] = [];
+  const { chainPrefix: prefix } = options;
+
+  for (const entry of view.entries()) {
+    if (options.loadBalancersOnly && entry.service.type !== 'LoadBalancer') continue;
+    const ips = addresses(entry.service.ips?.externalIPs, family);
+    const [firstIP] = ips;
+    if (firstIP === undefined) continue;
+    const endpoints = [...entry.endpoints.values()].filter(isForExternal);
+    for (const endpoint of endpoints) {
+      const [address] = addresses(endpoint.ips, family);
+      if (address === undefined) continue;
+      const former = sources.get(address);
+      if (former === undefined || compareIPs(firstIP, former) < 0) sources.set(address, firstIP);
+    }
+    const names = new Set(entry.service.ports.map(({ name }) => name));
+    for (const port of entry.service.ports) {
+      const protocol = PROTOCOLS.get(port.protocol);
+      if (protocol === undefined || !isPort(port.port)) {
+        problems.push(invalidPort(entry, port));
+        continue;
+      }
+      const targets = endpoints.flatMap((endpoint) => targetOf(endpoint, port, names, family));
+      for (const { address, port: number } of targets) {
+        forward.add(`-d ${address} -p ${protocol} -m ${protocol} --dport ${number} -j ACCEPT`);
+      }
+      for (const ip of ips) {
+        const match = `-d ${ip} -p ${protocol} -m ${protocol} --dport ${port.port}`;
+        const holder = holders.get(match);
+        if (holder !== undefined) {
+          problems.push(conflict(entry, port, ip, holder));
+          continue;
+        }
+        holders.set(match, entry.key);
+        for (const [index, { address, port: number }] of targets.entries()) {
+          const chance = share(targets.length - index);
+          const to = family === 4 ? `${address}:${number}` : `[${address}]:${number}`;
+          dnat.push(`${match}${chance} -j DNAT --to-destination ${to}`);
+        }
+      }
+    }
+  }
+  const snat = [...sources].map(([from, to]) => `-s ${from} -j SNAT --to-source ${to}`);
+  const lines = (chain: string, rules: Iterable<string>): string[] =>
+    [...rules].map((rule) => `-A ${prefix}${chain} ${rule}`);
+  const text = [
+    '*filter',
+    `:${prefix}forward - [0:0]`,
+    ...lines('forward', forward),
+    'COMMIT',
+    '*nat',
+    `:${prefix}DNAT - [0:0]`,
+    `:${prefix}SNAT - [0:0]`,
+    ...lines('DNAT', dnat),
+    ...lines('SNAT', snat),
+    'COMMIT',
+    '',
+  ].join('\n');
+  return { text, any: sources.size > 0, problems };
+}
+
+/** External traffic policies count: external IPs are for clients from outside. */
+function isForExternal({ scopes }: Endpoint): boolean {
+  return scopes === undefined || scopes.external;
+}
+
+function targetOf(
+  endpoint: Endpoint,
+  port: PortMapping,
+  names: ReadonlySet<string>,
+  family: Family,
+): { address: string; port: number }[] {
+  const [address] = addresses(endpoint.ips, family);
+  const number = resolvePort(port, endpoint, names);
+  if (address === undefined || number === undefined || !isPort(number)) return [];
+  return [{ address, port: number }];
+}
+
+/** Those that are addresses: nothing else may get into a script. */
+function addresses(
+  ips: { readonly v4: readonly string[]; readonly v6: readonly string[] } | undefined,
+  family: Family,
+): string[] {
+  if (ips === undefined) return [];
+  return family === 4
+    ? ips.v4.filter((ip) => isIPv4(ip))
+    : ips.v6.filter((ip) => isIPv6(ip) && !ip.includes('%'));
+}
+
+/** Evenly over so many that are left; the last one takes the rest. */
+function share(left: number): string {
+  return left === 1 ? '' : ` -m statistic --mode random --probability ${(1 / left).toFixed(10)}`;
+}
+
+/** Numbers in the texts by their value. */
+const collator = new Intl.Collator('en', { numeric: true });
+
+function compareIPs(a: string, b: string): number {
+  return collator.compare(a, b);
+}
+
+function isPort(port: number): boolean {
+  return Number.isInteger(port) && port >= 1 && port <= 65_535;
+}
+
+function portName({ key }: ServiceEntry, { name }: PortMapping): string {
+  return name === '' ? key : `${key}:${name}`;
+}
+
+function invalidPort(entry: ServiceEntry, port: PortMapping): KpngError {
+  const servicePort = portName(entry, port);
+  const message = `${servicePort}: port ${port.port} of protocol ${port.protocol} cannot be led anywhere`;
+  return new KpngError('KPNG_SERVICE_INVALID', message, { servicePort });
+}
+
+function conflict(entry: ServiceEntry, port: PortMapping, ip: string, holder: string): KpngError {
+  const servicePort = portName(entry, port);
+  const message = `${servicePort} cannot have port ${port.port} of the external IP ${ip}: ${holder} has it`;
+  return new KpngError('KPNG_PORTAL_CONFLICT', message, { servicePort });
+}

@@ -1,0 +1,89 @@
+import type { KpngError } from '../../errors.ts';
+import { WRITE_TIMEOUT_MS } from '../../portal/bounds.ts';
+import type { Exec } from '../../portal/exec.ts';
+import { iptablesFailure } from '../../portal/iptables/failure.ts';
+import { restore, type Tools } from '../../portal/iptables/tools.ts';
+import type { LocalChange, LocalSink } from '../../store/local-view.ts';
+import type { Family } from '../../util/family.ts';
+import { SerialQueue } from '../../util/serial-queue.ts';
+import { extipProblem } from '../events.ts';
+import { extipRules, type ExtipOptions } from './rules.ts';
+
+export interface ExtipSinkOptions extends ExtipOptions {
+  readonly exec: Exec;
+  /** Which iptables to run; asked again after a failure. */
+  readonly tools: () => Promise<Tools>;
+}
+
+/**
+ * Leads external IPs to endpoints with chains of iptables, one run of iptables-restore for each family
+ * whose rules differ from those that were written last. Hooking the chains into those of the kernel is
+ * up to the administrator, and they stay when the program ends.
+ *
+ * A sync rejects when the rules could not be written; whoever delivers the change set tries again.
+ */
+export class ExtipSink implements LocalSink {
+  readonly #options: ExtipSinkOptions;
+  readonly #queue = new SerialQueue();
+  readonly #written = new Map<Family, string>();
+  /** Messages of problems that have been told of. */
+  #told = new Set<string>();
+
+  constructor(options: ExtipSinkOptions) {
+    this.#options = options;
+  }
+
+  sync(change: LocalChange): Promise<void> {
+    return this.#queue.run(() => this.#write(change));
+  }
+
+  /** Resolves when nothing is being written. */
+  close(): Promise<void> {
+    return this.#queue.idle();
+  }
+
+  async #write({ view }: LocalChange): Promise<void> {
+    const both = ([4, 6] as const).map(
+      (family) => [family, extipRules(view, family, this.#options)] as const,
+    );
+    this.#tell(both.flatMap(([, { problems }]) => problems));
+    const outcomes = await Promise.allSettled(
+      both.map(async ([family, { text, any }]) => this.#writeFamily(family, text, any)),
+    );
+    // Each family has been tried; the first failure is told, and all are tried again.
+    for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  }
+
+  async #writeFamily(family: Family, text: string, any: boolean): Promise<void> {
+    if (this.#written.get(family) === text) return;
+    const tools = await this.#options.tools();
+    const command = { ...restore(tools, family), stdin: text, timeoutMs: WRITE_TIMEOUT_MS };
+    try {
+      await this.#options.exec(command);
+    } catch (cause) {
+      this.#written.delete(family);
+      const error = iptablesFailure(cause, `writing the rules of IPv${family} external IPs`, text);
+      // A host without IPv6 has no rules of ours either, and so none that would have to go.
+      if (family === 6 && !any && CANNOT.has(error.code)) return;
+      throw error;
+    }
+    this.#written.set(family, text);
+  }
+
+  /** Tells of each problem once, as long as it lasts. */
+  #tell(problems: readonly KpngError[]): void {
+    const told = new Set<string>();
+    for (const error of problems) {
+      if (told.has(error.message)) continue;
+      told.add(error.message);
+      if (this.#told.has(error.message)) continue;
+      if (extipProblem.hasSubscribers) extipProblem.publish({ error });
+    }
+    this.#told = told;
+  }
+}
+
+const CANNOT: ReadonlySet<string> = new Set([
+  'KPNG_PORTAL_UNSUPPORTED',
+  'KPNG_PORTAL_TOOL_MISSING',
+]);

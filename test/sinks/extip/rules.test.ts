@@ -1,0 +1,178 @@
+import t from 'tap';
+import type { DeepPartial, Service } from '../../../src/api/generated/localv1/api.ts';
+import { extipRules } from '../../../src/sinks/extip/rules.ts';
+import type { ServiceEntry } from '../../../src/store/local-view.ts';
+import { endpoint } from '../../support/messages.ts';
+import { entry, TestView } from '../../support/views.ts';
+
+const OPTIONS = { chainPrefix: 'k8s-', loadBalancersOnly: false };
+const HTTP = [{ name: 'http', protocol: 1, port: 80, targetPort: 8080 }] as const;
+
+function viewOf(...entries: ServiceEntry[]): TestView {
+  const view = new TestView();
+  for (const each of entries) view.set(each);
+  return view;
+}
+
+/** A service with external IPs of IPv4 and endpoints by address. */
+function external(
+  key: string,
+  ips: readonly string[],
+  endpoints: readonly string[],
+  more: DeepPartial<Service> = {},
+): ServiceEntry {
+  return entry(
+    key,
+    { ips: { externalIPs: { v4: [...ips] } }, ports: [...HTTP], ...more },
+    Object.fromEntries(endpoints.map((ip) => [ip, endpoint(ip)])),
+  );
+}
+
+/** The rules of one chain, without its name. */
+function chain(text: string, name: string): string[] {
+  const head = `-A k8s-${name} `;
+  return text
+    .split('\n')
+    .filter((line) => line.startsWith(head))
+    .map((line) => line.slice(head.length));
+}
+
+t.test('three chains in two tables, each table a transaction', (t) => {
+  const view = viewOf(external('d/web', ['192.0.2.1'], ['10.1.0.5', '10.1.0.6']));
+  const { text, any, problems } = extipRules(view, 4, OPTIONS);
+  t.equal(
+    text,
+    `*filter
+:k8s-forward - [0:0]
+-A k8s-forward -d 10.1.0.5 -p tcp -m tcp --dport 8080 -j ACCEPT
+-A k8s-forward -d 10.1.0.6 -p tcp -m tcp --dport 8080 -j ACCEPT
+COMMIT
+*nat
+:k8s-DNAT - [0:0]
+:k8s-SNAT - [0:0]
+-A k8s-DNAT -d 192.0.2.1 -p tcp -m tcp --dport 80 -m statistic --mode random --probability 0.5000000000 -j DNAT --to-destination 10.1.0.5:8080
+-A k8s-DNAT -d 192.0.2.1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.1.0.6:8080
+-A k8s-SNAT -s 10.1.0.5 -j SNAT --to-source 192.0.2.1
+-A k8s-SNAT -s 10.1.0.6 -j SNAT --to-source 192.0.2.1
+COMMIT
+`,
+  );
+  t.ok(any);
+  t.same(problems, []);
+  t.end();
+});
+
+t.test('clients are spread evenly: the shares multiply to the same for each endpoint', (t) => {
+  const ips = Array.from({ length: 7 }, (_, index) => `10.1.0.${index + 1}`);
+  const { text } = extipRules(viewOf(external('d/web', ['192.0.2.1'], ips)), 4, OPTIONS);
+  let left = 1;
+  for (const rule of chain(text, 'DNAT')) {
+    const chance = Number(/--probability (\S+)/.exec(rule)?.[1] ?? 1);
+    t.ok(Math.abs(left * chance - 1 / 7) < 1e-6, rule);
+    left *= 1 - chance;
+  }
+  t.end();
+});
+
+t.test('IPv6 has rules of its own, with brackets where a port follows', (t) => {
+  const view = viewOf(
+    entry(
+      'd/web',
+      { ips: { externalIPs: { v4: ['192.0.2.1'], v6: ['2001:db8::1'] } }, ports: [...HTTP] },
+      { a: endpoint('10.1.0.5', { ips: { v4: ['10.1.0.5'], v6: ['fd00::5'] } }) },
+    ),
+  );
+  const { text } = extipRules(view, 6, OPTIONS);
+  t.same(chain(text, 'DNAT'), [
+    '-d 2001:db8::1 -p tcp -m tcp --dport 80 -j DNAT --to-destination [fd00::5]:8080',
+  ]);
+  t.notMatch(text, /192\.0\.2|10\.1\.0/);
+  t.end();
+});
+
+t.test('services without an external IP have none, and other types can be left out', (t) => {
+  const view = viewOf(
+    entry(
+      'd/inner',
+      { ips: { clusterIPs: { v4: ['10.96.0.1'] } }, ports: [...HTTP] },
+      { a: endpoint('10.1.0.1') },
+    ),
+    external('d/plain', ['192.0.2.1'], ['10.1.0.2']),
+    external('d/balanced', ['192.0.2.2'], ['10.1.0.3'], { type: 'LoadBalancer' }),
+  );
+  t.same(chain(extipRules(view, 4, OPTIONS).text, 'SNAT').length, 2);
+  const { text } = extipRules(view, 4, { chainPrefix: 'k8s-', loadBalancersOnly: true });
+  t.same(chain(text, 'SNAT'), ['-s 10.1.0.3 -j SNAT --to-source 192.0.2.2']);
+  const none = extipRules(viewOf(), 4, { chainPrefix: 'x_', loadBalancersOnly: false });
+  t.notOk(none.any);
+  t.match(none.text, /^\*filter\n:x_forward - \[0:0\]\nCOMMIT\n\*nat\n:x_DNAT/, 'emptied');
+  t.end();
+});
+
+t.test('an endpoint of several services comes from the lowest of their first external IPs', (t) => {
+  const view = viewOf(
+    external('d/a', ['192.0.2.10', '192.0.2.1'], ['10.1.0.5']),
+    external('d/b', ['192.0.2.9'], ['10.1.0.5']),
+  );
+  const { text } = extipRules(view, 4, OPTIONS);
+  t.same(chain(text, 'SNAT'), ['-s 10.1.0.5 -j SNAT --to-source 192.0.2.9'], '9 is below 10');
+  t.equal(chain(text, 'forward').length, 1, 'and is let through once');
+  t.end();
+});
+
+t.test('named target ports, protocols, and endpoints that external clients may not use', (t) => {
+  const ports = [
+    { name: 'dns', protocol: 2, port: 53, targetPortName: 'dns-udp' },
+    { name: 'sctp', protocol: 3, port: 7, targetPort: 7 },
+  ] as const;
+  const overrides = [{ name: 'dns', port: 5353 }];
+  const view = viewOf(
+    entry(
+      'd/dns',
+      { ips: { externalIPs: { v4: ['192.0.2.1'] } }, ports: [...ports] },
+      {
+        a: endpoint('10.1.0.5', { portOverrides: [...overrides, { name: 'sctp', port: 7 }] }),
+        b: endpoint('10.1.0.6', { scopes: { internal: true, external: false } }),
+      },
+    ),
+  );
+  t.same(chain(extipRules(view, 4, OPTIONS).text, 'DNAT'), [
+    '-d 192.0.2.1 -p udp -m udp --dport 53 -j DNAT --to-destination 10.1.0.5:5353',
+    '-d 192.0.2.1 -p sctp -m sctp --dport 7 -j DNAT --to-destination 10.1.0.5:7',
+  ]);
+  t.end();
+});
+
+t.test('what cannot be led is named, once for each port, and the rest is', (t) => {
+  const view = viewOf(
+    external('d/a', ['192.0.2.1'], ['10.1.0.5']),
+    external('d/b', ['192.0.2.1', '192.0.2.2'], ['10.1.0.6']),
+    external('d/c', ['192.0.2.3'], ['10.1.0.7'], {
+      ports: [{ name: 'bad', protocol: 9 as 1, port: 80 }, { protocol: 1, port: 70_000 }, ...HTTP],
+    }),
+  );
+  const { text, problems } = extipRules(view, 4, OPTIONS);
+  t.match(problems, [
+    {
+      code: 'KPNG_PORTAL_CONFLICT',
+      servicePort: 'd/b:http',
+      message: /192\.0\.2\.1: d\/a has it$/,
+    },
+    { code: 'KPNG_SERVICE_INVALID', servicePort: 'd/c:bad' },
+    { code: 'KPNG_SERVICE_INVALID', servicePort: 'd/c' },
+  ]);
+  t.equal(chain(text, 'DNAT').length, 3);
+  t.end();
+});
+
+t.test('nothing but addresses gets into a script', (t) => {
+  const evil = '192.0.2.1\nCOMMIT\n*nat';
+  const view = viewOf(
+    external('d/evil', [evil, '-j', '192.0.2.1/0'], ['10.1.0.5', 'x\n-F']),
+    external('d/good', ['192.0.2.2'], ['10.1.0.6', '10.1.0.7 -j DROP']),
+  );
+  const { text } = extipRules(view, 4, OPTIONS);
+  t.same(chain(text, 'DNAT').length, 1);
+  t.equal(text.split('\n').length, 11);
+  t.end();
+});
