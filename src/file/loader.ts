@@ -130,7 +130,9 @@ export class FileLoader {
     };
     const hand = async (taker: Taker<Step>): Promise<boolean> => {
       const taken = await attempt(parser.hand(taker));
-      return taken === true && !signal.aborted;
+      if (taken !== true || signal.aborted) return false;
+      backoff.reset();
+      return true;
     };
     watcher.start();
     try {
@@ -140,9 +142,9 @@ export class FileLoader {
         const size = bytes.length;
         const verdict = await attempt(parser.parse(bytes));
         if (verdict === undefined) continue;
-        backoff.reset();
         this.#tell(verdict, size, startedAt);
         if (verdict.ok && verdict.changed) await onChanged(hand);
+        else backoff.reset();
       }
     } finally {
       signal.removeEventListener('abort', stop);

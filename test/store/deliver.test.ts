@@ -192,6 +192,37 @@ t.test('a sink that throws instead of rejecting is treated alike', async (t) => 
   t.equal((await thrower.deliver(() => new LocalState().sync()))?.cause, boom);
 });
 
+t.test('a change set that takes time to complete is waited for, and none is none', async (t) => {
+  const { sink, set, deliverer } = setup();
+  const ready = Promise.withResolvers<LocalChange | undefined>();
+  const slow = deliverer.deliver(() => ready.promise);
+  const behind = set('d/b');
+  await new Promise(setImmediate);
+  t.equal(sink.calls.length, 0, 'what comes later waits');
+  ready.resolve(undefined);
+  t.equal(await slow, undefined);
+  const call = await sink.call(1);
+  t.strictSame(call.changed, ['d/b'], 'the sink was asked once');
+  call.settle();
+  await behind;
+});
+
+t.test(
+  'what was refused is tried again although nothing came of a change set meanwhile',
+  async (t) => {
+    const { sink, set, deliverer, clock } = setup();
+    const first = set('d/a');
+    (await sink.call(1)).settle(boom);
+    await first;
+    await deliverer.deliver(async () => undefined);
+    t.equal(deliverer.waiting, 1);
+    clock.advance(1000);
+    const retry = await sink.call(2);
+    t.strictSame(retry.changed, ['d/a']);
+    retry.settle();
+  },
+);
+
 t.test('close waits for the sink and makes no further attempt', async (t) => {
   const { sink, set, clock, deliverer, state } = setup();
   const delivery = set('d/a');
