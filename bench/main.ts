@@ -128,7 +128,9 @@ function readArgs() {
   });
   const [what = 'traffic', ...rest] = positionals;
   if (!['traffic', 'integrity', 'state-file'].includes(what) || rest.length > 0) {
-    throw new TypeError(`${positionals.join(' ')}: expected integrity, state-file, or nothing`);
+    throw new TypeError(
+      `${positionals.join(' ')}: expected integrity, portals, state-file, control, or nothing`,
+    );
   }
   if (!LOADS.some((load) => load.script.includes(values.only))) {
     const names = LOADS.map((load) => load.script).join(', ');
