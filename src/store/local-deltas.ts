@@ -4,20 +4,24 @@ import { NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
 import type { StoredService } from './stored.ts';
 import { changedKeys, diffViews, type EndpointDelta } from './view-diff.ts';
 
-/** What differs for a node between two states of a service. */
-export interface ServiceDelta extends EndpointDelta {
-  /** `namespace/name` */
-  readonly key: string;
+/** What differs between two states of a service, its endpoints aside. */
+export interface ServiceChange {
   /** The service, if it is new or has changed. */
   readonly service: StoredService | undefined;
   /** The service that is gone. */
   readonly removed: StoredService | undefined;
+}
+
+/** What differs for a node between two states of a service. */
+export interface ServiceDelta extends ServiceChange, EndpointDelta {
+  /** `namespace/name` */
+  readonly key: string;
   /** The same for all nodes that run no endpoint of the service; undefined: worked out for one node. */
   readonly sharedAs: number | undefined;
 }
 
 /** A state of a service as a node sees it. */
-interface Side {
+export interface Side {
   readonly record: ServiceRecord | undefined;
   readonly node: ViewNode;
 }
@@ -85,8 +89,7 @@ export class LocalDeltas {
     const endpoints = diffViews(from, to, (older, newer) => this.#keysOf(older, newer));
     return {
       key: (after ?? before)?.key ?? '',
-      service: after === before ? undefined : after,
-      removed: after === undefined ? before : undefined,
+      ...changeOf(before, after),
       // Of a whole service it is a list that is made when it is asked for.
       get sets() {
         return endpoints.sets;
@@ -107,11 +110,29 @@ export class LocalDeltas {
   }
 }
 
+/** What differs in the service itself; undefined: nothing does. */
+export function serviceChange(older: Side, newer: Side): ServiceChange | undefined {
+  const before = older.record?.service;
+  const after = newer.record?.service;
+  return before === after ? undefined : changeOf(before, after);
+}
+
+function changeOf(
+  before: StoredService | undefined,
+  after: StoredService | undefined,
+): ServiceChange {
+  return {
+    service: after === before ? undefined : after,
+    removed: after === undefined ? before : undefined,
+  };
+}
+
 function viewOf({ record, node }: Side): View {
   return record?.views?.of(node) ?? NO_VIEW;
 }
 
 function isEmpty(delta: ServiceDelta): boolean {
   if (delta.service !== undefined || delta.removed !== undefined) return false;
-  return delta.deletes.length === 0 && delta.sets.length === 0;
+  if (delta.deletes.length > 0) return false;
+  return (delta.whole?.byKey.size ?? delta.sets.length) === 0;
 }

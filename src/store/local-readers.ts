@@ -1,6 +1,7 @@
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
-import { LocalDeltas, type ServiceDelta } from './local-deltas.ts';
+import { LocalDeltas, serviceChange, type ServiceDelta, type Side } from './local-deltas.ts';
+import { framesOf } from './local-frames.ts';
 import {
   openReader,
   type ChangeSet,
@@ -12,7 +13,6 @@ import {
 } from './reader.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import type { Entry, LocalEndpoint } from './stored.ts';
 import { compareKeys, type Cell } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
@@ -57,16 +57,17 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
       this.#frames.clear();
     }
     const cells = this.#cellsThatMayDiffer(from, to);
-    const delta = (cell: ServiceCell): ServiceDelta | undefined =>
-      this.#deltas.between(
-        {
-          record: from === undefined ? undefined : cell.at(from.pin.revision),
-          node: from?.node ?? to.node,
-        },
-        { record: cell.at(to.pin.revision), node: to.node },
-      );
-    if (cells.length > SMALL) return this.#largeChangeSet(cells, delta, from === undefined);
-    const deltas = cells.map(delta).filter((each) => each !== undefined);
+    const sidesOf = (cell: ServiceCell): [Side, Side] => [
+      {
+        record: from === undefined ? undefined : cell.at(from.pin.revision),
+        node: from?.node ?? to.node,
+      },
+      { record: cell.at(to.pin.revision), node: to.node },
+    ];
+    if (cells.length > SMALL) return this.#largeChangeSet(cells, sidesOf, from === undefined);
+    const deltas = cells
+      .map((cell) => this.#deltas.between(...sidesOf(cell)))
+      .filter((each) => each !== undefined);
     return deltas.length === 0 ? undefined : this.#smallChangeSet(deltas);
   }
 
@@ -83,7 +84,7 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
     const known = signature === undefined ? undefined : this.#frames.get(signature);
     if (known !== undefined) return known;
     const sorted = deltas.length < 2 ? deltas : [...deltas].sort(byEndpointPath);
-    const frames = [...framesOf(deltas, sorted, false)];
+    const frames = [...framesOf({ services: deltas, endpoints: sorted, complete: false })];
     if (signature === undefined) return frames;
     const joined = [Buffer.concat(frames)];
     this.#frames.set(signature, joined);
@@ -93,24 +94,35 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
   /** The state may be large and its reader slow, so nothing is made before it is asked for. */
   #largeChangeSet(
     cells: readonly ServiceCell[],
-    delta: (cell: ServiceCell) => ServiceDelta | undefined,
+    sidesOf: (cell: ServiceCell) => [Side, Side],
     complete: boolean,
   ): ChangeSet | undefined {
+    const delta = (cell: ServiceCell): ServiceDelta | undefined =>
+      this.#deltas.between(...sidesOf(cell));
     if (!cells.some((cell) => delta(cell) !== undefined)) return undefined;
-    const lazily = (list: readonly ServiceCell[]): Iterable<ServiceDelta> => ({
-      *[Symbol.iterator]() {
-        for (const cell of list) {
-          const each = delta(cell);
-          if (each !== undefined) yield each;
-        }
-      },
-    });
     if (this.#inEndpointOrder?.cells !== cells) {
       const sorted = [...cells].sort((a, b) => compareKeys(`${a.key}/`, `${b.key}/`));
       this.#inEndpointOrder = { cells, sorted };
     }
-    return framesOf(lazily(cells), lazily(this.#inEndpointOrder.sorted), complete);
+    const services = lazily(cells, (cell) => serviceChange(...sidesOf(cell)));
+    const endpoints = lazily(this.#inEndpointOrder.sorted, delta);
+    return framesOf({ services, endpoints, complete });
   }
+}
+
+/** What there is of each, made anew each time that it is gone through. */
+function lazily<T>(
+  cells: readonly ServiceCell[],
+  make: (cell: ServiceCell) => T | undefined,
+): Iterable<T> {
+  return {
+    *[Symbol.iterator]() {
+      for (const cell of cells) {
+        const made = make(cell);
+        if (made !== undefined) yield made;
+      }
+    },
+  };
 }
 
 function byKey(a: ServiceCell, b: ServiceCell): number {
@@ -130,43 +142,4 @@ function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
     ids.push(sharedAs);
   }
   return ids.join();
-}
-
-/**
- * The operations in kpng's order: services come before their endpoints and go after them. Within a
- * step, what is set is in order of its path, what is deleted in the opposite order. `complete`: nothing
- * can have been deleted.
- */
-function* framesOf(
-  byService: Iterable<ServiceDelta>,
-  byEndpoint: Iterable<ServiceDelta>,
-  complete: boolean,
-): Generator<Buffer, void, undefined> {
-  const gone: Entry[] = [];
-  for (const { service, removed } of byService) {
-    if (service !== undefined) yield service.local().frame;
-    if (removed !== undefined) gone.push(removed.local());
-  }
-  const deleted = complete ? [] : deletedEndpoints(byEndpoint);
-  for (const each of deleted) if (!each.named) yield each.deletion();
-  for (const delta of byEndpoint) yield* setFrames(delta, true);
-  for (const each of deleted) if (each.named) yield each.deletion();
-  for (const delta of byEndpoint) yield* setFrames(delta, false);
-  for (const each of gone.reverse()) yield each.deletion();
-}
-
-/** The frames that set endpoints with, or without a pod's name; of a whole service in one piece. */
-function* setFrames(delta: ServiceDelta, named: boolean): Generator<Buffer, void, undefined> {
-  if (delta.whole === undefined) {
-    for (const each of delta.sets) if (each.named === named) yield each.frame;
-    return;
-  }
-  const frames = delta.whole.frames(named);
-  if (frames.length > 0) yield frames;
-}
-
-function deletedEndpoints(deltas: Iterable<ServiceDelta>): readonly LocalEndpoint[] {
-  const ascending: LocalEndpoint[] = [];
-  for (const { deletes } of deltas) ascending.push(...deletes.toReversed());
-  return ascending.reverse();
 }

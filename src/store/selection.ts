@@ -18,8 +18,11 @@ export interface ViewNode {
 /** The two traffic policies: whether that traffic only goes to endpoints on the client's node. */
 export type Policies = Pick<Service, 'internalTrafficToLocal' | 'externalTrafficToLocal'>;
 
-/** How one node uses one endpoint. Undefined: not at all. */
-export type Use = { readonly local: boolean; readonly scopes: EndpointScopes } | undefined;
+/** How one node uses one endpoint. There is one object for each way. */
+export interface Use {
+  readonly local: boolean;
+  readonly scopes: EndpointScopes;
+}
 
 /** What the endpoints of a service have in common, worked out once for all nodes. */
 export interface Traits {
@@ -91,7 +94,7 @@ export function usesOf(
   traits: Traits,
   infos: Iterable<EndpointInfo>,
   node: ViewNode,
-): (info: EndpointInfo) => Use {
+): (info: EndpointInfo) => Use | undefined {
   const { internalTrafficToLocal, externalTrafficToLocal } = policies;
   const hints = hintsFor(traits, node);
   const anyLocalReady = anyReadyAt(infos, node.name);
@@ -104,7 +107,7 @@ export function usesOf(
       : servesWhileTerminating(info);
     const internal = internalTrafficToLocal ? nearby : anywhere;
     const external = externalTrafficToLocal ? nearby : anywhere;
-    return internal || external ? { local, scopes: scopes(internal, external) } : undefined;
+    return internal || external ? useOf(local, internal, external) : undefined;
   };
 }
 
@@ -123,7 +126,17 @@ const BOTH: EndpointScopes = { internal: true, external: true };
 const INTERNAL: EndpointScopes = { internal: true, external: false };
 const EXTERNAL: EndpointScopes = { internal: false, external: true };
 
-function scopes(internal: boolean, external: boolean): EndpointScopes {
-  if (internal && external) return BOTH;
-  return internal ? INTERNAL : EXTERNAL;
+/** From another node, and for all traffic. */
+export const REMOTE_USE: Use = { local: false, scopes: BOTH };
+const REMOTE_INTERNAL: Use = { local: false, scopes: INTERNAL };
+const REMOTE_EXTERNAL: Use = { local: false, scopes: EXTERNAL };
+const LOCAL_USE: Use = { local: true, scopes: BOTH };
+const LOCAL_INTERNAL: Use = { local: true, scopes: INTERNAL };
+const LOCAL_EXTERNAL: Use = { local: true, scopes: EXTERNAL };
+
+/** For one kind of traffic or both. */
+function useOf(local: boolean, internal: boolean, external: boolean): Use {
+  if (internal && external) return local ? LOCAL_USE : REMOTE_USE;
+  if (internal) return local ? LOCAL_INTERNAL : REMOTE_INTERNAL;
+  return local ? LOCAL_EXTERNAL : REMOTE_EXTERNAL;
 }

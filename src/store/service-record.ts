@@ -2,6 +2,7 @@ import { hashText, type Hasher } from '../api/hash.ts';
 import { ServiceViews } from './service-views.ts';
 import type { StoredEndpoint, StoredService } from './stored.ts';
 import { compareKeys } from './table.ts';
+import { kept } from '../util/kept.ts';
 
 /** Endpoints by the name of their source, such as an EndpointSlice. */
 export type Sources = ReadonlyMap<string, readonly StoredEndpoint[]>;
@@ -45,7 +46,7 @@ export class ServiceRecord {
     if (this.#globalFrames === undefined) {
       const entries = new Map(this.inPathOrder());
       const frames = [...entries.values()].map((stored) => stored.global(this.#hasher).frame);
-      this.#globalFrames = Buffer.concat(frames);
+      this.#globalFrames = kept(frames);
     }
     return this.#globalFrames;
   }

@@ -12,6 +12,7 @@ import {
 } from './selection.ts';
 import { LocalEndpoint, type StoredEndpoint } from './stored.ts';
 import { compareKeys } from './table.ts';
+import { kept } from '../util/kept.ts';
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 
 type Twins = ReadonlyMap<string, readonly StoredEndpoint[]>;
@@ -34,7 +35,7 @@ export class SharedEndpoints {
 
   #join(named: boolean): Buffer {
     const endpoints = [...this.byKey.values()].filter((endpoint) => endpoint.named === named);
-    return Buffer.concat(endpoints.map(({ frame }) => frame));
+    return kept(endpoints.map(({ frame }) => frame));
   }
 }
 
@@ -125,12 +126,11 @@ export class ServiceViews {
     { info }: StoredEndpoint,
     former: LocalEndpoint,
     latter: LocalEndpoint,
-    use: NonNullable<Use>,
+    use: Use,
   ): LocalEndpoint {
     const merged = mergePodEndpoints(former.endpoint, latter.endpoint);
-    const [podName, endpoint] =
-      merged === undefined ? ['', { ...latter.endpoint, ...use }] : [former.key, merged];
-    return new LocalEndpoint(info, podName, endpoint, this.#hasher);
+    const [podName, endpoint] = merged === undefined ? ['', latter.endpoint] : [former.key, merged];
+    return new LocalEndpoint(info, podName, endpoint, use, this.#hasher);
   }
 
   #localTo(nodeName: string): readonly StoredEndpoint[] {

@@ -2,6 +2,7 @@
  * The messages of the global state as the store keeps them: never changed, and with their encodings,
  * which are made when the first client needs them and are shared by all.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { deleteFrame, setFrame } from '../api/frames.ts';
 import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from '../api/generated/globalv1/api.ts';
 import { Endpoint, Service, Set as SetNumber } from '../api/generated/localv1/api.ts';
@@ -13,7 +14,7 @@ import {
   globalServicePath,
   servicePath,
 } from '../api/paths.ts';
-import type { Use } from './selection.ts';
+import { REMOTE_USE, type Use } from './selection.ts';
 
 /** An entry of a set: what clients are told of it. */
 export interface Entry {
@@ -75,27 +76,20 @@ export class StoredNode {
 
 export class StoredEndpoint {
   readonly info: EndpointInfo;
-  /** As those see it that use it for all traffic and from elsewhere, which is most of them. */
+  /** As those see it that use it from elsewhere and for all traffic, which is nearly everybody. */
   #usual: LocalEndpoint | undefined;
-  /** As others see it, by how they use it. */
-  #others: Map<number, LocalEndpoint> | undefined;
   #hash: bigint | undefined;
 
   constructor(info: EndpointInfo) {
     this.info = info;
   }
 
-  /** What a node is told that uses the endpoint in this way. The same object for all such nodes. */
-  local(use: NonNullable<Use>, endpoint: Endpoint, hasher: Hasher): LocalEndpoint {
-    const { local, scopes } = use;
-    const make = (): LocalEndpoint =>
-      new LocalEndpoint(this.info, this.info.podName, { ...endpoint, ...use }, hasher);
-    if (!local && scopes.internal && scopes.external) return (this.#usual ??= make());
-    const index = Number(local) * 4 + Number(scopes.internal) * 2 + Number(scopes.external);
-    this.#others ??= new Map();
-    let made = this.#others.get(index);
-    if (made === undefined) this.#others.set(index, (made = make()));
-    return made;
+  /** What a node is told that uses the endpoint in this way. Mostly the same object for all of them. */
+  local(use: Use, endpoint: Endpoint, hasher: Hasher): LocalEndpoint {
+    const { info } = this;
+    if (use !== REMOTE_USE) return new LocalEndpoint(info, info.podName, endpoint, use, hasher);
+    this.#usual ??= new LocalEndpoint(info, info.podName, endpoint, use, hasher);
+    return this.#usual;
   }
 
   /** Value of `EndpointInfo.hash`. */
@@ -117,17 +111,24 @@ export class StoredEndpoint {
 export class LocalEndpoint implements Entry {
   /** The pod's name, or else a hash of the endpoint. */
   readonly key: string;
-  readonly endpoint: Endpoint;
-  readonly #names: EndpointNames;
   /** Whether the key is a pod's name. */
   readonly named: boolean;
+  readonly #names: EndpointNames;
+  readonly #content: Endpoint;
+  readonly #use: Use;
 
   /** Without a pod's name the key is a hash. */
-  constructor(names: EndpointNames, podName: string, endpoint: Endpoint, hasher: Hasher) {
-    this.named = podName !== '';
-    this.key = this.named ? podName : hasher.endpointKey(endpoint);
-    this.endpoint = endpoint;
+  constructor(names: EndpointNames, podName: string, content: Endpoint, use: Use, hasher: Hasher) {
     this.#names = names;
+    this.#content = content;
+    this.#use = use;
+    this.named = podName !== '';
+    this.key = this.named ? podName : hasher.endpointKey(this.endpoint);
+  }
+
+  /** It is made anew each time: of most endpoints nobody looks at it twice. */
+  get endpoint(): Endpoint {
+    return { ...this.#content, ...this.#use };
   }
 
   get path(): string {
@@ -135,13 +136,19 @@ export class LocalEndpoint implements Entry {
     return endpointPath(namespace, serviceName, this.key);
   }
 
-  /** It is not kept: most are sent only as part of a whole. */
+  /** It is made anew each time: most are sent only as part of a whole. */
   get frame(): Buffer {
     return setFrame(SetNumber.EndpointsSet, this.path, Endpoint.encode(this.endpoint).finish());
   }
 
   deletion(): Buffer {
     return deleteFrame(SetNumber.EndpointsSet, this.path);
+  }
+
+  /** Whether the other one, of the same key, says the same. */
+  equals(other: LocalEndpoint): boolean {
+    if (this.#use !== other.#use) return false;
+    return this.#content === other.#content || isDeepStrictEqual(this.#content, other.#content);
   }
 }
 

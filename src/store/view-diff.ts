@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { SharedEndpoints, View } from './service-views.ts';
 import type { LocalEndpoint } from './stored.ts';
 import { compareKeys } from './table.ts';
@@ -70,7 +69,7 @@ function lookUp({ shared, own }: View, key: string): LocalEndpoint | undefined {
 function isSame(a: LocalEndpoint | undefined, b: LocalEndpoint | undefined): boolean {
   if (a === b) return true;
   if (a === undefined || b === undefined) return false;
-  return isDeepStrictEqual(a.endpoint, b.endpoint);
+  return a.equals(b);
 }
 
 function byKey(a: LocalEndpoint, b: LocalEndpoint): number {

@@ -1,0 +1,18 @@
+/** Of nothing. */
+const EMPTY = Buffer.alloc(0);
+
+/**
+ * Joins pieces to one that is to be kept for long. Node cuts small buffers from a larger one that lives
+ * for as long as any of them does; one that is kept among many that are not would keep all their memory.
+ */
+export function kept(pieces: readonly Uint8Array[]): Buffer {
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  if (length === 0) return EMPTY;
+  const joined = Buffer.allocUnsafeSlow(length);
+  let at = 0;
+  for (const piece of pieces) {
+    joined.set(piece, at);
+    at += piece.length;
+  }
+  return joined;
+}
