@@ -22,7 +22,9 @@ t.test('it measures every portal in namespaces that are gone afterwards', async 
   const { results } = JSON.parse(readFileSync(json, 'utf8')) as PortalReport;
   const of = (name: string) => results.find(({ subject }) => subject === name);
 
-  t.match(of('nftables'), { servicePorts: 30, served: 30, cold: { samples: 2 }, coldProcesses: 1 });
+  t.match(of('nftables'), { servicePorts: 30, served: 30, cold: { samples: 2 } });
+  // One writes everything; the others look whether another portal has left something.
+  t.ok((of('nftables')?.coldProcesses ?? Infinity) <= 6, 'no process for each service port');
   t.match(of('nftables')?.changes, {
     added: { processes: 1, seen: { samples: 3 }, seenInRow: { samples: 3 }, done: { samples: 3 } },
     endpoint: { processes: 0 },
