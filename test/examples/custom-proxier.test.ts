@@ -1,0 +1,86 @@
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import t, { type Test } from 'tap';
+import { startKpngServer } from '../support/kpng-server.ts';
+import {
+  deleteEndpoint,
+  deleteService,
+  endpoint,
+  reset,
+  service,
+  setEndpoint,
+  setService,
+  sync,
+} from '../support/messages.ts';
+import { freePort } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+import { startExample } from './run-example.ts';
+
+/** Something that reads to the end and then answers with its name and what it has read. */
+async function backend(t: Test, name: string): Promise<number> {
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    let asked = '';
+    socket.setEncoding('utf8').on('data', (part: string) => {
+      asked += part;
+    });
+    socket.on('end', () => socket.end(`${name}: ${asked}`));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+/** What comes back for `hello`, asked from an address of loopback. */
+async function ask(port: number, localAddress: string): Promise<string> {
+  const socket = connect({ host: '127.0.0.1', port, localAddress });
+  socket.end('hello');
+  return text(socket);
+}
+
+t.test('clients stay with their endpoint while it is there', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const port = await freePort();
+  const example = startExample(t, 'custom-proxier/main.ts', [`--api=127.0.0.1:${server.port}`]);
+  const stream = await server.stream();
+  await stream.request();
+  const ports = [{ name: 'x', protocol: 1, port, targetPortName: 'x' }] as const;
+  const web = service('demo/web', {
+    ips: { clusterIPs: { v4: ['127.0.0.1'] } },
+    ports: [...ports],
+  });
+  const at = async (name: string) =>
+    endpoint('127.0.0.1', { portOverrides: [{ name: 'x', port: await backend(t, name) }] });
+  const [one, two] = [await at('one'), await at('two')];
+  const both = [setEndpoint('demo/web/1', one), setEndpoint('demo/web/2', two)];
+  stream.send(reset, setService(web), ...both, sync);
+  await stream.request();
+  await example.prints(/^listening on 127\.0\.0\.1:\d+\n$/);
+
+  // Some systems have only one address of loopback.
+  const clients =
+    process.platform === 'linux'
+      ? Array.from({ length: 20 }, (_, index) => `127.0.1.${index + 1}`)
+      : ['127.0.0.1'];
+  const askAll = () => Promise.all(clients.map((client) => ask(port, client)));
+  const first = await askAll();
+  for (const answer of first) t.match(answer, /^(one|two): hello$/, 'half-close is passed on');
+  t.same(await askAll(), first, 'the same for each client');
+  if (clients.length > 1) t.equal(new Set(first).size, 2, 'both endpoints are used');
+
+  stream.send(deleteEndpoint('demo/web/1'), sync);
+  await stream.request();
+  t.same(new Set(await askAll()), new Set(['two: hello']));
+  stream.send(setEndpoint('demo/web/1', one), sync);
+  await stream.request();
+  t.same(await askAll(), first, 'as before when it is back');
+
+  stream.send(deleteService('demo/web'), sync);
+  await stream.request();
+  await t.rejects(ask(port, '127.0.0.1'), { code: 'ECONNREFUSED' });
+  example.child.kill('SIGTERM');
+  await until(() => example.child.exitCode !== null);
+  t.equal(example.child.exitCode, 0);
+});

@@ -1,0 +1,28 @@
+import { once } from 'node:events';
+import t from 'tap';
+import { startKpngServer } from '../support/kpng-server.ts';
+import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
+import { startExample } from './run-example.ts';
+
+t.test('print-state shows everything at every change, and marks what is new', async (t) => {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const args = [`--api=127.0.0.1:${server.port}`, '--node-name=n1'];
+  const example = startExample(t, 'print-state/main.ts', args);
+  const stream = await server.stream();
+  t.equal((await stream.request()).nodeName, 'n1');
+  stream.send(
+    reset,
+    setService(service('demo/a')),
+    setEndpoint('demo/a/p', endpoint('10.1.0.5')),
+    sync,
+  );
+  await stream.request();
+  await example.prints(/^-+\n# 20.*\n\n\* demo\/a \{.*\n {4}p \{.*'10\.1\.0\.5'.*\n$/s);
+  stream.send(setService(service('demo/b')), sync);
+  await stream.request();
+  await example.prints(/\n {2}demo\/a \{.*\n\* demo\/b \{.*\n$/s);
+  example.child.kill('SIGTERM');
+  t.same(await once(example.child, 'exit'), [0, null]);
+  t.equal(example.stderr(), '');
+});
