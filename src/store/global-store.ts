@@ -1,5 +1,6 @@
 import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
+import { Places } from './compact.ts';
 import { GlobalTransaction, type GlobalSet } from './global-transaction.ts';
 import { History, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
@@ -38,6 +39,7 @@ export class GlobalStore {
   readonly #listeners = new Set<() => void>();
   /** Where each source of endpoints put them: `namespace/source` to the key of the service. */
   readonly #sources = new Map<string, string>();
+  readonly #places = new Places();
   #revision = 0;
   #serviceCount = 0;
   #updating = false;
@@ -83,6 +85,7 @@ export class GlobalStore {
       nodes: this.nodes,
       sources: this.#sources,
       complete: this.#complete,
+      places: this.#places,
     });
     try {
       change(transaction);

@@ -3,6 +3,7 @@ import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
 import { servicePath } from '../api/paths.ts';
+import { compacted, type Places } from './compact.ts';
 import { NO_SOURCES, ServiceRecord } from './service-record.ts';
 import { StoredEndpoint, StoredNode, StoredService } from './stored.ts';
 import type { Table } from './table.ts';
@@ -29,6 +30,7 @@ export interface Tables {
   readonly nodes: Table<StoredNode>;
   readonly sources: Map<string, string>;
   readonly complete: Set<GlobalSet>;
+  readonly places: Places;
 }
 
 /**
@@ -82,7 +84,7 @@ export class GlobalTransaction {
     if (endpoints.length > 0) sources.set(sourceKey, key);
     else sources.delete(sourceKey);
     const former = this.#tables.services.get(key)?.sources.get(name) ?? [];
-    const latter = carriedOver(former, endpoints);
+    const latter = carriedOver(former, source, this.#tables.places);
     if (latter !== former) this.#setRecord(key, this.#recordOf(key).withSource(name, latter));
   }
 
@@ -139,19 +141,22 @@ export class GlobalTransaction {
 /** The new list with the former objects for what is equal; the former list if everything is. */
 function carriedOver(
   former: readonly StoredEndpoint[],
-  endpoints: readonly EndpointInfo[],
+  source: EndpointSource,
+  places: Places,
 ): readonly StoredEndpoint[] {
-  if (former.length === 0) return endpoints.map((info) => new StoredEndpoint(info));
   let byAddress: Map<string, StoredEndpoint> | undefined;
-  let same = former.length === endpoints.length;
-  const latter = endpoints.map((info, index) => {
+  let same = former.length === source.endpoints.length;
+  let previous: EndpointInfo | undefined;
+  const latter = source.endpoints.map((given, index) => {
+    const info = compacted(given, source, previous, places);
+    previous = info;
     let before = former[index];
-    if (before === undefined || addressOf(before.info) !== addressOf(info)) {
+    if (former.length > 0 && (before === undefined || addressOf(before.info) !== addressOf(info))) {
       byAddress ??= new Map(former.map((stored) => [addressOf(stored.info), stored]));
       before = byAddress.get(addressOf(info));
       same = false;
     }
-    if (before !== undefined && sameInfo(before.info, info)) return before;
+    if (before !== undefined && isDeepStrictEqual(before.info, info)) return before;
     same = false;
     return new StoredEndpoint(info);
   });
@@ -161,8 +166,4 @@ function carriedOver(
 /** What an endpoint of a source is most likely known again by. */
 function addressOf({ endpoint, podName }: EndpointInfo): string {
   return endpoint?.ips?.v4[0] ?? endpoint?.ips?.v6[0] ?? podName;
-}
-
-function sameInfo(a: EndpointInfo, b: EndpointInfo): boolean {
-  return a === b || isDeepStrictEqual(a.hash === b.hash ? a : { ...a, hash: b.hash }, b);
 }

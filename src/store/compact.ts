@@ -1,0 +1,71 @@
+import { isDeepStrictEqual } from 'node:util';
+import type {
+  EndpointConditions,
+  EndpointInfo,
+  TopologyInfo,
+} from '../api/generated/globalv1/api.ts';
+import type { Endpoint } from '../api/generated/localv1/api.ts';
+
+/** The names that all endpoints of a source have. */
+export interface SourceNames {
+  readonly namespace: string;
+  readonly serviceName: string;
+}
+
+/** Places of endpoints, each kept once: there are many more endpoints than places. */
+export class Places {
+  readonly #places = new Map<string, TopologyInfo>();
+
+  /** The same place, as the same object. */
+  share(topology: TopologyInfo): TopologyInfo {
+    const key = `${topology.node} ${topology.zone}`;
+    const known = this.#places.get(key);
+    if (known !== undefined) return known;
+    // Nodes come and go. Those that are there will be back at once.
+    if (this.#places.size >= MAX_PLACES) this.#places.clear();
+    this.#places.set(key, topology);
+    return topology;
+  }
+}
+
+const MAX_PLACES = 50_000;
+
+/** The usual one. */
+const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
+
+/**
+ * The same endpoint with the parts that it has in common with the one before it: of a large cluster,
+ * what is said again and again would take most of the memory. Its hash is left out; the store makes its
+ * own.
+ */
+export function compacted(
+  info: EndpointInfo,
+  { namespace, serviceName }: SourceNames,
+  previous: EndpointInfo | undefined,
+  places: Places,
+): EndpointInfo {
+  const { conditions, topology } = info;
+  return {
+    hash: 0n,
+    namespace,
+    sourceName: previous?.sourceName === info.sourceName ? previous.sourceName : info.sourceName,
+    serviceName,
+    endpoint: info.endpoint && compactEndpoint(info.endpoint, previous?.endpoint),
+    conditions: isUsual(conditions) ? READY : conditions,
+    podName: info.podName,
+    topology: topology && places.share(topology),
+    hints: isDeepStrictEqual(info.hints, previous?.hints) ? previous?.hints : info.hints,
+  };
+}
+
+function compactEndpoint(endpoint: Endpoint, previous: Endpoint | undefined): Endpoint {
+  const { portOverrides } = endpoint;
+  if (previous === undefined || !isDeepStrictEqual(portOverrides, previous.portOverrides)) {
+    return endpoint;
+  }
+  return { ...endpoint, portOverrides: previous.portOverrides };
+}
+
+function isUsual(conditions: EndpointConditions | undefined): boolean {
+  return conditions?.ready === true && !conditions.serving && !conditions.terminating;
+}

@@ -1,0 +1,150 @@
+import t from 'tap';
+import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
+import type { GlobalStore } from '../../src/store/global-store.ts';
+import type { StoredEndpoint } from '../../src/store/stored.ts';
+import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';
+import { service } from '../support/messages.ts';
+
+function endpointsOf(store: GlobalStore, key: string): readonly StoredEndpoint[] {
+  return store.services.get(key)?.endpoints ?? [];
+}
+
+function podsOf(store: GlobalStore, key: string): string[] {
+  return endpointsOf(store, key).map(({ info }) => info.podName);
+}
+
+t.test('a transaction that changes nothing makes no revision', async (t) => {
+  const cluster = await emptyCluster();
+  const { store } = cluster;
+  let told = 0;
+  const end = store.onChange(() => told++);
+  cluster
+    .service('demo/web')
+    .endpoints('demo/web', pod('a', '10.0.0.1'))
+    .node('n1', 'z1')
+    .complete();
+  t.equal(store.revision, 4);
+  t.equal(told, 4);
+  cluster
+    .service('demo/web')
+    .endpoints('demo/web', pod('a', '10.0.0.1'))
+    .node('n1', 'z1')
+    .complete();
+  cluster.deleteService('demo/none').deleteNode('none').slice('demo/web', 'empty');
+  t.equal(store.revision, 4);
+  t.equal(told, 4);
+  end();
+  cluster.service('demo/api');
+  t.equal(told, 4);
+});
+
+t.test('it is synced when all three sets are complete, and stays so', async (t) => {
+  const { store } = await emptyCluster();
+  for (const set of ['services', 'endpoints'] as const) {
+    store.update((transaction) => transaction.setComplete(set));
+    t.equal(store.synced, false);
+  }
+  t.ok(store.update((transaction) => transaction.setComplete('nodes')));
+  t.ok(store.synced);
+  t.notOk(store.update((transaction) => transaction.setComplete('nodes')));
+});
+
+t.test('services are counted without those of which there are only endpoints', async (t) => {
+  const cluster = await emptyCluster();
+  const { store } = cluster;
+  cluster
+    .service('demo/a')
+    .service('demo/a', { type: 'NodePort' })
+    .endpoints('demo/b', pod('x', '1.1.1.1'));
+  t.equal(store.serviceCount, 1);
+  cluster.atOnce((all) => all.service('demo/b').deleteService('demo/b').service('demo/c'));
+  t.equal(store.serviceCount, 2);
+  cluster.deleteService('demo/a').deleteService('demo/a');
+  t.equal(store.serviceCount, 1);
+});
+
+t.test('a slice whose service changes takes its endpoints along', async (t) => {
+  const cluster = await emptyCluster();
+  const { store } = cluster;
+  cluster.slice('demo/a', 's', pod('x', '10.0.0.1')).slice('demo/a', 'other', pod('y', '10.0.0.2'));
+  cluster.slice('demo/b', 's', pod('x', '10.0.0.1'));
+  t.strictSame(podsOf(store, 'demo/a'), ['y']);
+  t.strictSame(podsOf(store, 'demo/b'), ['x']);
+  cluster.slice('other/a', 's', pod('z', '10.0.0.3'));
+  t.strictSame(podsOf(store, 'demo/b'), ['x'], 'that is another namespace');
+  store.update((transaction) => transaction.deleteSource('demo', 's'));
+  t.strictSame(podsOf(store, 'demo/b'), []);
+  t.equal(store.services.get('demo/b'), undefined);
+});
+
+t.test('endpoints are in order of their slices, whichever came first', async (t) => {
+  const cluster = await emptyCluster();
+  cluster.slice('demo/a', 's2', pod('y', '10.0.0.2')).slice('demo/a', 's1', pod('x', '10.0.0.1'));
+  t.strictSame(podsOf(cluster.store, 'demo/a'), ['x', 'y']);
+});
+
+t.test(
+  'endpoints that stay as they are keep their objects, wherever they are in the slice',
+  async (t) => {
+    const cluster = await emptyCluster();
+    const [a, b, c] = [pod('a', '10.0.0.1'), pod('b', '10.0.0.2'), pod('c', '10.0.0.3')];
+    cluster.endpoints('demo/web', a, b);
+    const [first, second] = endpointsOf(cluster.store, 'demo/web');
+    cluster.endpoints('demo/web', c, a, b);
+    const latter = endpointsOf(cluster.store, 'demo/web');
+    t.equal(latter[1], first);
+    t.equal(latter[2], second);
+    cluster.endpoints('demo/web', b, pod('a', '10.0.0.1', 'n2'));
+    const last = endpointsOf(cluster.store, 'demo/web');
+    t.equal(last[0], second);
+    t.not(last[1], first, 'it has moved to a node');
+  },
+);
+
+t.test('what endpoints have in common is kept once', async (t) => {
+  const { store } = await emptyCluster();
+  const info = (podName: string, node: string): object => ({
+    podName,
+    endpoint: { ips: { v4: ['10.0.0.1'] }, portOverrides: [{ name: 'http', port: 8080 }] },
+    conditions: { ready: true },
+    topology: { node, zone: 'z1' },
+    hints: { zones: ['z1'] },
+  });
+  const slice = sliceOf('demo/web', 's', [info('a', 'n1'), info('b', 'n2'), info('c', 'n1')]);
+  store.update((transaction) => transaction.setSource(slice));
+  const [a, b, c] = endpointsOf(store, 'demo/web').map((stored) => stored.info);
+  t.strictSame([a, b, c], slice.endpoints, 'and it says the same');
+  t.equal(a?.topology, c?.topology);
+  t.not(a?.topology, b?.topology);
+  t.equal(a?.conditions, b?.conditions);
+  t.equal(a?.hints, b?.hints);
+  t.equal(a?.endpoint?.portOverrides, b?.endpoint?.portOverrides);
+});
+
+t.test('the hash that a source gives does not matter', async (t) => {
+  const { store } = await emptyCluster();
+  const slice = sliceOf('demo/web', 's', [pod('a', '10.0.0.1')]);
+  store.update((transaction) => transaction.setSource(slice));
+  const hashed = slice.endpoints.map((info) => EndpointInfo.fromPartial({ ...info, hash: 7n }));
+  t.notOk(store.update((transaction) => transaction.setSource({ ...slice, endpoints: hashed })));
+});
+
+t.test('a transaction that throws leaves what it did before, and the store usable', async (t) => {
+  const { store } = await emptyCluster();
+  t.throws(
+    () =>
+      store.update((transaction) => {
+        transaction.setService(service('demo/web'));
+        throw new Error('stop');
+      }),
+    { message: 'stop' },
+  );
+  t.equal(store.revision, 1);
+  t.equal(store.serviceCount, 1);
+  t.ok(store.update((transaction) => transaction.setService(service('demo/api'))));
+});
+
+t.test('transactions do not nest', async (t) => {
+  const { store } = await emptyCluster();
+  t.throws(() => store.update(() => store.update(() => {})), { message: /open already/ });
+});
