@@ -1,8 +1,9 @@
 import { status } from '@grpc/grpc-js';
-import { RESET_FRAME, SYNC_FRAME } from '../api/frames.ts';
+import { RESET_FRAME } from '../api/frames.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Reader, Readers } from '../store/reader.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
+import { piecesOf } from './pieces.ts';
 import { frameWriter, type BytesCall, type FrameWriter } from './frame-writer.ts';
 
 export interface WatchOptions {
@@ -13,9 +14,6 @@ export interface WatchOptions {
   /** Called once. `error`: why the server ended it; undefined: the client did, or has left. */
   readonly onEnded: (watch: Watch, error: KpngError | undefined) => void;
 }
-
-/** Frames are joined to pieces of about this size. Bytes. */
-const PIECE = 64 * 1024;
 
 /**
  * One Watch call: each request is answered with one change set, as soon as there is one.
@@ -36,6 +34,9 @@ export class Watch {
   #ended = false;
   #syncs = 0;
   #nodeName = '';
+  #lastRequest: Buffer | undefined;
+  /** The node that it names. */
+  #requestedNode = '';
 
   constructor(options: WatchOptions) {
     const { call, readers } = options;
@@ -75,7 +76,7 @@ export class Watch {
     const changes = this.#reader.next(nodeName);
     if (changes === undefined) return;
     this.#nodeName = nodeName;
-    this.#sending = pieces(changes);
+    this.#sending = piecesOf(changes);
     this.#send();
   }
 
@@ -88,14 +89,17 @@ export class Watch {
 
   #onRequest(request: Buffer): void {
     if (this.#ended) return;
-    let nodeName: string;
-    try {
-      nodeName = this.#options.nodeNameOf(request);
-    } catch (error) {
-      this.end(status.INVALID_ARGUMENT, asKpngError(error));
-      return;
+    // Nearly always it is the same once more.
+    if (this.#lastRequest?.equals(request) !== true) {
+      try {
+        this.#requestedNode = this.#options.nodeNameOf(request);
+      } catch (error) {
+        this.end(status.INVALID_ARGUMENT, asKpngError(error));
+        return;
+      }
+      this.#lastRequest = request;
     }
-    this.#requests.push(nodeName);
+    this.#requests.push(this.#requestedNode);
     if (!this.#started) {
       this.#started = true;
       this.#writer.write(RESET_FRAME);
@@ -123,7 +127,7 @@ export class Watch {
     this.#requests.shift();
     if (this.#requests.length > 0) this.poll();
     else if (this.#halfClosed) this.#close();
-    else this.#options.call.resume();
+    else if (this.#options.call.isPaused()) this.#options.call.resume();
   }
 
   #close(): void {
@@ -143,20 +147,4 @@ export class Watch {
 function asKpngError(error: unknown): KpngError {
   if (error instanceof KpngError) return error;
   return new KpngError('KPNG_OP_INVALID', messageOf(error), { cause: error });
-}
-
-/** Frames in larger pieces, with a Sync after the last one. */
-function* pieces(frames: Iterable<Buffer>): Generator<Buffer, void, undefined> {
-  let piece: Buffer[] = [];
-  let length = 0;
-  for (const frame of frames) {
-    piece.push(frame);
-    length += frame.length;
-    if (length < PIECE) continue;
-    yield Buffer.concat(piece, length);
-    piece = [];
-    length = 0;
-  }
-  piece.push(SYNC_FRAME);
-  yield Buffer.concat(piece);
 }
