@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import * as fc from 'fast-check';
+import t, { type Test } from 'tap';
+import { loadHasher } from '../../src/api/hash.ts';
+import { sourceSynced } from '../../src/store/events.ts';
+import type { GlobalStore } from '../../src/store/global-store.ts';
+import { feedLocalSink } from '../../src/store/local-feed.ts';
+import type { LocalSink, LocalView } from '../../src/store/local-view.ts';
+import { Cluster, pod } from '../support/cluster.ts';
+import { NODES, perform, step } from '../support/cluster-steps.ts';
+import { listening } from '../support/events.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { holdsAsync } from '../support/property.ts';
+import { RecordingSink } from '../support/recording-sink.ts';
+import { until } from '../support/until.ts';
+
+/** Feeds a sink from a cluster that the test writes to. */
+async function feed(t: Test, sink: LocalSink, nodeName: string = NODES[0]) {
+  const stop = new AbortController();
+  const started = Promise.withResolvers<Cluster>();
+  const clock = new FakeClock();
+  const source = {
+    name: 'a test',
+    async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
+      started.resolve(new Cluster(store));
+      await new Promise((resolve) => {
+        signal.addEventListener('abort', resolve);
+      });
+    },
+  };
+  const options = { source, nodeName, hasher: await loadHasher(), delivery: { clock } };
+  const done = feedLocalSink(options, sink, stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await done;
+  });
+  return { cluster: await started.promise, clock, stop, done };
+}
+
+t.test(
+  'nothing before the state is complete, then each change that concerns the node',
+  async (t) => {
+    const synced: string[] = [];
+    listening(t, sourceSynced, ({ source, services, changed }) => {
+      synced.push(`${source} ${services} ${changed}`);
+    });
+    const sink = new RecordingSink();
+    const { cluster } = await feed(t, sink);
+    cluster.service('demo/web').endpoints('demo/web', pod('a', '10.0.0.1', 'n1'));
+    await new Promise(setImmediate);
+    t.equal(sink.unread, 0);
+    cluster.complete();
+    t.strictSame((await sink.next()).shape, ['demo/web(a)']);
+    cluster.node('n2', 'z2').endpoints('demo/none', pod('x', '10.0.0.9'));
+    cluster.endpoints('demo/web', pod('a', '10.0.0.1', 'n1'), pod('b', '10.0.0.2', 'n2'));
+    const second = await sink.next();
+    t.strictSame(second.changed, ['demo/web']);
+    t.strictSame(second.shape, ['demo/web(a b)']);
+    cluster.deleteService('demo/web');
+    t.strictSame((await sink.next()).shape, []);
+    t.strictSame(synced, ['a test 1 1', 'a test 1 1', 'a test 0 1']);
+  },
+);
+
+t.test('an empty state is delivered, once', async (t) => {
+  const sink = new RecordingSink();
+  const { cluster } = await feed(t, sink);
+  cluster.complete();
+  t.strictSame((await sink.next()).shape, []);
+  cluster.node('n1', 'z1').service('demo/web');
+  t.strictSame((await sink.next()).shape, ['demo/web()']);
+  t.equal(sink.unread, 0);
+});
+
+t.test(
+  'while the sink is at work changes are gathered, and what it refuses comes again',
+  async (t) => {
+    const sink = new RecordingSink({ automatic: false });
+    const { cluster, clock } = await feed(t, sink);
+    cluster.complete();
+    const first = await sink.next();
+    for (let i = 0; i < 5; i++) cluster.service(`demo/s${i}`);
+    first.settle();
+    const second = await sink.next();
+    t.equal(second.changed.length, 5);
+    second.settle(new Error('not now'));
+    await until(() => clock.pending === 1);
+    cluster.service('demo/late');
+    const third = await sink.next();
+    t.equal(third.changed.length, 6);
+    third.settle();
+  },
+);
+
+t.test('aborting waits for the sink', async (t) => {
+  const sink = new RecordingSink({ automatic: false });
+  const { cluster, stop, done } = await feed(t, sink);
+  cluster.complete();
+  const call = await sink.next();
+  stop.abort();
+  let ended = false;
+  void done.then(() => {
+    ended = true;
+  });
+  await new Promise(setImmediate);
+  t.equal(ended, false);
+  call.settle();
+  await done;
+});
+
+/** A view with everything in it, to be compared. */
+function contentOf(view: LocalView | undefined): unknown {
+  return [...(view?.entries() ?? [])].map(({ service, endpoints }) => [service, [...endpoints]]);
+}
+
+t.test('whatever happens, the sink ends up with what a new one would get', async (t) => {
+  await holdsAsync(
+    t,
+    fc.asyncProperty(fc.array(step, { maxLength: 25 }), fc.nat(6), async (steps, pause) => {
+      let view: LocalView | undefined;
+      const { cluster, stop, done } = await feed(t, {
+        sync: async (change) => {
+          view = change.view;
+        },
+      });
+      cluster.complete();
+      for (const [index, each] of steps.entries()) {
+        perform(cluster, each);
+        if (index % 7 === pause) await new Promise(setImmediate);
+      }
+      cluster.service('zz/end');
+      await until(() => view?.get('zz/end') !== undefined);
+      let fresh: LocalView | undefined;
+      const other = await feed(t, {
+        sync: async (change) => {
+          fresh = change.view;
+        },
+      });
+      other.cluster.atOnce((all) => {
+        for (const each of steps) perform(all, each);
+        all.service('zz/end').complete();
+      });
+      await until(() => fresh !== undefined);
+      assert.deepEqual(contentOf(view), contentOf(fresh));
+      stop.abort();
+      other.stop.abort();
+      await Promise.all([done, other.done]);
+    }),
+  );
+});
