@@ -12,6 +12,7 @@ const order = new Int32Array(getEnvironmentData(ORDER) as SharedArrayBuffer);
 class CrashingClock extends LoopClock {
   override run(): void {
     if (Atomics.compareExchange(order, 0, 1 satisfies Order, 0) === 1) throw new Error('a crash');
+    while (Atomics.load(order, 0) === (3 satisfies Order)) Math.random();
     super.run();
   }
 }

@@ -14,6 +14,8 @@ import type { Report } from './worker/protocol.ts';
 
 /** A worker that dies younger than this is not replaced at once. Milliseconds. */
 const YOUNG_MS = 10_000;
+/** A worker that is told to cut everything has this long to do it. Milliseconds. */
+const LAST_WORDS_MS = 5000;
 
 export interface LinuxEngineOptions {
   /** Instead of the defaults, each by itself. */
@@ -144,15 +146,19 @@ export class LinuxEngine implements Engine {
   async #end(how: 'close' | 'destroy'): Promise<void> {
     this.#ending.abort();
     await this.#restarting;
+    const worker = this.#worker;
+    const timer =
+      how === 'close' ? undefined : setTimeout(() => void worker.terminate(), LAST_WORDS_MS);
     try {
-      await this.#worker[how]();
+      await worker[how]();
     } catch (error) {
       // A worker that has died has ended everything, too.
       if (!(error instanceof WorkerLost)) throw error;
     }
-    await this.#worker.over;
+    await worker.over;
+    clearTimeout(timer);
     this.#unwatch();
-    this.#worker.closeOrphans();
+    worker.closeOrphans();
     this.#mirror.clear();
   }
 

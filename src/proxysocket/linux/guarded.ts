@@ -1,5 +1,5 @@
-import type { Clock } from '../../util/clock.ts';
-import { systemClock } from '../../util/clock.ts';
+import { isBuiltin } from 'node:module';
+import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Engine } from '../engine.ts';
 import { CrashBreaker, YOUNG_RUN_MS } from './breaker.ts';
 import { createLinuxEngine, type LinuxEngineOptions } from './engine.ts';
@@ -16,7 +16,10 @@ export interface GuardOptions extends LinuxEngineOptions {
  */
 export async function createGuardedLinuxEngine(options: GuardOptions = {}): Promise<Engine> {
   const { breaker = new CrashBreaker(), clock = systemClock, ...engineOptions } = options;
-  if (process.platform === 'linux' && breaker.isOpen()) {
+  // What a worker would find out, too, at the price of starting one.
+  if (process.platform !== 'linux') throw new UnfitError('platform', `this is ${process.platform}`);
+  if (!isBuiltin('node:ffi')) throw new UnfitError('platform', 'this Node has no node:ffi');
+  if (breaker.isOpen()) {
     throw new UnfitError(
       'crash-loop',
       `the last ${breaker.deaths()} runs with it died young (${breaker.path})`,

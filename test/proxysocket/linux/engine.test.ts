@@ -154,6 +154,17 @@ linuxTest('it may end while a worker is being replaced', async (t) => {
   }
 });
 
+linuxTest('a worker that hangs is ended in the end', async (t) => {
+  const before = openDescriptors();
+  const engine = await engineFor(t);
+  await engine.apply([{ kind: 'set', spec: tcpSpec([]) }]);
+  order(3);
+  t.equal(engine.sync(), false);
+  await engine.destroy();
+  order(0);
+  await until(() => openDescriptors() <= before);
+});
+
 linuxTest('a probe that fails is named, and nothing is left', async (t) => {
   const before = openDescriptors();
   order(2);

@@ -19,10 +19,6 @@ export const SO_SNDBUF = 7;
 export const SO_RCVBUF = 8;
 export const SO_KEEPALIVE = 9;
 export const SO_LINGER = 13;
-export const SO_REUSEPORT = 15;
-export const SO_SNDBUFFORCE = 32;
-export const SO_RCVBUFFORCE = 33;
-export const SO_ATTACH_REUSEPORT_CBPF = 51;
 
 export const IPPROTO_IP = 0;
 export const IP_PKTINFO = 8;
@@ -62,17 +58,15 @@ export const EPERM = 1;
 export const EINTR = 4;
 export const EBADF = 9;
 export const EAGAIN = 11;
-export const ENOMEM = 12;
-export const EINVAL = 22;
-export const ENFILE = 23;
-export const EMFILE = 24;
 export const EPIPE = 32;
+export const EPROTO = 71;
 export const EMSGSIZE = 90;
+export const ENETDOWN = 100;
+export const ENETUNREACH = 101;
 export const ECONNABORTED = 103;
 export const ECONNRESET = 104;
 export const ENOBUFS = 105;
 export const ECONNREFUSED = 111;
+export const EHOSTDOWN = 112;
+export const EHOSTUNREACH = 113;
 export const EINPROGRESS = 115;
-
-/** The largest payload of a UDP datagram over IPv4. Over IPv6 it is 20 bytes more. */
-export const MAX_UDP_PAYLOAD = 65_507;

@@ -11,12 +11,24 @@ import { setKeepAlive, setNoDelay } from './options.ts';
 /** Connections accepted before other descriptors have their turn. */
 const ACCEPTS_AT_ONCE = 64;
 
+/** Errors of a connection that is gone before it was accepted; others wait behind it. */
+const ONE_CLIENT: ReadonlySet<number> = new Set([
+  k.EINTR,
+  k.EPERM,
+  k.EPROTO,
+  k.ECONNABORTED,
+  k.ENETDOWN,
+  k.ENETUNREACH,
+  k.EHOSTDOWN,
+  k.EHOSTUNREACH,
+]);
+
 export interface TcpListenerOptions {
   readonly backlog: number;
   readonly keepAliveMs: number;
   /** A client has connected; the descriptor is the callee's. */
   readonly accepted: (fd: number, listener: TcpListener) => void;
-  /** No descriptor is left for a client. Returns whether to go on accepting now. */
+  /** No descriptor is left for a client, or accepting fails altogether. Returns whether to go on now. */
   readonly exhausted: (listener: TcpListener) => boolean;
   /** The listener does not listen any more. */
   readonly closed: (listener: TcpListener) => void;
@@ -91,12 +103,11 @@ export class TcpListener implements Listener, Pollable {
       const fd = sockets.accept(this.fd);
       if (fd >= 0) {
         this.#options.accepted(fd, this);
-      } else if (fd === -k.EMFILE || fd === -k.ENFILE || fd === -k.ENOBUFS || fd === -k.ENOMEM) {
-        if (!this.#options.exhausted(this)) return;
       } else if (fd === -k.EAGAIN) {
         return;
+      } else if (!ONE_CLIENT.has(-fd) && !this.#options.exhausted(this)) {
+        return;
       }
-      // Whatever else there is belongs to one client, which is gone; others wait behind it.
       if (this.#state !== 'listening') return;
     }
   }
