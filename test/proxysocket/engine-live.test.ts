@@ -78,7 +78,9 @@ for (const { way, documentedOnly } of WAYS) {
     stop.abort();
     await Promise.all(clients);
     t.equal(wrong, 0);
-    t.ok(rig.counters.connectErrors.refused > 0, 'it was tried and passed over');
+    // A connection that its kernel had already taken is reset, a later one refused.
+    const { refused, reset } = rig.counters.connectErrors;
+    t.ok(refused + reset > 0, 'it was tried and passed over');
     t.equal(rig.counters.rejectedConnectFailed, 0);
   });
 
