@@ -14,10 +14,11 @@ import { Duplex } from 'node:stream';
 export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
 
 export interface FrameWriter {
-  /** Writes whole frames. Returns false when the client should take them before more are written. */
-  write(frames: Buffer): boolean;
-  /** Calls back whenever there is room again after `write` returned false. */
-  onDrain(callback: () => void): void;
+  /**
+   * Writes whole frames. `onTaken` is called when they have left, or never will; until then they must
+   * not be changed.
+   */
+  write(frames: Buffer, onTaken?: () => void): void;
 }
 
 export function frameWriter(call: BytesCall): FrameWriter {
@@ -28,8 +29,10 @@ export function frameWriter(call: BytesCall): FrameWriter {
   // grpc-js listens to the first error only, and says itself that the call is over.
   stream.on('error', () => {});
   return {
-    write: (frames) => stream.writable && stream.write(frames),
-    onDrain: (callback) => void stream.on('drain', callback),
+    write(frames, onTaken) {
+      if (stream.writable) stream.write(frames, onTaken);
+      else if (onTaken !== undefined) setImmediate(onTaken);
+    },
   };
 }
 
@@ -46,15 +49,14 @@ function http2StreamOf(call: BytesCall): ServerHttp2Stream | undefined {
 /** Takes frames apart again. */
 export function messageWriter(call: BytesCall): FrameWriter {
   return {
-    write(frames) {
-      let room = true;
+    write(frames, onTaken) {
       for (let at = 0; at < frames.length;) {
         const end = at + 5 + frames.readUInt32BE(at + 1);
-        room = call.write(frames.subarray(at + 5, end));
+        const message = frames.subarray(at + 5, end);
+        if (end < frames.length) call.write(message);
+        else call.write(message, onTaken);
         at = end;
       }
-      return room;
     },
-    onDrain: (callback) => void call.on('drain', callback),
   };
 }

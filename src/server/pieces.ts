@@ -1,22 +1,17 @@
 import { SYNC_FRAME } from '../api/frames.ts';
 import type { ChangeSet } from '../store/reader.ts';
 
-/** Frames are joined to pieces of about this size. Bytes. */
+/** Frames are joined to pieces of at most this size; a larger one is a piece of its own. Bytes. */
 const PIECE = 64 * 1024;
 
 /** What many clients get is joined with its Sync once for all of them. */
 const withSync = new WeakMap<Buffer, Buffer>();
 
-/** A change set in pieces that are worth writing, with a Sync at the end. */
-export function piecesOf(changes: ChangeSet): Iterator<Buffer> {
-  if (Array.isArray(changes) && changes.length < 2) {
-    const [only] = changes as Buffer[];
-    return [only === undefined ? SYNC_FRAME : ended(only)].values();
-  }
-  return pieces(changes);
-}
-
-function ended(frames: Buffer): Buffer {
+/** A change set that is one piece, with its Sync; undefined: it is more. */
+export function onePiece(changes: ChangeSet): Buffer | undefined {
+  if (!Array.isArray(changes) || changes.length > 1) return undefined;
+  const [frames] = changes as Buffer[];
+  if (frames === undefined) return SYNC_FRAME;
   let joined = withSync.get(frames);
   if (joined === undefined) {
     joined = Buffer.concat([frames, SYNC_FRAME]);
@@ -25,17 +20,30 @@ function ended(frames: Buffer): Buffer {
   return joined;
 }
 
-function* pieces(frames: Iterable<Buffer>): Generator<Buffer, void, undefined> {
-  let piece: Buffer[] = [];
+/**
+ * A change set in pieces that are worth writing, with a Sync at the end. Each piece is good until the
+ * next one is asked for: they are made in the same memory, since a state that goes to a thousand clients
+ * would otherwise leave gigabytes to the garbage collector.
+ */
+export function* piecesOf(changes: ChangeSet): Generator<Buffer, void, undefined> {
+  const piece = Buffer.allocUnsafeSlow(PIECE);
   let length = 0;
-  for (const frame of frames) {
-    piece.push(frame);
+  for (const frame of withEnd(changes)) {
+    if (length + frame.length > PIECE) {
+      if (length > 0) yield piece.subarray(0, length);
+      length = 0;
+    }
+    if (frame.length > PIECE) {
+      yield frame;
+      continue;
+    }
+    piece.set(frame, length);
     length += frame.length;
-    if (length < PIECE) continue;
-    yield Buffer.concat(piece, length);
-    piece = [];
-    length = 0;
   }
-  piece.push(SYNC_FRAME);
-  yield Buffer.concat(piece);
+  if (length > 0) yield piece.subarray(0, length);
+}
+
+function* withEnd(changes: ChangeSet): Generator<Buffer, void, undefined> {
+  yield* changes;
+  yield SYNC_FRAME;
 }

@@ -3,7 +3,7 @@ import { RESET_FRAME } from '../api/frames.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Reader, Readers } from '../store/reader.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
-import { piecesOf } from './pieces.ts';
+import { onePiece, piecesOf } from './pieces.ts';
 import { frameWriter, type BytesCall, type FrameWriter } from './frame-writer.ts';
 
 export interface WatchOptions {
@@ -43,7 +43,6 @@ export class Watch {
     this.#options = options;
     this.#writer = frameWriter(call);
     this.#reader = readers.open({ onEvicted: (error) => this.end(status.ABORTED, error) });
-    this.#writer.onDrain(() => this.#send());
     call.on('data', (request: Buffer) => this.#onRequest(request));
     call.on('end', () => this.#onHalfClose());
     call.on('cancelled', () => this.#finish(undefined));
@@ -76,8 +75,14 @@ export class Watch {
     const changes = this.#reader.next(nodeName);
     if (changes === undefined) return;
     this.#nodeName = nodeName;
-    this.#sending = piecesOf(changes);
-    this.#send();
+    const piece = onePiece(changes);
+    if (piece === undefined) {
+      this.#sending = piecesOf(changes);
+      this.#send();
+    } else {
+      this.#writer.write(piece);
+      this.#sent();
+    }
   }
 
   /** Ends the call with a status other than OK. */
@@ -114,15 +119,19 @@ export class Watch {
     if (this.#requests.length === 0) this.#close();
   }
 
+  /** Sends the next piece, and the one after it when the client has taken that. */
   #send(): void {
-    const sending = this.#sending;
-    if (sending === undefined || this.#ended) return;
-    for (;;) {
-      const { done, value } = sending.next();
-      if (done === true) break;
-      if (!this.#writer.write(value)) return;
+    if (this.#sending === undefined || this.#ended) return;
+    const { done, value } = this.#sending.next();
+    if (done !== true) {
+      this.#writer.write(value, () => this.#send());
+      return;
     }
     this.#sending = undefined;
+    this.#sent();
+  }
+
+  #sent(): void {
     this.#syncs++;
     this.#requests.shift();
     if (this.#requests.length > 0) this.poll();

@@ -1,0 +1,45 @@
+import t from 'tap';
+import { deleteFrame, setFrame, SYNC_FRAME } from '../../src/api/frames.ts';
+import { onePiece, piecesOf } from '../../src/server/pieces.ts';
+
+t.test('what many get is joined with its Sync once', async (t) => {
+  const frames = deleteFrame(1, 'demo/web');
+  const piece = onePiece([frames]);
+  t.ok(piece?.equals(Buffer.concat([frames, SYNC_FRAME])));
+  t.equal(onePiece([frames]), piece);
+  t.equal(onePiece([]), SYNC_FRAME, 'nothing but a Sync');
+  t.equal(onePiece([frames, frames]), undefined);
+  t.equal(onePiece([frames].values()), undefined, 'what is made while it is sent');
+});
+
+t.test('frames of any size come out whole and in order, in pieces of a limited size', async (t) => {
+  const sizes = [
+    1,
+    100,
+    65_000,
+    400,
+    70_000,
+    3,
+    200_000,
+    ...Array.from({ length: 2000 }, () => 90),
+  ];
+  const frames = sizes.map((size, index) => setFrame(1, `ns/s${index}`, Buffer.alloc(size, index)));
+  const copies = [...piecesOf(frames)].length;
+  const parts: Buffer[] = [];
+  for (const piece of piecesOf(frames)) parts.push(Buffer.from(piece));
+  t.equal(parts.length, copies);
+  t.ok(Buffer.concat(parts).equals(Buffer.concat([...frames, SYNC_FRAME])));
+  const large = frames.filter(({ length }) => length > 65_536).length;
+  t.equal(parts.filter(({ length }) => length > 65_536).length, large);
+  t.ok(parts.length < 12, `${parts.length} pieces`);
+});
+
+t.test('pieces are made as they are asked for', async (t) => {
+  let made = 0;
+  function* frames(): Generator<Buffer> {
+    for (; made < 100; made++) yield setFrame(1, 'ns/s', Buffer.alloc(30_000));
+  }
+  const pieces = piecesOf(frames());
+  pieces.next();
+  t.ok(made <= 3, `${made} frames`);
+});
