@@ -95,10 +95,10 @@ t.test(
           a.key < b.key ? -1 : 1,
         );
         assert.deepEqual([...local.entries()], expected);
-        assert.equal(
-          handover.update(stateOf(JSON.stringify(JSON.parse(first)))),
-          !same(state, stateOf(first)),
-        );
+        assert.equal(handover.update(state), false, 'there is nothing to tell of the same state');
+        // Of another state that looks the same to the node something may be told, in vain.
+        const again = stateOf(first);
+        if (!same(state, again)) assert.equal(handover.update(again), true);
       }),
     );
   },
