@@ -5,8 +5,7 @@ import {
   type ConnectErrorCause,
   type RejectReason,
 } from '../../counters.ts';
-import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../../events.ts';
-import type { RelayAddresses } from '../../events.ts';
+import { connectFailed, type RelayAddresses } from '../../events.ts';
 import type { ServicePort } from '../../service-port.ts';
 import type { Traffic } from '../../spec.ts';
 import { addressText, clientAddress } from '../../tcp/addresses.ts';
@@ -16,13 +15,13 @@ import type { IndexEntry } from '../../tcp/endpoint-index.ts';
 import { countRejected } from '../../tcp/reject.ts';
 import { Tries } from '../../tcp/tries.ts';
 import type { Pollable } from '../loop.ts';
-import type { SocketAddress } from '../sys/address.ts';
 import { ECONNREFUSED, ECONNRESET, EINPROGRESS } from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
 import { READY } from '../sys/poller.ts';
 import { setKeepAlive, setNoDelay } from './options.ts';
 import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
 import type { TcpShared } from './shared.ts';
+import { relayAddresses, tellEnded, tellPicked, tellStarted, type MaybeAddress } from './tell.ts';
 
 /** Where the client came in. */
 export interface Origin {
@@ -50,7 +49,7 @@ type State =
   | { readonly kind: 'ended' };
 
 const ENDED: State = { kind: 'ended' };
-const NO_ADDRESS: Partial<SocketAddress> = {};
+const NO_ADDRESS: MaybeAddress = {};
 
 /**
  * One accepted client, from the first attempt to connect to the end of its relay. The rules are those
@@ -66,7 +65,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
   readonly #clientFd: number;
   readonly #owner: ServicePort;
   readonly #tries: Tries;
-  #remote: Partial<SocketAddress> | undefined;
+  #remote: MaybeAddress | undefined;
   #state: State = ENDED;
   /** There from the first endpoint on that took the connection. */
   #relay: Relay | undefined;
@@ -198,7 +197,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     const attempt = attempts[this.#tries.made - 1];
     if (attempt === undefined) return undefined;
     if (this.#tries.made > 1) this.#owner.counters.retries += 1;
-    this.#publishPicked(pick);
+    tellPicked(this.#owner, pick, this.#tries.made, this.#source);
     if (loops.leadsBack(this.#owner, endpoint)) {
       return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
     }
@@ -269,7 +268,9 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     const now = clock.now();
     observeConnectSeconds(counters, (now - startedAt) / 1000);
     counters.active += 1;
-    const addresses = this.#relayAddresses(endpoint, fd);
+    const fds = { client: this.#clientFd, endpoint: fd };
+    const { sockets } = loop.sys;
+    const addresses = relayAddresses(sockets, this.#owner, endpoint, fds, this.#source);
     const isFirst = this.#relay === undefined;
     const relay = this.#relay ?? this.#newRelay();
     this.#relay = relay;
@@ -282,7 +283,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
       addresses,
     };
     this.#young = young.add(this);
-    if (relayStarted.hasSubscribers && addresses !== undefined) relayStarted.publish(addresses);
+    tellStarted(addresses);
     const side = relay.use(fd);
     loop.handOver(fd, side);
     // What the client has sent already is told as an event.
@@ -333,15 +334,8 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     this.#grace?.remove();
     this.#young?.remove();
     this.#indexed?.remove();
-    if (!relayEnded.hasSubscribers || state.addresses === undefined) return;
-    const { relay, startedAt, addresses } = state;
-    relayEnded.publish({
-      ...addresses,
-      bytesIn: relay.bytes.in,
-      bytesOut: relay.bytes.out,
-      durationMs: this.#shared.clock.now() - startedAt,
-      reason,
-    });
+    const durationMs = this.#shared.clock.now() - state.startedAt;
+    tellEnded(state.addresses, state.relay.bytes, durationMs, reason);
   }
 
   #leave(): void {
@@ -351,34 +345,10 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     this.#shared.gate.leave();
   }
 
-  #remoteAddress(): Partial<SocketAddress> {
+  #remoteAddress(): MaybeAddress {
     this.#remote ??= this.#shared.loop.sys.sockets.remoteAddress(this.#clientFd) ?? NO_ADDRESS;
     return this.#remote;
   }
 
-  #publishPicked({ endpoint, sticky }: Pick): void {
-    if (!endpointPicked.hasSubscribers) return;
-    endpointPicked.publish({
-      servicePort: this.#owner.name,
-      sourceAddress: addressText(this.#remoteAddress()),
-      endpoint: endpoint.text,
-      sticky,
-      endpoints: this.#owner.balancer.size,
-      attempt: this.#tries.made,
-    });
-  }
-
-  /** Undefined when nobody listens: the addresses cost three system calls. */
-  #relayAddresses(endpoint: BalancerEndpoint, fd: number): RelayAddresses | undefined {
-    if (!relayStarted.hasSubscribers && !relayEnded.hasSubscribers) return undefined;
-    const { sockets } = this.#shared.loop.sys;
-    return {
-      servicePort: this.#owner.name,
-      endpoint: endpoint.text,
-      inRemoteAddress: addressText(this.#remoteAddress()),
-      inLocalAddress: addressText(sockets.localAddress(this.#clientFd) ?? NO_ADDRESS),
-      outLocalAddress: addressText(sockets.localAddress(fd) ?? NO_ADDRESS),
-      outRemoteAddress: endpoint.text,
-    };
-  }
+  readonly #source = (): MaybeAddress => this.#remoteAddress();
 }
