@@ -4,6 +4,7 @@ import { isIPv6 } from 'node:net';
 import { delimiter, dirname } from 'node:path';
 import { KpngError, messageOf } from '../errors.ts';
 import { readKubeconfig, type ExtraHeaders } from './kubeconfig-file.ts';
+import { loadKubeConfigClass } from './light-config.ts';
 import { proxyFromEnvironment } from './proxy-env.ts';
 
 export interface ConfigOptions {
@@ -40,8 +41,7 @@ export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
   const files = await filesOf(kubeconfig);
   const origin = files.length > 0 ? kubeconfig : server === '' ? 'in-cluster' : '--server';
   try {
-    // The index would load a dozen modules more, for nothing.
-    const { KubeConfig: Config } = await import('@kubernetes/client-node/dist/config.js');
+    const Config = await loadKubeConfigClass();
     const config = new Config();
     const extraHeaders = new Map<string, ExtraHeaders>();
     if (files.length > 0) await readFiles(config, extraHeaders, files, () => new Config());
