@@ -11,7 +11,7 @@ import { subscribeLog } from '../observe/log-rules.ts';
 import { SERVER_RULES } from '../observe/log-server.ts';
 import { SINK_RULES } from '../observe/log-sinks.ts';
 import { STATE_RULES } from '../observe/log-state.ts';
-import type { Log } from '../observe/log.ts';
+import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
@@ -28,7 +28,7 @@ export interface RunOptions {
   readonly globals: GlobalOptions;
   /** Names of the flags that were given. */
   readonly given: ReadonlySet<string>;
-  readonly log: Log;
+  readonly log: AdjustableLog;
   readonly process: ProcessLike;
   readonly stdout: Writable;
   /** Whether a terminal is behind the process. */

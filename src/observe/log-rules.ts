@@ -1,7 +1,7 @@
 import type { TypedChannel } from '../util/channel.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
 import { LogLimiter } from './log-limiter.ts';
-import type { Log, LogKeys } from './log.ts';
+import type { AdjustableLog, Log, LogKeys } from './log.ts';
 import { Subscriptions } from './subscriptions.ts';
 
 /** One line of the table that maps events to log lines. */
@@ -39,11 +39,11 @@ const UNLIMITED_FROM = 3;
 
 /**
  * Writes log lines for events by a table. Only channels that a line at this verbosity needs are
- * subscribed to, so that an event costs nothing when nobody will read of it. Returns the function
- * that ends it.
+ * subscribed to, so that an event costs nothing when nobody will read of it; a change of the
+ * verbosity changes the subscriptions. Returns the function that ends it.
  */
 export function subscribeLog(
-  log: Log,
+  log: AdjustableLog,
   rules: readonly LogRule[],
   clock: Clock = systemClock,
 ): () => void {
@@ -51,12 +51,25 @@ export function subscribeLog(
     clock,
     report: (kind, suppressed) => log.warn('Log lines were held back', { line: kind, suppressed }),
   });
-  const subscriptions = new Subscriptions();
-  for (const rule of rules) {
-    if (rule.v <= log.verbosity) rule.subscribe(subscriptions, log, limiter);
-  }
+  const subscriptions = new Map<LogRule, Subscriptions>();
+  const update = (verbosity: number): void => {
+    for (const rule of rules) {
+      const present = subscriptions.get(rule);
+      if (rule.v > verbosity) {
+        present?.end();
+        subscriptions.delete(rule);
+      } else if (present === undefined) {
+        const added = new Subscriptions();
+        subscriptions.set(rule, added);
+        rule.subscribe(added, log, limiter);
+      }
+    }
+  };
+  update(log.verbosity);
+  const endUpdates = log.onVerbosity(update);
   return () => {
-    subscriptions.end();
+    endUpdates();
+    for (const each of subscriptions.values()) each.end();
     limiter.close();
   };
 }

@@ -7,6 +7,7 @@ export type LogKeys = Readonly<Record<string, unknown>>;
 
 /** Writes log lines. Verbosity is kube-proxy's `-v`: a line of level n appears from `-v=n` on. */
 export interface Log {
+  /** What is written now; it may change at any time. */
   readonly verbosity: number;
   error(message: string, keys?: LogKeys): void;
   warn(message: string, keys?: LogKeys): void;
@@ -14,6 +15,14 @@ export interface Log {
   info(message: string, keys?: LogKeys): void;
   /** A line that appears when the verbosity is at least `level`. */
   v(level: number, message: string, keys?: LogKeys): void;
+}
+
+/** A log whose verbosity can be changed while it is written. */
+export interface AdjustableLog extends Log {
+  /** From now on lines up to this level appear. */
+  setVerbosity(level: number): void;
+  /** Tells of each change of the verbosity. Returns the function that ends it. */
+  onVerbosity(listener: (level: number) => void): () => void;
 }
 
 export type LogFormat = 'text' | 'json';
@@ -31,7 +40,7 @@ export interface LogOptions {
 }
 
 /** Makes a log. The code that makes text readable is loaded only for text. */
-export async function createLog(options: LogOptions): Promise<Log> {
+export async function createLog(options: LogOptions): Promise<AdjustableLog> {
   const format = await formatter(options);
   const write = options.write ?? standardErrorOf(format);
   const logger = pino(SETTINGS, { write: (line) => write(format(line)) });
@@ -63,9 +72,22 @@ function standardErrorOf(format: Format): (line: string) => void {
   return (line) => writer.write(line);
 }
 
-function wrap(logger: Logger, verbosity: number): Log {
+function wrap(logger: Logger, initial: number): AdjustableLog {
+  let verbosity = initial;
+  const listeners = new Set<(level: number) => void>();
   return {
-    verbosity,
+    get verbosity() {
+      return verbosity;
+    },
+    setVerbosity(level) {
+      if (level === verbosity) return;
+      verbosity = level;
+      for (const listener of listeners) listener(level);
+    },
+    onVerbosity(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
     error: (message, keys) => logger.error(plainKeys(keys), message),
     warn: (message, keys) => logger.warn(plainKeys(keys), message),
     info: (message, keys) => logger.info(plainKeys(keys), message),

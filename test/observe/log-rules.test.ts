@@ -311,3 +311,19 @@ t.test('a rule may pass over an event, and ends when told', async (t) => {
   t.match(lines(), [{ n: 2 }, { n: 4 }]);
   t.equal(channel.hasSubscribers, false);
 });
+
+t.test('the verbosity can be changed while events come', async (t) => {
+  const { log, lines } = await follow(t, 0);
+  oneConnection();
+  t.same(lines(), []);
+  t.equal(events.relayStarted.hasSubscribers, false, 'nobody reads of it');
+  log.setVerbosity(4);
+  oneConnection();
+  const told = lines().length;
+  t.ok(told > 0);
+  log.setVerbosity(4);
+  log.setVerbosity(0);
+  oneConnection();
+  t.equal(lines().length, told);
+  t.equal(events.relayStarted.hasSubscribers, false);
+});

@@ -1,10 +1,10 @@
-import { createLog, type Log, type LogFormat } from '../../src/observe/log.ts';
+import { createLog, type AdjustableLog, type LogFormat } from '../../src/observe/log.ts';
 
 /** One line of the JSON log. */
 export type LogLine = Record<string, unknown> & { level: string; msg: string };
 
 export interface CapturedLog {
-  readonly log: Log;
+  readonly log: AdjustableLog;
   /** What was written, line by line, as it was. */
   readonly raw: string[];
   /** What was written so far, parsed; only for the JSON format. */
