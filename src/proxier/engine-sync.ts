@@ -2,6 +2,7 @@ import type { PortalSpec } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineChange, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
 import { changesBetween, samePortals } from './diff.ts';
+import { Places, withFormer } from './former-listeners.ts';
 
 /** One service port as the engine has it, or is to have it, and why. */
 export interface InPlace {
@@ -23,12 +24,16 @@ interface Doubt {
   readonly protocolChanged: boolean;
 }
 
+/** What is left of a service port only because of its listeners: all of it, or some listeners. */
+type Surplus = 'service port' | 'listeners';
+
 /** Keeps an engine in step with what is wanted, with the smallest batches that do it. */
 export class EngineSync {
   readonly #engine: Engine;
   readonly #inPlace = new Map<string, InPlace>();
   readonly #pending = new Map<string, InPlace | undefined>();
   readonly #doubts = new Map<string, Doubt>();
+  readonly #surplus = new Map<string, Surplus>();
 
   constructor(engine: Engine) {
     this.#engine = engine;
@@ -41,15 +46,69 @@ export class EngineSync {
 
   /**
    * Gives the engine one batch with all that was wanted since the last one that succeeded; none when
-   * nothing differs. `wanted`: without the removals, which stay for a later call. Rejects with the
-   * engine's error; then all of it stays wanted, and the service ports of the batch are set anew by
-   * the next one, whatever the engine made of it.
+   * nothing differs. Rejects with the engine's error; then all of it stays wanted, and the service
+   * ports of the batch are set anew by the next one, whatever the engine made of it.
    */
-  async flush(part: 'all' | 'wanted' = 'all'): Promise<Step[]> {
+  flush(): Promise<Step[]> {
+    return this.#flush(new Map(this.#pending));
+  }
+
+  /**
+   * As `flush`, and tells the same, but what listens goes on listening, unless another service port is
+   * to have its place. What is no longer wanted is `surplus` after that, until `closeSurplus` or until
+   * it is wanted again.
+   */
+  async flushKeepingListeners(): Promise<Step[]> {
+    const places = new Places([...this.#pending.values()].flatMap((each) => each?.spec ?? []));
+    const due = new Map<string, InPlace | undefined>();
+    const kept = new Map<string, Surplus>();
+    const left: Step[] = [];
+    for (const [name, after] of this.#pending) {
+      const before = this.#doubts.has(name) ? undefined : this.#inPlace.get(name);
+      const isFree = before?.spec.listen.every(
+        (each) => !places.isWantedByOther(before.spec, each),
+      );
+      if (before === undefined) {
+        due.set(name, after);
+      } else if (after !== undefined) {
+        const spec = withFormer(after.spec, before.spec, places);
+        due.set(name, { ...after, spec });
+        if (spec !== after.spec) kept.set(name, 'listeners');
+      } else if (isFree === true) {
+        kept.set(name, 'service port');
+        const step = this.#stepOf(name, undefined, []);
+        if (step !== undefined) left.push(step);
+      } else {
+        due.set(name, undefined);
+      }
+    }
+    const pending = new Map(this.#pending);
+    const steps = await this.#flush(due);
+    for (const [name, surplus] of kept) {
+      this.#pending.set(name, pending.get(name));
+      this.#surplus.set(name, surplus);
+    }
+    return [...steps, ...left];
+  }
+
+  /** The names of service ports that listen where they are not wanted any more. */
+  surplus(): IterableIterator<string> {
+    return this.#surplus.keys();
+  }
+
+  /** Closes what these service ports have in surplus. Rejects as `flush` does. */
+  async closeSurplus(names: Iterable<string>): Promise<void> {
+    const due = new Map<string, InPlace | undefined>();
+    for (const name of names) {
+      if (this.#surplus.has(name)) due.set(name, this.#pending.get(name));
+    }
+    await this.#flush(due);
+  }
+
+  async #flush(due: ReadonlyMap<string, InPlace | undefined>): Promise<Step[]> {
     const changes: EngineChange[] = [];
     const doubts = new Map<string, Doubt>();
     const steps: Step[] = [];
-    const due = [...this.#pending].filter(([, after]) => part === 'all' || after !== undefined);
     for (const [name, after] of due) {
       const before = this.#inPlace.get(name);
       const doubt = this.#doubts.get(name);
@@ -57,7 +116,7 @@ export class EngineSync {
         doubt === undefined
           ? changesBetween(before?.spec, after?.spec)
           : changesInDoubt(name, doubt, before?.spec, after?.spec);
-      const step = stepBetween(before, after, mine);
+      const step = this.#stepOf(name, after, mine);
       if (step !== undefined) steps.push(step);
       if (mine.length === 0) continue;
       changes.push(...mine);
@@ -73,8 +132,19 @@ export class EngineSync {
       else this.#inPlace.set(name, after);
       this.#pending.delete(name);
       this.#doubts.delete(name);
+      this.#surplus.delete(name);
     }
     return steps;
+  }
+
+  /** A service port that is there only because it is in surplus has been told to be gone. */
+  #stepOf(
+    name: string,
+    after: InPlace | undefined,
+    changes: readonly EngineChange[],
+  ): Step | undefined {
+    const toldGone = this.#surplus.get(name) === 'service port';
+    return stepBetween(toldGone ? undefined : this.#inPlace.get(name), after, changes);
   }
 }
 

@@ -87,7 +87,7 @@ export class PortalSync {
   async commit(engine: Engine): Promise<void> {
     const names = this.#uncommitted;
     if (names === undefined) return;
-    const bound = boundPorts(engine, names);
+    const bound = this.#boundPorts(engine, names);
     for (const name of names) {
       const open = bound.get(name)?.length ?? 0;
       if (open < this.listen(name).length) this.#missing.add(name);
@@ -108,22 +108,28 @@ export class PortalSync {
     for (const name of names) this.#uncommitted.add(name);
     await this.commit(engine);
   }
+
+  /** Ports of listeners as planned; a service port may have others, which are about to close. */
+  #boundPorts(
+    engine: Engine,
+    names: ReadonlySet<string>,
+  ): Map<string, { listen: ListenSpec; boundPort: number }[]> {
+    const bound = new Map<string, { listen: ListenSpec; boundPort: number }[]>();
+    if (names.size === 0) return bound;
+    for (const { name, listeners } of engine.snapshot(names)) {
+      if (!names.has(name)) continue;
+      const planned = this.listen(name);
+      const open = listeners.flatMap((each) =>
+        each.state === 'listening' && planned.some((one) => samePlace(one, each.listen))
+          ? [{ listen: each.listen, boundPort: each.boundPort }]
+          : [],
+      );
+      bound.set(name, open);
+    }
+    return bound;
+  }
 }
 
-function boundPorts(
-  engine: Engine,
-  names: ReadonlySet<string>,
-): Map<string, { listen: ListenSpec; boundPort: number }[]> {
-  const bound = new Map<string, { listen: ListenSpec; boundPort: number }[]>();
-  if (names.size === 0) return bound;
-  for (const { name, listeners } of engine.snapshot(names)) {
-    if (!names.has(name)) continue;
-    bound.set(
-      name,
-      listeners.flatMap((each) =>
-        each.state === 'listening' ? [{ listen: each.listen, boundPort: each.boundPort }] : [],
-      ),
-    );
-  }
-  return bound;
+function samePlace(one: ListenSpec, other: ListenSpec): boolean {
+  return one.address === other.address && one.port === other.port && one.traffic === other.traffic;
 }

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
@@ -11,6 +10,7 @@ import { EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
 import { PortalSync } from './portal-sync.ts';
 import { portalInput } from './portal-input.ts';
+import { LateClosings, LINGER_MS } from './late-closings.ts';
 import { LateListeners } from './late-listeners.ts';
 import type { Problem } from './problem-book.ts';
 import { Problems, type HolderOf } from './problems.ts';
@@ -27,6 +27,11 @@ export interface ProxierOptions {
   readonly platform?: NodeJS.Platform;
   /** Finds out who listens where a listener cannot be opened, in words. Absent: nobody does. */
   readonly holderOf?: HolderOf;
+  /**
+   * How long a listener stays open after the rules of a portal that redirects no longer lead to it.
+   * Milliseconds. Default: LINGER_MS.
+   */
+  readonly lingerMs?: number;
 }
 
 /** What the proxier does now, for status pages. */
@@ -45,7 +50,7 @@ export interface ProxierSnapshot {
  * Only the services that a change set names are looked at, and what they come to is compared with
  * what is in place. Changes of endpoints go to the engine alone. Anything about portals is
  * planned by the portal first; then the engine gets one batch, and the portal carries out its plan. With
- * a portal that redirects, listeners that are not needed any more close only after that.
+ * a portal that redirects, listeners that are not needed any more close some time after that.
  *
  * A service port that cannot be had in part, or a listener that cannot be opened, is a problem that
  * is told once and does not stop the rest. When the engine or the portal fails as a whole, the change
@@ -56,6 +61,8 @@ export class Proxier implements LocalSink {
   readonly #clock: Clock;
   readonly #wanted = new Wanted();
   readonly #portalSync: PortalSync;
+  /** Undefined when the portal does not redirect, that is when listeners are the front door. */
+  readonly #lateClosings: LateClosings | undefined;
   readonly #redirects: boolean;
   readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
@@ -78,6 +85,11 @@ export class Proxier implements LocalSink {
       holderOf: options.holderOf,
     });
     if (!this.#redirects) return;
+    this.#lateClosings = new LateClosings({
+      clock: this.#clock,
+      lingerMs: options.lingerMs ?? LINGER_MS,
+      close: (names) => this.#queue.run(() => this.#closeSurplus(names)),
+    });
     this.#lateListeners = new LateListeners(
       (name) => this.#portalSync.isMissing(name),
       (takeNames) => this.#queue.run(() => this.#recommit(takeNames())).catch(() => undefined),
@@ -106,6 +118,7 @@ export class Proxier implements LocalSink {
   async close(): Promise<void> {
     this.#closed = true;
     this.#lateListeners?.close();
+    this.#lateClosings?.stop();
     await this.#queue.idle();
     this.#problems.close();
   }
@@ -121,6 +134,16 @@ export class Proxier implements LocalSink {
   async #recommit(names: readonly string[]): Promise<void> {
     if (this.#closed) return;
     await this.#attempt(() => this.#portalSync.recommit(names, this.#engine));
+  }
+
+  async #closeSurplus(names: readonly string[]): Promise<void> {
+    if (this.#closed) return;
+    try {
+      await this.#attempt(() => this.#engineSync.closeSurplus(names));
+    } catch {
+      // That it failed is told; it is due again when as much time has passed.
+      this.#lateClosings?.add(this.#engineSync.surplus());
+    }
   }
 
   async #attempt(action: (begin: number) => Promise<void>): Promise<void> {
@@ -152,6 +175,7 @@ export class Proxier implements LocalSink {
       await this.#portalSync.prepare();
     }
     for (const name of touched) {
+      this.#lateClosings?.forget(name);
       const port = this.#wanted.ports.get(name);
       const listen = this.#portalSync.listen(name);
       this.#engineSync.want(
@@ -175,16 +199,16 @@ export class Proxier implements LocalSink {
   }
 
   async #putInPlace(): Promise<readonly Step[]> {
-    if (!this.#redirects) {
+    if (this.#lateClosings === undefined) {
       const steps = await this.#engineSync.flush();
       await this.#portalSync.commit(this.#engine);
       return steps;
     }
-    // Until the rules have changed, they lead to listeners of service ports that are gone.
-    const steps = await this.#engineSync.flush('wanted');
+    // Until the rules have changed, they lead to listeners that are not wanted any more.
+    const steps = await this.#engineSync.flushKeepingListeners();
     await this.#portalSync.commit(this.#engine);
-    await acceptArrived();
-    return [...steps, ...(await this.#engineSync.flush())];
+    this.#lateClosings.add(this.#engineSync.surplus());
+    return steps;
   }
 
   /** Reads the services of a change set anew; returns the service ports that may differ now. */
@@ -215,12 +239,4 @@ export class Proxier implements LocalSink {
     const { services, endpoints, ports } = this.#wanted;
     proxierSynced.publish({ durationMs, services, servicePorts: ports.size, endpoints, ...counts });
   }
-}
-
-/**
- * Lets the event loop come round, so that connections which the old rules have led to a listener are
- * accepted before it closes: those that wait when it does are reset.
- */
-async function acceptArrived(): Promise<void> {
-  for (let turn = 0; turn < 2; turn += 1) await nextTurn();
 }

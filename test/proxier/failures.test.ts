@@ -89,7 +89,7 @@ t.test('a portal that redirects: traffic lands on the proxy port, which stays', 
   await proxier.sync(view.set(web('- TCP 81 80', '10.1.0.1')));
   t.equal(portal.lands('10.0.0.1', 80), undefined);
   t.equal(portal.lands('10.0.0.1', 81), proxyPort);
-  t.equal(engine.batches.length, 1, 'the engine has nothing to do with it');
+  t.equal(engine.lands('127.0.0.1', proxyPort)?.servicePort, 'd/web');
   t.equal(portal.commits, 2);
   await proxier.sync(view.set(web('- TCP 81 80', '10.1.0.2')));
   t.equal(portal.commits, 2, 'the portal has nothing to do with endpoints');

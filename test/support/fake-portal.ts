@@ -14,6 +14,7 @@ type Bound = Parameters<Portal['commit']>[0];
  */
 export class FakePortal implements Portal {
   readonly kind = 'nftables';
+  readonly redirects = true;
   /** What was asked: names that were set, and those that were removed. */
   readonly plans: { readonly set: readonly string[]; readonly remove: readonly string[] }[] = [];
   commits = 0;
