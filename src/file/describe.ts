@@ -3,7 +3,7 @@ import type { ErrorObject } from 'ajv';
 import { shorten, type Segment } from './problem.ts';
 import { rightPlace } from './misplaced.ts';
 import { stateFileSchema, type SchemaPart } from './schema.ts';
-import { closest } from './suggest.ts';
+import { closest } from '../util/suggest.ts';
 
 /** What the JSON schema objects to, in words for people. */
 export interface SchemaFinding {

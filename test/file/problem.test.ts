@@ -7,7 +7,7 @@ import {
   positionAt,
   ProblemList,
 } from '../../src/file/problem.ts';
-import { closest } from '../../src/file/suggest.ts';
+import { closest } from '../../src/util/suggest.ts';
 
 t.test('paths', async (t) => {
   t.equal(formatPath([]), '');
