@@ -14,6 +14,8 @@ import type { TlsMaterial } from '../util/tls-files.ts';
 
 export interface Connections {
   readonly credentials: ChannelCredentials;
+  /** Whether a TCP connection has stood, whatever became of it. */
+  readonly reached: boolean;
   /** Cuts every socket of the channel, and those that still come. Idempotent. */
   destroy(): void;
 }
@@ -33,8 +35,10 @@ export async function trackConnections(
   const secure = tls && (await tlsUpgrade(target.host, tls));
   const sockets = new Set<Socket>();
   let destroyed = false;
+  let reached = false;
 
   const connect = async (socket: Socket): Promise<{ socket: Socket; secure: boolean }> => {
+    reached = true;
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
     socket.setKeepAlive(true, TCP_KEEPALIVE_MS);
@@ -62,6 +66,9 @@ export async function trackConnections(
 
   return {
     credentials: new TrackingCredentials(),
+    get reached() {
+      return reached;
+    },
     destroy() {
       destroyed = true;
       for (const socket of sockets) socket.destroy();

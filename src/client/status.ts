@@ -21,25 +21,38 @@ const CODE_NAMES = [
   'UNAUTHENTICATED',
 ] as const;
 
+/** What has to be known of a stream to say what to do about its end. */
+export interface StreamFacts {
+  readonly maxMessageSize: number;
+  /** What may be the matter when the server does not know the method. */
+  readonly unimplemented: string;
+  /** Without TLS, a TCP connection stood, but no HTTP/2 on it. */
+  readonly notUnderstood: boolean;
+}
+
 /** Why a stream ended, in words that say what to do where that is known. Code KPNG_SOURCE_LOST. */
-export function streamError(
-  cause: unknown,
-  maxMessageSize: number,
-  unimplemented: string,
-): KpngError {
+export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   const { code, details } = statusOf(cause);
   const name = code === undefined ? 'error' : (CODE_NAMES[code] ?? `status ${code}`);
-  const hint = hintFor(name, details, maxMessageSize, unimplemented);
+  const hint = hintFor(name, details, facts);
   const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
   return new KpngError('KPNG_SOURCE_LOST', message, { cause });
 }
 
+/** What a TLS client says of a server that answers in plaintext, or hangs up at its greeting. */
+const NO_TLS = /wrong version number|packet length too long|closed during the TLS handshake/;
+
 function hintFor(
   name: string,
   details: string,
-  maxMessageSize: number,
-  unimplemented: string,
+  { maxMessageSize, unimplemented, notUnderstood }: StreamFacts,
 ): string | undefined {
+  if (notUnderstood) {
+    return 'it may be a server with TLS, and this client uses none: see --api-client-tls-ca';
+  }
+  if (NO_TLS.test(details)) {
+    return 'it may be a server without TLS: this client uses TLS because an --api-client-tls flag is given';
+  }
   if (name === 'UNIMPLEMENTED') return unimplemented;
   if (name === 'RESOURCE_EXHAUSTED' && /message/i.test(details)) {
     return `--max-msg-size is ${maxMessageSize}`;
@@ -56,7 +69,15 @@ function statusOf(cause: unknown): { code: number | undefined; details: string }
 
 /** grpc-js ends its text with a note that is mostly empty, and repeats that an error is an error. */
 function tidy(details: string): string {
-  return details
-    .replace(/\.? *Resolution note: *$/, '')
-    .replace('No connection established. Last error: Error: ', 'no connection established: ');
+  return (
+    details
+      .replace(/\.? *Resolution note: *$/, '')
+      .replace(
+        /^No connection established\. Last error: (?:Error: )?/,
+        'no connection established: ',
+      )
+      .replace(/Failed to connect \(\S+\)$/, 'the server closed the connection')
+      // Of OpenSSL's errors only the words are for people.
+      .replace(/[0-9A-F]+:error:[0-9A-F]+:[^:]*:[^:]*:([^:]+):.*$/s, '$1')
+  );
 }

@@ -65,6 +65,7 @@ export async function openStream<Op extends StreamOp>(
   // because the sink is at work, would end the process.
   call.on('error', () => {});
   let timedOut = false;
+  let connected = false;
   const timer = clock.setTimer(connectTimeoutMs, () => {
     timedOut = true;
     call.cancel();
@@ -77,6 +78,7 @@ export async function openStream<Op extends StreamOp>(
   };
   onceReady(client, connectivityState, () => {
     timer.cancel();
+    connected = true;
     onConnected();
   });
   return {
@@ -86,7 +88,11 @@ export async function openStream<Op extends StreamOp>(
       readOps(call, (cause) =>
         timedOut
           ? new KpngError('KPNG_SOURCE_LOST', `No answer within ${connectTimeoutMs / 1000} s.`)
-          : streamError(cause, options.maxMessageSize, api.unimplemented),
+          : streamError(cause, {
+              maxMessageSize: options.maxMessageSize,
+              unimplemented: api.unimplemented,
+              notUnderstood: options.tls === undefined && connections.reached && !connected,
+            }),
       ),
   };
 }

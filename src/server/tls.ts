@@ -24,9 +24,20 @@ export function createTlsServer(
       onSecured(socket);
     },
   );
-  server.on('tlsClientError', onFailed);
+  server.on('tlsClientError', (error, socket) => onFailed(described(error), socket));
   return server;
 }
+
+/** What OpenSSL says of a client without TLS is nothing that people would know it by. */
+function described(error: Error & { readonly code?: string }): Error {
+  const { code = '' } = error;
+  if (!PLAINTEXT.test(code)) return error;
+  return new Error(`the client does not speak TLS, it may be one in plaintext (${code})`, {
+    cause: error,
+  });
+}
+
+const PLAINTEXT = /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG/;
 
 function contextOptions({ identity, ca }: TlsMaterial): TlsOptions {
   return {

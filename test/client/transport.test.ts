@@ -9,6 +9,7 @@ import { keyPair, makeAuthority } from '../support/certs.ts';
 import { startClientRig, type ClientRig } from '../support/client-rig.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { reset, service, setService, sync } from '../support/messages.ts';
+import { freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 const web = setService(service('demo/web'));
@@ -191,14 +192,28 @@ t.test('TLS', async (t) => {
   });
 
   t.test(
-    'plaintext to a TLS server, and TLS to a plaintext server, fail and are retried',
+    'plaintext to a TLS server, and TLS to a plaintext server, say so and are retried',
     async (t) => {
       const credentials = ServerCredentials.createSsl(null, [serverPair], false);
       const plain = await startClientRig(t, { server: { credentials } });
-      t.match((await plain.errors.take()).message, /UNAVAILABLE/);
+      t.match(
+        (await plain.errors.take()).message,
+        /UNAVAILABLE: .*the server closed the connection \(it may be a server with TLS.*--api-client-tls-ca\)$/,
+      );
+      await until(() => plain.clock.pending === 1);
       const secure = await startClientRig(t, { tls: await readTls({ ca }) });
-      t.match((await secure.errors.take()).message, /UNAVAILABLE/);
+      t.match(
+        (await secure.errors.take()).message,
+        /UNAVAILABLE: .*established: wrong version number \(it may be a server without TLS.*\)$/,
+      );
       await until(() => secure.clock.pending === 1);
     },
   );
+
+  t.test('no hint at TLS where nobody answers', async (t) => {
+    const rig = await startClientRig(t, { target: parseTarget(`127.0.0.1:${await freePort()}`) });
+    const { message } = await rig.errors.take();
+    t.match(message, /ECONNREFUSED/);
+    t.notMatch(message, /TLS/);
+  });
 });
