@@ -28,6 +28,8 @@ export interface RunningSource {
 export interface Running {
   /** Resolves when nobody needs it any more, such as when a reader has gone. */
   readonly ended?: Promise<void>;
+  /** Carries traffic; absent: it does not. */
+  readonly dataPath?: MeasuredDataPath;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;
   /** Cuts what `close` waits for. Resolves when everything is released. Idempotent. */
@@ -37,7 +39,6 @@ export interface Running {
 /** Where node-local state goes, while it runs. */
 export interface RunningSink extends Running {
   readonly sink: LocalSink;
-  readonly dataPath?: MeasuredDataPath;
 }
 
 /** A source or sink whose flags have been read and found good, ready to be started. */

@@ -19,6 +19,7 @@ import type { BoundSink, BoundSource } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { watchProcess, type ProcessLike } from './lifecycle.ts';
 import { prepare } from './prepare.ts';
+import { drain, remainingOf } from './stopping.ts';
 import { programVersion } from './version.ts';
 
 /** A command line that was understood and is to be carried out. */
@@ -77,7 +78,7 @@ export async function run(options: RunOptions): Promise<number> {
       sink: sink.word,
       ...(sink.scope === 'local' && { node: sink.nodeName }),
     });
-    return await carry(options, observers, stop);
+    return await carry(options, observers, stop.signal);
   } catch (error) {
     log.error('Cannot go on', { err: error });
     return isConfiguration(error) ? 2 : 1;
@@ -91,39 +92,50 @@ export async function run(options: RunOptions): Promise<number> {
 async function carry(
   options: RunOptions,
   observers: Observers,
-  stop: AbortController,
+  asked: AbortSignal,
 ): Promise<number> {
   const { log, globals } = options;
-  const deadline = drainDeadline(stop.signal, globals['drain-timeout']);
   const { running, work } = await prepare(options, observers);
-  let outcome: unknown;
+  const { dataPath } = running;
+  const end = new AbortController();
+  const endNow = (): void => end.abort();
+  void running.ended?.then(endNow);
+  const serves = (): boolean =>
+    dataPath !== undefined && observers.health.facts.firstSyncAt !== undefined;
+  const endLater = (): void => {
+    const delayMs = serves() ? globals['drain-delay'] : 0;
+    if (delayMs === 0) return endNow();
+    log.info('Serving new connections for the drain delay', {
+      drainDelay: formatDuration(delayMs),
+    });
+    systemClock.setTimer(delayMs, endNow);
+  };
+  if (asked.aborted) endLater();
+  else asked.addEventListener('abort', endLater, { once: true });
   try {
-    void running.ended?.then(() => stop.abort());
+    const fed = work(end.signal);
+    await Promise.race([fed, aborted(end.signal)]);
     // A sink that is stuck, such as a reader that does not read, must not keep the program.
-    outcome = await Promise.race([work(stop.signal), deadline]);
-  } catch (error) {
+    await drain(
+      fed.then(() => running.close()),
+      {
+        log,
+        clock: systemClock,
+        timeoutMs: globals['drain-timeout'],
+        remaining: dataPath && (() => remainingOf(dataPath.snapshot())),
+      },
+    );
+  } finally {
     await running.destroy();
-    throw error;
   }
-  if (outcome !== TIME_IS_UP) outcome = await Promise.race([running.close(), deadline]);
-  if (outcome === TIME_IS_UP) {
-    const drainTimeout = formatDuration(globals['drain-timeout']);
-    log.warn('Cutting what outlasted the drain timeout', { drainTimeout });
-  }
-  await running.destroy();
   log.info('Stopped');
   return 0;
 }
 
-const TIME_IS_UP = Symbol('time is up');
-
-/** Resolves a while after the signal; a pending one keeps nothing alive. */
-function drainDeadline(signal: AbortSignal, timeoutMs: number): Promise<typeof TIME_IS_UP> {
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {
-    const start = (): void => {
-      setTimeout(() => resolve(TIME_IS_UP), timeoutMs).unref();
-    };
-    signal.addEventListener('abort', start, { once: true });
+    signal.addEventListener('abort', () => resolve(), { once: true });
   });
 }
 

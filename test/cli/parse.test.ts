@@ -67,6 +67,7 @@ t.test('defaults are those of kpng and kube-proxy', (t) => {
     'metrics-bind-address': { host: '127.0.0.1', port: 10_249 },
     'healthz-bind-address': { host: '0.0.0.0', port: 10_256 },
     'error-delay': 1000,
+    'drain-delay': 0,
     'drain-timeout': 5000,
   });
   t.equal(given.size, 0);

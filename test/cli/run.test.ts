@@ -140,6 +140,14 @@ t.test('what outlasts the drain timeout is cut', async (t) => {
   );
 });
 
+t.test('without a data path, or before the first state, there is no drain delay', async (t) => {
+  const { process, fake, ended, told } = await setup(t, { globals: { 'drain-delay': 3_600_000 } });
+  await told('The first complete state is in place');
+  process.emit('SIGTERM', 'SIGTERM');
+  t.equal(await ended, 0);
+  t.same(fake.steps, ['sync', 'close', 'destroy']);
+});
+
 t.test('a source that hangs cannot keep the program', async (t) => {
   const { process, ended, fake, told } = await setup(t, {
     feed: () => new Promise(() => {}),

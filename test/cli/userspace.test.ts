@@ -217,6 +217,23 @@ t.test('TERM lets connections run on for the drain timeout, no longer', async (t
   t.equal(cli.log.at(-1)?.msg, 'Stopped');
 });
 
+t.test('TERM: new connections are served for the drain delay, with health failing', async (t) => {
+  const [backend, port] = [await echoServer(t), await freePort()];
+  const line = `file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`;
+  const cli = startCli(t, [...line.split(' '), ...SERVERS, '--drain-delay=1h']);
+  await cli.line('The first complete state is in place');
+  const health = await url(cli, 'health');
+  cli.kill('SIGTERM');
+  await cli.line('Serving new connections for the drain delay', { drainDelay: '1h' });
+  for (const probe of ['readyz', 'healthz']) {
+    t.equal((await fetch(`${health}/${probe}`)).status, 503, probe);
+  }
+  t.equal((await fetch(`${health}/livez`)).status, 200, 'a restart would not help');
+  t.equal(await exchange(port, 'a late client'), 'a late client');
+  cli.kill('SIGTERM');
+  t.equal((await cli.exited).code, 1);
+});
+
 t.test('a second signal ends at once, with 1', async (t) => {
   const [backend, port] = [await echoServer(t), await freePort()];
   const line = `file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`;

@@ -44,10 +44,18 @@ export const GLOBAL_FLAGS = {
     help: 'First wait before a lost source is tried again; the waits grow from there.',
     group: PROCESS,
   }),
+  'drain-delay': flag<number>({
+    kind: duration(),
+    default: 0,
+    help:
+      'How long new connections are still served after the first INT or TERM, with /readyz and ' +
+      '/healthz failing already, so that load balancers can go elsewhere first.',
+    group: PROCESS,
+  }),
   'drain-timeout': flag<number>({
     kind: duration(),
     default: 5000,
-    help: 'How long connections may run on after the first INT or TERM before they are cut.',
+    help: 'How long connections may run on after that before they are cut.',
     group: PROCESS,
   }),
 } as const;

@@ -1,0 +1,72 @@
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { Log } from '../observe/log.ts';
+import type { Clock, Timer } from '../util/clock.ts';
+import { formatDuration } from '../util/duration.ts';
+
+/** What still runs over the data path. */
+export interface Remaining {
+  /** TCP connections. */
+  readonly connections: number;
+  /** UDP sessions. */
+  readonly sessions: number;
+}
+
+export interface DrainOptions {
+  readonly log: Log;
+  readonly clock: Clock;
+  /** How long it may take. Milliseconds. */
+  readonly timeoutMs: number;
+  /** Undefined: there is no data path, and so nothing to tell. */
+  readonly remaining: (() => Remaining) | undefined;
+}
+
+/** What became of something that had a time limit. */
+export type InTime = 'in time' | 'time is up';
+
+/** A drain is told at its begin, and then in such a part of its time, within these bounds. */
+const SHARE = 5;
+const MOST_OFTEN_MS = 1000;
+const LEAST_OFTEN_MS = 30_000;
+
+/** Counts what runs. O(service ports), so only now and then. */
+export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining {
+  let connections = 0;
+  let sessions = 0;
+  for (const { protocol, counters } of snapshot) {
+    if (protocol === 'TCP') connections += counters.active;
+    else sessions += counters.active;
+  }
+  return { connections, sessions };
+}
+
+/**
+ * Waits for what is to end, as long as the time limit says, and tells the log how it goes while
+ * connections are left. Rejects as `work` does.
+ */
+export async function drain(work: Promise<void>, options: DrainOptions): Promise<InTime> {
+  const { log, clock, timeoutMs, remaining } = options;
+  const begin = clock.now();
+  const everyMs = Math.min(LEAST_OFTEN_MS, Math.max(MOST_OFTEN_MS, timeoutMs / SHARE));
+  let reminder: Timer | undefined;
+  const tell = (): void => {
+    reminder = clock.setTimer(everyMs, tell);
+    const left = remaining?.();
+    if (left === undefined || left.connections + left.sessions === 0) return;
+    const cutIn = formatDuration(Math.max(0, Math.round(begin + timeoutMs - clock.now())));
+    log.info('Waiting for connections to end', { ...left, cutIn });
+  };
+  const time = Promise.withResolvers<InTime>();
+  const limit = clock.setTimer(timeoutMs, () => time.resolve('time is up'));
+  tell();
+  try {
+    const outcome = await Promise.race([work.then((): InTime => 'in time'), time.promise]);
+    if (outcome === 'time is up') {
+      const drainTimeout = formatDuration(timeoutMs);
+      log.warn('Cutting what outlasted the drain timeout', { drainTimeout, ...remaining?.() });
+    }
+    return outcome;
+  } finally {
+    limit.cancel();
+    reminder?.cancel();
+  }
+}
