@@ -7,6 +7,7 @@
 
 /** What each code means and whether the program tries again by itself. */
 export const ERROR_CODES = {
+  KPNG_NODE_TOO_OLD: { summary: 'The library needs a newer Node.', retried: false },
   KPNG_USAGE: { summary: 'A flag or command is wrong.', retried: false },
   KPNG_TLS_FILE: {
     summary: 'A TLS key, certificate or CA file is missing or wrong.',
@@ -65,6 +66,10 @@ export const ERROR_CODES = {
   KPNG_PORTAL_FAILED: { summary: 'Packet rules or addresses could not be written.', retried: true },
   KPNG_PORTAL_TAKEN: {
     summary: 'Another process writes the packet rules of the same name.',
+    retried: true,
+  },
+  KPNG_PORTAL_SHARED: {
+    summary: 'Another process leads the same traffic with packet rules of another kind.',
     retried: true,
   },
   KPNG_LISTEN_ADDRESS_NOT_AVAILABLE: {

@@ -9,6 +9,7 @@
  *
  * Importing it loads neither gRPC nor the data path.
  */
+import './util/require-node.ts';
 
 // A program around one function.
 export { run, type RunOptions } from './client/run.ts';

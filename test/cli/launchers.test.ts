@@ -1,9 +1,10 @@
 /** The executables, in a package of their own: which program they start, and with what. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import t from 'tap';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -17,6 +18,7 @@ const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as
 /** A package with the real launchers and programs that only say where they are. */
 function packageWith(...programs: ('src/cli/program.ts' | 'dist/cli/program.js')[]): string {
   const directory = mkdtempSync(join(tmpdir(), 'kpng-bin-'));
+  t.teardown(() => rmSync(directory, { recursive: true }));
   cpSync(join(root, 'bin'), join(directory, 'bin'), { recursive: true });
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}');
   for (const program of programs) {
@@ -95,4 +97,22 @@ t.test('a Node that is too old is told so in one line', async (t) => {
     if (!runs)
       t.equal(stderr, `kpng-userspace needs Node ${oldest} or newer, and this is ${version}\n`);
   }
+});
+
+t.test('so is a program that imports the library', async (t) => {
+  const pretend = `Object.defineProperty(process, 'versions', { value: { node: '22.18.3' } })`;
+  const library = pathToFileURL(join(root, 'src/index.ts')).href;
+  const program = `import(${JSON.stringify(library)}).catch(({ code, message }) => {
+    process.stdout.write(code + ': ' + message);
+  })`;
+  const flags = [
+    `--import=data:text/javascript,${encodeURIComponent(pretend)}`,
+    `--input-type=module`,
+    '-e',
+  ];
+  const { stdout } = await start(program, [], flags);
+  t.equal(
+    stdout,
+    'KPNG_NODE_TOO_OLD: kpng-userspace needs Node 22.19 or newer, and this is 22.18.3',
+  );
 });
