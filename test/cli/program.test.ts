@@ -1,15 +1,15 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { runCli, startCli } from '../support/cli.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { deleteService, reset, service, setService, sync } from '../support/messages.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 
 /** A file in a directory of its own. */
 function tempFile(name: string, text: string): string {
-  const path = join(mkdtempSync(join(tmpdir(), 'kpng-cli-')), name);
+  const path = join(shortDir(t), name);
   writeFileSync(path, text);
   return path;
 }

@@ -1,14 +1,14 @@
 /** The whole program at its main job: state file in, connections through, and everything that watches. */
 import { once } from 'node:events';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { startCli, type Cli } from '../support/cli.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 
 const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
@@ -29,7 +29,7 @@ async function listen(t: Test, server: Server): Promise<number> {
 }
 
 function stateFile(port: number, targetPort: number): string {
-  const path = join(mkdtempSync(join(tmpdir(), 'kpng-cli-')), 'state.yaml');
+  const path = join(shortDir(t), 'state.yaml');
   writeFileSync(path, state(port, targetPort));
   return path;
 }

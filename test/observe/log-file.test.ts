@@ -1,6 +1,5 @@
 /** Log lines and health of the state file source, from the real source. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { FileSource } from '../../src/file/source.ts';
@@ -9,13 +8,14 @@ import { followSources } from '../../src/observe/health-events.ts';
 import { FILE_RULES } from '../../src/observe/log-file.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { until } from '../support/until.ts';
 
 const GOOD = 'services:\n- service: {name: web}\n';
 
 /** Follows a file with the given text, or none, until the test ends. */
 async function follow(t: Test, text?: string) {
-  const path = join(mkdtempSync(join(tmpdir(), 'kpng-log-')), 'state.yaml');
+  const path = join(shortDir(t), 'state.yaml');
   if (text !== undefined) writeFileSync(path, text);
   const { log, lines } = await captureLog();
   const health = new Health();
