@@ -9,6 +9,15 @@
 export const ERROR_CODES = {
   KPNG_NODE_TOO_OLD: { summary: 'The library needs a newer Node.', retried: false },
   KPNG_USAGE: { summary: 'A flag or command is wrong.', retried: false },
+  KPNG_CONFIG_READ: { summary: 'The configuration file cannot be read.', retried: true },
+  KPNG_CONFIG_INVALID: {
+    summary: 'The configuration file has an error; a running program keeps the former one.',
+    retried: true,
+  },
+  KPNG_CONFIG_NOT_LIVE: {
+    summary: 'A changed setting takes effect only when the program starts again.',
+    retried: false,
+  },
   KPNG_TLS_FILE: {
     summary: 'A TLS key, certificate or CA file is missing or wrong.',
     retried: false,
