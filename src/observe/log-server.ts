@@ -59,4 +59,24 @@ export const SERVER_RULES: readonly LogRule[] = [
     keys: ({ limit, value, peer }) => ({ limit, value, ...(peer !== '' && { client: peer }) }),
     limited: true,
   }),
+  logRule({
+    channel: server.tlsFilesChanged,
+    severity: 'info',
+    v: 0,
+    message: ({ error }) =>
+      error === undefined
+        ? 'The TLS files have changed and are in use for new connections'
+        : undefined,
+    keys: ({ validUntil }) => ({
+      ...(validUntil !== undefined && { validUntil: new Date(validUntil).toISOString() }),
+    }),
+  }),
+  logRule({
+    channel: server.tlsFilesChanged,
+    severity: 'warn',
+    v: 0,
+    message: ({ error }) =>
+      error && 'The TLS files have changed and cannot be used; the former ones stay in use',
+    keys: ({ error }) => ({ ...(error !== undefined && { err: error }) }),
+  }),
 ];

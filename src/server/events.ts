@@ -49,8 +49,17 @@ export interface ServerLimitReached {
   peer: string;
 }
 
+/** The TLS files have changed. */
+export interface TlsFilesChanged {
+  /** Why they are not used; undefined: they are. */
+  error: KpngError | undefined;
+  /** Until when the server's certificate is valid: milliseconds since the epoch. */
+  validUntil: number | undefined;
+}
+
 export const serverListening = typedChannel<ServerListening>('server:listening');
 export const watchStarted = typedChannel<WatchStarted>('server:watch-started');
 export const watchEnded = typedChannel<WatchEnded>('server:watch-ended');
 export const handshakeFailed = typedChannel<HandshakeFailed>('server:handshake-failed');
 export const serverLimitReached = typedChannel<ServerLimitReached>('server:limit-reached');
+export const tlsFilesChanged = typedChannel<TlsFilesChanged>('server:tls-files-changed');

@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
-import { createTlsServer } from './tls.ts';
+import { createTlsServer, replaceTls } from './tls.ts';
 
 export interface ListenerOptions {
   readonly address: ListenAddress;
@@ -24,6 +25,8 @@ export interface Listener {
   readonly address: ListenAddress;
   /** Connections at once. */
   readonly connections: number;
+  /** Makes further handshakes with these files. Not for a listener in plaintext. */
+  replaceTls(tls: TlsMaterial): void;
   /** Takes no more connections; resolves when those that are have ended. Idempotent. */
   close(): Promise<void>;
   /** Cuts the connections as well. Idempotent. */
@@ -71,6 +74,9 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     address: withRealPort(server, address),
     get connections() {
       return sockets.size;
+    },
+    replaceTls(tls) {
+      if (server instanceof TlsServer) replaceTls(server, tls);
     },
     close() {
       stopListening();

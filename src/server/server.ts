@@ -32,6 +32,11 @@ export interface ApiServer {
   readonly watchers: number;
   /** Connections at once. */
   readonly connections: number;
+  /**
+   * Makes further handshakes with these files; whether clients need a certificate stays as it is. It
+   * does nothing in plaintext.
+   */
+  replaceTls(tls: TlsMaterial): void;
   /** Takes no more clients, ends the calls of those that are there, and resolves when they are gone. Idempotent. */
   close(): Promise<void>;
   /** Cuts what is left. Idempotent. */
@@ -78,6 +83,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     get connections() {
       return listener.connections;
     },
+    replaceTls: (latter) => listener.replaceTls(latter),
     close() {
       health.stopping();
       closing ??= closeServer(server, listener, hub).finally(stopListening);

@@ -39,6 +39,11 @@ function described(error: Error & { readonly code?: string }): Error {
 
 const PLAINTEXT = /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG/;
 
+/** From now on handshakes are made with these files; connections that are there stay as they are. */
+export function replaceTls(server: Server, tls: TlsMaterial): void {
+  server.setSecureContext(contextOptions(tls));
+}
+
 function contextOptions({ identity, ca }: TlsMaterial): TlsOptions {
   return {
     minVersion: 'TLSv1.2',

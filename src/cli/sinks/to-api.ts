@@ -39,7 +39,9 @@ export const toApi = defineGlobalSink({
     'listen-tls-crt': flag<string>({
       kind: text('path'),
       default: '',
-      help: 'PEM file with the certificate of the server. Without it the API is served in plaintext.',
+      help:
+        'PEM file with the certificate of the server. Without it the API is served in plaintext. The ' +
+        'three TLS files are read again when they change.',
       group: GROUP,
     }),
     'listen-tls-key': flag<string>({
@@ -111,18 +113,24 @@ export const toApi = defineGlobalSink({
     };
   },
   async start({ tls, ...options }, _context, store) {
-    const [{ startApiServer }, { LISTEN_TLS_FLAGS, readTls }] = await Promise.all([
-      import('../../server/server.ts'),
-      import('../../util/tls-files.ts'),
-    ]);
-    const server = await startApiServer({
-      ...options,
-      store,
-      tls: await readTls(tls, LISTEN_TLS_FLAGS),
-    });
+    const [{ startApiServer }, { followTlsFiles }, { LISTEN_TLS_FLAGS, readTls }] =
+      await Promise.all([
+        import('../../server/server.ts'),
+        import('../../server/tls-files.ts'),
+        import('../../util/tls-files.ts'),
+      ]);
+    const material = await readTls(tls, LISTEN_TLS_FLAGS);
+    const server = await startApiServer({ ...options, store, tls: material });
+    const stopFollowing = material && followTlsFiles(server, tls, material);
     return {
-      close: () => server.close(),
-      destroy: async () => server.destroy(),
+      close() {
+        stopFollowing?.();
+        return server.close();
+      },
+      async destroy() {
+        stopFollowing?.();
+        server.destroy();
+      },
     };
   },
 });

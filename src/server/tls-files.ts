@@ -1,0 +1,37 @@
+import { X509Certificate } from 'node:crypto';
+import type { Clock } from '../util/clock.ts';
+import { LISTEN_TLS_FLAGS, type TlsFiles, type TlsMaterial } from '../util/tls-files.ts';
+import { followTls } from '../util/tls-follow.ts';
+import { tlsFilesChanged } from './events.ts';
+import type { ApiServer } from './server.ts';
+
+/**
+ * Has a server use its TLS files anew whenever they change, for the connections that begin then, and
+ * tells so. Files that are wrong change nothing. Returns the function that ends it.
+ */
+export function followTlsFiles(
+  server: Pick<ApiServer, 'replaceTls'>,
+  files: TlsFiles,
+  material: TlsMaterial,
+  clock?: Clock,
+): () => void {
+  return followTls({
+    files,
+    flags: LISTEN_TLS_FLAGS,
+    material,
+    clock,
+    onChanged(latter) {
+      server.replaceTls(latter);
+      if (!tlsFilesChanged.hasSubscribers) return;
+      tlsFilesChanged.publish({ error: undefined, validUntil: validUntil(latter) });
+    },
+    onFailed(error) {
+      if (tlsFilesChanged.hasSubscribers) tlsFilesChanged.publish({ error, validUntil: undefined });
+    },
+  });
+}
+
+function validUntil({ identity }: TlsMaterial): number | undefined {
+  if (identity === undefined) return undefined;
+  return Date.parse(new X509Certificate(identity.crt).validTo);
+}

@@ -1,0 +1,91 @@
+import { stat } from 'node:fs/promises';
+import { KpngError, messageOf } from '../errors.ts';
+import { systemClock, type Clock, type Timer } from './clock.ts';
+import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './tls-files.ts';
+
+/** Time between looks at the files. Milliseconds. */
+export const TLS_LOOK_MS = 10_000;
+
+export interface FollowTlsOptions {
+  readonly files: TlsFiles;
+  readonly flags: TlsFlags;
+  /** What is in use when it begins. */
+  readonly material: TlsMaterial;
+  /** The files have changed, and are good. */
+  readonly onChanged: (material: TlsMaterial) => void;
+  /** They have changed, and cannot be used (KPNG_TLS_FILE). Called once for each different problem. */
+  readonly onFailed: (error: KpngError) => void;
+  readonly clock?: Clock | undefined;
+}
+
+/**
+ * Looks again and again whether TLS files have changed, and reads them then. Files that cannot be used,
+ * such as a certificate whose key is yet to be replaced, change nothing and are read again at the next
+ * look. Returns the function that ends it.
+ *
+ * Looking is by time, size and number of the files that the paths lead to, since mounted secrets are
+ * replaced by a link in one of their folders, of which nobody tells.
+ */
+export function followTls(options: FollowTlsOptions): () => void {
+  const { files, flags, onChanged, onFailed } = options;
+  const clock = options.clock ?? systemClock;
+  let material = options.material;
+  let seen: string | undefined;
+  let problem: string | undefined;
+  let ended = false;
+  let timer: Timer | undefined;
+
+  const look = async (): Promise<void> => {
+    const now = await signatureOf(files);
+    if (now === seen && problem === undefined) return;
+    seen = now;
+    try {
+      const latter = await readTls(files, flags);
+      const changed = !ended && latter !== undefined && !isSame(latter, material);
+      if (changed) {
+        onChanged(latter);
+        material = latter;
+      }
+      problem = undefined;
+    } catch (cause) {
+      const error = asTlsError(cause);
+      if (ended || error.message === problem) return;
+      problem = error.message;
+      onFailed(error);
+    }
+  };
+  const schedule = (): void => {
+    if (ended) return;
+    timer = clock.setTimer(TLS_LOOK_MS, () => void look().finally(schedule));
+  };
+  schedule();
+  return () => {
+    ended = true;
+    timer?.cancel();
+  };
+}
+
+/** The same as long as none of the files is replaced or written to. */
+async function signatureOf({ key, crt, ca }: TlsFiles): Promise<string> {
+  const signatures = [key, crt, ca].map(async (path = '') => {
+    if (path === '') return '';
+    try {
+      const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
+      return [dev, ino, size, mtimeNs].join();
+    } catch (error) {
+      return messageOf(error);
+    }
+  });
+  return (await Promise.all(signatures)).join(' ');
+}
+
+function isSame(a: TlsMaterial, b: TlsMaterial): boolean {
+  return (
+    a.ca === b.ca && a.identity?.key === b.identity?.key && a.identity?.crt === b.identity?.crt
+  );
+}
+
+function asTlsError(cause: unknown): KpngError {
+  if (cause instanceof KpngError) return cause;
+  return new KpngError('KPNG_TLS_FILE', messageOf(cause), { cause });
+}
