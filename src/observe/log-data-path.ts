@@ -5,6 +5,7 @@ import { logRule, type LogRule } from './log-rules.ts';
 
 const FAULTS = {
   'worker-lost': 'A data-plane worker has died with all its connections',
+  'given-up': 'Data-plane workers have died too often: another engine takes over',
   mistake: 'A mistake of this program cost a connection',
   'events-dropped': 'More happened than could be told',
 } as const satisfies Record<events.DataPlaneFault['what'], string>;

@@ -4,6 +4,7 @@ import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { HealthProblem, Probe } from './health.ts';
 import { exposition } from './exposition.ts';
+import { addFaultMetrics } from './fault-metrics.ts';
 import { addKubeMetrics } from './kube-metrics.ts';
 import { addLimitMetrics } from './limit-metrics.ts';
 import { addPortalMetrics } from './portal-metrics.ts';
@@ -54,6 +55,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   addServerMetrics(registry, subscriptions);
   addSinkMetrics(registry, subscriptions);
   addPortalMetrics(registry, subscriptions);
+  addFaultMetrics(registry, subscriptions);
   const build = new Gauge({
     name: 'kpng_userspace_build_info',
     help: 'Always 1; the labels tell what is running.',

@@ -109,3 +109,23 @@ export function observeConnectSeconds(counters: ServicePortCounters, seconds: nu
   counts[bucket] = (counts[bucket] ?? 0) + 1;
   counters.connectSeconds.sum += seconds;
 }
+
+/** Both together. */
+export function addCounters(
+  one: ServicePortCounters,
+  other: ServicePortCounters,
+): ServicePortCounters {
+  const total = newCounters();
+  addNumbers(total, one);
+  addNumbers(total, other);
+  return total;
+}
+
+/** Adds every number of an object, or of the objects and lists in it, to that of the same name. */
+function addNumbers(total: object, more: object): void {
+  const numbers = total as Record<string, unknown>;
+  for (const [name, value] of Object.entries(more)) {
+    if (typeof value === 'number') numbers[name] = (numbers[name] as number) + value;
+    else addNumbers(numbers[name] as object, value as object);
+  }
+}

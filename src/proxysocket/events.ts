@@ -120,11 +120,12 @@ export interface EndpointInvalid {
  * Something went wrong inside an engine whose sockets are in threads of their own.
  *
  * - `worker-lost`: a thread has died with all its connections; another one takes its place.
+ * - `given-up`: that has happened too often, and another engine carries on.
  * - `mistake`: a mistake of the program cost one connection.
  * - `events-dropped`: more came up than could be told.
  */
 export interface DataPlaneFault {
-  what: 'worker-lost' | 'mistake' | 'events-dropped';
+  what: 'worker-lost' | 'given-up' | 'mistake' | 'events-dropped';
   error: Error;
 }
 

@@ -23,6 +23,8 @@ export interface NodeEngineOptions {
    * host, which would be too many where a portal has added one for each service.
    */
   readonly hostAddresses?: () => readonly HostAddress[];
+  /** The port that the listener of a place which asks for any one has had before. */
+  readonly formerPort?: (key: string) => number | undefined;
 }
 
 /** The engine on Node's own sockets, for every system. */
@@ -50,5 +52,6 @@ export function createNodeEngine(options: NodeEngineOptions = {}): Engine {
     udpIdleTimeoutMs: limits.udpIdleTimeoutMs,
     clock,
     random,
+    ...(options.formerPort !== undefined && { formerPort: options.formerPort }),
   });
 }

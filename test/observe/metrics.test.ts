@@ -4,7 +4,7 @@ import { KpngError } from '../../src/errors.ts';
 import { problemChanged, proxierSynced, proxierSyncFailed } from '../../src/proxier/events.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
-import { limitChanged } from '../../src/proxysocket/events.ts';
+import { dataPlaneFault, limitChanged } from '../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import * as store from '../../src/store/events.ts';
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
@@ -51,6 +51,16 @@ t.test('the page holds the process, the build and the service ports', async (t) 
   t.equal(page.value('kpng_userspace_connections_active', { service: 'web' }), 4);
   t.ok((page.value('process_resident_memory_bytes') ?? 0) > 1e6);
   t.ok((page.value('process_cpu_seconds_total') ?? 0) > 0);
+});
+
+t.test('faults inside an engine are counted by kind', async (t) => {
+  const { scrape } = setup(t);
+  for (const what of ['worker-lost', 'worker-lost', 'given-up'] as const) {
+    dataPlaneFault.publish({ what, error: new Error('a crash') });
+  }
+  const page = await scrape();
+  const count = (what: string) => page.value('kpng_userspace_engine_faults_total', { what });
+  t.same([count('worker-lost'), count('given-up')], [2, 1]);
 });
 
 t.test('nothing on the page has to list every handle of the process', async (t) => {

@@ -1,7 +1,8 @@
-import { newCounters, type ServicePortCounters } from '../counters.ts';
+import { addCounters, newCounters, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import { slotKeys } from '../listener-slot.ts';
 import { CounterReader } from './worker/counter-slots.ts';
+import type { FormerCounts } from './successor.ts';
 import type { Report, ServicePortState } from './worker/protocol.ts';
 
 interface Entry {
@@ -76,6 +77,16 @@ export class Mirror {
     this.#reader = new CounterReader();
   }
 
+  /** What workers that are gone have counted, for an engine that goes on from there. */
+  formerCounts(): Map<string, FormerCounts> {
+    const counts = new Map<string, FormerCounts>();
+    for (const [name, { state }] of this.#entries) {
+      const counters = this.#former.get(name);
+      if (counters !== undefined) counts.set(name, { protocol: state.protocol, counters });
+    }
+    return counts;
+  }
+
   clear(): void {
     this.#entries.clear();
     this.#former.clear();
@@ -94,22 +105,6 @@ export class Mirror {
     const present = isLost ? undefined : this.#reader.read(state.counters);
     const former = this.#former.get(state.name);
     if (former === undefined) return present ?? newCounters();
-    return present === undefined ? { ...former } : sum(present, former);
-  }
-}
-
-function sum(one: ServicePortCounters, other: ServicePortCounters): ServicePortCounters {
-  const total = newCounters();
-  addNumbers(total, one);
-  addNumbers(total, other);
-  return total;
-}
-
-/** Adds every number of an object, or of the objects and lists in it, to that of the same name. */
-function addNumbers(total: object, more: object): void {
-  const numbers = total as Record<string, unknown>;
-  for (const [name, value] of Object.entries(more)) {
-    if (typeof value === 'number') numbers[name] = (numbers[name] as number) + value;
-    else addNumbers(numbers[name] as object, value as object);
+    return present === undefined ? { ...former } : addCounters(present, former);
   }
 }
