@@ -1,3 +1,5 @@
+import { DEFAULT_MAX_HISTORY } from '../store/global-store.ts';
+
 /** The limits of the API server that have a flag, or that tests change. See docs/limits.md. */
 export interface ServerLimits {
   /** Connections at once. */
@@ -8,6 +10,8 @@ export interface ServerLimits {
   readonly maxStreams: number;
   /** Largest message taken from a client. A request is a node's name. Bytes. */
   readonly maxMessageSize: number;
+  /** Endpoints of former states that are kept for clients that lag behind. */
+  readonly maxHistory: number;
   /** A connection is asked whether it is still there when nothing came for so long. Milliseconds. */
   readonly keepAliveMs: number;
   /** It is cut when it has not answered after so long. Milliseconds. */
@@ -21,6 +25,7 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
   maxWatchers: 10_000,
   maxStreams: 1000,
   maxMessageSize: 64 * 1024,
+  maxHistory: DEFAULT_MAX_HISTORY,
   keepAliveMs: 60_000,
   keepAliveTimeoutMs: 20_000,
   idleMs: 300_000,

@@ -48,6 +48,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   const { store, tls } = options;
   const apis = options.apis ?? (['local', 'global'] as const);
   const limits = { ...DEFAULT_SERVER_LIMITS, ...options.limits };
+  store.limitHistory(limits.maxHistory);
   const hub = new Hub();
   const server = new Server(channelOptions(limits));
   for (const api of apis) addWatchService(server, { api, store, hub, limits });

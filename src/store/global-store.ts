@@ -71,6 +71,11 @@ export class GlobalStore {
     return this.#history.kept;
   }
 
+  /** Keeps so many endpoints of former states from the next change on: see `maxHistory`. */
+  limitHistory(maxHistory: number): void {
+    this.#history.limit = maxHistory;
+  }
+
   /**
    * Changes the state: all at once for readers, who are told when `change` is done. Returns whether
    * anything really changed. If `change` throws, what it did before stands.

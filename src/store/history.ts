@@ -43,13 +43,18 @@ class Mark {
  * those that lag behind furthest lose their pins.
  */
 export class History {
-  readonly #limit: number;
+  #limit: number;
   #oldest: Mark | undefined;
   #newest: Mark | undefined;
   #kept = 0;
 
   /** `limit`: the most weight that is kept. */
   constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Sets another limit; it counts from the next `enforceLimit` on. */
+  set limit(limit: number) {
     this.#limit = limit;
   }
 

@@ -8,16 +8,22 @@ import {
   HANDSHAKE_MS,
   MAX_REQUESTS_AHEAD,
 } from '../../src/server/limits.ts';
-import { DEFAULT_MAX_HISTORY } from '../../src/store/global-store.ts';
 import { defaultText } from '../../src/cli/flags/table.ts';
 import { formatDuration } from '../../src/util/duration.ts';
+import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const limits = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'limits.md'), 'utf8');
 
 t.test('docs/limits.md has every limit of the API server, with its value', async (t) => {
   const rows = tableRows(limits, 'API server');
-  const flags = ['max-watchers', 'max-api-connections', 'max-streams', 'max-request-size'];
+  const flags = [
+    'max-watchers',
+    'max-api-connections',
+    'max-streams',
+    'max-request-size',
+    'max-history',
+  ];
   t.strictSame(
     rows.slice(0, flags.length).map(([name, value]) => [name, value]),
     flags.map((name) => {
@@ -29,11 +35,9 @@ t.test('docs/limits.md has every limit of the API server, with its value', async
   t.strictSame(
     rows.slice(flags.length).map(([, value]) => value),
     [
-      DEFAULT_MAX_HISTORY.toLocaleString('en'),
       String(MAX_REQUESTS_AHEAD),
-      ...[keepAliveMs, keepAliveTimeoutMs, idleMs, HANDSHAKE_MS, DEFAULT_INTERVAL_MS].map(
-        formatDuration,
-      ),
+      ...[keepAliveMs, keepAliveTimeoutMs, idleMs, HANDSHAKE_MS].map(formatDuration),
+      ...[TLS_LOOK_MS, DEFAULT_INTERVAL_MS].map(formatDuration),
     ],
   );
 });

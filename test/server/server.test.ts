@@ -190,8 +190,7 @@ t.test(
 t.test('a client that lags too far behind is cut off, and can begin anew', async (t) => {
   const cutOff: WatchEnded[] = [];
   listening(t, watchEnded, (event) => event.error !== undefined && cutOff.push(event));
-  const cluster = await emptyCluster({ maxHistory: 10 });
-  const { watch } = await startApiRig(t, { cluster });
+  const { cluster, watch } = await startApiRig(t, { limits: { maxHistory: 10 } });
   for (let i = 0; i < 20; i++) cluster.service(`demo/s${i}`);
   cluster.complete();
   const call = watch();

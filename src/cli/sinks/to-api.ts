@@ -92,6 +92,12 @@ export const toApi = defineGlobalSink({
       help: 'Largest message taken from a client.',
       group: LIMITS,
     }),
+    'max-history': flag<number>({
+      kind: integer(0),
+      default: DEFAULT_SERVER_LIMITS.maxHistory,
+      help: 'Endpoints of former states kept for clients that lag behind, which cost memory. Those that lag furthest begin anew.',
+      group: LIMITS,
+    }),
   },
   read(values) {
     if (!values['local-api'] && !values['globalv1-api']) {
@@ -109,6 +115,7 @@ export const toApi = defineGlobalSink({
         maxConnections: values['max-api-connections'],
         maxStreams: values['max-streams'],
         maxMessageSize: values['max-request-size'],
+        maxHistory: values['max-history'],
       },
     };
   },
