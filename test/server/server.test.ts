@@ -11,7 +11,7 @@ import {
 } from '../../src/server/events.ts';
 import { opText } from '../support/api-client.ts';
 import { startApiRig } from '../support/api-rig.ts';
-import { emptyCluster, pod } from '../support/cluster.ts';
+import { pod } from '../support/cluster.ts';
 import { listening } from '../support/events.ts';
 import { until } from '../support/until.ts';
 
