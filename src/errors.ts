@@ -110,6 +110,18 @@ export const ERROR_CODES = {
     summary: 'The callout could not be run, or did not end well.',
     retried: true,
   },
+  KPNG_ADMIN_SOCKET: {
+    summary: 'The admin socket or the status page cannot be had.',
+    retried: true,
+  },
+  KPNG_ADMIN_UNREACHABLE: {
+    summary: 'No running proxy answers on the admin socket.',
+    retried: false,
+  },
+  KPNG_ADMIN_REFUSED: {
+    summary: 'The running proxy does not do what it was asked for.',
+    retried: false,
+  },
   KPNG_SINK_FAILED: { summary: 'A sink could not take a change set.', retried: true },
 } as const satisfies Record<string, { summary: string; retried: boolean }>;
 

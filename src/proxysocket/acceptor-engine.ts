@@ -5,6 +5,7 @@ import { SerialQueue } from '../util/serial-queue.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import type { Engine, ServicePortSnapshot } from './engine.ts';
 import { ListenerTable } from './listener-table.ts';
+import { inspectAll, type InspectQuery, type Inspection } from './inspect.ts';
 import { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import {
@@ -87,6 +88,24 @@ export class AcceptorEngine implements Engine {
     this.#closed ??= this.#close();
     return this.#closed;
   }
+  async inspect(query: InspectQuery): Promise<Inspection> {
+    return this.inspectNow(query);
+  }
+
+  /** The same, for a thread whose promises stand still. */
+  inspectNow(query: InspectQuery): Inspection {
+    const { TCP, UDP } = this.#acceptors;
+    const tcp = inspectAll(TCP.connections?.() ?? [], query);
+    const left = query.maxConnections - tcp.connections.length;
+    const udp = inspectAll(UDP.connections?.() ?? [], { ...query, maxConnections: left });
+    return {
+      connections: [...tcp.connections, ...udp.connections],
+      matched: tcp.matched + udp.matched,
+      complete: tcp.complete && udp.complete,
+      endpoints: (query.servicePorts ?? []).flatMap((name) => this.#endpointsOf(name)),
+    };
+  }
+
 
   destroy(): Promise<void> {
     this.#destroyed ??= this.#destroy();
@@ -149,6 +168,19 @@ export class AcceptorEngine implements Engine {
       this.#book.clear();
       await this.#table.close();
     });
+  #endpointsOf(servicePort: string): Inspection['endpoints'] {
+    const owner = this.#book.get(servicePort)?.owner;
+    if (owner === undefined) return [];
+    const { balancer, protocol } = owner;
+    const acceptor = this.#acceptors[protocol];
+    return balancer.endpoints().map((endpoint) => ({
+      servicePort,
+      endpoint: endpoint.text,
+      active: acceptor.activeOf?.(owner, endpoint) ?? 0,
+      failing: balancer.isSkipped?.(endpoint) ?? false,
+    }));
+  }
+
     // What a batch opened while it was being cut short.
     await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
   }

@@ -1,5 +1,6 @@
 import type { EngineChange, ListenerStatus, Protocol } from './spec.ts';
 import type { ServicePortCounters } from './counters.ts';
+import type { InspectQuery, Inspection } from './inspect.ts';
 
 /** What an engine tells about one service port when asked. */
 export interface ServicePortSnapshot {
@@ -41,6 +42,13 @@ export interface Engine {
 
   /** The present state and the counters of every service port, or only of those named. */
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
+
+  /**
+   * Single connections, and endpoints as balancers see them; absent: the engine cannot tell. Costs
+   * something only when it is asked, and then no more than `inspect.ts` allows. Once the engine is
+   * closed there is nothing to tell.
+   */
+  inspect?(query: InspectQuery): Promise<Inspection>;
 
   /** Stops accepting and resolves when the last relay has ended. Idempotent. */
   close(): Promise<void>;

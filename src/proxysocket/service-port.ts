@@ -2,6 +2,7 @@ import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
 import type { ServicePortCounters } from './counters.ts';
+import type { Inspectable } from './inspect.ts';
 import type { EngineLimits } from './limits.ts';
 import type { ListenSpec, Protocol, Traffic } from './spec.ts';
 
@@ -60,6 +61,10 @@ export interface Acceptor {
   endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void;
   /** The service port is gone: end its UDP sessions; TCP relays run on. */
   servicePortGone(owner: ServicePort): void;
+  /** Everything that has an endpoint or is getting one, oldest first. Not to be kept. */
+  connections?(): Iterable<Inspectable>;
+  /** How many connections or sessions have this endpoint. */
+  activeOf?(owner: ServicePort, endpoint: BalancerEndpoint): number;
   /** Resolves when everything that was accepted has ended. */
   drained(): Promise<void>;
   /** Ends everything at once. Resolves when every socket is closed. */

@@ -193,6 +193,11 @@ export class RoundRobinBalancer implements Balancer {
     this.#reseat(member, this.#skips.add(member, member.failures, this.#clock.now()));
   }
 
+  isSkipped(endpoint: BalancerEndpoint): boolean {
+    const ticket = this.#present(endpoint)?.skipped;
+    return ticket !== undefined && ticket.value.until > this.#clock.now();
+  }
+
   connected(endpoint: BalancerEndpoint): void {
     const member = this.#present(endpoint);
     if (member === undefined || member.failures === 0) return;

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { tcpAccepted } from '../events.ts';
+import type { Inspectable } from '../inspect.ts';
 import type { LoopGuard } from '../loop-guard.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../service-port.ts';
 import type { ListenSpec } from '../spec.ts';
@@ -60,6 +61,14 @@ class TcpAcceptor implements Acceptor {
 
   /** Established relays run on, as they do in kube-proxy's userspace mode. */
   servicePortGone(): void {}
+
+  connections(): Iterable<Inspectable> {
+    return this.#shared.index;
+  }
+
+  activeOf(_owner: ServicePort, endpoint: BalancerEndpoint): number {
+    return this.#shared.index.countOf(endpoint);
+  }
 
   drained(): Promise<void> {
     return this.#shared.gate.empty();

@@ -4,6 +4,7 @@ import type { Family } from '../../util/family.ts';
 import { observeConnectSeconds, type ConnectErrorCause, type RejectReason } from '../counters.ts';
 import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../events.ts';
 import type { RelayAddresses } from '../events.ts';
+import type { ConnectionSnapshot } from '../inspect.ts';
 import type { ServicePort } from '../service-port.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, clientAddress } from './addresses.ts';
@@ -99,6 +100,26 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
 
   get tried(): readonly BalancerEndpoint[] {
     return this.#tries.tried;
+  }
+
+  get servicePort(): string {
+    return this.#owner.name;
+  }
+
+  inspect(): ConnectionSnapshot | undefined {
+    const state = this.#state;
+    if (state.kind === 'ended') return undefined;
+    const isOpen = state.kind === 'relaying';
+    return {
+      servicePort: this.#owner.name,
+      protocol: 'TCP',
+      client: addressText(this.#remoteAddress()),
+      endpoint: isOpen ? state.endpoint.text : state.attempt.pick.endpoint.text,
+      state: isOpen ? 'open' : 'connecting',
+      ageMs: isOpen ? this.#shared.clock.now() - state.startedAt : 0,
+      in: this.#inward.bytes,
+      out: this.#outward.bytes,
+    };
   }
 
   /** Makes the first attempt. */

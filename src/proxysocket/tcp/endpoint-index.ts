@@ -26,6 +26,16 @@ export class EndpointIndex<T> {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
 
+  /** How many connections of an endpoint there are. */
+  countOf(endpoint: BalancerEndpoint): number {
+    return this.#byEndpoint.get(endpoint)?.size ?? 0;
+  }
+
+  /** The connections, oldest first. Do not change the index meanwhile. */
+  [Symbol.iterator](): Iterator<T> {
+    return this.#all[Symbol.iterator]();
+  }
+
   all(): readonly T[] {
     return [...this.#all];
   }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../util/clock.ts';
+import type { Inspectable } from '../inspect.ts';
 import type { EngineLimits } from '../limits.ts';
 import { LoopGuard } from '../loop-guard.ts';
 import type { EngineContext } from '../service-port.ts';
@@ -18,7 +19,7 @@ import { LOOKS, type Silence } from './silence.ts';
 const KEEPALIVE_AFTER_MS = 1000;
 
 /** A connection, as what all connections share sees it. */
-export interface SharedConnection {
+export interface SharedConnection extends Inspectable {
   endpointGone(): void;
   keepAlive(): void;
   graceOver(): void;

@@ -1,5 +1,6 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { KpngError } from '../../errors.ts';
+import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec } from '../spec.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../service-port.ts';
 import { CappedListeners } from './capped-listeners.ts';
@@ -63,6 +64,14 @@ class UdpAcceptor implements Acceptor {
 
   servicePortGone(owner: ServicePort): void {
     this.#deps.table.ownerGone(owner);
+  }
+
+  connections(): Iterable<Inspectable> {
+    return this.#deps.table.connections();
+  }
+
+  activeOf(owner: ServicePort, endpoint: BalancerEndpoint): number {
+    return this.#deps.table.activeOf(owner, endpoint);
   }
 
   async drained(): Promise<void> {

@@ -41,6 +41,17 @@ export class SessionIndex<V extends Indexed> {
     return [...(this.#byOwner.get(owner)?.values() ?? [])].flatMap((values) => Array.from(values));
   }
 
+  countOf(owner: ServicePort, endpoint: BalancerEndpoint): number {
+    return this.#byOwner.get(owner)?.get(endpoint)?.size ?? 0;
+  }
+
+  /** All of them, by service port and endpoint. Do not change the index meanwhile. */
+  *[Symbol.iterator](): Generator<V, void, void> {
+    for (const byEndpoint of this.#byOwner.values()) {
+      for (const values of byEndpoint.values()) yield* values;
+    }
+  }
+
   all(): V[] {
     return [...this.#byOwner.keys()].flatMap((owner) => this.ofOwner(owner));
   }

@@ -8,6 +8,7 @@ import {
   udpSessionStarted,
   type UdpSessionStarted,
 } from '../events.ts';
+import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { LimitSignal, SharedLimitSignal } from '../limit-signal.ts';
 import type { EngineContext, ServicePort } from '../service-port.ts';
 import { MAX_HOPS } from './bounds.ts';
@@ -103,6 +104,19 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
 
   ownerGone(owner: ServicePort): void {
     for (const session of this.#index.ofOwner(owner)) this.#finish(session, 'service-gone');
+  }
+
+  /** Sessions in no particular order. Not to be kept. */
+  *connections(): Generator<Inspectable, void, void> {
+    const now = this.#context.clock.now();
+    for (const session of this.#index) {
+      const { name } = session.owner;
+      yield { servicePort: name, inspect: () => inspectSession(session, now) };
+    }
+  }
+
+  activeOf(owner: ServicePort, endpoint: BalancerEndpoint): number {
+    return this.#index.countOf(owner, endpoint);
   }
 
   destroy(): void {
@@ -270,6 +284,23 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
       for (const resolve of waiters) resolve();
     }
   }
+}
+
+function inspectSession<S extends TableSession<S>>(
+  session: TableSession<S>,
+  now: number,
+): ConnectionSnapshot {
+  const { servicePort, remoteAddress, endpoint } = describe(session);
+  return {
+    servicePort,
+    protocol: 'UDP',
+    client: remoteAddress,
+    endpoint,
+    state: session.isOpen ? 'open' : 'connecting',
+    ageMs: now - session.usedAt,
+    in: session.datagramsIn,
+    out: session.datagramsOut,
+  };
 }
 
 function describe<S extends TableSession<S>>({

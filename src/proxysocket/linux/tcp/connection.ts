@@ -6,6 +6,7 @@ import {
   type RejectReason,
 } from '../../counters.ts';
 import { connectFailed, type RelayAddresses } from '../../events.ts';
+import type { ConnectionSnapshot } from '../../inspect.ts';
 import type { ServicePort } from '../../service-port.ts';
 import type { Traffic } from '../../spec.ts';
 import { addressText, clientAddress } from '../../tcp/addresses.ts';
@@ -91,6 +92,27 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
 
   get tried(): readonly BalancerEndpoint[] {
     return this.#tries.tried;
+  }
+
+  get servicePort(): string {
+    return this.#owner.name;
+  }
+
+  inspect(): ConnectionSnapshot | undefined {
+    const state = this.#state;
+    if (state.kind === 'ended') return undefined;
+    const isOpen = state.kind === 'relaying';
+    const bytes = isOpen ? state.relay.bytes : undefined;
+    return {
+      servicePort: this.#owner.name,
+      protocol: 'TCP',
+      client: addressText(this.#remoteAddress()),
+      endpoint: state.endpoint.text,
+      state: isOpen ? 'open' : 'connecting',
+      ageMs: isOpen ? this.#shared.clock.now() - state.startedAt : 0,
+      in: bytes?.in ?? 0,
+      out: bytes?.out ?? 0,
+    };
   }
 
   /** Makes the next attempt, or turns the client away for this reason. */

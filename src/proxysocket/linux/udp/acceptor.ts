@@ -1,5 +1,6 @@
 import { KpngError } from '../../../errors.ts';
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import type { Inspectable } from '../../inspect.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../../service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import type { Loop } from '../loop.ts';
@@ -38,6 +39,14 @@ class UdpAcceptor implements Acceptor {
 
   servicePortGone(owner: ServicePort): void {
     this.#shared.sessions.ownerGone(owner);
+  }
+
+  connections(): Iterable<Inspectable> {
+    return this.#shared.sessions.connections();
+  }
+
+  activeOf(owner: ServicePort, endpoint: BalancerEndpoint): number {
+    return this.#shared.sessions.activeOf(owner, endpoint);
   }
 
   drained(): Promise<void> {

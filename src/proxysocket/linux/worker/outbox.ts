@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { Inspection } from '../../inspect.ts';
 import { CHANNELS, encodeError, encodeMessage, type CarriedEvent } from './event-codec.ts';
 import { CONTROL, type Done, type Report, type ServicePortState } from './protocol.ts';
 
@@ -73,6 +74,11 @@ export class Outbox {
 
   done(id: number, error?: unknown): void {
     this.#done.push(error === undefined ? { id } : { id, error: encodeError(error) });
+    this.#isEmpty = false;
+  }
+
+  found(id: number, found: Inspection): void {
+    this.#done.push({ id, found });
     this.#isEmpty = false;
   }
 

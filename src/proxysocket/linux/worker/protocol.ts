@@ -1,5 +1,6 @@
 /** What the main thread and a worker of the `linux` engine tell each other: plain data only. */
 import type { MessagePort } from 'node:worker_threads';
+import type { InspectQuery, Inspection } from '../../inspect.ts';
 import type { EngineLimits } from '../../limits.ts';
 import type { EngineChange, ListenerStatus, Protocol } from '../../spec.ts';
 import type { CounterPlace } from './counter-slots.ts';
@@ -24,6 +25,7 @@ export interface WorkerStart {
 /** To a worker. Each is answered with a `Done` of the same id. */
 export type Command =
   | { readonly kind: 'apply'; readonly id: number; readonly changes: readonly EngineChange[] }
+  | { readonly kind: 'inspect'; readonly id: number; readonly query: InspectQuery }
   | { readonly kind: 'close'; readonly id: number }
   | { readonly kind: 'destroy'; readonly id: number };
 
@@ -39,6 +41,8 @@ export interface ServicePortState {
 
 export interface Done {
   readonly id: number;
+  /** What was found, by `inspect`. */
+  readonly found?: Inspection;
   readonly error?: PlainError;
 }
 

@@ -71,6 +71,10 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
 
   const carryOut = async (command: Command): Promise<void> => {
     try {
+      if (command.kind === 'inspect') {
+        outbox.found(command.id, engine.inspectNow(command.query));
+        return;
+      }
       if (command.kind === 'apply') {
         keeper.changed(command.changes);
         await engine.apply(command.changes);

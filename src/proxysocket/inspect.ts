@@ -1,0 +1,86 @@
+import type { Protocol } from './spec.ts';
+
+/** What is asked of an engine about single connections. It goes through them only when asked. */
+export interface InspectQuery {
+  /** Service ports whose connections and endpoints are wanted; absent: connections of all, and no endpoints. */
+  readonly servicePorts?: readonly string[];
+  /** Connections that are wanted at most. */
+  readonly maxConnections: number;
+}
+
+/** One TCP connection or UDP session. */
+export interface ConnectionSnapshot {
+  readonly servicePort: string;
+  readonly protocol: Protocol;
+  /** The client's `ip:port`. */
+  readonly client: string;
+  /** Empty while there is none. */
+  readonly endpoint: string;
+  readonly state: 'connecting' | 'open';
+  /** TCP: since it was opened. UDP: since its last datagram. Milliseconds. */
+  readonly ageMs: number;
+  /** From the client. TCP: bytes. UDP: datagrams. */
+  readonly in: number;
+  /** To the client. */
+  readonly out: number;
+}
+
+/** An endpoint as the balancer of its service port sees it. */
+export interface EndpointSnapshot {
+  readonly servicePort: string;
+  /** `ip:port` or `[ip]:port`. */
+  readonly endpoint: string;
+  /** Connections and sessions that use it, or try to. */
+  readonly active: number;
+  /** Connections to it failed, so that it is passed over for a while. */
+  readonly failing: boolean;
+}
+
+export interface Inspection {
+  /** The oldest ones. */
+  readonly connections: readonly ConnectionSnapshot[];
+  /** How many match, of those that were looked at. */
+  readonly matched: number;
+  /** Whether every connection was looked at; there may be too many to go through at once. */
+  readonly complete: boolean;
+  readonly endpoints: readonly EndpointSnapshot[];
+}
+
+/**
+ * Connections of each protocol that one question looks at: some milliseconds of work, in which the engine
+ * does nothing else.
+ */
+export const MAX_INSPECTED = 50_000;
+
+/** Connections that one question gets at most, whatever it asks for. */
+export const MAX_LISTED = 10_000;
+
+/** A connection that can tell about itself. */
+export interface Inspectable {
+  /** Undefined when it has ended. */
+  inspect(): ConnectionSnapshot | undefined;
+  /** `namespace/name:port`. */
+  readonly servicePort: string;
+}
+
+/** Goes through connections, oldest first, as far as `query` and the limits want. */
+export function inspectAll(
+  connections: Iterable<Inspectable>,
+  query: InspectQuery,
+): Omit<Inspection, 'endpoints'> {
+  const wanted = query.servicePorts && new Set(query.servicePorts);
+  const limit = Math.min(query.maxConnections, MAX_LISTED);
+  const found: ConnectionSnapshot[] = [];
+  let matched = 0;
+  let looked = 0;
+  for (const connection of connections) {
+    looked += 1;
+    if (looked > MAX_INSPECTED) return { connections: found, matched, complete: false };
+    if (wanted !== undefined && !wanted.has(connection.servicePort)) continue;
+    matched += 1;
+    // The addresses of one cost a system call or two.
+    const snapshot = found.length < limit ? connection.inspect() : undefined;
+    if (snapshot !== undefined) found.push(snapshot);
+  }
+  return { connections: found, matched, complete: true };
+}

@@ -1,0 +1,174 @@
+/** What an engine tells about single connections and endpoints when it is asked. */
+import t from 'tap';
+import type { Engine } from '../../src/proxysocket/engine.ts';
+import { inspectAll, MAX_INSPECTED, type Inspection } from '../../src/proxysocket/inspect.ts';
+import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
+import { catchUp } from '../support/engine-under-test.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { echoServer, refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { TcpRig } from '../support/tcp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+
+const WEB = 'test/web:http';
+
+async function inspect(
+  engine: Engine,
+  names?: string[],
+  maxConnections = 100,
+): Promise<Inspection> {
+  catchUp();
+  const found = await engine.inspect?.({
+    maxConnections,
+    ...(names !== undefined && { servicePorts: names }),
+  });
+  if (found === undefined) throw new Error('the engine cannot tell');
+  return found;
+}
+
+function textOf({ address, port }: EndpointSpec): string {
+  return `${address}:${port}`;
+}
+
+t.test('an open connection is told with its peers, its age and its bytes', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const server = await echoServer(t);
+  const port = await rig.serve([server.endpoint]);
+  const client = await tcpClient(t, port);
+  client.write('hello');
+  await new Promise((resolve) => client.once('data', resolve));
+  clock.advance(3000);
+
+  const { connections, matched, complete } = await inspect(rig.engine);
+  t.match(connections, [
+    {
+      servicePort: WEB,
+      protocol: 'TCP',
+      client: `127.0.0.1:${client.localPort}`,
+      endpoint: textOf(server.endpoint),
+      state: 'open',
+      in: 5,
+      out: 5,
+    },
+  ]);
+  t.ok((connections[0]?.ageMs ?? 0) >= 3000);
+  t.equal(matched, 1);
+  t.equal(complete, true);
+});
+
+t.test(
+  'connections come oldest first, of one service port and in the number asked for',
+  async (t) => {
+    const rig = new TcpRig(t);
+    const server = await tcpServer(t, (socket) => socket.write('x'));
+    const ports = {
+      a: await rig.serve([server.endpoint], { name: 'test/a' }),
+      b: await rig.serve([server.endpoint], { name: 'test/b' }),
+    };
+    const locals: (number | undefined)[] = [];
+    for (const name of ['a', 'b', 'a', 'a'] as const) {
+      const client = await tcpClient(t, ports[name]);
+      await new Promise((resolve) => client.once('data', resolve));
+      if (name === 'a') locals.push(client.localPort);
+    }
+    const two = await inspect(rig.engine, ['test/a'], 2);
+    t.strictSame(
+      two.connections.map(({ client }) => client),
+      locals.slice(0, 2).map((local) => `127.0.0.1:${local}`),
+    );
+    t.equal(two.matched, 3, 'all are counted');
+    t.equal((await inspect(rig.engine)).matched, 4);
+    t.strictSame((await inspect(rig.engine, ['test/c'])).connections, []);
+  },
+);
+
+t.test('a connection that has ended is not told any more', async (t) => {
+  const rig = new TcpRig(t);
+  const server = await tcpServer(t, (socket) => socket.end('bye'));
+  const client = await tcpClient(t, await rig.serve([server.endpoint]));
+  const closed = new Promise((resolve) => client.once('close', resolve));
+  client.end().resume();
+  await closed;
+  for (;;) {
+    catchUp();
+    if (rig.counters.active === 0) break;
+    await new Promise(setImmediate);
+  }
+  t.equal((await inspect(rig.engine)).matched, 0);
+});
+
+t.test('endpoints are told with how many use them, and whether they fail', async (t) => {
+  const rig = new TcpRig(t);
+  const server = await tcpServer(t, (socket) => socket.write('x'));
+  const dead = await refusingEndpoint(t);
+  const port = await rig.serve([dead, server.endpoint]);
+  for (let count = 0; count < 2; count += 1) {
+    const client = await tcpClient(t, port);
+    await new Promise((resolve) => client.once('data', resolve));
+  }
+  const { endpoints } = await inspect(rig.engine, [WEB]);
+  t.strictSame(
+    [...endpoints].sort((a, b) => a.active - b.active),
+    [
+      { servicePort: WEB, endpoint: textOf(dead), active: 0, failing: true },
+      { servicePort: WEB, endpoint: textOf(server.endpoint), active: 2, failing: false },
+    ],
+  );
+  t.strictSame((await inspect(rig.engine)).endpoints, [], 'only of service ports that are named');
+});
+
+t.test('UDP sessions are told with their datagrams', async (t) => {
+  const rig = new TcpRig(t);
+  const backend = await UdpBackend.start(t);
+  const name = 'test/dns';
+  await rig.engine.apply([
+    {
+      kind: 'set',
+      spec: {
+        name,
+        protocol: 'UDP',
+        listen: [{ address: '127.0.0.1', port: 0, traffic: 'internal' }],
+        endpoints: [backend.spec],
+        affinity: { kind: 'none' },
+      },
+    },
+  ]);
+  const client = await UdpClient.open(t);
+  await client.ask('one', rig.port(name));
+  await client.ask('two', rig.port(name));
+  const { connections, endpoints } = await inspect(rig.engine, [name]);
+  t.match(connections, [
+    {
+      servicePort: name,
+      protocol: 'UDP',
+      client: `127.0.0.1:${client.port}`,
+      endpoint: textOf(backend.spec),
+      state: 'open',
+      in: 2,
+      out: 2,
+    },
+  ]);
+  t.match(endpoints, [{ endpoint: textOf(backend.spec), active: 1, failing: false }]);
+});
+
+t.test('nothing is told of an engine that is destroyed', async (t) => {
+  const rig = new TcpRig(t);
+  const server = await echoServer(t);
+  await tcpClient(t, await rig.serve([server.endpoint]));
+  await rig.engine.destroy();
+  t.match(await inspect(rig.engine, [WEB]), { connections: [], matched: 0, endpoints: [] });
+});
+
+t.test('one question does not go through more connections than it may', async (t) => {
+  let looked = 0;
+  function* endless(): Generator<{ servicePort: string; inspect: () => undefined }> {
+    for (;;) {
+      looked += 1;
+      yield { servicePort: 'test/a', inspect: () => undefined };
+    }
+  }
+  const { matched, complete } = inspectAll(endless(), { maxConnections: 1 });
+  t.equal(complete, false);
+  t.equal(matched, MAX_INSPECTED);
+  t.equal(looked, MAX_INSPECTED + 1);
+});
