@@ -30,6 +30,7 @@ export function followPortal(health: Health): () => void {
     if (error.servicePort !== undefined) return;
     health.portalFailed(error.code, kind === 'address' ? ADDRESSES : undefined);
   });
+  subscriptions.on(portal.portalShared, ({ error }) => health.portalShared(error?.code));
   return () => subscriptions.end();
 }
 

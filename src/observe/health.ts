@@ -18,6 +18,8 @@ export interface HealthFacts {
   readonly sourceLost: { readonly since: number; readonly code: string } | undefined;
   /** Since when the portal could not do its work, what that is, and the code of the last failure. */
   readonly portalFailing: PortalFailing | undefined;
+  /** Since when another process leads the same traffic in another way, and the code for that. */
+  readonly portalShared: { readonly since: number; readonly code: string } | undefined;
   readonly stopping: boolean;
 }
 
@@ -34,6 +36,7 @@ export const INITIAL_FACTS: HealthFacts = {
   syncFailing: undefined,
   sourceLost: undefined,
   portalFailing: undefined,
+  portalShared: undefined,
   stopping: false,
 };
 
@@ -115,8 +118,13 @@ function portalFailures({ portalFailing }: HealthFacts): string[] {
   return [`${what} since ${iso(since)} (${code})`];
 }
 
-function degradations({ syncFailing, sourceLost, portalFailing }: HealthFacts): string[] {
+function degradations(facts: HealthFacts): string[] {
+  const { syncFailing, sourceLost, portalFailing, portalShared } = facts;
   const reasons: string[] = [];
+  if (portalShared !== undefined) {
+    const { since, code } = portalShared;
+    reasons.push(`another process leads the same traffic since ${iso(since)} (${code})`);
+  }
   if (portalFailing?.code === TAKEN) {
     reasons.push(
       `another process has the packet rules since ${iso(portalFailing.since)} (${TAKEN})`,
@@ -199,6 +207,12 @@ export class Health {
   portalFailed(code: string, what = 'the packet rules could not be written'): void {
     const since = this.#facts.portalFailing?.since ?? this.#wallClock();
     this.#change({ portalFailing: { since, code, what } });
+  }
+
+  /** Another process leads the same traffic in another way; undefined: none does any more. */
+  portalShared(code: string | undefined): void {
+    const since = this.#facts.portalShared?.since ?? this.#wallClock();
+    this.#change({ portalShared: code === undefined ? undefined : { since, code } });
   }
 
   /** Says where to ask for what clients cannot use; asked for each answer. */

@@ -41,6 +41,24 @@ export const PORTAL_RULES: readonly LogRule[] = [
     limited: true,
   }),
   logRule({
+    channel: portal.portalShared,
+    severity: 'warn',
+    v: 0,
+    message: ({ error }) =>
+      error === undefined ? undefined : 'Another process leads the same traffic',
+    keys: ({ portal: kind, error }) => ({ portal: kind, err: error }),
+    limited: true,
+  }),
+  logRule({
+    channel: portal.portalShared,
+    severity: 'info',
+    v: 0,
+    message: ({ error }) =>
+      error === undefined ? 'No other process leads the same traffic any more' : undefined,
+    keys: ({ portal: kind }) => ({ portal: kind }),
+    limited: true,
+  }),
+  logRule({
     channel: portal.flowsCleared,
     severity: 'info',
     v: 2,

@@ -29,6 +29,12 @@ export function addPortalMetrics(registry: Registry, subscriptions: Subscription
     labelNames: ['portal'],
     registers,
   });
+  const shared = new Gauge({
+    name: 'kpng_userspace_portal_shared',
+    help: '1 while another process leads the same traffic with packet rules of another kind.',
+    labelNames: ['portal'],
+    registers,
+  });
   const duration = new Gauge({
     name: 'kpng_userspace_portal_last_write_duration_seconds',
     help: 'Time that the last transaction took which changed packet rules or addresses.',
@@ -55,6 +61,9 @@ export function addPortalMetrics(registry: Registry, subscriptions: Subscription
   subscriptions.on(portal.portalLost, ({ portal: kind }) => {
     up.set({ portal: kind }, 0);
     lost.inc({ portal: kind });
+  });
+  subscriptions.on(portal.portalShared, ({ portal: kind, error }) => {
+    shared.set({ portal: kind }, error === undefined ? 0 : 1);
   });
   subscriptions.on(portal.flowsNotCleared, ({ portal: kind, error }) => {
     flows.inc({ portal: kind, code: error.code });

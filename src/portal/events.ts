@@ -34,6 +34,13 @@ export interface PortalLost {
   message: string;
 }
 
+/** Whether other processes lead the same traffic with rules of another kind. Told when it changes. */
+export interface PortalShared {
+  portal: Kind;
+  /** Who they are, with the code KPNG_PORTAL_SHARED; undefined: none does any more. */
+  error: KpngError | undefined;
+}
+
 /** Remembered UDP flows that led to the wrong place were removed from connection tracking. */
 export interface FlowsCleared {
   portal: Kind;
@@ -51,5 +58,6 @@ export interface FlowsNotCleared {
 export const portalWritten = typedChannel<PortalWritten>('portal:written');
 export const portalFailed = typedChannel<PortalFailed>('portal:failed');
 export const portalLost = typedChannel<PortalLost>('portal:lost');
+export const portalShared = typedChannel<PortalShared>('portal:shared');
 export const flowsCleared = typedChannel<FlowsCleared>('portal:flows-cleared');
 export const flowsNotCleared = typedChannel<FlowsNotCleared>('portal:flows-not-cleared');

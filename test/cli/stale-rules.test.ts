@@ -6,6 +6,7 @@ import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.
 import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { canaryPlace } from '../../src/portal/rules/canary.ts';
+import type { Rival } from '../../src/portal/rules/rivals.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { exits } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
@@ -22,6 +23,9 @@ class Host {
   readonly iptables = new FakeIptables();
   readonly exec: Exec = (command) =>
     /^ip6?tables/.test(command.file) ? this.iptables.exec(command) : this.nft.exec(command);
+
+  /** What the last cleaning has found in use. */
+  rivals: readonly Rival[] = [];
 
   async leave(owner?: string): Promise<void> {
     const options = { exec: this.exec, ...(owner !== undefined && { owner }) };
@@ -49,7 +53,8 @@ class Host {
     const { log, lines } = await captureLog();
     const invocation = parse(`local to-userspace ${flags}`.trim().split(' '));
     if (invocation.kind !== 'run') throw new Error(invocation.kind);
-    await removeStaleRules(current, invocation.sink.options as UserspaceOptions, log, this.exec);
+    const options = invocation.sink.options as UserspaceOptions;
+    this.rivals = await removeStaleRules(current, options, log, this.exec);
     return lines();
   }
 }
@@ -83,19 +88,32 @@ t.test('rules with other names stay', async (t) => {
 
 const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
 
-t.test('rules of a process that runs stay', onlyLinux, async (t) => {
+t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t) => {
   const owner = 'abcdefabcdef';
   const { address, port } = canaryPlace(owner, 4);
   // Its canary, as if the rules led there.
-  const server = createServer((socket) => socket.on('error', () => undefined).resume());
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined).end('kpng-userspace 4711\n');
+  });
   server.listen(port, address);
   await once(server, 'listening');
   t.teardown(() => server.close());
   const host = new Host();
   await host.leave(owner);
   t.same(await host.clean({ kind: 'iptables', flavor: 'nft' }), []);
+  const legacy = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
+  t.strictSame(host.rivals, [
+    { what: 'the nftables table inet kpng-userspace', pids: [4711] },
+    legacy,
+  ]);
   t.same(await host.clean({ kind: 'nftables' }), []);
+  t.strictSame(host.rivals, [{ ...legacy, what: 'the chains KUBE-* of iptables-nft' }, legacy]);
   t.equal(host.there.length, 3);
+  server.close();
+  await once(server, 'close');
+  await host.clean({ kind: 'nftables' });
+  t.strictSame(host.rivals, []);
+  t.same(host.there, ['kpng-userspace'], 'once it has ended, they go');
 });
 
 t.test('what cannot be removed is told, and programs that are missing are not', async (t) => {

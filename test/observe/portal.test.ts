@@ -118,6 +118,40 @@ t.test('the node gets no traffic as long as its rules cannot be written', (t) =>
   t.end();
 });
 
+t.test('another process that leads the same traffic is told, and takes no node out', async (t) => {
+  const { lines } = await follow(t);
+  const metrics = createMetrics({ version: '1' });
+  const health = new Health(() => Date.UTC(2026, 0, 1));
+  t.teardown(() => metrics.close());
+  t.teardown(followPortal(health));
+  health.synced();
+  const shared = async () => {
+    let text = '';
+    for await (const piece of metrics.render()) text += piece;
+    return parseMetrics(text).value('kpng_userspace_portal_shared', { portal });
+  };
+  const error = new KpngError('KPNG_PORTAL_SHARED', 'process 4711 writes the chains');
+  events.portalShared.publish({ portal, error });
+  events.portalWritten.publish(START);
+  t.equal(await shared(), 1);
+  t.match(health.judge('healthz'), {
+    status: 200,
+    body: {
+      degraded: [
+        'another process leads the same traffic since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_SHARED)',
+      ],
+    },
+  });
+  events.portalShared.publish({ portal, error: undefined });
+  t.equal(await shared(), 0);
+  t.notOk('degraded' in health.judge('healthz').body);
+  t.match(lines(), [
+    { level: 'warn', msg: 'Another process leads the same traffic', err: /4711/ },
+    { msg: 'Wrote the packet rules' },
+    { level: 'info', msg: 'No other process leads the same traffic any more' },
+  ]);
+});
+
 t.test('one service port that is left out fails nothing', (t) => {
   const health = new Health();
   t.teardown(followPortal(health));

@@ -133,6 +133,38 @@ t.test('a successor with another portal removes what a killed process has left',
   }
 });
 
+t.test('two processes with rules of different kinds tell, until one has ended', async (t) => {
+  const here = await lab(t);
+  for (const [one = '', other = ''] of [
+    ['iptables-nft', 'iptables-legacy'],
+    ['iptables-legacy', 'nftables'],
+  ]) {
+    const first = proxy(t, here, flagsOf(one));
+    await first.line('The first complete state is in place');
+    const second = proxy(t, here, flagsOf(other));
+    const process = String.raw`process ${first.child.pid} writes the chains KUBE-\* of ${one},`;
+    t.match(await second.line('Another process leads the same traffic'), {
+      code: 'KPNG_PORTAL_SHARED',
+      err: new RegExp(process),
+    });
+    const health = await page(here, second, 'health', '/healthz');
+    t.match(health, /"degraded":\["another process leads the same traffic since /);
+    t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 1\n/);
+    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+    first.kill('SIGKILL');
+    await second.line('No other process leads the same traffic any more');
+    for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
+    t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 0\n/);
+    second.kill('SIGKILL');
+    await second.exited;
+    await onNode(t, here, ['cleanup']).exited;
+  }
+});
+
+function flagsOf(name: string): string {
+  return RULE_KINDS.find((kind) => kind.name === name)?.flags ?? '';
+}
+
 /** A folder to look for programs in, with these alone, and what belongs to them. */
 function pathWith(t: Test, programs: readonly string[]): string {
   const folder = mkdtempSync(join(tmpdir(), 'kpng-path-'));

@@ -54,6 +54,8 @@ testEachKind(
     const second = here.start();
     await second.sync({ 'd/all': everywhere() });
     await until(() => taken(first));
+    const told = first.events.find(({ code }) => code === 'KPNG_PORTAL_TAKEN');
+    t.match(told?.message, `another process (${second.pid}) writes`);
     t.match(await here.client.say('kept'), /^pod/, 'a connection through the first one goes on');
     const counts = await stop();
     t.same(Object.keys(counts).sort(), ['pod-a', 'pod-b'], JSON.stringify(counts));

@@ -2,6 +2,7 @@ import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
 import type { Flavor } from '../../portal/iptables/tools.ts';
+import type { Rival } from '../../portal/rules/rivals.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 
@@ -11,20 +12,33 @@ export type Current =
 
 /**
  * Removes rules of our names that a process which has ended has left with another portal, or another
- * iptables: they would go on leading clients to where nobody listens. Those of a process that runs stay.
- * Whatever cannot be looked at or removed is told, and is no reason to fail.
+ * iptables: they would go on leading clients to where nobody listens. Those of a process that runs stay, and
+ * are returned. Whatever cannot be looked at or removed is told, and is no reason to fail.
  */
 export async function removeStaleRules(
   current: Current,
   { portalTable: table, portalChainPrefix: prefix }: UserspaceOptions,
   log: Log,
   exec: Exec,
-): Promise<void> {
-  const { isServed } = await import('../../portal/rules/canary.ts');
+): Promise<readonly Rival[]> {
+  const { findOwner } = await import('../../portal/rules/canary.ts');
   const local = new Set(hostAddresses().map(({ address }) => address));
-  const attempt = async (what: string, remove: () => Promise<boolean>): Promise<void> => {
+  const rivals = new Map<string, Set<number>>();
+  const attempt = async (
+    what: string,
+    remove: (stays: (owners: readonly string[]) => Promise<boolean>) => Promise<boolean>,
+  ): Promise<void> => {
+    const stays = async (owners: readonly string[]): Promise<boolean> => {
+      const found = await Promise.all(owners.map((owner) => findOwner(owner)));
+      const living = found.filter((owner) => owner !== undefined);
+      if (living.length === 0) return false;
+      const pids = rivals.get(what) ?? new Set();
+      for (const { pid } of living) if (pid !== undefined) pids.add(pid);
+      rivals.set(what, pids);
+      return true;
+    };
     try {
-      if (await remove()) log.info('Removed rules that a former process has left', { what });
+      if (await remove(stays)) log.info('Removed rules that a former process has left', { what });
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
       // Without the programs there is nothing that they could have left.
@@ -33,13 +47,13 @@ export async function removeStaleRules(
     }
   };
   if (current.kind === 'iptables') {
-    await attempt(`the nftables table inet ${table}`, async () => {
+    await attempt(`the nftables table inet ${table}`, async (stays) => {
       const [{ tableOwner }, { cleanUpNftables }] = await Promise.all([
         import('../../portal/nftables/store.ts'),
         import('../../portal/nftables/left-over.ts'),
       ]);
       const owner = await tableOwner(exec, table);
-      if (owner === undefined || (await isServed(owner))) return false;
+      if (owner === undefined || (await stays([owner]))) return false;
       await cleanUpNftables(exec, table, local);
       return true;
     });
@@ -48,14 +62,11 @@ export async function removeStaleRules(
     (flavor) => current.kind === 'nftables' || flavor !== current.flavor,
   );
   for (const flavor of flavors) {
-    await attempt(`the chains ${prefix}-* of iptables-${flavor}`, async () => {
+    await attempt(`the chains ${prefix}-* of iptables-${flavor}`, async (stays) => {
       const { cleanUpIptables } = await import('../../portal/iptables/left-over.ts');
-      const stays = async (owners: readonly string[]): Promise<boolean> => {
-        const served = await Promise.all(owners.map((owner) => isServed(owner)));
-        return served.includes(true);
-      };
       const options = { prefix, kubeProxy: false, local, flavors: [flavor], stays };
       return (await cleanUpIptables(exec, options)).removed;
     });
   }
+  return [...rivals].map(([what, pids]) => ({ what, pids: [...pids] }));
 }

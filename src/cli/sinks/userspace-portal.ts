@@ -52,11 +52,10 @@ export async function createPortal(
   };
   if (kind === 'nftables') {
     const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
-    const afterStart = (): Promise<void> => removeStale(options, log, exec);
     return new NftablesPortal({
       ...rules,
       table: options.portalTable,
-      ...(dry ?? { afterStart }),
+      ...(dry ?? { afterStart: (signal) => beAlone(options, log, exec, signal) }),
     });
   }
   if (kind === 'iptables') {
@@ -68,29 +67,37 @@ export async function createPortal(
       prefix: options.portalChainPrefix,
       tools,
       ...(families !== undefined && { families }),
-      ...(dry ?? { afterStart: () => removeStale(options, log, exec, tools) }),
+      ...(dry ?? { afterStart: (signal) => beAlone(options, log, exec, signal, tools) }),
     });
   }
   if (kind === 'address') {
     const { AddressPortal } = await import('../../portal/address.ts');
-    const keeper = await createKeeper(options, exec);
+    const keeper = await createKeeper(options, log, exec);
     return new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) });
   }
   const { NonePortal } = await import('../../portal/none.ts');
   return new NonePortal({ bindAddress, allocator });
 }
 
-/** `tools` are those of iptables, where that leads traffic now. */
-async function removeStale(
+/**
+ * Removes what other portals have left under the same names, and as long as a process that runs uses it, tells of
+ * that. `tools` are those of iptables, where that leads traffic now.
+ */
+async function beAlone(
   options: UserspaceOptions,
   log: Log,
   exec: Exec,
+  signal: AbortSignal,
   tools?: () => Promise<Tools>,
 ): Promise<void> {
-  const { removeStaleRules } = await import('./stale-rules.ts');
+  const [{ removeStaleRules }, { outlastRivals }] = await Promise.all([
+    import('./stale-rules.ts'),
+    import('../../portal/rules/rivals.ts'),
+  ]);
   const current: Current =
     tools === undefined
       ? { kind: 'nftables' }
       : { kind: 'iptables', flavor: (await tools()).flavor };
-  await removeStaleRules(current, options, log, exec);
+  const look = () => removeStaleRules(current, options, log, exec);
+  await outlastRivals({ portal: current.kind, look, signal });
 }

@@ -6,6 +6,7 @@ import type { ProbeResult } from '../guard.ts';
 import {
   Canary,
   canaryPlace,
+  findOwner,
   openServer,
   portOf,
   tryToReach,
@@ -65,6 +66,7 @@ export function iptablesCanary(
       const result = worst(results);
       return result === 'alive' ? look() : result;
     },
+    pidOf: async (asked) => (await findOwner(asked))?.pid,
     close() {
       for (const each of all) each.close();
     },

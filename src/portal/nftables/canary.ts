@@ -1,4 +1,4 @@
-import { Canary } from '../rules/canary.ts';
+import { Canary, findOwner } from '../rules/canary.ts';
 import type { RuleConfig } from '../rules/config.ts';
 import type { RuleCanary } from '../rules/rule-portal.ts';
 import { addressKey, portKey, setName, type SetName } from './elements.ts';
@@ -20,6 +20,7 @@ export function nftablesCanary({ owner, families }: RuleConfig): RuleCanary<SetN
       ];
     },
     probe: (asked) => canary.probe(asked),
+    pidOf: async (asked) => (await findOwner(asked))?.pid,
     close: () => canary.close(),
   };
 }

@@ -13,6 +13,8 @@ export interface RuleBookOptions<Name extends string> {
   readonly store: RuleStore<Name>;
   /** How two processes can have rules of their own: `give each a table of its own`. */
   readonly apart: string;
+  /** The number of the process that writes rules under a name, if it can be found out. */
+  readonly pidOf: (owner: string) => Promise<number | undefined>;
 }
 
 /**
@@ -92,8 +94,7 @@ export class RuleBook<Name extends string> {
 
   /** Writes what differs; undefined when nothing does. Rejects with KPNG_PORTAL_* when it fails. */
   async write(config: RuleConfig): Promise<Written<Name> | undefined> {
-    const { store, apart } = this.#options;
-    if (this.#takenBy !== undefined) throw takenError(store.what, apart);
+    if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
     let result = await this.#writer.write(config);
     if (!result.ok && 'failure' in result && result.failure.blame === 'content') {
       await this.#leaveOutRefused(config, result.failure);
@@ -102,7 +103,12 @@ export class RuleBook<Name extends string> {
     if (result.ok) return result.written;
     if ('failure' in result) throw result.failure;
     this.#takenBy = result.takenBy;
-    throw takenError(store.what, apart);
+    throw await this.#taken(result.takenBy);
+  }
+
+  async #taken(owner: string): Promise<KpngError> {
+    const { store, apart, pidOf } = this.#options;
+    return takenError(store.what, await pidOf(owner), apart);
   }
 
   /** Removes the rules unless another process has them. Rejects with KPNG_PORTAL_* when it cannot. */

@@ -39,7 +39,8 @@ export class Canary {
 
   /** Opens the proxy port. Once only. */
   async open(): Promise<CanaryRules> {
-    this.#server = await openServer(this.#family === 4 ? '0.0.0.0' : '::');
+    const host = this.#family === 4 ? '0.0.0.0' : '::';
+    this.#server = await openServer(host, `${GREETING} ${process.pid}\n`);
     return { place: canaryPlace(this.#owner, this.#family), proxyPort: portOf(this.#server) };
   }
 
@@ -55,12 +56,16 @@ export class Canary {
   }
 }
 
-/** A server that ends whatever connection it gets, and keeps nothing alive. */
-export async function openServer(host: string): Promise<Server> {
+/** What a canary says to whoever connects, followed by the number of its process. */
+const GREETING = 'kpng-userspace';
+
+/** A server that says something and ends whatever connection it gets, and keeps nothing alive. */
+export async function openServer(host: string, greeting = ''): Promise<Server> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
-    socket.destroy();
+    if (greeting !== '') socket.write(greeting);
+    socket.destroySoon();
   });
   server.unref();
   server.once('error', reject);
@@ -81,14 +86,17 @@ export function tryToReach({ address, port }: CanaryPlace): Promise<ProbeResult>
   const { promise, resolve } = Promise.withResolvers<ProbeResult>();
   const socket = connect({ host: address, port, timeout: CANARY_TIMEOUT_MS });
   socket.unref();
-  const end = (probe: ProbeResult): void => {
+  socket.once('connect', () => {
     // A reset leaves neither socket nor connection tracking with a memory of it.
     socket.resetAndDestroy();
-    resolve(probe);
-  };
-  socket.once('connect', () => end('alive'));
-  socket.once('timeout', () => end('silent'));
-  socket.on('error', () => end('gone'));
+    resolve('alive');
+  });
+  socket.once('timeout', () => {
+    // A reset would wait for the connection.
+    socket.destroy();
+    resolve('silent');
+  });
+  socket.on('error', () => resolve('gone'));
   return promise;
 }
 
@@ -103,15 +111,49 @@ export function canaryPlace(owner: string, family: Family): CanaryPlace {
   return { address: `127.${128 + (a % 127)}.${b}.${1 + (c % 254)}`, port };
 }
 
+/** A process that has written rules and lives. */
+export interface LivingOwner {
+  /** Its number, in the process namespace that it runs in; undefined: it did not say. */
+  readonly pid: number | undefined;
+}
+
 /**
- * Whether a process lives that has written rules under this name. In doubt it does. A host without IPv6
- * says nothing about that, and on one with it the refusal may get lost on its way back to `::1`.
+ * The process that has written rules under this name; undefined: it has ended. In doubt it lives. A host
+ * without IPv6 says nothing about that, and on one with it the refusal may get lost on its way back to `::1`.
  */
-export async function isServed(owner: string): Promise<boolean> {
-  const [v4, v6] = await Promise.all([
-    tryToReach(canaryPlace(owner, 4)),
-    tryToReach(canaryPlace(owner, 6)),
-  ]);
-  if (v4 === 'alive' || v6 === 'alive') return true;
-  return v4 === 'silent' && v6 === 'silent';
+export async function findOwner(owner: string): Promise<LivingOwner | undefined> {
+  const heard = await Promise.all(
+    ([4, 6] as const).map((family) => listenTo(canaryPlace(owner, family))),
+  );
+  const alive = heard.filter(({ probe }) => probe === 'alive');
+  if (alive.length === 0 && heard.some(({ probe }) => probe === 'gone')) return undefined;
+  return { pid: alive.map(({ text }) => readGreeting(text)).find((pid) => pid !== undefined) };
+}
+
+/** What comes of a connection, and what is said on it: a line at the most. */
+function listenTo({ address, port }: CanaryPlace): Promise<{ probe: ProbeResult; text: string }> {
+  const { promise, resolve } = Promise.withResolvers<{ probe: ProbeResult; text: string }>();
+  const socket = connect({ host: address, port, timeout: CANARY_TIMEOUT_MS });
+  socket.unref();
+  let probe: ProbeResult = 'gone';
+  let text = '';
+  socket.setEncoding('latin1').on('data', (more: string) => {
+    text = (text + more).slice(0, MAX_GREETING);
+    if (text.includes('\n') || text.length === MAX_GREETING) socket.destroy();
+  });
+  socket.once('connect', () => (probe = 'alive'));
+  socket.once('timeout', () => {
+    if (probe === 'gone') probe = 'silent';
+    socket.destroy();
+  });
+  socket.on('error', () => undefined);
+  socket.once('close', () => resolve({ probe, text }));
+  return promise;
+}
+
+const MAX_GREETING = 64;
+
+function readGreeting(text: string): number | undefined {
+  const [, pid] = new RegExp(String.raw`^${GREETING} (\d+)\n`).exec(text) ?? [];
+  return pid === undefined ? undefined : Number(pid);
 }

@@ -45,8 +45,11 @@ export interface RulePortalOptions {
   readonly families?: readonly Family[];
   /** Whether `close` removes the rules, unless another process has taken them. Default: they stay. */
   readonly removeOnClose?: boolean;
-  /** Done once, when the rules are in place for the first time. Must not reject; `close` waits for it. */
-  readonly afterStart?: () => Promise<void>;
+  /**
+   * Done once, when the rules are in place for the first time. Must not reject; `close` aborts it and waits
+   * for it.
+   */
+  readonly afterStart?: (signal: AbortSignal) => Promise<void>;
   /** Tells this process's rules from those of others: 12 hexadecimal digits. Default: at random. */
   readonly owner?: string;
   /** The host's addresses now; by default as Node tells them. */
@@ -63,6 +66,8 @@ export interface RuleCanary<Name extends string> {
   open(): Promise<Item<Name>[]>;
   /** Whether the rules of an owner, by default this process, are there. */
   probe(owner?: string): Promise<ProbeResult>;
+  /** The number of the process that writes rules under this name. Default: nobody knows. */
+  pidOf?(owner: string): Promise<number | undefined>;
   /** Idempotent. */
   close(): void;
 }
@@ -104,9 +109,10 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
   readonly #removeOnClose: boolean;
-  #afterStart: (() => Promise<void>) | undefined;
+  #afterStart: RulePortalOptions['afterStart'];
   /** What `afterStart` is doing. */
   #starting: Promise<void> | undefined;
+  readonly #closing = new AbortController();
   readonly #bound: Readonly<Partial<Record<4 | 6, string>>>;
   readonly #plan: RedirectPlan;
   readonly #book: RuleBook<Name | FlowSet>;
@@ -145,7 +151,10 @@ export class RulePortal<Name extends string> implements Portal {
     };
     this.#addressesReadAt = clock.now();
     this.#plan = new RedirectPlan({ allocator: options.allocator, bindAddresses: this.#bound });
-    this.#book = new RuleBook<Name | FlowSet>(rules);
+    this.#book = new RuleBook<Name | FlowSet>({
+      ...rules,
+      pidOf: async (owner) => this.#canary.pidOf?.(owner),
+    });
     this.#flows = new FlowCleaner(exec);
     this.#canary = rules.canary(this.#config);
     this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
@@ -176,7 +185,7 @@ export class RulePortal<Name extends string> implements Portal {
       await this.#openCanary();
       await this.#write();
       this.#guard.start();
-      this.#starting ??= this.#afterStart?.();
+      this.#starting ??= this.#afterStart?.(this.#closing.signal);
       this.#afterStart = undefined;
     });
   }
@@ -186,6 +195,7 @@ export class RulePortal<Name extends string> implements Portal {
    * otherwise; then it rejects with KPNG_PORTAL_* when they cannot be removed. Idempotent.
    */
   async close(): Promise<void> {
+    this.#closing.abort();
     await this.#guard.close();
     await this.#starting;
     await this.#queue.run(async () => {

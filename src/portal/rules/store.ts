@@ -52,11 +52,15 @@ export interface RuleStore<Name extends string> {
   remove(config: RuleConfig): Promise<void>;
 }
 
-/** What is told when another process has taken the rules. `apart`: how to give each its own. */
-export function takenError(what: string, apart: string): KpngError {
+/**
+ * What is told when another process has taken the rules. `pid` is that process, if it is known; `apart`
+ * says how to give each its own.
+ */
+export function takenError(what: string, pid: number | undefined, apart: string): KpngError {
+  const who = pid === undefined ? 'another process' : `another process (${pid})`;
   return new KpngError(
     'KPNG_PORTAL_TAKEN',
-    `another process writes ${what} now; this one leaves it alone as long as that one runs. ` +
+    `${who} writes ${what} now; this one leaves it alone as long as that one runs. ` +
       `Stop one of them, or ${apart}`,
   );
 }

@@ -1,7 +1,10 @@
-import { createServer, type AddressInfo } from 'node:net';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { once } from 'node:events';
-import t from 'tap';
-import { Canary, canaryPlace } from '../../../src/portal/rules/canary.ts';
+import { readdirSync } from 'node:fs';
+import t, { type Test } from 'tap';
+import { Canary, canaryPlace, findOwner, tryToReach } from '../../../src/portal/rules/canary.ts';
+import { blackHole } from '../../support/tcp-black-hole.ts';
+import { until } from '../../support/until.ts';
 
 t.test('every owner has a place of its own on a loopback address', (t) => {
   const places = Array.from({ length: 200 }, (_, n) => canaryPlace(`owner${n}`, 4));
@@ -41,10 +44,56 @@ t.test('tells whether somebody answers at the place of an owner', async (t) => {
   t.equal(await canary.probe('other'), 'gone');
 });
 
+const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
+
+/** Somebody who does with each connection to the place of an owner as the rules would. */
+async function standIn(t: Test, owner: string, handle: (socket: Socket) => void): Promise<void> {
+  const { address, port } = canaryPlace(owner, 4);
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    handle(socket);
+  });
+  server.listen(port, address);
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+}
+
+t.test('says which process has written the rules of an owner', onlyLinux, async (t) => {
+  const canary = new Canary('mine', 4);
+  t.teardown(() => canary.close());
+  const { proxyPort } = await canary.open();
+  await standIn(t, 'mine', (socket) => {
+    const onwards = connect(proxyPort, '127.0.0.1').on('error', () => undefined);
+    socket.pipe(onwards).pipe(socket);
+  });
+  t.strictSame(await findOwner('mine'), { pid: process.pid });
+});
+
+t.test('a process that does not say who it is lives all the same', onlyLinux, async (t) => {
+  for (const [owner, words] of [
+    ['mute', ''],
+    ['strange', 'HTTP/1.1 400 Bad Request\n'],
+    ['babbling', 'kpng-userspace '.repeat(1000)],
+  ] as const) {
+    await standIn(t, owner, (socket) => socket.resume().end(words));
+    t.strictSame(await findOwner(owner), { pid: undefined }, owner);
+  }
+  await standIn(t, 'hanging', (socket) => socket.resume());
+  t.strictSame(await findOwner('hanging'), { pid: undefined });
+  t.equal(await findOwner('nobody'), undefined);
+});
+
+t.test('where nothing comes back, no socket is left that goes on trying', onlyLinux, async (t) => {
+  const { address, port } = await blackHole(t);
+  const open = (): number => readdirSync('/proc/self/fd').length;
+  const before = open();
+  t.equal(await tryToReach({ address, port }), 'silent');
+  await until(() => open() <= before);
+});
+
 t.test('its port answers whoever is led there', async (t) => {
   const canary = new Canary('abc', 4);
   const { proxyPort } = await canary.open();
-  const { connect } = await import('node:net');
   const socket = connect(proxyPort, '127.0.0.1').on('error', () => undefined);
   await once(socket, 'connect');
   socket.destroy();

@@ -1,0 +1,78 @@
+/** Other processes that lead the same traffic, with rules of another kind. */
+import { KpngError } from '../../errors.ts';
+import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
+import { systemClock, type Clock } from '../../util/clock.ts';
+import { portalShared } from '../events.ts';
+import type { Portal } from '../portal.ts';
+
+/** Rules under our names that a process which runs has written. */
+export interface Rival {
+  /** `the nftables table inet kpng-userspace` */
+  readonly what: string;
+  /** The processes, as far as they are known. */
+  readonly pids: readonly number[];
+}
+
+export interface RivalsOptions {
+  readonly portal: Portal['kind'];
+  /** Removes the rules of those that have ended, and returns those of the others. Must not reject. */
+  readonly look: () => Promise<readonly Rival[]>;
+  readonly signal: AbortSignal;
+  readonly clock?: Clock;
+  /** As `Math.random`, which is the default. */
+  readonly random?: () => number;
+}
+
+/** Each look lists rules, so they become seldom. */
+const LOOK_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
+
+/**
+ * Looks whether there are rivals, and as long as there are some again and again, until they have ended and
+ * their rules are removed. Tells of them on the channel `portal:shared`. Resolves when there are none, or at
+ * the signal; never rejects.
+ *
+ * Two processes that serve the same services harm nobody, and one may be about to take over from the other. So
+ * nothing is refused, but it is told: which of them gets a client depends on the kernel.
+ */
+export async function outlastRivals(options: RivalsOptions): Promise<void> {
+  const { portal, look, signal, clock = systemClock, random = Math.random } = options;
+  const backoff = new Backoff(LOOK_BACKOFF, random);
+  let told = '';
+  for (;;) {
+    const rivals = await look();
+    const message = rivals.map(({ what, pids }) => `${writers(pids)} ${what}`).join('; ');
+    if (message !== told && portalShared.hasSubscribers) {
+      portalShared.publish({ portal, error: message === '' ? undefined : sharedError(message) });
+    }
+    told = message;
+    if (rivals.length === 0 || signal.aborted) return;
+    await pause(clock, backoff.next(), signal);
+    if (signal.aborted) return;
+  }
+}
+
+function writers(pids: readonly number[]): string {
+  if (pids.length === 0) return 'another process writes';
+  return pids.length === 1
+    ? `process ${pids[0]} writes`
+    : `the processes ${pids.join(' and ')} write`;
+}
+
+function sharedError(message: string): KpngError {
+  return new KpngError(
+    'KPNG_PORTAL_SHARED',
+    `${message}, for the same traffic as this one; a client gets to whichever rule the kernel comes to ` +
+      'first. Stop one of them; its rules are removed then',
+  );
+}
+
+/** Resolves after a time, or at once when the signal says so. */
+async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const end = (): void => resolve();
+  const timer = clock.setTimer(ms, end);
+  signal.addEventListener('abort', end, { once: true });
+  await promise;
+  timer.cancel();
+  signal.removeEventListener('abort', end);
+}
