@@ -24,8 +24,10 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   proxysocket: ['roundrobin'],
   portal: [SPEC],
   proxier: ['api', 'store', 'portal', 'proxysocket'],
+  config: [],
   observe: ['store', 'kube', 'file', 'server', 'portal', 'sinks', 'proxier', 'proxysocket'],
   cli: [
+    'config',
     'api',
     'store',
     'client',

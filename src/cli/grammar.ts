@@ -7,8 +7,14 @@ export type Words =
   | { readonly kind: 'nothing' }
   | { readonly kind: 'version' }
   | { readonly kind: 'cleanup' }
+  | { readonly kind: 'config'; readonly action: ConfigAction | undefined }
   | { readonly kind: 'source'; readonly source: SourceCommand; readonly toLocal: boolean }
   | { readonly kind: 'command'; readonly source: SourceCommand; readonly sink: SinkCommand };
+
+/** What to do with a configuration file: look for errors, or tell what it and the flags come to. */
+export type ConfigAction =
+  | { readonly name: 'validate'; readonly file: string }
+  | { readonly name: 'print'; readonly words: readonly string[] };
 
 /** Matches words to the registry. Throws a usage error that says which words would have been right. */
 export function readWords(words: readonly string[], registry: Registry): Words {
@@ -18,6 +24,7 @@ export function readWords(words: readonly string[], registry: Registry): Words {
     if (rest.length > 0) throw tooMany(rest, first);
     return { kind: first };
   }
+  if (first === 'config') return { kind: 'config', action: configAction(rest) };
   const source = registry.sources.find(({ word }) => word === first);
   if (source === undefined) throw notASource(first, registry);
 
@@ -42,6 +49,18 @@ export function readWords(words: readonly string[], registry: Registry): Words {
   }
   if (extra.length > 0) throw tooMany(extra, sink.word);
   return { kind: 'command', source, sink };
+}
+
+function configAction([name, ...rest]: readonly string[]): ConfigAction | undefined {
+  if (name === undefined) return undefined;
+  if (name === 'print') return { name, words: rest };
+  if (name !== 'validate') {
+    throw usage(`unknown command config ${name}; there are config validate and config print`);
+  }
+  const [file, ...more] = rest;
+  if (file === undefined) throw usage('name the file: config validate FILE');
+  if (more.length > 0) throw tooMany(more, file);
+  return { name, file };
 }
 
 /** The words of a command as they are taught: `to-local` only where it is needed. */

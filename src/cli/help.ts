@@ -13,6 +13,7 @@ export function helpText(topic: Words, registry: Registry): string {
   if (topic.kind === 'source') return sourceHelp(topic.source, registry);
   if (topic.kind === 'command') return commandHelp(topic.source, topic.sink);
   if (topic.kind === 'cleanup') return CLEANUP_HELP;
+  if (topic.kind === 'config') return CONFIG_HELP;
   return topic.kind === 'version' ? VERSION_HELP : rootHelp(registry);
 }
 
@@ -34,6 +35,28 @@ const CLEANUP_HELP = sections([
   ...flagSections(CLEANUP_FLAGS),
 ]);
 
+const CONFIG_HELP = sections([
+  [`${PROGRAM} config: look into configuration files.`],
+  [
+    'Usage:',
+    `  ${PROGRAM} config validate FILE`,
+    `  ${PROGRAM} config print [--output table|json|yaml] [<source> [to-local] <backend>] [flags]`,
+  ],
+  wrap(
+    'validate says everything that is wrong with a file, and what of it has no effect. print tells ' +
+      'what a command line, the environment and the file of --config come to, and where each value ' +
+      'comes from; as yaml it is a file that sets the same. Without words, the command of the file is ' +
+      'meant.',
+  ),
+  examples([
+    { line: 'config validate config.yaml', does: 'finds the errors of a file' },
+    {
+      line: 'config print --config config.yaml --output yaml',
+      does: 'shows what the command of a file is set to',
+    },
+  ]),
+]);
+
 function rootHelp(registry: Registry): string {
   return sections([
     [`${PROGRAM}: a userspace TCP and UDP load balancer for Kubernetes Services.`],
@@ -49,6 +72,7 @@ function rootHelp(registry: Registry): string {
       'Other commands:',
       ...columns([
         ['cleanup', 'Remove the packet rules and addresses that a proxy has left'],
+        ['config', 'Check a configuration file, or print what everything is set to'],
         ['version', 'Print the version'],
         ['help', `Explain a command: ${PROGRAM} help local to-userspace`],
       ]),

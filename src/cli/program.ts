@@ -1,6 +1,8 @@
+import type { ConfigFile } from '../config/config-file.ts';
+import { KpngError } from '../errors.ts';
 import { commandWords, type Words } from './grammar.ts';
 import { helpText, PROGRAM } from './help.ts';
-import { parse, type Invocation } from './parse.ts';
+import { configPathOf, parse, type Invocation } from './parse.ts';
 import { REGISTRY } from './registry.ts';
 import { versionText } from './version.ts';
 
@@ -8,8 +10,20 @@ type Argv = readonly string[];
 
 /** Understands a command line, without the program's name, carries it out, and returns the exit code. */
 export async function main(argv: Argv): Promise<number> {
-  const invocation = parse(argv, process.env);
-  if (invocation.kind === 'run') return start(invocation);
+  const { env } = process;
+  const path = configPathOf(argv, env);
+  let config: ConfigFile | undefined;
+  if (path !== '') {
+    const { loadConfig } = await import('./config-file.ts');
+    const loaded = await loadConfig(path);
+    if (loaded instanceof KpngError) {
+      process.stderr.write(`${PROGRAM}: ${loaded.message} (${loaded.code})\n`);
+      return 2;
+    }
+    config = loaded;
+  }
+  const invocation = parse(argv, env, REGISTRY, config);
+  if (invocation.kind === 'run') return start(invocation, path);
   if (invocation.kind === 'usage-error') {
     process.stderr.write(usageError(invocation, argv));
     return 2;
@@ -18,23 +32,34 @@ export async function main(argv: Argv): Promise<number> {
     const { cleanup } = await import('./cleanup.ts');
     return cleanup({ ...invocation, stdout: process.stdout, stderr: process.stderr });
   }
+  if (invocation.kind === 'config-validate') {
+    const { validateConfig } = await import('./config-command.ts');
+    return validateConfig(invocation.file, process);
+  }
+  if (invocation.kind === 'config-print') {
+    const { printConfig } = await import('./config-command.ts');
+    return printConfig(invocation, path, process);
+  }
   process.stdout.write(
     invocation.kind === 'version' ? versionText() : helpText(invocation.topic, REGISTRY),
   );
   return 0;
 }
 
-async function start(invocation: Invocation & { kind: 'run' }): Promise<number> {
+async function start(invocation: Invocation & { kind: 'run' }, path: string): Promise<number> {
   const [{ createLog }, { run }] = await Promise.all([
     import('../observe/log.ts'),
     import('./run.ts'),
   ]);
-  const { globals } = invocation;
+  const { globals, warnings } = invocation;
   const log = await createLog({
     format: globals['logging-format'] ?? (process.stderr.isTTY ? 'text' : 'json'),
     verbosity: globals.v,
     colour: process.stderr.isTTY && !process.env['NO_COLOR'],
   });
+  for (const { line, field, message } of warnings) {
+    log.warn('A part of the configuration has no effect', { path, line, field, err: message });
+  }
   const terminal = process.stdin.isTTY || process.stderr.isTTY;
   return run({ ...invocation, log, process, stdout: process.stdout, terminal });
 }
@@ -49,6 +74,6 @@ function usageError({ error, topic }: Invocation & { kind: 'usage-error' }, argv
 
 function topicWords(topic: Words): string[] {
   if (topic.kind === 'source') return [topic.source.word];
-  if (topic.kind === 'cleanup') return [topic.kind];
+  if (topic.kind === 'cleanup' || topic.kind === 'config') return [topic.kind];
   return topic.kind === 'command' ? [commandWords(topic.source, topic.sink)] : [];
 }

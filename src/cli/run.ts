@@ -18,6 +18,7 @@ import { formatDuration } from '../util/duration.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { watchProcess, type ProcessLike } from './lifecycle.ts';
+import { setOomScore } from './oom-score.ts';
 import { prepare } from './prepare.ts';
 import { drain, remainingOf } from './stopping.ts';
 import { programVersion } from './version.ts';
@@ -78,6 +79,7 @@ export async function run(options: RunOptions): Promise<number> {
       sink: sink.word,
       ...(sink.scope === 'local' && { node: sink.nodeName }),
     });
+    await setOomScore(options.globals['oom-score-adj'], log);
     return await carry(options, observers, stop.signal);
   } catch (error) {
     log.error('Cannot go on', { err: error });

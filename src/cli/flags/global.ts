@@ -1,6 +1,6 @@
 import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import type { HostPort } from '../../util/host-port.ts';
-import { choice, duration, integer, listenAddress } from './kinds.ts';
+import { choice, duration, integer, listenAddress, optional, text } from './kinds.ts';
 import { flag, type FlagValues } from './table.ts';
 
 const HEALTH = 'Health and metrics';
@@ -17,6 +17,7 @@ export const GLOBAL_FLAGS = {
       '2 listeners, 3 every connection, 4 what happens to it.',
     group: LOG,
     short: 'v',
+    live: true,
   }),
   'logging-format': flag<'text' | 'json' | undefined>({
     kind: choice(['text', 'json']),
@@ -38,6 +39,22 @@ export const GLOBAL_FLAGS = {
     help: 'Where /healthz, /livez and /readyz are served. An empty value or 0 switches them off.',
     group: HEALTH,
   }),
+  config: flag<string>({
+    kind: text('path'),
+    default: '',
+    help:
+      'Configuration file: KubeProxyConfiguration, UserspaceProxyConfiguration, or both. Flags and ' +
+      'environment variables count more than the file, which is read again when it changes and at HUP.',
+    group: PROCESS,
+  }),
+  'oom-score-adj': flag<number | undefined>({
+    kind: optional(integer(-1000, 1000)),
+    default: undefined,
+    help:
+      'How readily Linux ends this process when memory runs out, from -1000 (never) to 1000. ' +
+      'Lowering it needs the capability SYS_RESOURCE. Empty: as it is.',
+    group: PROCESS,
+  }),
   'error-delay': flag<number>({
     kind: duration(1),
     default: 1000,
@@ -57,6 +74,7 @@ export const GLOBAL_FLAGS = {
     default: 5000,
     help: 'How long connections may run on after that before they are cut.',
     group: PROCESS,
+    live: true,
   }),
 } as const;
 

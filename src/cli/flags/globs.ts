@@ -5,6 +5,7 @@ import type { FlagKind } from './table.ts';
 export function globs(): FlagKind<readonly string[]> {
   return {
     placeholder: 'patterns',
+    schema: { type: ['array', 'string'], items: { type: 'string' } },
     parse(given) {
       const patterns = given
         .split(/,(?![^{]*\})/)

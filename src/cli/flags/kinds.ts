@@ -4,11 +4,17 @@ import { MAX_TIMER_MS } from '../../util/clock.ts';
 import { formatDuration, parseDuration } from '../../util/duration.ts';
 import { formatHostPort, parseHostPort, type HostPort } from '../../util/host-port.ts';
 import { parsePortRange, type PortRange } from '../../util/port-range.ts';
+import type { FieldSchema } from '../../config/field.ts';
 import type { FlagKind } from './table.ts';
 
 /** Any text. */
 export function text(placeholder: string): FlagKind<string> {
-  return { placeholder, parse: (given) => given, format: (value) => value };
+  return {
+    placeholder,
+    schema: { type: 'string' },
+    parse: (given) => given,
+    format: (value) => value,
+  };
 }
 
 /** On or off. The flag alone means on. */
@@ -18,6 +24,7 @@ export function toggle(): FlagKind<boolean> {
     placeholder: words.placeholder,
     choices: ['true', 'false'],
     bare: 'true',
+    schema: { type: 'boolean' },
     parse: (given) => words.parse(given) === 'true',
     format: String,
   };
@@ -30,6 +37,7 @@ export function list(
 ): FlagKind<readonly string[]> {
   return {
     placeholder,
+    schema: LIST,
     parse(given) {
       const items = given
         .split(',')
@@ -43,12 +51,20 @@ export function list(
   };
 }
 
+/** As a list, or as the text of the flag. */
+const LIST: FieldSchema = { type: ['array', 'string'], items: { type: 'string' } };
+
 /** A whole number from `min` to `max`, both included. */
 export function integer(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<number> {
   return {
     placeholder: 'number',
+    schema: {
+      type: 'integer',
+      minimum: min,
+      ...(max !== Number.MAX_SAFE_INTEGER && { maximum: max }),
+    },
     parse(given) {
-      const value = /^\d+$/.test(given) ? Number(given) : Number.NaN;
+      const value = /^-?\d+$/.test(given) ? Number(given) : Number.NaN;
       if (value >= min && value <= max) return value;
       throw new Error(
         max === Number.MAX_SAFE_INTEGER
@@ -60,10 +76,14 @@ export function integer(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<nu
   };
 }
 
+/** Roughly what durations look like; what exactly, the flag says. */
+const DURATION = String.raw`^\d[\d.a-zµμ]*$`;
+
 /** A time in milliseconds, written as in Go. */
 export function duration(min = 0): FlagKind<number> {
   return {
     placeholder: 'duration',
+    schema: { type: 'string', pattern: DURATION },
     parse: (given) => readDuration(given, min),
     format: formatDuration,
   };
@@ -73,6 +93,7 @@ export function duration(min = 0): FlagKind<number> {
 export function durations(): FlagKind<readonly number[]> {
   return {
     placeholder: 'durations',
+    schema: { type: ['array', 'string'], items: { type: 'string', pattern: DURATION } },
     parse(given) {
       const values = given.split(',').map((item) => readDuration(item.trim(), 1));
       if (values.length > 16) throw new Error('expected at most 16 durations');
@@ -92,10 +113,21 @@ function readDuration(given: string, min: number): number {
   return ms;
 }
 
+/** A value that may be left out: an empty text is undefined. */
+export function optional<T>(kind: FlagKind<T>): FlagKind<T | undefined> {
+  return {
+    placeholder: kind.placeholder,
+    schema: kind.schema,
+    parse: (given) => (given === '' ? undefined : kind.parse(given)),
+    format: (value) => (value === undefined ? '' : kind.format(value)),
+  };
+}
+
 /** A size in bytes. */
 export function size(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<number> {
   return {
     placeholder: 'bytes',
+    schema: { type: ['integer', 'string'], minimum: min },
     parse(given) {
       const value = parseBytes(given);
       if (value === undefined)
@@ -117,6 +149,7 @@ export function size(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<numbe
 export function ipAddress(): FlagKind<string> {
   return {
     placeholder: 'ip',
+    schema: { type: 'string' },
     parse(given) {
       if (isIP(given) !== 0) return given;
       throw new Error('expected an IP address, such as 0.0.0.0 or ::');
@@ -129,6 +162,7 @@ export function ipAddress(): FlagKind<string> {
 export function listenAddress(): FlagKind<HostPort | undefined> {
   return {
     placeholder: 'ip:port',
+    schema: { type: 'string' },
     parse(given) {
       if (given === '' || given === '0') return undefined;
       const address = parseHostPort(given);
@@ -143,6 +177,7 @@ export function listenAddress(): FlagKind<HostPort | undefined> {
 export function portRange(): FlagKind<PortRange | undefined> {
   return {
     placeholder: 'first-last',
+    schema: { type: 'string' },
     parse(given) {
       if (given === '' || given === '0' || given === '0-0') return undefined;
       const range = parsePortRange(given);
@@ -164,6 +199,7 @@ export function choice<const Word extends string>(
   return {
     placeholder: words.join('|'),
     choices: words,
+    schema: { type: 'string', enum: words },
     parse(given) {
       const word = words.find((candidate) => candidate === given);
       if (word !== undefined) return word;

@@ -1,3 +1,5 @@
+import type { FieldSchema } from '../../config/field.ts';
+
 /**
  * Flags as data. One table per command drives parsing, `--help`, docs/cli.md and shell completion.
  */
@@ -10,6 +12,8 @@ export interface FlagKind<T> {
   readonly choices?: readonly string[];
   /** The text that a flag without value stands for. Such a flag takes no argument but with `=`, as in Go. */
   readonly bare?: string;
+  /** What values in a configuration file look like. */
+  readonly schema: FieldSchema;
   /** Turns the text into a value, or throws an Error whose message says what is expected. */
   parse(text: string): T;
   /** The text that gives this value. */
@@ -29,8 +33,13 @@ export interface FlagSpec<T> {
   readonly short?: string;
   /** Other names of the same flag. */
   readonly aliases?: readonly string[];
-  /** Environment variable that is read when the flag is not given. */
+  /**
+   * A further environment variable that is read when neither the flag nor its own variable, such as
+   * KPNG_METRICS_BIND_ADDRESS, is given.
+   */
   readonly env?: string;
+  /** Whether a change in the configuration file takes effect while the program runs. */
+  readonly live?: true;
   /** What the help text says instead of the default, when that differs from host to host. */
   readonly defaultText?: string;
 }
@@ -47,11 +56,24 @@ export type FlagValues<Table extends FlagTable> = {
   readonly [Name in keyof Table]: Table[Name] extends FlagSpec<infer Value> ? Value : never;
 };
 
+/** Where a value comes from. */
+export type Origin =
+  | { readonly kind: 'flag' }
+  | { readonly kind: 'env'; readonly variable: string }
+  | { readonly kind: 'file'; readonly path: string; readonly line: number; readonly field: string };
+
 /** Values of several tables at once, before one command reads its own. */
 export interface RawValues {
   readonly values: ReadonlyMap<string, unknown>;
-  /** Names of the flags that were given, on the command line or in the environment. */
+  /** Names of the flags that were given: on the command line, in the environment or in a file. */
   readonly given: ReadonlySet<string>;
+  /** Where each of these comes from. */
+  readonly origins?: ReadonlyMap<string, Origin>;
+}
+
+/** The environment variable of a flag: `--metrics-bind-address` has KPNG_METRICS_BIND_ADDRESS. */
+export function variableOf(flag: string): string {
+  return `KPNG_${flag.replaceAll('-', '_').toUpperCase()}`;
 }
 
 /** The part of the values that belongs to a table; flags that are missing have their default. */

@@ -1,0 +1,62 @@
+import { fieldName } from '../config/field.ts';
+import type { FlagSpec, FlagTable, Origin, RawValues } from './flags/table.ts';
+
+/** What a flag is set to, and why. */
+export interface EffectiveSetting {
+  readonly flag: string;
+  /** Its name in files. */
+  readonly field: string;
+  /** As on the command line; undefined: it has no value. */
+  readonly text: string | undefined;
+  /** As in a file. */
+  readonly value: JsonValue;
+  readonly origin: Origin | { readonly kind: 'default' };
+  readonly live: boolean;
+}
+
+export type JsonValue = string | number | boolean | null | readonly string[];
+
+/** The settings that the flags of a table come to. The file itself is not among them. */
+export function effectiveSettings(table: FlagTable, raw: RawValues): EffectiveSetting[] {
+  return Object.entries(table)
+    .filter(([flag]) => flag !== 'config')
+    .map(([flag, spec]): EffectiveSetting => {
+      const value = raw.values.has(flag) ? raw.values.get(flag) : spec.default;
+      const text = textOf(value, spec);
+      return {
+        flag,
+        field: fieldName(flag),
+        text,
+        value: jsonOf(value, text, spec),
+        origin: raw.origins?.get(flag) ?? { kind: 'default' },
+        live: spec.live === true,
+      };
+    });
+}
+
+function textOf(value: unknown, { kind }: FlagSpec<unknown>): string | undefined {
+  const text: unknown = kind.format(value);
+  return typeof text === 'string' ? withoutPassword(text) : undefined;
+}
+
+/** Settings are shown to whoever may look; a URL may hold what they should not see. */
+function withoutPassword(text: string): string {
+  return text.replace(/(\/\/[^/:@\s]*):[^/@\s]*@/, '$1:***@');
+}
+
+function jsonOf(value: unknown, text: string | undefined, { kind }: FlagSpec<unknown>): JsonValue {
+  if (text === undefined) return null;
+  const { type } = kind.schema;
+  if (type === 'integer') return text === '' ? null : Number(text);
+  if (type === 'boolean') return text === 'true';
+  if (!Array.isArray(value)) return text;
+  const items: readonly unknown[] = value;
+  return items.every((item) => typeof item === 'string') ? items : text.split(',');
+}
+
+/** `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)` or `default`. */
+export function originText(origin: EffectiveSetting['origin']): string {
+  if (origin.kind === 'env') return `environment ${origin.variable}`;
+  if (origin.kind === 'file') return `${origin.path}:${origin.line} (${origin.field})`;
+  return origin.kind;
+}

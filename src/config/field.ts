@@ -1,0 +1,58 @@
+/** The types that a value may have in a file. */
+export type JsonType = 'string' | 'integer' | 'boolean' | 'array';
+
+/** What a value has to look like, as a part of the JSON schema. */
+export interface FieldSchema {
+  readonly type: JsonType | readonly JsonType[];
+  readonly enum?: readonly string[];
+  readonly pattern?: string;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly items?: { readonly type: 'string'; readonly pattern?: string };
+}
+
+/** One setting that a configuration file may have: a flag under its name for files. */
+export interface Field {
+  /** The name of the flag in camel case. */
+  readonly name: string;
+  /** Name of the flag, without dashes. */
+  readonly flag: string;
+  readonly schema: FieldSchema;
+  /** Throws an Error that says what is expected, for a text that the flag would not take. */
+  readonly check: (text: string) => void;
+}
+
+/** The fields by name. */
+export type Fields = ReadonlyMap<string, Field>;
+
+/** The name that a flag has in files: `metrics-bind-address` is `metricsBindAddress`. */
+export function fieldName(flag: string): string {
+  return flag.replace(/-([a-z\d])/g, (_, first: string) => first.toUpperCase());
+}
+
+/**
+ * The text that a flag would be given for a value of a file. Undefined for null, which sets nothing.
+ * Throws an Error that says which type is expected.
+ */
+export function textOf(value: unknown, { type }: FieldSchema): string | undefined {
+  if (value === null || value === undefined) return undefined;
+  const allowed: readonly JsonType[] = typeof type === 'string' ? [type] : type;
+  if (Array.isArray(value) && allowed.includes('array')) {
+    const items: readonly unknown[] = value;
+    const strings = items.filter((item) => typeof item === 'string');
+    if (strings.length === items.length) return strings.join(',');
+    throw new Error('expected a list of texts');
+  }
+  if (typeof value === 'string' && allowed.includes('string')) return value;
+  if (typeof value === 'string' && allowed.includes('array')) return value;
+  if (typeof value === 'boolean' && allowed.includes('boolean')) return String(value);
+  if (typeof value === 'number' && allowed.includes('integer')) return String(value);
+  throw new Error(`expected ${allowed.map((each) => TYPE_WORDS[each]).join(' or ')}`);
+}
+
+const TYPE_WORDS: Readonly<Record<JsonType, string>> = {
+  string: 'a text',
+  integer: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list',
+};

@@ -1,0 +1,154 @@
+/**
+ * The fields of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), as kube-proxy 1.34 has them,
+ * and those that it had while it had a userspace mode.
+ */
+
+/** What becomes of one field. */
+export type FieldRule =
+  /** It is the same as a flag. `text` changes values that kube-proxy writes differently. */
+  | { readonly kind: 'flag'; readonly flag: string; readonly convert?: (value: unknown) => unknown }
+  /** It has fields of its own. */
+  | { readonly kind: 'object'; readonly fields: FieldRules }
+  /** It says what this program is in any case; other values get a warning. */
+  | { readonly kind: 'only'; readonly values: readonly string[]; readonly why: string }
+  /** It has no effect, whatever it holds. */
+  | { readonly kind: 'ignored'; readonly why: string };
+
+export type FieldRules = Readonly<Record<string, FieldRule>>;
+
+function toFlag(flag: string, convert?: (value: unknown) => unknown): FieldRule {
+  return { kind: 'flag', flag, ...(convert !== undefined && { convert }) };
+}
+
+function ignored(why: string): FieldRule {
+  return { kind: 'ignored', why };
+}
+
+function each(names: readonly string[], why: string): FieldRules {
+  return Object.fromEntries(names.map((name) => [name, ignored(why)]));
+}
+
+/** In kube-proxy an empty text stands for the default. */
+function emptyIsDefault(value: unknown): unknown {
+  return value === '' ? null : value;
+}
+
+/** kube-proxy takes addresses without a port and adds its own. */
+function withPort(port: number): (value: unknown) => unknown {
+  return (value) => {
+    if (typeof value !== 'string') return value;
+    if (value === '') return null;
+    if (/^\[[^\]]*\]$/.test(value) || /^[^:]+$/.test(value)) return `${value}:${port}`;
+    return value.includes('::') && !value.includes('[') ? `[${value}]:${port}` : value;
+  };
+}
+
+/** A duration of 0 stands for the default. */
+function zeroIsDefault(value: unknown): unknown {
+  return value === '' || value === 0 || (typeof value === 'string' && /^0[a-zµ]*$/.test(value))
+    ? null
+    : value;
+}
+
+const PACKETS = 'it is about packet rules of modes other than userspace';
+const CONNTRACK = 'connections end here, so none of them needs an entry of connection tracking';
+const LOCAL = 'no traffic is masqueraded, so it does not matter which is local';
+
+export const KUBE_PROXY_FIELDS: FieldRules = {
+  bindAddress: toFlag('bind-address', emptyIsDefault),
+  bindAddressHardFail: ignored(
+    'addresses that cannot be bound are tried again, and told by health',
+  ),
+  clientConnection: {
+    kind: 'object',
+    fields: {
+      kubeconfig: toFlag('kubeconfig', emptyIsDefault),
+      ...each(
+        ['acceptContentTypes', 'contentType', 'qps', 'burst'],
+        'three watches need no limit of their rate, and are read as JSON',
+      ),
+    },
+  },
+  clusterCIDR: ignored(LOCAL),
+  configSyncPeriod: ignored('watches tell of every change'),
+  conntrack: {
+    kind: 'object',
+    fields: each(
+      [
+        'max',
+        'maxPerCore',
+        'min',
+        'tcpEstablishedTimeout',
+        'tcpCloseWaitTimeout',
+        'tcpBeLiberal',
+        'udpTimeout',
+        'udpStreamTimeout',
+      ],
+      CONNTRACK,
+    ),
+  },
+  detectLocal: {
+    kind: 'object',
+    fields: each(['bridgeInterface', 'interfaceNamePrefix'], LOCAL),
+  },
+  detectLocalMode: ignored(LOCAL),
+  enableProfiling: ignored('there are no pages for profiling'),
+  featureGates: ignored('there are no feature gates'),
+  healthzBindAddress: toFlag('healthz-bind-address', withPort(10_256)),
+  hostnameOverride: toFlag('node-name', emptyIsDefault),
+  iptables: {
+    kind: 'object',
+    fields: each(
+      ['masqueradeBit', 'masqueradeAll', 'localhostNodePorts', 'syncPeriod', 'minSyncPeriod'],
+      PACKETS,
+    ),
+  },
+  ipvs: {
+    kind: 'object',
+    fields: each(
+      [
+        'syncPeriod',
+        'minSyncPeriod',
+        'scheduler',
+        'excludeCIDRs',
+        'strictARP',
+        'tcpTimeout',
+        'tcpFinTimeout',
+        'udpTimeout',
+      ],
+      PACKETS,
+    ),
+  },
+  logging: {
+    kind: 'object',
+    fields: {
+      format: toFlag('logging-format', emptyIsDefault),
+      verbosity: toFlag('v'),
+      ...each(['flushFrequency', 'vmodule', 'options'], 'the log is written at once, and as one'),
+    },
+  },
+  metricsBindAddress: toFlag('metrics-bind-address', withPort(10_249)),
+  mode: {
+    kind: 'only',
+    values: ['', 'userspace'],
+    why: 'the mode is userspace; --portal says how traffic gets here',
+  },
+  nftables: {
+    kind: 'object',
+    fields: each(['masqueradeBit', 'masqueradeAll', 'syncPeriod', 'minSyncPeriod'], PACKETS),
+  },
+  nodePortAddresses: toFlag('nodeport-addresses'),
+  oomScoreAdj: toFlag('oom-score-adj'),
+  portRange: toFlag('port-range', emptyIsDefault),
+  resourceContainer: ignored('it was removed from kube-proxy, too'),
+  showHiddenMetricsForVersion: ignored('no metrics are hidden'),
+  udpIdleTimeout: toFlag('udp-idle-timeout', zeroIsDefault),
+  windowsRunAsService: ignored('a service wrapper runs it as a service'),
+  winkernel: {
+    kind: 'object',
+    fields: each(
+      ['networkName', 'sourceVip', 'enableDSR', 'rootHnsEndpointName', 'forwardHealthCheckVip'],
+      PACKETS,
+    ),
+  },
+};

@@ -1,0 +1,79 @@
+import { messageOf } from '../errors.ts';
+import type { DocumentSettings, Setting } from './config-file.ts';
+import type { ConfigDocument, ConfigEntry } from './documents.ts';
+import type { Field, Fields } from './field.ts';
+import { KUBE_PROXY_FIELDS, type FieldRules } from './kube-proxy-fields.ts';
+import { problemOf, settingOf, unknownField } from './own-kind.ts';
+import type { ConfigProblem } from './problem.ts';
+
+/** What a document of kube-proxy says of itself. */
+export const KUBE_PROXY_API_VERSION = 'kubeproxy.config.k8s.io/v1alpha1';
+export const KUBE_PROXY_KIND = 'KubeProxyConfiguration';
+
+/** The command that stands in for a kube-proxy. */
+const COMMAND = ['kube', 'to-local', 'to-userspace'] as const;
+
+/**
+ * Reads a document of kube-proxy. What does not apply here is a warning; a field that kube-proxy does
+ * not have is an error, as with its own strict decoding.
+ */
+export function readKubeProxy(document: ConfigDocument, fields: Fields): DocumentSettings {
+  const byFlag = new Map([...fields.values()].map((field) => [field.flag, field]));
+  const found = new Reading(byFlag);
+  found.read(document.entries, KUBE_PROXY_FIELDS);
+  const { settings, warnings, problems } = found;
+  return { settings, command: COMMAND, warnings, problems };
+}
+
+class Reading {
+  readonly settings: Setting[] = [];
+  readonly warnings: ConfigProblem[] = [];
+  readonly problems: ConfigProblem[] = [];
+  readonly #byFlag: ReadonlyMap<string, Field>;
+
+  constructor(byFlag: ReadonlyMap<string, Field>) {
+    this.#byFlag = byFlag;
+  }
+
+  read(entries: readonly ConfigEntry[], rules: FieldRules): void {
+    for (const entry of entries) {
+      try {
+        this.#readOne(entry, rules);
+      } catch (error) {
+        this.problems.push(problemOf(entry, messageOf(error)));
+      }
+    }
+  }
+
+  #readOne(entry: ConfigEntry, rules: FieldRules): void {
+    const rule = Object.hasOwn(rules, entry.key) ? rules[entry.key] : undefined;
+    if (rule === undefined) throw new Error(unknownField(entry.key, Object.keys(rules)));
+    switch (rule.kind) {
+      case 'flag': {
+        const field = this.#byFlag.get(rule.flag);
+        if (field === undefined) throw new Error(`--${rule.flag} is not in this version`);
+        const value = rule.convert === undefined ? entry.value : rule.convert(entry.value);
+        this.settings.push(...settingOf(entry, field, value));
+        return;
+      }
+      case 'object':
+        if (entry.entries !== undefined) this.read(entry.entries, rule.fields);
+        else if (entry.value !== null) throw new Error('expected an object');
+        return;
+      case 'only':
+        if (rule.values.includes(String(entry.value ?? ''))) return;
+        this.warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
+        return;
+      case 'ignored':
+        if (asksForNothing(entry.value)) return;
+        this.warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
+    }
+  }
+}
+
+/** Files that tools have written name every field, most of them with a value that means nothing. */
+function asksForNothing(value: unknown): boolean {
+  if (value === null || value === '' || value === 0 || value === false || value === '0s')
+    return true;
+  return typeof value === 'object' && Object.values(value).every(asksForNothing);
+}

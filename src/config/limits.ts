@@ -1,0 +1,9 @@
+/** Bounds of configuration files; each has a line in docs/limits.md. */
+export const CONFIG_LIMITS = {
+  /** Largest file that is read. Bytes. */
+  maxFileBytes: 1024 * 1024,
+  /** A change is read once the file has been quiet for this long. Milliseconds. */
+  settleMs: 200,
+  /** How often the file is looked at when the system tells of no change. Milliseconds. */
+  pollMs: 10_000,
+} as const;

@@ -1,0 +1,27 @@
+import { KpngError } from '../errors.ts';
+
+/** Something about a configuration file, with its place. */
+export interface ConfigProblem {
+  /** From 1; 0: of the file as a whole. */
+  readonly line: number;
+  readonly column: number;
+  /** The field, such as `clientConnection.kubeconfig`; empty: none. */
+  readonly field: string;
+  readonly message: string;
+}
+
+/** As many problems stand in one message. */
+const MAX_IN_MESSAGE = 3;
+
+/** `config.yaml:12:3: mode: expected a text` */
+export function problemText(path: string, { line, column, field, message }: ConfigProblem): string {
+  const place = line === 0 ? path : `${path}:${line}:${column}`;
+  return field === '' ? `${place}: ${message}` : `${place}: ${field}: ${message}`;
+}
+
+/** The error for a file that has problems; the message has the first of them. */
+export function invalidConfig(path: string, problems: readonly ConfigProblem[]): KpngError {
+  const first = problems.slice(0, MAX_IN_MESSAGE).map((each) => problemText(path, each));
+  if (problems.length > first.length) first.push(`and ${problems.length - first.length} more`);
+  return new KpngError('KPNG_CONFIG_INVALID', first.join('; '));
+}
