@@ -12,6 +12,8 @@ export interface CleanupOptions extends CleanupTargets {
   readonly stdout: Writable;
   readonly stderr: Writable;
   readonly exec?: Exec;
+  readonly platform?: NodeJS.Platform;
+  readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
 interface Context extends Required<CleanupOptions> {
@@ -24,6 +26,9 @@ type Step = (context: Context) => Promise<string>;
 
 const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresses];
 
+/** Windows has no packet rules of ours. */
+const WINDOWS_STEPS: readonly Step[] = [windowsAddresses];
+
 /**
  * Removes the packet rules and addresses that a proxy has left, and returns the exit code. May be done
  * twice. What cannot be removed does not keep the rest from being removed. A tool that is missing is
@@ -34,10 +39,12 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
   const warn = (error: KpngError): void => {
     stderr.write(`${PROGRAM}: ${error.message} (${error.code})\n`);
   };
-  const context: Context = { exec: systemExec, ...options, warn };
+  const { platform, env } = process;
+  const context: Context = { exec: systemExec, platform, env, ...options, warn };
+  const steps = context.platform === 'win32' ? WINDOWS_STEPS : STEPS;
   let missing = 0;
   let failed = 0;
-  for (const step of STEPS) {
+  for (const step of steps) {
     try {
       stdout.write(`${await step(context)}\n`);
     } catch (error) {
@@ -47,7 +54,7 @@ export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
       warn(error);
     }
   }
-  return failed > 0 || missing === STEPS.length ? 1 : 0;
+  return failed > 0 || missing === steps.length ? 1 : 0;
 }
 
 async function nftablesTable({ exec, table, warn }: Context): Promise<string> {
@@ -81,4 +88,14 @@ async function interfaceAddresses({ exec, portalInterface: name }: Context): Pro
   return cleaned.length === 0
     ? `There are no service addresses on ${where}.`
     : `There are no service addresses on ${cleaned.join(', ')} any more.`;
+}
+
+async function windowsAddresses({ exec, env, portalInterface }: Context): Promise<string> {
+  const [{ chooseInterface }, { namedInterfaces, windowsLink }] = await Promise.all([
+    import('../portal/windows/choose-interface.ts'),
+    import('../portal/windows/keeper-link.ts'),
+  ]);
+  const { name } = chooseInterface(portalInterface, env, namedInterfaces());
+  await windowsLink(name, env, exec).dispose();
+  return `There are no service addresses of ours on the interface ${name} any more.`;
 }

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir, uptime } from 'node:os';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
@@ -5,9 +8,12 @@ import { cleanup } from '../../src/cli/cleanup.ts';
 import type { CleanupTargets } from '../../src/cli/flags/cleanup.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import { ledgerPath } from '../../src/portal/windows/keeper-link.ts';
+import { AddressLedger } from '../../src/portal/windows/ledger.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeIp } from '../support/fake-ip.ts';
+import { FakeNetsh } from '../support/fake-netsh.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { IptablesRig } from '../support/iptables-rig.ts';
 import { NftablesRig } from '../support/nftables-rig.ts';
@@ -45,9 +51,10 @@ const NAMES: CleanupTargets = {
   portalInterface: '',
 };
 
-async function clean(exec: Exec, names: CleanupTargets) {
+async function clean(exec: Exec, names: CleanupTargets, windows?: NodeJS.ProcessEnv) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
-  const code = await cleanup({ ...names, stdout, stderr, exec });
+  const host = windows && ({ platform: 'win32', env: windows } as const);
+  const code = await cleanup({ ...names, stdout, stderr, exec, ...host });
   return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
 }
 
@@ -204,4 +211,20 @@ t.test('without conntrack the rest is done, and it says what is left', async (t)
   t.equal(code, 0);
   t.match(stdout, /no nftables table inet kpng-userspace any more/);
   t.match(stderr, /no conntrack on the PATH.*\(KPNG_PORTAL_TOOL_MISSING\)/);
+});
+
+t.test('on Windows it removes what the ledger of the interface has, and no more', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'kpng-cleanup-'));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const env = { ProgramData: folder, INTERFACE_TO_ADD_SERVICE_IP: 'Ethernet' };
+  const netsh = new FakeNetsh();
+  for (const address of ['10.96.0.1', '10.96.0.2']) {
+    netsh.on('Ethernet').push({ address, prefix: 32, skipAsSource: true });
+  }
+  const bootedAt = () => Date.now() - uptime() * 1000;
+  await new AddressLedger({ path: ledgerPath('Ethernet', env), bootedAt }).keep(['10.96.0.1']);
+  const { code, stdout } = await clean(netsh.exec, NAMES, env);
+  t.equal(code, 0);
+  t.match(stdout, /no service addresses of ours on the interface Ethernet any more/);
+  t.same(netsh.addresses('Ethernet'), ['10.96.0.2/32', '192.0.2.5/24']);
 });

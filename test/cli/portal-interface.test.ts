@@ -25,19 +25,56 @@ t.test('an interface asks for the portal that uses one', async (t) => {
 });
 
 t.test('without a name nothing is added to the host', async (t) => {
-  t.equal(await createKeeper({ portalInterface: '', cleanupOnExit: false }), undefined);
+  const { log } = await captureLog();
+  for (const platform of ['linux', 'darwin'] as const) {
+    const options = { portalInterface: undefined, cleanupOnExit: false };
+    t.equal(
+      await createKeeper(options, log, undefined, { platform, env: {} }),
+      undefined,
+      platform,
+    );
+  }
+  const empty = { portalInterface: '', cleanupOnExit: false };
+  t.equal(await createKeeper(empty, log, undefined, { platform: 'win32', env: {} }), undefined);
 });
 
 t.test('names that cannot be, and systems that cannot, are refused', async (t) => {
-  const options = { portalInterface: 'kpng0', cleanupOnExit: false };
-  await t.rejects(createKeeper(options, undefined, 'darwin'), {
+  const { log } = await captureLog();
+  const make = (portalInterface: string, platform: NodeJS.Platform) =>
+    createKeeper({ portalInterface, cleanupOnExit: false }, log, undefined, { platform, env: {} });
+  await t.rejects(make('kpng0', 'darwin'), {
     code: 'KPNG_USAGE',
-    message: /works on Linux only/,
+    message: /works on Linux and Windows only/,
   });
-  await t.rejects(createKeeper({ ...options, portalInterface: 'a b' }, undefined, 'linux'), {
+  await t.rejects(make('a b', 'linux'), {
     code: 'KPNG_USAGE',
     message: /cannot be the name of a network interface/,
   });
+  await t.rejects(make('a"b', 'win32'), { code: 'KPNG_USAGE', message: /cannot be the name/ });
+});
+
+t.test('on Windows there is always one, and the log says which and why', async (t) => {
+  for (const [portalInterface, env, expected] of [
+    [
+      'Ethernet 2',
+      { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' },
+      /^Ethernet 2 --portal-interface names it/,
+    ],
+    [
+      undefined,
+      { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' },
+      /^eth0 INTERFACE_TO_ADD_SERVICE_IP names it/,
+    ],
+    [undefined, {}, /./],
+  ] as const) {
+    const { log, lines } = await captureLog();
+    const options = { portalInterface, cleanupOnExit: false };
+    const keeper = await createKeeper(options, log, undefined, { platform: 'win32', env });
+    t.ok(keeper);
+    await keeper?.close();
+    const [line] = lines();
+    t.match(`${line?.['interface']} ${line?.['reason']}`, expected);
+  }
 });
 
 t.test('--cleanup-on-exit removes what was added', { skip: LINUX }, async (t) => {

@@ -3,7 +3,12 @@ import { ExecError, type Command, type Exec, type ExecFailure } from '../../src/
 /** What a program does when it is run. */
 export type Reaction =
   | { readonly stdout?: string; readonly stderr?: string }
-  | { readonly fails: ExecFailure; readonly stderr?: string; readonly exitCode?: number };
+  | {
+      readonly fails: ExecFailure;
+      readonly stdout?: string;
+      readonly stderr?: string;
+      readonly exitCode?: number;
+    };
 
 /** An `Exec` that remembers what was run and reacts as told. */
 export class FakeExec {

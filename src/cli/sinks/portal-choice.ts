@@ -18,7 +18,12 @@ export async function choosePortal(
   log: Log,
   exec: Exec,
   tools: () => Promise<Tools>,
+  platform: NodeJS.Platform = process.platform,
 ): Promise<AutoKind> {
+  if (platform === 'win32') {
+    log.info('Chose --portal address', { reason: 'Windows has no packet rules of this kind' });
+    return 'address';
+  }
   const families = await familiesFor(bindAddress);
   if (families instanceof KpngError) {
     log.info('Chose --portal address', { reason: families.message, code: families.code });

@@ -1,30 +1,62 @@
 import { KpngError } from '../../errors.ts';
+import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
+import type { InterfaceAddresses } from '../../portal/interface/addresses.ts';
 import type { AddressKeeper } from '../../portal/interface/keeper.ts';
 import { systemClock } from '../../util/clock.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 
+type KeeperOptions = Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>;
+
+/** What differs from host to host. */
+export interface KeeperHost {
+  readonly platform: NodeJS.Platform;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
 /**
- * Makes what puts service addresses on the interface of `--portal-interface`; undefined when none is
- * named. Throws KPNG_USAGE for a name that no interface can have, and on systems that cannot do it.
+ * Makes what puts service addresses on the interface of `--portal-interface`; undefined when there is to
+ * be none: where the flag was given empty, and without it on systems other than Windows, where there is
+ * a default. Throws KPNG_USAGE for a name that no interface can have, and on systems that cannot do it.
  */
 export async function createKeeper(
-  options: Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>,
+  { portalInterface, cleanupOnExit: removeOnClose }: KeeperOptions,
+  log: Log,
   exec?: Exec,
-  platform: NodeJS.Platform = process.platform,
+  host: KeeperHost = process,
 ): Promise<AddressKeeper | undefined> {
-  const { portalInterface: name, cleanupOnExit: removeOnClose } = options;
-  if (name === '') return undefined;
+  if (portalInterface === '') return undefined;
+  const link = await linkOf(portalInterface, log, exec, host);
+  if (link === undefined) return undefined;
+  const { AddressKeeper } = await import('../../portal/interface/keeper.ts');
+  return new AddressKeeper({ link, removeOnClose, clock: systemClock, random: Math.random });
+}
+
+async function linkOf(
+  name: string | undefined,
+  log: Log,
+  exec: Exec | undefined,
+  { platform, env }: KeeperHost,
+): Promise<InterfaceAddresses | undefined> {
+  if (platform === 'win32') {
+    const [{ chooseInterface }, { namedInterfaces, windowsLink }] = await Promise.all([
+      import('../../portal/windows/choose-interface.ts'),
+      import('../../portal/windows/keeper-link.ts'),
+    ]);
+    const chosen = chooseInterface(name ?? '', env, namedInterfaces());
+    log.info('Chose the interface for service addresses', {
+      interface: chosen.name,
+      reason: chosen.reason,
+    });
+    return windowsLink(chosen.name, env, exec);
+  }
+  if (name === undefined) return undefined;
   if (platform !== 'linux') {
     throw new KpngError(
       'KPNG_USAGE',
-      '--portal-interface works on Linux only in this version; give the host the addresses yourself',
+      '--portal-interface works on Linux and Windows only; give the host the addresses yourself',
     );
   }
-  const [{ AddressKeeper }, { linuxInterface }] = await Promise.all([
-    import('../../portal/interface/keeper.ts'),
-    import('../../portal/interface/linux.ts'),
-  ]);
-  const link = linuxInterface({ name, ...(exec !== undefined && { exec }) });
-  return new AddressKeeper({ link, removeOnClose, clock: systemClock, random: Math.random });
+  const { linuxInterface } = await import('../../portal/interface/linux.ts');
+  return linuxInterface({ name, ...(exec !== undefined && { exec }) });
 }

@@ -57,8 +57,11 @@ function flagsOf(variant: Variant) {
       kind: text('name'),
       default: '',
       help:
-        'Interface that the portal address adds service addresses to, such as kpng0; it is made where ' +
-        'there is none. auto chooses that portal then. Empty: only addresses that the host already has.',
+        'Interface that the portal address adds service addresses to, such as kpng0; on Linux it is made ' +
+        'where there is none. auto chooses that portal then. Empty: only addresses that the host already ' +
+        'has. On Windows, when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet ' +
+        '(HNS Internal NIC), else what there is; the log says which and why.',
+      defaultText: 'none; on Windows see there',
       group: ADDRESSES,
     }),
     'bind-address': flag<string>({
@@ -124,11 +127,12 @@ function checkNodePortAddress(item: string): void {
 }
 
 /** Options of the userspace backend, from its flags. */
-function readUserspace(values: FlagValues<UserspaceFlags>) {
+function readUserspace(values: FlagValues<UserspaceFlags>, given: ReadonlySet<string>) {
   return {
     nodeName: checkNodeName(values['node-name']),
     portal: portalFor(values.portal, values['portal-interface']),
-    portalInterface: values['portal-interface'],
+    /** Undefined: it was not given. */
+    portalInterface: given.has('portal-interface') ? values['portal-interface'] : undefined,
     portalTable: values['portal-table'],
     portalChainPrefix: values['portal-chain-prefix'],
     iptablesFlavor: values['iptables-flavor'],

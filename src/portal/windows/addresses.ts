@@ -1,0 +1,196 @@
+import { KpngError } from '../../errors.ts';
+import { systemClock, type Clock } from '../../util/clock.ts';
+import { familyOf, type Family } from '../../util/family.ts';
+import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
+import { ExecError, systemExec, type Exec } from '../exec.ts';
+import type { ChangeOutcome, HostListing, InterfaceAddresses } from '../interface/addresses.ts';
+import { hostHas } from '../interface/probe.ts';
+import { MAX_OUTPUT, MAX_SINGLE_FAILURES } from './bounds.ts';
+import { addArgs, deleteArgs } from './commands.ts';
+import type { AddressLedger } from './ledger.ts';
+import { readConnections } from './listing.ts';
+import { listAddresses, runNetsh, runScript } from './netsh.ts';
+import { canonicalAddress } from './spelling.ts';
+import { bindable, unusable } from './usable.ts';
+
+export interface WindowsInterfaceOptions {
+  /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never made. */
+  readonly name: string;
+  /** Remembers which addresses are ours. */
+  readonly ledger: AddressLedger;
+  readonly exec?: Exec;
+  readonly clock?: Clock;
+  /** Whether a socket can be bound to an address now. */
+  readonly has?: (address: string) => Promise<boolean>;
+  /** The addresses of all interfaces, as Node tells them. */
+  readonly host?: () => readonly HostAddress[];
+}
+
+/**
+ * Addresses of an interface of Windows, by netsh.
+ *
+ * Several changes are one script; a single one is a command of its own. Whether it worked is found out by
+ * binding sockets, not from what netsh says, as that is in the language of the system. Only when
+ * something is not as it should be the interface is listed, and what is missing done one by one to learn
+ * the reason. Addresses are `store=active`: a boot removes them.
+ */
+export function windowsInterface(options: WindowsInterfaceOptions): InterfaceAddresses {
+  return new WindowsInterface(options);
+}
+
+class WindowsInterface implements InterfaceAddresses {
+  readonly name: string;
+  readonly has: (address: string) => Promise<boolean>;
+  readonly #ledger: AddressLedger;
+  readonly #exec: Exec;
+  readonly #clock: Clock;
+  readonly #host: () => readonly HostAddress[];
+
+  constructor(options: WindowsInterfaceOptions) {
+    this.name = options.name;
+    this.has = options.has ?? hostHas;
+    this.#ledger = options.ledger;
+    this.#exec = options.exec ?? systemExec;
+    this.#clock = options.clock ?? systemClock;
+    this.#host = options.host ?? hostAddresses;
+  }
+
+  async open(): Promise<HostListing> {
+    const present = await this.#list(4);
+    await this.#ledger.load();
+    const noted = this.#ledger.addresses;
+    if ([...noted].some((address) => familyOf(address) === 6)) {
+      for (const address of await this.#list(6)) present.add(address);
+    }
+    const ours = new Set([...noted].filter((address) => present.has(address)));
+    await this.#ledger.keep(ours);
+    const others = this.#host()
+      .map(({ address, loopback }) => ({ address: canonicalAddress(address), loopback }))
+      .filter(({ address }) => !ours.has(address));
+    return { ours, others };
+  }
+
+  async change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome> {
+    const existing = await bindable(add, this.has);
+    const there = new Set(existing);
+    const fresh = add.filter((address) => !there.has(address));
+    const noted = this.#ledger.addresses;
+    const refused = new Map<string, KpngError>();
+    await this.#remove(
+      remove.filter((address) => noted.has(address)),
+      refused,
+    );
+    await this.#add(fresh, refused);
+    return { existing, refused };
+  }
+
+  async inUse(addresses: readonly string[]): Promise<ReadonlySet<string>> {
+    const used = new Set<string>();
+    for (const [family, protocol] of [
+      [4, 'TCP'],
+      [6, 'TCPv6'],
+    ] as const) {
+      const wanted = addresses.filter((address) => familyOf(address) === family);
+      if (wanted.length === 0) continue;
+      try {
+        const args = ['-n', '-p', protocol];
+        const { stdout } = await this.#exec({ file: 'netstat', args, maxOutput: MAX_OUTPUT });
+        const connected = readConnections(stdout);
+        for (const address of wanted) if (connected.has(address)) used.add(address);
+      } catch (error) {
+        // Without netstat the connections end with their address.
+        if (!(error instanceof ExecError)) throw error;
+      }
+    }
+    return used;
+  }
+
+  async dispose(): Promise<void> {
+    const { ours } = await this.open();
+    const refused = new Map<string, KpngError>();
+    await this.#remove([...ours], refused);
+    for (const error of refused.values()) throw error;
+  }
+
+  async #add(addresses: readonly string[], refused: Map<string, KpngError>): Promise<void> {
+    if (addresses.length === 0) return;
+    await this.#ledger.add(addresses);
+    const failed = await this.#carryOut('add', addresses);
+    const done = addresses.filter((address) => !failed.has(address));
+    const useless = await unusable(done, this.has, this.#clock);
+    for (const address of useless) failed.set(address, this.#unusable(address));
+    // What cannot be used must not stay: nobody would remove it later.
+    if (useless.length > 0) await this.#carryOut('delete', useless);
+    await this.#ledger.remove([...failed.keys()]);
+    for (const [address, error] of failed) refused.set(address, error);
+  }
+
+  async #remove(addresses: readonly string[], refused: Map<string, KpngError>): Promise<void> {
+    if (addresses.length === 0) return;
+    const failed = await this.#carryOut('delete', addresses);
+    await this.#ledger.remove(addresses.filter((address) => !failed.has(address)));
+    for (const [address, error] of failed) refused.set(address, error);
+  }
+
+  /** Adds or removes addresses. Resolves with those that could not be, and why. */
+  async #carryOut(
+    verb: 'add' | 'delete',
+    addresses: readonly string[],
+  ): Promise<Map<string, KpngError>> {
+    const argsOf = verb === 'add' ? addArgs : deleteArgs;
+    const doing = verb === 'add' ? 'adding' : 'removing';
+    const where = `the interface ${JSON.stringify(this.name)}`;
+    if (addresses.length > 1) {
+      const commands = addresses.map((address) => argsOf(address, this.name));
+      const what = `${doing} ${addresses.length} addresses on ${where}`;
+      if (await runScript(this.#exec, commands, what)) return new Map();
+    }
+    const failed = new Map<string, KpngError>();
+    const left = addresses.length === 1 ? addresses : await this.#notDone(verb, addresses);
+    let last: KpngError | undefined;
+    for (const address of left) {
+      if (last !== undefined && failed.size >= MAX_SINGLE_FAILURES) {
+        failed.set(address, last);
+        continue;
+      }
+      try {
+        const what = `${doing} ${address} on ${where}`;
+        await runNetsh(this.#exec, argsOf(address, this.name), what);
+      } catch (error) {
+        if (!(error instanceof KpngError)) throw error;
+        last = error;
+        failed.set(address, error);
+      }
+    }
+    if (last === undefined || failed.size === 0) return failed;
+    // A reason that has nothing to do with one address is told once.
+    if (last.code !== 'KPNG_PORTAL_FAILED' && failed.size === addresses.length) throw last;
+    if (verb === 'delete') {
+      // One that somebody else has removed is as gone as it should be.
+      const still = new Set(await this.#notDone(verb, [...failed.keys()]));
+      for (const address of failed.keys()) if (!still.has(address)) failed.delete(address);
+    }
+    return failed;
+  }
+
+  /** Those of the addresses that are still to be added or removed. */
+  async #notDone(verb: 'add' | 'delete', addresses: readonly string[]): Promise<string[]> {
+    const present = new Set<string>();
+    for (const family of new Set(addresses.map(familyOf))) {
+      for (const address of await this.#list(family)) present.add(address);
+    }
+    return addresses.filter((address) => present.has(address) === (verb === 'delete'));
+  }
+
+  async #list(family: Family): Promise<Set<string>> {
+    return new Set(await listAddresses(this.#exec, this.name, family));
+  }
+
+  #unusable(address: string): KpngError {
+    return new KpngError(
+      'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
+      `${address} was added to the interface ${JSON.stringify(this.name)} and could not be used in time; ` +
+        'another machine may have it, or the interface is down',
+    );
+  }
+}

@@ -1,0 +1,47 @@
+import { uptime, networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { KpngError } from '../../errors.ts';
+import type { Exec } from '../exec.ts';
+import type { InterfaceAddresses } from '../interface/addresses.ts';
+import { windowsInterface } from './addresses.ts';
+import type { NamedInterface } from './choose-interface.ts';
+import { AddressLedger } from './ledger.ts';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The interfaces of the host that are up, as Node tells them. */
+export function namedInterfaces(
+  read: typeof networkInterfaces = networkInterfaces,
+): NamedInterface[] {
+  return Object.entries(read()).map(([name, list = []]) => ({
+    name,
+    loopback: list.some(({ internal }) => internal),
+  }));
+}
+
+/** Throws KPNG_USAGE for what no interface of Windows can be called. */
+export function checkWindowsInterfaceName(name: string): void {
+  // A quote would end the name on the command line of netsh; the rest cannot be in a name.
+  if (/^[^"\\/:*?<>|\p{Cc}]{1,256}$/u.test(name)) return;
+  throw new KpngError(
+    'KPNG_USAGE',
+    `${JSON.stringify(name)} cannot be the name of a network interface: up to 256 characters, and none of ` +
+      String.raw`" \ / : * ? < > |`,
+  );
+}
+
+/** Where it is written down which addresses of an interface are ours. */
+export function ledgerPath(name: string, env: Environment): string {
+  const folder = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
+  return join(folder, 'kpng-userspace', `addresses on ${name}.txt`);
+}
+
+/** Service addresses on an interface of this host. Throws KPNG_USAGE for a name that cannot be. */
+export function windowsLink(name: string, env: Environment, exec?: Exec): InterfaceAddresses {
+  checkWindowsInterfaceName(name);
+  const ledger = new AddressLedger({
+    path: ledgerPath(name, env),
+    bootedAt: () => Date.now() - uptime() * 1000,
+  });
+  return windowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
+}

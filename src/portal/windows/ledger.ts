@@ -1,0 +1,108 @@
+import { appendFile, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
+import { dirname } from 'node:path';
+import { KpngError, messageOf } from '../../errors.ts';
+import { BOOT_TOLERANCE_MS } from './bounds.ts';
+
+export interface LedgerOptions {
+  /** Path of the file. Its folder is made. */
+  readonly path: string;
+  /** When the host was started last: milliseconds since 1970. */
+  readonly bootedAt: () => number;
+}
+
+/**
+ * Remembers which addresses this program has added, in a file, as Windows has no mark for them.
+ *
+ * An address is written down before it is added and struck out after it was removed, so after a kill the
+ * file has too many addresses at the most; those that the interface does not have count for nothing.
+ * Addresses do not outlive a boot, and neither does what was written before it. Changes are appended,
+ * so they cost what they change. Rejects with KPNG_PORTAL_FAILED when the file cannot be used.
+ */
+export class AddressLedger {
+  readonly #path: string;
+  readonly #bootedAt: () => number;
+  #addresses = new Set<string>();
+
+  constructor({ path, bootedAt }: LedgerOptions) {
+    this.#path = path;
+    this.#bootedAt = bootedAt;
+  }
+
+  /** What is written down. */
+  get addresses(): ReadonlySet<string> {
+    return this.#addresses;
+  }
+
+  /** Reads the file, which another process of ours may have written. */
+  async load(): Promise<void> {
+    try {
+      this.#addresses = readLedger(await readFile(this.#path, 'utf8'), this.#bootedAt());
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw this.#failed('reading', error);
+      this.#addresses = new Set();
+    }
+  }
+
+  /** Replaces all of it, in a file without history. */
+  async keep(addresses: Iterable<string>): Promise<void> {
+    this.#addresses = new Set(addresses);
+    const lines = [...this.#addresses].map((address) => `+${address}\n`);
+    try {
+      await mkdir(dirname(this.#path), { recursive: true });
+      const next = `${this.#path}.new`;
+      await writeFile(next, `${header(this.#bootedAt())}\n${lines.join('')}`);
+      await rename(next, this.#path);
+    } catch (error) {
+      throw this.#failed('writing', error);
+    }
+  }
+
+  /** Call it before they are added. */
+  async add(addresses: readonly string[]): Promise<void> {
+    for (const address of addresses) this.#addresses.add(address);
+    await this.#append('+', addresses);
+  }
+
+  /** Call it after they were removed. */
+  async remove(addresses: readonly string[]): Promise<void> {
+    for (const address of addresses) this.#addresses.delete(address);
+    await this.#append('-', addresses);
+  }
+
+  async #append(sign: string, addresses: readonly string[]): Promise<void> {
+    if (addresses.length === 0) return;
+    try {
+      await appendFile(this.#path, addresses.map((address) => `${sign}${address}\n`).join(''));
+    } catch (error) {
+      throw this.#failed('writing', error);
+    }
+  }
+
+  #failed(doing: string, cause: unknown): KpngError {
+    return new KpngError(
+      'KPNG_PORTAL_FAILED',
+      `${doing} ${this.#path}, which says whose addresses are whose: ${messageOf(cause)}`,
+      { cause },
+    );
+  }
+}
+
+function header(bootedAt: number): string {
+  return `kpng-userspace addresses 1, booted ${Math.round(bootedAt)}`;
+}
+
+/** Lines that make no sense are left out: the last one may have been cut off by a loss of power. */
+function readLedger(text: string, bootedAt: number): Set<string> {
+  const [first = '', ...lines] = text.split('\n');
+  const addresses = new Set<string>();
+  const booted = Number(/^kpng-userspace addresses 1, booted (\d+)$/.exec(first)?.[1]);
+  if (!(Math.abs(booted - bootedAt) <= BOOT_TOLERANCE_MS)) return addresses;
+  for (const line of lines) {
+    const address = line.slice(1);
+    if (isIP(address) === 0) continue;
+    if (line.startsWith('+')) addresses.add(address);
+    else if (line.startsWith('-')) addresses.delete(address);
+  }
+  return addresses;
+}

@@ -1,0 +1,63 @@
+/**
+ * Reads what netsh and netstat print. Their words are in the language of the system and in its code
+ * page, so only numbers, addresses and the order of lines count.
+ */
+import { isIPv4, isIPv6 } from 'node:net';
+import type { PortRange } from '../../util/port-range.ts';
+import { canonicalAddress } from './spelling.ts';
+
+/**
+ * The addresses in the output of `netsh interface ipv4 show address`. An address stands alone behind
+ * the label of its line, and the next line has its network; a gateway has none.
+ */
+export function readIpv4Listing(text: string): string[] {
+  const values = text.split(/\r?\n/).map(valueOf);
+  return values.filter((value, index) => {
+    const next = /^([\d.]+)\/\d{1,2}\b/.exec(values[index + 1] ?? '');
+    return isIPv4(value) && isIPv4(next?.[1] ?? '');
+  });
+}
+
+/** The addresses in the output of `netsh interface ipv6 show addresses`, as a table or in detail. */
+export function readIpv6Listing(text: string): string[] {
+  const found = text
+    .split(/\s+/)
+    .map((word) => word.replace(/%.*$/, ''))
+    .filter((word) => isIPv6(word));
+  return [...new Set(found.map(canonicalAddress))];
+}
+
+/** What stands behind the first colon of a line; some languages write a wide one. */
+function valueOf(line: string): string {
+  const at = line.search(/[:：]/);
+  return at === -1 ? '' : line.slice(at + 1).trim();
+}
+
+/** The reserved ports in the output of `netsh interface ipv4 show excludedportrange`. */
+export function readExcludedPorts(text: string): PortRange[] {
+  return text.split(/\r?\n/).flatMap((line) => {
+    const [, first, last] = /^\s*(\d{1,5})\s+(\d{1,5})\s*\*?\s*$/.exec(line) ?? [];
+    const range = { first: Number(first), last: Number(last) };
+    const isRange = range.first >= 0 && range.first <= range.last && range.last <= 65_535;
+    return first !== undefined && isRange ? [range] : [];
+  });
+}
+
+/**
+ * The local addresses of TCP connections in the output of `netstat -n -p TCP`. One that waits for the
+ * end of its time (TIME_WAIT, where it is called so) carries nothing any more.
+ */
+export function readConnections(text: string): Set<string> {
+  const local = new Set<string>();
+  for (const line of text.split(/\r?\n/)) {
+    const [protocol, here = '', there = '', state = ''] = line.trim().split(/\s+/);
+    if (protocol !== 'TCP' || state === 'TIME_WAIT' || there.endsWith(':0')) continue;
+    const address = here
+      .slice(0, here.lastIndexOf(':'))
+      .replace(/^\[|\]$/g, '')
+      .replace(/%.*$/, '');
+    if (isIPv4(address)) local.add(address);
+    else if (isIPv6(address)) local.add(canonicalAddress(address));
+  }
+  return local;
+}

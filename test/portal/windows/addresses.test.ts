@@ -1,0 +1,287 @@
+import { appendFile, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { windowsInterface } from '../../../src/portal/windows/addresses.ts';
+import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
+import type { Clock } from '../../../src/util/clock.ts';
+import { FakeNetsh, GERMAN } from '../../support/fake-netsh.ts';
+
+const NIC = 'vEthernet (HNS Internal NIC)';
+const BOOTED = 1_700_000_000_000;
+
+/** Waits take no time. */
+class HastyClock implements Clock {
+  #passed = 0;
+  now(): number {
+    return this.#passed;
+  }
+  setTimer(ms: number, callback: () => void) {
+    this.#passed += ms;
+    setImmediate(callback);
+    return { cancel: () => {} };
+  }
+}
+
+/** A host with one interface of ours, and any number of processes of ours one after the other. */
+async function host(t: { teardown(end: () => Promise<void>): unknown }, name = NIC) {
+  const folder = await mkdtemp(join(tmpdir(), 'kpng-windows-'));
+  t.teardown(async () => rm(folder, { recursive: true }));
+  const netsh = new FakeNetsh();
+  const path = join(folder, 'ledger.txt');
+  const process = (bootedAt = BOOTED) =>
+    windowsInterface({
+      name,
+      ledger: new AddressLedger({ path, bootedAt: () => bootedAt }),
+      exec: netsh.exec,
+      clock: new HastyClock(),
+      has: netsh.has,
+      host: netsh.host,
+    });
+  const subject = process();
+  return { netsh, path, process, subject };
+}
+
+t.test('W2: an address that is there is not added', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  const before = netsh.commands.length;
+  const outcome = await subject.change(['172.16.0.1'], []);
+  t.same(outcome, { existing: ['172.16.0.1'], refused: new Map() });
+  t.equal(netsh.commands.length, before, 'and nothing is run for it');
+});
+
+t.test('W2: an address that is absent is added, as a network of its own', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  const outcome = await subject.change(['10.96.0.10'], []);
+  t.same(outcome, { existing: [], refused: new Map() });
+  t.same(netsh.on(NIC).at(-1), { address: '10.96.0.10', prefix: 32, skipAsSource: true });
+  await subject.change(['fd00::10'], []);
+  t.same(netsh.on(NIC).at(-1), { address: 'fd00::10', prefix: 128, skipAsSource: true });
+  t.same(netsh.vectors, [
+    ['interface', 'ipv4', 'show', 'address', `name=${NIC}`],
+    [
+      'interface',
+      'ipv4',
+      'add',
+      'address',
+      `name=${NIC}`,
+      'address=10.96.0.10',
+      'mask=255.255.255.255',
+      'skipassource=true',
+      'store=active',
+    ],
+    [
+      'interface',
+      'ipv6',
+      'add',
+      'address',
+      `interface=${NIC}`,
+      'address=fd00::10/128',
+      'skipassource=true',
+      'store=active',
+    ],
+  ]);
+});
+
+t.test('W2: when netsh ends with 1, that address is refused and nothing else', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  netsh.refused.add('10.96.0.66');
+  const { existing, refused } = await subject.change(['10.96.0.66'], []);
+  t.same(existing, []);
+  t.match(refused.get('10.96.0.66'), {
+    code: 'KPNG_PORTAL_FAILED',
+    message:
+      /^adding 10\.96\.0\.66 on .* netsh says "The parameter is incorrect\."; .*administrator/,
+  });
+  t.same([...(await subject.open()).ours], []);
+});
+
+t.test('W2: any other failure is an error', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  const cases = [
+    [{ fails: 'missing' }, 'KPNG_PORTAL_TOOL_MISSING', /no netsh on the PATH/],
+    [{ fails: 'not-allowed' }, 'KPNG_PORTAL_PERMISSION', /may not be run/],
+    [
+      {
+        fails: 'exit',
+        exitCode: 1,
+        stdout: '\r\nThe requested operation requires elevation (Run as administrator).\r\n',
+      },
+      'KPNG_PORTAL_PERMISSION',
+      /requires elevation.*LocalSystem/,
+    ],
+  ] as const;
+  for (const [reaction, code, message] of cases) {
+    netsh.broken = reaction;
+    await t.rejects(subject.change(['10.96.0.1'], []), { code, message }, code);
+    await t.rejects(subject.open(), { code }, code);
+  }
+});
+
+t.test('several changes are one script; no listing is made when it went well', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  await subject.change(['10.96.0.1', '10.96.0.2', 'fd00::1'], []);
+  await subject.change(['10.96.0.3', '10.96.0.4'], ['10.96.0.1', 'fd00::1']);
+  t.same(netsh.addresses(NIC), ['10.96.0.2/32', '10.96.0.3/32', '10.96.0.4/32', '172.16.0.1/20']);
+  t.same(netsh.scripts, [
+    [
+      `interface ipv4 add address name="${NIC}" address=10.96.0.1 mask=255.255.255.255 skipassource=true store=active`,
+      `interface ipv4 add address name="${NIC}" address=10.96.0.2 mask=255.255.255.255 skipassource=true store=active`,
+      `interface ipv6 add address interface="${NIC}" address=fd00::1/128 skipassource=true store=active`,
+    ],
+    [
+      `interface ipv4 delete address name="${NIC}" address=10.96.0.1 store=active`,
+      `interface ipv6 delete address interface="${NIC}" address=fd00::1 store=active`,
+    ],
+    [
+      `interface ipv4 add address name="${NIC}" address=10.96.0.3 mask=255.255.255.255 skipassource=true store=active`,
+      `interface ipv4 add address name="${NIC}" address=10.96.0.4 mask=255.255.255.255 skipassource=true store=active`,
+    ],
+  ]);
+  t.equal(netsh.listings, 1, 'the one of the start');
+});
+
+t.test('one address in a script that is not taken does not stop the others', async (t) => {
+  const { netsh, subject } = await host(t);
+  netsh.tongue = GERMAN;
+  await subject.open();
+  netsh.refused.add('10.96.0.2');
+  const { refused } = await subject.change(['10.96.0.1', '10.96.0.2', '10.96.0.3'], []);
+  t.same([...refused.keys()], ['10.96.0.2']);
+  t.same(netsh.addresses(NIC), ['10.96.0.1/32', '10.96.0.3/32', '172.16.0.1/20']);
+  t.same([...(await subject.open()).ours], ['10.96.0.1', '10.96.0.3']);
+});
+
+t.test('a reason that all have is not asked for a thousand times', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  const many = Array.from({ length: 300 }, (_, n) => `10.96.${n >> 8}.${n & 255}`);
+  for (const address of many) netsh.refused.add(address);
+  const { refused } = await subject.change(many, []);
+  t.equal(refused.size, 300);
+  t.ok(netsh.commands.length < 20, `${netsh.commands.length} programs`);
+});
+
+t.test('waits until an address can be used, and not for ever', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  netsh.tentative.set('10.96.0.1', 5);
+  netsh.tentative.set('10.96.0.2', Infinity);
+  const { refused } = await subject.change(['10.96.0.1', '10.96.0.2'], []);
+  t.match(refused.get('10.96.0.2'), {
+    code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
+    message: /could not be used in time/,
+  });
+  t.same([...refused.keys()], ['10.96.0.2']);
+  t.same(netsh.addresses(NIC), ['10.96.0.1/32', '172.16.0.1/20'], 'the useless one is taken away');
+});
+
+t.test('a name that a script cannot say is said with commands', async (t) => {
+  const { netsh, subject } = await host(t, 'Anschluß “1”');
+  netsh.interfaces.set('Anschluß “1”', []);
+  await subject.open();
+  await subject.change(['10.96.0.1', '10.96.0.2'], []);
+  t.same(netsh.scripts, []);
+  t.same(netsh.addresses('Anschluß “1”'), ['10.96.0.1/32', '10.96.0.2/32']);
+});
+
+t.test('finds what a killed process has left, and nothing else is ours', async (t) => {
+  const { netsh, process, subject } = await host(t);
+  await subject.open();
+  await subject.change(['10.96.0.1', '10.96.0.2', 'fd00::1'], []);
+  netsh.on(NIC).push({ address: '10.96.0.3', prefix: 32, skipAsSource: true });
+  netsh.on(NIC).splice(
+    netsh.on(NIC).findIndex(({ address }) => address === '10.96.0.2'),
+    1,
+  );
+
+  const next = process();
+  const { ours, others } = await next.open();
+  t.same([...ours], ['10.96.0.1', 'fd00::1']);
+  t.same(
+    others.map(({ address }) => address),
+    ['127.0.0.1', '172.16.0.1', '10.96.0.3', '192.0.2.5'],
+  );
+  await next.change([], ['10.96.0.1', '10.96.0.3']);
+  t.same(netsh.addresses(NIC), ['10.96.0.3/32', '172.16.0.1/20', 'fd00::1/128'], 'ours only');
+  await next.dispose();
+  t.same(netsh.addresses(NIC), ['10.96.0.3/32', '172.16.0.1/20']);
+  await next.dispose();
+});
+
+t.test('what was written down before the last boot says nothing', async (t) => {
+  const { netsh, process, subject } = await host(t);
+  await subject.open();
+  await subject.change(['10.96.0.1'], []);
+  t.same([...(await process(BOOTED + 60_000).open()).ours], ['10.96.0.1'], 'a clock that was set');
+  t.same([...(await process(BOOTED + 86_400_000).open()).ours], []);
+  t.ok(netsh.addresses(NIC).includes('10.96.0.1/32'));
+});
+
+t.test('a ledger that was cut off, or holds nonsense, is read as far as it goes', async (t) => {
+  const { path, process, subject } = await host(t);
+  await subject.open();
+  await subject.change(['10.96.0.1', '10.96.0.2'], []);
+  await appendFile(path, 'nonsense\n+not an address\n+10.96.0');
+  t.same([...(await process().open()).ours], ['10.96.0.1', '10.96.0.2']);
+  t.match(
+    await readFile(path, 'utf8'),
+    /^kpng-userspace addresses 1, booted \d+\n\+10\.96\.0\.1\n\+10\.96\.0\.2\n$/,
+  );
+});
+
+t.test('without its ledger it does not begin: it could never tell what is its own', async (t) => {
+  const { netsh, process, path } = await host(t);
+  const folder = windowsInterface({
+    name: NIC,
+    ledger: new AddressLedger({ path: join(path, '..'), bootedAt: () => BOOTED }),
+    exec: netsh.exec,
+  });
+  await t.rejects(folder.open(), {
+    code: 'KPNG_PORTAL_FAILED',
+    message: /whose addresses are whose/,
+  });
+  await process().open();
+});
+
+t.test('removing what is gone succeeds', async (t) => {
+  const { netsh, subject } = await host(t);
+  await subject.open();
+  await subject.change(['10.96.0.1', '10.96.0.2', '10.96.0.3'], []);
+  netsh.interfaces.set(NIC, []);
+  t.same((await subject.change([], ['10.96.0.1'])).refused, new Map());
+  t.same((await subject.change([], ['10.96.0.2', '10.96.0.3'])).refused, new Map());
+});
+
+t.test('an interface that is not there is named', async (t) => {
+  const { netsh, subject } = await host(t, 'Ethernet 9');
+  await t.rejects(subject.open(), {
+    code: 'KPNG_PORTAL_FAILED',
+    message: /listing the IPv4 addresses of the interface "Ethernet 9": netsh says/,
+  });
+  netsh.interfaces.set('Ethernet 9', []);
+  await subject.open();
+});
+
+t.test('says over which addresses connections run', async (t) => {
+  const { netsh, subject } = await host(t);
+  netsh.connections.add('10.96.0.1').add('fd00::1').add('10.96.0.9');
+  t.same(
+    [...(await subject.inUse(['10.96.0.1', '10.96.0.2', 'fd00::1']))],
+    ['10.96.0.1', 'fd00::1'],
+  );
+  t.same(
+    netsh.commands.map(({ args }) => args),
+    [
+      ['-n', '-p', 'TCP'],
+      ['-n', '-p', 'TCPv6'],
+    ],
+  );
+  netsh.broken = { fails: 'missing' };
+  t.same([...(await subject.inUse(['10.96.0.1']))], [], 'without netstat it cannot be known');
+});

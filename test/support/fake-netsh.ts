@@ -1,0 +1,225 @@
+import { readFileSync } from 'node:fs';
+import type { Command } from '../../src/portal/exec.ts';
+import type { HostAddress } from '../../src/util/host-addresses.ts';
+import { FakeExec, type Reaction } from './fake-exec.ts';
+
+/** The words of netsh in one language. */
+export interface Tongue {
+  readonly title: string;
+  readonly dhcp: string;
+  readonly address: string;
+  readonly prefix: string;
+  readonly gateway: string;
+  readonly metric: string;
+  readonly exists: string;
+  readonly absent: string;
+  readonly noInterface: string;
+  readonly established: string;
+}
+
+export const ENGLISH: Tongue = {
+  title: 'Configuration for interface',
+  dhcp: 'DHCP enabled:                         No',
+  address: 'IP Address:                           ',
+  prefix: 'Subnet Prefix:                        ',
+  gateway: 'Default Gateway:                      ',
+  metric: 'InterfaceMetric:                      25',
+  exists: 'The object already exists.',
+  absent: 'Element not found.',
+  noInterface: 'The filename, directory name, or volume label syntax is incorrect.',
+  established: 'ESTABLISHED',
+};
+
+export const GERMAN: Tongue = {
+  title: 'Konfiguration der Schnittstelle',
+  dhcp: 'DHCP aktiviert:                      Nein',
+  address: 'IP-Adresse:                           ',
+  prefix: 'Subnetzpräfix:                        ',
+  gateway: 'Standardgateway:                      ',
+  metric: 'Schnittstellenmetrik:                 25',
+  exists: 'Das Objekt ist bereits vorhanden.',
+  absent: 'Element nicht gefunden.',
+  noInterface: 'Die Syntax für den Dateinamen ist falsch.',
+  established: 'HERGESTELLT',
+};
+
+export const CHINESE: Tongue = {
+  title: '接口的配置',
+  dhcp: 'DHCP 已启用：                         否',
+  address: 'IP 地址：                             ',
+  prefix: '子网前缀：                            ',
+  gateway: '默认网关：                            ',
+  metric: 'InterfaceMetric：                     25',
+  exists: '对象已存在。',
+  absent: '找不到元素。',
+  noInterface: '文件名、目录名或卷标语法不正确。',
+  established: 'ESTABLISHED',
+};
+
+export interface FakeWindowsAddress {
+  readonly address: string;
+  readonly prefix: number;
+  readonly skipAsSource: boolean;
+}
+
+/**
+ * netsh and the Windows behind it, as far as our commands go: scripts are carried out line by line and go
+ * on after one that fails; then the exit code is 1. netstat lists the connections that it is told.
+ */
+export class FakeNetsh {
+  readonly #exec = new FakeExec((command) => this.#react(command));
+  readonly exec = this.#exec.exec;
+  /** Every program that was run. */
+  readonly commands = this.#exec.commands;
+  /** What the scripts said, each as lines. */
+  readonly scripts: string[][] = [];
+  readonly interfaces = new Map<string, FakeWindowsAddress[]>([
+    ['vEthernet (HNS Internal NIC)', [{ address: '172.16.0.1', prefix: 20, skipAsSource: false }]],
+    ['Ethernet', [{ address: '192.0.2.5', prefix: 24, skipAsSource: false }]],
+  ]);
+  tongue: Tongue = ENGLISH;
+  /** Addresses that Windows does not take. */
+  readonly refused = new Set<string>();
+  /** Addresses that are there, but cannot be bound for so many attempts; Infinity: ever. */
+  readonly tentative = new Map<string, number>();
+  /** Local addresses of TCP connections. */
+  readonly connections = new Set<string>();
+  /** Instead of doing anything, react so. */
+  broken: Reaction | undefined;
+
+  /** The argument vectors of netsh, without those of scripts. */
+  get vectors(): (readonly string[])[] {
+    return this.commands
+      .filter(({ file, args }) => file === 'netsh' && args[0] !== '-f')
+      .map(({ args }) => args);
+  }
+
+  /** How often an interface was listed. */
+  get listings(): number {
+    return this.vectors.filter((args) => args.includes('show')).length;
+  }
+
+  on(name: string): FakeWindowsAddress[] {
+    const found = this.interfaces.get(name);
+    if (found === undefined) throw new Error(`no interface ${name}`);
+    return found;
+  }
+
+  addresses(name: string): string[] {
+    return this.on(name)
+      .map(({ address, prefix }) => `${address}/${prefix}`)
+      .sort();
+  }
+
+  /** What Node tells of the host. */
+  readonly host = (): HostAddress[] => [
+    { address: '127.0.0.1', loopback: true },
+    ...[...this.interfaces.values()].flat().map(({ address }) => ({ address, loopback: false })),
+  ];
+
+  /** Whether a socket can be bound. */
+  readonly has = async (address: string): Promise<boolean> => {
+    const waits = this.tentative.get(address) ?? 0;
+    if (waits > 0) {
+      if (this.#find(address) !== undefined) this.tentative.set(address, waits - 1);
+      return false;
+    }
+    return this.#find(address) !== undefined;
+  };
+
+  #find(address: string): FakeWindowsAddress | undefined {
+    return [...this.interfaces.values()].flat().find((each) => each.address === address);
+  }
+
+  #react({ file, args }: Command): Reaction {
+    if (this.broken !== undefined) return this.broken;
+    if (file === 'netstat') return this.#netstat(args.at(-1) === 'TCPv6');
+    if (file !== 'netsh') return { fails: 'missing' };
+    if (args[0] === '-f') return this.#script(args[1] ?? '');
+    return this.#result(args.includes('show') ? this.#show(args) : this.#change(args));
+  }
+
+  #script(path: string): Reaction {
+    const lines = readFileSync(path, 'utf8').split('\r\n').slice(0, -1);
+    this.scripts.push(lines);
+    const said = lines.map((line) => this.#change(wordsOf(line)));
+    return this.#result(said.find((text) => typeof text === 'string') ?? { stdout: '\r\n' });
+  }
+
+  #result(said: string | { readonly stdout: string }): Reaction {
+    if (typeof said !== 'string') return said;
+    return { fails: 'exit', exitCode: 1, stdout: `${said}\r\n\r\n` };
+  }
+
+  #show(args: readonly string[]): string | { readonly stdout: string } {
+    const name = valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '';
+    const list = this.interfaces.get(name);
+    if (list === undefined) return this.tongue.noInterface;
+    const lines = args.includes('ipv6') ? showIpv6(list) : showIpv4(name, list, this.tongue);
+    return { stdout: `\r\n${lines.join('\r\n')}\r\n\r\n` };
+  }
+
+  /** What netsh says when a change fails. */
+  #change(args: readonly string[]): string | { readonly stdout: string } {
+    const list = this.interfaces.get(valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '');
+    if (list === undefined) return this.tongue.noInterface;
+    const [address = '', length] = (valueOf(args, 'address') ?? '').split('/');
+    const at = list.findIndex((each) => each.address === address);
+    if (args[2] === 'delete') {
+      if (at === -1) return this.tongue.absent;
+      list.splice(at, 1);
+    } else {
+      if (this.#find(address) !== undefined) return this.tongue.exists;
+      if (this.refused.has(address)) return 'The parameter is incorrect.';
+      const prefix = valueOf(args, 'mask') === '255.255.255.255' ? 32 : Number(length);
+      const skipAsSource = valueOf(args, 'skipassource') === 'true';
+      list.push({ address, prefix, skipAsSource });
+    }
+    return { stdout: '\r\n' };
+  }
+
+  #netstat(six: boolean): Reaction {
+    const lines = [...this.connections]
+      .filter((address) => address.includes(':') === six)
+      .map((address) => {
+        const host = six ? `[${address}]` : address;
+        return `  TCP    ${host}:80           192.0.2.9:41000        ${this.tongue.established}`;
+      });
+    return { stdout: ['', 'Active Connections', '', ...lines, ''].join('\r\n') };
+  }
+}
+
+function showIpv4(name: string, list: readonly FakeWindowsAddress[], words: Tongue): string[] {
+  const four = list.filter(({ address }) => !address.includes(':'));
+  return [
+    `${words.title} "${name}"`,
+    `    ${words.dhcp}`,
+    ...four.flatMap(({ address, prefix }) => [
+      `    ${words.address}${address}`,
+      `    ${words.prefix}${address}/${prefix} (mask 255.255.255.255)`,
+    ]),
+    `    ${words.gateway}10.99.99.99`,
+    `    ${words.metric}`,
+  ];
+}
+
+function showIpv6(list: readonly FakeWindowsAddress[]): string[] {
+  const six = list.filter(({ address }) => address.includes(':'));
+  return [
+    'Interface 12: vEthernet',
+    '',
+    'Addr Type  DAD State   Valid Life Pref. Life Address',
+    '---------  ----------- ---------- ---------- ------------------------',
+    ...six.map(({ address }) => `Manual     Preferred     infinite   infinite ${address}`),
+    'Other      Preferred     infinite   infinite fe80::1%12',
+  ];
+}
+
+function valueOf(args: readonly string[], parameter: string): string | undefined {
+  return args.find((arg) => arg.startsWith(`${parameter}=`))?.slice(parameter.length + 1);
+}
+
+/** The arguments of a line of a script. */
+function wordsOf(line: string): string[] {
+  return [...line.matchAll(/(?:[^\s"]|"[^"]*")+/g)].map(([word]) => word.replaceAll('"', ''));
+}
