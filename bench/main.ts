@@ -2,6 +2,7 @@
  * `npm run bench`: what this proxy costs, against no proxy and against a naive one.
  *
  *     npm run bench                      a first look, in less than a minute
+ *     npm run bench -- data              what traffic costs, beside other proxies, as root
  *     npm run bench -- integrity         checks that 1 GiB arrives intact, with an endpoint killed
  *     npm run bench -- portals           how fast portals write rules, as root
  *     npm run bench -- state-file        how long large state files take, and what waits meanwhile
@@ -13,6 +14,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CONTROL_USAGE, readControlArgs, runControl } from './control/command.ts';
+import { runData } from './data/command.ts';
+import { DATA_USAGE, readDataArgs } from './data/plan.ts';
 import { idle } from './idle.ts';
 import { runIntegrity } from './integrity.ts';
 import { LOADS } from './loads/load.ts';
@@ -26,6 +29,7 @@ import { asText, loadRows, memoryRows } from './report/table.ts';
 import { runRounds } from './rounds.ts';
 
 const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
+npm run bench -- data [flags]      measures traffic beside other proxies; see data --help
 npm run bench -- integrity [flags] checks that a large transfer arrives intact, with an endpoint killed
 npm run bench -- portals [flags]   measures how fast portals write rules; see portals --help
 npm run bench -- state-file        measures how long large state files take, and what waits meanwhile
@@ -129,7 +133,7 @@ function readArgs() {
   const [what = 'traffic', ...rest] = positionals;
   if (!['traffic', 'integrity', 'state-file'].includes(what) || rest.length > 0) {
     throw new TypeError(
-      `${positionals.join(' ')}: expected integrity, portals, state-file, control, or nothing`,
+      `${positionals.join(' ')}: expected data, integrity, portals, state-file, control, or nothing`,
     );
   }
   if (!LOADS.some((load) => load.script.includes(values.only))) {
@@ -203,6 +207,9 @@ function tryRead(): (() => Promise<boolean>) | undefined {
     const [what, ...flags] = process.argv.slice(2);
     if (what === 'portals') {
       return part({ usage: PORTALS_USAGE, read: readPortalArgs, run: runPortals }, flags);
+    }
+    if (what === 'data') {
+      return part({ usage: DATA_USAGE, read: readDataArgs, run: runData }, flags);
     }
     if (what === 'control') {
       return part({ usage: CONTROL_USAGE, read: readControlArgs, run: runControl }, flags);

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { until } from '../../examples/support/until.ts';
+import { kubeconfigFor, kubeProxyFlags } from '../peers/kube-proxy-flags.ts';
 import { Dialogue } from '../support/dialogue.ts';
 import { NODE_NAME, type ApiRequest } from './api-requests.ts';
 import { now } from './clock.ts';
@@ -26,7 +27,11 @@ export function kubeProxy(network: BenchNetwork, path: string): Subject {
   const ask = <Answer>(request: ApiRequest): Promise<Answer> => api.ask<Answer>(request);
   const folder = tempFolder('kube-proxy');
   const kubeconfig = join(folder.path, 'kubeconfig');
-  const [file = '', ...args] = network.command(path, ...flags(kubeconfig));
+  const [file = '', ...args] = network.command(
+    path,
+    // At 5 it logs each run of iptables.
+    ...kubeProxyFlags({ kubeconfig, nodeName: NODE_NAME, verbosity: 5 }),
+  );
   const log = new ProxyLog();
   let child: ReturnType<typeof spawn> | undefined;
   const kill = (): void => void child?.kill('SIGKILL');
@@ -38,7 +43,7 @@ export function kubeProxy(network: BenchNetwork, path: string): Subject {
     },
     processes: async () => log.processes,
     async start(services) {
-      writeFileSync(kubeconfig, config(await ask<string>({ do: 'open', services })));
+      writeFileSync(kubeconfig, kubeconfigFor(await ask<string>({ do: 'open', services })));
       child = spawn(file, args, { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
       if (child.stderr === null) throw new Error('no pipe');
       log.follow(child.stderr);
@@ -71,37 +76,6 @@ export function kubeProxy(network: BenchNetwork, path: string): Subject {
       folder.remove();
     },
   };
-}
-
-/**
- * Flags that make it run in a namespace without the sysctls of a machine. `-v=5` is where it logs
- * each run of iptables.
- */
-function flags(kubeconfig: string): string[] {
-  return [
-    `--kubeconfig=${kubeconfig}`,
-    `--hostname-override=${NODE_NAME}`,
-    '--proxy-mode=userspace',
-    '--feature-gates=EndpointSliceProxying=false',
-    '--kube-api-content-type=application/json',
-    '--conntrack-max-per-core=0',
-    '--conntrack-min=0',
-    '--conntrack-tcp-timeout-established=0',
-    '--conntrack-tcp-timeout-close-wait=0',
-    '--oom-score-adj=0',
-    '-v=5',
-  ];
-}
-
-function config(server: string): string {
-  return JSON.stringify({
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name: 'bench', cluster: { server } }],
-    users: [{ name: 'bench', user: {} }],
-    contexts: [{ name: 'bench', context: { cluster: 'bench', user: 'bench' } }],
-    'current-context': 'bench',
-  });
 }
 
 /** Reads kube-proxy's log as it is written. */

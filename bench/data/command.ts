@@ -1,0 +1,56 @@
+/** `npm run bench -- data`: traffic, beside no proxy and other proxies. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describeMachine } from '../report/machine.ts';
+import { putSection } from '../report/sections.ts';
+import { asText } from '../report/table.ts';
+import { isInstalled } from '../support/tools.ts';
+import { measureData } from './measure.ts';
+import { ROOT, type DataPlan } from './plan.ts';
+import { renderSection } from './report/docs.ts';
+import { renderPlots } from './report/plots.ts';
+import { allTables, missingLines } from './report/tables.ts';
+import type { DataReport } from './result.ts';
+
+/** Measures, prints, and writes the files. Rejects when namespaces cannot be made here. */
+export async function runData(
+  plan: DataPlan,
+  print: (text: string) => void,
+  progress: (text: string) => void,
+): Promise<void> {
+  checkMachine();
+  const report = await measureData(plan, progress);
+  progress('');
+  print(`${describeMachine(report.machine)}\n`);
+  for (const { title, rows } of allTables(report)) print(`${title}\n\n${asText(rows, 1)}\n`);
+  for (const line of missingLines(report)) print(line);
+  mkdirSync(dirname(plan.json), { recursive: true });
+  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  print(`took ${report.took.toFixed(0)} s; all figures: ${plan.json}`);
+  if (plan.writeDocs) writeDocs(report);
+}
+
+/** The section of the page, and the plots that it shows. */
+export function writeDocs(report: DataReport): void {
+  const page = join(ROOT, 'docs/benchmarks.md');
+  for (const { file, svg } of renderPlots(report)) {
+    const path = join(ROOT, 'docs', file);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, svg);
+  }
+  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'data', renderSection(report)));
+}
+
+/** Throws an Error that says what is missing. */
+function checkMachine(): void {
+  const missing = ['ip', 'nft', 'sysctl'].filter((command) => !isInstalled(command));
+  if (missing.length > 0) throw new Error(`not on the PATH: ${missing.join(', ')}`);
+  try {
+    const name = `kpngbench-${process.pid}-try`;
+    execFileSync('ip', ['netns', 'add', name], { stdio: 'pipe' });
+    execFileSync('ip', ['netns', 'delete', name], { stdio: 'pipe' });
+  } catch (cause) {
+    throw new Error('no network namespace can be made; run it as root', { cause });
+  }
+}

@@ -1,0 +1,64 @@
+/** What every load is given, and what it answers. */
+import { runProgram } from '../program.ts';
+import { cpuUse, since, type CpuUse } from '../usage.ts';
+
+/** One measurement of one peer. */
+export interface LoadRun {
+  /** Where the services are. */
+  readonly address: string;
+  /** How long to measure. Whole seconds. */
+  readonly seconds: number;
+  /** The processes of the proxy. */
+  readonly pids: readonly number[];
+  /** The command line that runs a program where clients are. */
+  readonly client: (...words: readonly string[]) => string[];
+}
+
+/** Microseconds. */
+export interface Latency {
+  readonly p50: number;
+  readonly p90: number;
+  readonly p99: number;
+  readonly p999: number;
+}
+
+export interface Sample {
+  /** Everything that was done: bytes, requests, datagrams. What CPU is divided by. */
+  readonly total: number;
+  /** The same for a second. */
+  readonly rate: number;
+  /** Seconds, while it was done. */
+  readonly cpu: CpuUse;
+  readonly latency?: Latency;
+  /** Share of what was sent that did not arrive. */
+  readonly lost?: number;
+}
+
+/** How figures are printed: what they are multiplied with, and what they are called then. */
+export interface Unit {
+  readonly name: string;
+  readonly factor: number;
+}
+
+export interface DataLoad {
+  /** For flags and the JSON. */
+  readonly word: string;
+  readonly title: string;
+  readonly protocol: 'TCP' | 'UDP';
+  /** The command that it needs on the PATH, and the Debian package of it. */
+  readonly tool: { readonly command: string; readonly package: string } | undefined;
+  readonly rate: Unit;
+  /** Of CPU seconds for one unit of `total`. */
+  readonly cpu: Unit;
+  readonly run: (how: LoadRun) => Promise<Sample>;
+}
+
+/** Runs a tool to its end, with what was used meanwhile. */
+export async function runTool(
+  how: LoadRun,
+  words: readonly string[],
+): Promise<{ readonly output: string; readonly cpu: CpuUse }> {
+  const before = cpuUse(how.pids);
+  const output = await runProgram(how.client(...words), (how.seconds + 10) * 1000);
+  return { output, cpu: since(before, how.pids) };
+}

@@ -1,0 +1,72 @@
+import { join } from 'node:path';
+import { PORTS } from '../ports.ts';
+import { runTool, type DataLoad, type Sample } from './load.ts';
+
+const SCRIPT = join(import.meta.dirname, 'wrk.lua');
+
+/** Requests with wrk: the next one of a connection as soon as the answer to the last one is there. */
+function wrk(options: {
+  readonly word: string;
+  readonly title: string;
+  readonly connections: number;
+  readonly unit: string;
+  readonly headers?: readonly string[];
+}): DataLoad {
+  const { word, title, connections, unit, headers = [] } = options;
+  return {
+    word,
+    title,
+    protocol: 'TCP',
+    tool: { command: 'wrk', package: 'wrk' },
+    rate: { name: 'k/s', factor: 1e-3 },
+    cpu: { name: `µs/${unit}`, factor: 1e6 },
+    async run(how) {
+      const { output, cpu } = await runTool(how, [
+        'wrk',
+        '-t1',
+        `-c${connections}`,
+        `-d${how.seconds}s`,
+        '-s',
+        SCRIPT,
+        ...headers.flatMap((header) => ['-H', header]),
+        `http://${how.address}:${PORTS.http}/`,
+      ]);
+      return { ...readWrk(output), cpu };
+    },
+  };
+}
+
+/** Reads what wrk.lua has written. Throws when no request was answered. */
+export function readWrk(output: string): Omit<Sample, 'cpu'> {
+  const line = output.split('\n').find((each) => each.startsWith('{'));
+  if (line === undefined) throw new Error(`wrk: ${output.trim().slice(-300)}`);
+  const { requests, us, p50, p90, p99, p999, failed } = JSON.parse(line) as Record<
+    'requests' | 'us' | 'p50' | 'p90' | 'p99' | 'p999' | 'failed',
+    number
+  >;
+  if (requests === 0) throw new Error(`wrk: no request was answered, ${failed} failed`);
+  return {
+    total: requests,
+    rate: requests / (us / 1e6),
+    latency: { p50, p90, p99, p999 },
+    lost: failed / (requests + failed),
+  };
+}
+
+export const WRK_LOADS: readonly DataLoad[] = [
+  ...[1, 64, 512].map((connections) =>
+    wrk({
+      word: `requests-${connections}`,
+      title: `small requests, ${connections} ${connections === 1 ? 'connection' : 'connections'} kept`,
+      connections,
+      unit: 'request',
+    }),
+  ),
+  wrk({
+    word: 'connections',
+    title: 'a connection for each request, 16 at once',
+    connections: 16,
+    unit: 'connection',
+    headers: ['Connection: close'],
+  }),
+];

@@ -1,0 +1,143 @@
+/** One run: network, servers and peers, then memory, rounds, and latency at a fixed rate. */
+import { readFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+import { availableParallelism } from 'node:os';
+import { messageOf } from '../../src/errors.ts';
+import { machine } from '../report/machine.ts';
+import { isInstalled } from '../support/tools.ts';
+import { halfOfSlowest, PACED } from './fixed-rate.ts';
+import { bytesOfIdleConnection } from './idle-connections.ts';
+import { DATA_LOADS } from './loads/all.ts';
+import type { DataLoad } from './loads/load.ts';
+import { DataNetwork } from './network.ts';
+import { openPeers, type OpenPeer } from './open.ts';
+import { HAPROXY } from './peers/haproxy.ts';
+import { direct, DNAT } from './peers/kernel.ts';
+import { kubeProxy } from './peers/kube-proxy.ts';
+import { NGINX } from './peers/nginx.ts';
+import { ours } from './peers/ours.ts';
+import type { PeerKind } from './peers/peer.ts';
+import type { DataPlan, PeerWord } from './plan.ts';
+import type { DataLoadResult, DataReport, Missing } from './result.ts';
+import { runRounds } from './rounds.ts';
+import { startServers } from './servers.ts';
+import { cpuUse } from './usage.ts';
+
+/** Measures everything that is asked for. What cannot be measured is in `missing`, with the cause. */
+export async function measureData(
+  plan: DataPlan,
+  onProgress: (text: string) => void,
+): Promise<DataReport> {
+  const begin = performance.now();
+  const otherwise = await busyShare();
+  const network = new DataNetwork();
+  const servers = startServers(network);
+  const opened: OpenPeer[] = [];
+  try {
+    const { open, missing } = await openPeers(network, kindsOf(plan, network), onProgress);
+    opened.push(...open);
+    const idleConnection = await idleMemory(plan, network, open, missing, onProgress);
+    const loads = installed(
+      DATA_LOADS.filter(({ word }) => plan.loads.includes(word)),
+      missing,
+    );
+    const common = { network, peers: open, rounds: plan.rounds, seconds: plan.seconds, onProgress };
+    const rounds = await runRounds({ ...common, loads });
+    missing.push(...rounds.missing);
+    const fixedRate: DataLoadResult[] = [];
+    for (const load of paced(rounds.results, missing)) {
+      const { results, missing: failed } = await runRounds({ ...common, loads: [load] });
+      fixedRate.push(...results);
+      missing.push(...failed);
+    }
+    return {
+      date: new Date().toISOString().slice(0, 10),
+      machine: machine(),
+      congestionControl: congestionControl(),
+      rounds: plan.rounds,
+      seconds: plan.seconds,
+      peers: open.map(({ kind: { word, title } }) => ({ word, title })),
+      loads: rounds.results,
+      fixedRate,
+      idleConnection,
+      idleConnections: plan.idleConnections,
+      missing,
+      busyBefore: otherwise,
+      took: (performance.now() - begin) / 1000,
+    };
+  } finally {
+    onProgress('cleaning up');
+    for (const { peer } of opened.toReversed()) await peer.close();
+    await servers.close();
+    network.remove();
+  }
+}
+
+function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
+  const kinds: Readonly<Record<PeerWord, () => PeerKind>> = {
+    direct: () => direct(network),
+    node: () => ours('node'),
+    linux: () => ours('linux'),
+    'kube-proxy': () => kubeProxy(plan.kubeProxy ?? 'kube-proxy'),
+    haproxy: () => HAPROXY,
+    nginx: () => NGINX,
+    dnat: () => DNAT,
+  };
+  return plan.peers.map((word) => kinds[word]());
+}
+
+/** Those loads whose tools there are. */
+function installed(loads: readonly DataLoad[], missing: Missing[]): DataLoad[] {
+  return loads.filter(({ word, tool }) => {
+    if (tool === undefined || isInstalled(tool.command)) return true;
+    missing.push({ load: word, why: `not installed: ${tool.command} (package ${tool.package})` });
+    return false;
+  });
+}
+
+/** The loads at a fixed rate that follow from what was measured. */
+function paced(results: readonly DataLoadResult[], missing: Missing[]): DataLoad[] {
+  return PACED.flatMap(({ after, at }) => {
+    const maximum = results.find(({ word }) => word === after);
+    const asked = maximum === undefined ? undefined : halfOfSlowest(maximum);
+    return asked === undefined ? [] : installed([at(asked)], missing);
+  });
+}
+
+async function idleMemory(
+  { idleConnections }: DataPlan,
+  network: DataNetwork,
+  peers: readonly OpenPeer[],
+  missing: Missing[],
+  onProgress: (text: string) => void,
+): Promise<Record<string, number>> {
+  const found: Record<string, number> = {};
+  if (idleConnections === 0) return found;
+  for (const open of peers) {
+    const { kind, peer } = open;
+    if (peer.pids().length === 0) continue;
+    onProgress(`${idleConnections} idle connections, ${kind.title}`);
+    try {
+      found[kind.word] = await bytesOfIdleConnection(network, open, idleConnections);
+    } catch (error) {
+      missing.push({ peer: kind.word, load: 'idle connections', why: messageOf(error) });
+    }
+  }
+  return found;
+}
+
+/** Share of all cores that is in use while nothing is measured yet. */
+async function busyShare(): Promise<number> {
+  const [begin, before] = [performance.now(), cpuUse([]).machine];
+  await wait(1000);
+  const seconds = (performance.now() - begin) / 1000;
+  return (cpuUse([]).machine - before) / seconds / availableParallelism();
+}
+
+function congestionControl(): string {
+  try {
+    return readFileSync('/proc/sys/net/ipv4/tcp_congestion_control', 'utf8').trim();
+  } catch {
+    return 'unknown';
+  }
+}

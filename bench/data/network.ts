@@ -1,0 +1,164 @@
+/**
+ * The network that data is measured in:
+ *
+ *     client ---- node of direct ------ server
+ *        |\------ node of HAProxy -------/|
+ *         \------ node of ... -----------/
+ *
+ * Client and server are namespaces, and every peer has a namespace of its own between them, with a
+ * wire to each. So packets of all peers go the same way, rules and connection tracking of one peer
+ * cost no other one anything, and what is left of a peer goes with its namespace. Loopback would
+ * be shorter, but its 64 KiB frames flatter whoever copies, and nothing is forwarded on it.
+ */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+
+/** Where the servers are. */
+export const SERVER_ADDRESS = '10.202.0.1';
+
+const PREFIX = 'kpngbench';
+
+let made = 0;
+
+/** The namespace of one peer. */
+export interface PeerNode {
+  /** What clients use, unless the peer is no proxy at all. Routed to this node, on no interface of it. */
+  readonly service: string;
+  /** Its own address towards the client. */
+  readonly address: string;
+  /** The command line that runs a program in it. `ip` becomes the program, so its id is the program's. */
+  command(...words: readonly string[]): string[];
+}
+
+export class DataNetwork {
+  readonly #id = `${PREFIX}-${process.pid}-data${(made += 1)}`;
+  readonly #namespaces: string[] = [];
+  #nodes = 0;
+  readonly #onExit = (): void => this.#remove();
+
+  /** Makes client and server. Throws when that is not allowed. */
+  constructor() {
+    removeStale();
+    process.once('exit', this.#onExit);
+    this.#add('client');
+    this.#add('server');
+    this.#ip('server', [`address add ${SERVER_ADDRESS}/32 dev lo`]);
+  }
+
+  /** Puts another node between client and server. */
+  addNode(): PeerNode {
+    const number = (this.#nodes += 1);
+    const name = `node${number}`;
+    const [towardsClient, towardsServer] = [`10.200.${number}`, `10.201.${number}`];
+    const service = `10.96.0.${number}`;
+    this.#add(name);
+    this.#ip(name, [
+      `link add client type veth peer name ${name} netns ${this.#name('client')}`,
+      `link add server type veth peer name ${name} netns ${this.#name('server')}`,
+      'link set client up',
+      'link set server up',
+      `address add ${towardsClient}.1/30 dev client`,
+      `address add ${towardsServer}.1/30 dev server`,
+    ]);
+    this.#ip('client', [
+      `link set ${name} up`,
+      `address add ${towardsClient}.2/30 dev ${name}`,
+      `route add ${service}/32 via ${towardsClient}.1`,
+    ]);
+    this.#ip('server', [
+      `link set ${name} up`,
+      `address add ${towardsServer}.2/30 dev ${name}`,
+      `route add ${towardsClient}.0/30 via ${towardsServer}.1`,
+    ]);
+    this.#ip(name, [`route add default via ${towardsServer}.2 dev server`]);
+    this.#run(name, ['sysctl', '-q', '-w', 'net.ipv4.ip_forward=1']);
+    return {
+      service,
+      address: `${towardsClient}.1`,
+      command: (...words) => this.#command(name, words),
+    };
+  }
+
+  /** Sends what clients send to the server itself through this node. */
+  routeServerThrough(node: PeerNode): void {
+    this.#ip('client', [`route replace ${SERVER_ADDRESS}/32 via ${node.address}`]);
+  }
+
+  /** Command lines for the two ends. */
+  client(...words: readonly string[]): string[] {
+    return this.#command('client', words);
+  }
+
+  server(...words: readonly string[]): string[] {
+    return this.#command('server', words);
+  }
+
+  /** Ends what runs in it, and removes it. Idempotent; done at the latest when this process ends. */
+  remove(): void {
+    process.off('exit', this.#onExit);
+    this.#remove();
+  }
+
+  #name(word: string): string {
+    return `${this.#id}-${word}`;
+  }
+
+  #command(word: string, words: readonly string[]): string[] {
+    return ['ip', 'netns', 'exec', this.#name(word), ...words];
+  }
+
+  #add(word: string): void {
+    execFileSync('ip', ['netns', 'add', this.#name(word)]);
+    this.#namespaces.push(this.#name(word));
+    this.#ip(word, ['link set lo up']);
+  }
+
+  #ip(word: string, commands: readonly string[]): void {
+    const input = `${commands.join('\n')}\n`;
+    execFileSync('ip', ['-n', this.#name(word), '-batch', '-'], { input });
+  }
+
+  #run(word: string, words: readonly string[]): void {
+    const [file = '', ...args] = this.#command(word, words);
+    execFileSync(file, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  }
+
+  #remove(): void {
+    for (const name of this.#namespaces.splice(0).toReversed()) removeNamespace(name);
+  }
+}
+
+/** Removes what a run that was killed has left. */
+function removeStale(): void {
+  const list = execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' });
+  for (const [name, pid] of list.matchAll(new RegExp(`^${PREFIX}-(\\d+)-data\\S*`, 'gm'))) {
+    if (!isAlive(Number(pid))) removeNamespace(name);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').length > 0;
+  } catch {
+    return false;
+  }
+}
+
+/** With every process in it: all of them were started by a benchmark. */
+function removeNamespace(name: string): void {
+  try {
+    const pids = execFileSync('ip', ['netns', 'pids', name], { encoding: 'utf8' });
+    for (const pid of pids.split('\n').filter(Boolean)) kill(Number(pid));
+    execFileSync('ip', ['netns', 'delete', name], { stdio: 'ignore' });
+  } catch {
+    // It is gone already.
+  }
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended by itself.
+  }
+}

@@ -1,0 +1,117 @@
+/** What the command line of `npm run bench -- data` asks for. */
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { DATA_LOADS } from './loads/all.ts';
+
+export const PEER_WORDS = [
+  'direct',
+  'node',
+  'linux',
+  'kube-proxy',
+  'haproxy',
+  'nginx',
+  'dnat',
+] as const;
+export type PeerWord = (typeof PEER_WORDS)[number];
+
+export const ROOT = join(import.meta.dirname, '../..');
+
+export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic beside other proxies; needs root, ip and nft
+
+  --peer kube-proxy=PATH a kube-proxy that has the userspace mode, to be measured beside
+  --peers LIST           only these: ${PEER_WORDS.join(', ')}
+  --only LIST            only loads whose name has one of these: ${DATA_LOADS.map(({ word }) => word).join(', ')}
+  --rounds N             rounds, of which the medians count (3)
+  --seconds N            whole seconds of each measurement (2)
+  --idle N               idle connections that memory is measured with, 0: none (1000)
+  --quick                1 round of 1 second, 500 idle connections
+  --json FILE            where the figures go (bench/results/data.json)
+  --write-docs           writes the section of docs/benchmarks.md and its plots
+
+With all peers it takes about 15 minutes, and 3 with --quick. Debian packages of the other proxies and the loads:
+wrk iperf3 sockperf nghttp2-client haproxy nginx libnginx-mod-stream. What is missing is left out, and told.`;
+
+export interface DataPlan {
+  readonly peers: readonly PeerWord[];
+  readonly kubeProxy: string | undefined;
+  /** Names of the loads. */
+  readonly loads: readonly string[];
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly idleConnections: number;
+  readonly json: string;
+  readonly writeDocs: boolean;
+}
+
+/** Throws a TypeError that says what is wrong with the flags. */
+export function readDataArgs(args: readonly string[]): DataPlan {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      peer: { type: 'string', default: '' },
+      peers: { type: 'string', default: '' },
+      only: { type: 'string', default: '' },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      idle: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      json: { type: 'string', default: join(ROOT, 'bench/results/data.json') },
+      'write-docs': { type: 'boolean', default: false },
+    },
+  });
+  const usual = values.quick
+    ? { rounds: '1', seconds: '1', idle: '500' }
+    : { rounds: '3', seconds: '2', idle: '1000' };
+  const kubeProxy = readKubeProxy(values.peer);
+  return {
+    peers: readPeers(values.peers, kubeProxy),
+    kubeProxy,
+    loads: readLoads(values.only),
+    rounds: count('rounds', values.rounds ?? usual.rounds, 1, 100),
+    seconds: count('seconds', values.seconds ?? usual.seconds, 1, 600),
+    // Each takes one descriptor here and two in the proxy; some have a limit of 20,000.
+    idleConnections: count('idle', values.idle ?? usual.idle, 0, 8000),
+    json: resolve(values.json),
+    writeDocs: values['write-docs'],
+  };
+}
+
+function readKubeProxy(text: string): string | undefined {
+  if (text === '') return undefined;
+  const [, path] = /^kube-proxy=(.+)$/.exec(text) ?? [];
+  if (path !== undefined && existsSync(path)) return resolve(path);
+  throw new TypeError(`--peer ${text}: expected kube-proxy=PATH of a program`);
+}
+
+/** All by default; kube-proxy only where its program is given. */
+function readPeers(list: string, kubeProxy: string | undefined): PeerWord[] {
+  if (list === '') {
+    return PEER_WORDS.filter((word) => word !== 'kube-proxy' || kubeProxy !== undefined);
+  }
+  const asked = list.split(',');
+  for (const word of asked) {
+    if (!PEER_WORDS.some((known) => known === word)) {
+      throw new TypeError(`--peers ${word}: expected some of ${PEER_WORDS.join(', ')}`);
+    }
+  }
+  if (asked.includes('kube-proxy') && kubeProxy === undefined) {
+    throw new TypeError('--peers kube-proxy: --peer kube-proxy=PATH has to say where it is');
+  }
+  return PEER_WORDS.filter((word) => asked.includes(word));
+}
+
+function readLoads(list: string): string[] {
+  const words = DATA_LOADS.map(({ word }) => word);
+  const found = words.filter((word) => list.split(',').some((part) => word.includes(part)));
+  if (found.length > 0) return found;
+  throw new TypeError(`--only ${list}: expected a part of some of ${words.join(', ')}`);
+}
+
+function count(flag: string, text: string, min: number, max: number): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new TypeError(
+    `--${flag} ${JSON.stringify(text)}: expected a whole number from ${min} to ${max}`,
+  );
+}

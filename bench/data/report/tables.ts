@@ -1,0 +1,165 @@
+/** The figures as rows of text: one table for each question, a row for each load, a column for each peer. */
+import { threeDigits, type Summary } from '../../report/stats.ts';
+import type { Rows } from '../../report/table.ts';
+import type { DataLoadResult, DataReport, DataResult } from '../result.ts';
+import { verdicts, type Verdict } from './targets.ts';
+
+export interface Table {
+  readonly title: string;
+  readonly rows: Rows;
+}
+
+/** Those that have figures. */
+export function allTables(report: DataReport): Table[] {
+  const tables = [
+    { title: 'CPU of the proxy', rows: ownRows(report) },
+    { title: 'CPU of the whole machine above direct', rows: machineRows(report) },
+    { title: 'Throughput', rows: rateRows(report) },
+    { title: 'Latency at a fixed rate, µs', rows: fixedRateRows(report) },
+    { title: 'Latency at full speed, µs: p50 / p99 / p99.9', rows: latencyRows(report) },
+    { title: 'Memory', rows: memoryRows(report) },
+    { title: 'Targets', rows: targetRows(report) },
+  ];
+  return tables.filter(({ rows }) => rows.length > 1);
+}
+
+type Cell = (result: DataResult | undefined, load: DataLoadResult) => string;
+
+/** Rows of the loads that have a figure at all, of the peers that have one somewhere. */
+function byLoad(
+  report: DataReport,
+  loads: readonly DataLoadResult[],
+  unit: (load: DataLoadResult) => string,
+  cell: Cell,
+): string[][] {
+  const cells = loads.map((load) => report.peers.map(({ word }) => cell(load.results[word], load)));
+  const columns = report.peers.flatMap((_, column) =>
+    cells.some((row) => row[column] !== '') ? [column] : [],
+  );
+  return [
+    ['', 'unit', ...columns.map((column) => report.peers[column]?.title ?? '')],
+    ...loads.flatMap((load, index) => {
+      const row = columns.map((column) => cells[index]?.[column] ?? '');
+      return row.every((text) => text === '') ? [] : [[load.title, unit(load), ...row]];
+    }),
+  ];
+}
+
+export function ownRows(report: DataReport): string[][] {
+  return byLoad(
+    report,
+    report.loads,
+    ({ cpuUnit }) => cpuUnit,
+    (result) => withSpread(result?.own),
+  );
+}
+
+export function machineRows(report: DataReport): string[][] {
+  return byLoad(
+    report,
+    report.loads,
+    ({ cpuUnit }) => cpuUnit,
+    (result, { results }) => {
+      const { direct } = results;
+      // Of no proxy, all of it.
+      if (direct === undefined || result === undefined) return '';
+      if (result === direct) return `(${threeDigits(direct.machine.median)})`;
+      return threeDigits(result.machine.median - direct.machine.median);
+    },
+  );
+}
+
+export function rateRows(report: DataReport): string[][] {
+  return byLoad(
+    report,
+    report.loads,
+    ({ rateUnit }) => rateUnit,
+    (result) => {
+      if (result === undefined) return '';
+      const lost = result.lost >= 0.0005 ? `, ${(100 * result.lost).toFixed(1)} % lost` : '';
+      return `${withSpread(result.rate)}${lost}`;
+    },
+  );
+}
+
+export function latencyRows(report: DataReport): string[][] {
+  return byLoad(
+    report,
+    report.loads,
+    () => 'µs',
+    (result) => {
+      if (result?.latency === undefined) return '';
+      const { p50, p99, p999 } = result.latency;
+      return [p50, p99, p999].map((value) => value.toFixed(0)).join(' / ');
+    },
+  );
+}
+
+/** One row for each percentile. */
+export function fixedRateRows(report: DataReport): string[][] {
+  const percentiles = ['p50', 'p90', 'p99', 'p999'] as const;
+  const rows = report.fixedRate.flatMap((load) =>
+    percentiles.map((percentile) => {
+      const title = percentile === 'p50' ? load.title : '';
+      const times = report.peers.map(({ word }) => load.results[word]?.latency?.[percentile]);
+      const name = percentile === 'p999' ? 'p99.9' : percentile;
+      return [title, name].concat(times.map((time) => time?.toFixed(0) ?? ''));
+    }),
+  );
+  return [['', '', ...report.peers.map(({ title }) => title)], ...rows];
+}
+
+export function memoryRows({ peers, idleConnection }: DataReport): string[][] {
+  const rows = peers.flatMap(({ word, title }) => {
+    const bytes = idleConnection[word];
+    return bytes === undefined ? [] : [[title, (bytes / 1024).toFixed(1)]];
+  });
+  return [['', 'KiB for each idle connection'], ...rows];
+}
+
+const ENGINES = { node: 'ours, node', linux: 'ours, linux' } as const;
+const PEERS: Readonly<Record<string, string>> = {
+  'kube-proxy': 'kube-proxy userspace',
+  haproxy: 'HAProxy',
+};
+
+export function targetRows(report: DataReport): string[][] {
+  const title = (word: string): string =>
+    [...report.loads, ...report.fixedRate].find((load) => load.word === word)?.title ?? word;
+  return [
+    ['', 'figure', 'engine', 'against', 'ratio', 'target', ''],
+    ...verdicts(report).map((verdict) => [
+      title(verdict.load),
+      verdict.what,
+      ENGINES[verdict.engine],
+      PEERS[verdict.against] ?? verdict.against,
+      verdict.ratio.toFixed(2),
+      `${verdict.what === 'throughput' ? '≥' : '≤'} ${verdict.limit}`,
+      judgement(verdict),
+    ]),
+  ];
+}
+
+/** Two figures of one run that are closer than this are equal, on a shared machine. */
+const NOISE = 0.1;
+
+function judgement({ met, ratio, limit }: Verdict): string {
+  if (met) return 'met';
+  return Math.abs(ratio - limit) <= NOISE * limit ? 'missed by less than the noise' : 'missed';
+}
+
+/** What could not be measured, and why; one line each. */
+export function missingLines({ missing, peers, loads, fixedRate }: DataReport): string[] {
+  return missing.map(({ peer, load, why }) => {
+    const who = peers.find(({ word }) => word === peer)?.title ?? peer;
+    const what = [...loads, ...fixedRate].find(({ word }) => word === load)?.title ?? load;
+    return `missing: ${[who, what].filter((word) => word !== undefined).join(', ')}: ${why}`;
+  });
+}
+
+function withSpread(summary: Summary | undefined): string {
+  if (summary === undefined) return '';
+  const { median, min, max, samples } = summary;
+  if (samples === 1) return threeDigits(median);
+  return `${threeDigits(median)} (${threeDigits(min)}-${threeDigits(max)})`;
+}

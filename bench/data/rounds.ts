@@ -1,0 +1,118 @@
+/** Every load with every peer, several times: rounds are interleaved, so that drift meets all peers alike. */
+import { messageOf } from '../../src/errors.ts';
+import { summarize } from '../report/stats.ts';
+import type { DataNetwork } from './network.ts';
+import type { DataLoad, Latency, Sample } from './loads/load.ts';
+import { diagnosis, type OpenPeer } from './open.ts';
+import type { DataLoadResult, DataResult, Missing } from './result.ts';
+
+export interface RoundsPlan {
+  readonly network: DataNetwork;
+  readonly peers: readonly OpenPeer[];
+  readonly loads: readonly DataLoad[];
+  readonly rounds: number;
+  /** Of each measurement. */
+  readonly seconds: number;
+  readonly onProgress: (text: string) => void;
+}
+
+export interface RoundsResult {
+  readonly results: DataLoadResult[];
+  readonly missing: Missing[];
+}
+
+/**
+ * Another peer begins each round. A measurement that fails is left out of the medians; a peer that
+ * fails in every round of a load is missing there, with the last cause.
+ */
+export async function runRounds(plan: RoundsPlan): Promise<RoundsResult> {
+  const { peers, loads, rounds, onProgress } = plan;
+  const samples = new Map<string, Sample[]>();
+  const causes = new Map<string, string>();
+  for (let round = 0; round < rounds; round += 1) {
+    for (const load of loads) {
+      for (let turn = 0; turn < peers.length; turn += 1) {
+        const open = peers[(turn + round) % peers.length];
+        if (open === undefined || (load.protocol === 'UDP' && !open.kind.udp)) continue;
+        const key = `${load.word} ${open.kind.word}`;
+        onProgress(`round ${round + 1} of ${rounds}: ${load.title}, ${open.kind.title}`);
+        try {
+          const sample = await measure(plan, load, open);
+          samples.set(key, [...(samples.get(key) ?? []), sample]);
+        } catch (error) {
+          causes.set(key, diagnosis(open.peer) ?? messageOf(error));
+        }
+      }
+    }
+  }
+  const missing: Missing[] = [];
+  for (const load of loads) {
+    for (const { kind } of peers) {
+      const why = causes.get(`${load.word} ${kind.word}`);
+      if (why !== undefined) missing.push({ peer: kind.word, load: load.word, why });
+    }
+  }
+  const of = (load: DataLoad, word: string): Sample[] => samples.get(`${load.word} ${word}`) ?? [];
+  return {
+    missing,
+    results: loads.map((load) => ({
+      word: load.word,
+      title: load.title,
+      rateUnit: load.rate.name,
+      cpuUnit: load.cpu.name,
+      results: Object.fromEntries(
+        peers.flatMap(({ kind }) => {
+          const result = combine(load, of(load, kind.word), isProcess(kind.word));
+          return result === undefined ? [] : [[kind.word, result]];
+        }),
+      ),
+    })),
+  };
+}
+
+function isProcess(word: string): boolean {
+  return word !== 'direct' && word !== 'dnat';
+}
+
+function measure(
+  { network, seconds }: RoundsPlan,
+  load: DataLoad,
+  open: OpenPeer,
+): Promise<Sample> {
+  open.peer.check();
+  return load.run({
+    address: open.peer.address,
+    seconds,
+    pids: open.peer.pids(),
+    client: (...words) => network.client(...words),
+  });
+}
+
+/** Undefined when there is no sample. */
+export function combine(
+  { rate, cpu }: Pick<DataLoad, 'rate' | 'cpu'>,
+  samples: readonly Sample[],
+  hasProcess: boolean,
+): DataResult | undefined {
+  const rates = summarize(samples.map((sample) => sample.rate * rate.factor));
+  const machine = summarize(
+    samples.map((sample) => (sample.cpu.machine / sample.total) * cpu.factor),
+  );
+  if (rates === undefined || machine === undefined) return undefined;
+  const own = samples.map((sample) => (sample.cpu.processes / sample.total) * cpu.factor);
+  return {
+    rate: rates,
+    own: hasProcess ? summarize(own) : undefined,
+    machine,
+    latency: medianLatency(samples.flatMap(({ latency }) => latency ?? [])),
+    lost: summarize(samples.map(({ lost = 0 }) => lost))?.median ?? 0,
+  };
+}
+
+/** The median of the rounds, of each percentile by itself. */
+function medianLatency(latencies: readonly Latency[]): Latency | undefined {
+  if (latencies.length === 0) return undefined;
+  const middle = (pick: keyof Latency): number =>
+    summarize(latencies.map((latency) => latency[pick]))?.median ?? 0;
+  return { p50: middle('p50'), p90: middle('p90'), p99: middle('p99'), p999: middle('p999') };
+}

@@ -1,0 +1,56 @@
+/** CPU of processes and of the whole machine, from /proc. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { cpuSeconds } from '../support/process-usage.ts';
+
+/** Seconds. */
+export interface CpuUse {
+  /** User and system time of the given processes. */
+  readonly processes: number;
+  /** Everything but idle time, of all cores: programs, kernel and interrupts. */
+  readonly machine: number;
+}
+
+/** Clock ticks in a second, as /proc counts them on every Linux that runs Node. */
+const TICKS = 100;
+
+/** What has been used so far. */
+export function cpuUse(pids: readonly number[]): CpuUse {
+  return {
+    processes: pids.reduce((sum, pid) => sum + (cpuSeconds(pid) ?? 0), 0),
+    machine: machineBusy(readFileSync('/proc/stat', 'utf8')),
+  };
+}
+
+export function since(before: CpuUse, pids: readonly number[]): CpuUse {
+  const now = cpuUse(pids);
+  return {
+    processes: now.processes - before.processes,
+    machine: now.machine - before.machine,
+  };
+}
+
+/** Busy seconds from the first line of /proc/stat. */
+export function machineBusy(stat: string): number {
+  const [, user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = (
+    stat.split('\n', 1)[0] ?? ''
+  )
+    .split(/\s+/)
+    .map(Number);
+  return (user + nice + system + irq + softirq) / TICKS;
+}
+
+/** A process and those that it has started. */
+export function withChildren(pid: number): number[] {
+  const found = [pid];
+  for (const parent of found) {
+    try {
+      for (const task of readdirSync(`/proc/${parent}/task`)) {
+        const text = readFileSync(`/proc/${parent}/task/${task}/children`, 'utf8');
+        found.push(...text.split(' ').filter(Boolean).map(Number));
+      }
+    } catch {
+      // It has ended.
+    }
+  }
+  return found;
+}
