@@ -38,7 +38,7 @@ export class GlobalClient implements GlobalSource {
         if (op.kind !== 'reset' && op.kind !== 'sync' && op.kind !== 'repeated') mirror.apply(op);
       },
       complete: async () => {
-        store.update((transaction) => mirror.write(transaction));
+        await store.updateInTurns((transaction) => mirror.steps(transaction));
         this.#connector.synced();
         return undefined;
       },

@@ -61,11 +61,11 @@ export class GlobalMirror {
     }
   }
 
-  /** Writes the complete change set to a store. */
-  write(transaction: GlobalTransaction): void {
-    this.#writeNodes(transaction);
-    this.#writeServices(transaction);
-    this.#writeSources(transaction);
+  /** Writes the complete change set to a store, in steps; nothing may be applied before the last one. */
+  *steps(transaction: GlobalTransaction): Generator<void, void, undefined> {
+    yield* this.#writeNodes(transaction);
+    yield* this.#writeServices(transaction);
+    yield* this.#writeSources(transaction);
     this.#forgetStaged();
     this.#suspect = false;
     transaction.setComplete();
@@ -107,8 +107,9 @@ export class GlobalMirror {
     return staged;
   }
 
-  #writeServices(transaction: GlobalTransaction): void {
+  *#writeServices(transaction: GlobalTransaction): Generator<void, void, undefined> {
     for (const [key, { ref, value }] of this.#stagedServices) {
+      yield;
       if (value === KEPT) continue;
       if (value === DELETED) {
         this.#services.delete(key);
@@ -126,8 +127,9 @@ export class GlobalMirror {
     }
   }
 
-  #writeNodes(transaction: GlobalTransaction): void {
+  *#writeNodes(transaction: GlobalTransaction): Generator<void, void, undefined> {
     for (const [name, value] of this.#stagedNodes) {
+      yield;
       if (value === KEPT) continue;
       if (value === DELETED) {
         this.#nodes.delete(name);
@@ -145,8 +147,9 @@ export class GlobalMirror {
     }
   }
 
-  #writeSources(transaction: GlobalTransaction): void {
+  *#writeSources(transaction: GlobalTransaction): Generator<void, void, undefined> {
     for (const [key, staged] of this.#stagedSources) {
+      yield;
       const infos = settle(this.#sources.get(key)?.infos, staged.infos, this.#suspect);
       this.#setSource(key, { ref: staged.ref, infos }, transaction);
     }

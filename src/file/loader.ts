@@ -55,10 +55,13 @@ export class FileLoader {
 
   /**
    * Calls back with the state of the file now and after each change, as long as it is valid. What
-   * changes while a file is parsed is coalesced: the next one that is parsed is the newest. Resolves
-   * when the signal is aborted; keeps the process alive until then.
+   * changes while a file is parsed, or the callback is at work, is coalesced: the next one that is
+   * parsed is the newest. Resolves when the signal is aborted; keeps the process alive until then.
    */
-  async watchCluster(onState: (state: GlobalState) => void, signal: AbortSignal): Promise<void> {
+  async watchCluster(
+    onState: (state: GlobalState) => Promise<void> | void,
+    signal: AbortSignal,
+  ): Promise<void> {
     let state: GlobalState | undefined;
     await this.#watch<StateChange>(undefined, signal, async (hand) => {
       let builder = new StateBuilder(state);
@@ -70,7 +73,7 @@ export class FileLoader {
       });
       if (!taken) return;
       state = builder.finish();
-      onState(state);
+      await onState(state);
     });
   }
 

@@ -5,7 +5,7 @@ import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
-import { writeState } from './feed.ts';
+import { stateSteps } from './feed.ts';
 import { FileLoader, type FileLoaderOptions } from './loader.ts';
 import type { FileSnapshot } from './status.ts';
 
@@ -35,8 +35,8 @@ export class FileSource implements GlobalSource {
   /** Writes each valid state of the file to the store, until the signal is aborted. */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
     let former: GlobalState | undefined;
-    await this.#loader.watchCluster((state) => {
-      store.update((transaction) => writeState(transaction, former, state));
+    await this.#loader.watchCluster(async (state) => {
+      await store.updateInTurns((transaction) => stateSteps(transaction, former, state));
       former = state;
     }, signal);
   }

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import { Places } from './compact.ts';
@@ -20,6 +21,9 @@ export interface GlobalStoreOptions {
 }
 
 export const DEFAULT_MAX_HISTORY = 500_000;
+
+/** A change in turns lets go after this long. Milliseconds. */
+const TURN_MS = 10;
 
 /**
  * The cluster-wide state: services, endpoints and nodes, as a source knows them, with revisions.
@@ -81,9 +85,42 @@ export class GlobalStore {
    * anything really changed. If `change` throws, what it did before stands.
    */
   update(change: (transaction: GlobalTransaction) => void): boolean {
+    const transaction = this.#begin();
+    try {
+      change(transaction);
+    } finally {
+      this.#commit(transaction);
+    }
+    return transaction.changed;
+  }
+
+  /**
+   * The same in steps, between which everything else has its turn: for changes that may be large.
+   * Readers see the former state until the last step is done; there must be no other transaction
+   * meanwhile.
+   */
+  async updateInTurns(steps: (transaction: GlobalTransaction) => Iterable<void>): Promise<boolean> {
+    const transaction = this.#begin();
+    // Whoever reads meanwhile needs the versions that are being replaced.
+    const former = this.#history.pin(this.#revision, () => former.release());
+    try {
+      let end = performance.now() + TURN_MS;
+      for (const _ of steps(transaction)) {
+        if (performance.now() < end) continue;
+        await setImmediate();
+        end = performance.now() + TURN_MS;
+      }
+    } finally {
+      former.release();
+      this.#commit(transaction);
+    }
+    return transaction.changed;
+  }
+
+  #begin(): GlobalTransaction {
     if (this.#updating) throw new Error('a transaction is open already');
     this.#updating = true;
-    const transaction = new GlobalTransaction({
+    return new GlobalTransaction({
       hasher: this.hasher,
       revision: this.#revision + 1,
       services: this.services,
@@ -92,18 +129,15 @@ export class GlobalStore {
       complete: this.#complete,
       places: this.#places,
     });
-    try {
-      change(transaction);
-    } finally {
-      this.#updating = false;
-      if (transaction.changed) {
-        this.#revision++;
-        this.#serviceCount += transaction.addedServices;
-        this.#history.enforceLimit();
-        for (const listener of this.#listeners) listener();
-      }
-    }
-    return transaction.changed;
+  }
+
+  #commit(transaction: GlobalTransaction): void {
+    this.#updating = false;
+    if (!transaction.changed) return;
+    this.#revision++;
+    this.#serviceCount += transaction.addedServices;
+    this.#history.enforceLimit();
+    for (const listener of this.#listeners) listener();
   }
 
   /** Calls back after each transaction that changed something. Returns the function that ends that. */
@@ -122,7 +156,7 @@ export class GlobalStore {
 
   /** The node of that name as a view needs it. A node that is not in the state has no zone. */
   viewNode(name: string): ViewNode {
-    const stored = this.nodes.get(name);
+    const stored = this.nodes.at(name, this.#revision);
     return { name, zone: stored === undefined ? '' : zoneOf(stored.node) };
   }
 }

@@ -66,6 +66,11 @@ export class Table<V> {
     return this.#cells.get(key)?.value;
   }
 
+  /** The value at the newest revision that there is, or at a pinned one. */
+  at(key: string, revision: number): V | undefined {
+    return this.#cells.get(key)?.at(revision);
+  }
+
   /** Every entry that there is, or was at a pinned revision, by key. The array stays as it is. */
   cells(): readonly Cell<V>[] {
     this.#order ??= [...this.#cells.values()].sort((a, b) => compareKeys(a.key, b.key));
