@@ -1,5 +1,6 @@
 import type { Clock } from '../util/clock.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
+import { bindFailure } from './bind-failure.ts';
 import type { Health } from './health.ts';
 import { httpUrl, startHttpServer, type HttpServer, type Pages } from './http-server.ts';
 import type { Log } from './log.ts';
@@ -52,12 +53,10 @@ function start(
     pages,
     clock,
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound) }),
-    onBindFailed: (error, retryInMs) =>
-      log.warn(`Cannot serve ${what} yet`, {
-        address: formatHostPort(address),
-        err: error,
-        retryInMs,
-      }),
+    onBindFailed: (cause, retryInMs) =>
+      void bindFailure(address, cause).then((err) =>
+        log.warn(`Cannot serve ${what} yet`, { address: formatHostPort(address), err, retryInMs }),
+      ),
     onPageFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
   });
 }

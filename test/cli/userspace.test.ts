@@ -271,7 +271,7 @@ t.test('an address of a server that is taken does not stop the proxy', async (t)
     `--metrics-bind-address=127.0.0.1:${taken}`,
     '--healthz-bind-address=0',
   ]);
-  await cli.line('Cannot serve metrics yet', { code: 'EADDRINUSE' });
+  await cli.line('Cannot serve metrics yet', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
   await cli.line('The first complete state is in place');
   t.equal(await exchange(port, 'works'), 'works');
   t.notOk(
