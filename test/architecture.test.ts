@@ -25,7 +25,17 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   portal: [SPEC],
   proxier: ['api', 'store', 'portal', 'proxysocket'],
   config: [],
-  observe: ['store', 'kube', 'file', 'server', 'portal', 'sinks', 'proxier', 'proxysocket'],
+  observe: [
+    'config',
+    'store',
+    'kube',
+    'file',
+    'server',
+    'portal',
+    'sinks',
+    'proxier',
+    'proxysocket',
+  ],
   cli: [
     'config',
     'api',

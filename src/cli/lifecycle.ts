@@ -14,18 +14,19 @@ export interface LifecycleOptions {
   readonly terminal: boolean;
   /** Told of the first signal that ends the program. */
   readonly onStop: (signal: string) => void;
+  /** Told of HUP where no terminal is behind this. Absent: there is nothing to read again. */
+  readonly onHangUp?: () => void;
 }
 
 /**
  * Handles signals and what nobody caught, as kpng does where it is sensible.
  *
  * INT and TERM: the first one stops in order, the second one ends at once with code 1. HUP does the
- * same when the program runs at a terminal, and is only mentioned otherwise: state files are
- * followed by themselves, and there is nothing else to read again yet. Returns the function that
- * ends the handling.
+ * same when the program runs at a terminal; otherwise the configuration file is read again, if there
+ * is one: state files are followed by themselves. Returns the function that ends the handling.
  */
 export function watchProcess(options: LifecycleOptions): () => void {
-  const { process, log, terminal, onStop } = options;
+  const { process, log, terminal, onStop, onHangUp } = options;
   let stopping = false;
 
   const stop = (signal: string): void => {
@@ -39,6 +40,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
   };
   const hangUp = (signal: string): void => {
     if (terminal) stop(signal);
+    else if (onHangUp !== undefined) onHangUp();
     else log.info('HUP changes nothing: state files are followed by themselves');
   };
   const crash = (error: unknown): void => {

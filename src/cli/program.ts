@@ -4,6 +4,7 @@ import { commandWords, type Words } from './grammar.ts';
 import { helpText, PROGRAM } from './help.ts';
 import { configPathOf, parse, type Invocation } from './parse.ts';
 import { REGISTRY } from './registry.ts';
+import type { RunOptions } from './run.ts';
 import { versionText } from './version.ts';
 
 type Argv = readonly string[];
@@ -23,7 +24,10 @@ export async function main(argv: Argv): Promise<number> {
     config = loaded;
   }
   const invocation = parse(argv, env, REGISTRY, config);
-  if (invocation.kind === 'run') return start(invocation, path);
+  if (invocation.kind === 'run') {
+    const read = (next: ConfigFile): Invocation => parse(argv, env, REGISTRY, next);
+    return start(invocation, path === '' ? undefined : { path, read });
+  }
   if (invocation.kind === 'usage-error') {
     process.stderr.write(usageError(invocation, argv));
     return 2;
@@ -46,7 +50,10 @@ export async function main(argv: Argv): Promise<number> {
   return 0;
 }
 
-async function start(invocation: Invocation & { kind: 'run' }, path: string): Promise<number> {
+async function start(
+  invocation: Invocation & { kind: 'run' },
+  config: RunOptions['config'],
+): Promise<number> {
   const [{ createLog }, { run }] = await Promise.all([
     import('../observe/log.ts'),
     import('./run.ts'),
@@ -58,10 +65,22 @@ async function start(invocation: Invocation & { kind: 'run' }, path: string): Pr
     colour: process.stderr.isTTY && !process.env['NO_COLOR'],
   });
   for (const { line, field, message } of warnings) {
-    log.warn('A part of the configuration has no effect', { path, line, field, err: message });
+    log.warn('A part of the configuration has no effect', {
+      path: config?.path,
+      line,
+      field,
+      err: message,
+    });
   }
   const terminal = process.stdin.isTTY || process.stderr.isTTY;
-  return run({ ...invocation, log, process, stdout: process.stdout, terminal });
+  return run({
+    ...invocation,
+    log,
+    process,
+    stdout: process.stdout,
+    terminal,
+    ...(config !== undefined && { config }),
+  });
 }
 
 /** What is wrong, and where to learn more; whoever names nothing at all learns it here. */

@@ -3,6 +3,7 @@ import { KpngError, type ErrorCode } from '../errors.ts';
 import { Health } from '../observe/health.ts';
 import { followPortal, followSources } from '../observe/health-events.ts';
 import type { HttpServer } from '../observe/http-server.ts';
+import { CONFIG_RULES } from '../observe/log-config.ts';
 import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { FILE_RULES } from '../observe/log-file.ts';
 import { KUBE_RULES } from '../observe/log-kube.ts';
@@ -15,11 +16,15 @@ import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
+import { appliers, type ChangingOptions } from './appliers.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { watchProcess, type ProcessLike } from './lifecycle.ts';
+import { LiveSettings } from './live-settings.ts';
 import { setOomScore } from './oom-score.ts';
 import { prepare } from './prepare.ts';
+import type { FollowConfigOptions, FollowedConfig } from './reload.ts';
+import type { EffectiveSetting } from './settings.ts';
 import { drain, remainingOf } from './stopping.ts';
 import { programVersion } from './version.ts';
 
@@ -35,9 +40,26 @@ export interface RunOptions {
   readonly stdout: Writable;
   /** Whether a terminal is behind the process. */
   readonly terminal: boolean;
+  /** The words of the command and what it is set to, for those who ask. */
+  readonly command?: readonly string[];
+  readonly settings?: readonly EffectiveSetting[];
+  /** The configuration file, if there is one, to be followed. */
+  readonly config?: Pick<FollowConfigOptions, 'path' | 'read'>;
 }
 
-const SOURCE_RULES = [...FILE_RULES, ...KUBE_RULES, ...STATE_RULES, ...SERVER_RULES];
+/** The options with those that may change. */
+interface Live extends RunOptions {
+  readonly globals: ChangingOptions;
+  readonly live: LiveSettings;
+}
+
+const SOURCE_RULES = [
+  ...CONFIG_RULES,
+  ...FILE_RULES,
+  ...KUBE_RULES,
+  ...STATE_RULES,
+  ...SERVER_RULES,
+];
 
 const WORK_RULES = [...PORTAL_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
 
@@ -52,13 +74,19 @@ const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
 interface Observers {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
+  /** Frees the ports of metrics and health. Idempotent. */
+  closeServers(): Promise<void>;
   close(): Promise<void>;
 }
 
 /** Runs a source into a sink until a signal, and returns the exit code: 0, 1 or 2. */
-export async function run(options: RunOptions): Promise<number> {
-  const { log, source, sink } = options;
+export async function run(given: RunOptions): Promise<number> {
+  const { log, source, sink, command = [], settings = [] } = given;
+  const globals = { ...given.globals };
+  const live = new LiveSettings({ command, settings }, appliers(globals, log));
+  const options: Live = { ...given, globals, live };
   const observers = await observe(options);
+  const config = await follow(options);
   const stop = new AbortController();
   const endWatch = watchProcess({
     process: options.process,
@@ -69,6 +97,7 @@ export async function run(options: RunOptions): Promise<number> {
       observers.health.stopping();
       stop.abort();
     },
+    ...(config !== undefined && { onHangUp: () => config.again() }),
   });
   // Timers of the clock let the process end; while a source waits, this keeps it.
   const alive = setInterval(() => {}, 2 ** 31 - 1);
@@ -86,22 +115,31 @@ export async function run(options: RunOptions): Promise<number> {
     return isConfiguration(error) ? 2 : 1;
   } finally {
     clearInterval(alive);
+    config?.close();
     await observers.close();
     endWatch();
   }
 }
 
-async function carry(
-  options: RunOptions,
-  observers: Observers,
-  asked: AbortSignal,
-): Promise<number> {
+/** Follows the configuration file; the code for that is loaded only if there is one. */
+async function follow({ config, live }: Live): Promise<FollowedConfig | undefined> {
+  if (config === undefined) return undefined;
+  const { followConfig } = await import('./reload.ts');
+  return followConfig({ ...config, live, clock: systemClock });
+}
+
+async function carry(options: Live, observers: Observers, asked: AbortSignal): Promise<number> {
   const { log, globals } = options;
   const { running, work } = await prepare(options, observers);
   const { dataPath } = running;
   const end = new AbortController();
   const endNow = (): void => end.abort();
   void running.ended?.then(endNow);
+  void running.handedOver?.then(async () => {
+    // The successor waits for these ports.
+    await observers.closeServers();
+    endNow();
+  });
   const serves = (): boolean =>
     dataPath !== undefined && observers.health.facts.firstSyncAt !== undefined;
   const endLater = (): void => {
@@ -130,6 +168,7 @@ async function carry(
   } finally {
     await running.destroy();
   }
+  await running.afterwards?.(aborted(asked));
   log.info('Stopped');
   return 0;
 }
@@ -166,6 +205,9 @@ async function observe({ sink, globals, given, log }: RunOptions): Promise<Obser
   return {
     health,
     metrics,
+    async closeServers() {
+      await servers?.close();
+    },
     async close() {
       await servers?.close();
       for (const end of ends) end();

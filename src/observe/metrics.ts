@@ -3,6 +3,7 @@ import { Counter, Gauge, Registry } from 'prom-client';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { HealthProblem, Probe } from './health.ts';
+import { addConfigMetrics } from './config-metrics.ts';
 import { exposition } from './exposition.ts';
 import { addFaultMetrics } from './fault-metrics.ts';
 import { addKubeMetrics } from './kube-metrics.ts';
@@ -51,6 +52,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
   addStateMetrics(registry, subscriptions);
+  addConfigMetrics(registry, subscriptions);
   addKubeMetrics(registry, subscriptions);
   addServerMetrics(registry, subscriptions);
   addSinkMetrics(registry, subscriptions);

@@ -34,7 +34,7 @@ t.test('two different signals count as two', async (t) => {
   t.same(process.exits, [1]);
 });
 
-t.test('HUP changes nothing for a daemon', async (t) => {
+t.test('HUP changes nothing for a daemon without a configuration file', async (t) => {
   const { process, stops, lines } = await setup();
   process.emit('SIGHUP', 'SIGHUP');
   process.emit('SIGHUP', 'SIGHUP');

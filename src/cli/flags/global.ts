@@ -68,6 +68,7 @@ export const GLOBAL_FLAGS = {
       'How long new connections are still served after the first INT or TERM, with /readyz and ' +
       '/healthz failing already, so that load balancers can go elsewhere first.',
     group: PROCESS,
+    live: true,
   }),
   'drain-timeout': flag<number>({
     kind: duration(),
