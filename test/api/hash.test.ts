@@ -76,7 +76,7 @@ t.test('V5 (kept): key of an endpoint without a pod, on its node and elsewhere',
   t.equal(hasher.endpointKey(elsewhere), '3ddb39e30288c3e6');
 });
 
-t.test('V6: hash of a node', async (t) => {
+t.test('V6 (kept): hash of a node', async (t) => {
   const node = Node.fromPartial({
     name: 'node-a',
     labels: { 'topology.kubernetes.io/zone': 'zone-1' },

@@ -33,7 +33,7 @@ t.test('the lines of kpng-json, to the byte', async (t) => {
   );
 });
 
-t.test('V3: a headless service with external IPs', async (t) => {
+t.test('V3 (kept): a headless service with external IPs', async (t) => {
   const ips = {
     clusterIPs: {},
     externalIPs: { v4: ['10.0.0.55'], v6: ['1000::55'] },

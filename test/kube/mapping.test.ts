@@ -40,7 +40,7 @@ function only(parts: EndpointParts): EndpointInfo {
   return info;
 }
 
-t.test('V2: a plain service', async (t) => {
+t.test('V2 (kept): a plain service', async (t) => {
   const hasher = await loadHasher();
   const web = mapService(
     WEB,
@@ -67,7 +67,7 @@ t.test('V2: a plain service', async (t) => {
   );
 });
 
-t.test('V3: a headless service with external IPs is passed on', (t) => {
+t.test('V3 (kept): a headless service with external IPs is passed on', (t) => {
   const headless = mapped({
     clusterIP: 'None',
     clusterIPs: ['None'],
@@ -80,7 +80,7 @@ t.test('V3: a headless service with external IPs is passed on', (t) => {
   t.end();
 });
 
-t.test('V4: a load balancer', (t) => {
+t.test('V4 (kept): a load balancer', (t) => {
   const balanced = mapped(
     {
       type: 'LoadBalancer',
@@ -137,7 +137,7 @@ t.test('load-balancer addresses', (t) => {
   t.end();
 });
 
-t.test('V21: addresses are sorted as text, once each, and what is none is left out', (t) => {
+t.test('V21 (kept): addresses are sorted as text, once each, and what is none is left out', (t) => {
   const { ips } = mapped({
     externalIPs: ['10.0.0.9', '10.0.0.10', '10.0.0.9', 'nope', '', '::2', '::1', '::ffff:1.2.3.4'],
   });
@@ -172,7 +172,7 @@ t.test('protocols', (t) => {
   t.end();
 });
 
-t.test('V5: a slice', async (t) => {
+t.test('V5 (kept): a slice', async (t) => {
   const hasher = await loadHasher();
   const source = sliceOf([
     endpoint('10.1.0.5', { zone: 'zone-1', conditions: { ready: true }, pod: 'web-0' }),
@@ -189,7 +189,7 @@ t.test('V5: a slice', async (t) => {
   );
 });
 
-t.test('V6: a node', async (t) => {
+t.test('V6 (kept): a node', async (t) => {
   const hasher = await loadHasher();
   const labels = compileGlobs(DEFAULT_NODE_LABELS);
   const raw = { metadata: { labels: { 'topology.kubernetes.io/zone': 'zone-1', foo: 'bar' } } };
@@ -213,7 +213,7 @@ t.test('the zone of a node counts even if no label is passed on', (t) => {
   t.end();
 });
 
-t.test('V7: conditions', (t) => {
+t.test('V7 (different): conditions', (t) => {
   t.equal(only({ conditions: {} }).conditions, undefined, 'unknown means ready');
   t.strictSame(
     only({ conditions: { ready: true, serving: true, terminating: false } }).conditions,

@@ -63,7 +63,7 @@ t.test('a slice that changes its service, or has none any more', async (t) => {
   await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ');
 });
 
-t.test('V13: an empty cluster is a complete state too', async (t) => {
+t.test('V13 (different): an empty cluster is a complete state too', async (t) => {
   const { store, watching } = await startKubeRig(t);
   await watching();
   t.ok(store.synced);
@@ -125,7 +125,7 @@ t.test('a page that is too large is asked for again with fewer objects', async (
   t.ok(api.requests.some(({ query }) => query.get('limit') === '16'));
 });
 
-t.test('V20: which Services are asked for', async (t) => {
+t.test('V20 (kept): which Services are asked for', async (t) => {
   const labels = { 'service.kubernetes.io/service-proxy-name': 'acme' };
   const prepare = (api: { upsert: (resource: 'services', object: typeof WEB) => void }): void => {
     api.upsert('services', WEB);

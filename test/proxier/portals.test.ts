@@ -52,7 +52,7 @@ const ips = {
   loadBalancerIPs: { v4: ['192.0.2.2', '192.0.2.3'] },
 };
 
-t.test('V4: source ranges without targets are for the load-balancer IPs', async (t) => {
+t.test('V4 (kept): source ranges without targets are for the load-balancer IPs', async (t) => {
   const { addresses } = read({
     ips,
     ipFilters: [{ sourceRanges: ['198.51.100.0/24', ' 192.0.2.0/24', '198.51.100.0/24'] }],

@@ -34,7 +34,7 @@ t.test('V1 (kept): the bytes of an endpoint on its node', async (t) => {
   );
 });
 
-t.test('V5: a slice in the global API', async (t) => {
+t.test('V5 (kept, different): a slice in the global API', async (t) => {
   const { watchGlobal, globalRequest } = await watched(t);
   const call = watchGlobal();
   call.sendBytes(globalRequest);
@@ -108,7 +108,7 @@ t.test('V12 (kept): the next change sets', async (t) => {
   });
 });
 
-t.test('V13: a client that asks before the state is complete', async (t) => {
+t.test('V13 (kept, different): a client that asks before the state is complete', async (t) => {
   const { cluster, watch } = await startApiRig(t);
   const call = watch();
   call.request('n');

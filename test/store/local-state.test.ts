@@ -74,7 +74,7 @@ t.test('nothing shows before the sync, everything after it', async (t) => {
   t.equal(view.get('demo/web'), undefined);
 });
 
-t.test('V12: diffs after the first', async (t) => {
+t.test('V12 (kept): diffs after the first', async (t) => {
   const state = new LocalState();
   const old = 'demo/api/1f';
   synced(

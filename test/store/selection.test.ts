@@ -35,7 +35,7 @@ function view(
 const A = pod('a', 'host-a', '10.0.0.1');
 const B = pod('b', 'host-b', '10.0.0.2');
 
-t.test('V7: readiness', async (t) => {
+t.test('V7 (kept): readiness', async (t) => {
   const on = { name: 'n' };
   t.strictSame(view([A], on), ['a int+ext'], 'absent conditions: ready');
   t.strictSame(view([{ ...A, conditions: { ready: true } }], on), ['a int+ext']);
@@ -66,7 +66,7 @@ t.test('without a node name nothing is local (in kpng: what has no node)', async
   t.strictSame(view([A, nowhere], on, local), []);
 });
 
-t.test('V9: hints', async (t) => {
+t.test('V9 (kept, different): hints', async (t) => {
   const z1 = pod('z1', 'n', '10.0.0.1', ['z1']);
   const z2 = pod('z2', 'm', '10.0.0.2', ['z2']);
   const both = pod('both', 'm', '10.0.0.3', ['z1', 'z2']);
@@ -240,7 +240,7 @@ t.test('the zone of a node: its topology, or else its label', async (t) => {
   t.equal(zone({}), '');
 });
 
-t.test('V11 (order): services in path order, endpoints in order of their key', async (t) => {
+t.test('V11 (kept): services in path order, endpoints in order of their key', async (t) => {
   const state = stateOf(
     lines(
       'services:',
