@@ -1,9 +1,12 @@
 import { readFileSync } from 'node:fs';
+import { bundledText } from '../util/bundle.ts';
 
 /** The version of the program, from its package.json. */
 export function programVersion(): string {
   // The file is as far away from dist/cli as from src/cli.
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  const text =
+    bundledText('package.json') ??
+    readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
   const parsed: unknown = JSON.parse(text);
   if (typeof parsed === 'object' && parsed !== null && 'version' in parsed) {
     return String(parsed.version);

@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { KpngError, messageOf } from '../errors.ts';
+import { threadModule } from '../util/bundle.ts';
 import { formatBytes } from '../util/bytes.ts';
 import type { FileLimits } from './limits.ts';
 import type { Verdict } from './parser.ts';
@@ -27,10 +28,13 @@ export interface Taker<Step> {
   take(step: Step): void;
 }
 
-/** Beside this file, as source or compiled. */
-const ENTRY = new URL(
-  import.meta.url.endsWith('.ts') ? 'parser-worker.ts' : 'parser-worker.js',
-  import.meta.url,
+/** Beside this file, as source or compiled, or inside the executable. */
+const ENTRY = threadModule(
+  'parser-worker',
+  new URL(
+    import.meta.url.endsWith('.ts') ? 'parser-worker.ts' : 'parser-worker.js',
+    import.meta.url,
+  ),
 );
 
 /**

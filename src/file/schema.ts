@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { isIPv4, isIPv6 } from 'node:net';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import { isMappedIPv4 } from '../store/ip-set.ts';
+import { bundledText } from '../util/bundle.ts';
 
 /** Where the JSON schema is: shipped beside the program, for editors too. */
 export const SCHEMA_URL = new URL('../../schema/state-file.schema.json', import.meta.url);
@@ -36,8 +37,12 @@ let parsed: SchemaPart | undefined;
 
 /** The JSON schema itself, read at the first call. */
 export function stateFileSchema(): SchemaPart {
-  parsed ??= JSON.parse(readFileSync(SCHEMA_URL, 'utf8')) as SchemaPart;
+  parsed ??= JSON.parse(schemaText()) as SchemaPart;
   return parsed;
+}
+
+function schemaText(): string {
+  return bundledText('state-file.schema.json') ?? readFileSync(SCHEMA_URL, 'utf8');
 }
 
 let compiled: Validators | undefined;

@@ -1,0 +1,22 @@
+/**
+ * What a single executable has inside, instead of files beside the modules: text files, and modules
+ * that run in threads of their own. Run from source or from dist/ there is nothing in here.
+ */
+let texts: ReadonlyMap<string, string> = new Map();
+
+/** Called once, before anything else, by the entrance of an executable. */
+export function provideBundle(files: Readonly<Record<string, string>>): void {
+  texts = new Map(Object.entries(files));
+}
+
+/** The content of a file of the executable; undefined when there is no such file, or no executable. */
+export function bundledText(name: string): string | undefined {
+  return texts.get(name);
+}
+
+/** What a thread runs: a module of the executable, or `beside`, the file of the module. */
+export function threadModule(name: string, beside: URL): URL {
+  const code = bundledText(name);
+  if (code === undefined) return beside;
+  return new URL(`data:text/javascript;base64,${Buffer.from(code).toString('base64')}`);
+}

@@ -1,0 +1,54 @@
+/** Gets the Node of another system, as npm has it. */
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { Target } from './targets.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const run = promisify(execFile);
+
+/**
+ * The path of the program, from node_modules where it is that of this system, else from `cache`, where
+ * npm puts it. The version is that of this project, and npm compares what it gets with package-lock.json.
+ */
+export async function nodeOf({ packageName, file }: Target, cache: string): Promise<string> {
+  const own = join(ROOT, 'node_modules', packageName, file);
+  if (existsSync(own)) return own;
+  const { version, integrity } = await locked(packageName);
+  const folder = join(cache, `${packageName}-${version}`);
+  if (existsSync(join(folder, file))) return join(folder, file);
+  await mkdir(cache, { recursive: true });
+  const { stdout } = await run('npm', ['pack', '--json', `${packageName}@${version}`], {
+    cwd: cache,
+  });
+  const { filename, integrity: got } = firstPack(stdout);
+  if (got !== integrity) {
+    throw new Error(`${packageName}@${version} is not what package-lock.json says: ${got}`);
+  }
+  const unpacked = `${folder}.new`;
+  await rm(unpacked, { recursive: true, force: true });
+  await mkdir(unpacked);
+  await run('tar', ['-xzf', filename, '-C', unpacked, '--strip-components=1'], { cwd: cache });
+  await rename(unpacked, folder);
+  await rm(join(cache, filename));
+  return join(folder, file);
+}
+
+async function locked(packageName: string): Promise<{ version: string; integrity: string }> {
+  const lock = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { version: string; integrity: string }>;
+  };
+  const entry = lock.packages[`node_modules/${packageName}`];
+  if (entry === undefined) throw new Error(`${packageName} is not in package-lock.json`);
+  return entry;
+}
+
+/** npm 11 prints an array, later ones an object by name. */
+function firstPack(stdout: string): { filename: string; integrity: string } {
+  const parsed = JSON.parse(stdout) as Record<string, { filename: string; integrity: string }>;
+  const [first] = Object.values(parsed);
+  if (first === undefined) throw new Error('npm pack has told nothing');
+  return first;
+}
