@@ -43,7 +43,7 @@ export function configPathOf(
 ): string {
   const { flags, help } = splitArgv(argv, unionTable(registry));
   if (help) return '';
-  const given = flags.filter((each) => each.startsWith('--config=')).at(-1);
+  const given = flags.findLast((each) => each.startsWith('--config='));
   return given?.slice('--config='.length) ?? env[variableOf('config')] ?? '';
 }
 

@@ -61,7 +61,7 @@ class Reading {
         else if (entry.value !== null) throw new Error('expected an object');
         return;
       case 'only':
-        if (rule.values.includes(String(entry.value ?? ''))) return;
+        if (rule.values.some((value) => value === (entry.value ?? ''))) return;
         this.warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
         return;
       case 'ignored':

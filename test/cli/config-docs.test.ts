@@ -1,0 +1,111 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv } from 'ajv';
+import { format, resolveConfig as prettierConfig } from 'prettier';
+import t from 'tap';
+import { parseAllDocuments } from 'yaml';
+import { configFields, configurableFlags } from '../../src/cli/flags/fields.ts';
+import { defaultText, variableOf } from '../../src/cli/flags/table.ts';
+import { configPage } from '../../src/cli/config-page.ts';
+import { configSchema } from '../../src/cli/config-schema.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
+import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
+import { fieldName } from '../../src/config/field.ts';
+import { CONFIG_LIMITS } from '../../src/config/limits.ts';
+import { resolveConfig } from '../../src/config/resolve.ts';
+import { formatBytes } from '../../src/util/bytes.ts';
+import { formatDuration } from '../../src/util/duration.ts';
+import { tableRows } from '../support/markdown.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const PAGE = join(ROOT, 'docs', 'configuration.md');
+const SCHEMA = join(ROOT, 'schema', 'configuration.schema.json');
+const FIELDS = configFields(REGISTRY);
+const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
+
+function valid(text: string): boolean {
+  const validate = new Ajv({ allowUnionTypes: true }).compile(
+    JSON.parse(readFileSync(SCHEMA, 'utf8')) as object,
+  );
+  return [...parseAllDocuments(text)].every((document) => validate(document.toJS()));
+}
+
+t.test('page and schema are made from the flags', async (t) => {
+  const page = configPage(REGISTRY);
+  const style = await prettierConfig(SCHEMA);
+  const text = JSON.stringify(configSchema(REGISTRY), null, 2);
+  const schema = await format(text, { ...style, parser: 'json' });
+  if (process.env['UPDATE_DOCS'] === '1') {
+    writeFileSync(PAGE, page);
+    writeFileSync(SCHEMA, schema);
+  }
+  t.equal(readFileSync(PAGE, 'utf8'), page, 'UPDATE_DOCS=1 npx tap test/cli/config-docs.test.ts');
+  t.equal(readFileSync(SCHEMA, 'utf8'), schema);
+});
+
+t.test('every flag is on the page with its variable and default', async (t) => {
+  const rows = tableRows(readFileSync(PAGE, 'utf8'), 'UserspaceProxyConfiguration');
+  const byField = new Map(rows.map(([field = '', ...rest]) => [field.replaceAll('`', ''), rest]));
+  for (const { name, flag } of FIELDS.values()) {
+    t.ok(byField.get(name)?.[0]?.includes(`\`${variableOf(flag)}\``), name);
+  }
+  for (const { spec, flag } of configurableFlags(REGISTRY)) {
+    t.equal(byField.get(fieldName(flag))?.[2], defaultText(spec) ?? '', flag);
+  }
+  t.equal(byField.size, FIELDS.size);
+});
+
+t.test('the example of the page is valid, by the program and by the schema', async (t) => {
+  const [, example = ''] = /```yaml\n(.*?)```/s.exec(readFileSync(PAGE, 'utf8')) ?? [];
+  const resolved = resolveConfig('example', example, FIELDS);
+  t.match(resolved, { ok: true, config: { warnings: [] } });
+  t.ok(valid(example));
+});
+
+t.test('the schema takes every default, and refuses what the program refuses', async (t) => {
+  for (const { flag, spec } of configurableFlags(REGISTRY)) {
+    const field = [...FIELDS.values()].find((each) => each.flag === flag);
+    const text: unknown = spec.kind.format(spec.default);
+    if (typeof text !== 'string' || text === '') continue;
+    const { type } = spec.kind.schema;
+    const plain = type === 'integer' || type === 'boolean' ? text : JSON.stringify(text);
+    t.ok(valid(`${HEAD}${field?.name}: ${plain}\n`), `${field?.name}: ${plain}`);
+    t.ok(resolveConfig('x', `${HEAD}${field?.name}: ${plain}\n`, FIELDS).ok, `${field?.name}`);
+  }
+  for (const line of [
+    'drainTimeout: 5',
+    'v: 11',
+    'nope: 1',
+    'portal: x',
+    'cleanupOnExit: "true"',
+  ]) {
+    t.notOk(valid(`${HEAD}${line}\n`), `schema: ${line}`);
+    t.notOk(resolveConfig('x', `${HEAD}${line}\n`, FIELDS).ok, `program: ${line}`);
+  }
+});
+
+t.test('the fields of kube-proxy that have a flag have one that exists', async (t) => {
+  const flags = new Set([...FIELDS.values()].map(({ flag }) => flag));
+  const check = (rules: FieldRules): void => {
+    for (const [name, rule] of Object.entries(rules)) {
+      if (rule.kind === 'object') check(rule.fields);
+      if (rule.kind === 'flag') t.ok(flags.has(rule.flag), name);
+    }
+  };
+  check(KUBE_PROXY_FIELDS);
+});
+
+t.test('docs/limits.md has the bounds of configuration files', async (t) => {
+  const rows = tableRows(
+    readFileSync(join(ROOT, 'docs', 'limits.md'), 'utf8'),
+    'Configuration file',
+  );
+  t.same(
+    rows.map(([, value]) => value),
+    [
+      formatBytes(CONFIG_LIMITS.maxFileBytes),
+      formatDuration(CONFIG_LIMITS.settleMs),
+      formatDuration(CONFIG_LIMITS.pollMs),
+    ],
+  );
+});
