@@ -23,6 +23,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   roundrobin: [SPEC],
   proxysocket: ['roundrobin'],
   portal: [SPEC],
+  handover: ['proxysocket'],
   proxier: ['api', 'store', 'portal', 'proxysocket'],
   config: [],
   observe: [
@@ -48,6 +49,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'portal',
     'proxier',
     'proxysocket',
+    'handover',
     'observe',
   ],
   'index.ts': ['api', 'store', 'client', 'sinks', 'proxier'],

@@ -30,6 +30,10 @@ export interface Running {
   readonly ended?: Promise<void>;
   /** Carries traffic; absent: it does not. */
   readonly dataPath?: MeasuredDataPath;
+  /** Resolves when another process serves the clients; absent: that does not happen. */
+  readonly handedOver?: Promise<void>;
+  /** What is waited for when everything has ended; absent: nothing. `asked` resolves at a signal. */
+  afterwards?(asked: Promise<void>): Promise<void>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;
   /** Cuts what `close` waits for. Resolves when everything is released. Idempotent. */

@@ -114,6 +114,10 @@ export class AddressPortal implements Portal {
     return this.#interfaces();
   }
 
+  leave(): void {
+    this.#keeper?.leave();
+  }
+
   /** Call it when nothing listens any more. Rejects with KPNG_PORTAL_* when addresses cannot be removed. */
   async close(): Promise<void> {
     // The sockets belong to the engine.

@@ -1,5 +1,5 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
-import type { PortAllocator } from './port-allocator.ts';
+import { formerKey, type PortAllocator } from './port-allocator.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from './portal.ts';
 
 export interface NonePortalOptions {
@@ -42,7 +42,7 @@ export class NonePortal implements Portal {
     }
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const name of [...this.#waiting].sort()) {
-      const port = this.#allocator.allocate();
+      const port = this.#allocator.allocate(formerKey(name, this.#address, 'internal'));
       if (port === undefined) break;
       this.#ports.set(name, port);
       this.#waiting.delete(name);

@@ -1,5 +1,11 @@
+import type { Traffic } from '../proxysocket/spec.ts';
 import type { PortRange } from '../util/port-range.ts';
 import type { PortalProblem } from './portal.ts';
+
+/** Names a listener. */
+export function formerKey(servicePort: string, address: string, traffic: Traffic): string {
+  return `${servicePort} ${address} ${traffic}`;
+}
 
 /**
  * Hands out the ports of a range, in random order so that a port that was just given back is seldom
@@ -13,12 +19,24 @@ export class PortAllocator {
   readonly #random: () => number;
   readonly #free: number[] = [];
   readonly #taken = new Set<number>();
+  /** Ports that wait for the listener that had them in a former process. */
+  readonly #reserved: Map<string, number>;
 
-  /** `random` is evenly distributed in [0, 1), as `Math.random`. */
-  constructor(range: PortRange | undefined, random: () => number) {
+  /**
+   * `random` is evenly distributed in [0, 1), as `Math.random`. `former`: ports that listeners had in a
+   * process before this one, by `formerKey`.
+   */
+  constructor(
+    range: PortRange | undefined,
+    random: () => number,
+    former: ReadonlyMap<string, number> = new Map(),
+  ) {
     this.#range = range;
     this.#random = random;
-    for (let port = range?.first ?? 1; port <= (range?.last ?? 0); port += 1) this.#free.push(port);
+    const { first, last } = range ?? { first: 1, last: 0 };
+    this.#reserved = new Map([...former].filter(([, port]) => port >= first && port <= last));
+    const reserved = new Set(this.#reserved.values());
+    for (let port = first; port <= last; port += 1) if (!reserved.has(port)) this.#free.push(port);
   }
 
   /** What there is to say of a service port that got no port. */
@@ -34,9 +52,22 @@ export class PortAllocator {
     };
   }
 
-  /** A port that nobody has; 0 when the kernel is to choose; undefined when none is left. */
-  allocate(): number | undefined {
+  /**
+   * A port that nobody has: the one that the listener has had in a former process, if there was one; 0 when
+   * the kernel is to choose; undefined when none is left.
+   */
+  allocate(listener?: string): number | undefined {
     if (this.#range === undefined) return 0;
+    const former = listener === undefined ? undefined : this.#reserved.get(listener);
+    if (listener !== undefined && former !== undefined && !this.#taken.has(former)) {
+      this.#reserved.delete(listener);
+      this.#taken.add(former);
+      return former;
+    }
+    if (this.#free.length === 0) {
+      this.#free.push(...new Set(this.#reserved.values()));
+      this.#reserved.clear();
+    }
     const index = Math.floor(this.#random() * this.#free.length);
     const port = this.#free[index];
     const last = this.#free.pop();

@@ -95,6 +95,9 @@ export interface Portal {
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
   ): Promise<void>;
 
+  /** From now on `close` removes nothing: another process uses what is there. Absent: it never does. */
+  leave?(): void;
+
   /** Ends what the portal holds. Idempotent. */
   close(): Promise<void>;
 }

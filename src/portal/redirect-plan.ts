@@ -1,7 +1,7 @@
 import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
 import { familyOf, type Family } from '../util/family.ts';
 import { claimKey, ClaimTable, type Claim } from './claims.ts';
-import type { PortAllocator } from './port-allocator.ts';
+import { formerKey, type PortAllocator } from './port-allocator.ts';
 import { faultOf, placeText } from './redirect-faults.ts';
 import { sameListen } from './text.ts';
 import type { PortalPlan, PortalProblem, PortalSpec, ServicePortPortals } from './portal.ts';
@@ -227,8 +227,9 @@ export class RedirectPlan {
     this.#withoutPort.delete(name);
     for (const key of this.#needed(name, entry)) {
       if (entry.listeners.has(key)) continue;
-      const port = this.#allocate();
       const address = this.#bindAddresses[familyOfKey(key)];
+      const place = formerKey(name, address ?? '', trafficOfKey(key));
+      const port = this.#allocate(place);
       if (port === undefined || address === undefined) {
         this.#withoutPort.add(name);
         return;
@@ -237,11 +238,11 @@ export class RedirectPlan {
     }
   }
 
-  #allocate(): number | undefined {
-    const port = this.#allocator.allocate();
+  #allocate(place: string): number | undefined {
+    const port = this.#allocator.allocate(place);
     if (port !== undefined) return port;
     this.#releaseDropped();
-    return this.#allocator.allocate();
+    return this.#allocator.allocate(place);
   }
 
   #releaseDropped(): void {

@@ -5,6 +5,7 @@ import type { Clock } from '../util/clock.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from './events.ts';
+import { inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import { assertAddress, listenFailure } from './listen-error.ts';
 import type { LoopGuard } from './loop-guard.ts';
@@ -173,7 +174,7 @@ export class ListenerTable {
               (port) => acceptor.listen({ ...listen, port }, owner),
               this.#kernelPorts,
               this.#options.random,
-              this.#options.formerPort?.(slot.key),
+              this.#options.formerPort?.(slot.key) ?? inheritedPort(slot.key),
             )
           : await acceptor.listen(listen, owner);
       this.#retries.delete(slot);

@@ -3,6 +3,7 @@ import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { processDescriptorLimit } from '../../proxysocket/descriptors.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
+import { HANDOVER_FLAGS } from '../flags/handover.ts';
 import { choice, duration, ipAddress, list, portRange, text, toggle } from '../flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
@@ -115,6 +116,7 @@ function flagsOf(variant: Variant) {
       help: 'Accepted for the sake of old command lines; changes are carried out at once.',
       group: 'Times',
     }),
+    ...HANDOVER_FLAGS,
     ...LIMIT_FLAGS,
   } satisfies FlagTable;
 }
@@ -143,6 +145,8 @@ function readUserspace(values: FlagValues<UserspaceFlags>, given: ReadonlySet<st
     nodePortAddresses: values['nodeport-addresses'],
     healthCheckNodePorts: values['health-check-node-ports'],
     dryRun: values['dry-run'],
+    handoverSocket: values['handover-socket'],
+    handoverWait: values['handover-wait'],
     limits: readLimits(values),
   } as const;
 }

@@ -3,7 +3,8 @@ import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
-import { PortAllocator } from '../../portal/port-allocator.ts';
+import type { FormerListener } from '../../proxysocket/inherited.ts';
+import { formerKey, PortAllocator } from '../../portal/port-allocator.ts';
 import {
   BEST,
   choosePortal,
@@ -33,9 +34,14 @@ export async function createPortal(
   log: Log,
   exec: Exec = systemExec,
   dry?: PortalParts,
+  former: readonly FormerListener[] = [],
 ): Promise<Portal> {
   const { bindAddress, nodePortAddresses, iptablesFlavor } = options;
-  const allocator = new PortAllocator(options.portRange, dry?.random ?? Math.random);
+  const allocator = new PortAllocator(
+    options.portRange,
+    dry?.random ?? Math.random,
+    formerPorts(former),
+  );
   const tools =
     dry === undefined
       ? iptablesTools(exec, iptablesFlavor, log)
@@ -77,6 +83,16 @@ export async function createPortal(
   }
   const { NonePortal } = await import('../../portal/none.ts');
   return new NonePortal({ bindAddress, allocator });
+}
+
+/** The port that each listener had in the former process, by what the portals call it. */
+function formerPorts(former: readonly FormerListener[]): ReadonlyMap<string, number> {
+  return new Map(
+    former.map(({ servicePort, address, traffic, port }) => [
+      formerKey(servicePort, address, traffic),
+      port,
+    ]),
+  );
 }
 
 /**

@@ -7,6 +7,7 @@ import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import type { RunningSink } from '../command.ts';
+import { Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 import { createEngine } from './userspace-engine.ts';
@@ -26,8 +27,9 @@ async function both(
 
 /** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
 export async function startUserspace(options: UserspaceOptions, log: Log): Promise<RunningSink> {
-  const { limits } = options;
-  const portal = await createPortal(options, log);
+  const { limits, handoverSocket } = options;
+  const handover = handoverSocket === '' ? undefined : await Handover.begin(handoverSocket, log);
+  const portal = await createPortal(options, log, undefined, undefined, handover?.former);
   const engine = await createEngine(options, portal, log);
   const proxier = new Proxier({
     engine,
@@ -39,10 +41,21 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
   });
   const work = new WatchedSink(proxier);
   const checks = await healthChecks(options, portal, work);
+  const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
-    sink: checks === undefined ? proxier : teeSinks(work, checks),
+    sink: handover?.watch(sink, () => engine.snapshot()) ?? sink,
+    ...(handover !== undefined && {
+      handedOver: handover.taken,
+      async afterwards(asked: Promise<void>) {
+        if (!handover.isTaken || !options.handoverWait) return;
+        log.info('Waiting for a signal, or for the successor to end');
+        await Promise.race([asked, handover.successorGone()]);
+      },
+    }),
     dataPath: {
-      engine: engine.kind,
+      get engine() {
+        return engine.kind;
+      },
       portal: portal.kind,
       limits,
       snapshot: () => engine.snapshot(),
@@ -52,6 +65,9 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
       ],
     },
     async close() {
+      await handover?.settled();
+      handover?.close();
+      if (handover?.isTaken === true) portal.leave?.();
       // Load balancers look elsewhere, nothing new comes from the source, nothing new from clients, and
       // then the connections end.
       await checks?.close();

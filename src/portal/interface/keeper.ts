@@ -43,7 +43,7 @@ export class AddressKeeper {
   readonly #link: InterfaceAddresses;
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
-  readonly #removeOnClose: boolean;
+  #removeOnClose: boolean;
   readonly #holdings = new Holdings();
   readonly #changer: AddressChanger;
   readonly #guard: Guard;
@@ -133,6 +133,11 @@ export class AddressKeeper {
       }
       this.#guard.start();
     });
+  }
+
+  /** From now on `close` removes nothing. */
+  leave(): void {
+    this.#removeOnClose = false;
   }
 
   /** Ends the watch and, if asked for, removes everything of ours. Idempotent. */

@@ -108,7 +108,7 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
-  readonly #removeOnClose: boolean;
+  #removeOnClose: boolean;
   #afterStart: RulePortalOptions['afterStart'];
   /** What `afterStart` is doing. */
   #starting: Promise<void> | undefined;
@@ -181,13 +181,18 @@ export class RulePortal<Name extends string> implements Portal {
   ): Promise<void> {
     return this.#queue.run(async () => {
       const names = [...this.#plan.settle(bound)];
-      this.#book.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
+      // Before the services, so that its packets do not have to pass the rules of all of them.
       await this.#openCanary();
+      this.#book.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
       await this.#write();
       this.#guard.start();
       this.#starting ??= this.#afterStart?.(this.#closing.signal);
       this.#afterStart = undefined;
     });
+  }
+
+  leave(): void {
+    this.#removeOnClose = false;
   }
 
   /**

@@ -1,6 +1,7 @@
 import { createServer, isIPv6, type AddressInfo, type Server } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { familyOf, type Family } from '../../util/family.ts';
+import { takeInherited } from '../inherited.ts';
 import type { Listener, ServicePort } from '../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../source-ranges.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
@@ -104,15 +105,14 @@ export async function openTcpListener(
   });
   const { promise, resolve, reject } = Promise.withResolvers<TcpListener>();
   server.once('error', reject);
+  const { address: host, port } = spec;
+  const { backlog } = options;
+  const fd = takeInherited('TCP', host, port);
   server.listen(
-    {
-      host: spec.address,
-      port: spec.port,
-      backlog: options.backlog,
-      // The IPv4 wildcard is a listener of its own.
-      ipv6Only: isIPv6(spec.address),
-      exclusive: true,
-    },
+    fd === undefined
+      ? // The IPv4 wildcard is a listener of its own.
+        { host, port, backlog, ipv6Only: isIPv6(host), exclusive: true }
+      : { fd, backlog },
     () => {
       server.off('error', reject);
       // At once, before the loop can accept the first connection.

@@ -7,7 +7,7 @@ import { Front, type Assignment } from './front.ts';
 import type { HostAddresses, HostAddressWatch } from './host-addresses.ts';
 import type { SessionTable } from './session-table.ts';
 import type { CappedListeners } from './capped-listeners.ts';
-import { boundSocket, WILDCARD } from './socket.ts';
+import { boundSocket, inheritedSocket, WILDCARD } from './socket.ts';
 
 /** What the listeners of an acceptor share. */
 export interface ListenerDeps {
@@ -151,6 +151,8 @@ const SHARES_PORT = process.platform === 'linux';
  * first with an exclusive socket whether the port is free.
  */
 async function sharedSocket(family: Family, port: number): Promise<Socket> {
+  const inherited = await inheritedSocket(family, WILDCARD[family], port);
+  if (inherited !== undefined) return inherited;
   const probe = await boundSocket(family, WILDCARD[family], port);
   if (!SHARES_PORT) return probe;
   const { port: free } = probe.address();

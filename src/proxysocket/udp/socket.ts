@@ -1,5 +1,6 @@
-import { createSocket, type Socket, type SocketOptions } from 'node:dgram';
+import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
 import type { Family } from '../../util/family.ts';
+import { takeInherited } from '../inherited.ts';
 import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
 
 /** The address that means every address of a family. */
@@ -35,7 +36,22 @@ export async function boundSocket(
   port: number,
   reusePort = false,
 ): Promise<Socket> {
-  const socket = newSocket(family, reusePort);
+  const inherited = await inheritedSocket(family, address, port);
+  if (inherited !== undefined) return inherited;
+  return bind(newSocket(family, reusePort), { address, port, exclusive: true });
+}
+
+/** The socket that a former process has had there, if it has handed it over. */
+export async function inheritedSocket(
+  family: Family,
+  address: string,
+  port: number,
+): Promise<Socket | undefined> {
+  const fd = takeInherited('UDP', address, port);
+  return fd === undefined ? undefined : bind(newSocket(family), { fd });
+}
+
+async function bind(socket: Socket, where: BindOptions): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   const failed = (error: Error): void => {
     socket.close();
@@ -46,7 +62,7 @@ export async function boundSocket(
     socket.off('error', failed);
     resolve(socket);
   });
-  socket.bind({ address, port, exclusive: true });
+  socket.bind(where);
   return promise;
 }
 

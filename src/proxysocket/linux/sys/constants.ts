@@ -3,6 +3,7 @@
  * the layout of `epoll_event`, which is probed (see `layout.ts`).
  */
 
+export const AF_UNIX = 1;
 export const AF_INET = 2;
 export const AF_INET6 = 10;
 
@@ -14,11 +15,15 @@ export const SOCK_CLOEXEC = 0x80000;
 
 export const SOL_SOCKET = 1;
 export const SO_REUSEADDR = 2;
+export const SO_TYPE = 3;
 export const SO_ERROR = 4;
 export const SO_SNDBUF = 7;
 export const SO_RCVBUF = 8;
 export const SO_KEEPALIVE = 9;
 export const SO_LINGER = 13;
+export const SO_PEERCRED = 17;
+export const SO_ACCEPTCONN = 30;
+export const SCM_RIGHTS = 1;
 
 export const IPPROTO_IP = 0;
 export const IP_PKTINFO = 8;
@@ -37,6 +42,8 @@ export const UDP_SEGMENT = 103;
 export const SHUT_WR = 1;
 
 export const MSG_TRUNC = 0x20;
+export const MSG_NOSIGNAL = 0x4000;
+export const MSG_CMSG_CLOEXEC = 0x40000000;
 
 export const EPOLLIN = 1;
 export const EPOLLOUT = 4;
@@ -66,6 +73,7 @@ export const ENETUNREACH = 101;
 export const ECONNABORTED = 103;
 export const ECONNRESET = 104;
 export const ENOBUFS = 105;
+export const ETOOMANYREFS = 109;
 export const ECONNREFUSED = 111;
 export const EHOSTDOWN = 112;
 export const EHOSTUNREACH = 113;

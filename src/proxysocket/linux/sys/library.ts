@@ -27,6 +27,7 @@ export const SIGNATURES = {
   recvmmsg: { arguments: ['i32', 'pointer', 'u32', 'i32', 'pointer'], return: 'i32' },
   sendmmsg: { arguments: ['i32', 'pointer', 'u32', 'i32'], return: 'i32' },
   sendmsg: { arguments: ['i32', 'pointer', 'i32'], return: 'i32' },
+  recvmsg: { arguments: ['i32', 'pointer', 'i32'], return: 'i32' },
   epoll_create1: { arguments: ['i32'], return: 'i32' },
   epoll_ctl: { arguments: ['i32', 'i32', 'i32', 'pointer'], return: 'i32' },
   epoll_wait: { arguments: ['i32', 'pointer', 'i32', 'i32'], return: 'i32' },

@@ -38,6 +38,12 @@ export class Sockets {
     return this.#open(k.SOCK_DGRAM, family);
   }
 
+  /** Notes a descriptor that somebody else has opened for this thread. */
+  adopt(fd: number): number {
+    this.#ledger.opened(fd);
+    return fd;
+  }
+
   bind(fd: number, to: Sockaddr): number {
     return this.#result(this.#c.bind(fd, addressOf(to.memory), to.length));
   }

@@ -1,4 +1,5 @@
 import { familyOf, type Family } from '../../../util/family.ts';
+import { takeInherited } from '../../inherited.ts';
 import type { Listener, ServicePort } from '../../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
 import type { ListenSpec, Traffic } from '../../spec.ts';
@@ -119,6 +120,8 @@ export class TcpListener implements Listener, Pollable {
   async close(): Promise<void> {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
+    // A successor may have the socket, too: then closing a descriptor does not end the watch.
+    this.#loop.unwatch(this.fd);
     this.#loop.close(this.fd);
     this.#options.closed(this);
   }
@@ -128,14 +131,15 @@ export class TcpListener implements Listener, Pollable {
 function openListener(loop: Loop, spec: ListenSpec, options: TcpListenerOptions): number {
   const { sockets } = loop.sys;
   const place = loop.sys.sockaddr(spec);
-  const fd = sockets.stream(place.family);
+  const inherited = takeInherited('TCP', spec.address, spec.port);
+  const fd = inherited === undefined ? sockets.stream(place.family) : sockets.adopt(inherited);
   if (fd < 0) throw systemError(-fd, 'socket');
   sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
   // The IPv4 wildcard is a listener of its own.
   if (place.family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
   setNoDelay(sockets, fd);
   setKeepAlive(sockets, fd, options.keepAliveMs);
-  const bound = sockets.bind(fd, place);
+  const bound = inherited === undefined ? sockets.bind(fd, place) : 0;
   const result = bound < 0 ? bound : sockets.listen(fd, options.backlog);
   if (result < 0) {
     sockets.close(fd);

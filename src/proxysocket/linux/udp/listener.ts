@@ -1,4 +1,5 @@
 import { familyOf, type Family } from '../../../util/family.ts';
+import { takeInherited } from '../../inherited.ts';
 import type { Listener, ServicePort } from '../../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
 import type { ListenSpec, Traffic } from '../../spec.ts';
@@ -92,6 +93,8 @@ export class UdpListener implements Listener, Pollable, UdpFront {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#shared.sessions.endAll(this.#all());
+    // A successor may have the socket, too: then closing a descriptor does not end the watch.
+    this.#shared.loop.unwatch(this.fd);
     this.#shared.loop.close(this.fd);
     this.#onClosed(this);
   }
@@ -157,7 +160,8 @@ export class UdpListener implements Listener, Pollable, UdpFront {
 function openListener({ loop, context }: UdpShared, spec: ListenSpec, wildcard: boolean): number {
   const { sockets } = loop.sys;
   const place = loop.sys.sockaddr(spec);
-  const fd = sockets.datagram(place.family);
+  const inherited = takeInherited('UDP', spec.address, spec.port);
+  const fd = inherited === undefined ? sockets.datagram(place.family) : sockets.adopt(inherited);
   if (fd < 0) throw systemError(-fd, 'socket');
   const { udpSocketBuffer } = context.limits;
   sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, udpSocketBuffer);
@@ -167,7 +171,7 @@ function openListener({ loop, context }: UdpShared, spec: ListenSpec, wildcard: 
   if (wildcard && place.family === 6) {
     sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
   }
-  const bound = sockets.bind(fd, place);
+  const bound = inherited === undefined ? sockets.bind(fd, place) : 0;
   if (bound === 0) return fd;
   sockets.close(fd);
   throw systemError(-bound, 'bind');

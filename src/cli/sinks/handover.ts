@@ -1,0 +1,127 @@
+import { messageOf } from '../../errors.ts';
+import type { HandoverServer } from '../../handover/predecessor.ts';
+import type { Inheritance } from '../../handover/successor.ts';
+import type { Log } from '../../observe/log.ts';
+import type { ServicePortSnapshot } from '../../proxysocket/engine.ts';
+import type { FormerListener } from '../../proxysocket/inherited.ts';
+import { slotKeys } from '../../proxysocket/listener-slot.ts';
+import type { LocalSink } from '../../store/local-view.ts';
+
+/** A process between the one before it and the one after it. */
+export class Handover {
+  readonly #path: string;
+  readonly #log: Log;
+  readonly #inheritance: Inheritance | undefined;
+  readonly #taken = Promise.withResolvers<void>();
+  #server: HandoverServer | undefined;
+  #isTaken = false;
+  #closed = false;
+
+  private constructor(path: string, log: Log, inheritance: Inheritance | undefined) {
+    this.#path = path;
+    this.#log = log;
+    this.#inheritance = inheritance;
+  }
+
+  /** Gets what a process that runs has to give; if there is none, or it cannot be had, this one starts alone. */
+  static async begin(path: string, log: Log): Promise<Handover> {
+    const { takeOver } = await import('../../handover/successor.ts');
+    const begin = performance.now();
+    const found = await takeOver(path);
+    if (found.kind === 'inherited') {
+      const { pid, sockets } = found;
+      const ms = Math.round(performance.now() - begin);
+      log.info('Taking over from a process that runs', { pid, sockets, ms });
+      return new Handover(path, log, found);
+    }
+    if (found.kind === 'failed') {
+      log.warn('Cannot take over; starting as if nobody ran', { path, reason: found.reason });
+    }
+    return new Handover(path, log, undefined);
+  }
+
+  /** Resolves when a successor serves the clients. */
+  get taken(): Promise<void> {
+    return this.#taken.promise;
+  }
+
+  get isTaken(): boolean {
+    return this.#isTaken;
+  }
+
+  /** Where service ports listened in the former process. */
+  get former(): readonly FormerListener[] {
+    return this.#inheritance?.former ?? [];
+  }
+
+  /** Takes over, and begins to wait for a successor, when the sink has put a change set in place. */
+  watch(sink: LocalSink, snapshot: () => ServicePortSnapshot[]): LocalSink {
+    return {
+      sync: async (change) => {
+        await sink.sync(change);
+        if (this.#server === undefined && !this.#closed) await this.#serve(snapshot);
+      },
+    };
+  }
+
+  /** Waits while a successor is about to take over. */
+  async settled(): Promise<void> {
+    await this.#server?.settled();
+  }
+
+  /** Resolves when the successor has ended; at once if there was none. */
+  async successorGone(): Promise<void> {
+    if (this.#isTaken) await this.#server?.successorGone;
+  }
+
+  /** Gives nothing any more. The connection to a successor stays. Idempotent. */
+  close(): void {
+    this.#closed = true;
+    if (!this.#isTaken) this.#server?.close();
+  }
+
+  async #serve(snapshot: () => ServicePortSnapshot[]): Promise<void> {
+    const log = this.#log;
+    const { HandoverServer } = await import('../../handover/predecessor.ts');
+    const server = new HandoverServer({
+      path: this.#path,
+      listeners: () => formerListeners(snapshot()),
+      onGiven: (pid, sockets) => log.info('Giving the listeners to a successor', { pid, sockets }),
+      onFailed: (reason) => log.warn('A successor did not take over; going on', { reason }),
+    });
+    this.#server = server;
+    void server.taken.then((pid) => {
+      this.#isTaken = true;
+      server.close();
+      log.info('A successor has taken over', { pid });
+      this.#taken.resolve();
+    });
+    try {
+      await server.listen();
+    } catch (error) {
+      log.warn('A successor will not be able to take over', {
+        path: this.#path,
+        reason: messageOf(error),
+      });
+    }
+    if (this.#inheritance === undefined) return;
+    this.#inheritance.complete();
+    log.info('Took over from the former process', { pid: this.#inheritance.pid });
+  }
+}
+
+/** Where service ports listen now, for a successor. */
+export function formerListeners(snapshot: readonly ServicePortSnapshot[]): FormerListener[] {
+  return snapshot.flatMap(({ name, protocol, listeners }) => {
+    const keys = slotKeys(
+      { name, protocol },
+      listeners.map(({ listen }) => listen),
+    );
+    return listeners.flatMap((status, index): FormerListener[] => {
+      if (status.state !== 'listening') return [];
+      const { address, traffic, port: asked } = status.listen;
+      const place = { servicePort: name, protocol, address, traffic };
+      return [{ ...place, asked, port: status.boundPort, key: keys[index] ?? '' }];
+    });
+  });
+}

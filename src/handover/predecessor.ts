@@ -1,0 +1,151 @@
+import { lstatSync, renameSync, rmSync, statSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { messageOf } from '../errors.ts';
+import type { FormerListener } from '../proxysocket/inherited.ts';
+import { networkNamespace, TAKEN } from './protocol.ts';
+import { giveInThread } from './thread.ts';
+
+/** How long a successor may take to say what it wants and to take it. */
+const LIMIT_MS = 10_000;
+
+export interface HandoverServerOptions {
+  /** Of the unix socket. Whatever socket is there is replaced. */
+  readonly path: string;
+  /** What this process listens on now. */
+  readonly listeners: () => readonly FormerListener[];
+  /** A successor has got the sockets, and puts its own state in place. */
+  readonly onGiven: (pid: number, sockets: number) => void;
+  /** Somebody called who got nothing, or a successor has gone before it served; this process goes on. */
+  readonly onFailed: (reason: string) => void;
+}
+
+type State =
+  | { readonly kind: 'alone' }
+  /** A successor has called; it may serve already, or be about to. */
+  | { readonly kind: 'called'; readonly socket: Socket; readonly over: Promise<void> }
+  | { readonly kind: 'taken' };
+
+/** Waits for a successor and gives it the sockets of this process. */
+export class HandoverServer {
+  readonly #options: HandoverServerOptions;
+  readonly #server: Server;
+  readonly #taken = Promise.withResolvers<number>();
+  readonly #successorGone = Promise.withResolvers<void>();
+  #state: State = { kind: 'alone' };
+  #inode: number | undefined;
+
+  constructor(options: HandoverServerOptions) {
+    this.#options = options;
+    this.#server = createServer({ pauseOnConnect: true }, (socket) => this.#called(socket));
+    this.#server.unref();
+  }
+
+  /** Resolves with its process id when a successor serves the clients; never, if none does. */
+  get taken(): Promise<number> {
+    return this.#taken.promise;
+  }
+
+  /** Resolves when the successor that has taken over has ended. */
+  get successorGone(): Promise<void> {
+    return this.#successorGone.promise;
+  }
+
+  /**
+   * Listens, readable for nobody else. Rejects with the system's error. The socket gets its name only when it
+   * listens, so that it takes the place of the predecessor's in one step; and Node, which removes the file of
+   * a socket when it closes, does not know that name.
+   */
+  async listen(): Promise<void> {
+    const { path } = this.#options;
+    const temporary = `${path}.${process.pid}`;
+    rmSync(temporary, { force: true });
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#server.once('error', reject);
+    const mask = process.umask(0o177);
+    try {
+      // It is bound before this returns.
+      this.#server.listen(temporary, resolve);
+    } finally {
+      process.umask(mask);
+    }
+    await promise;
+    this.#server.off('error', reject);
+    this.#server.on('error', () => undefined);
+    if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false) {
+      this.#server.close();
+      throw new Error(`${path} is there, and is no socket`);
+    }
+    this.#inode = statSync(temporary).ino;
+    renameSync(temporary, path);
+  }
+
+  /** Waits while a successor is about to take over; then it is known whether it has. */
+  async settled(): Promise<void> {
+    if (this.#state.kind === 'called') await this.#state.over;
+  }
+
+  /** Gives nothing any more, and removes the socket unless it is somebody else's by now. Idempotent. */
+  close(): void {
+    this.#server.close();
+    if (this.#state.kind === 'called') this.#state.socket.destroy();
+    const { path } = this.#options;
+    if (statSync(path, { throwIfNoEntry: false })?.ino === this.#inode) rmSync(path);
+  }
+
+  #called(socket: Socket): void {
+    socket.unref();
+    socket.on('error', () => undefined);
+    // One at a time; whoever comes second starts as if it were alone, and is told what is taken.
+    if (this.#state.kind !== 'alone') {
+      socket.destroy();
+      return;
+    }
+    const over = Promise.withResolvers<void>();
+    this.#state = { kind: 'called', socket, over: over.promise };
+    void this.#give(socket).finally(over.resolve);
+  }
+
+  async #give(socket: Socket): Promise<void> {
+    const { listeners, onGiven, onFailed } = this.#options;
+    try {
+      const given = await giveInThread({
+        kind: 'give',
+        fd: descriptorOf(socket),
+        listeners: listeners(),
+        pid: process.pid,
+        uid: process.geteuid?.() ?? -1,
+        network: networkNamespace(),
+        limitMs: LIMIT_MS,
+      });
+      if (!given.ok) throw new Error(`it got nothing: ${given.reason}`);
+      onGiven(given.pid, given.sockets);
+      await this.#untilTaken(socket);
+      this.#state = { kind: 'taken' };
+      socket.once('close', () => this.#successorGone.resolve());
+      this.#taken.resolve(given.pid);
+    } catch (error) {
+      socket.destroy();
+      this.#state = { kind: 'alone' };
+      onFailed(messageOf(error));
+    }
+  }
+
+  async #untilTaken(socket: Socket): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    let text = '';
+    socket.setEncoding('latin1').on('data', (part: string) => {
+      text = (text + part).slice(-TAKEN.length);
+      if (text === TAKEN) resolve();
+    });
+    socket.once('close', () => reject(new Error('it has gone before it took over')));
+    socket.resume();
+    await promise;
+  }
+}
+
+/** Node has no other way to it. */
+function descriptorOf(socket: Socket): number {
+  const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } };
+  if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');
+  return handle.fd;
+}

@@ -1,0 +1,59 @@
+/**
+ * What two processes say to each other over the handover socket, line by line, in JSON:
+ *
+ *     successor    Hello
+ *     predecessor  Offer, and with the bytes behind it the descriptors of its listeners
+ *     successor    TAKEN, once it serves them
+ *
+ * The connection stays open as long as both live, so that each notices when the other has gone.
+ */
+import { readlinkSync } from 'node:fs';
+import type { FormerListener } from '../proxysocket/inherited.ts';
+
+/** Changes when processes of different versions would not understand each other. */
+export const HANDOVER_VERSION = 1;
+
+export const TAKEN = 'taken\n';
+
+export interface Hello {
+  readonly handover: number;
+  readonly pid: number;
+  /** The network namespace, whose addresses and ports the sockets belong to. */
+  readonly network: string;
+}
+
+export type Offer =
+  | {
+      readonly ok: true;
+      readonly pid: number;
+      /** How many descriptors follow. */
+      readonly sockets: number;
+      readonly former: readonly FormerListener[];
+    }
+  | { readonly ok: false; readonly reason: string };
+
+/** A line longer than this is no message: 10,000 listeners take about 2 MB. */
+export const MAX_LINE_BYTES = 64 << 20;
+
+/** Tells network namespaces apart. */
+export function networkNamespace(): string {
+  return readlinkSync('/proc/self/ns/net');
+}
+
+export function helloFrom(pid: number, network: string): Hello {
+  return { handover: HANDOVER_VERSION, pid, network };
+}
+
+/** Why the sockets of one process are of no use to another one; undefined: they are. */
+export function refusal(hello: Hello, network: string): string | undefined {
+  if (hello.handover !== HANDOVER_VERSION) {
+    return `it speaks version ${String(hello.handover)} of the handover, this one ${HANDOVER_VERSION}`;
+  }
+  if (hello.network !== network) return 'it runs in another network namespace';
+  return undefined;
+}
+
+/** Only root and the user who runs this process may take part. */
+export function mayTakePart(uid: number, own: number): boolean {
+  return uid === 0 || uid === own;
+}

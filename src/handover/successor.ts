@@ -1,0 +1,73 @@
+import { existsSync } from 'node:fs';
+import { Socket } from 'node:net';
+import { messageOf } from '../errors.ts';
+import { closeInherited, keepInherited, type FormerListener } from '../proxysocket/inherited.ts';
+import { networkNamespace, TAKEN } from './protocol.ts';
+import type { Taken } from './take.ts';
+import { canHandOver, takeInThread } from './thread.ts';
+
+/** How long a predecessor may take to answer. */
+const LIMIT_MS = 10_000;
+
+/** What a process got from the one before it. */
+export interface Inheritance {
+  readonly kind: 'inherited';
+  /** Of the predecessor. */
+  readonly pid: number;
+  readonly sockets: number;
+  readonly former: readonly FormerListener[];
+  /** Tells the predecessor that its clients are served here now, and closes what nobody has taken. */
+  complete(): void;
+}
+
+/** Whether there was somebody to take over from. `failed`: yes, but it could not be done. */
+export type TakeOver =
+  Inheritance | { readonly kind: 'nobody' } | { readonly kind: 'failed'; readonly reason: string };
+
+/** Nobody listens at the path, or never has. */
+const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
+
+/**
+ * Takes over from the process that serves a handover socket. What it listens on is kept for the listeners of
+ * this process; it goes on accepting as well until `complete`. If this process ends before, nothing has
+ * happened. Never rejects.
+ */
+export async function takeOver(path: string): Promise<TakeOver> {
+  if (!existsSync(path)) return { kind: 'nobody' };
+  if (!canHandOver()) {
+    return { kind: 'failed', reason: 'this Node or system cannot pass descriptors' };
+  }
+  try {
+    const taken = await takeInThread({
+      kind: 'take',
+      path,
+      pid: process.pid,
+      uid: process.geteuid?.() ?? -1,
+      network: networkNamespace(),
+      limitMs: LIMIT_MS,
+    });
+    return inheritance(taken);
+  } catch (error) {
+    if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody' };
+    return { kind: 'failed', reason: messageOf(error) };
+  }
+}
+
+function inheritance({ pid, sockets, former, connection }: Taken): Inheritance {
+  keepInherited(sockets, former);
+  // It tells the predecessor by being open that this process lives.
+  const socket = new Socket({ fd: connection, readable: true, writable: true });
+  socket.on('error', () => undefined);
+  socket.unref();
+  socket.resume();
+  return {
+    kind: 'inherited',
+    pid,
+    sockets: sockets.length,
+    former,
+    complete() {
+      closeInherited();
+      socket.write(TAKEN);
+    },
+  };
+}

@@ -1,0 +1,60 @@
+import { closeSync } from 'node:fs';
+import type { FormerListener, InheritedSocket } from '../proxysocket/inherited.ts';
+import { systemError } from '../proxysocket/linux/sys/errno.ts';
+import type { Rights } from '../proxysocket/linux/sys/rights.ts';
+import { helloFrom, mayTakePart, type Offer } from './protocol.ts';
+import { Wire } from './wire.ts';
+
+export interface TakeOptions {
+  readonly path: string;
+  readonly pid: number;
+  readonly uid: number;
+  readonly network: string;
+  /** How long the predecessor may take to answer. Milliseconds. */
+  readonly limitMs: number;
+}
+
+/** What a successor has got. */
+export interface Taken {
+  /** Of the predecessor. */
+  readonly pid: number;
+  readonly sockets: readonly InheritedSocket[];
+  readonly former: readonly FormerListener[];
+  /** The connection to it. */
+  readonly connection: number;
+}
+
+/** Calls the predecessor and gets its sockets. Throws, with nothing left open, when that cannot be. */
+export function take(rights: Rights, options: TakeOptions): Taken {
+  const connection = rights.connect(options.path);
+  if (connection < 0) throw systemError(-connection, 'connect');
+  const wire = new Wire(rights, connection, options.limitMs);
+  try {
+    const peer = rights.peer(connection);
+    // Whoever could make us listen on sockets of their choice would get our clients' data.
+    if (peer === undefined || !mayTakePart(peer.uid, options.uid)) {
+      throw new Error(`${options.path} is served by another user`);
+    }
+    wire.say(helloFrom(options.pid, options.network));
+    const offer = wire.hear() as Offer;
+    if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
+    const { pid, former } = offer;
+    const sockets = sortOut(rights, wire.receiveDescriptors(offer.sockets));
+    return { pid, former, connection, sockets };
+  } catch (error) {
+    for (const fd of [...wire.descriptors, connection]) closeSync(fd);
+    throw error;
+  }
+}
+
+/** Keeps what takes clients, one socket for each place; closes the rest. */
+function sortOut(rights: Rights, descriptors: readonly number[]): InheritedSocket[] {
+  const sockets = new Map<string, InheritedSocket>();
+  for (const fd of descriptors) {
+    const found = rights.listeningPlace(fd);
+    const place = found && `${found.protocol} ${found.address} ${found.port}`;
+    if (place === undefined || sockets.has(place)) closeSync(fd);
+    else sockets.set(place, { ...found, fd } as InheritedSocket);
+  }
+  return [...sockets.values()];
+}

@@ -1,0 +1,96 @@
+import { EAGAIN, ETOOMANYREFS } from '../proxysocket/linux/sys/constants.ts';
+import { systemError } from '../proxysocket/linux/sys/errno.ts';
+import { MAX_DESCRIPTORS, type Rights } from '../proxysocket/linux/sys/rights.ts';
+import { MAX_LINE_BYTES } from './protocol.ts';
+
+/** Between two looks at a socket that is not ready. */
+const PAUSE_MS = 2;
+const LINE_FEED = 10;
+
+/**
+ * One end of a handover, in a thread of its own: it blocks. Everything throws the system's error, and an
+ * Error when the time is up or the other side has gone.
+ */
+export class Wire {
+  readonly fd: number;
+  readonly #rights: Rights;
+  readonly #deadline: number;
+  readonly #descriptors: number[] = [];
+  #chunks: Uint8Array[] = [];
+
+  /** `limitMs`: for all that is said. */
+  constructor(rights: Rights, fd: number, limitMs: number) {
+    this.#rights = rights;
+    this.fd = fd;
+    this.#deadline = performance.now() + limitMs;
+  }
+
+  /** Writes a value as a line of JSON. */
+  say(message: unknown): void {
+    let rest: Uint8Array = Buffer.from(`${JSON.stringify(message)}\n`);
+    while (rest.length > 0) rest = rest.subarray(this.#send(rest, []));
+  }
+
+  /** Sends descriptors with a byte for each message, which means nothing. */
+  sendDescriptors(descriptors: readonly number[]): void {
+    for (let start = 0; start < descriptors.length; start += MAX_DESCRIPTORS) {
+      this.#send(Buffer.from(' '), descriptors.slice(start, start + MAX_DESCRIPTORS));
+    }
+  }
+
+  /** The next line, as JSON. */
+  hear(): unknown {
+    let length = 0;
+    for (;;) {
+      const bytes = this.#read();
+      const end = bytes.indexOf(LINE_FEED);
+      this.#chunks.push(end === -1 ? bytes : bytes.subarray(0, end));
+      length += bytes.length;
+      if (length > MAX_LINE_BYTES)
+        throw new Error('the other side sent a message that is too long');
+      if (end === -1) continue;
+      const line = Buffer.concat(this.#chunks).toString();
+      this.#chunks = [];
+      return JSON.parse(line);
+    }
+  }
+
+  /** Waits for so many descriptors in all; they are the caller's. */
+  receiveDescriptors(count: number): readonly number[] {
+    while (this.#descriptors.length < count) this.#read();
+    return this.#descriptors;
+  }
+
+  /** What has come so far, for whoever has to give up. */
+  get descriptors(): readonly number[] {
+    return this.#descriptors;
+  }
+
+  #send(bytes: Uint8Array, descriptors: readonly number[]): number {
+    for (;;) {
+      const sent = this.#rights.send(this.fd, bytes, descriptors);
+      if (sent >= 0) return sent;
+      // The kernel limits how many descriptors may be on their way.
+      if (sent !== -EAGAIN && sent !== -ETOOMANYREFS) throw systemError(-sent, 'sendmsg');
+      this.#pause();
+    }
+  }
+
+  #read(): Uint8Array {
+    for (;;) {
+      const received = this.#rights.receive(this.fd);
+      if (typeof received !== 'number') {
+        if (received.bytes.length === 0) throw new Error('the other side has gone');
+        this.#descriptors.push(...received.descriptors);
+        return received.bytes;
+      }
+      if (received !== -EAGAIN) throw systemError(-received, 'recvmsg');
+      this.#pause();
+    }
+  }
+
+  #pause(): void {
+    if (performance.now() > this.#deadline) throw new Error('the other side does not answer');
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
+  }
+}

@@ -1,0 +1,23 @@
+/** The thread that hands sockets over, or takes them. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { openRights } from '../proxysocket/linux/sys/rights.ts';
+import { give, type Given } from './give.ts';
+import { take, type Taken } from './take.ts';
+import type { Job, Outcome } from './thread.ts';
+import { Wire } from './wire.ts';
+
+async function carryOut(job: Job): Promise<Given | Taken> {
+  const rights = await openRights();
+  return job.kind === 'take'
+    ? take(rights, job)
+    : give(rights, new Wire(rights, job.fd, job.limitMs), job);
+}
+
+let outcome: Outcome;
+try {
+  outcome = { result: await carryOut(workerData as Job) };
+} catch (error) {
+  const { message, code } = error as NodeJS.ErrnoException;
+  outcome = { message, code };
+}
+parentPort?.postMessage(outcome, []);

@@ -1,0 +1,98 @@
+import { closeSync } from 'node:fs';
+import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import type { Protocol, Traffic } from './spec.ts';
+
+/** A socket that another process listened on, open in this one, too. */
+export interface InheritedSocket {
+  readonly protocol: Protocol;
+  /** IP literal as the kernel writes it. */
+  readonly address: string;
+  readonly port: number;
+  readonly fd: number;
+}
+
+/** Where a service port of another process listened. */
+export interface FormerListener {
+  /** `namespace/name:port`. */
+  readonly servicePort: string;
+  readonly protocol: Protocol;
+  readonly address: string;
+  readonly traffic: Traffic;
+  /** What was asked for: 0 if any port would do. */
+  readonly asked: number;
+  readonly port: number;
+  /** The key of its place in the listener table. */
+  readonly key: string;
+}
+
+/** What all threads of the process know; plain data and shared memory. */
+interface Estate {
+  /** Index of a socket in `descriptors`, by place. */
+  readonly places: ReadonlyMap<string, number>;
+  /** Ports of places that asked for any, by the key of the place. */
+  readonly ports: ReadonlyMap<string, number>;
+  /** -1 once somebody has taken a socket. */
+  readonly descriptors: SharedArrayBuffer;
+}
+
+const NAME = 'kpng-userspace inherited sockets';
+
+/**
+ * Keeps sockets for listeners that are to open, in any thread: descriptors belong to the process. A listener
+ * that wants such a place gets the socket with everything that waits in its queue, and need not bind. Threads
+ * that run already do not learn of it.
+ */
+export function keepInherited(
+  sockets: readonly InheritedSocket[],
+  former: readonly FormerListener[],
+): void {
+  const descriptors = new SharedArrayBuffer(sockets.length * 4);
+  new Int32Array(descriptors).set(sockets.map(({ fd }) => fd));
+  const places = new Map(sockets.map((socket, index) => [placeOf(socket), index]));
+  const ports = new Map(
+    former.filter(({ asked }) => asked === 0).map(({ key, port }) => [key, port]),
+  );
+  setEnvironmentData(NAME, { descriptors, places, ports });
+}
+
+/** The descriptor of a place, once; then it is the caller's. Undefined when nothing was inherited there. */
+export function takeInherited(
+  protocol: Protocol,
+  address: string,
+  port: number,
+): number | undefined {
+  const estate = getEstate();
+  const index = estate?.places.get(placeOf({ protocol, address, port }));
+  if (estate === undefined || index === undefined) return undefined;
+  const fd = Atomics.exchange(new Int32Array(estate.descriptors), index, -1);
+  return fd < 0 ? undefined : fd;
+}
+
+/** The port that the listener of a place which asks for any had in the former process. */
+export function inheritedPort(key: string): number | undefined {
+  return getEstate()?.ports.get(key);
+}
+
+/** Closes what nobody has taken, and forgets the rest. Returns how many were closed. Idempotent. */
+export function closeInherited(): number {
+  const estate = getEstate();
+  if (estate === undefined) return 0;
+  setEnvironmentData(NAME, undefined);
+  const descriptors = new Int32Array(estate.descriptors);
+  let closed = 0;
+  for (let index = 0; index < descriptors.length; index += 1) {
+    const fd = Atomics.exchange(descriptors, index, -1);
+    if (fd < 0) continue;
+    closeSync(fd);
+    closed += 1;
+  }
+  return closed;
+}
+
+function getEstate(): Estate | undefined {
+  return getEnvironmentData(NAME) as unknown as Estate | undefined;
+}
+
+function placeOf({ protocol, address, port }: Omit<InheritedSocket, 'fd'>): string {
+  return `${protocol} ${address} ${port}`;
+}
