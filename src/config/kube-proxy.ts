@@ -73,7 +73,9 @@ class Reading {
 
 /** Files that tools have written name every field, most of them with a value that means nothing. */
 function asksForNothing(value: unknown): boolean {
-  if (value === null || value === '' || value === 0 || value === false || value === '0s')
-    return true;
-  return typeof value === 'object' && Object.values(value).every(asksForNothing);
+  if (typeof value === 'object' && value !== null)
+    return Object.values(value).every(asksForNothing);
+  return value === null || value === false || NOTHING.has(value);
 }
+
+const NOTHING: ReadonlySet<unknown> = new Set(['', 0, '0', '0s']);

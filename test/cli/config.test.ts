@@ -1,0 +1,224 @@
+/** Where settings come from, and what becomes of the file while the program runs. */
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import t, { type Test } from 'tap';
+import { appliers } from '../../src/cli/appliers.ts';
+import { understand } from '../../src/cli/config-file.ts';
+import { configurableFlags } from '../../src/cli/flags/fields.ts';
+import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
+import { pickValues } from '../../src/cli/flags/table.ts';
+import { LiveSettings } from '../../src/cli/live-settings.ts';
+import { configPathOf, parse, type Invocation } from '../../src/cli/parse.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
+import { originText } from '../../src/cli/settings.ts';
+import type { ConfigFile } from '../../src/config/config-file.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { runCli, startCli } from '../support/cli.ts';
+import { holds } from '../support/property.ts';
+
+const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
+
+type Run = Invocation & { kind: 'run' };
+
+function file(text: string): ConfigFile {
+  const config = understand('c.yaml', HEAD + text);
+  if (config instanceof Error) throw config;
+  return config;
+}
+
+function run(line: string, env: Record<string, string> = {}, config?: ConfigFile): Run {
+  const argv = line.split(' ').filter((word) => word !== '');
+  const invocation = parse(argv, env, REGISTRY, config);
+  if (invocation.kind === 'run') return invocation;
+  throw new Error(invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind);
+}
+
+function refused(line: string, env: Record<string, string> = {}, config?: ConfigFile): string {
+  const invocation = parse(line.split(' '), env, REGISTRY, config);
+  return invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind;
+}
+
+t.test('a flag counts more than the environment, that more than the file', (t) => {
+  const place = fc.constantFrom('flag', 'env', 'file');
+  holds(
+    t,
+    fc.property(fc.uniqueArray(place), fc.integer({ min: 1, max: 99 }), (places, base) => {
+      const value = (where: string): number => base + ['file', 'env', 'flag'].indexOf(where);
+      const flag = places.includes('flag') ? ` --max-connections=${value('flag')}` : '';
+      const env: Record<string, string> = places.includes('env')
+        ? { KPNG_MAX_CONNECTIONS: String(value('env')) }
+        : {};
+      const config = places.includes('file')
+        ? file(`maxConnections: ${value('file')}\n`)
+        : undefined;
+      const { settings, given, sink } = run(`local to-userspace${flag}`, env, config);
+      const setting = settings.find((each) => each.flag === 'max-connections');
+      const winner = ['flag', 'env', 'file'].find((each) => places.some((one) => one === each));
+      const wanted = winner === undefined ? 100_000 : value(winner);
+      const { limits } = sink.options as { limits: { maxConnections: number } };
+      return (
+        setting?.origin.kind === (winner ?? 'default') &&
+        setting.value === wanted &&
+        limits.maxConnections === wanted &&
+        given.has('max-connections') === (winner !== undefined)
+      );
+    }),
+  );
+  t.end();
+});
+
+t.test('every flag has an environment variable, of one rule', (t) => {
+  t.equal(run('local to-json', { KPNG_V: '3' }).globals.v, 3);
+  const both = { KPNG_KUBECONFIG: '/ours', KUBECONFIG: '/theirs' };
+  t.match(run('kube to-json', both).source.options, { kubeconfig: '/ours' });
+  t.match(run('kube to-json', { KUBECONFIG: '/theirs' }).source.options, { kubeconfig: '/theirs' });
+  t.match(refused('local to-json', { KPNG_V: 'x' }), /^KPNG_V \(for --v\) "x": expected a whole/);
+  // A Service named kpng gives its pods such variables.
+  const service = { KPNG_PORT: 'tcp://10.0.0.1:80', KPNG_SERVICE_HOST: '10.0.0.1' };
+  t.equal(run('local to-json', service).given.size, 0);
+  t.equal(configPathOf(['--config=a', 'file', '--config', 'b'], { KPNG_CONFIG: 'c' }), 'b');
+  t.equal(configPathOf(['file', 'to-json'], { KPNG_CONFIG: 'c' }), 'c');
+  t.equal(configPathOf(['file', 'to-json', '--help'], { KPNG_CONFIG: 'c' }), '');
+  t.equal(configPathOf(['file'], {}), '');
+  t.end();
+});
+
+t.test('the file may name the command, and the line another one', (t) => {
+  const config = file('command: file to-json\ninput: s.yaml\nportal: none\n');
+  t.same(run('', {}, config).command, ['file', 'to-json']);
+  t.match(run('', {}, config).source.options, { input: 's.yaml' });
+  t.same(run('local to-userspace', {}, config).command, ['local', 'to-userspace']);
+  t.same(
+    run('', {}, config).warnings.map(({ field, message }) => `${field}: ${message}`),
+    ['portal: has no effect on file to-json'],
+  );
+  t.match(refused('--v=1', {}, file('command: file\n')), /file, is not complete/);
+  t.match(refused('--v=1', {}, file('command: files to-json\n')), /unknown command "files"/);
+  t.match(refused('--v=1', {}, file('v: 1\n')), /no source was named/);
+  t.end();
+});
+
+t.test('passwords in URLs are not shown', (t) => {
+  const { settings } = run('kube to-json --server https://me:secret@10.0.0.1:6443');
+  const server = settings.find(({ flag }) => flag === 'server');
+  t.equal(server?.text, 'https://me:***@10.0.0.1:6443');
+  t.notMatch(JSON.stringify(settings), /secret/);
+  t.end();
+});
+
+t.test('what can change does, what cannot is told, and what is in force is known', async (t) => {
+  const { log } = await captureLog();
+  const before = run('local to-userspace --drain-delay 9s', {}, file('v: 1\nmaxConnections: 5\n'));
+  const globals = { ...before.globals };
+  const live = new LiveSettings(before, appliers(globals, log));
+  const next = file('v: 3\nmaxConnections: 6\ndrainTimeout: 1s\ndrainDelay: 1s\n');
+  const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
+  t.same(adopted.changed, [
+    { flag: 'v', field: 'v', from: '1', to: '3' },
+    { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
+  ]);
+  t.same(adopted.refused, [
+    { flag: 'max-connections', field: 'maxConnections', from: '5', to: '6' },
+  ]);
+  t.equal(log.verbosity, 3);
+  t.match(globals, { v: 3, 'drain-timeout': 1000, 'drain-delay': 9000 });
+  const shown = new Map(live.settings.map((each) => [each.flag, each]));
+  t.match(shown.get('v'), { text: '3' });
+  t.match(shown.get('max-connections'), { text: '5' }, 'what is in force, not what is asked for');
+  t.equal(originText(shown.get('drain-delay')?.origin ?? { kind: 'default' }), 'flag');
+  // Fields that vanish go back to their defaults.
+  const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
+  t.same(
+    gone.changed.map(({ field, to }) => [field, to]),
+    [
+      ['v', '0'],
+      ['drainTimeout', '5s'],
+    ],
+  );
+  t.match(gone.refused, [{ field: 'command', from: 'local to-userspace', to: 'local to-json' }]);
+});
+
+t.test('every flag that is marked as live has somebody who applies it', async (t) => {
+  const { log } = await captureLog();
+  const globals = pickValues(GLOBAL_FLAGS, { values: new Map(), given: new Set() });
+  const live = configurableFlags(REGISTRY).filter(({ spec }) => spec.live === true);
+  t.same(Object.keys(appliers({ ...globals }, log)).sort(), live.map(({ flag }) => flag).sort());
+});
+
+function directory(t: Test): string {
+  const path = mkdtempSync(join(tmpdir(), 'kpng-config-'));
+  t.teardown(() => rmSync(path, { recursive: true }));
+  return path;
+}
+
+t.test('config validate and config print, as commands', async (t) => {
+  const path = join(directory(t), 'c.yaml');
+  writeFileSync(path, `${HEAD}command: file to-json\nv: 2\nportRange: 1-2\n`);
+  const valid = await runCli(['config', 'validate', path]);
+  t.match(valid, { code: 0, stdout: `${path} is valid.\n` });
+  t.match(valid.stderr, /c.yaml:5:1: portRange: has no effect on file to-json/);
+
+  const table = await runCli(['config', 'print', '--config', path, '--node-name=n']);
+  t.equal(table.code, 0);
+  t.match(table.stdout, /^SETTING +VALUE +FROM\n--v +2 +\S+c.yaml:4 \(v\)\n/);
+  t.match(table.stdout, /\n--node-name +n +flag\n/);
+  const json = await runCli(['config', 'print', 'file', 'to-json', '--output', 'json', '-v=1']);
+  const printed = JSON.parse(json.stdout) as { command: string; settings: object[] };
+  t.equal(printed.command, 'file to-json');
+  t.match(printed.settings[0], { flag: 'v', field: 'v', value: 1, from: 'flag', live: true });
+
+  const line = ['config', 'print', '--config', path, '--node-name=n', '--output=yaml'];
+  const yaml = await runCli(line);
+  const copy = join(path, '..', 'copy.yaml');
+  writeFileSync(copy, yaml.stdout);
+  const again = await runCli(['config', 'print', '--config', copy, '--output=yaml']);
+  const plain = (text: string): string => text.replaceAll(/ # .*/g, '');
+  t.equal(plain(again.stdout), plain(yaml.stdout), 'what is printed is a file that sets the same');
+
+  writeFileSync(path, `${HEAD}command: local to-userspace\nportal: nftables\nportalInterface: a\n`);
+  t.match(await runCli(['config', 'validate', path]), {
+    code: 2,
+    stderr: /--portal-interface goes/,
+  });
+  writeFileSync(path, `${HEAD}vv: 2\nq: 1\n`);
+  const invalid = await runCli(['config', 'validate', path]);
+  t.match(invalid, { code: 2, stdout: '', stderr: /:3:1: vv: unknown field.*\n.*:4:1: q/ });
+  t.match(await runCli(['file', 'to-json', '--config', path]), {
+    code: 2,
+    stderr: /KPNG_CONFIG_INVALID/,
+  });
+  t.match(await runCli(['config', 'validate', `${path}.not`]), {
+    code: 2,
+    stderr: /KPNG_CONFIG_READ/,
+  });
+});
+
+t.test('a running program follows the file and HUP', async (t) => {
+  const dir = directory(t);
+  const [path, state] = [join(dir, 'c.yaml'), join(dir, 's.yaml')];
+  const write = (text: string): void => {
+    writeFileSync(`${path}.new`, HEAD + text);
+    renameSync(`${path}.new`, path);
+  };
+  writeFileSync(state, 'nodes: []\nservices: []\n');
+  write(`command: file to-json\ninput: ${state}\n`);
+  const cli = startCli(t, ['--config', path]);
+  await cli.line('The first complete state is in place');
+  write(`command: file to-json\ninput: other\nv: 2\n`);
+  t.match(await cli.line('Changed a setting'), { field: 'v', flag: '--v', from: '0', to: '2' });
+  const refusal = 'A changed setting takes effect only when the program starts again';
+  t.match(await cli.line(refusal), { field: 'input', to: 'other', code: 'KPNG_CONFIG_NOT_LIVE' });
+  write('vv: 1\n');
+  const bad = await cli.line('The configuration is not usable; the former settings stay');
+  t.match(bad, { err: /vv: unknown field/, code: 'KPNG_CONFIG_INVALID' });
+  write(`command: file to-json\ninput: ${state}\nv: 2\n`);
+  await cli.line('Read the configuration again', { changed: 0, refused: 0 });
+  const count = cli.log.length;
+  cli.kill('SIGHUP');
+  await cli.until(() => cli.log.length > count, 'an answer to HUP');
+  t.match(cli.log.at(-1), { msg: 'Read the configuration again', changed: 0, refused: 0 });
+  cli.kill('SIGTERM');
+  t.match(await cli.exited, { code: 0 });
+});
