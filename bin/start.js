@@ -10,7 +10,7 @@ const OLDEST = [22, 19];
 
 /**
  * Runs the program. `words` stand before the arguments that were given, for executables that are
- * short for a part of the command line.
+ * short for a part of the command line, unless these begin with a word of their own.
  */
 export async function start(words) {
   const [major, minor] = process.versions.node.split('.').map(Number);
@@ -23,5 +23,8 @@ export async function start(words) {
   const built = new URL('../dist/cli/program.js', import.meta.url);
   const program = existsSync(built) ? built : new URL('../src/cli/program.ts', import.meta.url);
   const { main } = await import(program.href);
-  process.exit(await main([...words, ...process.argv.slice(2)]));
+  const args = process.argv.slice(2);
+  // `winuserspace version` and `winuserspace service install` are other commands.
+  const isShort = args[0] === undefined || args[0].startsWith('-');
+  process.exit(await main(isShort ? [...words, ...args] : args));
 }

@@ -56,6 +56,7 @@ t.test(
       'kpng-userspace': [],
       'kpng-callout': ['local', 'to-callout'],
       'kpng-json': ['local', 'to-json'],
+      winuserspace: ['local', 'to-winuserspace'],
     };
     t.same(Object.keys(manifest.bin).sort(), Object.keys(words).sort());
     for (const [name, path] of Object.entries(manifest.bin)) {

@@ -60,10 +60,7 @@ async function bundle({ entry, format, texts }: Work): Promise<{ code: string; i
   const cjs = format === 'cjs';
   const result = await esbuild({
     stdin: {
-      contents: [
-        ...(texts ? ["import 'kpng:texts';"] : []),
-        `import ${JSON.stringify(entry)};`,
-      ].join('\n'),
+      contents: `${texts ? "import 'kpng:texts';" : ''}import 'kpng:entry';`,
       resolveDir: ROOT,
       loader: 'ts',
     },
@@ -85,7 +82,7 @@ async function bundle({ entry, format, texts }: Work): Promise<{ code: string; i
         : "import{createRequire as __createRequire}from'node:module';import{pathToFileURL as __toUrl}from'node:url';" +
           'const __moduleUrl=__toUrl(process.execPath).href,require=__createRequire(__moduleUrl);',
     },
-    plugins: [providedTexts(texts ?? {}), withoutApiClients, withProtoTexts],
+    plugins: [entrance(entry), providedTexts(texts ?? {}), withoutApiClients, withProtoTexts],
   });
   const [warning] = result.warnings;
   if (warning !== undefined) {
@@ -96,6 +93,16 @@ async function bundle({ entry, format, texts }: Work): Promise<{ code: string; i
 
 function inputsOf({ inputs }: Metafile): string[] {
   return Object.keys(inputs).filter((file) => !/^<|^[\w-]+:/.test(file));
+}
+
+/** The module that everything begins with, although package.json says that importing ours does nothing. */
+function entrance(path: string): Plugin {
+  return {
+    name: 'entrance',
+    setup(build) {
+      build.onResolve({ filter: /^kpng:entry$/ }, () => ({ path, sideEffects: true }));
+    },
+  };
 }
 
 /** The module that provides a thread with the texts that it reads. */

