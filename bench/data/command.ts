@@ -20,6 +20,8 @@ export async function runData(
   progress: (text: string) => void,
 ): Promise<void> {
   checkMachine();
+  // Each program and folder of the run is ended or removed at the latest when this process ends.
+  process.setMaxListeners(100);
   const report = await measureData(plan, progress);
   progress('');
   print(`${describeMachine(report.machine)}\n`);

@@ -22,7 +22,7 @@ let made = 0;
 
 /** The namespace of one peer. */
 export interface PeerNode {
-  /** What clients use, unless the peer is no proxy at all. Routed to this node, on no interface of it. */
+  /** What clients use, unless there is no proxy. It is routed to this node, and on no interface of it. */
   readonly service: string;
   /** Its own address towards the client. */
   readonly address: string;

@@ -30,7 +30,7 @@ export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic besi
   --write-docs           writes the section of docs/benchmarks.md and its plots
 
 With all peers it takes about 15 minutes, and 3 with --quick. Debian packages of the other proxies and the loads:
-wrk iperf3 sockperf nghttp2-client haproxy nginx libnginx-mod-stream. What is missing is left out, and told.`;
+wrk iperf3 sockperf haproxy nginx libnginx-mod-stream. What is missing is left out, and told.`;
 
 export interface DataPlan {
   readonly peers: readonly PeerWord[];
@@ -70,8 +70,8 @@ export function readDataArgs(args: readonly string[]): DataPlan {
     loads: readLoads(values.only),
     rounds: count('rounds', values.rounds ?? usual.rounds, 1, 100),
     seconds: count('seconds', values.seconds ?? usual.seconds, 1, 600),
-    // Each takes one descriptor here and two in the proxy; some have a limit of 20,000.
-    idleConnections: count('idle', values.idle ?? usual.idle, 0, 8000),
+    // HAProxy is set to have a few more.
+    idleConnections: count('idle', values.idle ?? usual.idle, 0, 5000),
     json: resolve(values.json),
     writeDocs: values['write-docs'],
   };

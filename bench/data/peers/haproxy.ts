@@ -5,8 +5,12 @@ import { SERVER_ADDRESS } from '../network.ts';
 import { SERVICE_PORTS } from '../ports.ts';
 import { startProgram } from '../program.ts';
 import type { Peer, PeerKind } from './peer.ts';
+import { redirectService } from './redirect.ts';
 
-/** HAProxy in TCP mode, one thread, with splicing where it sees fit. It has no UDP. */
+/**
+ * HAProxy in TCP mode, one thread, with splicing where it sees fit. It has no UDP. So many connections
+ * are what it lets itself have with 20,000 descriptors.
+ */
 export const HAPROXY: PeerKind = {
   word: 'haproxy',
   title: 'HAProxy',
@@ -17,8 +21,9 @@ export const HAPROXY: PeerKind = {
     const config = join(folder.path, 'haproxy.cfg');
     writeFileSync(config, haproxyConfig(node.address));
     const program = startProgram(node.command('haproxy', '-db', '-f', config));
+    redirectService(node);
     return {
-      address: node.address,
+      address: node.service,
       pids: () => [program.pid],
       check: () => program.check(),
       async close() {
@@ -39,7 +44,7 @@ export function haproxyConfig(address: string): string {
   );
   return `global
   nbthread 1
-  maxconn 8000
+  maxconn 6000
 defaults
   mode tcp
   option splice-auto

@@ -6,6 +6,7 @@ import { SERVICE_PORTS } from '../ports.ts';
 import { startProgram } from '../program.ts';
 import { withChildren } from '../usage.ts';
 import type { Peer, PeerKind } from './peer.ts';
+import { redirectService } from './redirect.ts';
 
 /** Where Debian's package libnginx-mod-stream puts it. */
 const MODULE = '/usr/lib/nginx/modules/ngx_stream_module.so';
@@ -24,8 +25,9 @@ export const NGINX: PeerKind = {
     const program = startProgram(
       node.command('nginx', '-p', folder.path, '-c', config, '-e', 'stderr'),
     );
+    redirectService(node);
     return {
-      address: node.address,
+      address: node.service,
       pids: () => withChildren(program.pid),
       check: () => program.check(),
       async close() {

@@ -75,15 +75,15 @@ ${missing(report)}### How it is measured
   by a namespace just like that of a proxy, so everybody's packets go the same way; *kernel DNAT* is that with one nftables rule.
 * *ours* is this project, started from its command line with a state file, nftables rules and one of its engines.
   *kube-proxy* is the real program in its userspace mode, with the iptables rules that it writes, fed by the API server of our tests.
-  HAProxy (one thread; it has no UDP) and nginx (one worker) listen on an address of their own, without any rule.
+  HAProxy (one thread; it has no UDP) and nginx (one worker) are led to by one nftables rule, since they write none themselves.
 * Loads: bulk is iperf3; requests and connections are wrk with one thread against nginx, 12-byte answers; a fixed rate of
-  requests is h2load, of datagrams sockperf; UDP with one client is sockperf, with more an echo of this project, 64 bytes each; one way
+  requests comes from a client of this project, which spreads them evenly and counts waiting for a connection, that of datagrams from sockperf; UDP with one client is sockperf, with more an echo of this project, 64 bytes each; one way
   is iperf3 with ${DATAGRAM_BYTES} bytes, divided by the datagrams that arrived.
 * Everybody shares the cores of one machine. Absolute figures drift by a factor of two; the ratios inside one run are what counts.
 
 ### Run it
 
-As root; the machine's own packet rules are not touched. Debian packages: \`wrk iperf3 sockperf nghttp2-client haproxy nginx
+As root; the machine's own packet rules are not touched. Debian packages: \`wrk iperf3 sockperf haproxy nginx
 libnginx-mod-stream\`. How to build a kube-proxy is told under *Portals*.
 
     npm run bench -- data --peer kube-proxy=PATH       all, about 15 minutes
