@@ -1,4 +1,5 @@
 import type { Writable } from 'node:stream';
+import type { ProxySubject } from '../admin/subject.ts';
 import type { Log } from '../observe/log.ts';
 import type { MeasuredDataPath } from '../observe/metrics.ts';
 import type { GlobalSource } from '../store/global-source.ts';
@@ -13,6 +14,8 @@ export interface RunContext {
   readonly globals: GlobalOptions;
   /** For what a sink prints; the log goes elsewhere. */
   readonly stdout: Writable;
+  /** The node that the backend works for; absent: none, or all. */
+  readonly nodeName?: string;
 }
 
 /** Where node-local state comes from, while it runs. */
@@ -30,10 +33,15 @@ export interface Running {
   readonly ended?: Promise<void>;
   /** Carries traffic; absent: it does not. */
   readonly dataPath?: MeasuredDataPath;
+  /** What the admin API tells about it. */
+  readonly proxy?: ProxySubject;
   /** Resolves when another process serves the clients; absent: that does not happen. */
   readonly handedOver?: Promise<void>;
-  /** What is waited for when everything has ended; absent: nothing. `asked` resolves at a signal. */
-  afterwards?(asked: Promise<void>): Promise<void>;
+  /**
+   * What is waited for when everything has ended; absent: nothing. `asked` resolves at a signal. Returns the
+   * exit code.
+   */
+  afterwards?(asked: Promise<void>): Promise<number>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;
   /** Cuts what `close` waits for. Resolves when everything is released. Idempotent. */

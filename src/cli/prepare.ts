@@ -1,4 +1,5 @@
 import { loadHasher } from '../api/hash.ts';
+import type { ProxySubject } from '../admin/subject.ts';
 import { KpngError } from '../errors.ts';
 import type { Health } from '../observe/health.ts';
 import type { Log } from '../observe/log.ts';
@@ -26,6 +27,8 @@ interface Options extends RunContext {
 interface Observed {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
+  /** Told of what proxies, once it has been started. */
+  readonly onProxy?: (proxy: ProxySubject) => void;
 }
 
 /** A sink that has been started, and what feeds it until the signal. */
@@ -62,7 +65,11 @@ export async function prepare(options: Options, observers: Observed): Promise<Pr
   };
 }
 
-function observeDataPath({ dataPath }: RunningSink, { health, metrics }: Observed): void {
+function observeDataPath(
+  { dataPath, proxy }: RunningSink,
+  { health, metrics, onProxy }: Observed,
+): void {
+  if (proxy !== undefined) onProxy?.(proxy);
   if (dataPath === undefined) return;
   metrics?.observe(dataPath);
   health.askProblems(() => dataPath.problems());
@@ -81,7 +88,7 @@ async function feedBackend(
   }
   const delivery = { backoff: backoffFrom(context.globals) };
   const hasher = await loadHasher();
-  const from = await source.start(context);
+  const from = await source.start({ ...context, nodeName });
   return feedLocalSink({ source: from, nodeName, hasher, delivery }, target, signal);
 }
 
@@ -89,6 +96,7 @@ async function feedBackend(
 function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
   return {
     async sync(change) {
+      health.syncStarted();
       try {
         await sink.sync(change);
       } catch (error) {

@@ -73,6 +73,14 @@ export interface KubeOrphans {
   example: { slice: string; service: string } | undefined;
 }
 
+/** Whether load balancers may send traffic to the node that this runs on has changed. */
+export interface KubeNode {
+  node: string;
+  /** `tainted`: the cluster autoscaler is about to remove it. Undefined: it may get traffic. */
+  ineligible: 'tainted' | 'deleted' | undefined;
+}
+
+export const kubeNode = typedChannel<KubeNode>('kube:node');
 export const kubeStarted = typedChannel<KubeStarted>('kube:started');
 export const kubeListed = typedChannel<KubeListed>('kube:listed');
 export const kubeWatching = typedChannel<KubeWatching>('kube:watching');

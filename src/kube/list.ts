@@ -5,7 +5,7 @@ import { KubeFailure } from './failure.ts';
 import { isObject, list, object, text, type Json } from './json.ts';
 import type { KubeLimits } from './limits.ts';
 import { versionOf } from './meta.ts';
-import { acceptFor, type Resource } from './resource.ts';
+import { acceptFor, selectorsOf, type Resource } from './resource.ts';
 
 export interface ListContext {
   readonly api: KubeApi;
@@ -40,7 +40,7 @@ export async function listAll(
     const query = {
       limit: String(pageSize),
       ...(token !== '' && { continue: token }),
-      ...(resource.labelSelector !== '' && { labelSelector: resource.labelSelector }),
+      ...selectorsOf(resource),
     };
     const accept = acceptFor(resource, 'list');
     const answer = await api.get({ what, path: resource.path, query, accept }, signal);

@@ -10,6 +10,7 @@ import type { ConfigOptions } from './config.ts';
 import {
   kubeFailed,
   kubeListed,
+  kubeNode,
   kubeOrphans,
   kubeReceived,
   kubeStarted,
@@ -22,7 +23,8 @@ import { OrphanBook } from './orphans.ts';
 import { Outage } from './outage.ts';
 import { pause } from './pause.ts';
 import { Reflector, type ReflectorTarget } from './reflector.ts';
-import type { ResourceName } from './resource.ts';
+import { ownNode, type Ineligible } from './own-node.ts';
+import type { Resource, ResourceName } from './resource.ts';
 import type { Selection } from './selection.ts';
 import { serviceSelector } from './selectors.ts';
 import type { Batch } from './watch.ts';
@@ -30,6 +32,8 @@ import type { Batch } from './watch.ts';
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;
   readonly selection: Selection;
+  /** The node that this runs on: events tell whether it may get traffic. Empty or absent: no matter. */
+  readonly nodeName?: string | undefined;
   /** How the program calls itself to the server. */
   readonly userAgent: string;
   /** Waits after failures. Default: 1 s growing to 30 s. */
@@ -104,7 +108,7 @@ export class KubeSource implements GlobalSource {
    * Keeps the state up to date until the signal aborts. Keeps the process alive meanwhile. Runs once.
    */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
-    const { backoff = DEFAULT_BACKOFF, selection, userAgent } = this.#options;
+    const { backoff = DEFAULT_BACKOFF, selection, userAgent, nodeName = '' } = this.#options;
     const maxMs = Math.max(this.#limits.maxOutageWaitMs, backoff.initialMs);
     const outage = new Outage(this.#clock, { ...backoff, maxMs }, this.#random);
     const api = new KubeApi({
@@ -118,10 +122,12 @@ export class KubeSource implements GlobalSource {
       },
     });
     const follow = <T>(feed: Feed<T>): Promise<void> =>
+      reflect(feed.resource, this.#target(feed, store, signal));
+    const reflect = <T>(resource: Resource<T>, target: ReflectorTarget<T>): Promise<void> =>
       new Reflector({
-        resource: feed.resource,
+        resource,
         api,
-        target: this.#target(feed, store, signal),
+        target,
         outage,
         limits: this.#limits,
         backoff,
@@ -134,6 +140,7 @@ export class KubeSource implements GlobalSource {
         follow(serviceFeed(selection, this.#orphans)),
         follow(sliceFeed(this.#orphans)),
         follow(nodeFeed(selection)),
+        ...(nodeName === '' ? [] : [reflect(ownNode(nodeName), this.#nodeTarget(nodeName))]),
       ]);
     } finally {
       clearInterval(alive);
@@ -144,7 +151,6 @@ export class KubeSource implements GlobalSource {
 
   #target<T>(feed: Feed<T>, store: GlobalStore, signal: AbortSignal): ReflectorTarget<T> {
     const resource = feed.resource.name;
-    const server = this.#server;
     return {
       apply: (changes, complete) => {
         const changed = store.update((transaction) => {
@@ -153,11 +159,7 @@ export class KubeSource implements GlobalSource {
         });
         if (changed && store.synced) this.#checkOrphans(signal);
       },
-      listed: (listed) => {
-        if (!kubeListed.hasSubscribers) return;
-        const { objects, pages, durationMs, why } = listed;
-        kubeListed.publish({ server, resource, objects, pages, durationMs, why });
-      },
+      listed: (listed) => this.#listed(resource, listed),
       watching: () => this.#opened(resource),
       received: (batch) => {
         if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
@@ -170,6 +172,45 @@ export class KubeSource implements GlobalSource {
       },
       invalid: (error) => this.#invalid(error),
     };
+  }
+
+  /** What is told of the own node. It is no part of the state, and losing it is not losing the source. */
+  #nodeTarget(node: string): ReflectorTarget<{ readonly ineligible: Ineligible }> {
+    const resource = 'node';
+    let told: Ineligible;
+    return {
+      apply(changes) {
+        const ineligible = changes.get(node)?.ineligible;
+        // A node that is not there, or not any more, stays what it was, as with kube-proxy.
+        if (changes.get(node) === undefined || ineligible === told) return;
+        told = ineligible;
+        if (kubeNode.hasSubscribers) kubeNode.publish({ node, ineligible });
+      },
+      listed: (listed) => this.#listed(resource, listed),
+      watching: () => {
+        if (!kubeWatching.hasSubscribers) return;
+        kubeWatching.publish({ server: this.#server, resource, recovered: false });
+      },
+      received: (batch) => {
+        if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
+      },
+      failed: (failure, relist, retryInMs) => {
+        if (!kubeFailed.hasSubscribers) return;
+        const { kind } = failure;
+        const routine = ROUTINE.has(kind);
+        const server = this.#server;
+        kubeFailed.publish({ server, resource, kind, error: failure, routine, relist, retryInMs });
+      },
+      invalid: (error) => this.#invalid(error),
+    };
+  }
+
+  #listed(
+    resource: ResourceName,
+    { objects, pages, durationMs, why }: Parameters<ReflectorTarget<never>['listed']>[0],
+  ): void {
+    if (!kubeListed.hasSubscribers) return;
+    kubeListed.publish({ server: this.#server, resource, objects, pages, durationMs, why });
   }
 
   get #server(): string {

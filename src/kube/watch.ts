@@ -7,7 +7,7 @@ import type { ListContext } from './list.ts';
 import { versionOf } from './meta.ts';
 import { causeOf } from './refusal.ts';
 import { isOlder } from './versions.ts';
-import { acceptFor, type Resource } from './resource.ts';
+import { acceptFor, selectorsOf, type Resource } from './resource.ts';
 
 /** Change of one object. */
 export interface ObjectEvent {
@@ -51,7 +51,7 @@ export async function watchFrom(
     allowWatchBookmarks: 'true',
     resourceVersion: version,
     timeoutSeconds: String(seconds),
-    ...(resource.labelSelector !== '' && { labelSelector: resource.labelSelector }),
+    ...selectorsOf(resource),
   };
   const accept = acceptFor(resource, 'watch');
   const answer = await api.get({ what, path: resource.path, query, accept }, signal);

@@ -1,4 +1,5 @@
 import * as file from '../file/events.ts';
+import * as kube from '../kube/events.ts';
 import * as portal from '../portal/events.ts';
 import * as store from '../store/events.ts';
 import type { Health } from './health.ts';
@@ -18,8 +19,17 @@ export function followSources(health: Health): () => void {
   subscriptions.on(file.fileRecovered, fine);
   subscriptions.on(file.fileInvalid, away);
   subscriptions.on(file.fileReadFailed, away);
+  subscriptions.on(kube.kubeNode, ({ ineligible }) =>
+    health.nodeEligible(ineligible && INELIGIBLE[ineligible]),
+  );
   return () => subscriptions.end();
 }
+
+/** Why load balancers should not use a node, by what is the matter with it. */
+const INELIGIBLE = {
+  tainted: 'the node is tainted ToBeDeletedByClusterAutoscaler',
+  deleted: 'the node is being deleted',
+} as const;
 
 /** The same with what portals tell that write rules, or addresses. */
 export function followPortal(health: Health): () => void {

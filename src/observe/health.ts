@@ -20,6 +20,10 @@ export interface HealthFacts {
   readonly portalFailing: PortalFailing | undefined;
   /** Since when another process leads the same traffic in another way, and the code for that. */
   readonly portalShared: { readonly since: number; readonly code: string } | undefined;
+  /** Why load balancers should not use this node, as half a sentence; undefined: they may. */
+  readonly nodeIneligible: string | undefined;
+  /** Since when a change has been waiting to be put in place. */
+  readonly syncPending: number | undefined;
   readonly stopping: boolean;
 }
 
@@ -37,6 +41,8 @@ export const INITIAL_FACTS: HealthFacts = {
   sourceLost: undefined,
   portalFailing: undefined,
   portalShared: undefined,
+  nodeIneligible: undefined,
+  syncPending: undefined,
   stopping: false,
 };
 
@@ -85,6 +91,7 @@ export function judge(
 ): Verdict {
   const failing = failures(facts, now);
   const degraded = [...degradations(facts), ...summary(problems)];
+  if (probe === 'healthz' && facts.nodeIneligible !== undefined) failing.push(facts.nodeIneligible);
   // A process that waits for its first state, or ends, is not cured by a restart.
   if (probe !== 'livez') {
     failing.push(...portalFailures(facts));
@@ -98,14 +105,20 @@ export function judge(
     body: {
       lastUpdated: updated === undefined ? null : new Date(updated).toISOString(),
       currentTime: new Date(now).toISOString(),
-      nodeEligible: true,
+      nodeEligible: facts.nodeIneligible === undefined,
       ...(failing.length > 0 && { failing }),
       ...(degraded.length > 0 && { degraded }),
     },
   };
 }
 
-function failures({ syncFailing }: HealthFacts, now: number): string[] {
+function failures(facts: HealthFacts, now: number): string[] {
+  const { syncFailing, syncPending, firstSyncAt } = facts;
+  // The first state may be large, and a restart would only begin it anew.
+  const hangs = firstSyncAt !== undefined && syncPending !== undefined;
+  if (hangs && now - syncPending >= SYNC_FAILURE_LIMIT_MS) {
+    return [`a change has been waiting since ${iso(syncPending)}`];
+  }
   if (syncFailing === undefined || syncFailing.code === TAKEN) return [];
   if (now - syncFailing.since < SYNC_FAILURE_LIMIT_MS) return [];
   return [`changes have failed since ${iso(syncFailing.since)} (${syncFailing.code})`];
@@ -173,6 +186,11 @@ export class Health {
     return judge(this.#facts, this.#problems(), probe, this.#wallClock());
   }
 
+  /** A state is about to be put in place; either of the two next ones follows. */
+  syncStarted(): void {
+    this.#change({ syncPending: this.#wallClock() });
+  }
+
   /** A complete state is in place. */
   synced(): void {
     const now = this.#wallClock();
@@ -180,13 +198,14 @@ export class Health {
       firstSyncAt: this.#facts.firstSyncAt ?? now,
       lastSyncAt: now,
       syncFailing: undefined,
+      syncPending: undefined,
     });
   }
 
   /** A state could not be put in place. */
   syncFailed(code: string): void {
     const since = this.#facts.syncFailing?.since ?? this.#wallClock();
-    this.#change({ syncFailing: { since, code } });
+    this.#change({ syncFailing: { since, code }, syncPending: undefined });
   }
 
   sourceConnected(): void {
@@ -196,6 +215,11 @@ export class Health {
   sourceLost(code: string): void {
     const since = this.#facts.sourceLost?.since ?? this.#wallClock();
     this.#change({ sourceLost: { since, code } });
+  }
+
+  /** Why load balancers should not use this node; undefined: they may. */
+  nodeEligible(ineligible: string | undefined): void {
+    this.#change({ nodeIneligible: ineligible });
   }
 
   /** The portal has done its work. */

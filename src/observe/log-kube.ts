@@ -51,6 +51,17 @@ export const KUBE_RULES: readonly LogRule[] = [
     keys: ({ resource }) => ({ resource }),
   }),
   logRule({
+    channel: kube.kubeNode,
+    severity: 'info',
+    v: 0,
+    message: ({ ineligible }) =>
+      ineligible === undefined ? 'The node stays' : 'The node is about to go: /healthz answers 503',
+    keys: ({ node, ineligible }) => ({
+      node,
+      ...(ineligible !== undefined && { because: ineligible }),
+    }),
+  }),
+  logRule({
     channel: kube.kubeOrphans,
     severity: 'info',
     v: 1,

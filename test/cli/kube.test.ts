@@ -168,3 +168,25 @@ t.test('a list of patterns is divided at commas outside of braces', (t) => {
   t.equal(globs().format(['a', 'b']), 'a,b');
   t.end();
 });
+
+t.test('a node that the autoscaler is about to remove fails healthz, and only that', async (t) => {
+  const api = await startFakeApi(t);
+  fill(api);
+  const line = `kube --server ${api.url} to-local to-userspace --portal none --node-name node-a`;
+  const serve = ['--metrics-bind-address=', '--healthz-bind-address=127.0.0.1:0'];
+  const cli = startCli(t, [...line.split(' '), ...serve]);
+  const { url } = await cli.line('Serving health');
+  await cli.line('The first complete state is in place');
+  const status = async (probe: string): Promise<number> =>
+    (await fetch(`${String(url)}/${probe}`)).status;
+  t.equal(await status('healthz'), 200);
+  const taints = [{ key: 'ToBeDeletedByClusterAutoscaler', effect: 'NoSchedule' }];
+  api.upsert('nodes', { ...node('node-a', 'north'), spec: { taints } });
+  await cli.line('The node is about to go: /healthz answers 503', { because: 'tainted' });
+  t.equal(await status('healthz'), 503);
+  t.match(await (await fetch(`${String(url)}/healthz`)).json(), { nodeEligible: false });
+  t.same([await status('livez'), await status('readyz')], [200, 200]);
+  api.upsert('nodes', node('node-a', 'north'));
+  await cli.line('The node stays');
+  t.equal(await status('healthz'), 200);
+});

@@ -11,7 +11,7 @@ import { holds, holdsAsync } from '../support/property.ts';
 
 /** A change of one object; `object` undefined: it is gone. */
 interface Change {
-  readonly resource: ResourceName;
+  readonly resource: Exclude<ResourceName, 'node'>;
   readonly key: string;
   readonly object: KubeObject | undefined;
 }

@@ -137,3 +137,40 @@ t.test('whatever happens: no 200 without a first state, none without reasons for
   t.notOk(outcome.failed, JSON.stringify(outcome.counterexample));
   t.end();
 });
+
+t.test('a node that is to be deleted fails healthz only, and says so everywhere', (t) => {
+  const leaving = { ...working, nodeIneligible: 'the node is being deleted' };
+  t.same(statuses(leaving), [503, 200, 200]);
+  t.match(judge(leaving, [], 'healthz', T0).body, {
+    nodeEligible: false,
+    failing: ['the node is being deleted'],
+  });
+  const { body } = judge(leaving, [], 'livez', T0);
+  t.equal(body.nodeEligible, false);
+  t.notOk('failing' in body);
+  t.end();
+});
+
+t.test('a change that waits for too long fails, even if nothing says that it did', (t) => {
+  let now = T0;
+  const health = new Health(() => now);
+  const seen = (): number[] => PROBES.map((probe) => health.judge(probe).status);
+  health.syncStarted();
+  now += SYNC_FAILURE_LIMIT_MS * 2;
+  t.same(seen(), [503, 200, 503], 'the first state may take its time');
+  health.synced();
+  t.same(seen(), [200, 200, 200]);
+  health.syncStarted();
+  now += SYNC_FAILURE_LIMIT_MS - 1;
+  t.same(seen(), [200, 200, 200]);
+  now += 1;
+  t.same(seen(), [503, 503, 503]);
+  t.match(health.judge('livez').body.failing, [/^a change has been waiting since 2026/]);
+  health.syncFailed('KPNG_SINK_FAILED');
+  t.same(seen(), [200, 200, 200], 'from now on the failure counts');
+  health.syncStarted();
+  health.synced();
+  now += SYNC_FAILURE_LIMIT_MS;
+  t.same(seen(), [200, 200, 200]);
+  t.end();
+});

@@ -88,11 +88,12 @@ export const kubeSource = defineGlobalSource({
     serviceSelector(selection.proxyName);
     return { kubeconfig: values.kubeconfig, server: values.server, selection };
   },
-  async start({ kubeconfig, server, selection }, { globals }) {
+  async start({ kubeconfig, server, selection }, { globals, nodeName }) {
     const { KubeSource } = await import('../../kube/source.ts');
     return KubeSource.open({
       config: { kubeconfig, server, env: process.env },
       selection,
+      nodeName,
       userAgent: `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`,
       backoff: backoffFrom(globals),
     });

@@ -1,0 +1,84 @@
+/** The node that a source works for: whether load balancers may use it. */
+import t from 'tap';
+import { kubeFailed, kubeNode, kubeWatching, type KubeNode } from '../../src/kube/events.ts';
+import { TO_BE_DELETED } from '../../src/kube/own-node.ts';
+import { node, type KubeObject } from '../support/fake-api/objects.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+function tainted(...keys: string[]): KubeObject {
+  const plain = node('node-a');
+  const taints = keys.map((key) => ({ key, effect: 'NoSchedule' }));
+  return { ...plain, spec: { ...(plain['spec'] as object), taints } };
+}
+
+function deleted(): KubeObject {
+  const plain = node('node-a');
+  const deletionTimestamp = '2026-01-01T00:00:00Z';
+  return { ...plain, metadata: { ...plain.metadata, deletionTimestamp } };
+}
+
+t.test('taint and deletion are told once each, and when they are over', async (t) => {
+  const told = collect(t, kubeNode);
+  const watching = collect(t, kubeWatching);
+  const { api } = await startKubeRig(t, {
+    source: { nodeName: 'node-a' },
+    prepare: (api) => api.upsert('nodes', tainted('other'), node('node-b')),
+  });
+  await until(() => watching.some(({ resource }) => resource === 'node'));
+  t.same(told, [], 'an eligible node is no news');
+  const asked = api.requests.filter(({ query }) => query.get('fieldSelector') !== null);
+  t.same(
+    new Set(asked.map(({ query }) => query.get('fieldSelector'))),
+    new Set(['metadata.name=node-a']),
+    'of the other nodes no more is read than before',
+  );
+  const steps: [KubeObject, KubeNode['ineligible']][] = [
+    [tainted('other', TO_BE_DELETED), 'tainted'],
+    [tainted(TO_BE_DELETED), 'tainted'],
+    [tainted(), undefined],
+    [deleted(), 'deleted'],
+    [node('node-a'), undefined],
+  ];
+  for (const [object, ineligible] of steps) {
+    api.upsert('nodes', object);
+    await until(() => told.at(-1)?.ineligible === ineligible);
+  }
+  t.same(
+    told.map(({ ineligible }) => ineligible),
+    ['tainted', undefined, 'deleted', undefined],
+  );
+});
+
+t.test('a node that vanishes stays what it was', async (t) => {
+  const told = collect(t, kubeNode);
+  const { api } = await startKubeRig(t, {
+    source: { nodeName: 'node-a' },
+    prepare: (api) => api.upsert('nodes', tainted(TO_BE_DELETED)),
+  });
+  await until(() => told.length === 1);
+  api.delete('nodes', 'node-a');
+  api.upsert('nodes', tainted(TO_BE_DELETED));
+  api.upsert('nodes', node('node-a'));
+  await until(() => told.length === 2);
+  t.same(told.at(-1), { node: 'node-a', ineligible: undefined });
+});
+
+t.test('without a node’s name nothing of it is asked for', async (t) => {
+  const { api, watching } = await startKubeRig(t);
+  await watching();
+  t.notOk(api.requests.some(({ query }) => query.get('fieldSelector') !== null));
+});
+
+t.test('a server that does not tell of the node takes nothing else away', async (t) => {
+  const failed = collect(t, kubeFailed);
+  const { source, api, watching } = await startKubeRig(t, {
+    source: { nodeName: 'node-a' },
+    prepare: (api) => api.deny('nodes'),
+  });
+  await until(() => failed.some(({ resource }) => resource === 'node'));
+  t.ok(api.requests.length > 0);
+  t.notOk(source.snapshot().failures.has('node'), 'it is no part of the state');
+  void watching;
+});
