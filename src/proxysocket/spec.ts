@@ -41,6 +41,16 @@ export interface ListenSpec {
   readonly traffic: Traffic;
   /** Client networks (CIDR) that are let in. Absent or empty: all. */
   readonly sourceRanges?: readonly string[];
+  /** The other sockets with which this one shares the place. Absent: none. */
+  readonly group?: ListenGroup;
+}
+
+/** Sockets of one process at one place, over which the kernel spreads clients by their address. */
+export interface ListenGroup {
+  /** How many there are to be. */
+  readonly sockets: number;
+  /** False for the first one, which has the place as if it were alone until others join. */
+  readonly joins: boolean;
 }
 
 /** An address that leads to a service port. */

@@ -53,7 +53,12 @@ export class FakeEngine implements Engine {
   readonly #specs = new Map<string, ServicePortSpec>();
   readonly #sockets = new Map<string, Socket>();
   readonly #failed = new Map<string, Socket & { cause: string }>();
-  #nextPort = 40_000;
+  #nextPort: number;
+
+  /** `firstPort`: what the first listener gets that asks for any port. */
+  constructor(firstPort = 40_000) {
+    this.#nextPort = firstPort;
+  }
 
   async apply(changes: readonly EngineChange[]): Promise<void> {
     this.batches.push(changes);
