@@ -37,7 +37,9 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'proxier',
     'proxysocket',
   ],
+  admin: ['observe', 'proxier', 'proxysocket'],
   cli: [
+    'admin',
     'config',
     'api',
     'store',

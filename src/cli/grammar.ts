@@ -1,4 +1,5 @@
 import { KpngError } from '../errors.ts';
+import { ADMIN_COMMANDS, type AdminCommand } from './admin/commands.ts';
 import type { SinkCommand, SourceCommand } from './command.ts';
 import type { Registry } from './registry.ts';
 
@@ -7,6 +8,11 @@ export type Words =
   | { readonly kind: 'nothing' }
   | { readonly kind: 'version' }
   | { readonly kind: 'cleanup' }
+  | {
+      readonly kind: 'admin';
+      readonly command: AdminCommand;
+      readonly operand: string | undefined;
+    }
   | { readonly kind: 'config'; readonly action: ConfigAction | undefined }
   | { readonly kind: 'source'; readonly source: SourceCommand; readonly toLocal: boolean }
   | { readonly kind: 'command'; readonly source: SourceCommand; readonly sink: SinkCommand };
@@ -25,6 +31,12 @@ export function readWords(words: readonly string[], registry: Registry): Words {
     return { kind: first };
   }
   if (first === 'config') return { kind: 'config', action: configAction(rest) };
+  const command = ADMIN_COMMANDS.find(({ word }) => word === first);
+  if (command !== undefined) {
+    const operand = command.operand === undefined ? undefined : rest.shift();
+    if (rest.length > 0) throw tooMany(rest, operand ?? first);
+    return { kind: 'admin', command, operand };
+  }
   const source = registry.sources.find(({ word }) => word === first);
   if (source === undefined) throw notASource(first, registry);
 

@@ -1,3 +1,4 @@
+import { ADMIN_COMMANDS } from './admin/commands.ts';
 import type { SinkCommand } from './command.ts';
 import { CLEANUP_FLAGS } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
@@ -60,6 +61,7 @@ export function helpPage(registry: Registry): string {
     '### cleanup',
     '',
     flagTable(CLEANUP_FLAGS),
+    ...ADMIN_COMMANDS.flatMap(({ word, flags }) => ['', `### ${word}`, '', flagTable(flags)]),
     '',
   ].join('\n');
 }

@@ -1,3 +1,4 @@
+import { ADMIN_COMMANDS, type AdminCommand } from './admin/commands.ts';
 import type { Example, SinkCommand, SourceCommand } from './command.ts';
 import { CLEANUP_FLAGS } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
@@ -14,6 +15,7 @@ export function helpText(topic: Words, registry: Registry): string {
   if (topic.kind === 'command') return commandHelp(topic.source, topic.sink);
   if (topic.kind === 'cleanup') return CLEANUP_HELP;
   if (topic.kind === 'config') return CONFIG_HELP;
+  if (topic.kind === 'admin') return adminHelp(topic.command);
   return topic.kind === 'version' ? VERSION_HELP : rootHelp(registry);
 }
 
@@ -57,6 +59,24 @@ const CONFIG_HELP = sections([
   ]),
 ]);
 
+function adminHelp({
+  word,
+  operand,
+  summary,
+  description,
+  examples: list,
+  flags,
+}: AdminCommand): string {
+  const usage = [PROGRAM, word, operand, '[flags]'].filter((part) => part !== undefined).join(' ');
+  return sections([
+    [`${PROGRAM} ${word}: ${summary}.`],
+    ['Usage:', `  ${usage}`],
+    wrap(description),
+    examples(list),
+    ...flagSections(flags),
+  ]);
+}
+
 function rootHelp(registry: Registry): string {
   return sections([
     [`${PROGRAM}: a userspace TCP and UDP load balancer for Kubernetes Services.`],
@@ -68,6 +88,7 @@ function rootHelp(registry: Registry): string {
     ),
     ['Sources:', ...columns(registry.sources.map(({ word, summary }) => [word, summary]))],
     ['Backends:', ...columns(registry.sinks.map(({ word, summary }) => [word, summary]))],
+    ['A running proxy:', ...columns(ADMIN_COMMANDS.map(({ word, summary }) => [word, summary]))],
     [
       'Other commands:',
       ...columns([

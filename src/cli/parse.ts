@@ -1,6 +1,8 @@
 import type { ConfigFile } from '../config/config-file.ts';
 import type { ConfigProblem } from '../config/problem.ts';
 import { KpngError } from '../errors.ts';
+import { ADMIN_COMMANDS } from './admin/commands.ts';
+import type { AdminInvocation } from './admin/run.ts';
 import { splitArgv } from './argv.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import { CLEANUP_FLAGS, readCleanup, type CleanupTargets } from './flags/cleanup.ts';
@@ -16,6 +18,7 @@ export type Invocation =
   | { readonly kind: 'help'; readonly topic: Words }
   | { readonly kind: 'version' }
   | ({ readonly kind: 'cleanup' } & CleanupTargets)
+  | ({ readonly kind: 'admin' } & AdminInvocation)
   | ({ readonly kind: 'run' } & BoundCommand)
   | { readonly kind: 'config-validate'; readonly file: string }
   | ({ readonly kind: 'config-print'; readonly output: OutputForm } & BoundCommand)
@@ -82,6 +85,12 @@ export function parse(
       const raw = readFlags(known(flags, table, everything, registry), table, env, config);
       return { kind: 'cleanup', ...readCleanup(pickValues(CLEANUP_FLAGS, raw)) };
     }
+    if (words.kind === 'admin') {
+      return {
+        kind: 'admin',
+        ...bindAdmin(words, { flags, env, everything, registry, config }),
+      };
+    }
     return { kind: 'run', ...bind(words, { flags, env, everything, registry, config }) };
   } catch (error) {
     if (error instanceof KpngError) return { kind: 'usage-error', error, topic: words };
@@ -116,6 +125,20 @@ function bind(words: Words, { flags, env, everything, registry, config }: Given)
     settings: effectiveSettings(table, raw),
     warnings: [...(config?.warnings ?? []), ...idle(config, table, command)],
   };
+}
+
+/** Without `--socket`, the process that is meant is the one that this environment and file would start. */
+function bindAdmin(
+  { command, operand }: Words & { kind: 'admin' },
+  { flags, env, everything, registry, config }: Given,
+): AdminInvocation {
+  const table = { ...GLOBAL_FLAGS, ...command.flags };
+  const raw = readFlags(known(flags, table, everything, registry), table, env, config);
+  const own: Readonly<Record<string, unknown>> = pickValues(command.flags, raw);
+  const socket = raw.given.has('socket')
+    ? String(own['socket'])
+    : pickValues(GLOBAL_FLAGS, raw)['admin-socket'];
+  return { command, operand, socket, flags: own };
 }
 
 /** What a file sets that the command has no flag for. */
@@ -174,7 +197,9 @@ function readWordsOf(
 /** Every flag there is, so that values can be told from words before the command is known. */
 function unionTable(registry: Registry): FlagTable {
   const table: Record<string, FlagTable[string]> = { ...GLOBAL_FLAGS, ...CLEANUP_FLAGS };
-  for (const { flags } of [...registry.sources, ...registry.sinks]) Object.assign(table, flags);
+  for (const { flags } of [...ADMIN_COMMANDS, ...registry.sources, ...registry.sinks]) {
+    Object.assign(table, flags);
+  }
   return table;
 }
 
@@ -200,6 +225,7 @@ function known(
     const owners = [
       ...registry.sources,
       ...registry.sinks,
+      ...ADMIN_COMMANDS,
       { word: 'cleanup', flags: CLEANUP_FLAGS },
     ]
       .filter((command) => Object.hasOwn(command.flags, name))

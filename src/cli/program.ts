@@ -36,6 +36,16 @@ export async function main(argv: Argv): Promise<number> {
     const { cleanup } = await import('./cleanup.ts');
     return cleanup({ ...invocation, stdout: process.stdout, stderr: process.stderr });
   }
+  if (invocation.kind === 'admin') {
+    const { runAdmin } = await import('./admin/run.ts');
+    try {
+      return await runAdmin(invocation, process);
+    } catch (error) {
+      if (!(error instanceof KpngError)) throw error;
+      process.stderr.write(`${PROGRAM}: ${error.message} (${error.code})\n`);
+      return error.code === 'KPNG_USAGE' ? 2 : 1;
+    }
+  }
   if (invocation.kind === 'config-validate') {
     const { validateConfig } = await import('./config-command.ts');
     return validateConfig(invocation.file, process);
@@ -94,5 +104,6 @@ function usageError({ error, topic }: Invocation & { kind: 'usage-error' }, argv
 function topicWords(topic: Words): string[] {
   if (topic.kind === 'source') return [topic.source.word];
   if (topic.kind === 'cleanup' || topic.kind === 'config') return [topic.kind];
+  if (topic.kind === 'admin') return [topic.command.word];
   return topic.kind === 'command' ? [commandWords(topic.source, topic.sink)] : [];
 }

@@ -34,6 +34,6 @@ export const REGISTRY: Registry = {
     toApi,
     toFile,
   ],
-  planned: ['demo', 'status', 'top', 'services', 'drain', 'completion'],
+  planned: ['demo', 'completion'],
   foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],
 };

@@ -1,4 +1,6 @@
 import type { Writable } from 'node:stream';
+import type { Admin } from '../admin/start.ts';
+import type { ProcessSubject, ProxySubject } from '../admin/subject.ts';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import { Health } from '../observe/health.ts';
 import { followPortal, followSources } from '../observe/health-events.ts';
@@ -74,7 +76,8 @@ const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
 interface Observers {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
-  /** Frees the ports of metrics and health. Idempotent. */
+  readonly onProxy: (proxy: ProxySubject) => void;
+  /** Frees the ports of metrics and health, and the admin socket. Idempotent. */
   closeServers(): Promise<void>;
   close(): Promise<void>;
 }
@@ -181,13 +184,16 @@ function aborted(signal: AbortSignal): Promise<void> {
 }
 
 /** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */
-async function observe({ sink, globals, given, log }: RunOptions): Promise<Observers> {
+async function observe(options: RunOptions): Promise<Observers> {
+  const { sink, globals, given, log } = options;
   const health = new Health();
   // What a dry run would do is no news.
   const rules = sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...WORK_RULES];
   const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];
-  const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address') =>
-    sink.isDry !== true && (sink.servesByDefault || given.has(flag)) ? globals[flag] : undefined;
+  const isWanted = (flag: keyof GlobalOptions): boolean =>
+    sink.isDry !== true && (sink.servesByDefault || given.has(flag));
+  const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address' | 'status-bind-address') =>
+    isWanted(flag) ? globals[flag] : undefined;
   const metricsAddress = wanted('metrics-bind-address');
   const healthAddress = wanted('healthz-bind-address');
   let metrics: Metrics | undefined;
@@ -202,16 +208,44 @@ async function observe({ sink, globals, given, log }: RunOptions): Promise<Obser
     const clock = systemClock;
     servers = startServers({ metricsAddress, healthAddress, health, metrics, log, clock });
   }
+  let proxy: ProxySubject | undefined;
+  const socketPath = isWanted('admin-socket') ? globals['admin-socket'] : '';
+  const pageAddress = wanted('status-bind-address');
+  let admin: Admin | undefined;
+  if (socketPath !== '' || pageAddress !== undefined) {
+    const { startAdmin } = await import('../admin/start.ts');
+    const subject = processSubject(options, health, () => proxy);
+    admin = startAdmin({ socketPath, pageAddress, subject, uid: process.getuid?.() });
+  }
+  const closeServers = async (): Promise<void> => {
+    await Promise.all([servers?.close(), admin?.close()]);
+  };
   return {
     health,
     metrics,
-    async closeServers() {
-      await servers?.close();
-    },
+    onProxy: (started) => (proxy = started),
+    closeServers,
     async close() {
-      await servers?.close();
+      await closeServers();
       for (const end of ends) end();
     },
+  };
+}
+
+/** What the admin API knows of this process. */
+function processSubject(
+  { source, sink, log }: RunOptions,
+  health: Health,
+  proxy: () => ProxySubject | undefined,
+): ProcessSubject {
+  return {
+    version: programVersion(),
+    command: `${source.word} ${sink.word}`,
+    nodeName: sink.scope === 'local' ? sink.nodeName : undefined,
+    health,
+    log,
+    clock: systemClock,
+    proxy,
   };
 }
 

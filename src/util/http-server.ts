@@ -15,11 +15,20 @@ export interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** What else of a request a page may depend on. */
+export interface RequestParts {
+  readonly method: string;
+  /** What follows the question mark; empty: nothing. */
+  readonly query: string;
+  /** The header `host`; empty when there is none. */
+  readonly host: string;
+}
+
 export interface HttpServerOptions {
   readonly address: HostPort;
   readonly clock: Clock;
   /** Answers GET and HEAD. The path has no query. */
-  readonly answer: (path: string) => Answer | Promise<Answer>;
+  readonly answer: (path: string, request: RequestParts) => Answer | Promise<Answer>;
   /** Told the real address once the server listens. */
   readonly onListening: (address: HostPort) => void;
   /** Told of each failure to listen, and when it is tried again. Milliseconds. */
@@ -133,11 +142,12 @@ async function respond(
   response: ServerResponse,
   { answer, onAnswerFailed }: HttpServerOptions,
 ): Promise<void> {
-  const path = (request.url ?? '/').split('?', 1)[0] ?? '/';
+  const [path = '/', query = ''] = (request.url ?? '/').split('?', 2);
   try {
-    const { method } = request;
+    const { method = 'GET', headers } = request;
     const reads = method === 'GET' || method === 'HEAD';
-    await send(request, response, reads ? await answer(path) : refusal(method));
+    const parts = { method, query, host: headers.host ?? '' };
+    await send(request, response, reads ? await answer(path, parts) : refusal(method));
   } catch (error) {
     if (!response.headersSent) {
       onAnswerFailed(path, error);

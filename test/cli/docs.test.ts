@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
 import { CLEANUP_FLAGS } from '../../src/cli/flags/cleanup.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
@@ -44,6 +45,7 @@ t.test('every flag is in docs/cli.md, and every flag there is one', (t) => {
   const tables: FlagTable[] = [
     GLOBAL_FLAGS,
     CLEANUP_FLAGS,
+    ...ADMIN_COMMANDS.map(({ flags }) => flags),
     ...commands.map((command) => command.flags),
   ];
   for (const table of tables) {
@@ -161,7 +163,7 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
     tableRows(page('limits.md'), 'Portal with packet rules').map(([, value]) => value),
     [
       formatDuration(bounds.WRITE_TIMEOUT_MS),
-      formatDuration(bounds.CANARY_INTERVAL_MS),
+      [bounds.MIN_CANARY_INTERVAL_MS, bounds.CANARY_INTERVAL_MS].map(formatDuration).join(' to '),
       formatDuration(bounds.CANARY_TIMEOUT_MS),
       String(bounds.CANARY_SILENCES),
       formatDuration(bounds.ADDRESS_INTERVAL_MS),

@@ -44,7 +44,9 @@ export class Cli {
   constructor(args: readonly string[], script = MAIN, inside: readonly string[] = []) {
     if (inside.length === 0) checkHarmless(args);
     const [file = '', ...rest] = [...inside, process.execPath, script, ...args];
-    this.child = spawn(file, rest, { stdio: 'pipe' });
+    // Several at once would quarrel about the default one; whoever needs it names another.
+    const env = { KPNG_ADMIN_SOCKET: '', ...process.env };
+    this.child = spawn(file, rest, { stdio: 'pipe', env });
     const { stdout, stderr } = this.child;
     if (stdout === null || stderr === null) throw new Error('no pipes');
     let errors = '';

@@ -1,3 +1,4 @@
+import { defaultSocketPath } from '../../admin/socket-path.ts';
 import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import type { HostPort } from '../../util/host-port.ts';
 import { choice, duration, integer, listenAddress, optional, text } from './kinds.ts';
@@ -54,6 +55,22 @@ export const GLOBAL_FLAGS = {
       'How readily Linux ends this process when memory runs out, from -1000 (never) to 1000. ' +
       'Lowering it needs the capability SYS_RESOURCE. Empty: as it is.',
     group: PROCESS,
+  }),
+  'admin-socket': flag<string>({
+    kind: text('path'),
+    default: defaultSocketPath(),
+    defaultText:
+      '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
+    help: 'Socket, for its owner only, on which the commands for a running proxy reach it. Empty: none.',
+    group: HEALTH,
+  }),
+  'status-bind-address': flag<HostPort | undefined>({
+    kind: listenAddress(),
+    default: undefined,
+    help:
+      'Where the status page is served, read-only: :8090 is on loopback only, another address for ' +
+      'whoever reaches it. Empty or 0: nowhere.',
+    group: HEALTH,
   }),
   'error-delay': flag<number>({
     kind: duration(1),

@@ -1,3 +1,5 @@
+import { DrainingEngine } from '../../admin/drains.ts';
+import type { ProblemView } from '../../admin/views.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
@@ -30,7 +32,7 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
   const { limits, handoverSocket } = options;
   const handover = handoverSocket === '' ? undefined : await Handover.begin(handoverSocket, log);
   const portal = await createPortal(options, log, undefined, undefined, handover?.former);
-  const engine = await createEngine(options, portal, log);
+  const engine = new DrainingEngine(await createEngine(options, portal, log));
   const proxier = new Proxier({
     engine,
     portal,
@@ -40,7 +42,7 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
     },
   });
   const work = new WatchedSink(proxier);
-  const checks = await healthChecks(options, portal, work);
+  const checks = await healthChecks(options, portal, () => work.isWorking && !engine.isAllDrained);
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
     sink: handover?.watch(sink, () => engine.snapshot()) ?? sink,
@@ -60,6 +62,14 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
       limits,
       snapshot: () => engine.snapshot(),
       problems: () => [
+    proxy: {
+      engine,
+      portal: portal.kind,
+      limits,
+      desired: () => proxier.snapshot().servicePorts,
+      problems: () =>
+        [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView),
+    },
         ...proxier.snapshot().problems,
         ...(checks?.problems ?? []).map(({ code }) => ({ code, count: 1 })),
       ],
@@ -87,13 +97,24 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
 async function healthChecks(
   { healthCheckNodePorts, nodePortAddresses }: UserspaceOptions,
   portal: Portal,
-  work: WatchedSink,
+  healthy: () => boolean,
 ): Promise<HealthCheckSink | undefined> {
   if (!healthCheckNodePorts) return undefined;
   return createHealthChecks({
     addresses: nodePortAddresses,
     host: () => portal.hostAddresses?.() ?? hostAddresses(),
-    healthy: () => work.isWorking,
+/** A problem of the proxier, or an error that keeps a part from being served. */
+function problemView(problem: {
+  readonly code: string;
+  readonly message: string;
+  readonly servicePort: string | undefined;
+  readonly count?: number;
+}): ProblemView {
+  const { code, message, servicePort = null, count = 1 } = problem;
+  return { code, message, servicePort, count };
+}
+
+    healthy,
   });
 }
 

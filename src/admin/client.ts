@@ -1,0 +1,85 @@
+import { request as httpRequest } from 'node:http';
+import { KpngError, messageOf, ERROR_CODES, type ErrorCode } from '../errors.ts';
+import type { ErrorBody } from './handler.ts';
+import { isCode } from './socket-path.ts';
+
+export interface AdminCall {
+  /** Path of the socket or the pipe. */
+  readonly socket: string;
+  readonly method: 'GET' | 'POST';
+  /** Name of the operation. */
+  readonly operation: string;
+  readonly input?: Readonly<Record<string, string>>;
+  /** Milliseconds without an answer. Default: 10 s. */
+  readonly timeoutMs?: number;
+}
+
+/** What an answer may come to; a dump of very many service ports is the longest. */
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
+const TIMEOUT_MS = 10_000;
+
+/**
+ * Asks a running process over its admin socket; resolves with its answer. Rejects with
+ * KPNG_ADMIN_UNREACHABLE when none answers, and with the error of the process when it refuses.
+ */
+export async function askAdmin(call: AdminCall): Promise<unknown> {
+  const { status, text } = await exchange(call);
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw unreachable(call.socket, 'what answers there is not kpng-userspace');
+  }
+  if (status === 200) return parsed;
+  const { error } = parsed as Partial<ErrorBody>;
+  if (error === undefined) throw unreachable(call.socket, `it answered with status ${status}`);
+  throw new KpngError(knownCode(error.code), error.message);
+}
+
+function exchange(call: AdminCall): Promise<{ status: number; text: string }> {
+  const { socket, method, operation, input = {}, timeoutMs = TIMEOUT_MS } = call;
+  const query = method === 'GET' ? new URLSearchParams(input).toString() : '';
+  const body = method === 'POST' ? JSON.stringify(input) : '';
+  const path = `/v1/${operation}${query === '' ? '' : `?${query}`}`;
+  const headers = body === '' ? {} : { 'content-type': 'application/json' };
+  return new Promise((resolve, reject) => {
+    const sent = httpRequest({ socketPath: socket, method, path, headers, timeout: timeoutMs });
+    sent.on('timeout', () => sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
+    sent.on('error', (error) => reject(connectFailure(socket, error)));
+    sent.on('response', (response) => {
+      const pieces: Buffer[] = [];
+      let size = 0;
+      response.on('data', (piece: Buffer) => {
+        size += piece.length;
+        if (size > MAX_ANSWER_BYTES) response.destroy(new Error('the answer is too long'));
+        else pieces.push(piece);
+      });
+      response.on('error', (error) => reject(connectFailure(socket, error)));
+      response.on('end', () => {
+        resolve({ status: response.statusCode ?? 0, text: Buffer.concat(pieces).toString('utf8') });
+      });
+    });
+    sent.end(body);
+  });
+}
+
+function connectFailure(socket: string, error: Error): KpngError {
+  if (isCode(error, 'ENOENT')) {
+    return unreachable(socket, 'there is no such socket, so no proxy runs with it', error);
+  }
+  if (isCode(error, 'ECONNREFUSED')) {
+    return unreachable(socket, 'the process that it belonged to is gone', error);
+  }
+  if (isCode(error, 'EACCES') || isCode(error, 'EPERM')) {
+    return unreachable(socket, 'only the user of the proxy may open it; try sudo', error);
+  }
+  return unreachable(socket, messageOf(error), error);
+}
+
+function unreachable(socket: string, why: string, cause?: unknown): KpngError {
+  return new KpngError('KPNG_ADMIN_UNREACHABLE', `no answer on ${socket}: ${why}`, { cause });
+}
+
+function knownCode(code: string): ErrorCode {
+  return Object.hasOwn(ERROR_CODES, code) ? (code as ErrorCode) : 'KPNG_ADMIN_REFUSED';
+}

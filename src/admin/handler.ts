@@ -1,0 +1,101 @@
+import { KpngError, messageOf } from '../errors.ts';
+import type { Answer } from '../util/http-server.ts';
+import { checkInput, methodOf, type Operations, type OperationInput } from './operations.ts';
+
+/** Where the operations are, by version. */
+const PREFIX = '/v1/';
+
+/** A request for the admin API. */
+export interface AdminRequest {
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  readonly query: string;
+  /** What was sent along, as text; empty: nothing. */
+  readonly body: string;
+  /** Whether it came through the admin socket, and so from somebody who may do everything. */
+  readonly trusted: boolean;
+}
+
+/** The body of an answer that is an error. */
+export interface ErrorBody {
+  readonly error: { readonly code: string; readonly message: string };
+}
+
+/** Answers a request with an operation; undefined when the path is not one of the API. */
+export async function answerAdmin(
+  request: AdminRequest,
+  operations: Operations,
+): Promise<Answer | undefined> {
+  const { method, path } = request;
+  if (!path.startsWith(PREFIX)) return undefined;
+  const name = path.slice(PREFIX.length);
+  if (name === '') return json(200, indexOf(operations));
+  const operation = operations.find(method === 'HEAD' ? 'GET' : method, name);
+  if (operation === undefined) {
+    const other = operations.list().find((each) => each.name === name);
+    return other === undefined
+      ? failure(404, 'KPNG_USAGE', `there is no operation ${JSON.stringify(name)}`)
+      : failure(405, 'KPNG_USAGE', `${name} is asked for with ${methodOf(other)}`);
+  }
+  if (operation.access !== 'read' && !request.trusted) {
+    return failure(403, 'KPNG_ADMIN_REFUSED', `${name} is there on the admin socket only`);
+  }
+  try {
+    const input = inputOf(request);
+    checkInput(operation, input);
+    const result = await operation.run(input);
+    return isPieces(result) ? pieces(result) : json(200, result);
+  } catch (error) {
+    if (!(error instanceof KpngError)) throw error;
+    return failure(error.code === 'KPNG_USAGE' ? 400 : 409, error.code, messageOf(error));
+  }
+}
+
+function indexOf(operations: Operations): unknown {
+  return operations.list().map((operation) => {
+    const { name, summary, access, inputs } = operation;
+    return { path: `${PREFIX}${name}`, method: methodOf(operation), summary, access, inputs };
+  });
+}
+
+/** What is in the query, or in a JSON object of texts and numbers. Throws KPNG_USAGE. */
+function inputOf({ query, body }: AdminRequest): OperationInput {
+  const input: Record<string, string> = Object.fromEntries(new URLSearchParams(query));
+  if (body === '') return input;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(body);
+  } catch (error) {
+    throw new KpngError('KPNG_USAGE', `the body is not JSON: ${messageOf(error)}`);
+  }
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) {
+    throw new KpngError('KPNG_USAGE', 'the body has to be a JSON object');
+  }
+  for (const [name, value] of Object.entries(parsed)) {
+    if (typeof value !== 'string' && typeof value !== 'number') {
+      throw new KpngError('KPNG_USAGE', `${name}: expected a text or a number`);
+    }
+    input[name] = String(value);
+  }
+  return input;
+}
+
+function isPieces(result: unknown): result is AsyncIterable<string> {
+  return typeof result === 'object' && result !== null && Symbol.asyncIterator in result;
+}
+
+const JSON_TYPE = 'application/json';
+
+function pieces(body: AsyncIterable<string>): Answer {
+  return { status: 200, type: JSON_TYPE, body };
+}
+
+function json(status: number, value: unknown): Answer {
+  return { status, type: JSON_TYPE, body: `${JSON.stringify(value)}\n` };
+}
+
+export function failure(status: number, code: string, message: string): Answer {
+  const body: ErrorBody = { error: { code, message } };
+  return json(status, body);
+}

@@ -1,0 +1,72 @@
+import type { HistoryView, Rates } from './views.ts';
+
+/** Samples that a history keeps: five minutes. */
+export const HISTORY_SAMPLES = 150;
+/** Time between two samples. Milliseconds. */
+export const SAMPLE_MS = 2000;
+
+const SERIES = ['connections', 'bytesIn', 'bytesOut', 'errors', 'active'] as const;
+
+/** The last samples of some numbers, in memory of a fixed size: 3,000 bytes. */
+export class History {
+  readonly #values = new Float32Array(HISTORY_SAMPLES * SERIES.length);
+  #next = 0;
+  #filled = 0;
+
+  add(rates: Rates, active: number): void {
+    const at = this.#next * SERIES.length;
+    this.#values[at] = rates.connections;
+    this.#values[at + 1] = rates.bytesIn;
+    this.#values[at + 2] = rates.bytesOut;
+    this.#values[at + 3] = rates.errors;
+    this.#values[at + 4] = active;
+    this.#next = (this.#next + 1) % HISTORY_SAMPLES;
+    this.#filled = Math.min(this.#filled + 1, HISTORY_SAMPLES);
+  }
+
+  /** Forgets everything, to be used for something else. */
+  clear(): void {
+    this.#next = 0;
+    this.#filled = 0;
+  }
+
+  view(service: string | null): HistoryView {
+    return {
+      service,
+      intervalSeconds: SAMPLE_MS / 1000,
+      connections: this.#series(0),
+      bytesIn: this.#series(1),
+      bytesOut: this.#series(2),
+      errors: this.#series(3),
+      active: this.#series(4),
+    };
+  }
+
+  /** Bytes a second both ways over the whole time, as the mean of each of `points` parts. */
+  spark(points: number): number[] {
+    const part = HISTORY_SAMPLES / points;
+    const sums = Array.from({ length: points }, () => 0);
+    for (let age = 0; age < this.#filled; age += 1) {
+      const at = this.#offset(age);
+      const bytes = (this.#values[at + 1] ?? 0) + (this.#values[at + 2] ?? 0);
+      const point = points - 1 - Math.floor(age / part);
+      sums[point] = (sums[point] ?? 0) + bytes / part;
+    }
+    return sums.map(Math.round);
+  }
+
+  /** Rounded to what can be seen, so that a page of it is short. */
+  #series(index: number): number[] {
+    const list: number[] = [];
+    for (let age = this.#filled - 1; age >= 0; age -= 1) {
+      const value = this.#values[this.#offset(age) + index] ?? 0;
+      list.push(value >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
+    }
+    return list;
+  }
+
+  /** Where the sample of an age is; 0 is the last one. */
+  #offset(age: number): number {
+    return ((this.#next - 1 - age + 2 * HISTORY_SAMPLES) % HISTORY_SAMPLES) * SERIES.length;
+  }
+}

@@ -1,0 +1,102 @@
+import { KpngError } from '../errors.ts';
+
+/** What an operation is given: names and texts, from a query or from a JSON body. */
+export type OperationInput = Readonly<Record<string, string>>;
+
+/**
+ * Who may run an operation.
+ *
+ * - `read`: whoever sees the status page; it tells nothing about clients. GET.
+ * - `private`: whoever may open the admin socket. GET.
+ * - `change`: the same, and it changes something. POST.
+ */
+export type Access = 'read' | 'private' | 'change';
+
+/** One thing that the admin API can do. To add one, register it; it then is `/v1/<name>`. */
+export interface Operation {
+  readonly name: string;
+  /** One line for the index. */
+  readonly summary: string;
+  readonly access: Access;
+  /** Names of what may be given; anything else is refused. */
+  readonly inputs: readonly string[];
+  /** Answers with plain data. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be. */
+  run(input: OperationInput): unknown;
+}
+
+/** The operations of a process. */
+export class Operations {
+  readonly #byKey = new Map<string, Operation>();
+
+  /** Throws when there is one of that name and method. */
+  add(...operations: readonly Operation[]): this {
+    for (const operation of operations) {
+      const key = keyOf(methodOf(operation), operation.name);
+      if (this.#byKey.has(key)) throw new Error(`there are two operations ${key}`);
+      this.#byKey.set(key, operation);
+    }
+    return this;
+  }
+
+  find(method: string, name: string): Operation | undefined {
+    return this.#byKey.get(keyOf(method, name));
+  }
+
+  list(): readonly Operation[] {
+    return [...this.#byKey.values()];
+  }
+}
+
+/** The method of HTTP that runs an operation. */
+export function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {
+  return access === 'change' ? 'POST' : 'GET';
+}
+
+function keyOf(method: string, name: string): string {
+  return `${method} ${name}`;
+}
+
+/** Throws KPNG_USAGE unless only what the operation knows is given. */
+export function checkInput({ name, inputs }: Operation, input: OperationInput): void {
+  for (const given of Object.keys(input)) {
+    if (inputs.includes(given)) continue;
+    const known = inputs.length === 0 ? 'it takes none' : `it takes ${inputs.join(', ')}`;
+    throw new KpngError('KPNG_USAGE', `${name}: unknown input ${JSON.stringify(given)}; ${known}`);
+  }
+}
+
+/** A whole number that was given, or the default. Throws KPNG_USAGE when it is none, or out of bounds. */
+export function numberOf(
+  input: OperationInput,
+  name: string,
+  {
+    min,
+    max,
+    byDefault,
+  }: { readonly min: number; readonly max: number; readonly byDefault: number },
+): number {
+  const text = input[name];
+  if (text === undefined || text === '') return byDefault;
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= min && value <= max) return value;
+  throw new KpngError(
+    'KPNG_USAGE',
+    `${name} ${JSON.stringify(text)}: expected a whole number from ${min} to ${max}`,
+  );
+}
+
+/** One of some words that was given, or the first of them. Throws KPNG_USAGE when it is none of them. */
+export function wordOf<Word extends string>(
+  input: OperationInput,
+  name: string,
+  words: readonly [Word, ...Word[]],
+): Word {
+  const text = input[name];
+  if (text === undefined || text === '') return words[0];
+  const word = words.find((each) => each === text);
+  if (word !== undefined) return word;
+  throw new KpngError(
+    'KPNG_USAGE',
+    `${name} ${JSON.stringify(text)}: expected ${words.join(', ')}`,
+  );
+}

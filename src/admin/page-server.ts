@@ -1,0 +1,55 @@
+import { isIP } from 'node:net';
+import { formatHostPort, type HostPort } from '../util/host-port.ts';
+import { httpUrl, startHttpServer, type Answer, type HttpServer } from '../util/http-server.ts';
+import { failure, type AdminRequest } from './handler.ts';
+import type { ProcessSubject } from './subject.ts';
+
+export interface PageServerOptions {
+  /** An empty host means the loopback interface: the page is for everybody only where that is said. */
+  readonly address: HostPort;
+  readonly answer: (request: AdminRequest) => Promise<Answer>;
+  readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
+}
+
+/** Serves the status page, and what it reads, over TCP. Nothing can be changed there. */
+export function startPageServer({ address, answer, subject }: PageServerOptions): HttpServer {
+  const { log, clock } = subject;
+  const host = address.host === '' ? '127.0.0.1' : address.host;
+  const isPrivate = isLoopback(host);
+  const place = { host, port: address.port };
+  return startHttpServer({
+    address: place,
+    clock,
+    async answer(path, { method, query, host: asked }) {
+      // A page of somebody else may have its name point here, and read what is on this one.
+      if (isPrivate && !isLocalName(asked)) {
+        return failure(421, 'KPNG_ADMIN_REFUSED', `${asked} is not the name of this host`);
+      }
+      return answer({ method, path, query, body: '', trusted: false });
+    },
+    onListening(bound) {
+      log.info('Serving the status page', { url: httpUrl(bound) });
+      if (isPrivate) return;
+      log.warn('The status page is there for everybody who reaches the address', {
+        address: formatHostPort(bound),
+      });
+    },
+    onBindFailed: (error, retryInMs) =>
+      log.warn('Cannot serve the status page yet', {
+        address: formatHostPort(place),
+        err: error,
+        retryInMs,
+      }),
+    onAnswerFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
+  });
+}
+
+export function isLoopback(host: string): boolean {
+  return host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}
+
+/** Whether a `host` header names this host without a name that others can give it. */
+export function isLocalName(header: string): boolean {
+  const name = header.replace(/:\d+$/, '').toLowerCase();
+  return name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
+}

@@ -1,0 +1,159 @@
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { Clock, Timer } from '../util/clock.ts';
+import { History, HISTORY_SAMPLES, SAMPLE_MS } from './history.ts';
+import { NO_RATES, ratesBetween, totalsOf } from './rates.ts';
+import type { HistoryView, Rates, Totals } from './views.ts';
+
+/** Service ports with a history of their own, at once: 3 MB. */
+export const MAX_HISTORIES = 1000;
+/** Points of the small plot in a list. */
+const SPARK_POINTS = 30;
+
+/** What is remembered of a service port that has ever been used. */
+interface Tracked {
+  totals: Totals;
+  rates: Rates;
+  history: History | undefined;
+  /** Samples in a row without any traffic. */
+  idle: number;
+  /** The round in which it was last seen. */
+  seen: number;
+}
+
+export interface SamplerOptions {
+  readonly snapshot: () => readonly ServicePortSnapshot[];
+  readonly clock: Clock;
+}
+
+/**
+ * Looks at the counters every other second, so that there are rates and a history of the last five
+ * minutes: of all service ports together, and of each that has traffic, up to MAX_HISTORIES. A service
+ * port that nobody uses costs nothing but the look at it; its history goes when nothing of it is left.
+ */
+export class Sampler {
+  readonly #options: SamplerOptions;
+  readonly #tracked = new Map<string, Tracked>();
+  readonly #total = new History();
+  /** Histories that are not in use. */
+  readonly #free: History[] = [];
+  #histories = 0;
+  #round = 0;
+  #lastAt: number;
+  #rates = NO_RATES;
+  #timer: Timer | undefined;
+
+  constructor(options: SamplerOptions) {
+    this.#options = options;
+    this.#lastAt = options.clock.now();
+    this.#arm();
+  }
+
+  /** All service ports together. */
+  get rates(): Rates {
+    return this.#rates;
+  }
+
+  ratesOf(name: string): Rates {
+    return this.#tracked.get(name)?.rates ?? NO_RATES;
+  }
+
+  /** The history of one service port, or of all; undefined for one without traffic. */
+  history(name: string | undefined): HistoryView | undefined {
+    return name === undefined
+      ? this.#total.view(null)
+      : this.#tracked.get(name)?.history?.view(name);
+  }
+
+  sparkOf(name: string): number[] | undefined {
+    return this.#tracked.get(name)?.history?.spark(SPARK_POINTS);
+  }
+
+  /** Service ports that have a history now. */
+  get histories(): number {
+    return this.#histories;
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #arm(): void {
+    this.#timer = this.#options.clock.setTimer(SAMPLE_MS, () => {
+      this.#sample();
+      this.#arm();
+    });
+  }
+
+  #sample(): void {
+    const { clock, snapshot } = this.#options;
+    const now = clock.now();
+    const seconds = Math.max(now - this.#lastAt, 1) / 1000;
+    this.#lastAt = now;
+    this.#round += 1;
+    const sum = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
+    let active = 0;
+    for (const servicePort of snapshot()) {
+      const rates = this.#look(servicePort, seconds);
+      active += servicePort.counters.active;
+      if (rates === NO_RATES) continue;
+      sum.connections += rates.connections;
+      sum.bytesIn += rates.bytesIn;
+      sum.bytesOut += rates.bytesOut;
+      sum.errors += rates.errors;
+    }
+    this.#rates = sum;
+    this.#total.add(sum, active);
+    for (const [name, tracked] of this.#tracked) {
+      if (tracked.seen === this.#round) continue;
+      this.#dropHistory(tracked);
+      this.#tracked.delete(name);
+    }
+  }
+
+  /** Notes one service port; returns what is going on there. */
+  #look({ name, counters }: ServicePortSnapshot, seconds: number): Rates {
+    let tracked = this.#tracked.get(name);
+    const totals = totalsOf(counters);
+    if (tracked === undefined) {
+      if (totals.connections === 0 && totals.errors === 0) return NO_RATES;
+      tracked = { totals: ZERO, rates: NO_RATES, history: undefined, idle: 0, seen: 0 };
+      this.#tracked.set(name, tracked);
+    }
+    tracked.seen = this.#round;
+    const isIdle = sameTotals(tracked.totals, totals);
+    tracked.rates = isIdle ? NO_RATES : ratesBetween(tracked.totals, totals, seconds);
+    tracked.totals = totals;
+    tracked.idle = isIdle && counters.active === 0 ? tracked.idle + 1 : 0;
+    if (tracked.idle >= HISTORY_SAMPLES) this.#dropHistory(tracked);
+    else if (tracked.idle === 0) tracked.history ??= this.#newHistory();
+    tracked.history?.add(tracked.rates, counters.active);
+    return tracked.rates;
+  }
+
+  #newHistory(): History | undefined {
+    if (this.#histories >= MAX_HISTORIES) return undefined;
+    this.#histories += 1;
+    return this.#free.pop() ?? new History();
+  }
+
+  #dropHistory(tracked: Tracked): void {
+    if (tracked.history === undefined) return;
+    tracked.history.clear();
+    this.#free.push(tracked.history);
+    tracked.history = undefined;
+    this.#histories -= 1;
+  }
+}
+
+const ZERO: Totals = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
+
+function sameTotals(a: Totals, b: Totals): boolean {
+  return (
+    a.connections === b.connections &&
+    a.bytesIn === b.bytesIn &&
+    a.bytesOut === b.bytesOut &&
+    a.errors === b.errors
+  );
+}

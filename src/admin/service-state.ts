@@ -1,0 +1,67 @@
+import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { EndpointSpec } from '../proxysocket/spec.ts';
+import type { DrainingEngine } from './drains.ts';
+import { formatHostPort } from '../util/host-port.ts';
+import type { ServiceState } from './views.ts';
+
+/** Every state, the worst first: the order in which a list is sorted by state. */
+export const SERVICE_STATES = [
+  'down',
+  'degraded',
+  'no-endpoints',
+  'drained',
+  'removed',
+  'ok',
+] as const satisfies readonly ServiceState[];
+
+/** What the state of a service port is judged by. */
+export interface Facts {
+  readonly snapshot: ServicePortSnapshot;
+  /** Endpoints that may be used for some traffic. */
+  readonly usable: number;
+  readonly drained: boolean;
+}
+
+/** Gathers what there is to know; cheap, as it is done for every service port of a list. */
+export function factsOf(
+  snapshot: ServicePortSnapshot,
+  engine: Pick<DrainingEngine, 'endpointsOf' | 'isDrained' | 'isEndpointDrained'>,
+): Facts {
+  const { name } = snapshot;
+  let usable = 0;
+  for (const endpoint of engine.endpointsOf(name)) {
+    if (isUsable(endpoint) && !engine.isEndpointDrained(name, endpointText(endpoint))) usable += 1;
+  }
+  return { snapshot, usable, drained: engine.isDrained(name) };
+}
+
+export function isUsable({ internal, external }: EndpointSpec): boolean {
+  return internal || external;
+}
+
+export function endpointText({ address, port }: EndpointSpec): string {
+  return formatHostPort({ host: address, port });
+}
+
+export function failedListeners({ listeners }: ServicePortSnapshot): number {
+  let failed = 0;
+  for (const { state } of listeners) if (state === 'failed') failed += 1;
+  return failed;
+}
+
+export function stateOf({ snapshot, usable, drained }: Facts): ServiceState {
+  if (snapshot.draining === true) return 'removed';
+  if (drained) return 'drained';
+  const failed = failedListeners(snapshot);
+  if (failed > 0 && failed === snapshot.listeners.length) return 'down';
+  if (usable === 0) return 'no-endpoints';
+  return failed > 0 ? 'degraded' : 'ok';
+}
+
+/** The addresses that clients use, a node port as `*:port`. */
+export function addressesOf(port: DesiredServicePort | undefined): string[] {
+  return (port?.portals ?? []).map(({ address, port: number }) =>
+    address === undefined ? `*:${number}` : formatHostPort({ host: address, port: number }),
+  );
+}

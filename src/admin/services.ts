@@ -1,0 +1,147 @@
+import type { DesiredServicePort } from '../proxier/desired.ts';
+import { totalsOf } from './rates.ts';
+import type { Sampler } from './sampler.ts';
+import {
+  addressesOf,
+  factsOf,
+  failedListeners,
+  SERVICE_STATES,
+  stateOf,
+  type Facts,
+} from './service-state.ts';
+import type { ProxySubject } from './subject.ts';
+import type { ServiceRow, ServicesView, ServiceState } from './views.ts';
+
+/** What a list of service ports can be sorted by. */
+export const SORT_KEYS = [
+  'name',
+  'state',
+  'active',
+  'connections',
+  'in',
+  'out',
+  'errors',
+  'endpoints',
+] as const;
+export type SortKey = (typeof SORT_KEYS)[number];
+
+/** Service ports on one page, at most. */
+export const MAX_ROWS = 1000;
+
+export interface ServicesQuery {
+  /** Words that the name or an address has to contain, in any case. */
+  readonly search: string;
+  /** Only this state; `traffic`: those that are used now; `problems`: whatever is not as it should be. */
+  readonly state: ServiceState | 'all' | 'traffic' | 'problems';
+  readonly sort: SortKey;
+  readonly reverse: boolean;
+  readonly offset: number;
+  readonly limit: number;
+}
+
+type Subject = Pick<ProxySubject, 'engine' | 'desired'>;
+type Rates = Pick<Sampler, 'ratesOf' | 'sparkOf'>;
+
+interface Entry extends Facts {
+  readonly state: ServiceState;
+}
+
+/** A page of the service ports, found and sorted here so that a reader only gets what it shows. */
+export function listServices(subject: Subject, rates: Rates, query: ServicesQuery): ServicesView {
+  const states = noStates();
+  const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const desired = new Map(subject.desired().map((port) => [port.spec.name, port]));
+  const entries: Entry[] = [];
+  const all = subject.engine.snapshot();
+  for (const snapshot of all) {
+    const facts = factsOf(snapshot, subject.engine);
+    const state = stateOf(facts);
+    states[state] += 1;
+    const entry = { ...facts, state };
+    if (!isWanted(entry, query.state, rates)) continue;
+    if (words.length > 0 && !matches(words, snapshot.name, desired.get(snapshot.name))) continue;
+    entries.push(entry);
+  }
+  sortEntries(entries, query, rates);
+  const rows = entries
+    .slice(query.offset, query.offset + query.limit)
+    .map((entry) => rowOf(entry, desired.get(entry.snapshot.name), rates));
+  return { total: all.length, matched: entries.length, offset: query.offset, rows, states };
+}
+
+export function noStates(): Record<ServiceState, number> {
+  return { ok: 0, degraded: 0, down: 0, 'no-endpoints': 0, drained: 0, removed: 0 };
+}
+
+/** One service port as a list shows it. */
+export function rowOf(
+  entry: Entry,
+  desired: DesiredServicePort | undefined,
+  rates: Rates,
+): ServiceRow {
+  const { snapshot, usable, state } = entry;
+  const { name, protocol, counters, listeners, endpoints } = snapshot;
+  const failed = failedListeners(snapshot);
+  const spark = rates.sparkOf(name);
+  return {
+    name,
+    protocol,
+    state,
+    addresses: addressesOf(desired),
+    endpoints: { total: endpoints, usable },
+    listeners: { open: listeners.length - failed, failed },
+    active: counters.active,
+    totals: totalsOf(counters),
+    rates: rates.ratesOf(name),
+    ...(spark !== undefined && { spark }),
+  };
+}
+
+function isWanted(
+  { snapshot, state }: Entry,
+  wanted: ServicesQuery['state'],
+  rates: Rates,
+): boolean {
+  if (wanted === 'all') return true;
+  if (wanted === 'problems') return state !== 'ok';
+  if (wanted !== 'traffic') return state === wanted;
+  if (snapshot.counters.active > 0) return true;
+  const { connections, bytesIn, bytesOut, errors } = rates.ratesOf(snapshot.name);
+  return connections + bytesIn + bytesOut + errors > 0;
+}
+
+function matches(
+  words: readonly string[],
+  name: string,
+  desired: DesiredServicePort | undefined,
+): boolean {
+  const texts = [name, ...addressesOf(desired)].map((text) => text.toLowerCase());
+  return words.every((word) => texts.some((text) => text.includes(word)));
+}
+
+/** The largest first, but names from A and states from the worst on; what is equal by name. */
+function sortEntries(entries: Entry[], { sort, reverse }: ServicesQuery, rates: Rates): void {
+  const sign = reverse ? -1 : 1;
+  const byName = (a: Entry, b: Entry): number => compare(a.snapshot.name, b.snapshot.name);
+  if (sort === 'name') {
+    entries.sort((a, b) => sign * byName(a, b));
+    return;
+  }
+  const values = new Map(entries.map((entry) => [entry, valueOf(entry, sort, rates)]));
+  const value = (entry: Entry): number => values.get(entry) ?? 0;
+  entries.sort((a, b) => sign * (value(b) - value(a)) || byName(a, b));
+}
+
+function valueOf(entry: Entry, sort: Exclude<SortKey, 'name'>, rates: Rates): number {
+  const { snapshot } = entry;
+  if (sort === 'state') return -SERVICE_STATES.indexOf(entry.state);
+  if (sort === 'active') return snapshot.counters.active;
+  if (sort === 'endpoints') return snapshot.endpoints;
+  const { connections, bytesIn, bytesOut, errors } = rates.ratesOf(snapshot.name);
+  return { connections, in: bytesIn, out: bytesOut, errors }[sort];
+}
+
+function compare(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}

@@ -1,0 +1,71 @@
+import { mkdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { KpngError, messageOf } from '../errors.ts';
+
+/** Bytes that the path of a socket may have: what every system allows, with room for a draft of it. */
+const MAX_PATH_BYTES = 92;
+
+/** Where the process is. */
+export interface Surroundings {
+  readonly platform: NodeJS.Platform;
+  /** Number of the user; undefined on Windows. */
+  readonly uid: number | undefined;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+export function surroundings(): Surroundings {
+  return { platform: process.platform, uid: process.getuid?.(), env: process.env };
+}
+
+/**
+ * Where the admin socket is unless somebody says otherwise; empty: nowhere. On Windows it is a named
+ * pipe; root has it in /run, another user in the directory that the session has for such things.
+ */
+export function defaultSocketPath({ platform, uid, env }: Surroundings = surroundings()): string {
+  if (platform === 'win32') return String.raw`\\.\pipe\kpng-userspace-admin`;
+  if (uid === 0) return `${platform === 'linux' ? '/run' : '/var/run'}/kpng-userspace/admin.sock`;
+  const runtime = env['XDG_RUNTIME_DIR'];
+  return runtime === undefined || runtime === '' ? '' : `${runtime}/kpng-userspace/admin.sock`;
+}
+
+/** Whether a path is that of a named pipe of Windows, which is in no directory. */
+export function isPipe(path: string): boolean {
+  return /^\\\\[.?]\\pipe\\./i.test(path);
+}
+
+/**
+ * Makes sure that the directory of a socket is one in which nobody else can put another socket in its
+ * place; makes it, for its owner only, when it is missing. Rejects with KPNG_ADMIN_SOCKET.
+ */
+export async function checkDirectory(path: string, uid: number | undefined): Promise<void> {
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
+    throw refusal(path, `the path is longer than ${MAX_PATH_BYTES} bytes`);
+  }
+  const directory = dirname(path);
+  try {
+    await mkdir(directory, { mode: 0o700 });
+  } catch (error) {
+    if (!isCode(error, 'EEXIST')) throw refusal(path, messageOf(error), error);
+  }
+  const found = await stat(directory).catch((error: unknown) => {
+    throw refusal(path, messageOf(error), error);
+  });
+  if (!found.isDirectory()) throw refusal(path, `${directory} is not a directory`);
+  if (uid !== undefined && found.uid !== 0 && found.uid !== uid) {
+    throw refusal(path, `${directory} belongs to user ${found.uid}, who could replace the socket`);
+  }
+  const othersWrite = (found.mode & 0o022) !== 0;
+  const sticky = (found.mode & 0o1000) !== 0;
+  if (othersWrite && !sticky) {
+    const mode = (found.mode & 0o7777).toString(8).padStart(4, '0');
+    throw refusal(path, `others may write to ${directory} (mode ${mode}); chmod go-w ${directory}`);
+  }
+}
+
+export function refusal(path: string, why: string, cause?: unknown): KpngError {
+  return new KpngError('KPNG_ADMIN_SOCKET', `no admin socket at ${path}: ${why}`, { cause });
+}
+
+export function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
+}

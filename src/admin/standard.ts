@@ -1,0 +1,165 @@
+import { setImmediate } from 'node:timers/promises';
+import { KpngError } from '../errors.ts';
+import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
+import { describeServices, namesOf } from './details.ts';
+import { SAMPLE_MS } from './history.ts';
+import type { Operation, OperationInput } from './operations.ts';
+import { numberOf, wordOf } from './operations.ts';
+import type { Sampler } from './sampler.ts';
+import { SERVICE_STATES } from './service-state.ts';
+import { listServices, MAX_ROWS, SORT_KEYS, type ServicesQuery } from './services.ts';
+import { statusOf } from './status.ts';
+import type { ProcessSubject, ProxySubject } from './subject.ts';
+import type { ConnectionsView, ConnectionView, HistoryView } from './views.ts';
+
+/** Service ports that a dump describes in one piece. */
+const DUMP_PIECE = 100;
+
+/** What every process can be asked for. */
+export function standardOperations(subject: ProcessSubject, sampler: Sampler): Operation[] {
+  return [
+    {
+      name: 'status',
+      summary: 'what the process is, its health, and what all service ports come to',
+      access: 'read',
+      inputs: [],
+      run: () => statusOf(subject, sampler),
+    },
+    {
+      name: 'services',
+      summary: 'a page of the service ports',
+      access: 'read',
+      inputs: ['search', 'state', 'sort', 'order', 'offset', 'limit'],
+      run: (input) => listServices(proxyOf(subject), sampler, servicesQuery(input)),
+    },
+    {
+      name: 'service',
+      summary: 'everything about one service port, or the ports of one service',
+      access: 'read',
+      inputs: ['name'],
+      async run({ name = '' }) {
+        const proxy = proxyOf(subject);
+        return { services: await describeServices(proxy, sampler, namedPorts(proxy, name)) };
+      },
+    },
+    {
+      name: 'history',
+      summary: 'the last five minutes of one service port, or of all together',
+      access: 'read',
+      inputs: ['service'],
+      run: ({ service = '' }) => historyOf(subject, sampler, service),
+    },
+    {
+      name: 'connections',
+      summary: 'connections and sessions that are open now, the oldest first',
+      access: 'private',
+      inputs: ['service', 'limit'],
+      run: (input) => connectionsOf(proxyOf(subject), input),
+    },
+    {
+      name: 'dump',
+      summary: 'all of it, for a bug report',
+      access: 'private',
+      inputs: [],
+      run: () => dumpOf(subject, sampler),
+    },
+  ];
+}
+
+/** Throws KPNG_ADMIN_REFUSED when the process does not proxy, or not yet. */
+export function proxyOf(subject: ProcessSubject): ProxySubject {
+  const proxy = subject.proxy();
+  if (proxy !== undefined) return proxy;
+  throw new KpngError(
+    'KPNG_ADMIN_REFUSED',
+    `this process (${subject.command}) does not proxy, so there is nothing to tell`,
+  );
+}
+
+/** The service ports of a name. Throws KPNG_ADMIN_REFUSED when there is none. */
+export function namedPorts(proxy: ProxySubject, name: string): string[] {
+  if (name === '') throw new KpngError('KPNG_USAGE', 'name a service: namespace/name[:port]');
+  const names = namesOf(proxy, name);
+  if (names.length > 0) return names;
+  throw new KpngError('KPNG_ADMIN_REFUSED', `there is no service ${JSON.stringify(name)}`);
+}
+
+function servicesQuery(input: OperationInput): ServicesQuery {
+  return {
+    search: input['search'] ?? '',
+    state: wordOf(input, 'state', ['all', 'traffic', 'problems', ...SERVICE_STATES]),
+    sort: wordOf(input, 'sort', SORT_KEYS),
+    reverse: wordOf(input, 'order', ['normal', 'reverse']) === 'reverse',
+    offset: numberOf(input, 'offset', { min: 0, max: 10_000_000, byDefault: 0 }),
+    limit: numberOf(input, 'limit', { min: 0, max: MAX_ROWS, byDefault: 100 }),
+  };
+}
+
+function historyOf(
+  subject: ProcessSubject,
+  sampler: Sampler,
+  service: string,
+): HistoryView | undefined {
+  if (service === '') return sampler.history(undefined);
+  const [name = ''] = namedPorts(proxyOf(subject), service);
+  return (
+    sampler.history(name) ?? {
+      service: name,
+      intervalSeconds: SAMPLE_MS / 1000,
+      connections: [],
+      bytesIn: [],
+      bytesOut: [],
+      errors: [],
+      active: [],
+    }
+  );
+}
+
+async function connectionsOf(proxy: ProxySubject, input: OperationInput): Promise<ConnectionsView> {
+  const { service = '' } = input;
+  const maxConnections = numberOf(input, 'limit', { min: 0, max: MAX_LISTED, byDefault: 100 });
+  const names = service === '' ? undefined : namedPorts(proxy, service);
+  const { matched, complete, connections } = await proxy.engine.inspect({
+    maxConnections,
+    ...(names !== undefined && { servicePorts: names }),
+  });
+  return {
+    matched,
+    complete,
+    connections: connections.map(connectionView),
+  };
+}
+
+function connectionView({ ageMs, ...rest }: ConnectionSnapshot): ConnectionView {
+  return { ...rest, ageSeconds: Math.round(ageMs / 100) / 10 };
+}
+
+/** In pieces: traffic has its turn between them. */
+async function* dumpOf(subject: ProcessSubject, sampler: Sampler): AsyncGenerator<string> {
+  const { heapUsed, external, arrayBuffers } = process.memoryUsage();
+  const memory = { heapUsed, external, arrayBuffers };
+  yield `{"status":${JSON.stringify(statusOf(subject, sampler))}`;
+  yield `,"memory":${JSON.stringify(memory)}`;
+  yield `,"resources":${JSON.stringify(countsOf(process.getActiveResourcesInfo()))}`;
+  yield `,"history":${JSON.stringify(sampler.history(undefined))}`;
+  const proxy = subject.proxy();
+  if (proxy !== undefined) {
+    yield `,"connections":${JSON.stringify(await connectionsOf(proxy, {}))}`;
+    yield ',"services":[';
+    const names = proxy.engine.snapshot().map(({ name }) => name);
+    for (let start = 0; start < names.length; start += DUMP_PIECE) {
+      const some = await describeServices(proxy, sampler, names.slice(start, start + DUMP_PIECE));
+      const text = some.map((each) => JSON.stringify(each)).join(',');
+      if (text !== '') yield start === 0 ? text : `,${text}`;
+      await setImmediate();
+    }
+    yield ']';
+  }
+  yield '}\n';
+}
+
+function countsOf(words: readonly string[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const word of words) counts[word] = (counts[word] ?? 0) + 1;
+  return counts;
+}

@@ -1,0 +1,89 @@
+import type { Probe } from '../observe/health.ts';
+import { LIMIT_NAMES } from '../proxysocket/limits.ts';
+import { totalsOf } from './rates.ts';
+import type { Sampler } from './sampler.ts';
+import { factsOf, failedListeners, stateOf } from './service-state.ts';
+import { noStates } from './services.ts';
+import type { ProcessSubject, ProxySubject } from './subject.ts';
+import type { ProbeView, ProxyView, StatusView } from './views.ts';
+
+/** What the process is, how it is, and what all service ports come to. */
+export function statusOf(subject: ProcessSubject, rates: Pick<Sampler, 'rates'>): StatusView {
+  const { health, log, version, command, nodeName } = subject;
+  const probe = (which: Probe): ProbeView => {
+    const { status, body } = health.judge(which);
+    return { status, failing: body.failing ?? [], degraded: body.degraded ?? [] };
+  };
+  const proxy = subject.proxy();
+  const uptime = process.uptime();
+  const probes = { healthz: probe('healthz'), livez: probe('livez'), readyz: probe('readyz') };
+  return {
+    process: {
+      pid: process.pid,
+      version,
+      node: process.versions.node,
+      platform: `${process.platform} ${process.arch}`,
+      startedAt: new Date(Date.now() - uptime * 1000).toISOString(),
+      uptimeSeconds: Math.floor(uptime),
+      command,
+      nodeName: nodeName ?? null,
+      rssBytes: process.memoryUsage.rss(),
+    },
+    state: stateOfProcess(subject, proxy, probes),
+    health: probes,
+    logLevel: log.verbosity,
+    proxy: proxy === undefined ? null : proxyView(proxy, rates),
+  };
+}
+
+function stateOfProcess(
+  { health }: ProcessSubject,
+  proxy: ProxySubject | undefined,
+  { healthz, readyz }: StatusView['health'],
+): StatusView['state'] {
+  if (health.facts.stopping) return 'stopping';
+  if (proxy?.engine.drains().some(({ kind }) => kind === 'process') === true) return 'drained';
+  if (health.facts.firstSyncAt === undefined) return 'starting';
+  return healthz.status === 200 && readyz.status === 200 ? 'ready' : 'not-ready';
+}
+
+function proxyView(subject: ProxySubject, { rates }: Pick<Sampler, 'rates'>): ProxyView {
+  const states = noStates();
+  const listeners = { open: 0, failed: 0 };
+  const active = { tcp: 0, udp: 0 };
+  const totals = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
+  const snapshots = subject.engine.snapshot();
+  let endpoints = 0;
+  for (const snapshot of snapshots) {
+    const { counters, protocol } = snapshot;
+    states[stateOf(factsOf(snapshot, subject.engine))] += 1;
+    endpoints += snapshot.endpoints;
+    const failed = failedListeners(snapshot);
+    listeners.failed += failed;
+    listeners.open += snapshot.listeners.length - failed;
+    active[protocol === 'TCP' ? 'tcp' : 'udp'] += counters.active;
+    const mine = totalsOf(counters);
+    totals.connections += mine.connections;
+    totals.bytesIn += mine.bytesIn;
+    totals.bytesOut += mine.bytesOut;
+    totals.errors += mine.errors;
+  }
+  const { maxConnections, maxUdpSessions } = subject.limits;
+  return {
+    engine: subject.engine.kind,
+    portal: subject.portal,
+    servicePorts: snapshots.length,
+    states,
+    endpoints,
+    listeners,
+    active,
+    totals,
+    rates,
+    limits: [
+      { limit: LIMIT_NAMES.maxConnections, used: active.tcp, max: maxConnections },
+      { limit: LIMIT_NAMES.maxUdpSessions, used: active.udp, max: maxUdpSessions },
+    ],
+    problems: subject.problems(),
+    drains: subject.engine.drains(),
+  };
+}

@@ -1,0 +1,32 @@
+import type { Health } from '../observe/health.ts';
+import type { AdjustableLog } from '../observe/log.ts';
+import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { EngineLimits } from '../proxysocket/limits.ts';
+import type { Clock } from '../util/clock.ts';
+import type { DrainingEngine } from './drains.ts';
+import type { ProblemView } from './views.ts';
+
+/** What the admin API knows of a process that proxies. */
+export interface ProxySubject {
+  readonly engine: DrainingEngine;
+  /** The kind of the portal. */
+  readonly portal: string;
+  readonly limits: EngineLimits;
+  /** Every service port that there should be. */
+  desired(): readonly DesiredServicePort[];
+  problems(): readonly ProblemView[];
+}
+
+/** What the admin API knows of its process. */
+export interface ProcessSubject {
+  readonly version: string;
+  /** The words of the command, such as `file to-userspace`. */
+  readonly command: string;
+  /** The node that is served, if it is one. */
+  readonly nodeName: string | undefined;
+  readonly health: Health;
+  readonly log: AdjustableLog;
+  readonly clock: Clock;
+  /** Undefined until the sink has been started, and in a process that does not proxy. */
+  proxy(): ProxySubject | undefined;
+}

@@ -1,0 +1,215 @@
+/**
+ * What the admin API answers, as plain data. docs/status.md describes it field by field; fields may be
+ * added, those that are there keep their meaning.
+ */
+import type { ConnectErrorCause } from '../proxysocket/counters.ts';
+import type { LimitName } from '../proxysocket/limits.ts';
+import type { Protocol } from '../proxysocket/spec.ts';
+import type { Drain } from './drains.ts';
+
+/** What is going on each second, from the last two samples. */
+export interface Rates {
+  /** Connections accepted and UDP sessions begun. */
+  readonly connections: number;
+  /** Bytes from clients to endpoints. */
+  readonly bytesIn: number;
+  /** Bytes from endpoints to clients. */
+  readonly bytesOut: number;
+  /** Attempts to connect that failed, and clients turned away. */
+  readonly errors: number;
+}
+
+/** Totals of one service port, or of all together. They begin at zero with the process or the service port. */
+export interface Totals {
+  readonly connections: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  readonly errors: number;
+}
+
+/**
+ * - `ok`: serves clients.
+ * - `degraded`: serves clients, but not on every address, or it skips endpoints that refuse.
+ * - `down`: no client gets through: no address could be opened, or every endpoint refuses.
+ * - `no-endpoints`: there is no endpoint that may be used.
+ * - `drained`: takes no new clients because it was told so.
+ * - `removed`: the service port is gone, and connections of it still run.
+ */
+export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'drained' | 'removed';
+
+/** One service port in a list. */
+export interface ServiceRow {
+  /** `namespace/name:port`, or `namespace/name` for an unnamed port. */
+  readonly name: string;
+  readonly protocol: Protocol;
+  readonly state: ServiceState;
+  /** Addresses that clients use, as `ip:port`; a node port as `*:port`. */
+  readonly addresses: readonly string[];
+  readonly endpoints: {
+    readonly total: number;
+    /** Those that may be used for some traffic, and are not drained. */
+    readonly usable: number;
+  };
+  readonly listeners: { readonly open: number; readonly failed: number };
+  /** TCP connections and UDP sessions now. */
+  readonly active: number;
+  readonly totals: Totals;
+  readonly rates: Rates;
+  /** Bytes a second over the last minutes, oldest first, in few numbers; absent without traffic. */
+  readonly spark?: readonly number[];
+}
+
+/** A page of service ports. */
+export interface ServicesView {
+  /** All there are. */
+  readonly total: number;
+  /** Those that the search and the state leave. */
+  readonly matched: number;
+  readonly offset: number;
+  readonly rows: readonly ServiceRow[];
+  /** How many there are of each state, before the search. */
+  readonly states: Readonly<Record<ServiceState, number>>;
+}
+
+/**
+ * - `ready`: gets its share of new connections.
+ * - `failing`: connections to it failed; it is skipped for a while.
+ * - `drained`: told to take no new connections.
+ * - `unused`: there, but not to be used: terminating, or traffic policy says so.
+ */
+export type EndpointState = 'ready' | 'failing' | 'drained' | 'unused';
+
+export interface EndpointView {
+  /** `ip:port` or `[ip]:port`. */
+  readonly address: string;
+  readonly state: EndpointState;
+  /** Kinds of traffic that it may be used for. */
+  readonly traffic: readonly ('internal' | 'external')[];
+  /** Connections that use it now; absent where the engine cannot tell. */
+  readonly active?: number;
+}
+
+export interface ListenerView {
+  readonly address: string;
+  readonly traffic: 'internal' | 'external';
+  readonly state: 'listening' | 'failed';
+  /** Why it could not be opened. */
+  readonly code?: string;
+  readonly cause?: string;
+}
+
+/** Time that successful connects took: the bound of the histogram below which so many are. Seconds. */
+export interface ConnectTimes {
+  readonly count: number;
+  readonly p50: number | null;
+  readonly p90: number | null;
+  readonly p99: number | null;
+}
+
+/** All there is to know of one service port. */
+export interface ServiceDetails extends ServiceRow {
+  readonly affinity: 'none' | { readonly clientIP: number };
+  readonly listenersList: readonly ListenerView[];
+  /** At most 1,000. */
+  readonly endpointsList: readonly EndpointView[];
+  readonly connectTimes: ConnectTimes;
+  readonly connectErrors: Readonly<Partial<Record<ConnectErrorCause, number>>>;
+  /** Every other counter that is not zero. */
+  readonly counters: Readonly<Record<string, number>>;
+  readonly problems: readonly ProblemView[];
+}
+
+export interface ProblemView {
+  readonly code: string;
+  readonly message: string;
+  /** The first service port that it concerns. */
+  readonly servicePort: string | null;
+  /** How many service ports or addresses it concerns. */
+  readonly count: number;
+}
+
+/** One probe of health, as its page would answer. */
+export interface ProbeView {
+  readonly status: 200 | 503;
+  readonly failing: readonly string[];
+  readonly degraded: readonly string[];
+}
+
+export interface StatusView {
+  readonly process: {
+    readonly pid: number;
+    readonly version: string;
+    readonly node: string;
+    readonly platform: string;
+    /** ISO 8601. */
+    readonly startedAt: string;
+    readonly uptimeSeconds: number;
+    /** The command: source and sink, such as `file to-userspace`. */
+    readonly command: string;
+    readonly nodeName: string | null;
+    readonly rssBytes: number;
+  };
+  /** `starting` before the first complete state, `drained` and `stopping` when it takes nobody new. */
+  readonly state: 'starting' | 'ready' | 'not-ready' | 'drained' | 'stopping';
+  readonly health: {
+    readonly healthz: ProbeView;
+    readonly livez: ProbeView;
+    readonly readyz: ProbeView;
+  };
+  readonly logLevel: number;
+  /** Null when this process does not proxy. */
+  readonly proxy: ProxyView | null;
+}
+
+export interface ProxyView {
+  readonly engine: string;
+  readonly portal: string;
+  readonly servicePorts: number;
+  readonly states: Readonly<Record<ServiceState, number>>;
+  readonly endpoints: number;
+  readonly listeners: { readonly open: number; readonly failed: number };
+  readonly active: { readonly tcp: number; readonly udp: number };
+  readonly totals: Totals;
+  readonly rates: Rates;
+  readonly limits: readonly {
+    readonly limit: LimitName;
+    readonly used: number;
+    readonly max: number;
+  }[];
+  readonly problems: readonly ProblemView[];
+  readonly drains: readonly Drain[];
+}
+
+/** Samples over time, oldest first; all lists are equally long. Rates are for each second. */
+export interface HistoryView {
+  /** Null: all service ports together. */
+  readonly service: string | null;
+  readonly intervalSeconds: number;
+  readonly connections: readonly number[];
+  readonly bytesIn: readonly number[];
+  readonly bytesOut: readonly number[];
+  readonly errors: readonly number[];
+  readonly active: readonly number[];
+}
+
+export interface ConnectionView {
+  readonly servicePort: string;
+  readonly protocol: Protocol;
+  /** The client, as `ip:port`. */
+  readonly client: string;
+  readonly endpoint: string;
+  readonly state: 'connecting' | 'open';
+  /** TCP: since it is open; UDP: since its last datagram. Seconds. */
+  readonly ageSeconds: number;
+  /** TCP: bytes. UDP: datagrams. */
+  readonly in: number;
+  readonly out: number;
+}
+
+export interface ConnectionsView {
+  /** Connections that were looked at and match. More may be there when `complete` is false. */
+  readonly matched: number;
+  readonly complete: boolean;
+  /** Oldest first, no more than were asked for. */
+  readonly connections: readonly ConnectionView[];
+}

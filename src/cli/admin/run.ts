@@ -1,0 +1,126 @@
+import type { Writable } from 'node:stream';
+import { askAdmin, type AdminCall } from '../../admin/client.ts';
+import { MAX_ROWS } from '../../admin/services.ts';
+import type { DrainOutcome } from '../../admin/changing.ts';
+import type {
+  ConnectionsView,
+  ServiceDetails,
+  ServicesView,
+  StatusView,
+} from '../../admin/views.ts';
+import { KpngError } from '../../errors.ts';
+import type { OutputForm } from '../flags/admin.ts';
+import type { AdminCommand } from './commands.ts';
+import { print } from './print.ts';
+import {
+  connectionsText,
+  detailsText,
+  drainedText,
+  servicesText,
+  statusText,
+  undrainedText,
+} from './tables.ts';
+
+/** A command for a running proxy, understood. */
+export interface AdminInvocation {
+  readonly command: AdminCommand;
+  readonly operand: string | undefined;
+  /** Path of the admin socket. */
+  readonly socket: string;
+  /** Values of the flags of the command. */
+  readonly flags: Readonly<Record<string, unknown>>;
+}
+
+/** Standard input and output of the process, as far as commands use them. */
+export interface Terminal {
+  readonly stdin: NodeJS.ReadStream;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: Writable;
+}
+
+/** What an answer comes to. */
+interface Shown {
+  readonly value: unknown;
+  readonly lines: readonly string[];
+  readonly code?: 0 | 1;
+}
+
+type Ask = (
+  method: AdminCall['method'],
+  operation: string,
+  input?: Record<string, string>,
+) => Promise<unknown>;
+
+/** Carries a command out and returns the exit code. Rejects with a KpngError. */
+export async function runAdmin(invocation: AdminInvocation, terminal: Terminal): Promise<number> {
+  const { socket, flags } = invocation;
+  if (socket === '') {
+    throw new KpngError(
+      'KPNG_ADMIN_UNREACHABLE',
+      'there is no default path of the admin socket here; name it with --socket',
+    );
+  }
+  const ask: Ask = (method, operation, input = {}) =>
+    askAdmin({ socket, method, operation, input });
+  const { value, lines, code = 0 } = await show(invocation, ask);
+  await print(value, lines, flags['output'] as OutputForm, terminal.stdout);
+  return code;
+}
+
+async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
+  const { command, operand = '', flags } = invocation;
+  switch (command.word) {
+    case 'status': {
+      const value = (await ask('GET', 'status')) as StatusView;
+      return { value, lines: statusText(value), code: value.state === 'ready' ? 0 : 1 };
+    }
+    case 'services': {
+      if (operand === '') {
+        const value = (await ask('GET', 'services', listInput(flags))) as ServicesView;
+        return { value, lines: servicesText(value) };
+      }
+      const value = (await ask('GET', 'service', { name: operand })) as {
+        services: ServiceDetails[];
+      };
+      return { value, lines: detailsText(value.services) };
+    }
+    case 'connections': {
+      const input = { service: operand, limit: String(flags['limit']) };
+      const value = (await ask('GET', 'connections', input)) as ConnectionsView;
+      return { value, lines: connectionsText(value) };
+    }
+    case 'drain':
+    case 'undrain': {
+      const input = { service: operand, endpoint: String(flags['endpoint']) };
+      const value = (await ask('POST', command.word, input)) as DrainOutcome;
+      return { value, lines: (command.word === 'drain' ? drainedText : undrainedText)(value) };
+    }
+    case 'loglevel': {
+      const value = (await (operand === ''
+        ? ask('GET', 'loglevel')
+        : ask('POST', 'loglevel', { level: operand }))) as { level: number };
+      return { value, lines: [String(value.level)] };
+    }
+    case 'dump': {
+      const value = await ask('GET', 'dump');
+      return { value, lines: [JSON.stringify(value)] };
+    }
+    default:
+      return command.word satisfies never;
+  }
+}
+
+/** The flags of a list, as the API takes them. */
+export function listInput(flags: Readonly<Record<string, unknown>>): Record<string, string> {
+  const text = (name: string): string => {
+    const value = flags[name];
+    return typeof value === 'string' ? value : '';
+  };
+  return {
+    search: text('search'),
+    state: text('state'),
+    sort: text('sort'),
+    order: flags['reverse'] === true ? 'reverse' : 'normal',
+    limit: String(Math.min(Number(flags['limit'] ?? 100), MAX_ROWS)),
+  };
+}

@@ -1,0 +1,214 @@
+/** What the answers of the admin API look like as text. */
+import type { DrainOutcome } from '../../admin/changing.ts';
+import { drainText } from '../../admin/drains.ts';
+import type {
+  ConnectionView,
+  ConnectionsView,
+  EndpointView,
+  ListenerView,
+  ProbeView,
+  ProxyView,
+  Rates,
+  ServiceDetails,
+  ServiceRow,
+  ServicesView,
+  StatusView,
+} from '../../admin/views.ts';
+import { pairs, plainText, table, type Column } from './table.ts';
+import { age, atMost, bytes, count } from './units.ts';
+
+export function statusText(status: StatusView): string[] {
+  const { process: about, proxy, health } = status;
+  const command =
+    about.nodeName === null ? about.command : `${about.command}, node ${about.nodeName}`;
+  return [
+    ...pairs([
+      ['state', status.state],
+      [
+        'process',
+        `${about.pid}, up ${age(about.uptimeSeconds)}, ${bytes(about.rssBytes)} of memory`,
+      ],
+      ['version', `${about.version}, Node ${about.node}, ${about.platform}`],
+      ['command', command],
+      ['healthz', probeText(health.healthz)],
+      ['livez', probeText(health.livez)],
+      ['readyz', probeText(health.readyz)],
+      ['log level', String(status.logLevel)],
+      ...(proxy === null ? [] : proxyPairs(proxy)),
+    ]),
+    ...(proxy === null ? [] : problemLines(proxy)),
+  ];
+}
+
+function probeText({ status, failing, degraded }: ProbeView): string {
+  const reasons = [...failing, ...degraded.map((reason) => `degraded: ${reason}`)];
+  return [status === 200 ? 'ok' : 'failing', ...reasons].join('; ');
+}
+
+function proxyPairs(proxy: ProxyView): [string, string][] {
+  const { states, listeners, active, totals, limits, drains } = proxy;
+  const notOk = Object.entries(states).filter(([state, number]) => state !== 'ok' && number > 0);
+  const failed = listeners.failed > 0 ? `, ${listeners.failed} failed` : '';
+  return [
+    ['engine', `${proxy.engine}, portal ${proxy.portal}`],
+    [
+      'service ports',
+      [String(proxy.servicePorts), ...notOk.map(([state, number]) => `${number} ${state}`)].join(
+        ', ',
+      ),
+    ],
+    ['endpoints', String(proxy.endpoints)],
+    ['listeners', `${listeners.open} open${failed}`],
+    ['active', `${active.tcp} TCP connections, ${active.udp} UDP sessions`],
+    ['now', ratesText(proxy.rates)],
+    [
+      'so far',
+      `${count(totals.connections)} connections, ${bytes(totals.bytesIn)} in, ` +
+        `${bytes(totals.bytesOut)} out, ${count(totals.errors)} errors`,
+    ],
+    ['limits', limits.map(({ limit, used, max }) => `${limit} ${used} of ${max}`).join(', ')],
+    ...(drains.length === 0
+      ? []
+      : [['drained', drains.map(drainText).join(', ')] satisfies [string, string]]),
+  ];
+}
+
+function ratesText({ connections, bytesIn, bytesOut, errors }: Rates): string {
+  return (
+    `${count(connections)} connections/s, ${bytes(bytesIn)}/s in, ${bytes(bytesOut)}/s out, ` +
+    `${count(errors)} errors/s`
+  );
+}
+
+function problemLines({ problems }: ProxyView): string[] {
+  if (problems.length === 0) return [];
+  return [
+    '',
+    'Problems:',
+    ...problems.map(({ code, message }) => plainText(`  ${message} (${code})`)),
+  ];
+}
+
+const SERVICE_COLUMNS: readonly Column<ServiceRow>[] = [
+  { title: 'SERVICE', cell: ({ name }) => name },
+  { title: 'PROTO', cell: ({ protocol }) => protocol },
+  { title: 'STATE', cell: ({ state }) => state },
+  { title: 'ADDRESS', cell: ({ addresses }) => short(addresses) },
+  {
+    title: 'ENDPOINTS',
+    align: 'right',
+    cell: ({ endpoints }) => `${endpoints.usable}/${endpoints.total}`,
+  },
+  { title: 'ACTIVE', align: 'right', cell: ({ active }) => count(active) },
+  { title: 'CONN/S', align: 'right', cell: ({ rates }) => count(rates.connections) },
+  { title: 'IN/S', align: 'right', cell: ({ rates }) => bytes(rates.bytesIn) },
+  { title: 'OUT/S', align: 'right', cell: ({ rates }) => bytes(rates.bytesOut) },
+  { title: 'ERRORS', align: 'right', cell: ({ totals }) => count(totals.errors) },
+];
+
+function short([first = '-', ...more]: readonly string[]): string {
+  return more.length === 0 ? first : `${first} +${more.length}`;
+}
+
+export function servicesText({ rows, matched, total }: ServicesView): string[] {
+  const lines = table(SERVICE_COLUMNS, rows);
+  if (rows.length === matched && matched === total) return lines;
+  const of = matched === total ? String(total) : `${matched} found, of ${total}`;
+  return [...lines, '', `${rows.length} shown of ${of}`];
+}
+
+const ENDPOINT_COLUMNS: readonly Column<EndpointView>[] = [
+  { title: 'ENDPOINT', cell: ({ address }) => address },
+  { title: 'STATE', cell: ({ state }) => state },
+  { title: 'TRAFFIC', cell: ({ traffic }) => traffic.join(', ') || '-' },
+  {
+    title: 'ACTIVE',
+    align: 'right',
+    cell: ({ active }) => (active === undefined ? '-' : String(active)),
+  },
+];
+
+const LISTENER_COLUMNS: readonly Column<ListenerView>[] = [
+  { title: 'LISTENER', cell: ({ address }) => address },
+  { title: 'STATE', cell: ({ state }) => state },
+  { title: 'TRAFFIC', cell: ({ traffic }) => traffic },
+  { title: 'WHY', cell: ({ code, cause }) => (code === undefined ? '' : `${code} ${cause ?? ''}`) },
+];
+
+export function detailsText(services: readonly ServiceDetails[]): string[] {
+  return services.flatMap((service, index) => [
+    ...(index === 0 ? [] : ['']),
+    ...oneService(service),
+  ]);
+}
+
+function oneService(service: ServiceDetails): string[] {
+  const { rates, totals, connectTimes: times, affinity, problems } = service;
+  const errors = Object.entries(service.connectErrors).map(
+    ([cause, number]) => `${number} ${cause}`,
+  );
+  const others = Object.entries(service.counters).map(([name, number]) => `${name} ${number}`);
+  return [
+    ...pairs([
+      ['service port', `${service.name} ${service.protocol}`],
+      ['state', service.state],
+      ['addresses', service.addresses.join(', ') || '-'],
+      ['affinity', affinity === 'none' ? 'none' : `client IP, ${affinity.clientIP} s`],
+      ['active', String(service.active)],
+      ['now', ratesText(rates)],
+      [
+        'so far',
+        `${totals.connections} connections, ${bytes(totals.bytesIn)} in, ${bytes(totals.bytesOut)} out`,
+      ],
+      [
+        'connect times',
+        `half ${atMost(times.p50, times.count)}, 99 % ${atMost(times.p99, times.count)}`,
+      ],
+      ['connect errors', errors.join(', ') || 'none'],
+      ['counted', others.join(', ') || 'nothing else'],
+    ]),
+    '',
+    ...table(LISTENER_COLUMNS, service.listenersList),
+    '',
+    ...table(ENDPOINT_COLUMNS, service.endpointsList),
+    ...(problems.length === 0
+      ? []
+      : [
+          '',
+          'Problems:',
+          ...problems.map(({ code, message }) => plainText(`  ${message} (${code})`)),
+        ]),
+  ];
+}
+
+const CONNECTION_COLUMNS: readonly Column<ConnectionView>[] = [
+  { title: 'SERVICE', cell: ({ servicePort }) => servicePort },
+  { title: 'PROTO', cell: ({ protocol }) => protocol },
+  { title: 'CLIENT', cell: ({ client }) => client },
+  { title: 'ENDPOINT', cell: ({ endpoint }) => endpoint },
+  { title: 'STATE', cell: ({ state }) => state },
+  { title: 'AGE', align: 'right', cell: ({ ageSeconds }) => age(ageSeconds) },
+  { title: 'IN', align: 'right', cell: (row) => amount(row, row.in) },
+  { title: 'OUT', align: 'right', cell: (row) => amount(row, row.out) },
+];
+
+/** Sessions are counted in datagrams. */
+function amount({ protocol }: ConnectionView, value: number): string {
+  return protocol === 'TCP' ? bytes(value) : `${count(value)} pkt`;
+}
+
+export function connectionsText({ connections, matched, complete }: ConnectionsView): string[] {
+  const lines = table(CONNECTION_COLUMNS, connections);
+  if (complete && connections.length === matched) return lines;
+  return [...lines, '', `${connections.length} shown of ${complete ? '' : 'more than '}${matched}`];
+}
+
+export function drainedText({ what, servicePorts, active }: DrainOutcome): string[] {
+  return [
+    `${what}: no new connections on ${servicePorts} service ports; ${active} are open and go on`,
+  ];
+}
+
+export function undrainedText({ what, servicePorts }: DrainOutcome): string[] {
+  return [`${what}: taken back; ${servicePorts} service ports take connections as before`];
+}
