@@ -171,9 +171,9 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
   } finally {
     await running.destroy();
   }
-  await running.afterwards?.(aborted(asked));
+  const code = (await running.afterwards?.(aborted(asked))) ?? 0;
   log.info('Stopped');
-  return 0;
+  return code;
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

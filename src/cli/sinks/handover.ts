@@ -69,9 +69,17 @@ export class Handover {
     await this.#server?.settled();
   }
 
-  /** Resolves when the successor has ended; at once if there was none. */
-  async successorGone(): Promise<void> {
-    if (this.#isTaken) await this.#server?.successorGone;
+  /**
+   * When there is a successor, waits for a signal, or until that one has ended. Returns the exit code: not 0 in the
+   * second case, so that whoever started this process does it again.
+   */
+  async wait(asked: Promise<void>): Promise<number> {
+    if (!this.#isTaken || this.#server === undefined) return 0;
+    this.#log.info('Waiting for a signal, or for the successor to end');
+    const gone = this.#server.successorGone.then(() => 1);
+    const code = await Promise.race([asked.then(() => 0), gone]);
+    if (code !== 0) this.#log.warn('The successor has ended: ending, to be started anew');
+    return code;
   }
 
   /** Gives nothing any more. The connection to a successor stays. Idempotent. */

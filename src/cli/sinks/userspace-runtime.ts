@@ -48,11 +48,7 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
     sink: handover?.watch(sink, () => engine.snapshot()) ?? sink,
     ...(handover !== undefined && {
       handedOver: handover.taken,
-      async afterwards(asked: Promise<void>) {
-        if (!handover.isTaken || !options.handoverWait) return;
-        log.info('Waiting for a signal, or for the successor to end');
-        await Promise.race([asked, handover.successorGone()]);
-      },
+      afterwards: async (asked: Promise<void>) => (options.handoverWait ? handover.wait(asked) : 0),
     }),
     dataPath: {
       get engine() {
@@ -62,6 +58,10 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
       limits,
       snapshot: () => engine.snapshot(),
       problems: () => [
+        ...proxier.snapshot().problems,
+        ...(checks?.problems ?? []).map(({ code }) => ({ code, count: 1 })),
+      ],
+    },
     proxy: {
       engine,
       portal: portal.kind,
@@ -69,10 +69,6 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
       desired: () => proxier.snapshot().servicePorts,
       problems: () =>
         [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView),
-    },
-        ...proxier.snapshot().problems,
-        ...(checks?.problems ?? []).map(({ code }) => ({ code, count: 1 })),
-      ],
     },
     async close() {
       await handover?.settled();
@@ -103,6 +99,10 @@ async function healthChecks(
   return createHealthChecks({
     addresses: nodePortAddresses,
     host: () => portal.hostAddresses?.() ?? hostAddresses(),
+    healthy,
+  });
+}
+
 /** A problem of the proxier, or an error that keeps a part from being served. */
 function problemView(problem: {
   readonly code: string;
@@ -112,10 +112,6 @@ function problemView(problem: {
 }): ProblemView {
   const { code, message, servicePort = null, count = 1 } = problem;
   return { code, message, servicePort, count };
-}
-
-    healthy,
-  });
 }
 
 /** Passes change sets on, and remembers whether the last one could be put in place. */
