@@ -20,6 +20,8 @@ const QUICK_REPAIRS = 5;
 export interface GuardOptions {
   readonly clock: Clock;
   readonly random: () => number;
+  /** How long to wait before the next look. Milliseconds. Default 500. */
+  readonly interval?: () => number;
   /** Finds out whether the rules are there. */
   readonly look: () => Promise<ProbeResult>;
   /** Done at each look that finds them. */
@@ -50,7 +52,11 @@ export class Guard {
   start(): void {
     if (this.#state !== 'idle') return;
     this.#state = 'watching';
-    this.#schedule(CANARY_INTERVAL_MS);
+    this.#schedule(this.#interval());
+  }
+
+  #interval(): number {
+    return this.#options.interval?.() ?? CANARY_INTERVAL_MS;
   }
 
   /** Resolves when nothing is under way any more. Idempotent. */
@@ -76,13 +82,13 @@ export class Guard {
       this.#repairs = 0;
       this.#backoff.reset();
       await attempt(this.#options.housekeeping());
-      return CANARY_INTERVAL_MS;
+      return this.#interval();
     }
     this.#silences = found === 'silent' ? this.#silences + 1 : CANARY_SILENCES;
-    if (this.#silences < CANARY_SILENCES) return CANARY_INTERVAL_MS;
+    if (this.#silences < CANARY_SILENCES) return this.#interval();
     this.#repairs += 1;
     await attempt(this.#options.repair(found, this.#repairs === 1));
-    return this.#repairs <= QUICK_REPAIRS ? CANARY_INTERVAL_MS : this.#backoff.next();
+    return this.#repairs <= QUICK_REPAIRS ? this.#interval() : this.#backoff.next();
   }
 }
 

@@ -160,6 +160,11 @@ function carryOut(chains: FakeChains, line: string, print: (text: string) => voi
       if (rules.length > 0 || isJumpedTo(chains, chain)) return false;
       return chains.delete(chain);
     case '-S':
+      if (rest[0] !== undefined) {
+        const rule = rules[Number(rest[0]) - 1];
+        if (rule !== undefined) print(`-A ${chain} ${rule}\n`);
+        return true;
+      }
       print(`-P ${chain} ACCEPT\n${rules.map((rule) => `-A ${chain} ${rule}\n`).join('')}`);
       return true;
     default:

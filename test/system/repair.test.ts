@@ -6,22 +6,31 @@ import { everywhere, SERVICE, simple } from './support/services.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
 
-/** A second where the machine has nothing else to do. */
-const REPAIR_MS = 2000;
+const REPAIR_MS = 1000;
+
+/** After so many repairs in a row a process waits, as it might fight somebody. */
+const QUICK_REPAIRS = 5;
 
 testEachKind('rules that somebody else removes are back within a second', async (t, here) => {
-  const { damage } = here.kind;
-  // After five repairs in a row a process waits, as it might fight somebody.
-  for (let begin = 0; begin < damage.length; begin += 5) {
-    const proxy = here.start();
-    await proxy.sync({ 'd/all': everywhere() });
-    for (const [file = '', ...args] of damage.slice(begin, begin + 5)) {
-      const ms = await timeOfRepair(proxy, () => here.exec({ file, args }));
-      t.ok(ms < REPAIR_MS, `${file} ${args.join(' ')}: repaired after ${ms} ms`);
-      t.match(await here.client.ask(WEB), /^pod/);
-      t.match(await here.node.ask(`[${SERVICE.cluster.v6}]:80`), /^pod/);
+  let proxy = here.start();
+  let repairs = QUICK_REPAIRS;
+  const repair = async (file: string, args: readonly string[]): Promise<number> => {
+    if (repairs >= QUICK_REPAIRS) {
+      await proxy.kill();
+      proxy = here.start();
+      await proxy.sync({ 'd/all': everywhere() });
+      repairs = 0;
     }
-    await proxy.kill();
+    repairs += 1;
+    return timeOfRepair(proxy, () => here.exec({ file, args }));
+  };
+  for (const [file = '', ...args] of here.kind.damage) {
+    let ms = await repair(file, args);
+    // Other tests may have kept the machine busy.
+    for (let again = 0; again < 2 && ms >= REPAIR_MS; again += 1) ms = await repair(file, args);
+    t.ok(ms < REPAIR_MS, `${file} ${args.join(' ')}: repaired after ${ms} ms`);
+    t.match(await here.client.ask(WEB), /^pod/);
+    t.match(await here.node.ask(`[${SERVICE.cluster.v6}]:80`), /^pod/);
   }
 });
 

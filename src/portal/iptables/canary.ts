@@ -19,6 +19,9 @@ import { matching, reject, rule, toAddress } from './translate.ts';
 
 const NAME = 'kpng-userspace canary';
 
+/** Looks at built-in chains whose durations are kept. */
+const DURATIONS = 5;
+
 export interface IptablesCanaryOptions {
   readonly prefix: string;
   /** Whether the built-in chains lead to ours that no packet of the host itself passes. */
@@ -44,13 +47,17 @@ export function iptablesCanary(
   const { prefix, audit, clock = systemClock } = options;
   const all = families.map((family) => new FamilyCanary(owner, family, prefix));
   let nextAudit = 0;
+  const durations: number[] = [];
   const look = async (): Promise<ProbeResult> => {
     const begin = clock.now();
     if (begin < nextAudit) return 'alive';
     // What cannot be looked at says nothing; a write will tell why.
     const there = await audit().catch(() => true);
     const end = clock.now();
-    const wait = Math.max(AUDIT_INTERVAL_MS, AUDIT_SHARE * (end - begin));
+    durations.push(end - begin);
+    if (durations.length > DURATIONS) durations.shift();
+    // One that took long may only have waited for others.
+    const wait = Math.max(AUDIT_INTERVAL_MS, AUDIT_SHARE * Math.min(...durations));
     nextAudit = end + Math.min(wait, MAX_AUDIT_INTERVAL_MS);
     return there ? 'alive' : 'gone';
   };

@@ -9,6 +9,8 @@ export interface FoundTable {
   readonly chains: readonly string[];
   /** The rules in them. */
   readonly rules: readonly string[];
+  /** How many rules each of them has. */
+  readonly counts: ReadonlyMap<string, number>;
   /** Processes of ours that have written here. */
   readonly owners: readonly string[];
 }
@@ -43,7 +45,7 @@ export function isNothing(found: Found): boolean {
   return TABLES.every((table) => found[table].chains.length + found[table].jumps.length === 0);
 }
 
-const NOTHING: FoundTable = { jumps: [], chains: [], rules: [], owners: [] };
+const NOTHING: FoundTable = { jumps: [], chains: [], rules: [], counts: new Map(), owners: [] };
 
 function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTable {
   const names = new Set([...chainNames(prefix, table), trialChain(prefix)]);
@@ -56,16 +58,21 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
     if (owner !== undefined) owners.push(owner);
     if (owner !== undefined || names.has(name)) chains.push(name);
   }
-  const ours = new Set(chains);
+  const counts = new Map(chains.map((chain) => [chain, 0]));
   const jumps: string[] = [];
   const rules: string[] = [];
   for (const line of lines) {
     const [, from = '', rest] = /^-A (\S+) (.*)$/.exec(line) ?? [];
     if (rest === undefined) continue;
-    if (ours.has(from)) rules.push(`${from} ${rest}`);
-    else if (ours.has(/(?:^| )-[jg] (\S+)$/.exec(rest)?.[1] ?? '')) jumps.push(`${from} ${rest}`);
+    const count = counts.get(from);
+    if (count !== undefined) {
+      counts.set(from, count + 1);
+      rules.push(`${from} ${rest}`);
+    } else if (counts.has(/(?:^| )-[jg] (\S+)$/.exec(rest)?.[1] ?? '')) {
+      jumps.push(`${from} ${rest}`);
+    }
   }
-  return { jumps, chains, rules, owners };
+  return { jumps, chains, rules, counts, owners };
 }
 
 /** Lines by table. */

@@ -54,6 +54,24 @@ export function jumps(prefix: string, networks: readonly string[]): Jump[] {
 }
 
 /**
+ * Whether the jumps are among rules that were listed, without the leading `-A`: as many as there should be from each
+ * chain to each. What they match is listed in other words than it was written in.
+ */
+export function areThere(wanted: readonly Jump[], rules: readonly string[]): boolean {
+  const missing = new Map<string, number>();
+  const count = (from: string, to: string, by: number): void => {
+    const key = `${from} ${to}`;
+    missing.set(key, (missing.get(key) ?? 0) + by);
+  };
+  for (const { from, to } of wanted) count(from, to, 1);
+  for (const rule of rules) {
+    const [, from = '', to = ''] = /^(\S+)(?: .*)? -[jg] (\S+)$/.exec(rule) ?? [];
+    count(from, to, -1);
+  }
+  return [...missing.values()].every((difference) => difference === 0);
+}
+
+/**
  * What stands before the rules of services: NODEPORT-NON-LOCAL lets in only what a rule has led to a
  * proxy port, and only the first packet of a connection is compared with all its rules.
  */

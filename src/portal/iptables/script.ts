@@ -19,7 +19,7 @@ import {
   type Table,
 } from './chains.ts';
 import type { Found } from './found.ts';
-import { jumps, preludes, type Jump } from './jumps.ts';
+import { areThere, jumps, preludes, type Jump } from './jumps.ts';
 
 /** Which rules a script is about. */
 export interface Place {
@@ -33,23 +33,82 @@ export interface Place {
  * table is replaced at once, no packet sees chains that are missing or half filled.
  */
 export function renderFull(place: Place, ledger: LedgerView<SlotName>, found: Found): string {
-  const { prefix, family, config } = place;
-  const all = jumps(prefix, config.nodePortNetworks[family]);
+  const { prefix, config } = place;
   return TABLES.map((table) => {
     const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-    const { jumps: stale, chains } = found[table];
-    return section(table, [
-      ...names.map((name) => `:${name} - [0:0]`),
-      ...stale.map((line) => `-D ${line}`),
-      ...chains.filter((name) => !names.includes(name)).flatMap((name) => removal(name)),
-      ...jumpLines(all.filter((jump) => jump.table === table)),
-      ...ruleLines(place, table, 'first', ledger),
-      ...preludes(prefix)
-        .filter((prelude) => prelude.table === table)
-        .map(({ chain, rule }) => `-A ${chain} ${rule}`),
-      ...ruleLines(place, table, 'last', ledger),
-    ]);
+    return renderTable(place, ledger, found, table, { chains: names, jumps: true });
   }).join('');
+}
+
+/**
+ * Replaces only the chains whose rules are more or fewer than those of the ledger, and the jumps of a table
+ * where some are missing. Empty when nothing seems to be.
+ */
+export function renderMending(place: Place, ledger: LedgerView<SlotName>, found: Found): string {
+  const { prefix, family, config } = place;
+  const wanted = wantedCounts(place, ledger);
+  const all = jumps(prefix, config.nodePortNetworks[family]);
+  return TABLES.map((table) => {
+    const { counts, jumps: lines } = found[table];
+    const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
+    const parts: Parts = {
+      chains: names.filter((name) => counts.get(name) !== (wanted.get(name) ?? 0)),
+      jumps: !areThere(
+        all.filter((jump) => jump.table === table),
+        lines,
+      ),
+    };
+    if (parts.chains.length === 0 && !parts.jumps) return '';
+    return renderTable(place, ledger, found, table, parts);
+  }).join('');
+}
+
+/** What of a table is to be written anew. */
+interface Parts {
+  readonly chains: readonly string[];
+  /** Whether the jumps to our chains are. */
+  readonly jumps: boolean;
+}
+
+function renderTable(
+  place: Place,
+  ledger: LedgerView<SlotName>,
+  found: Found,
+  table: Table,
+  parts: Parts,
+): string {
+  const { prefix, family, config } = place;
+  const { jumps: stale, chains } = found[table];
+  const known = new Set([...chainNames(prefix, table), ownerChain(prefix, config.owner)]);
+  const all = jumps(prefix, config.nodePortNetworks[family]);
+  const written = new Set(parts.chains);
+  return section(table, [
+    ...parts.chains.map((name) => `:${name} - [0:0]`),
+    ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
+    ...chains.filter((name) => !known.has(name)).flatMap((name) => removal(name)),
+    ...(parts.jumps ? jumpLines(all.filter((jump) => jump.table === table)) : []),
+    ...ruleLines(place, table, 'first', ledger, written),
+    ...preludes(prefix)
+      .filter((prelude) => prelude.table === table && written.has(prelude.chain))
+      .map(({ chain, rule }) => `-A ${chain} ${rule}`),
+    ...ruleLines(place, table, 'last', ledger, written),
+  ]);
+}
+
+/** How many rules each chain is to have. Chains without rules may be left out. */
+export function wantedCounts(
+  { prefix, family }: Place,
+  ledger: LedgerView<SlotName>,
+): Map<string, number> {
+  const counts = new Map<string, number>();
+  const add = (chain: string, more: number): void => {
+    counts.set(chain, (counts.get(chain) ?? 0) + more);
+  };
+  for (const slot of SLOT_ORDER) {
+    add(chainName(prefix, SLOTS[slot].chain), ledger.items(slotName(slot, family)).size);
+  }
+  for (const { chain } of preludes(prefix)) add(chain, 1);
+  return counts;
 }
 
 /**
@@ -124,16 +183,19 @@ export function ruleCount(family: Family, ledger: LedgerView<SlotName>): number 
   return SLOT_ORDER.reduce((sum, slot) => sum + ledger.items(slotName(slot, family)).size, 0);
 }
 
+/** Rules of services, of all chains or of some. */
 function ruleLines(
   place: Place,
   table: Table,
   at: 'first' | 'last',
   ledger: LedgerView<SlotName>,
+  chains?: ReadonlySet<string>,
 ): string[] {
   const lines: string[] = [];
   for (const slot of SLOT_ORDER) {
     if (SLOTS[slot].table !== table || SLOTS[slot].at !== at) continue;
     const chain = chainName(place.prefix, SLOTS[slot].chain);
+    if (chains?.has(chain) === false) continue;
     for (const [key, value] of ledger.items(slotName(slot, place.family))) {
       lines.push(`-A ${chain} ${ruleText(place, key, value)}`);
     }

@@ -7,9 +7,16 @@ import type { ItemChange, LedgerView } from '../rules/ledger.ts';
 import { RuleError, type RuleStore } from '../rules/store.ts';
 import { checkPrefix, readSlotName, type SlotName } from './chains.ts';
 import { isNothing, ownersOf, type Found } from './found.ts';
-import { jumps } from './jumps.ts';
+import { areThere, jumps } from './jumps.ts';
 import { Kernel } from './kernel.ts';
-import { renderDelta, renderFull, renderRemoval, renderTrial, ruleCount } from './script.ts';
+import {
+  renderDelta,
+  renderFull,
+  renderMending,
+  renderRemoval,
+  renderTrial,
+  ruleCount,
+} from './script.ts';
 import type { Tools } from './tools.ts';
 
 /** Rules in chains of iptables, and the chains themselves, in both families. */
@@ -18,7 +25,10 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
   readonly #exec: Exec;
   readonly #tools: () => Promise<Tools>;
   readonly #prefix: string;
-  /** What was last written as a whole; undefined while that is being done. */
+  /**
+   * What the chains were last written for, as long as they are as they were written, or somebody else has
+   * changed them. Undefined while they are being written, and when it is not known what of a change is there.
+   */
   #written: RuleConfig | undefined;
 
   /** `tools` is asked again as long as it rejects. Throws KPNG_USAGE for a prefix that cannot be. */
@@ -30,26 +40,41 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
     this.#prefix = prefix;
   }
 
-  /** Lists the tables, to see whose the chains are and what leads to them. */
+  /**
+   * Lists the tables, to see whose the chains are and what leads to them. When somebody else has removed some
+   * of what was written, it only looks whether all seems to be there, and writes again what does not.
+   */
   async replace(
     config: RuleConfig,
     ledger: LedgerView<SlotName>,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
+    const damaged = onlyOwn && this.#written === config;
     this.#written = undefined;
     const kernel = await this.#kernel();
     const found = await inFamilies(config.families, async (family) => {
-      return { family, found: await kernel.find(family, this.#prefix, true) };
+      const seen = damaged ? await kernel.inspect(this.#place(config, family), ledger) : undefined;
+      return { family, found: seen ?? (await kernel.find(family, this.#prefix, true)) };
     });
     const other = found
       .map((each) => otherOwner(each.found, config.owner))
       .find((owner) => owner !== undefined);
     if (onlyOwn && other !== undefined) return other;
-    await inFamilies(config.families, async (family) => {
-      const there = found.find((each) => each.family === family)?.found;
-      if (there === undefined) return;
-      const script = renderFull(this.#place(config, family), ledger, there);
-      await kernel.restore(family, script, `writing ${this.what}`);
+    const render = (how: typeof renderFull): Map<Family, string> =>
+      new Map(
+        found.map((each) => [
+          each.family,
+          how(this.#place(config, each.family), ledger, each.found),
+        ]),
+      );
+    let scripts = damaged ? render(renderMending) : undefined;
+    // What is wrong then is not how many rules there are.
+    if (scripts === undefined || [...scripts.values()].every((script) => script === '')) {
+      scripts = render(renderFull);
+    }
+    await inFamilies([...scripts.keys()], async (family) => {
+      const script = scripts.get(family) ?? '';
+      if (script !== '') await kernel.restore(family, script, `writing ${this.what}`);
     });
     this.#written = config;
     return undefined;
@@ -60,6 +85,8 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
     changes: readonly ItemChange<SlotName | FlowSet>[],
     ledger: LedgerView<SlotName>,
   ): Promise<string | undefined> {
+    const before = this.#written;
+    this.#written = undefined;
     const rules = changes.filter((change) => isRule(change));
     const byFamily = new Map<Family, ItemChange<SlotName>[]>();
     for (const change of rules) {
@@ -78,6 +105,7 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
       const script = renderDelta(this.#place(config, family), byFamily.get(family) ?? []);
       await kernel.restore(family, script, `changing ${this.what}`);
     });
+    this.#written = before;
     return undefined;
   }
 
@@ -115,12 +143,17 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
     const seen = await inFamilies(config.families, async (family) => {
       const script = '*nat\n-S PREROUTING\nCOMMIT\n*filter\n-S FORWARD\nCOMMIT\n';
       const text = await kernel.restore(family, script, `looking for jumps to ${this.what}`);
-      const lines = text.split('\n');
-      return jumps(this.#prefix, config.nodePortNetworks[family])
-        .filter(({ from }) => from === 'PREROUTING' || from === 'FORWARD')
-        .every(({ from, to }) =>
-          lines.some((line) => line.startsWith(`-A ${from} `) && line.endsWith(` -j ${to}`)),
-        );
+      const wanted = jumps(this.#prefix, config.nodePortNetworks[family]).filter(
+        ({ from }) => from === 'PREROUTING' || from === 'FORWARD',
+      );
+      const targets = new Set(wanted.map(({ to }) => to));
+      const lines = text
+        .split('\n')
+        .filter(
+          (line) => line.startsWith('-A ') && targets.has(line.slice(line.lastIndexOf(' ') + 1)),
+        )
+        .map((line) => line.slice(3));
+      return areThere(wanted, lines);
     });
     return this.#written !== config || seen.every(Boolean);
   }

@@ -26,6 +26,7 @@ import type { RuleConfig } from './config.ts';
 import { flowItemsOf, flowPlaces, isFlowSet, type FlowSet } from './flow-items.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
 import type { Item } from './ledger.ts';
+import { Pace } from './pace.ts';
 import type { RuleStore } from './store.ts';
 import type { Written } from './writer.ts';
 
@@ -119,6 +120,7 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #flows: FlowCleaner;
   readonly #canary: RuleCanary<Name>;
   readonly #guard: Guard;
+  readonly #pace = new Pace();
   readonly #readmitBackoff: Backoff;
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
@@ -161,6 +163,7 @@ export class RulePortal<Name extends string> implements Portal {
     this.#guard = new Guard({
       clock,
       random,
+      interval: () => this.#pace.intervalMs,
       look: () => this.#canary.probe(this.#book.takenBy ?? this.#config.owner),
       housekeeping: () => this.#housekeeping(),
       repair: (found, first) => this.#repair(found, first),
@@ -251,7 +254,9 @@ export class RulePortal<Name extends string> implements Portal {
       this.#readmitAt ??= this.#clock.now() + this.#readmitBackoff.next();
     }
     if (written === undefined) return;
-    publishWritten(this.kind, written, this.#clock.now() - begin);
+    const durationMs = this.#clock.now() - begin;
+    this.#pace.note(written, durationMs);
+    publishWritten(this.kind, written, durationMs);
     await this.#clearFlows(written);
   }
 

@@ -17,18 +17,21 @@ function config(owner: string): RuleConfig {
 }
 
 interface Audit {
+  /** Milliseconds. */
+  takes: number;
   there: boolean;
   count: number;
 }
 
 async function open(t: Test, owner: string) {
   const clock = new FakeClock();
-  const audit: Audit = { there: true, count: 0 };
+  const audit: Audit = { takes: 0, there: true, count: 0 };
   const canary = iptablesCanary(config(owner), {
     prefix: 'KUBE',
     clock,
     async audit() {
       audit.count += 1;
+      clock.advance(audit.takes);
       return audit.there;
     },
   });
@@ -135,6 +138,36 @@ t.test(
     audit.there = false;
     t.equal(await canary.probe(), 'gone');
     t.equal(audit.count, 2);
+  },
+);
+
+t.test(
+  'what takes long is looked at more seldom, unless it was slow only once',
+  onlyLinux,
+  async (t) => {
+    const { canary, clock, audit } = await open(t, 'slow');
+    await standIn(t, 'slow');
+    canary.close();
+    const looks = async (ms: number): Promise<number> => {
+      const before = audit.count;
+      for (let passed = 0; passed < ms; passed += 100) {
+        await canary.probe();
+        clock.advance(100);
+      }
+      return audit.count - before;
+    };
+    audit.takes = 167;
+    t.equal(await looks(10_000), 4, 'a 15th of the time');
+    audit.takes = 10_000;
+    await looks(30_000);
+    t.equal(await looks(20_000), 4, 'but every five seconds at the least');
+    audit.takes = 0;
+    await looks(30_000);
+    t.equal(await looks(4000), 10);
+    audit.takes = 3000;
+    await looks(100);
+    audit.takes = 0;
+    t.equal(await looks(4000), 10, 'once it had only to wait for others');
   },
 );
 

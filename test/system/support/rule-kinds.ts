@@ -66,6 +66,8 @@ function iptables(flavor: 'nft' | 'legacy'): RuleKind {
       [v6, '-t', 'nat', '-F'],
       [v4, '-t', 'nat', '-F', 'OUTPUT'],
       [v4, '-F', 'INPUT'],
+      [v4, '-t', 'nat', '-F', 'PREROUTING'],
+      [v6, '-F', 'FORWARD'],
       ...['PORTALS-CONTAINER', 'PORTALS-HOST', 'NODEPORT-CONTAINER', 'NODEPORT-HOST'].map(
         (chain) => [v4, '-t', 'nat', '-F', `KUBE-${chain}`],
       ),

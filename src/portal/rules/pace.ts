@@ -1,0 +1,27 @@
+import { CANARY_INTERVAL_MS, MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS } from '../bounds.ts';
+import type { Written } from './writer.ts';
+
+/**
+ * How long to wait between looks at the rules: the longer it takes to write them all, the less, so that they are
+ * back within a second of their removal.
+ */
+export class Pace {
+  /** How many items there are. */
+  #items = 0;
+  /** What writing one of them has taken when all were written. */
+  #perItemMs = 0;
+
+  /** Something was written. Only a first write tells how long all of it takes. */
+  note({ reason, changes }: Written, durationMs: number): void {
+    for (const { before, after } of changes) {
+      if (before !== undefined) this.#items -= 1;
+      if (after !== undefined) this.#items += 1;
+    }
+    if (reason === 'start') this.#perItemMs = durationMs / Math.max(1, this.#items);
+  }
+
+  get intervalMs(): number {
+    const left = REPAIR_GOAL_MS - this.#items * this.#perItemMs;
+    return Math.max(MIN_CANARY_INTERVAL_MS, Math.min(left, CANARY_INTERVAL_MS));
+  }
+}

@@ -1,0 +1,175 @@
+import t from 'tap';
+import * as fc from 'fast-check';
+import type { SlotName } from '../../../src/portal/iptables/chains.ts';
+import { IptablesStore } from '../../../src/portal/iptables/store.ts';
+import { rulesOf } from '../../../src/portal/iptables/translate.ts';
+import type { RuleConfig } from '../../../src/portal/rules/config.ts';
+import { Ledger } from '../../../src/portal/rules/ledger.ts';
+import { exits } from '../../support/fake-exec.ts';
+import { FakeIptables } from '../../support/fake-iptables.ts';
+import { portal } from '../../support/portals.ts';
+import { holdsAsync } from '../../support/property.ts';
+
+const CONFIG: RuleConfig = {
+  owner: '0123456789ab',
+  families: [4, 6],
+  targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+  nodePortNetworks: { 4: ['192.0.2.0/24', '198.51.100.0/24'], 6: ['::/0'] },
+};
+
+/** Chains with rules of every kind, written once, and somebody else's rules around them. */
+async function written() {
+  const fake = new FakeIptables();
+  fake.run('*nat\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n');
+  const tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' } as const;
+  const store = new IptablesStore(fake.exec, async () => tools, 'KUBE');
+  const ledger = new Ledger<SlotName>();
+  const lead = (family: 4 | 6, text: string, proxyPort: number | undefined) =>
+    rulesOf(
+      'd/s',
+      [{ family, portal: portal(text), proxyPort }],
+      proxyPort === undefined ? [] : [{ family, protocol: 'TCP', port: proxyPort }],
+    );
+  ledger.update(
+    [],
+    [
+      ...lead(4, 'clusterIP 10.0.0.1:80', 40_001),
+      ...lead(4, 'clusterIP 10.0.0.2:80', 40_002),
+      ...lead(4, 'nodePort 30080', 40_003),
+      ...lead(4, 'nodePort 30081', undefined),
+      ...lead(4, 'clusterIP 10.0.0.3:80', undefined),
+      ...lead(6, 'clusterIP fd00::1:80', 40_004),
+    ],
+  );
+  await store.replace(CONFIG, ledger, false);
+  ledger.written();
+  const before = structuredClone(fake.tables(4));
+  return {
+    fake,
+    before,
+    /** What is there is doubted, and written again; resolves with the scripts. */
+    repair: async (config = CONFIG): Promise<readonly string[]> => {
+      const begin = fake.scripts.length;
+      await store.replace(config, ledger, true);
+      return fake.scripts.slice(begin);
+    },
+    change: (name: string) => {
+      const rules = rulesOf(name, [{ family: 4, portal: portal(name), proxyPort: 40_009 }], []);
+      ledger.update([], rules);
+      return store.change(CONFIG, ledger.changes(), ledger);
+    },
+  };
+}
+
+/** Names of the chains that a script writes anew. */
+function chainsIn(script: string | undefined): string[] {
+  return [...(script ?? '').matchAll(/^:(\S+) /gm)].map(([, name = '']) => name);
+}
+
+t.test('only the chain that somebody has emptied is written again', async (t) => {
+  const { fake, before, repair } = await written();
+  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
+  const scripts = await repair();
+  t.equal(scripts.length, 1, 'and only in its family');
+  t.same(chainsIn(scripts[0]), ['KUBE-PORTALS-HOST']);
+  t.notMatch(scripts[0], /^\*filter|^-[DI] /m);
+  t.same(fake.tables(4), before);
+});
+
+t.test('only the jumps of a table come back when no more than these were removed', async (t) => {
+  for (const [table, chain] of [
+    ['nat', 'PREROUTING'],
+    ['filter', 'FORWARD'],
+    ['filter', 'INPUT'],
+  ] as const) {
+    const { fake, repair } = await written();
+    const rules = (): string[] => fake.tables(4).get(table)?.get(chain) ?? [];
+    const jumps = rules().filter((rule) => rule.includes('KUBE-'));
+    fake.run(`*${table}\n-F ${chain}\nCOMMIT\n`);
+    const scripts = await repair();
+    t.equal(scripts.length, 1, chain);
+    t.same(chainsIn(scripts[0]), []);
+    t.notMatch(scripts[0], /-A KUBE-/);
+    t.same(rules(), jumps, chain);
+  }
+});
+
+t.test('one of several jumps to the same chain is missed, and one too many', async (t) => {
+  const { fake, before, repair } = await written();
+  const rules = fake.tables(4).get('nat')?.get('PREROUTING') ?? [];
+  const last = rules.pop() ?? '';
+  t.match(last, /-d 198\.51\.100\.0\/24 .*KUBE-NODEPORT-CONTAINER$/);
+  await repair();
+  t.same(fake.tables(4), before);
+  fake.tables(4).get('nat')?.get('PREROUTING')?.push(last);
+  await repair();
+  t.same(fake.tables(4), before);
+});
+
+t.test('when nothing seems to be missing, all is written again', async (t) => {
+  const { fake, before, repair } = await written();
+  const host = fake.tables(4).get('nat')?.get('KUBE-PORTALS-HOST') ?? [];
+  host[0] = '-j ACCEPT';
+  const scripts = await repair();
+  t.equal(scripts.length, 2);
+  t.same(fake.tables(4), before);
+});
+
+t.test(
+  'after a change that has failed, or for another configuration, all is written',
+  async (t) => {
+    const { fake, repair, change } = await written();
+    fake.broken = exits('no idea\n');
+    await t.rejects(change('clusterIP 10.0.0.9:80'));
+    fake.broken = undefined;
+    fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
+    t.equal((await repair()).length, 2, 'it is not known what of the change is there');
+    fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
+    t.equal((await repair({ ...CONFIG, targets: { 4: '192.0.2.6', 6: undefined } })).length, 2);
+    t.match(fake.listing(4), /to-destination 192\.0\.2\.6:/);
+  },
+);
+
+t.test('after a change that has succeeded, only what is missing is written', async (t) => {
+  const { fake, repair, change } = await written();
+  await change('clusterIP 10.0.0.9:80');
+  const before = structuredClone(fake.tables(4));
+  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
+  t.same(chainsIn((await repair())[0]), ['KUBE-PORTALS-HOST']);
+  t.same(fake.tables(4), before);
+});
+
+t.test('whatever somebody removes comes back', async (t) => {
+  // Chains, and what becomes of each: emptied, or one rule less.
+  const damage = fc.array(fc.tuple(fc.nat(30), fc.constantFrom('empty', 'shorten')), {
+    minLength: 1,
+    maxLength: 6,
+  });
+  await holdsAsync(
+    t,
+    fc.asyncProperty(damage, async (steps) => {
+      const { fake, before, repair } = await written();
+      const ours = [...fake.tables(4)].flatMap(([table, chains]) =>
+        [...chains.keys()].map((chain) => ({ table, chain })),
+      );
+      for (const [pick, how] of steps) {
+        const { table = '', chain = '' } = ours[pick % ours.length] ?? {};
+        const rules = fake.tables(4).get(table)?.get(chain) ?? [];
+        if (how === 'empty') rules.length = 0;
+        else rules.splice(pick % (rules.length + 1), 1);
+      }
+      await repair();
+      for (const [table, chains] of before) {
+        for (const [chain, rules] of chains) {
+          const now = fake.tables(4).get(table)?.get(chain) ?? [];
+          // Whatever others had there is theirs.
+          const mine = (all: readonly string[]) => all.filter((rule) => rule !== '-j ACCEPT');
+          if (JSON.stringify(mine(now)) === JSON.stringify(mine(rules))) continue;
+          throw new Error(
+            `${table} ${chain}: ${JSON.stringify(now)}, not ${JSON.stringify(rules)}`,
+          );
+        }
+      }
+    }),
+  );
+});
