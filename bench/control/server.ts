@@ -1,5 +1,6 @@
 /** A program of the benchmark: the store and the API server, as `to-api` puts them together. */
 import { loadHasher } from '../../src/api/hash.ts';
+import { keepHeapSmall } from '../../src/cli/sinks/small-heap.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { startApiServer } from '../../src/server/server.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
@@ -12,6 +13,7 @@ export type ServerRequest =
   /** Moves one endpoint of a service. */
   | { readonly do: 'change'; readonly service: number; readonly generation: number };
 
+keepHeapSmall();
 const size = settings() as ClusterSize;
 const store = new GlobalStore({ hasher: await loadHasher() });
 store.update((transaction) => fill(transaction, size));

@@ -3,15 +3,10 @@
  *
  * grpc-js encodes and copies each message of each call anew, which for a thousand clients costs twice
  * as much as everything else that a change costs. So what is the same for many clients is written
- * right into the HTTP/2 stream below the call. grpc-js does not offer that stream; where it cannot be
- * found, the messages go through grpc-js one by one.
+ * right into the HTTP/2 stream below the call.
  */
-import { Metadata, type ServerDuplexStream } from '@grpc/grpc-js';
-import type { ServerHttp2Stream } from 'node:http2';
-import { Duplex } from 'node:stream';
-
-/** A call whose messages are bytes. */
-export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
+import { Metadata } from '@grpc/grpc-js';
+import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 
 export interface FrameWriter {
   /**
@@ -34,16 +29,6 @@ export function frameWriter(call: BytesCall): FrameWriter {
       else if (onTaken !== undefined) setImmediate(onTaken);
     },
   };
-}
-
-/** The field of grpc-js 1.14's call objects that holds the stream. */
-function http2StreamOf(call: BytesCall): ServerHttp2Stream | undefined {
-  const inner: unknown = 'call' in call ? call.call : undefined;
-  if (typeof inner !== 'object' || inner === null || !('stream' in inner)) return undefined;
-  const { stream } = inner;
-  return stream instanceof Duplex && 'headersSent' in stream && 'respond' in stream
-    ? (stream as ServerHttp2Stream)
-    : undefined;
 }
 
 /** Takes frames apart again. */

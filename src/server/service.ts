@@ -3,7 +3,7 @@ import { GlobalReaders } from '../store/global-readers.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { LocalReaders } from '../store/local-readers.ts';
 import { serverLimitReached, watchEnded, watchStarted, type ApiName } from './events.ts';
-import type { BytesCall } from './frame-writer.ts';
+import type { BytesCall } from './http2-stream.ts';
 import type { Hub } from './hub.ts';
 import type { ServerLimits } from './limits.ts';
 import { METHODS, serviceDefinition } from './methods.ts';
@@ -34,6 +34,7 @@ export function addWatchService(
         call,
         readers,
         nodeNameOf,
+        maxMessageSize: limits.maxMessageSize,
         onEnded(ended, error) {
           hub.remove(ended);
           if (!watchEnded.hasSubscribers) return;

@@ -4,11 +4,15 @@ import { KpngError, messageOf } from '../errors.ts';
 import type { Reader, Readers } from '../store/reader.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
 import { onePiece, piecesOf } from './pieces.ts';
-import { frameWriter, type BytesCall, type FrameWriter } from './frame-writer.ts';
+import { frameWriter, type FrameWriter } from './frame-writer.ts';
+import type { BytesCall } from './http2-stream.ts';
+import { readRequests, type RequestReader } from './request-reader.ts';
 
 export interface WatchOptions {
   readonly call: BytesCall;
   readonly readers: Readers;
+  /** Bytes. */
+  readonly maxMessageSize: number;
   /** The node that a request names; throws for one that cannot be understood. */
   readonly nodeNameOf: (request: Buffer) => string;
   /** Called once. `error`: why the server ended it; undefined: the client did, or has left. */
@@ -25,6 +29,7 @@ export class Watch {
   readonly #options: WatchOptions;
   readonly #writer: FrameWriter;
   readonly #reader: Reader;
+  readonly #incoming: RequestReader;
   /** Node names of the requests that are not answered yet. */
   readonly #requests: string[] = [];
   #started = false;
@@ -43,8 +48,13 @@ export class Watch {
     this.#options = options;
     this.#writer = frameWriter(call);
     this.#reader = readers.open({ onEvicted: (error) => this.end(status.ABORTED, error) });
-    call.on('data', (request: Buffer) => this.#onRequest(request));
-    call.on('end', () => this.#onHalfClose());
+    this.#incoming = readRequests(call, {
+      maxMessageSize: options.maxMessageSize,
+      onRequest: (request) => this.#onRequest(request),
+      onEnd: () => this.#onHalfClose(),
+      onBroken: (code, problem) =>
+        this.end(code, new KpngError('KPNG_OP_INVALID', `A request cannot be taken: ${problem}.`)),
+    });
     call.on('cancelled', () => this.#finish(undefined));
     call.on('error', () => this.#finish(undefined));
   }
@@ -102,14 +112,15 @@ export class Watch {
         this.end(status.INVALID_ARGUMENT, asKpngError(error));
         return;
       }
-      this.#lastRequest = request;
+      // A copy: what was read lies in a larger piece of memory.
+      this.#lastRequest = Buffer.from(request);
     }
     this.#requests.push(this.#requestedNode);
     if (!this.#started) {
       this.#started = true;
       this.#writer.write(RESET_FRAME);
     }
-    if (this.#requests.length >= MAX_REQUESTS_AHEAD) this.#options.call.pause();
+    if (this.#requests.length >= MAX_REQUESTS_AHEAD) this.#incoming.pause();
     this.poll();
   }
 
@@ -136,7 +147,7 @@ export class Watch {
     this.#requests.shift();
     if (this.#requests.length > 0) this.poll();
     else if (this.#halfClosed) this.#close();
-    else if (this.#options.call.isPaused()) this.#options.call.resume();
+    else if (this.#incoming.isPaused()) this.#incoming.resume();
   }
 
   #close(): void {

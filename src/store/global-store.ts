@@ -3,12 +3,11 @@ import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import { Places } from './compact.ts';
 import { GlobalTransaction, type GlobalSet } from './global-transaction.ts';
-import { History, type Pin } from './history.ts';
+import { History, type Holder, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
 import type { StoredNode } from './stored.ts';
 import { Table } from './table.ts';
-import { zoneOf } from './zone.ts';
 
 export interface GlobalStoreOptions {
   /** See `loadHasher`. */
@@ -102,7 +101,7 @@ export class GlobalStore {
   async updateInTurns(steps: (transaction: GlobalTransaction) => Iterable<void>): Promise<boolean> {
     const transaction = this.#begin();
     // Whoever reads meanwhile needs the versions that are being replaced.
-    const former = this.#history.pin(this.#revision, () => former.release());
+    const former = this.pin(() => former.release());
     try {
       let end = performance.now() + TURN_MS;
       for (const _ of steps(transaction)) {
@@ -151,14 +150,23 @@ export class GlobalStore {
    * too far behind loses its pin: `onEvicted` is called with the reason, and must release it.
    */
   pin(onEvicted: (error: KpngError) => void): Pin {
-    return this.#history.pin(this.#revision, () => onEvicted(lagsBehind()));
+    return this.pinFor(holder(onEvicted));
+  }
+
+  /** The same for somebody who pins again and again: see `holder`. */
+  pinFor(held: Holder): Pin {
+    return this.#history.pin(this.#revision, held);
   }
 
   /** The node of that name as a view needs it. A node that is not in the state has no zone. */
   viewNode(name: string): ViewNode {
-    const stored = this.nodes.at(name, this.#revision);
-    return { name, zone: stored === undefined ? '' : zoneOf(stored.node) };
+    return this.nodes.at(name, this.#revision)?.view ?? { name, zone: '' };
   }
+}
+
+/** Somebody who pins revisions. Calls back with the reason when the newest pin has to be released. */
+export function holder(onEvicted: (error: KpngError) => void): Holder {
+  return { onEvicted: () => onEvicted(lagsBehind()) };
 }
 
 function lagsBehind(): KpngError {

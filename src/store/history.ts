@@ -17,8 +17,10 @@ export interface Pin {
   release(): void;
 }
 
-interface Holder {
-  readonly onEvicted: () => void;
+/** Whose interest it is. */
+export interface Holder {
+  /** The pin cannot be kept any longer, and must be released now: a state is being changed. */
+  onEvicted(): void;
 }
 
 /** A revision that somebody needs, and the versions that are kept for it. */
@@ -31,6 +33,30 @@ class Mark {
 
   constructor(revision: number) {
     this.revision = revision;
+  }
+}
+
+/** One of a thousand pins that are made and released at each change: fields cost less than closures. */
+class HeldPin implements Pin {
+  readonly revision: number;
+  readonly #mark: Mark;
+  readonly #node: ListNode<Holder>;
+  readonly #onRelease: (mark: Mark, node: ListNode<Holder>) => void;
+
+  constructor(
+    revision: number,
+    mark: Mark,
+    node: ListNode<Holder>,
+    onRelease: (mark: Mark, node: ListNode<Holder>) => void,
+  ) {
+    this.revision = revision;
+    this.#mark = mark;
+    this.#node = node;
+    this.#onRelease = onRelease;
+  }
+
+  release(): void {
+    this.#onRelease(this.#mark, this.#node);
   }
 }
 
@@ -63,14 +89,11 @@ export class History {
     return this.#kept;
   }
 
-  /**
-   * Keeps the state of a revision, which is the newest there is. `onEvicted` is called, once and while
-   * a state is being changed, when the history cannot be kept any longer; the pin must be released then.
-   */
-  pin(revision: number, onEvicted: () => void): Pin {
+  /** Keeps the state of a revision, which is the newest there is. */
+  pin(revision: number, holder: Holder): Pin {
     const mark = this.#markOf(revision);
-    const node = mark.holders.add({ onEvicted });
-    return { revision, release: () => this.#release(mark, node) };
+    const node = mark.holders.add(holder);
+    return new HeldPin(revision, mark, node, this.#release);
   }
 
   /** A version was replaced at the revision after the newest that can have been pinned. */
@@ -102,7 +125,7 @@ export class History {
     return mark;
   }
 
-  #release(mark: Mark, node: ListNode<Holder>): void {
+  readonly #release = (mark: Mark, node: ListNode<Holder>): void => {
     const { size } = mark.holders;
     node.remove();
     // Only the release of the last holder, and only the first time.
@@ -121,5 +144,5 @@ export class History {
         version.forget();
       }
     }
-  }
+  };
 }

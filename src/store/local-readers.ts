@@ -32,6 +32,8 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
   #revision = 0;
   /** Frames of change sets that are the same for many nodes, by their deltas. */
   readonly #frames = new Map<string, readonly Buffer[]>();
+  /** The cells that have changed since a revision, by key: most clients have seen the same one. */
+  readonly #changed = new Map<number, readonly ServiceCell[]>();
   #inEndpointOrder: { cells: readonly ServiceCell[]; sorted: readonly ServiceCell[] } | undefined;
 
   constructor(store: GlobalStore) {
@@ -55,6 +57,7 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
       this.#revision = this.#store.revision;
       this.#deltas.clear();
       this.#frames.clear();
+      this.#changed.clear();
     }
     const cells = this.#cellsThatMayDiffer(from, to);
     const sidesOf = (cell: ServiceCell): [Side, Side] => [
@@ -76,7 +79,13 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
     const { services } = this.#store;
     const sameNode = from?.node.name === to.node.name && from.node.zone === to.node.zone;
     if (from === undefined || !sameNode) return services.cells();
-    return [...services.changedSince(from.pin.revision)].sort(byKey);
+    const { revision } = from.pin;
+    let changed = this.#changed.get(revision);
+    if (changed === undefined) {
+      changed = [...services.changedSince(revision)].sort(byKey);
+      this.#changed.set(revision, changed);
+    }
+    return changed;
   }
 
   #smallChangeSet(deltas: readonly ServiceDelta[]): ChangeSet {

@@ -1,5 +1,5 @@
 import type { KpngError } from '../errors.ts';
-import type { GlobalStore } from './global-store.ts';
+import { holder, type GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
 
 /** A complete change set, as frames in the order of the wire, without Reset and Sync. */
@@ -66,6 +66,10 @@ export function openReader<P extends Position>(
     position?.pin.release();
     position = undefined;
   };
+  const held = holder((error) => {
+    close();
+    onEvicted(error);
+  });
   const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
     yield* changes;
     arrive();
@@ -76,11 +80,7 @@ export function openReader<P extends Position>(
       if (!store.synced) return undefined;
       if (position !== undefined && differ.isCurrent(position, nodeName)) return undefined;
       const isFirst = position === undefined;
-      const pin = store.pin((error) => {
-        close();
-        onEvicted(error);
-      });
-      next = differ.positionAt(pin, nodeName);
+      next = differ.positionAt(store.pinFor(held), nodeName);
       const changes = differ.between(position, next);
       if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
       arrive();

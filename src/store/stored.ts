@@ -14,7 +14,8 @@ import {
   globalServicePath,
   servicePath,
 } from '../api/paths.ts';
-import { REMOTE_USE, type Use } from './selection.ts';
+import { REMOTE_USE, type Use, type ViewNode } from './selection.ts';
+import { zoneOf } from './zone.ts';
 
 /** An entry of a set: what clients are told of it. */
 export interface Entry {
@@ -57,10 +58,13 @@ export class StoredService {
 
 export class StoredNode {
   readonly node: Node;
+  /** As views need it. */
+  readonly view: ViewNode;
   #global: Entry | undefined;
 
   constructor(node: Node) {
     this.node = node;
+    this.view = { name: node.name, zone: zoneOf(node) };
   }
 
   /** In the set of nodes of the global API. */

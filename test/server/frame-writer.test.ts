@@ -2,7 +2,8 @@ import { Client, credentials, Server, ServerCredentials } from '@grpc/grpc-js';
 import { EventEmitter } from 'node:events';
 import t, { type Test } from 'tap';
 import { deleteFrame, RESET_FRAME, SYNC_FRAME } from '../../src/api/frames.ts';
-import { frameWriter, messageWriter, type BytesCall } from '../../src/server/frame-writer.ts';
+import { frameWriter, messageWriter } from '../../src/server/frame-writer.ts';
+import type { BytesCall } from '../../src/server/http2-stream.ts';
 import { serviceDefinition } from '../../src/server/methods.ts';
 import { WatchCall } from '../support/api-client.ts';
 

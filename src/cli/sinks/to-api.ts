@@ -5,6 +5,7 @@ import type { TlsFiles } from '../../util/tls-files.ts';
 import { defineGlobalSink } from '../command.ts';
 import { integer, size, text, toggle } from '../flags/kinds.ts';
 import { flag } from '../flags/table.ts';
+import { keepHeapSmall } from './small-heap.ts';
 
 const GROUP = 'Sink: to-api';
 const LIMITS = 'Limits';
@@ -120,6 +121,7 @@ export const toApi = defineGlobalSink({
     };
   },
   async start({ tls, ...options }, _context, store) {
+    keepHeapSmall();
     const [{ startApiServer }, { followTlsFiles }, { LISTEN_TLS_FLAGS, readTls }] =
       await Promise.all([
         import('../../server/server.ts'),

@@ -1,0 +1,20 @@
+import type { ServerDuplexStream } from '@grpc/grpc-js';
+import type { ServerHttp2Stream } from 'node:http2';
+import { Duplex } from 'node:stream';
+
+/** A call whose messages are bytes. */
+export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
+
+/**
+ * The HTTP/2 stream below a call, which grpc-js does not offer: a field of the call objects of grpc-js
+ * 1.14. Undefined where it cannot be found; then everything goes through grpc-js, which works as well
+ * but takes twice the time for each message.
+ */
+export function http2StreamOf(call: BytesCall): ServerHttp2Stream | undefined {
+  const inner: unknown = 'call' in call ? call.call : undefined;
+  if (typeof inner !== 'object' || inner === null || !('stream' in inner)) return undefined;
+  const { stream } = inner;
+  return stream instanceof Duplex && 'headersSent' in stream && 'respond' in stream
+    ? (stream as ServerHttp2Stream)
+    : undefined;
+}

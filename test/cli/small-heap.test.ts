@@ -1,0 +1,31 @@
+/** How much memory V8 takes for new objects: in programs of their own, as it counts for a whole process. */
+import { execFileSync } from 'node:child_process';
+import t from 'tap';
+
+const SMALL_HEAP = new URL('../../src/cli/sinks/small-heap.ts', import.meta.url).href;
+
+/** Makes objects that live for a while; prints what V8 has for new ones then, in MB. */
+const PROGRAM = `
+  import { getHeapSpaceStatistics } from 'node:v8';
+  const { keepHeapSmall } = await import(process.argv[1]);
+  if (process.argv[2] === 'small') keepHeapSmall();
+  let kept = [];
+  for (let round = 0; round < 40; round++) {
+    for (let i = 0; i < 20_000; i++) kept.push({ i, list: [i, round] });
+    if (kept.length > 300_000) kept = kept.slice(-100_000);
+  }
+  const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
+  console.log(space.physical_space_size / 1e6);
+`;
+
+function newSpace(...args: string[]): number {
+  const input = ['--input-type=module', '--eval', PROGRAM, SMALL_HEAP, ...args];
+  return Number(execFileSync(process.execPath, input, { encoding: 'utf8' }));
+}
+
+t.test('the space for new objects stays as small as it is', (t) => {
+  const small = newSpace('small');
+  t.ok(small < 12, `${small} MB`);
+  t.ok(newSpace() > 2 * small, 'and by itself it grows');
+  t.end();
+});

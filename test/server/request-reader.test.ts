@@ -1,0 +1,102 @@
+/** Requests as they come in pieces from the network. */
+import { connect } from 'node:http2';
+import { status } from '@grpc/grpc-js';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { WatchReq } from '../../src/api/generated/localv1/api.ts';
+import { Messages } from '../../src/server/request-reader.ts';
+import { startApiRig } from '../support/api-rig.ts';
+import { holds } from '../support/property.ts';
+
+function framed(message: Buffer, flag = 0): Buffer {
+  const prefix = Buffer.alloc(5);
+  prefix[0] = flag;
+  prefix.writeUInt32BE(message.length, 1);
+  return Buffer.concat([prefix, message]);
+}
+
+/** What comes of some pieces. */
+function read(pieces: readonly Buffer[], maxMessageSize = 1000) {
+  const requests: string[] = [];
+  const broken: (readonly [code: status, problem: string])[] = [];
+  const messages = new Messages({
+    maxMessageSize,
+    onRequest: (request) => requests.push(request.toString('latin1')),
+    onBroken: (...why) => broken.push(why),
+  });
+  for (const piece of pieces) messages.take(piece);
+  return { requests, broken };
+}
+
+t.test('the messages are the same, however the bytes are cut', async (t) => {
+  const message = fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes));
+  holds(
+    t,
+    fc.property(
+      fc.array(message, { maxLength: 8 }),
+      fc.array(fc.nat({ max: 400 }), { maxLength: 40 }),
+      (sent, cuts) => {
+        const all = Buffer.concat(sent.map((each) => framed(each)));
+        const pieces: Buffer[] = [];
+        let at = 0;
+        for (const cut of cuts) {
+          pieces.push(all.subarray(at, at + cut));
+          at += cut;
+        }
+        pieces.push(all.subarray(at));
+        const { requests, broken } = read(pieces);
+        const wanted = sent.map((each) => each.toString('latin1'));
+        return broken.length === 0 && JSON.stringify(requests) === JSON.stringify(wanted);
+      },
+    ),
+  );
+});
+
+t.test('a message above the limit is refused before it is there', async (t) => {
+  const { requests, broken } = read(
+    [framed(Buffer.from('ok')), framed(Buffer.alloc(1001)).subarray(0, 6), Buffer.alloc(10_000)],
+    1000,
+  );
+  t.strictSame(requests, ['ok']);
+  t.match(broken, [[status.RESOURCE_EXHAUSTED, /1001 bytes .* 1000/]]);
+  t.equal(broken.length, 1, 'once');
+  t.strictSame(read([framed(Buffer.alloc(1000))]).broken, []);
+});
+
+t.test('compressed requests are not understood, as by kpng', async (t) => {
+  t.match(read([framed(Buffer.from('x'), 1)]).broken, [[status.UNIMPLEMENTED, /compressed/]]);
+});
+
+t.test('a request of a real client in pieces, and two in one', async (t) => {
+  const { cluster, server } = await startApiRig(t);
+  cluster.service('demo/web').complete();
+  const port = server.address.kind === 'tcp' ? server.address.port : 0;
+  const session = connect(`http://127.0.0.1:${port}`);
+  t.teardown(() => session.destroy());
+  const stream = session.request(
+    {
+      ':method': 'POST',
+      ':path': '/localv1.Sets/Watch',
+      'content-type': 'application/grpc',
+      te: 'trailers',
+    },
+    { endStream: false },
+  );
+  let received = 0;
+  const syncs = Promise.withResolvers<void>();
+  stream.on('data', (chunk: Buffer) => {
+    received += chunk.toString('hex').split('00000000020a00').length - 1;
+    if (received === 1) cluster.service('demo/api');
+    if (received === 2) syncs.resolve();
+  });
+  const request = framed(Buffer.from(WatchReq.encode({ nodeName: 'n' }).finish()));
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  for (const byte of request.subarray(0, -1)) {
+    stream.write(Buffer.of(byte));
+    await turn();
+  }
+  t.equal(received, 0);
+  stream.write(Buffer.concat([request.subarray(-1), request]));
+  await syncs.promise;
+  t.pass('each has bought a change set');
+});
