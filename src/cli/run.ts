@@ -20,6 +20,7 @@ import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 import { appliers, type ChangingOptions } from './appliers.ts';
 import type { BoundSink, BoundSource } from './command.ts';
+import { configz } from './configz.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { watchProcess, type ProcessLike } from './lifecycle.ts';
 import { LiveSettings } from './live-settings.ts';
@@ -184,8 +185,8 @@ function aborted(signal: AbortSignal): Promise<void> {
 }
 
 /** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */
-async function observe(options: RunOptions): Promise<Observers> {
-  const { sink, globals, given, log } = options;
+async function observe(options: Live): Promise<Observers> {
+  const { sink, globals, given, log, live } = options;
   const health = new Health();
   // What a dry run would do is no news.
   const rules = sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...WORK_RULES];
@@ -206,7 +207,15 @@ async function observe(options: RunOptions): Promise<Observers> {
   if (metricsAddress !== undefined || healthAddress !== undefined) {
     const { startServers } = await import('../observe/servers.ts');
     const clock = systemClock;
-    servers = startServers({ metricsAddress, healthAddress, health, metrics, log, clock });
+    servers = startServers({
+      metricsAddress,
+      healthAddress,
+      health,
+      metrics,
+      configz: () => configz(live),
+      log,
+      clock,
+    });
   }
   let proxy: ProxySubject | undefined;
   const socketPath = isWanted('admin-socket') ? globals['admin-socket'] : '';

@@ -25,8 +25,8 @@ export function healthPages(
   ]);
 }
 
-/** `/metrics` and, for kube-proxy's sake, `/proxyMode`. */
-export function metricsPages(metrics: Metrics): Pages {
+/** `/metrics` and, for kube-proxy's sake, `/proxyMode` and `/configz`. */
+export function metricsPages(metrics: Metrics, configz: () => object): Pages {
   return new Map<string, Page>([
     [
       '/metrics',
@@ -38,6 +38,17 @@ export function metricsPages(metrics: Metrics): Pages {
     [
       '/proxyMode',
       { summary: 'the mode, as kube-proxy names it', answer: () => plain(200, 'userspace') },
+    ],
+    [
+      '/configz',
+      {
+        summary: 'the settings in force',
+        answer: () => ({
+          status: 200,
+          type: 'application/json',
+          body: `${JSON.stringify(configz())}\n`,
+        }),
+      },
     ],
   ]);
 }

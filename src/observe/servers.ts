@@ -14,6 +14,8 @@ export interface ServersOptions {
   readonly health: Health;
   /** Undefined: there are none, and no `/metrics`. */
   readonly metrics: Metrics | undefined;
+  /** What `/configz` tells. Default: nothing. */
+  readonly configz?: () => object;
   readonly log: Log;
   readonly clock: Clock;
 }
@@ -26,7 +28,7 @@ export function startServers(options: ServersOptions): HttpServer {
   const { metricsAddress, healthAddress, metrics } = options;
   const health = healthPages(options.health, metrics?.countProbe);
   const everything: Pages = new Map([
-    ...(metrics === undefined ? [] : metricsPages(metrics)),
+    ...(metrics === undefined ? [] : metricsPages(metrics, options.configz ?? (() => ({})))),
     ...health,
   ]);
   const servers: HttpServer[] = [];

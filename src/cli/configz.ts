@@ -1,0 +1,47 @@
+import { KUBE_PROXY_FIELDS, type FieldRules } from '../config/kube-proxy-fields.ts';
+import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND } from '../config/kube-proxy.ts';
+import { COMMAND_FIELD, OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
+import type { LiveSettings } from './live-settings.ts';
+import type { JsonValue } from './settings.ts';
+
+/** A document of a configuration file, as plain data. */
+export type PlainDocument = Readonly<Record<string, unknown>>;
+
+/**
+ * What the page /configz tells: the settings in force as a document of each kind. kube-proxy's has the
+ * key that its own page has; of its fields those are there that mean something here.
+ */
+export function configz({ settings, command }: Pick<LiveSettings, 'settings' | 'command'>): {
+  readonly 'kubeproxy.config.k8s.io': PlainDocument;
+  readonly 'kpng-userspace': PlainDocument;
+} {
+  const byFlag = new Map(settings.map(({ flag, value }) => [flag, value]));
+  return {
+    'kubeproxy.config.k8s.io': {
+      apiVersion: KUBE_PROXY_API_VERSION,
+      kind: KUBE_PROXY_KIND,
+      mode: 'userspace',
+      ...kubeProxyFields(KUBE_PROXY_FIELDS, byFlag),
+    },
+    'kpng-userspace': {
+      apiVersion: OWN_API_VERSION,
+      kind: OWN_KIND,
+      [COMMAND_FIELD]: command.join(' '),
+      ...Object.fromEntries(settings.map(({ field, value }) => [field, value])),
+    },
+  };
+}
+
+function kubeProxyFields(
+  rules: FieldRules,
+  byFlag: ReadonlyMap<string, JsonValue>,
+): Record<string, unknown> {
+  const fields: Record<string, unknown> = {};
+  for (const [name, rule] of Object.entries(rules)) {
+    if (rule.kind === 'flag' && byFlag.has(rule.flag)) fields[name] = byFlag.get(rule.flag);
+    if (rule.kind !== 'object') continue;
+    const within = kubeProxyFields(rule.fields, byFlag);
+    if (Object.keys(within).length > 0) fields[name] = within;
+  }
+  return fields;
+}
