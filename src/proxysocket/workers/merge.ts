@@ -30,10 +30,11 @@ export function mergeSnapshots(
       });
     }
   }
-  return [...merged.values()].map(({ snapshot }) => ({
-    ...snapshot,
-    listeners: snapshot.listeners.map((status) => asAsked(status, specs.get(snapshot.name))),
-  }));
+  return Array.from(merged.values(), ({ snapshot }) => {
+    const spec = specs.get(snapshot.name);
+    const listeners = snapshot.listeners.map((status) => asAsked(status, spec));
+    return { ...snapshot, listeners };
+  });
 }
 
 /** With the listen of whoever asked, who knows of no groups. */

@@ -56,9 +56,11 @@ export class SharedEngine implements Engine {
   }
 
   async inspect(query: InspectQuery): Promise<Inspection> {
-    const found = await Promise.all(this.#engines.map((engine) => engine.inspect?.(query)));
-    const parts = found.flatMap((each) => each ?? []);
-    return mergeInspections(parts, query.maxConnections);
+    const found = await Promise.all(this.#engines.map(async (engine) => engine.inspect?.(query)));
+    return mergeInspections(
+      found.flatMap((each) => each ?? []),
+      query.maxConnections,
+    );
   }
 
   async close(): Promise<void> {
@@ -191,16 +193,17 @@ export class SharedEngine implements Engine {
     });
   }
 
+  #asLeader(index: number, change: EngineChange): EngineChange {
+    if (change.kind !== 'set' || this.#homes.leaderOf(change.spec.name) !== index) return change;
+    return { kind: 'set', spec: leading(change.spec, this.#engines.length) };
+  }
+
   async #each(
     errors: unknown[],
     changesOf: (index: number) => readonly EngineChange[],
   ): Promise<void> {
     for (const [index, engine] of this.#engines.entries()) {
-      const changes = changesOf(index).map((change) =>
-        change.kind === 'set' && this.#homes.leaderOf(change.spec.name) === index
-          ? { ...change, spec: leading(change.spec, this.#engines.length) }
-          : change,
-      );
+      const changes = changesOf(index).map((change) => this.#asLeader(index, change));
       if (changes.length === 0) continue;
       carryOut(this.#told[index], changes);
       try {

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
 import type { EngineChange, ListenSpec, ServicePortSpec } from '../../../src/proxysocket/spec.ts';
 import { SharedEngine } from '../../../src/proxysocket/workers/shared-engine.ts';

@@ -5,6 +5,7 @@ import { SOCKADDR_BYTES } from './layout.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
 import type { Sockaddr } from './sockaddr.ts';
+import { instructionsOf, steeringProgram } from './steering.ts';
 
 const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
 
@@ -13,6 +14,7 @@ const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
  * blocks. Descriptors that they open are noted in the ledger until `close`.
  */
 export class Sockets {
+  readonly #ffi: Library['ffi'];
   readonly #c: Library['c'];
   readonly #errno: Int32Array;
   readonly #ledger: DescriptorLedger;
@@ -22,6 +24,7 @@ export class Sockets {
   readonly #length: bigint;
 
   constructor(lib: Library, ledger: DescriptorLedger) {
+    this.#ffi = lib.ffi;
     this.#c = lib.c;
     this.#errno = lib.errno;
     this.#ledger = ledger;
@@ -107,6 +110,20 @@ export class Sockets {
     view.setUint32(SOCKADDR_BYTES, 4, true);
     const result = this.#c.getsockopt(fd, level, option, this.#value, this.#length);
     return result < 0 ? this.#result(result) : view.getInt32(0, true);
+  }
+
+  /**
+   * Leads all clients of one address to the same of `count` sockets that share a place, in the order in
+   * which they came; of which `fd` is one. 0, or a negative error number: then the kernel chooses.
+   */
+  steer(fd: number, count: number): number {
+    const program = steeringProgram(this.#ffi, count);
+    const { view } = this.#scratch;
+    view.setUint16(0, instructionsOf(program), true);
+    view.setBigUint64(8, addressOf(program), true);
+    return this.#result(
+      this.#c.setsockopt(fd, k.SOL_SOCKET, k.SO_ATTACH_REUSEPORT_CBPF, this.#value, 16),
+    );
   }
 
   /** The pending error of a socket, which is thereby cleared; 0 when there is none. */

@@ -1,9 +1,9 @@
 import { familyOf, type Family } from '../../../util/family.ts';
-import { takeInherited } from '../../inherited.ts';
 import type { Listener, ServicePort } from '../../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
 import type { ListenSpec, Traffic } from '../../spec.ts';
 import type { Loop, Pollable } from '../loop.ts';
+import { openListener } from '../open-listener.ts';
 import * as k from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
 import { INTEREST } from '../sys/poller.ts';
@@ -58,7 +58,7 @@ export class TcpListener implements Listener, Pollable {
     this.#owner = owner;
     this.#traffic = spec.traffic;
     this.#filter = sourceFilter(owner.name, spec.sourceRanges);
-    this.fd = openListener(loop, spec, options);
+    this.fd = openStream(loop, spec, options);
     this.boundPort = loop.sys.sockets.localAddress(this.fd)?.port ?? spec.port;
   }
 
@@ -128,22 +128,16 @@ export class TcpListener implements Listener, Pollable {
 }
 
 /** A socket that listens, with the options that accepted ones inherit. Throws the system's error. */
-function openListener(loop: Loop, spec: ListenSpec, options: TcpListenerOptions): number {
+function openStream(loop: Loop, spec: ListenSpec, options: TcpListenerOptions): number {
   const { sockets } = loop.sys;
-  const place = loop.sys.sockaddr(spec);
-  const inherited = takeInherited('TCP', spec.address, spec.port);
-  const fd = inherited === undefined ? sockets.stream(place.family) : sockets.adopt(inherited);
-  if (fd < 0) throw systemError(-fd, 'socket');
-  sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
-  // The IPv4 wildcard is a listener of its own.
-  if (place.family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
-  setNoDelay(sockets, fd);
-  setKeepAlive(sockets, fd, options.keepAliveMs);
-  const bound = inherited === undefined ? sockets.bind(fd, place) : 0;
-  const result = bound < 0 ? bound : sockets.listen(fd, options.backlog);
-  if (result < 0) {
-    sockets.close(fd);
-    throw systemError(-result, 'listen');
-  }
-  return fd;
+  return openListener(loop, 'TCP', spec, {
+    prepare(fd, family) {
+      sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
+      // The IPv4 wildcard is a listener of its own.
+      if (family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+      setNoDelay(sockets, fd);
+      setKeepAlive(sockets, fd, options.keepAliveMs);
+    },
+    listen: (fd) => sockets.listen(fd, options.backlog),
+  });
 }

@@ -1,9 +1,9 @@
 import { familyOf, type Family } from '../../../util/family.ts';
-import { takeInherited } from '../../inherited.ts';
 import type { Listener, ServicePort } from '../../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
 import type { ListenSpec, Traffic } from '../../spec.ts';
 import type { Pollable } from '../loop.ts';
+import { openListener } from '../open-listener.ts';
 import * as k from '../sys/constants.ts';
 import type { PeerKey } from '../sys/datagram-slots.ts';
 import { systemError } from '../sys/errno.ts';
@@ -57,7 +57,7 @@ export class UdpListener implements Listener, Pollable, UdpFront {
     this.#owner = owner;
     this.#traffic = spec.traffic;
     this.#admits = sourceFilter(owner.name, spec.sourceRanges);
-    this.fd = openListener(shared, spec, this.#isWildcard);
+    this.fd = openDatagrams(shared, spec, this.#isWildcard);
     const { loop } = shared;
     this.boundPort = loop.sys.sockets.localAddress(this.fd)?.port ?? spec.port;
     const watched = loop.watch(this.fd, this, INTEREST.readable);
@@ -157,24 +157,20 @@ export class UdpListener implements Listener, Pollable, UdpFront {
 }
 
 /** A socket that receives datagrams. Throws the system's error. */
-function openListener({ loop, context }: UdpShared, spec: ListenSpec, wildcard: boolean): number {
+function openDatagrams({ loop, context }: UdpShared, spec: ListenSpec, wildcard: boolean): number {
   const { sockets } = loop.sys;
-  const place = loop.sys.sockaddr(spec);
-  const inherited = takeInherited('UDP', spec.address, spec.port);
-  const fd = inherited === undefined ? sockets.datagram(place.family) : sockets.adopt(inherited);
-  if (fd < 0) throw systemError(-fd, 'socket');
   const { udpSocketBuffer } = context.limits;
-  sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, udpSocketBuffer);
-  sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, udpSocketBuffer);
-  if (place.family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
-  if (wildcard && place.family === 4) sockets.setOption(fd, k.IPPROTO_IP, k.IP_PKTINFO, 1);
-  if (wildcard && place.family === 6) {
-    sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
-  }
-  const bound = inherited === undefined ? sockets.bind(fd, place) : 0;
-  if (bound === 0) return fd;
-  sockets.close(fd);
-  throw systemError(-bound, 'bind');
+  return openListener(loop, 'UDP', spec, {
+    prepare(fd, family) {
+      sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, udpSocketBuffer);
+      sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, udpSocketBuffer);
+      if (family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+      if (wildcard && family === 4) sockets.setOption(fd, k.IPPROTO_IP, k.IP_PKTINFO, 1);
+      if (wildcard && family === 6) {
+        sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
+      }
+    },
+  });
 }
 
 /** `::` has other spellings; all of them hold nothing but zeros. */

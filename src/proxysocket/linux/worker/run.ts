@@ -1,6 +1,7 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import type { Clock } from '../../../util/clock.ts';
 import { createDataPlane } from '../data-plane.ts';
+import { FormerListeners } from '../former-listeners.ts';
 import { Loop, type Pollable } from '../loop.ts';
 import { LoopClock } from '../loop-clock.ts';
 import { PROBES } from '../probes/all.ts';
@@ -45,7 +46,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
     port.close();
     return;
   }
-  if (start.orphans !== undefined) closeOrphans(sys, new DescriptorLedger(start.orphans));
+  const former = start.orphans && new FormerListeners(sys, new DescriptorLedger(start.orphans));
   const clock = parts.clock ?? new LoopClock();
   const loop = new Loop(sys, {
     onFault: (error) => outbox.fault(error),
@@ -53,6 +54,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
       clock.tick();
       outbox.subscribe();
     },
+    ...(former !== undefined && { former }),
   });
   const slots = new CounterSlots((memory) => outbox.block(memory));
   const engine = createDataPlane(loop, {
@@ -78,6 +80,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
       if (command.kind === 'apply') {
         keeper.changed(command.changes);
         await engine.apply(command.changes);
+        // The first batch has everything that the worker before this one had.
+        former?.closeRest();
       } else {
         ending += 1;
         await engine[command.kind]();
@@ -139,14 +143,6 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   await finished.promise;
   loop.end();
   port.close();
-}
-
-/** Noted one by one in the ledger of who had opened them, so that nobody closes one twice. */
-function closeOrphans(sys: Sys, ledger: DescriptorLedger): void {
-  for (const fd of ledger.list()) {
-    ledger.closed(fd);
-    sys.sockets.reset(fd);
-  }
 }
 
 /** The system calls, once the probes have passed; undefined, and told, when one has failed. */
