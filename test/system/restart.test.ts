@@ -1,0 +1,132 @@
+/** The program is restarted on a node with packet rules, while clients on another machine ask it. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { Cli } from '../support/cli.ts';
+import { lab, type Lab } from './support/lab.ts';
+import type { Machine } from './support/machine.ts';
+import { ADDRESSES, NODE } from './support/network.ts';
+
+/** How often it is restarted; more by hand. */
+const RESTARTS = Number(process.env['RESTARTS'] ?? 2);
+const PLACES = ['10.96.0.10:80', `${NODE.v4}:30080`, '[fd96::10]:80'];
+
+function state(): string {
+  const ports = [
+    '{name: http, protocol: 1, port: 80, nodeport: 30080, targetport: 8080}',
+    '{name: dns, protocol: 2, port: 53, targetport: 8080}',
+  ];
+  const { v4, v6 } = ADDRESSES['pod-a'];
+  return `nodes: [{name: n1}]
+services:
+- service:
+    name: web
+    type: NodePort
+    ips: {clusterips: {v4: [10.96.0.10], v6: ['fd96::10']}}
+    ports: [${ports.join(', ')}]
+  endpoints:
+  - endpoint: {ips: {v4: [${v4}], v6: ['${v6}']}}
+    topology: {node: n1}
+`;
+}
+
+/** Asks without a pause; returns what was answered, with how often. */
+function ceaseless(machine: Machine): () => Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  let stopped = false;
+  const worker = async (first: number): Promise<void> => {
+    for (let number = first; !stopped; number += 1) {
+      const place = PLACES[number % PLACES.length] ?? '';
+      const answer = (await machine.ask(place)).split(' ')[0] ?? '';
+      counts[answer] = (counts[answer] ?? 0) + 1;
+    }
+  };
+  const workers = Promise.all([0, 1, 2, 3].map(worker));
+  return async () => {
+    stopped = true;
+    await workers;
+    return counts;
+  };
+}
+
+/** Starts the program on the node, with these flags each time. */
+function starter(t: Test, here: Lab, flags: string): () => Cli {
+  const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, 'state.yaml'), state());
+  const inside = ['ip', 'netns', 'exec', here.network.namespace('node')];
+  const args = [
+    ...`file --input ${folder}/state.yaml to-local to-userspace --node-name n1`.split(' '),
+    ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout=1h'.split(' '),
+    ...flags.replace('FOLDER', folder).split(' '),
+  ];
+  return () => {
+    const cli = new Cli(args, undefined, inside);
+    t.teardown(async () => {
+      cli.kill('SIGKILL');
+      await cli.exited;
+    });
+    return cli;
+  };
+}
+
+/** The proxy ports that the rules lead to. */
+async function proxyPorts(here: Lab): Promise<string[]> {
+  const rules = await here.ruleset();
+  return [...rules.matchAll(/10\.96\.0\.10 \. (tcp|udp) \. \d+ : \d+/g)].map(String).sort();
+}
+
+for (const flags of ['', ' --cleanup-on-exit --port-range 36000-37000']) {
+  t.test(`nftables, handed over${flags}: no connection fails, UDP flows go on`, async (t) => {
+    const here = await lab(t);
+    const start = starter(t, here, `--portal nftables --handover-socket FOLDER/socket${flags}`);
+    let running = start();
+    await running.line('The first complete state is in place');
+    const ports = await proxyPorts(here);
+    const stop = ceaseless(here.client);
+    await here.client.open('udp', '10.96.0.10:53/UDP');
+    t.match(await here.client.say('udp'), /^pod-a/);
+    for (let round = 0; round < RESTARTS; round += 1) {
+      await here.client.open('kept', PLACES[0] ?? '');
+      t.match(await here.client.say('kept'), /^pod-a/);
+      const successor = start();
+      await successor.line('Took over from the former process');
+      await running.line('Waiting for connections to end');
+      t.match(await here.client.say('kept'), /^pod-a/, 'over the process that was there');
+      t.match(await here.client.say('udp'), /^pod-a/, 'the same UDP socket');
+      await here.client.close('kept');
+      t.match(await running.exited, { code: 0 });
+      t.match(await here.client.say('udp'), /^pod-a/);
+      running = successor;
+    }
+    const counts = await stop();
+    t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
+    t.same(await proxyPorts(here), ports, 'the rules are there, with the same proxy ports');
+    t.comment(`${RESTARTS} restarts, ${counts['pod-a'] ?? 0} connections`);
+  });
+}
+
+t.test(
+  'nftables, without a socket: a second process takes the rules, then the first ends',
+  async (t) => {
+    const here = await lab(t);
+    const start = starter(t, here, '--portal nftables --cleanup-on-exit');
+    let running = start();
+    await running.line('The first complete state is in place');
+    const stop = ceaseless(here.client);
+    await here.client.open('udp', '10.96.0.10:53/UDP');
+    t.match(await here.client.say('udp'), /^pod-a/);
+    for (let round = 0; round < RESTARTS; round += 1) {
+      const successor = start();
+      await successor.line('The first complete state is in place');
+      running.kill('SIGTERM');
+      t.match(await running.exited, { code: 0 });
+      t.match(await here.client.say('udp'), /^pod-a/, 'the UDP flow was led anew');
+      running = successor;
+    }
+    const counts = await stop();
+    t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
+    t.equal((await proxyPorts(here)).length, 2, 'the old process leaves the rules of the new one');
+  },
+);
