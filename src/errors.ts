@@ -122,6 +122,10 @@ export const ERROR_CODES = {
     summary: 'The running proxy does not do what it was asked for.',
     retried: false,
   },
+  KPNG_WRAPPER_FAILED: {
+    summary: 'The program that runs services of Windows did not do what it was asked for.',
+    retried: false,
+  },
   KPNG_SINK_FAILED: { summary: 'A sink could not take a change set.', retried: true },
 } as const satisfies Record<string, { summary: string; retried: boolean }>;
 

@@ -37,9 +37,11 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'proxier',
     'proxysocket',
   ],
+  service: ['portal'],
   admin: ['observe', 'proxier', 'proxysocket'],
   cli: [
     'admin',
+    'service',
     'config',
     'api',
     'store',

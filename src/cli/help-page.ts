@@ -5,6 +5,7 @@ import { GLOBAL_FLAGS } from './flags/global.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
 import { helpText } from './help.ts';
 import type { Registry } from './registry.ts';
+import { SERVICE_FLAGS } from './service/flags.ts';
 
 /**
  * The page docs/cli.md, made from the same tables as `--help`. A test compares it with the file, and
@@ -61,6 +62,10 @@ export function helpPage(registry: Registry): string {
     '### cleanup',
     '',
     flagTable(CLEANUP_FLAGS),
+    '',
+    '### service',
+    '',
+    flagTable(SERVICE_FLAGS),
     ...ADMIN_COMMANDS.flatMap(({ word, flags }) => ['', `### ${word}`, '', flagTable(flags)]),
     '',
   ].join('\n');

@@ -11,6 +11,10 @@ type Argv = readonly string[];
 
 /** Understands a command line, without the program's name, carries it out, and returns the exit code. */
 export async function main(argv: Argv): Promise<number> {
+  if (argv[0] === 'service' || (argv[0] === 'help' && argv[1] === 'service')) {
+    const { runService } = await import('./service/command.ts');
+    return runService(argv[0] === 'help' ? ['--help'] : argv.slice(1), process);
+  }
   const { env } = process;
   const path = configPathOf(argv, env);
   let config: ConfigFile | undefined;

@@ -11,6 +11,7 @@ import { helpPage } from '../../src/cli/help-page.ts';
 import { helpText } from '../../src/cli/help.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
+import { SERVICE_FLAGS } from '../../src/cli/service/flags.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
@@ -45,6 +46,7 @@ t.test('every flag is in docs/cli.md, and every flag there is one', (t) => {
   const tables: FlagTable[] = [
     GLOBAL_FLAGS,
     CLEANUP_FLAGS,
+    SERVICE_FLAGS,
     ...ADMIN_COMMANDS.map(({ flags }) => flags),
     ...commands.map((command) => command.flags),
   ];

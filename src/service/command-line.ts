@@ -1,0 +1,13 @@
+/**
+ * One text of several arguments, as programs of Windows take them apart again: in quotes where there is a
+ * blank, with a backslash before each quote, and those before a quote doubled.
+ */
+export function commandLine(args: readonly string[]): string {
+  return args.map(quoted).join(' ');
+}
+
+function quoted(arg: string): string {
+  if (/^[^\s"]+$/.test(arg)) return arg;
+  const escaped = arg.replaceAll(/(\\*)"/g, String.raw`$1$1\"`).replace(/(\\+)$/, '$1$1');
+  return `"${escaped}"`;
+}

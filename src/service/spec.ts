@@ -1,0 +1,37 @@
+/** When Windows starts a service. */
+export type StartMode = 'delayed-auto' | 'auto' | 'demand';
+
+/** A service of Windows, as it should be. */
+export interface ServiceSpec {
+  /** Letters, digits and any of `_ . -`; it also names the log file. */
+  readonly name: string;
+  readonly displayName: string;
+  readonly description: string;
+  /** Path of the executable. */
+  readonly program: string;
+  /** Its arguments, each as it is. */
+  readonly args: readonly string[];
+  /** The folder that it starts in. */
+  readonly directory: string;
+  /** The folder of its log file. */
+  readonly logDirectory: string;
+  /** Size in bytes at which the log file is put aside and a new one begun. */
+  readonly logBytes: number;
+  /** Variables besides those of the system: `NAME=value`. */
+  readonly environment: readonly string[];
+  readonly start: StartMode;
+  /** Names of services that have to run before. */
+  readonly dependsOn: readonly string[];
+  /** How long to wait before it is started again when it has ended by itself. Milliseconds. */
+  readonly restartDelayMs: number;
+  /** How long it may take to end when it is asked to, before it is killed. Milliseconds. */
+  readonly stopTimeoutMs: number;
+}
+
+/**
+ * - `absent`: there is no service of the name
+ * - `stopped`, `running`: as Windows says
+ * - `pausing`: the wrapper waits before it starts the program again, which has ended too often
+ * - `changing`: it is about to start or to stop
+ */
+export type ServiceState = 'absent' | 'stopped' | 'running' | 'pausing' | 'changing';

@@ -1,0 +1,116 @@
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import t from 'tap';
+import { runService } from '../../../src/cli/service/command.ts';
+import { findNssm, ownProgram } from '../../../src/cli/service/program.ts';
+import { FakeNssm } from '../../support/fake-nssm.ts';
+
+const OWN = { program: String.raw`C:\k p\kpng.exe`, args: [], directory: String.raw`C:\k p` };
+
+/** A Windows with NSSM and a folder for data of programs. */
+async function windows(t: { teardown(end: () => Promise<void>): unknown }) {
+  const data = await mkdtemp(join(tmpdir(), 'kpng-service-'));
+  t.teardown(() => rm(data, { recursive: true }));
+  const fake = new FakeNssm();
+  const service = async (line: string, platform: NodeJS.Platform = 'win32') => {
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+    const env = { ProgramData: data };
+    const host = { stdout, stderr, env, platform, exec: fake.exec, own: OWN };
+    const code = await runService(line.split(' '), host);
+    return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
+  };
+  return { fake, data, service };
+}
+
+t.test('the life of a service', async (t) => {
+  const { fake, data, service } = await windows(t);
+  const install =
+    'install --name winuserspace --depends-on kpng --env A=b,c --env D=e -- local to-winuserspace -v=4';
+  t.match(await service(install), { code: 0, stdout: /winuserspace is installed and stopped\.\n/ });
+  const settings = fake.services.get('winuserspace')?.settings;
+  t.same(settings?.get('AppParameters'), ['local to-winuserspace -v=4']);
+  t.same(settings?.get('AppEnvironmentExtra'), ['A=b,c', 'D=e']);
+  t.ok((await stat(join(data, 'kpng-userspace', 'logs'))).isDirectory());
+  t.match(await service('status --name winuserspace'), { code: 1, stdout: 'stopped\n' });
+  t.match(await service('start --name winuserspace'), { code: 0, stdout: /runs/ });
+  t.match(await service('status --name winuserspace'), { code: 0, stdout: 'running\n' });
+  t.match(await service(install), {
+    code: 0,
+    stdout: /is changed and running; what has changed counts/,
+  });
+  t.match(await service('stop --name winuserspace'), { code: 0, stdout: /has stopped/ });
+  t.match(await service('uninstall --name winuserspace'), { code: 0, stdout: /is removed/ });
+  t.match(await service('uninstall --name winuserspace'), {
+    code: 0,
+    stdout: /There is no service/,
+  });
+  t.match(await service('status --name winuserspace'), { code: 1, stdout: 'absent\n' });
+  t.match(await service('start --name winuserspace'), {
+    code: 1,
+    stderr: /there is no service winuserspace \(KPNG_WRAPPER_FAILED\)/,
+  });
+});
+
+t.test('what could not run is not installed', async (t) => {
+  const { fake, service } = await windows(t);
+  const cases: [string, RegExp][] = [
+    ['', /expected one of install, uninstall, start, stop, status/],
+    ['restart', /expected one of/],
+    ['install', /nothing follows "--"/],
+    ['install kube to-api', /write "--" before/],
+    ['install -- kube to-bogus', /the command line of the service: unknown backend/],
+    ['install -- version', /nothing that a service could do/],
+    ['install --name a/b -- kube to-api', /--name.*letters, digits/],
+    ['install --env nonsense -- kube to-api', /--env.*NAME=value/],
+    ['start -- kube to-api', /takes no command line/],
+    ['status --winsw x', /--winsw is for service install/],
+    ['status --bogus', /unknown option/],
+  ];
+  for (const [line, stderr] of cases) t.match(await service(line), { code: 2, stderr }, line);
+  t.match(await service('status', 'linux'), { code: 2, stderr: /Windows only/ });
+  t.same(fake.commands, []);
+});
+
+t.test('a definition for WinSW is written anywhere', async (t) => {
+  const { data, fake, service } = await windows(t);
+  const folder = join(data, 'sw');
+  const { code, stdout } = await service(`install --winsw ${folder} -- kube to-api`, 'linux');
+  t.equal(code, 0);
+  t.match(stdout, /kpng-userspace\.xml\. Copy WinSW to .*kpng-userspace\.exe/);
+  const xml = await readFile(join(folder, 'kpng-userspace.xml'), 'utf8');
+  t.match(xml, '<arguments>kube to-api</arguments>');
+  t.match(xml, String.raw`<executable>C:\k p\kpng.exe</executable>`);
+  t.same(fake.commands, []);
+});
+
+t.test('help', async (t) => {
+  const { service } = await windows(t);
+  t.match(await service('--help'), {
+    code: 0,
+    stdout: /service install \[flags\] -- .*--depends-on/s,
+  });
+});
+
+t.test('a service starts what was started now', async (t) => {
+  t.same(ownProgram('/k/kpng.exe', '/k/kpng.exe', true), {
+    program: '/k/kpng.exe',
+    args: [],
+    directory: '/k',
+  });
+  t.same(ownProgram('/n/node', '/k/bin/kpng.js', false), {
+    program: '/n/node',
+    args: ['/k/bin/kpng.js'],
+    directory: '/n',
+  });
+  t.equal(
+    findNssm('/k', (path) => path === join('/k', 'nssm.exe')),
+    join('/k', 'nssm.exe'),
+  );
+  t.equal(
+    findNssm('/k', () => false),
+    'nssm',
+  );
+});

@@ -1,0 +1,182 @@
+import t from 'tap';
+import { installCommands } from '../../src/service/nssm-commands.ts';
+import { Nssm } from '../../src/service/nssm.ts';
+import type { ServiceSpec } from '../../src/service/spec.ts';
+import { winswDefinition } from '../../src/service/winsw.ts';
+import type { Clock } from '../../src/util/clock.ts';
+import { FakeNssm } from '../support/fake-nssm.ts';
+
+const SPEC: ServiceSpec = {
+  name: 'winuserspace',
+  displayName: 'Kubernetes proxy',
+  description: 'Proxies & balances',
+  program: String.raw`C:\Program Files\kpng\winuserspace.exe`,
+  args: ['-v=4', '--tls-ca', String.raw`C:\Program Files\kpng\ca.pem`],
+  directory: String.raw`C:\Program Files\kpng`,
+  logDirectory: String.raw`C:\ProgramData\kpng-userspace\logs`,
+  logBytes: 1_048_576,
+  environment: ['INTERFACE_TO_ADD_SERVICE_IP=vEthernet (nat)', 'A=b=c'],
+  start: 'delayed-auto',
+  dependsOn: ['kpng'],
+  restartDelayMs: 2000,
+  stopTimeoutMs: 15_000,
+};
+
+/** Waits take no time, and are counted. */
+class HastyClock implements Clock {
+  passed = 0;
+  now(): number {
+    return this.passed;
+  }
+  setTimer(ms: number, callback: () => void) {
+    this.passed += ms;
+    setImmediate(callback);
+    return { cancel: () => {} };
+  }
+}
+
+function rig() {
+  const fake = new FakeNssm();
+  const clock = new HastyClock();
+  return { fake, clock, nssm: new Nssm({ program: 'nssm', exec: fake.exec, clock }) };
+}
+
+t.test('what NSSM is told, word for word', async (t) => {
+  const log = String.raw`C:\ProgramData\kpng-userspace\logs\winuserspace.log`;
+  const parameters = String.raw`-v=4 --tls-ca "C:\Program Files\kpng\ca.pem"`;
+  const rest = [
+    ['set', 'winuserspace', 'AppParameters', parameters],
+    ['set', 'winuserspace', 'AppDirectory', String.raw`C:\Program Files\kpng`],
+    ['set', 'winuserspace', 'DisplayName', 'Kubernetes proxy'],
+    ['set', 'winuserspace', 'Description', 'Proxies & balances'],
+    ['set', 'winuserspace', 'Start', 'SERVICE_DELAYED_AUTO_START'],
+    ['set', 'winuserspace', 'AppStdout', log],
+    ['set', 'winuserspace', 'AppStderr', log],
+    ['set', 'winuserspace', 'AppRotateFiles', '1'],
+    ['set', 'winuserspace', 'AppRotateOnline', '1'],
+    ['set', 'winuserspace', 'AppRotateBytes', '1048576'],
+    ['set', 'winuserspace', 'AppEnvironmentExtra', ...SPEC.environment],
+    ['set', 'winuserspace', 'DependOnService', 'kpng'],
+    ['set', 'winuserspace', 'AppStopMethodSkip', '6'],
+    ['set', 'winuserspace', 'AppStopMethodConsole', '15000'],
+    ['set', 'winuserspace', 'AppRestartDelay', '2000'],
+    ['set', 'winuserspace', 'AppExit', 'Default', 'Restart'],
+    ['set', 'winuserspace', 'AppExit', '2', 'Exit'],
+  ];
+  t.same(installCommands(SPEC, false), [['install', 'winuserspace', SPEC.program], ...rest]);
+  t.same(installCommands(SPEC, true), [
+    ['set', 'winuserspace', 'Application', SPEC.program],
+    ...rest,
+  ]);
+});
+
+t.test('what is not wanted any more is reset', async (t) => {
+  const { fake, nssm } = rig();
+  t.equal(await nssm.install(SPEC), false);
+  const settings = fake.services.get('winuserspace')?.settings;
+  t.same(settings?.get('DependOnService'), ['kpng']);
+  t.equal(await nssm.install({ ...SPEC, dependsOn: [], environment: [] }), true, 'was there');
+  t.notOk(settings?.has('DependOnService'));
+  t.notOk(settings?.has('AppEnvironmentExtra'));
+  t.equal(fake.lines.filter((line) => line.startsWith('nssm install')).length, 1);
+});
+
+t.test('a service that is not there is absent, and no error where none is needed', async (t) => {
+  const { nssm } = rig();
+  t.equal(await nssm.status('x'), 'absent');
+  t.equal(await nssm.uninstall('x'), false);
+  for (const attempt of [() => nssm.start('x'), () => nssm.stop('x')]) {
+    await t.rejects(async () => void (await attempt()), {
+      code: 'KPNG_WRAPPER_FAILED',
+      message: 'there is no service x',
+    });
+  }
+});
+
+t.test('start and stop are done when Windows says so, whatever NSSM says', async (t) => {
+  const { fake, nssm } = rig();
+  await nssm.install(SPEC);
+  await nssm.start(SPEC.name);
+  t.equal(await nssm.status(SPEC.name), 'running');
+  await nssm.start(SPEC.name);
+  fake.givesUp = true;
+  fake.stops = Array.from({ length: 40 }, () => 'SERVICE_STOP_PENDING').concat('SERVICE_STOPPED');
+  t.equal(await nssm.stop(SPEC.name), 'running');
+  t.equal(await nssm.status(SPEC.name), 'stopped');
+  t.equal(await nssm.stop(SPEC.name), 'stopped', 'twice');
+  t.same(
+    fake.lines.filter((line) => / (?:start|stop) /.test(line)),
+    ['nssm start winuserspace', 'nssm stop winuserspace'],
+  );
+});
+
+t.test('stopping is waited for as long as the program may drain, and not for ever', async (t) => {
+  const { fake, nssm, clock } = rig();
+  await nssm.install({ ...SPEC, stopTimeoutMs: 60_000 });
+  await nssm.start(SPEC.name);
+  fake.stops = ['SERVICE_STOP_PENDING'];
+  const before = clock.passed;
+  await t.rejects(nssm.stop(SPEC.name), { message: /has not stopped, it is changing/ });
+  t.ok(clock.passed - before >= 60_000 && clock.passed - before < 120_000);
+});
+
+t.test('a program that ends at once is told of, with what NSSM says', async (t) => {
+  const { fake, nssm, clock } = rig();
+  await nssm.install(SPEC);
+  fake.starts = ['SERVICE_START_PENDING', 'SERVICE_PAUSED'];
+  await t.rejects(nssm.start(SPEC.name), { message: /does not run, it is pausing; see its log/ });
+  t.ok(clock.passed < 5000, 'without waiting to the end');
+  await nssm.stop(SPEC.name);
+  fake.givesUp = true;
+  await t.rejects(nssm.start(SPEC.name), {
+    message: /NSSM says "Unexpected status SERVICE_PAUSED"/,
+  });
+});
+
+t.test('a running service is stopped before it is removed', async (t) => {
+  const { fake, nssm } = rig();
+  await nssm.install(SPEC);
+  await nssm.start(SPEC.name);
+  t.equal(await nssm.uninstall(SPEC.name), true);
+  t.equal(fake.services.size, 0);
+  const lines = fake.lines.filter((line) => / (?:stop|remove) /.test(line));
+  t.same(lines, ['nssm stop winuserspace', 'nssm remove winuserspace confirm']);
+});
+
+t.test('without NSSM it says where to get it', async (t) => {
+  const { fake, clock } = rig();
+  const nssm = new Nssm({ program: 'other', exec: fake.exec, clock });
+  await t.rejects(nssm.status('x'), { message: /there is no other; get NSSM.*--nssm.*--winsw/ });
+});
+
+t.test('a definition for WinSW says the same', async (t) => {
+  const args = ['--name', 'a<b & "c"'];
+  const definition = winswDefinition({ ...SPEC, args });
+  t.equal(
+    definition,
+    [
+      '<service>',
+      '  <id>winuserspace</id>',
+      '  <name>Kubernetes proxy</name>',
+      '  <description>Proxies &amp; balances</description>',
+      String.raw`  <executable>C:\Program Files\kpng\winuserspace.exe</executable>`,
+      String.raw`  <arguments>--name &quot;a&lt;b &amp; \&quot;c\&quot;&quot;</arguments>`,
+      String.raw`  <workingdirectory>C:\Program Files\kpng</workingdirectory>`,
+      '  <startmode>Automatic</startmode>',
+      '  <delayedAutoStart>true</delayedAutoStart>',
+      '  <depend>kpng</depend>',
+      '  <env name="INTERFACE_TO_ADD_SERVICE_IP" value="vEthernet (nat)"/>',
+      '  <env name="A" value="b=c"/>',
+      String.raw`  <logpath>C:\ProgramData\kpng-userspace\logs</logpath>`,
+      '  <log mode="roll-by-size">',
+      '    <sizeThreshold>1024</sizeThreshold>',
+      '    <keepFiles>8</keepFiles>',
+      '  </log>',
+      '  <onfailure action="restart" delay="2000 ms"/>',
+      '  <stoptimeout>15000 ms</stoptimeout>',
+      '</service>',
+      '',
+    ].join('\r\n'),
+  );
+  t.notMatch(winswDefinition({ ...SPEC, start: 'demand' }), 'delayedAutoStart');
+});
