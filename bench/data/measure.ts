@@ -62,6 +62,7 @@ export async function measureData(
       idleConnection,
       idleConnections: plan.idleConnections,
       missing,
+      notes: servers.notes,
       busyBefore: otherwise,
       took: (performance.now() - begin) / 1000,
     };

@@ -50,6 +50,8 @@ export interface DataReport {
   /** How many were open. */
   readonly idleConnections: number;
   readonly missing: readonly Missing[];
+  /** What else the reader has to know of this run. */
+  readonly notes: readonly string[];
   /** Share of all cores that something else used before the run began. */
   readonly busyBefore: number;
   /** Whole run. Seconds. */

@@ -8,6 +8,8 @@ import { PORTS } from './ports.ts';
 import { startProgram, type Program } from './program.ts';
 
 export interface Servers {
+  /** What it lacks, and what stands in for it. */
+  readonly notes: readonly string[];
   close(): Promise<void>;
 }
 
@@ -42,7 +44,13 @@ export function startServers(network: DataNetwork): Servers {
     programs.push(startProgram(network.server(...words)));
   };
   start(process.execPath, join(import.meta.dirname, 'loads/echo-server.ts'));
-  if (isInstalled('nginx')) start('nginx', '-p', folder.path, '-c', config, '-e', 'stderr');
+  const notes: string[] = [];
+  if (isInstalled('nginx')) {
+    start('nginx', '-p', folder.path, '-c', config, '-e', 'stderr');
+  } else {
+    start(process.execPath, join(import.meta.dirname, 'loads/page-server.ts'));
+    notes.push('nginx is not installed: Node answers the requests, and is slower');
+  }
   if (isInstalled('iperf3')) {
     start('iperf3', '-s', '-p', String(PORTS.iperf), '--rcv-timeout', '3000');
   }
@@ -50,6 +58,7 @@ export function startServers(network: DataNetwork): Servers {
     start('sockperf', 'server', '-i', SERVER_ADDRESS, '-p', String(PORTS.sockperf));
   }
   return {
+    notes,
     async close() {
       for (const program of programs) await program.kill();
       folder.remove();

@@ -148,13 +148,14 @@ function judgement({ met, ratio, limit }: Verdict): string {
   return Math.abs(ratio - limit) <= NOISE * limit ? 'missed by less than the noise' : 'missed';
 }
 
-/** What could not be measured, and why; one line each. */
-export function missingLines({ missing, peers, loads, fixedRate }: DataReport): string[] {
-  return missing.map(({ peer, load, why }) => {
+/** What could not be measured, and why, or not as usual; one line each. */
+export function missingLines({ missing, notes, peers, loads, fixedRate }: DataReport): string[] {
+  const lines = missing.map(({ peer, load, why }) => {
     const who = peers.find(({ word }) => word === peer)?.title ?? peer;
     const what = [...loads, ...fixedRate].find(({ word }) => word === load)?.title ?? load;
     return `missing: ${[who, what].filter((word) => word !== undefined).join(', ')}: ${why}`;
   });
+  return [...lines, ...notes];
 }
 
 function withSpread(summary: Summary | undefined): string {

@@ -1,0 +1,196 @@
+import t from 'tap';
+import { renderSection } from '../../bench/data/report/docs.ts';
+import { baseline, renderPlots } from '../../bench/data/report/plots.ts';
+import { allTables, machineRows, missingLines, rateRows } from '../../bench/data/report/tables.ts';
+import { verdicts } from '../../bench/data/report/targets.ts';
+import type { DataReport, DataResult } from '../../bench/data/result.ts';
+import { barChart, lineChart } from '../../bench/report/svg.ts';
+
+const one = (median: number) => ({ median, min: median, max: median, samples: 1 });
+
+/** A peer that does so much a second, with CPU of its own and of the machine for each. */
+function result(rate: number, own: number | undefined, machine: number, p99?: number): DataResult {
+  return {
+    rate: one(rate),
+    own: own === undefined ? undefined : { median: own, min: own - 1, max: own + 1, samples: 3 },
+    machine: one(machine),
+    latency: p99 === undefined ? undefined : { p50: 100, p90: 200, p99, p999: 2 * p99 },
+    lost: 0,
+  };
+}
+
+const report: DataReport = {
+  date: '2026-01-02',
+  machine: { cpu: 'Some CPU', cores: 2, memoryGiB: 4, system: 'Linux 6', node: 'v26.0.0' },
+  congestionControl: 'cubic',
+  rounds: 3,
+  seconds: 2,
+  peers: [
+    { word: 'direct', title: 'direct' },
+    { word: 'node', title: 'ours, node' },
+    { word: 'linux', title: 'ours, linux' },
+    { word: 'kube-proxy', title: 'kube-proxy userspace' },
+    { word: 'haproxy', title: 'HAProxy' },
+  ],
+  loads: [
+    {
+      word: 'requests-64',
+      title: 'small requests',
+      rateUnit: 'k/s',
+      cpuUnit: 'µs/request',
+      results: {
+        direct: result(60, undefined, 30, 900),
+        node: result(20, 18, 70, 1500),
+        linux: result(30, 10, 55, 1000),
+        'kube-proxy': result(25, 20, 65, 1200),
+        haproxy: result(40, 8, 45, 950),
+      },
+    },
+    {
+      word: 'udp-64',
+      title: 'UDP <round trips>',
+      rateUnit: 'k/s',
+      cpuUnit: 'µs/round trip',
+      results: {
+        direct: result(100, undefined, 10),
+        node: result(30, 21, 33),
+        linux: { ...result(50, 9, 20), lost: 0.125 },
+        'kube-proxy': result(40, 20, 30),
+      },
+    },
+  ],
+  fixedRate: [
+    {
+      word: 'requests-paced',
+      title: 'small requests, 10,000 a second',
+      rateUnit: 'k/s',
+      cpuUnit: 'µs/request',
+      results: {
+        direct: result(10, undefined, 1, 500),
+        linux: result(10, 10, 1, 700),
+        'kube-proxy': result(10, 20, 1, 800),
+      },
+    },
+  ],
+  idleConnection: { node: 6144, linux: 2048 },
+  idleConnections: 1000,
+  missing: [
+    { peer: 'haproxy', load: 'requests-64', why: 'it fell over' },
+    { peer: 'nginx', why: 'not installed: nginx (package nginx)' },
+    { load: 'bulk-up-1', why: 'not installed: iperf3 (package iperf3)' },
+  ],
+  notes: ['nginx is not installed'],
+  busyBefore: 0.034,
+  took: 601,
+};
+
+t.test('what the machine did more than without a proxy is what a proxy costs', (t) => {
+  t.same(machineRows(report)[1], [
+    'small requests',
+    'µs/request',
+    '(30.0)',
+    '40.0',
+    '25.0',
+    '35.0',
+    '15.0',
+  ]);
+  const alone = { ...report, peers: report.peers.slice(1, 2), loads: report.loads.slice(0, 1) };
+  const [load] = alone.loads;
+  const { direct: _, ...results } = load?.results ?? {};
+  t.same(
+    machineRows({ ...alone, loads: load === undefined ? [] : [{ ...load, results }] }).length,
+    1,
+    'nothing is said of it where direct was not measured',
+  );
+  t.end();
+});
+
+t.test('a peer without a figure has an empty cell, and loss is told', (t) => {
+  const row = rateRows(report)[2];
+  t.equal(row?.[6], '');
+  t.equal(row?.[4], '50.0, 12.5 % lost');
+  t.end();
+});
+
+t.test('targets are judged by ratios inside of the run', (t) => {
+  const found = verdicts(report).map(
+    ({ load, engine, against, what, ratio, met }) =>
+      `${load} ${engine}/${against} ${what} ${ratio.toFixed(2)} ${met ? 'met' : 'missed'}`,
+  );
+  t.same(found, [
+    'requests-64 node/kube-proxy CPU 0.90 missed',
+    'udp-64 node/kube-proxy CPU 1.05 met',
+    'requests-64 linux/kube-proxy CPU 0.50 met',
+    'udp-64 linux/kube-proxy CPU 0.45 met',
+    'requests-64 linux/haproxy CPU 1.25 missed',
+    'requests-64 linux/kube-proxy throughput 1.20 met',
+    'udp-64 linux/kube-proxy throughput 1.25 met',
+    'requests-paced linux/kube-proxy p99 0.88 met',
+  ]);
+  t.same(verdicts({ ...report, loads: [], fixedRate: [] }), []);
+  t.end();
+});
+
+t.test('what is missing is told with its cause', (t) => {
+  t.same(missingLines(report), [
+    'missing: HAProxy, small requests: it fell over',
+    'missing: nginx: not installed: nginx (package nginx)',
+    'missing: bulk-up-1: not installed: iperf3 (package iperf3)',
+    'nginx is not installed',
+  ]);
+  t.end();
+});
+
+t.test('the page has every table, the plots, the machine and what is missing', (t) => {
+  const page = renderSection(report);
+  t.match(page, 'Some CPU, 2 cores, 4 GiB, Linux 6, Node v26.0.0; TCP congestion control `cubic`');
+  t.match(page, '| small requests | µs/request | 18.0 (17.0-19.0) | 10.0 (9.00-11.0) |');
+  t.match(page, 'machine was 3 % busy with something else; the whole run took 10 minutes');
+  t.match(page, '| ours, linux | 2.0 |');
+  t.match(page, '* HAProxy, small requests: it fell over');
+  for (const { file } of renderPlots(report)) t.match(page, `](${file})`);
+  t.equal(allTables(report).length, 7);
+  t.end();
+});
+
+t.test('plots compare with kube-proxy, or with the first proxy where it was not measured', (t) => {
+  t.equal(baseline(report), 'kube-proxy');
+  t.equal(baseline({ ...report, peers: report.peers.slice(0, 3) }), 'node');
+  t.equal(baseline({ ...report, peers: report.peers.slice(0, 1) }), undefined);
+  const [cpu, latency] = renderPlots(report);
+  t.match(cpu?.svg, 'kube-proxy userspace = 1');
+  t.match(cpu?.svg, '>0.45</text>');
+  t.match(cpu?.svg, 'UDP &lt;round trips&gt;', 'text cannot break the picture');
+  t.match(latency?.file, 'img/data-requests-paced.svg');
+  t.equal(latency?.svg.match(/<circle/g)?.length, 12, 'four percentiles of three peers');
+  t.same(renderPlots({ ...report, loads: [], fixedRate: [] }), []);
+  t.end();
+});
+
+t.test('charts are pictures of their own that follow the theme of the reader', (t) => {
+  const bars = barChart({
+    title: 'T',
+    series: ['a', 'b'],
+    groups: [
+      { label: 'g', values: [1, undefined] },
+      { label: 'empty', values: [undefined] },
+    ],
+    max: 2,
+    mark: 1,
+  });
+  t.match(bars, /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg" viewBox="0 0 760 [\d.]+"/);
+  t.match(bars, 'prefers-color-scheme: dark');
+  t.equal(bars.match(/<rect/g)?.length, 3, 'two of the legend and one bar');
+  const long = barChart({ title: '', series: ['a'], groups: [{ label: '', values: [9] }], max: 2 });
+  t.match(long, '>9.00</text>', 'a bar that is cut off says how long it is');
+  t.match(long, 'width="470"');
+  const lines = lineChart({
+    title: '',
+    points: ['p', 'q'],
+    lines: [{ name: 'a', values: [15, 1500] }],
+    unit: 'µs',
+  });
+  t.match(lines, /10 µs<[^]*100 µs<[^]*1,000 µs<[^]*10,000 µs</);
+  t.notMatch(bars + long + lines, /NaN|undefined|Infinity/);
+  t.end();
+});

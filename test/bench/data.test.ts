@@ -1,0 +1,146 @@
+import t from 'tap';
+import { halfOfSlowest } from '../../bench/data/fixed-rate.ts';
+import { readBulk, readDatagrams } from '../../bench/data/loads/iperf3.ts';
+import type { Sample } from '../../bench/data/loads/load.ts';
+import { readSockperf } from '../../bench/data/loads/sockperf.ts';
+import { readWrk } from '../../bench/data/loads/wrk.ts';
+import { haproxyConfig } from '../../bench/data/peers/haproxy.ts';
+import { nginxConfig } from '../../bench/data/peers/nginx.ts';
+import { readDataArgs } from '../../bench/data/plan.ts';
+import type { DataLoadResult } from '../../bench/data/result.ts';
+import { combine } from '../../bench/data/rounds.ts';
+import type { Summary } from '../../bench/report/stats.ts';
+import { machineBusy, withChildren } from '../../bench/data/usage.ts';
+
+t.test('flags choose peers, loads and length, and are refused when they cannot be meant', (t) => {
+  const usual = readDataArgs([]);
+  t.match(usual, { rounds: 3, seconds: 2, idleConnections: 1000, writeDocs: false });
+  t.notOk(usual.peers.includes('kube-proxy'), 'only where its program is given');
+  t.equal(usual.loads.length, 12);
+  const quick = readDataArgs(['--quick', '--rounds', '2', '--only', 'bulk,udp-64']);
+  t.match(quick, { rounds: 2, seconds: 1, loads: ['bulk-down-1', 'bulk-up-1', 'bulk-down-8'] });
+  t.ok(quick.loads.includes('udp-64'));
+  const peer = ['--peer', `kube-proxy=${process.execPath}`];
+  t.match(readDataArgs([...peer, '--peers', 'kube-proxy,node']), {
+    peers: ['node', 'kube-proxy'],
+    kubeProxy: process.execPath,
+  });
+  for (const args of [
+    ['--peers', 'envoy'],
+    ['--peers', 'kube-proxy'],
+    ['--peer', 'kube-proxy=/nowhere'],
+    ['--peer', '/bin/sh'],
+    ['--only', 'nothing-like-it'],
+    ['--rounds', '0'],
+    ['--seconds', '0.5'],
+    ['--idle', '100000'],
+    ['--no-such-flag'],
+  ]) {
+    t.throws(() => readDataArgs(args), TypeError, args.join(' '));
+  }
+  t.end();
+});
+
+t.test('what wrk has measured is read, and no answer at all is an error', (t) => {
+  const line =
+    '{"requests":3000,"us":2000000,"p50":900,"p90":1500,"p99":4000,"p999":9000,"failed":1000}';
+  t.same(readWrk(`Running 2s test\n${line}\n`), {
+    total: 3000,
+    rate: 1500,
+    latency: { p50: 900, p90: 1500, p99: 4000, p999: 9000 },
+    lost: 0.25,
+  });
+  t.throws(() => readWrk('unable to connect\n'), /wrk: unable to connect/);
+  t.throws(() => readWrk(line.replace('3000', '0')), /no request was answered, 1000 failed/);
+  t.end();
+});
+
+t.test('iperf3 tells bytes that arrived, datagrams that arrived, and errors', (t) => {
+  t.same(readBulk({ end: { sum_received: { bytes: 4e9, seconds: 2 } } }), {
+    total: 4e9,
+    rate: 2e9,
+  });
+  t.throws(() => readBulk({ error: 'the server is busy' }), /the server is busy/);
+  t.throws(() => readBulk({ end: { sum_received: { bytes: 0, seconds: 2 } } }), /nothing has/);
+  t.same(readDatagrams({ end: { sum: { packets: 100, lost_packets: 25, seconds: 3 } } }), {
+    total: 75,
+    rate: 25,
+    lost: 0.25,
+  });
+  t.throws(() => readDatagrams({ end: { sum: { packets: 9, lost_packets: 9, seconds: 3 } } }));
+  t.end();
+});
+
+/** What sockperf 3.7 prints, shortened. */
+const SOCKPERF = `sockperf: == version #3.7-no.git ==
+sockperf: \u001B[2;35m[Total Run] RunTime=2.100 sec; Warm up time=400 msec; SentMessages=60000; ReceivedMessages=59000\u001B[0m
+sockperf: ========= Printing statistics for Server No: 0
+sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=50000; ReceivedMessages=49000
+sockperf: ---> <MAX> observation = 1000.000
+sockperf: ---> percentile 99.999 =  990.500
+sockperf: ---> percentile 99.990 =  900.500
+sockperf: ---> percentile 99.900 =  800.500
+sockperf: ---> percentile 99.000 =  100.250
+sockperf: ---> percentile 90.000 =   50.125
+sockperf: ---> percentile 75.000 =   40.000
+sockperf: ---> percentile 50.000 =   30.500
+`;
+
+t.test('sockperf is read with its colours, of the whole run', (t) => {
+  const sample = readSockperf(SOCKPERF);
+  t.equal(sample.total, 59_000, 'all that CPU was used for');
+  t.equal(Math.round(sample.rate), 28_095);
+  t.same(sample.latency, { p50: 30.5, p90: 50.125, p99: 100.25, p999: 800.5 });
+  t.equal(sample.lost?.toFixed(4), '0.0167');
+  t.throws(() => readSockperf('sockperf: No messages were received'), /no answer came/);
+  t.end();
+});
+
+const sample = (total: number, processes: number, machine: number): Sample => ({
+  total,
+  rate: total / 2,
+  cpu: { processes, machine },
+  latency: { p50: total, p90: 2, p99: 3, p999: 4 },
+});
+const rounded = (summary: Summary | undefined): number[] =>
+  [summary?.median ?? 0, summary?.min ?? 0, summary?.max ?? 0].map(Math.round);
+const units = { rate: { name: 'k/s', factor: 1e-3 }, cpu: { name: 'µs/request', factor: 1e6 } };
+
+t.test('CPU is divided by the work of its own round, then the median counts', (t) => {
+  const rounds = [sample(1000, 0.01, 0.1), sample(4000, 0.08, 0.2), sample(2000, 0.03, 0.3)];
+  const result = combine(units, rounds, true);
+  t.equal(result?.own?.samples, 3);
+  t.same(rounded(result?.own), [15, 10, 20]);
+  t.same(rounded(result?.machine), [100, 50, 150]);
+  t.equal(result?.rate.median, 1);
+  t.equal(result?.latency?.p50, 2000);
+  t.equal(combine(units, rounds, false)?.own, undefined, 'where there is no process');
+  t.equal(combine(units, [], true), undefined, 'where every round failed');
+  t.end();
+});
+
+t.test('a fixed rate is half of what the slowest peer can do', (t) => {
+  const rate = (median: number) => ({ rate: { median, min: 0, max: 0, samples: 1 } });
+  const load = (results: object): DataLoadResult =>
+    ({ word: '', title: '', rateUnit: 'k/s', cpuUnit: '', results }) as DataLoadResult;
+  t.equal(halfOfSlowest(load({ direct: rate(60), node: rate(24.446) })), 12_220);
+  t.equal(halfOfSlowest(load({})), undefined);
+  t.end();
+});
+
+t.test('busy time of the machine leaves idle and waiting time out', (t) => {
+  const stat = 'cpu  100 20 300 99999 88888 40 50 60 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n';
+  t.equal(machineBusy(stat).toFixed(2), '5.10');
+  t.match(withChildren(process.pid), [process.pid]);
+  t.end();
+});
+
+t.test('the proxies beside us serve all ports that they can', (t) => {
+  const haproxy = haproxyConfig('192.0.2.1');
+  t.match(haproxy, /nbthread 1\n[^]*bind 192\.0\.2\.1:8080 [^]*bind 192\.0\.2\.1:5201 /);
+  t.notMatch(haproxy, ':7007', 'HAProxy has no UDP');
+  const nginx = nginxConfig('/tmp/x', '192.0.2.1');
+  t.match(nginx, /listen 192\.0\.2\.1:8080 [^]*listen 192\.0\.2\.1:7007 udp;/);
+  t.equal(nginx.match(/proxy_pass 10\.202\.0\.1:/g)?.length, 5);
+  t.end();
+});
