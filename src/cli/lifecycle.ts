@@ -23,7 +23,8 @@ export interface LifecycleOptions {
  *
  * INT and TERM: the first one stops in order, the second one ends at once with code 1. HUP does the
  * same when the program runs at a terminal; otherwise the configuration file is read again, if there
- * is one: state files are followed by themselves. Returns the function that ends the handling.
+ * is one: state files are followed by themselves. On Windows, Ctrl-C is INT, Ctrl-Break does the same,
+ * and HUP says that the console is being closed. Returns the function that ends the handling.
  */
 export function watchProcess(options: LifecycleOptions): () => void {
   const { process, log, terminal, onStop, onHangUp } = options;
@@ -52,6 +53,8 @@ export function watchProcess(options: LifecycleOptions): () => void {
   const handlers: [string, (argument: never) => void][] = [
     ['SIGINT', stop],
     ['SIGTERM', stop],
+    // Ctrl-Break, on Windows only.
+    ['SIGBREAK', stop],
     ['SIGHUP', hangUp],
     ['uncaughtException', crash],
     ['unhandledRejection', crash],

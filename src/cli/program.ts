@@ -86,7 +86,7 @@ async function start(
       err: message,
     });
   }
-  const terminal = process.stdin.isTTY || process.stderr.isTTY;
+  const terminal = process.platform === 'win32' || process.stdin.isTTY || process.stderr.isTTY;
   return run({
     ...invocation,
     log,

@@ -16,7 +16,7 @@ async function setup(terminal = false) {
   return { process, stops, lines, end };
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) {
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGBREAK']) {
   t.test(`${signal}: the first stops in order, the second ends at once`, async (t) => {
     const { process, stops, lines } = await setup();
     process.emit(signal, signal);
