@@ -1,6 +1,6 @@
 /** A program of the benchmark: the store and the API server, as `to-api` puts them together. */
 import { loadHasher } from '../../src/api/hash.ts';
-import { keepHeapSmall } from '../../src/cli/sinks/small-heap.ts';
+import { collectOnceSynced, keepHeapSmall } from '../../src/cli/sinks/small-heap.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { startApiServer } from '../../src/server/server.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
@@ -16,6 +16,7 @@ export type ServerRequest =
 keepHeapSmall();
 const size = settings() as ClusterSize;
 const store = new GlobalStore({ hasher: await loadHasher() });
+collectOnceSynced(store);
 store.update((transaction) => fill(transaction, size));
 const server = await startApiServer({ store, listen: parseListen('tcp://127.0.0.1:0') });
 const nodes = Array.from({ length: size.nodes }, (_, index) => nodeOf(index));

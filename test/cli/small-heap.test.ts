@@ -1,6 +1,11 @@
 /** How much memory V8 takes for new objects: in programs of their own, as it counts for a whole process. */
 import { execFileSync } from 'node:child_process';
+import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
 import t from 'tap';
+import { COLLECT_AFTER_MS, collectOnceSynced } from '../../src/cli/sinks/small-heap.ts';
+import { emptyCluster } from '../support/cluster.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { until } from '../support/until.ts';
 
 const SMALL_HEAP = new URL('../../src/cli/sinks/small-heap.ts', import.meta.url).href;
 
@@ -28,4 +33,31 @@ t.test('the space for new objects stays as small as it is', (t) => {
   t.ok(small < 12, `${small} MB`);
   t.ok(newSpace() > 2 * small, 'and by itself it grows');
   t.end();
+});
+
+t.test('what the first state leaves behind is collected once', async (t) => {
+  const major: PerformanceEntry[] = [];
+  const observer = new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      const { detail } = entry as PerformanceEntry & { readonly detail: { kind: number } };
+      if (detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR) major.push(entry);
+    }
+  });
+  observer.observe({ entryTypes: ['gc'] });
+  t.teardown(() => observer.disconnect());
+  const { store } = await emptyCluster();
+  const clock = new FakeClock();
+  const end = collectOnceSynced(store, clock);
+  t.equal(clock.pending, 0, 'not before there is a state');
+  store.update((transaction) => transaction.setComplete());
+  t.equal(clock.pending, 1);
+  clock.advance(COLLECT_AFTER_MS);
+  await until(() => major.length > 0);
+  store.update((transaction) => transaction.setComplete());
+  t.equal(clock.pending, 0);
+  end();
+  const other = collectOnceSynced(store, clock);
+  t.equal(clock.pending, 1, 'a state that is there already');
+  other();
+  t.equal(clock.pending, 0);
 });

@@ -5,7 +5,7 @@ import type { TlsFiles } from '../../util/tls-files.ts';
 import { defineGlobalSink } from '../command.ts';
 import { integer, size, text, toggle } from '../flags/kinds.ts';
 import { flag } from '../flags/table.ts';
-import { keepHeapSmall } from './small-heap.ts';
+import { collectOnceSynced, keepHeapSmall } from './small-heap.ts';
 
 const GROUP = 'Sink: to-api';
 const LIMITS = 'Limits';
@@ -130,14 +130,16 @@ export const toApi = defineGlobalSink({
       ]);
     const material = await readTls(tls, LISTEN_TLS_FLAGS);
     const server = await startApiServer({ ...options, store, tls: material });
-    const stopFollowing = material && followTlsFiles(server, tls, material);
+    const ends = [collectOnceSynced(store)];
+    if (material !== undefined) ends.push(followTlsFiles(server, tls, material));
+    const end = (): void => ends.forEach((each) => each());
     return {
       close() {
-        stopFollowing?.();
+        end();
         return server.close();
       },
       async destroy() {
-        stopFollowing?.();
+        end();
         server.destroy();
       },
     };
