@@ -47,14 +47,13 @@ export function take(rights: Rights, options: TakeOptions): Taken {
   }
 }
 
-/** Keeps what takes clients, one socket for each place; closes the rest. */
+/** Keeps what takes clients; closes the rest. */
 function sortOut(rights: Rights, descriptors: readonly number[]): InheritedSocket[] {
-  const sockets = new Map<string, InheritedSocket>();
+  const sockets: InheritedSocket[] = [];
   for (const fd of descriptors) {
-    const found = rights.listeningPlace(fd);
-    const place = found && `${found.protocol} ${found.address} ${found.port}`;
-    if (place === undefined || sockets.has(place)) closeSync(fd);
-    else sockets.set(place, { ...found, fd } as InheritedSocket);
+    const place = rights.listeningPlace(fd);
+    if (place === undefined) closeSync(fd);
+    else sockets.push({ ...place, fd });
   }
-  return [...sockets.values()];
+  return sockets;
 }

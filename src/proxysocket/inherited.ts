@@ -27,8 +27,8 @@ export interface FormerListener {
 
 /** What all threads of the process know; plain data and shared memory. */
 interface Estate {
-  /** Index of a socket in `descriptors`, by place. */
-  readonly places: ReadonlyMap<string, number>;
+  /** Where in `descriptors` the sockets of a place are; several workers have one each. */
+  readonly places: ReadonlyMap<string, readonly number[]>;
   /** Ports of places that asked for any, by the key of the place. */
   readonly ports: ReadonlyMap<string, number>;
   /** -1 once somebody has taken a socket. */
@@ -48,24 +48,27 @@ export function keepInherited(
 ): void {
   const descriptors = new SharedArrayBuffer(sockets.length * 4);
   new Int32Array(descriptors).set(sockets.map(({ fd }) => fd));
-  const places = new Map(sockets.map((socket, index) => [placeOf(socket), index]));
+  const places = Map.groupBy(sockets.keys(), (index) => placeOf(sockets[index]));
   const ports = new Map(
     former.filter(({ asked }) => asked === 0).map(({ key, port }) => [key, port]),
   );
   setEnvironmentData(NAME, { descriptors, places, ports });
 }
 
-/** The descriptor of a place, once; then it is the caller's. Undefined when nothing was inherited there. */
+/** A descriptor of a place; then it is the caller's. Undefined when none is left, or ever was. */
 export function takeInherited(
   protocol: Protocol,
   address: string,
   port: number,
 ): number | undefined {
   const estate = getEstate();
-  const index = estate?.places.get(placeOf({ protocol, address, port }));
-  if (estate === undefined || index === undefined) return undefined;
-  const fd = Atomics.exchange(new Int32Array(estate.descriptors), index, -1);
-  return fd < 0 ? undefined : fd;
+  if (estate === undefined) return undefined;
+  const descriptors = new Int32Array(estate.descriptors);
+  for (const index of estate.places.get(placeOf({ protocol, address, port })) ?? []) {
+    const fd = Atomics.exchange(descriptors, index, -1);
+    if (fd >= 0) return fd;
+  }
+  return undefined;
 }
 
 /** The port that the listener of a place which asks for any had in the former process. */
@@ -93,6 +96,6 @@ function getEstate(): Estate | undefined {
   return getEnvironmentData(NAME) as unknown as Estate | undefined;
 }
 
-function placeOf({ protocol, address, port }: Omit<InheritedSocket, 'fd'>): string {
-  return `${protocol} ${address} ${port}`;
+function placeOf(socket: Omit<InheritedSocket, 'fd'> | undefined): string {
+  return socket === undefined ? '' : `${socket.protocol} ${socket.address} ${socket.port}`;
 }

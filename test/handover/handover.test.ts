@@ -1,0 +1,147 @@
+/** Giver and taker in one process: the sockets of the one become further descriptors of the other. */
+import { once } from 'node:events';
+import { existsSync, writeFileSync } from 'node:fs';
+import { connect, createServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { HandoverServer } from '../../src/handover/predecessor.ts';
+import {
+  HANDOVER_VERSION,
+  helloFrom,
+  mayTakePart,
+  networkNamespace,
+  refusal,
+} from '../../src/handover/protocol.ts';
+import { takeOver } from '../../src/handover/successor.ts';
+import {
+  closeInherited,
+  takeInherited,
+  type FormerListener,
+} from '../../src/proxysocket/inherited.ts';
+import { linuxTest } from '../support/linux-sys.ts';
+import { shortDir } from '../support/short-dir.ts';
+import { openDescriptors } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+async function rig(t: Test, name = 'socket') {
+  const tcp = createServer((socket) => socket.end('hello')).listen(0, '127.0.0.1');
+  await once(tcp, 'listening');
+  const { port } = tcp.address() as AddressInfo;
+  const listener: FormerListener = {
+    servicePort: 'd/web:http',
+    protocol: 'TCP',
+    address: '127.0.0.1',
+    traffic: 'internal',
+    asked: port,
+    port,
+    key: `TCP 127.0.0.1 ${port}`,
+  };
+  const path = join(shortDir(t), name);
+  const given: number[] = [];
+  const failed: string[] = [];
+  const server = new HandoverServer({
+    path,
+    listeners: () => [listener],
+    onGiven: (_, sockets) => given.push(sockets),
+    onFailed: (reason) => failed.push(reason),
+  });
+  let taken = false;
+  void server.taken.then(() => {
+    taken = true;
+  });
+  t.teardown(() => {
+    closeInherited();
+    server.close();
+    tcp.close();
+  });
+  return { tcp, port, path, server, given, failed, isTaken: () => taken, listener };
+}
+
+linuxTest(
+  'a successor gets the sockets and what is known of them, and says when it serves',
+  async (t) => {
+    const { port, path, server, given, isTaken, listener } = await rig(t);
+    await server.listen();
+    const found = await takeOver(path);
+    if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+    t.match(found, { pid: process.pid, sockets: 1, former: [listener] });
+    t.same(given, [1]);
+    const fd = takeInherited('TCP', '127.0.0.1', port) ?? -1;
+    const adopted = createServer().listen({ fd });
+    await once(adopted, 'listening');
+    t.equal((adopted.address() as AddressInfo).port, port);
+    adopted.close();
+    t.notOk(isTaken());
+    found.complete();
+    await until(isTaken);
+  },
+);
+
+linuxTest('whoever gives up before it serves is told, and another one may call', async (t) => {
+  const { path, server, failed, given, isTaken } = await rig(t);
+  await server.listen();
+  const before = openDescriptors();
+  for (const hello of ['', 'no json\n', `${JSON.stringify({ handover: 99 })}\n`]) {
+    const socket = connect(path);
+    socket.on('error', () => undefined).resume();
+    socket.end(hello);
+    const count = failed.length;
+    await until(() => failed.length > count);
+    socket.destroy();
+  }
+  t.match(failed, [/has gone/, /JSON/, /version 99 of the handover/]);
+  t.notOk(isTaken());
+  await until(() => openDescriptors() === before);
+  const found = await takeOver(path);
+  t.equal(found.kind, 'inherited');
+  t.same(given, [1]);
+});
+
+linuxTest('one that comes while another is being served starts as if it were alone', async (t) => {
+  const { path, server } = await rig(t);
+  await server.listen();
+  const first = connect(path);
+  first.on('error', () => undefined);
+  await once(first, 'connect');
+  await until(() => existsSync(path));
+  t.match(await takeOver(path), { kind: 'failed', reason: /gone|ECONNRESET|EPIPE/ });
+  first.destroy();
+  await server.settled();
+});
+
+linuxTest('nobody is there: no path, and a socket that somebody has left', async (t) => {
+  const { path, server } = await rig(t);
+  t.same(await takeOver(path), { kind: 'nobody' });
+  writeFileSync(path, '');
+  t.match(await takeOver(path), { kind: 'nobody' }, 'no socket, so nobody answers');
+  await t.rejects(server.listen(), { message: /is there, and is no socket/ });
+});
+
+linuxTest(
+  'a successor takes the place of the socket, and its file stays when the former closes',
+  async (t) => {
+    const first = await rig(t);
+    await first.server.listen();
+    const second = new HandoverServer({
+      path: first.path,
+      listeners: () => [],
+      onGiven: () => undefined,
+      onFailed: () => undefined,
+    });
+    await second.listen();
+    first.server.close();
+    t.ok(existsSync(first.path));
+    t.match(await takeOver(first.path), { kind: 'inherited', sockets: 0 });
+    second.close();
+    t.notOk(existsSync(first.path));
+  },
+);
+
+linuxTest('who may take part, and who cannot use what there is', async (t) => {
+  t.same([mayTakePart(1000, 1000), mayTakePart(0, 1000)], [true, true]);
+  t.same([mayTakePart(1001, 1000), mayTakePart(1000, 0)], [false, false]);
+  const here = networkNamespace();
+  t.equal(refusal(helloFrom(1, here), here), undefined);
+  t.match(refusal(helloFrom(1, 'net:[1]'), here), /another network namespace/);
+  t.match(refusal({ ...helloFrom(1, here), handover: HANDOVER_VERSION + 1 }, here), /version/);
+});
