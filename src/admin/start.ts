@@ -48,7 +48,8 @@ export function startAdmin(options: AdminOptions): Admin {
   const answer = async (request: AdminRequest): Promise<Answer> => {
     const found = await answerAdmin(request, operations);
     if (found !== undefined) return found;
-    return plain(404, 'No such page. The API is at /v1/.\n');
+    const { answerPage } = await import('./page.ts');
+    return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
   };
   const socket = holdSocket(options, answer);
   const page =

@@ -1,0 +1,125 @@
+import { el } from './dom.js';
+import { atMost, bytes, count, whole } from './format.js';
+import { SAMPLES } from './head.js';
+import { chart } from './plot.js';
+
+/** The panel below a row: everything about one service port. */
+export function panel(service, history) {
+  const { intervalSeconds: interval } = history;
+  const rate = (value) => `${bytes(value)}/s`;
+  return el(
+    'div',
+    { className: 'panel' },
+    el(
+      'div',
+      { className: 'charts' },
+      chart(
+        [
+          { name: 'from clients', values: history.bytesIn, className: 'c-in' },
+          { name: 'to clients', values: history.bytesOut, className: 'c-out' },
+        ],
+        SAMPLES,
+        interval,
+        rate,
+      ),
+      chart(
+        [
+          { name: 'new connections/s', values: history.connections, className: 'c-main' },
+          { name: 'errors/s', values: history.errors, className: 'c-bad' },
+        ],
+        SAMPLES,
+        interval,
+        count,
+      ),
+    ),
+    facts(service),
+    el(
+      'div',
+      { className: 'lists' },
+      list(
+        'Endpoints',
+        ['Endpoint', 'State', 'Traffic', 'Active'],
+        service.endpointsList.map(({ address, state, traffic, active }) => ({
+          state,
+          cells: [
+            address,
+            state,
+            traffic.join(', ') || '–',
+            active === undefined ? '–' : whole(active),
+          ],
+        })),
+        'There is no endpoint.',
+      ),
+      list(
+        'Listeners',
+        ['Address', 'State', 'Traffic'],
+        service.listenersList.map(({ address, state, traffic, code, cause }) => ({
+          state,
+          cells: [address, code === undefined ? state : `${state}: ${cause} (${code})`, traffic],
+        })),
+        'There is no listener.',
+      ),
+    ),
+  );
+}
+
+function facts(service) {
+  const { totals, connectTimes: times, connectErrors, counters, affinity, problems } = service;
+  const errors = Object.entries(connectErrors).map(
+    ([cause, number]) => `${whole(number)} ${cause}`,
+  );
+  const others = Object.entries(counters).map(
+    ([name, number]) => `${words(name)} ${whole(number)}`,
+  );
+  const rows = [
+    ['Addresses', service.addresses.join(', ') || '–'],
+    ['Affinity', affinity === 'none' ? 'none' : `client address, ${affinity.clientIP} s`],
+    ['Connections', `${whole(totals.connections)} so far, ${whole(service.active)} now`],
+    ['Carried', `${bytes(totals.bytesIn)} from clients, ${bytes(totals.bytesOut)} to them`],
+    [
+      'Connect time',
+      `half ${atMost(times.p50, times.count)}, 90 % ${atMost(times.p90, times.count)}, 99 % ${atMost(times.p99, times.count)}`,
+    ],
+    ['Connect errors', errors.join(', ') || 'none'],
+    ...(others.length === 0 ? [] : [['Also', others.join(', ')]]),
+    ...problems.map(({ code, message }) => [code, message]),
+  ];
+  return el(
+    'div',
+    {},
+    el('h3', {}, `${service.name} ${service.protocol}`),
+    el(
+      'dl',
+      { className: 'facts' },
+      ...rows.flatMap(([name, text]) => [el('dt', {}, name), el('dd', {}, text)]),
+    ),
+  );
+}
+
+/** `rejectedNoEndpoint` as words. */
+function words(name) {
+  return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}
+
+function list(title, heads, rows, empty) {
+  const head = el('tr', {}, ...heads.map((name) => el('th', { scope: 'col' }, name)));
+  const body = rows.map(({ state, cells }) =>
+    el(
+      'tr',
+      {},
+      ...cells.map((text, index) => el('td', { className: index === 1 ? `t-${state}` : '' }, text)),
+    ),
+  );
+  const table = el('table', {}, el('thead', {}, head), el('tbody', {}, ...body));
+  const box = el(
+    'div',
+    { className: 'list', tabIndex: 0, role: 'region', 'aria-label': title },
+    table,
+  );
+  return el(
+    'div',
+    {},
+    el('h3', {}, rows.length === 0 ? title : `${title} (${whole(rows.length)})`),
+    rows.length === 0 ? el('p', { className: 'muted' }, empty) : box,
+  );
+}

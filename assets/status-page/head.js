@@ -1,0 +1,139 @@
+import { byId, el, setText } from './dom.js';
+import { age, bytes, count, whole } from './format.js';
+import { spark } from './plot.js';
+
+const STATE_CLASSES = {
+  ready: 'ok',
+  'not-ready': 'bad',
+  starting: 'warn',
+  drained: 'drained',
+  stopping: 'drained',
+};
+
+/** Names of states in the order of the bar. */
+export const STATES = ['ok', 'degraded', 'no-endpoints', 'down', 'drained', 'removed'];
+
+/** Samples of a full history. */
+export const SAMPLES = 150;
+
+/** Writes who it is and how it is. */
+export function showHead(status) {
+  const { process: about, proxy, state, health } = status;
+  const pill = byId('state');
+  setText(pill, state);
+  pill.className = `pill ${STATE_CLASSES[state] ?? ''}`;
+  const reasons = [...health.readyz.failing, ...health.healthz.failing, ...health.healthz.degraded];
+  pill.title = [...new Set(reasons)].join('\n');
+  const parts = [
+    about.nodeName === null ? undefined : `node ${about.nodeName}`,
+    about.command,
+    proxy === null ? undefined : `engine ${proxy.engine}`,
+    proxy === null ? undefined : `portal ${proxy.portal}`,
+    `version ${about.version}`,
+    `process ${about.pid}`,
+    `up ${age(about.uptimeSeconds)}`,
+    `${bytes(about.rssBytes)} memory`,
+  ];
+  setText(byId('about'), parts.filter(Boolean).join(' · '));
+  document.title = `${state === 'ready' ? '' : `${state}: `}${about.nodeName ?? 'kpng-userspace'}`;
+}
+
+/** Writes what all service ports come to. */
+export function showTiles(proxy, history) {
+  const { active, rates, totals, states, limits } = proxy;
+  const [connections] = limits;
+  const now = active.tcp + active.udp;
+  byId('tiles').replaceChildren(
+    tile(
+      'Active',
+      count(now),
+      `${whole(active.tcp)} TCP of ${count(connections.max)} · ${whole(active.udp)} UDP`,
+      plot(history.active, 'c-main', 'active connections'),
+    ),
+    tile(
+      'New connections',
+      `${count(rates.connections)}/s`,
+      `${count(totals.connections)} so far`,
+      plot(history.connections, 'c-main', 'new connections a second'),
+    ),
+    tile(
+      'From clients',
+      `${bytes(rates.bytesIn)}/s`,
+      `${bytes(totals.bytesIn)} so far`,
+      plot(history.bytesIn, 'c-in', 'bytes a second from clients'),
+    ),
+    tile(
+      'To clients',
+      `${bytes(rates.bytesOut)}/s`,
+      `${bytes(totals.bytesOut)} so far`,
+      plot(history.bytesOut, 'c-out', 'bytes a second to clients'),
+    ),
+    tile(
+      'Errors',
+      `${count(rates.errors)}/s`,
+      `${count(totals.errors)} so far`,
+      plot(history.errors, 'c-bad', 'errors a second'),
+    ),
+    tile(
+      'Service ports',
+      whole(proxy.servicePorts),
+      `${whole(proxy.endpoints)} endpoints · ${whole(proxy.listeners.open)} listeners`,
+      stack(states),
+    ),
+  );
+}
+
+function tile(title, value, more, picture) {
+  return el(
+    'article',
+    { className: 'tile' },
+    el('h2', {}, title),
+    el('strong', {}, value),
+    el('small', {}, more),
+    picture,
+  );
+}
+
+function plot(values, className, name) {
+  const label = `${name}, last five minutes: at most ${count(Math.max(0, ...values))}`;
+  return el('div', { className: 'plot' }, spark([{ values, className }], SAMPLES, 200, 30, label));
+}
+
+function stack(states) {
+  const label = STATES.filter((state) => states[state] > 0)
+    .map((state) => `${states[state]} ${state}`)
+    .join(', ');
+  const bar = el('div', { className: 'stack', role: 'img', title: label, 'aria-label': label });
+  for (const state of STATES) {
+    if (states[state] === 0) continue;
+    const part = el('i', { className: `b-${state}` });
+    part.style.flexGrow = String(states[state]);
+    bar.append(part);
+  }
+  return bar;
+}
+
+/** Writes what is wrong, and what is drained. */
+export function showProblems({ problems, drains }) {
+  const box = byId('problems');
+  const drained = drains.map((drain) => {
+    if (drain.kind === 'process') return 'The whole process is drained: it takes no new clients.';
+    if (drain.kind === 'service') return `${drain.service} is drained.`;
+    return `${drain.endpoint}${drain.service === undefined ? '' : ` of ${drain.service}`} is drained.`;
+  });
+  box.hidden = problems.length + drained.length === 0;
+  if (box.hidden) return;
+  const title =
+    problems.length === 0
+      ? 'Drained'
+      : `${problems.length} ${problems.length === 1 ? 'problem' : 'problems'}`;
+  box.replaceChildren(
+    el('h2', {}, title),
+    el(
+      'ul',
+      {},
+      ...problems.map(({ code, message }) => el('li', {}, `${message} `, el('code', {}, code))),
+      ...drained.map((text) => el('li', { className: 't-drained' }, text)),
+    ),
+  );
+}
