@@ -6,6 +6,9 @@ export const WRITE_TIMEOUT_MS = 30_000;
 /** How often a connection through the rules is made, to see whether they are still there. */
 export const CANARY_INTERVAL_MS = 500;
 
+/** The same for iptables, so that every second or third look can be a thorough one. */
+export const CHAINS_INTERVAL_MS = 400;
+
 /** And how often where writing all rules takes long. */
 export const MIN_CANARY_INTERVAL_MS = 200;
 
@@ -58,7 +61,7 @@ export const LOCK_WAIT_S = 5;
 export const MAX_RULE_LIST = 256 * 1024 * 1024;
 
 /** How often, at the most, the chains are looked at that no packet of the host itself passes. */
-export const AUDIT_INTERVAL_MS = 400;
+export const AUDIT_INTERVAL_MS = 700;
 
 /** And how seldom: as a multiple of the time that it takes, and at the least. */
 export const AUDIT_SHARE = 15;

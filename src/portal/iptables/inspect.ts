@@ -9,10 +9,21 @@ import { jumps } from './jumps.ts';
 import { wantedCounts, type Place } from './script.ts';
 
 /**
+ * What to look at: also the chains of ours, or only the jumps to them, where it is known that packets of the host
+ * pass the chains.
+ */
+export type Scope = 'all' | 'jumps';
+
+/**
  * A script that lists the built-in chains of a table that jumps are in, and of each chain of ours only the last
  * rule that there should be. It fails when one of the chains is not there, such as the one that says whose they are.
  */
-export function renderInspection(place: Place, ledger: LedgerView<SlotName>, table: Table): string {
+export function renderInspection(
+  place: Place,
+  ledger: LedgerView<SlotName>,
+  table: Table,
+  scope: Scope,
+): string {
   const { prefix, family, config } = place;
   const all = jumps(prefix, config.nodePortNetworks[family]);
   const builtIn = new Set(all.filter((jump) => jump.table === table).map(({ from }) => from));
@@ -20,7 +31,7 @@ export function renderInspection(place: Place, ledger: LedgerView<SlotName>, tab
   const lines = [
     ...[...builtIn].map((chain) => `-S ${chain}`),
     `-S ${ownerChain(prefix, config.owner)}`,
-    ...chainNames(prefix, table).map((chain) => {
+    ...(scope === 'jumps' ? [] : chainNames(prefix, table)).map((chain) => {
       const count = wanted.get(chain) ?? 0;
       return count === 0 ? `-S ${chain}` : `-S ${chain} ${count}`;
     }),
@@ -28,11 +39,15 @@ export function renderInspection(place: Place, ledger: LedgerView<SlotName>, tab
   return `*${table}\n${lines.join('\n')}\nCOMMIT\n`;
 }
 
-/** What the scripts have printed, in the order of `TABLES`: a chain whose last rule is there is taken to be whole. */
+/**
+ * What the scripts have printed, in the order of `TABLES`. A chain whose last rule is there is taken to be whole, and
+ * so is one that was not looked at.
+ */
 export function readInspection(
   place: Place,
   ledger: LedgerView<SlotName>,
   printed: readonly string[],
+  scope: Scope,
 ): Found {
   const { prefix, config } = place;
   const wanted = wantedCounts(place, ledger);
@@ -45,7 +60,7 @@ export function readInspection(
   const whole = (each: FoundTable): FoundTable => {
     const counts = [...each.counts].map(([chain, seen]): [string, number] => {
       const count = wanted.get(chain) ?? 0;
-      return [chain, seen > 0 && count > 0 ? count : seen];
+      return [chain, scope === 'jumps' || (seen > 0 && count > 0) ? count : seen];
     });
     return { ...each, counts: new Map(counts) };
   };

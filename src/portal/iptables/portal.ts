@@ -1,3 +1,4 @@
+import { CHAINS_INTERVAL_MS } from '../bounds.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import type { RuleConfig } from '../rules/config.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
@@ -31,6 +32,7 @@ export class IptablesPortal extends RulePortal<SlotName> {
     super(options, {
       kind: 'iptables',
       apart: 'give each a --portal-chain-prefix of its own',
+      lookMs: CHAINS_INTERVAL_MS,
       store,
       items: rulesOf,
       canary:

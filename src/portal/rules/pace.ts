@@ -10,6 +10,12 @@ export class Pace {
   #items = 0;
   /** What writing one of them has taken when all were written. */
   #perItemMs = 0;
+  readonly #maxMs: number;
+
+  /** `maxMs`: the wait when all is written soon. */
+  constructor(maxMs: number = CANARY_INTERVAL_MS) {
+    this.#maxMs = maxMs;
+  }
 
   /** Something was written. Only a first write tells how long all of it takes. */
   note({ reason, changes }: Written, durationMs: number): void {
@@ -22,6 +28,6 @@ export class Pace {
 
   get intervalMs(): number {
     const left = REPAIR_GOAL_MS - this.#items * this.#perItemMs;
-    return Math.max(MIN_CANARY_INTERVAL_MS, Math.min(left, CANARY_INTERVAL_MS));
+    return Math.max(MIN_CANARY_INTERVAL_MS, Math.min(left, this.#maxMs));
   }
 }

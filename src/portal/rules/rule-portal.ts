@@ -78,6 +78,8 @@ export interface RuleKind<Name extends string> {
   readonly kind: Portal['kind'];
   /** How two processes can have rules of their own, for a message. */
   readonly apart: string;
+  /** How long to wait between looks at the rules, at the most. Milliseconds. Default 500. */
+  readonly lookMs?: number;
   readonly store: RuleStore<Name | FlowSet>;
   /** The items of one service port. */
   items(name: string, leads: readonly Lead[], proxyPorts: readonly ProxyPort[]): Item<Name>[];
@@ -120,7 +122,7 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #flows: FlowCleaner;
   readonly #canary: RuleCanary<Name>;
   readonly #guard: Guard;
-  readonly #pace = new Pace();
+  readonly #pace: Pace;
   readonly #readmitBackoff: Backoff;
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
@@ -159,6 +161,7 @@ export class RulePortal<Name extends string> implements Portal {
     });
     this.#flows = new FlowCleaner(exec);
     this.#canary = rules.canary(this.#config);
+    this.#pace = new Pace(rules.lookMs);
     this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
     this.#guard = new Guard({
       clock,

@@ -163,11 +163,11 @@ t.test(
     t.equal(await looks(20_000), 4, 'but every five seconds at the least');
     audit.takes = 0;
     await looks(30_000);
-    t.equal(await looks(4000), 10);
+    t.equal(await looks(7000), 10);
     audit.takes = 3000;
     await looks(100);
     audit.takes = 0;
-    t.equal(await looks(4000), 10, 'once it had only to wait for others');
+    t.equal(await looks(7000), 10, 'once it had only to wait for others');
   },
 );
 

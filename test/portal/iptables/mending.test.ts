@@ -47,6 +47,7 @@ async function written() {
   return {
     fake,
     before,
+    store,
     /** What is there is doubted, and written again; resolves with the scripts. */
     repair: async (config = CONFIG): Promise<readonly string[]> => {
       const begin = fake.scripts.length;
@@ -92,6 +93,27 @@ t.test('only the jumps of a table come back when no more than these were removed
     t.notMatch(scripts[0], /-A KUBE-/);
     t.same(rules(), jumps, chain);
   }
+});
+
+t.test('chains that packets of the host have passed are not looked at', async (t) => {
+  const { fake, before, store, repair } = await written();
+  const looked = (): string[] => {
+    const texts = fake.commands.splice(0).map(({ stdin = '' }) => stdin);
+    return texts.flatMap((text) => text.split('\n').filter((line) => line.startsWith('-S KUBE-')));
+  };
+  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
+  t.equal(await store.leadsThere(), false);
+  looked();
+  await repair();
+  t.same(looked(), []);
+  t.equal(await store.leadsThere(), true);
+  fake.run('*nat\n-F PREROUTING\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
+  await repair();
+  t.match(looked(), [/^-S KUBE-/]);
+  t.same(
+    fake.tables(4).get('nat')?.get('KUBE-PORTALS-HOST'),
+    before.get('nat')?.get('KUBE-PORTALS-HOST'),
+  );
 });
 
 t.test('one of several jumps to the same chain is missed, and one too many', async (t) => {
