@@ -47,8 +47,11 @@ async function setup(t: Test, portal = '--portal address'): Promise<Rig> {
   const start = (...flags: readonly string[]): Cli =>
     startCli(t, [
       ...`file -i ${input} to-local to-userspace --node-name n1 ${portal}`.split(' '),
-      ...['--metrics-bind-address=', '--healthz-bind-address='],
-      ...[`--handover-socket=${socket}`, '--drain-timeout=1h', ...flags],
+      '--metrics-bind-address=',
+      '--healthz-bind-address=',
+      `--handover-socket=${socket}`,
+      '--drain-timeout=1h',
+      ...flags,
     ]);
   return { backend, port, socket, start };
 }

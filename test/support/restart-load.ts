@@ -40,9 +40,10 @@ export async function echoServers(t: Teardown): Promise<number> {
 /** A connection for each request, some at a time, and a datagram socket that stays. Ends when told to. */
 export function ceaseless(host: string, port: number, udpPort = port): () => Promise<Tally> {
   const failed: Record<string, number> = {};
-  let [ok, answered, lost, stopped] = [0, 0, 0, false];
+  let [ok, answered, lost] = [0, 0, 0];
+  const stop = new AbortController();
   const tcp = async (): Promise<void> => {
-    while (!stopped) {
+    while (!stop.signal.aborted) {
       const outcome = await request(host, port);
       if (outcome === 'ok') ok += 1;
       else failed[outcome] = (failed[outcome] ?? 0) + 1;
@@ -53,7 +54,7 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
     socket.on('error', () => {});
     socket.connect(udpPort, host);
     await once(socket, 'connect');
-    for (let number = 0; !stopped; number += 1) {
+    for (let number = 0; !stop.signal.aborted; number += 1) {
       if (await exchangeDatagram(socket, `datagram ${number}`)) answered += 1;
       else lost += 1;
     }
@@ -61,7 +62,7 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
   };
   const work = Promise.all([tcp(), tcp(), tcp(), tcp(), udp()]);
   return async () => {
-    stopped = true;
+    stop.abort();
     await work;
     return { ok, failed, answered, lost };
   };

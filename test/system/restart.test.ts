@@ -34,9 +34,9 @@ services:
 /** Asks without a pause; returns what was answered, with how often. */
 function ceaseless(machine: Machine): () => Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
-  let stopped = false;
+  const stop = new AbortController();
   const worker = async (first: number): Promise<void> => {
-    for (let number = first; !stopped; number += 1) {
+    for (let number = first; !stop.signal.aborted; number += 1) {
       const place = PLACES[number % PLACES.length] ?? '';
       const answer = (await machine.ask(place)).split(' ')[0] ?? '';
       counts[answer] = (counts[answer] ?? 0) + 1;
@@ -44,7 +44,7 @@ function ceaseless(machine: Machine): () => Promise<Record<string, number>> {
   };
   const workers = Promise.all([0, 1, 2, 3].map(worker));
   return async () => {
-    stopped = true;
+    stop.abort();
     await workers;
     return counts;
   };
