@@ -1,11 +1,12 @@
+import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
 import type { Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import type { Engine, ServicePortSnapshot } from './engine.ts';
-import { ListenerTable } from './listener-table.ts';
 import { inspectAll, type InspectQuery, type Inspection } from './inspect.ts';
+import { ListenerTable } from './listener-table.ts';
 import { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import {
@@ -15,6 +16,9 @@ import {
   type Entry,
 } from './service-port-book.ts';
 import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from './spec.ts';
+
+/** Changes that are noted in one turn of the event loop: some milliseconds of work. */
+const PER_TURN = 256;
 
 /** What an engine is made of. */
 export interface AcceptorEngineParts {
@@ -69,7 +73,7 @@ export class AcceptorEngine implements Engine {
       if (this.#closed !== undefined || this.#destroyed !== undefined) {
         throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed and takes no changes');
       }
-      const unknown = this.#change(changes);
+      const unknown = await this.#change(changes);
       this.#loops.changed();
       await this.#table.settle();
       if (unknown.length === 0) return;
@@ -84,10 +88,10 @@ export class AcceptorEngine implements Engine {
     return this.#book.snapshot(names);
   }
 
-  close(): Promise<void> {
-    this.#closed ??= this.#close();
-    return this.#closed;
+  names(): string[] {
+    return this.#book.names();
   }
+
   async inspect(query: InspectQuery): Promise<Inspection> {
     return this.inspectNow(query);
   }
@@ -106,17 +110,32 @@ export class AcceptorEngine implements Engine {
     };
   }
 
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
 
   destroy(): Promise<void> {
     this.#destroyed ??= this.#destroy();
     return this.#destroyed;
   }
 
-  /** Notes what is wanted now; returns the names of service ports that should be there and are not. */
-  #change(changes: readonly EngineChange[]): string[] {
+  /**
+   * Notes what is wanted now; returns the names of service ports that should be there and are not.
+   *
+   * A large batch, as the first one is, takes several turns of the event loop. Not where something is
+   * removed: who comes in there must not meet a service port that is gone when another one takes over.
+   */
+  async #change(changes: readonly EngineChange[]): Promise<string[]> {
     const unknown: string[] = [];
-    for (const change of changes) if (change.kind === 'remove') this.#remove(change.name);
+    let atOnce = PER_TURN;
     for (const change of changes) {
+      if (change.kind !== 'remove') continue;
+      atOnce = Infinity;
+      this.#remove(change.name);
+    }
+    for (const [index, change] of changes.entries()) {
+      if (index > 0 && index % atOnce === 0) await setImmediate();
       if (change.kind === 'set') {
         this.#set(change.spec);
       } else if (change.kind === 'endpoints') {
@@ -153,6 +172,19 @@ export class AcceptorEngine implements Engine {
     for (const endpoint of gone) acceptor.endpointGone(owner, endpoint);
   }
 
+  #endpointsOf(servicePort: string): Inspection['endpoints'] {
+    const owner = this.#book.get(servicePort)?.owner;
+    if (owner === undefined) return [];
+    const { balancer, protocol } = owner;
+    const acceptor = this.#acceptors[protocol];
+    return balancer.endpoints().map((endpoint) => ({
+      servicePort,
+      endpoint: endpoint.text,
+      active: acceptor.activeOf?.(owner, endpoint) ?? 0,
+      failing: balancer.isSkipped?.(endpoint) ?? false,
+    }));
+  }
+
   async #close(): Promise<void> {
     await this.#queue.run(async () => {
       for (const entry of this.#book.clear()) this.#release(entry);
@@ -168,19 +200,6 @@ export class AcceptorEngine implements Engine {
       this.#book.clear();
       await this.#table.close();
     });
-  #endpointsOf(servicePort: string): Inspection['endpoints'] {
-    const owner = this.#book.get(servicePort)?.owner;
-    if (owner === undefined) return [];
-    const { balancer, protocol } = owner;
-    const acceptor = this.#acceptors[protocol];
-    return balancer.endpoints().map((endpoint) => ({
-      servicePort,
-      endpoint: endpoint.text,
-      active: acceptor.activeOf?.(owner, endpoint) ?? 0,
-      failing: balancer.isSkipped?.(endpoint) ?? false,
-    }));
-  }
-
     // What a batch opened while it was being cut short.
     await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
   }

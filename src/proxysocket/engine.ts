@@ -44,6 +44,12 @@ export interface Engine {
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
 
   /**
+   * The names that a snapshot has, for whoever takes it in parts so that nothing waits for all of it.
+   * Absent or undefined: only the whole can be had.
+   */
+  names?(): string[] | undefined;
+
+  /**
    * Single connections, and endpoints as balancers see them; absent: the engine cannot tell. Costs
    * something only when it is asked, and then no more than `inspect.ts` allows. Once the engine is
    * closed there is nothing to tell.

@@ -79,8 +79,12 @@ export class ServicePortBook {
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
     this.#forgetDrained();
-    const wanted = [...(names ?? new Set([...this.#entries.keys(), ...this.#draining.keys()]))];
+    const wanted = names === undefined ? this.names() : [...names];
     return wanted.flatMap((name) => this.#snapshotOf(name) ?? []);
+  }
+
+  names(): string[] {
+    return [...new Set([...this.#entries.keys(), ...this.#draining.keys()])];
   }
 
   #snapshotOf(name: string): ServicePortSnapshot | undefined {

@@ -1,16 +1,20 @@
 import { setImmediate, setTimeout as delay } from 'node:timers/promises';
 import { KpngError, messageOf } from '../../errors.ts';
-import { Backoff, DEFAULT_BACKOFF } from '../../util/backoff.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import { watchSubscribers } from '../../util/channel.ts';
 import { processDescriptorLimit } from '../descriptors.ts';
 import type { Engine, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
+import type { InspectQuery, Inspection } from '../inspect.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import type { EngineChange, ServicePortSpec } from '../spec.ts';
 import { Mirror } from './mirror.ts';
 import { PlaneWorker, WorkerLost } from './plane-worker.ts';
+import { Deaths, Succession, type MakeSuccessor } from './successor.ts';
 import { CHANNELS, decodeError, decodeMessage } from './worker/event-codec.ts';
 import type { Report } from './worker/protocol.ts';
+
+const NOTHING: Inspection = { connections: [], matched: 0, complete: true, endpoints: [] };
 
 /** A worker that dies younger than this is not replaced at once. Milliseconds. */
 const YOUNG_MS = 10_000;
@@ -20,8 +24,17 @@ const LAST_WORDS_MS = 5000;
 export interface LinuxEngineOptions {
   /** Instead of the defaults, each by itself. */
   readonly limits?: Partial<EngineLimits>;
+  /**
+   * Makes the engine that takes over when workers keep dying. Default: there is none, and another
+   * worker is tried again and again.
+   */
+  readonly successor?: MakeSuccessor;
   /** The module that worker threads run, for tests. */
   readonly module?: URL;
+  /** How long to wait before another worker is tried. */
+  readonly backoff?: BackoffPolicy;
+  /** How many engines share the descriptors of the process. Default: 1. */
+  readonly engines?: number;
 }
 
 /**
@@ -41,27 +54,40 @@ export async function createLinuxEngine(options: LinuxEngineOptions = {}): Promi
  * and what the worker has told last.
  */
 export class LinuxEngine implements Engine {
-  readonly kind = 'linux';
   readonly #limits: EngineLimits;
   readonly #module: URL | undefined;
+  readonly #makeSuccessor: MakeSuccessor | undefined;
+  readonly #deaths = new Deaths();
   readonly #descriptorLimit = processDescriptorLimit();
+  readonly #engines: number;
   readonly #desired = new Map<string, ServicePortSpec>();
   readonly #mirror = new Mirror();
-  readonly #backoff = new Backoff(DEFAULT_BACKOFF, Math.random);
+  readonly #backoff: Backoff;
   readonly #unwatch: () => void;
   readonly #ending = new AbortController();
   #worker: PlaneWorker;
+  /** There once workers have died too often; then there is no worker any more. */
+  #succession: Succession | undefined;
   /** There while a worker that has died is being replaced. */
   #restarting: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
 
   /** `start` has to follow. */
-  constructor({ limits, module }: LinuxEngineOptions) {
+  constructor(options: LinuxEngineOptions) {
+    const { limits, module, successor, backoff = DEFAULT_BACKOFF, engines = 1 } = options;
+    this.#engines = engines;
     this.#limits = { ...DEFAULT_LIMITS, ...limits };
     this.#module = module;
+    this.#makeSuccessor = successor;
+    this.#backoff = new Backoff(backoff, Math.random);
     this.#worker = this.#newWorker();
     this.#unwatch = watchSubscribers(CHANNELS, () => this.#subscribe());
+  }
+
+  /** Changes when another engine has to take over. */
+  get kind(): Engine['kind'] {
+    return this.#succession?.engine.kind ?? 'linux';
   }
 
   /** Resolves when the worker has passed its probes. */
@@ -86,7 +112,7 @@ export class LinuxEngine implements Engine {
     for (let left = changes; ; left = this.#stillWanted(changes)) {
       await this.#restarting;
       try {
-        await this.#worker.apply(left);
+        await this.#carrier.apply(left);
         return;
       } catch (error) {
         if (!(error instanceof WorkerLost) || this.#ending.signal.aborted) throw error;
@@ -97,7 +123,24 @@ export class LinuxEngine implements Engine {
   }
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
-    return this.#mirror.snapshot(names);
+    return this.#succession?.snapshot(names) ?? this.#mirror.snapshot(names);
+  }
+
+  names(): string[] {
+    const successor = this.#succession?.engine;
+    if (successor === undefined) return this.#mirror.names();
+    return successor.names?.() ?? successor.snapshot().map(({ name }) => name);
+  }
+
+  async inspect(query: InspectQuery): Promise<Inspection> {
+    try {
+      const { engine = this.#worker } = this.#succession ?? {};
+      return (await engine.inspect?.(query)) ?? NOTHING;
+    } catch (error) {
+      // All connections have ended with it.
+      if (error instanceof WorkerLost) return NOTHING;
+      throw error;
+    }
   }
 
   close(): Promise<void> {
@@ -121,6 +164,11 @@ export class LinuxEngine implements Engine {
   /** Ends the worker as a mistake of its own would, so that another one takes its place. For tests. */
   async loseWorker(): Promise<void> {
     await this.#worker.terminate();
+  }
+
+  /** Who carries out what is asked. */
+  get #carrier(): Pick<Engine, 'apply' | 'close' | 'destroy'> {
+    return this.#succession?.engine ?? this.#worker;
   }
 
   #note(changes: readonly EngineChange[]): void {
@@ -150,7 +198,7 @@ export class LinuxEngine implements Engine {
     const timer =
       how === 'close' ? undefined : setTimeout(() => void worker.terminate(), LAST_WORDS_MS);
     try {
-      await worker[how]();
+      await this.#carrier[how]();
     } catch (error) {
       // A worker that has died has ended everything, too.
       if (!(error instanceof WorkerLost)) throw error;
@@ -166,6 +214,11 @@ export class LinuxEngine implements Engine {
     return new PlaneWorker({
       limits: this.#limits,
       descriptorLimit: this.#descriptorLimit,
+      descriptorShare: shareOf(
+        this.#descriptorLimit,
+        this.#limits.reservedDescriptors,
+        this.#engines,
+      ),
       module: this.#module,
       formerPorts: this.#mirror.chosenPorts(),
       former,
@@ -199,7 +252,7 @@ export class LinuxEngine implements Engine {
     const since = performance.now();
     const error = await worker.over;
     if (this.#ending.signal.aborted) return;
-    publishFault('worker-lost', error ?? new Error('the thread has ended'));
+    this.#died(error ?? new Error('the thread has ended'));
     this.#mirror.lose();
     const isYoung = performance.now() - since < YOUNG_MS;
     if (!isYoung) this.#backoff.reset();
@@ -208,10 +261,15 @@ export class LinuxEngine implements Engine {
     this.#restarting = undefined;
   }
 
-  /** Resolves when another worker does the same, or when the engine is to end. */
+  /** Resolves when another worker, or another engine, does the same, or when the engine is to end. */
   async #restart(former: PlaneWorker, waitFirst: boolean): Promise<void> {
     const { signal } = this.#ending;
     for (let wait = waitFirst; ; wait = true) {
+      if (this.#makeSuccessor !== undefined && this.#deaths.areTooMany) {
+        former.closeOrphans();
+        await this.#giveUp(this.#makeSuccessor);
+        return;
+      }
       if (wait) await delay(this.#backoff.next(), undefined, { signal }).catch(() => undefined);
       if (signal.aborted) break;
       const worker = this.#newWorker(former);
@@ -219,17 +277,42 @@ export class LinuxEngine implements Engine {
         await worker.ready;
         this.#worker = worker;
         this.#subscribe();
-        await worker.apply([...this.#desired.values()].map((spec) => ({ kind: 'set', spec })));
+        await worker.apply(this.#everything());
         void this.#watch(worker);
         return;
       } catch (error) {
-        publishFault('worker-lost', error instanceof Error ? error : new Error(messageOf(error)));
+        this.#died(error instanceof Error ? error : new Error(messageOf(error)));
         await worker.terminate();
         worker.closeOrphans();
       }
     }
     former.closeOrphans();
   }
+
+  /** Another engine does the same, on the same ports. */
+  async #giveUp(makeSuccessor: MakeSuccessor): Promise<void> {
+    const ports = this.#mirror.chosenPorts();
+    const engine = await makeSuccessor((key) => ports.get(key));
+    const reason = `the ${engine.kind} engine carries on`;
+    publishFault('given-up', new Error(reason));
+    const counts = this.#mirror.formerCounts();
+    await engine.apply(this.#everything());
+    this.#succession = new Succession(engine, counts);
+  }
+
+  #everything(): EngineChange[] {
+    return [...this.#desired.values()].map((spec) => ({ kind: 'set', spec }));
+  }
+
+  #died(error: Error): void {
+    this.#deaths.add(performance.now());
+    publishFault('worker-lost', error);
+  }
+}
+
+/** How many descriptors one of several engines may count with; the reserve is that of all of them. */
+function shareOf(limit: number, reserve: number, engines: number): number {
+  return reserve + Math.floor(Math.max(0, limit - reserve) / engines);
 }
 
 function publishFault(what: DataPlaneFault['what'], error: Error): void {

@@ -1,13 +1,17 @@
 import { isBuiltin } from 'node:module';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Engine } from '../engine.ts';
+import { NOTHING } from '../inspect.ts';
 import { CrashBreaker, YOUNG_RUN_MS } from './breaker.ts';
-import { createLinuxEngine, type LinuxEngineOptions } from './engine.ts';
+import { createWorkers } from '../workers/create.ts';
+import type { LinuxEngineOptions } from './engine.ts';
 import { UnfitError } from './plane-worker.ts';
 
 export interface GuardOptions extends LinuxEngineOptions {
   readonly breaker?: CrashBreaker;
   readonly clock?: Clock;
+  /** Default: 1. */
+  readonly workers?: number;
 }
 
 /**
@@ -15,7 +19,12 @@ export interface GuardOptions extends LinuxEngineOptions {
  * probe that has failed, of which the first is the memory of such deaths.
  */
 export async function createGuardedLinuxEngine(options: GuardOptions = {}): Promise<Engine> {
-  const { breaker = new CrashBreaker(), clock = systemClock, ...engineOptions } = options;
+  const {
+    breaker = new CrashBreaker(),
+    clock = systemClock,
+    workers = 1,
+    ...engineOptions
+  } = options;
   // What a worker would find out, too, at the price of starting one.
   if (process.platform !== 'linux') throw new UnfitError('platform', `this is ${process.platform}`);
   if (!isBuiltin('node:ffi')) throw new UnfitError('platform', 'this Node has no node:ffi');
@@ -29,7 +38,7 @@ export async function createGuardedLinuxEngine(options: GuardOptions = {}): Prom
   breaker.begin();
   let engine: Engine;
   try {
-    engine = await createLinuxEngine(engineOptions);
+    engine = await createWorkers(workers, engineOptions);
   } catch (error) {
     breaker.end();
     throw error;
@@ -44,9 +53,13 @@ export async function createGuardedLinuxEngine(options: GuardOptions = {}): Prom
     if (isYoung) breaker.end();
   };
   return {
-    kind: engine.kind,
+    get kind() {
+      return engine.kind;
+    },
     apply: (changes) => engine.apply(changes),
     snapshot: (names) => engine.snapshot(names),
+    names: () => engine.names?.(),
+    inspect: async (query) => (await engine.inspect?.(query)) ?? NOTHING,
     async close() {
       await engine.close();
       ended();

@@ -47,6 +47,10 @@ export class Mirror {
     return found;
   }
 
+  names(): string[] {
+    return [...this.#entries.keys()];
+  }
+
   /** The ports of listeners that had asked for any, by the key of their place. */
   chosenPorts(): Map<string, number> {
     const ports = new Map<string, number>();

@@ -1,4 +1,5 @@
 import { closeSync, writeSync } from 'node:fs';
+import { Socket } from 'node:net';
 import { extname } from 'node:path';
 import {
   MessageChannel,
@@ -7,6 +8,8 @@ import {
   type MessagePort,
 } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
+import { threadModule } from '../../util/bundle.ts';
+import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
 import { DescriptorLedger } from './sys/descriptor-ledger.ts';
@@ -22,7 +25,10 @@ import {
 
 export interface PlaneWorkerOptions {
   readonly limits: EngineLimits;
+  /** The largest number of descriptors that the process may have. */
   readonly descriptorLimit: number;
+  /** How many of these the worker may count with. */
+  readonly descriptorShare: number;
   /** The module that the thread runs; by default the one that belongs here. */
   readonly module?: URL | undefined;
   readonly formerPorts?: ReadonlyMap<string, number>;
@@ -44,11 +50,14 @@ export class UnfitError extends Error {
 }
 
 interface Waiting {
-  readonly resolve: () => void;
+  readonly resolve: (found?: Inspection) => void;
   readonly reject: (error: Error) => void;
 }
 
-const MAIN = new URL(`./worker/main${extname(import.meta.url)}`, import.meta.url);
+const MAIN = threadModule(
+  'plane-worker',
+  new URL(`./worker/main${extname(import.meta.url)}`, import.meta.url),
+);
 
 /**
  * One worker thread, as the main thread sees it.
@@ -82,7 +91,7 @@ export class PlaneWorker {
       control: this.#control.buffer,
       ledger: this.#ledger.memory,
       limits: options.limits,
-      descriptorLimit: options.descriptorLimit,
+      descriptorLimit: options.descriptorShare,
       formerPorts: options.formerPorts ?? new Map(),
       orphans: options.former?.ledger,
     };
@@ -111,17 +120,22 @@ export class PlaneWorker {
   }
 
   /** Resolves when the changes have been carried out. Rejects with WorkerLost when the worker dies. */
-  apply(changes: readonly EngineChange[]): Promise<void> {
-    return this.#send((id) => ({ kind: 'apply', id, changes }));
+  async apply(changes: readonly EngineChange[]): Promise<void> {
+    await this.#send((id) => ({ kind: 'apply', id, changes }));
+  }
+
+  /** Undefined when there is nothing to look at. Rejects as `apply`. */
+  inspect(query: InspectQuery): Promise<Inspection | undefined> {
+    return this.#send((id) => ({ kind: 'inspect', id, query }));
   }
 
   /** Resolves when the last relay has ended; then the thread ends. */
-  close(): Promise<void> {
-    return this.#send((id) => ({ kind: 'close', id }));
+  async close(): Promise<void> {
+    await this.#send((id) => ({ kind: 'close', id }));
   }
 
-  destroy(): Promise<void> {
-    return this.#send((id) => ({ kind: 'destroy', id }));
+  async destroy(): Promise<void> {
+    await this.#send((id) => ({ kind: 'destroy', id }));
   }
 
   /** Ends the thread without asking it. Its descriptors stay open: see `closeOrphans`. */
@@ -150,25 +164,21 @@ export class PlaneWorker {
   }
 
   /**
-   * Closes what a thread that is over has left open, without a reset for the peers: when no other
-   * worker has done it.
+   * Closes what a thread that is over has left open, TCP connections with a reset: when no other worker
+   * has done it.
    */
   closeOrphans(): void {
     for (const fd of this.#ledger.list()) {
       this.#ledger.closed(fd);
-      try {
-        closeSync(fd);
-      } catch {
-        // It was closed when the thread died in the middle of closing it.
-      }
+      closeOrphan(fd);
     }
   }
 
-  #send(make: (id: number) => Command): Promise<void> {
+  #send(make: (id: number) => Command): Promise<Inspection | undefined> {
     if (this.#state === 'over') return Promise.reject(lost(this.#error));
     this.#commands += 1;
     const id = this.#commands;
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const { promise, resolve, reject } = Promise.withResolvers<Inspection | undefined>();
     this.#waiting.set(id, { resolve, reject });
     this.#port.postMessage(make(id), []);
     this.#wake();
@@ -187,10 +197,10 @@ export class PlaneWorker {
       this.#start.reject(new UnfitError(report.unfit.probe, report.unfit.reason));
     }
     this.#onReport(report);
-    for (const { id, error } of report.done ?? []) {
+    for (const { id, error, found } of report.done ?? []) {
       const waiting = this.#waiting.get(id);
       this.#waiting.delete(id);
-      if (error === undefined) waiting?.resolve();
+      if (error === undefined) waiting?.resolve(found);
       else waiting?.reject(decodeError(error));
     }
   }
@@ -238,6 +248,21 @@ export class PlaneWorker {
       const received = receiveMessageOnPort(this.#port);
       if (received === undefined) return;
       this.#take(received.message as Report);
+    }
+  }
+}
+
+/** Node has sockets for streams only, and throws for anything else. */
+function closeOrphan(fd: number): void {
+  try {
+    const socket = new Socket({ fd, readable: false, writable: false });
+    socket.on('error', () => undefined);
+    socket.resetAndDestroy();
+  } catch {
+    try {
+      closeSync(fd);
+    } catch {
+      // It was closed when the thread died in the middle of closing it.
     }
   }
 }
