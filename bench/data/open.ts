@@ -1,5 +1,6 @@
 /** Opens all peers, each in a node of its own. Those that cannot be opened are left out, with the cause. */
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import { messageOf } from '../../src/errors.ts';
 import { isInstalled } from '../support/tools.ts';
 import type { DataNetwork } from './network.ts';
@@ -41,15 +42,26 @@ async function openPeer(network: DataNetwork, kind: PeerKind): Promise<Peer> {
     throw new Error(`not installed: ${needs.command} (package ${needs.package})`);
   }
   const peer = await kind.start(network.addNode());
+  const settings: ProbeSettings = { address: peer.address, udp: kind.udp, within: WITHIN };
+  const probe = network.client(process.execPath, PROBE, JSON.stringify(settings));
+  const over = new AbortController();
   try {
-    const settings: ProbeSettings = { address: peer.address, udp: kind.udp, within: WITHIN };
-    const probe = network.client(process.execPath, PROBE, JSON.stringify(settings));
-    await runProgram(probe, WITHIN + 10_000);
+    await Promise.race([runProgram(probe, WITHIN + 10_000, over.signal), ended(peer, over.signal)]);
     return peer;
   } catch (error) {
     const why = diagnosis(peer) ?? messageOf(error);
     await peer.close();
     throw new Error(why, { cause: error });
+  } finally {
+    over.abort();
+  }
+}
+
+/** Rejects when the peer has ended. */
+async function ended(peer: Peer, signal: AbortSignal): Promise<never> {
+  for (;;) {
+    await wait(200, undefined, { signal });
+    peer.check();
   }
 }
 

@@ -1,6 +1,7 @@
 /** Programs that stay, such as servers and proxies, and that end with the benchmark. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { basename } from 'node:path';
 
 /** Characters of what it says that are kept. */
 const MAX_TEXT = 16 * 1024;
@@ -35,7 +36,10 @@ export function startProgram(command: readonly string[]): Program {
     pid: child.pid ?? 0,
     said: () => text,
     check() {
-      if (hasEnded()) throw new Error(`${nameOf(command)} has ended: ${text.trim().slice(-600)}`);
+      if (!hasEnded()) return;
+      const how = child.signalCode ?? `code ${child.exitCode}`;
+      const said = text.trim().slice(-600);
+      throw new Error(`${nameOf(command)} has ended with ${how}${said === '' ? '' : `: ${said}`}`);
     },
     async kill() {
       process.off('exit', kill);
@@ -46,14 +50,21 @@ export function startProgram(command: readonly string[]): Program {
   };
 }
 
-/** Without what puts it into its namespace. */
+/** Program or script, without what puts it into its namespace. */
 function nameOf(command: readonly string[]): string {
-  const words = command[0] === 'ip' ? command.slice(4) : command;
-  return words.slice(0, 2).join(' ');
+  const [program = '', script = ''] = command[0] === 'ip' ? command.slice(4) : command;
+  return basename(program === process.execPath ? script : program);
 }
 
-/** Runs a program to its end and resolves with its standard output. Rejects with what it said otherwise. */
-export async function runProgram(command: readonly string[], within: number): Promise<string> {
+/**
+ * Runs a program to its end and resolves with its standard output. Rejects with what it said when it
+ * fails or is ended: after `within` milliseconds, or by the signal.
+ */
+export async function runProgram(
+  command: readonly string[],
+  within: number,
+  signal?: AbortSignal,
+): Promise<string> {
   const [file = '', ...args] = command;
   const child = spawn(file, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -63,6 +74,7 @@ export async function runProgram(command: readonly string[], within: number): Pr
   });
   const kill = (): boolean => child.kill('SIGKILL');
   process.once('exit', kill);
+  signal?.addEventListener('abort', kill);
   let output = '';
   let errors = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -79,5 +91,6 @@ export async function runProgram(command: readonly string[], within: number): Pr
     throw new Error(`${nameOf(command)} ended with ${how}: ${said}`);
   } finally {
     process.off('exit', kill);
+    signal?.removeEventListener('abort', kill);
   }
 }
