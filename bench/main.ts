@@ -7,6 +7,8 @@
  *     npm run bench -- portals           how fast portals write rules, as root
  *     npm run bench -- state-file        how long large state files take, and what waits meanwhile
  *     npm run bench -- control           what serving the API costs
+ *     npm run bench -- soak              a million events, and a heap that stays flat
+ *     npm run bench -- scrape            how long traffic waits while metrics are read
  *
  * USAGE below has the flags.
  */
@@ -27,6 +29,7 @@ import { keepSections } from './report/sections.ts';
 import type { IdleReport, LoadReport, Report } from './report/report.ts';
 import { asText, loadRows, memoryRows } from './report/table.ts';
 import { runRounds } from './rounds.ts';
+import { readSoakArgs, runSoak, SOAK_USAGE } from './soak/command.ts';
 
 const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
 npm run bench -- data [flags]      measures traffic beside other proxies; see data --help
@@ -34,6 +37,7 @@ npm run bench -- integrity [flags] checks that a large transfer arrives intact, 
 npm run bench -- portals [flags]   measures how fast portals write rules; see portals --help
 npm run bench -- state-file        measures how long large state files take, and what waits meanwhile
 npm run bench -- control [flags]   measures what serving kpng's API costs; see control --help
+npm run bench -- scrape            measures how long traffic waits while metrics are read; fails above 20 ms
 
   --rounds N      rounds of measurements, of which the median counts (3)
   --seconds N     seconds of each measurement (0.8)
@@ -131,9 +135,9 @@ function readArgs() {
     },
   });
   const [what = 'traffic', ...rest] = positionals;
-  if (!['traffic', 'integrity', 'state-file'].includes(what) || rest.length > 0) {
+  if (!['traffic', 'integrity', 'state-file', 'scrape'].includes(what) || rest.length > 0) {
     throw new TypeError(
-      `${positionals.join(' ')}: expected data, integrity, portals, state-file, control, or nothing`,
+      `${positionals.join(' ')}: expected data, integrity, portals, state-file, control, scrape, or nothing`,
     );
   }
   if (!LOADS.some((load) => load.script.includes(values.only))) {
@@ -160,6 +164,10 @@ async function main(args: ReturnType<typeof readArgs>): Promise<boolean> {
   if (args.what === 'state-file') {
     const { runStateFile } = await import('./state-file.ts');
     return runStateFile(print);
+  }
+  if (args.what === 'scrape') {
+    const { runScrape } = await import('./scrape.ts');
+    return runScrape(print);
   }
   if (args.what === 'integrity') return runIntegrity({ mib: args.mib, onLine: print });
   const { rounds, seconds, only } = args;
@@ -213,6 +221,9 @@ function tryRead(): (() => Promise<boolean>) | undefined {
     }
     if (what === 'control') {
       return part({ usage: CONTROL_USAGE, read: readControlArgs, run: runControl }, flags);
+    }
+    if (what === 'soak') {
+      return part({ usage: SOAK_USAGE, read: readSoakArgs, run: runSoak }, flags);
     }
     const args = readArgs();
     return () => main(args);

@@ -1,4 +1,5 @@
 /** `npm run bench -- scrape`: how long traffic waits while metrics are read. */
+import { isBuiltin } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { createMetrics, type Metrics } from '../src/observe/metrics.ts';
 import { metricsPages } from '../src/observe/pages.ts';
@@ -51,7 +52,9 @@ export async function runScrape(
   plan: ScrapePlan = PLAN,
 ): Promise<boolean> {
   const { servicePorts, scrapes } = plan;
-  print(`${servicePorts.toLocaleString('en')} service ports, ${scrapes} scrapes, all metrics in use\n`);
+  print(
+    `${servicePorts.toLocaleString('en')} service ports, ${scrapes} scrapes, all metrics in use\n`,
+  );
   let good = true;
   for (const create of [nodeEngine, linuxEngine]) {
     const engine = await create();
@@ -74,9 +77,10 @@ async function nodeEngine(): Promise<Engine> {
 }
 
 async function linuxEngine(): Promise<Engine | undefined> {
+  if (!isBuiltin('node:ffi')) return undefined;
   try {
-    const { createGuardedLinuxEngine } = await import('../src/proxysocket/linux/guarded.ts');
-    return await createGuardedLinuxEngine({ limits: DEFAULT_LIMITS });
+    const { createLinuxEngine } = await import('../src/proxysocket/linux/engine.ts');
+    return await createLinuxEngine({ limits: DEFAULT_LIMITS });
   } catch {
     // Most systems cannot have it; then there is nothing to measure.
     return undefined;
@@ -90,7 +94,8 @@ async function measure(engine: Engine, plan: ScrapePlan): Promise<ScrapeResult> 
     engine: engine.kind,
     portal: 'none',
     limits: DEFAULT_LIMITS,
-    snapshot: () => engine.snapshot().map((each) => ({ ...each, counters: BUSY })),
+    snapshot: (names) => engine.snapshot(names).map((each) => ({ ...each, counters: BUSY })),
+    names: () => engine.names?.(),
     problems: () => [],
   });
   const { server, url } = await serve(metrics);

@@ -61,6 +61,10 @@ export class DrainingEngine implements Engine {
     return this.#engine.snapshot(names);
   }
 
+  names(): string[] | undefined {
+    return this.#engine.names?.();
+  }
+
   async inspect(query: InspectQuery): Promise<Inspection> {
     const empty = { connections: [], matched: 0, complete: false, endpoints: [] };
     return (await this.#engine.inspect?.(query)) ?? empty;

@@ -21,7 +21,10 @@ export interface MeasuredDataPath {
   readonly engine: string;
   readonly portal: string;
   readonly limits: EngineLimits;
-  snapshot(): ServicePortSnapshot[];
+  /** Every service port, or only those named. */
+  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
+  /** The names of all of them; absent or undefined: they can only be had all at once. */
+  names?(): readonly string[] | undefined;
   /** What clients cannot use now. */
   problems(): readonly HealthProblem[];
 }
@@ -73,7 +76,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
     labelNames: ['code'],
     registers: [registry],
   });
-  let dataPath: Pick<MeasuredDataPath, 'snapshot' | 'problems'> = {
+  let dataPath: Pick<MeasuredDataPath, 'snapshot' | 'names' | 'problems'> = {
     snapshot: () => [],
     problems: () => [],
   };
@@ -90,7 +93,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
     },
     countProbe: (probe, status) => probes[probe]?.inc({ code: String(status) }),
     async *render() {
-      const servicePorts = dataPath.snapshot();
+      const servicePorts = await inParts(dataPath);
       updateUse(servicePorts);
       problems.reset();
       for (const { code, count } of dataPath.problems()) problems.inc({ code }, count);
@@ -103,6 +106,24 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
     },
     close: () => subscriptions.end(),
   };
+}
+
+/** Service ports that are asked for at once. */
+const PART = 500;
+
+/** All service ports, with turns for others in between. */
+async function inParts({
+  names,
+  snapshot,
+}: Pick<MeasuredDataPath, 'snapshot' | 'names'>): Promise<ServicePortSnapshot[]> {
+  const all = names?.();
+  if (all === undefined) return snapshot();
+  const found: ServicePortSnapshot[] = [];
+  for (let from = 0; from < all.length; from += PART) {
+    if (from > 0) await setImmediate();
+    found.push(...snapshot(new Set(all.slice(from, from + PART))));
+  }
+  return found;
 }
 
 /** kube-proxy's two counters of health answers. */

@@ -119,6 +119,8 @@ t.test('a removed service port stays in the snapshot while its relays run', asyn
 
   await rig.remove();
   t.match(rig.snapshot(), { draining: true, listeners: [], endpoints: 0 });
+  const named = rig.engine.snapshot().map(({ name }) => name);
+  t.same(rig.engine.names?.(), named, 'whoever takes it in parts misses nothing');
   t.match(rig.counters, { connections: 2, active: 1, bytesIn: 5 });
   // Set again meanwhile, its counters go on: what a scrape sees never goes back.
   await rig.serve([server.endpoint]);

@@ -85,6 +85,8 @@ function threadedEngine(t: Teardown, { limits = {}, clock }: NodeEngineOptions):
       engine.sync();
       return engine.snapshot(names);
     },
+    names: () => engine.names?.(),
+    inspect: (query) => engine.inspect(query),
     close: () => engine.close(),
     async destroy() {
       await started;

@@ -56,7 +56,8 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
       },
       portal: portal.kind,
       limits,
-      snapshot: () => engine.snapshot(),
+      snapshot: (names) => engine.snapshot(names),
+      names: () => engine.names(),
       problems: () => [
         ...proxier.snapshot().problems,
         ...(checks?.problems ?? []).map(({ code }) => ({ code, count: 1 })),
