@@ -1,0 +1,134 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { Dialogue } from '../support/dialogue.ts';
+import { cpuSeconds, memory } from '../support/process-usage.ts';
+import type { ApiSettings } from './api.ts';
+import type { SubjectSettings, SubjectUsage } from './subject.ts';
+import { startWatcher, type Watcher } from './watcher.ts';
+
+export interface SoakPlan {
+  readonly events: number;
+  readonly services: number;
+}
+
+/** How things stand after some of the events. */
+export interface Mark {
+  readonly events: number;
+  /** Bytes. */
+  readonly heap: number;
+  readonly resident: number;
+}
+
+export interface SoakResult {
+  /** Events that have come over watches; what happens around a list comes with the list. */
+  readonly watched: number;
+  readonly lists: number;
+  /** Change sets that the clients got, all together. */
+  readonly changeSets: number;
+  readonly seconds: number;
+  /** CPU of `kube to-api` for one event. Milliseconds. */
+  readonly cpuMs: number;
+  readonly marks: readonly Mark[];
+  /** From the mark from which on everything has been seen to the last one. Bytes. */
+  readonly growth: number;
+}
+
+/** Nodes whose view somebody watches. */
+const NODES = ['node-a', 'node-1', ''];
+/** Events between two looks at what has arrived. */
+const BURST = 1000;
+/** Marks, and the one from which on the heap has to be flat. */
+const MARKS = 10;
+const FIRST_FLAT = 2;
+/** What the heap may grow by from there. Bytes. */
+export const MAX_GROWTH = 1_500_000;
+
+const script = (name: string): string => new URL(name, import.meta.url).pathname;
+
+/**
+ * Sends events through an API server, `kube to-api` and its clients, each a process of its own. Fails
+ * when something does not arrive, or when the heap is not flat. Needs /proc.
+ */
+export async function measureSoak(
+  { events, services }: SoakPlan,
+  progress: (text: string) => void,
+): Promise<SoakResult> {
+  const api = program('api.ts', { services } satisfies ApiSettings);
+  const watchers: Watcher[] = [];
+  let subject: Dialogue | undefined;
+  try {
+    const url = await api.ask<string>({ do: 'url' });
+    subject = program('subject.ts', { url } satisfies SubjectSettings);
+    const port = await subject.ask<number>({ do: 'port' });
+    watchers.push(...NODES.map((name) => startWatcher(port, name)));
+    const rounds = Math.ceil(events / BURST);
+    const marks: Mark[] = [];
+    const begin = performance.now();
+    const beginCpu = cpuSeconds(subject.pid) ?? 0;
+    for (let round = 1; round <= rounds; round += 1) {
+      const address = await api.ask<string>({ do: 'burst', round, events: BURST });
+      await inTime(Promise.all(watchers.map((watcher) => watcher.has(address))), round);
+      if (round % Math.ceil(rounds / MARKS) !== 0) continue;
+      marks.push(await markOf(subject, round * BURST));
+      progress(`${round * BURST} events`);
+    }
+    const seconds = (performance.now() - begin) / 1000;
+    const cpu = (cpuSeconds(subject.pid) ?? 0) - beginCpu;
+    const growth = await growthSince(marks[FIRST_FLAT - 1] ?? marks[0], subject);
+    check(watchers, services, growth);
+    const usage = await subject.ask<SubjectUsage>({ do: 'usage' });
+    return {
+      watched: usage.events,
+      lists: usage.lists,
+      changeSets: watchers.reduce((sum, { changes }) => sum + changes, 0),
+      seconds,
+      cpuMs: (1000 * cpu) / (rounds * BURST),
+      marks,
+      growth,
+    };
+  } finally {
+    await Promise.all(watchers.map((watcher) => watcher.end()));
+    await subject?.kill();
+    await api.kill();
+  }
+}
+
+function program(name: string, settings: object): Dialogue {
+  return new Dialogue([process.execPath, script(name), JSON.stringify(settings)]);
+}
+
+async function inTime(arrival: Promise<unknown>, round: number): Promise<void> {
+  const timeout = new AbortController();
+  const late = wait(60_000, undefined, { signal: timeout.signal }).then(() => {
+    throw new Error(`burst ${round} did not arrive within a minute`);
+  });
+  try {
+    await Promise.race([arrival, late]);
+  } finally {
+    timeout.abort();
+    late.catch(() => undefined);
+  }
+}
+
+async function markOf(subject: Dialogue, events: number): Promise<Mark> {
+  const { heap } = await subject.ask<SubjectUsage>({ do: 'usage' });
+  return { events, heap, resident: memory(subject.pid)?.resident ?? 0 };
+}
+
+/** What is only on its way out, such as buffers of sockets, is gone after a while; what is kept is not. */
+async function growthSince(first: Mark | undefined, subject: Dialogue): Promise<number> {
+  let growth = Infinity;
+  for (let attempt = 0; attempt < 10 && growth > MAX_GROWTH; attempt += 1) {
+    if (attempt > 0) await wait(500);
+    const { heap } = await subject.ask<SubjectUsage>({ do: 'usage' });
+    growth = heap - (first?.heap ?? heap);
+  }
+  return growth;
+}
+
+function check(watchers: readonly Watcher[], services: number, growth: number): void {
+  for (const watcher of watchers) {
+    if (watcher.services === services + 1) continue;
+    throw new Error(`a client has ${watcher.services} services of ${services + 1}`);
+  }
+  if (growth > MAX_GROWTH) throw new Error(`the heap has grown by ${growth} bytes`);
+}

@@ -1,0 +1,55 @@
+import t from 'tap';
+import { machine } from '../../bench/report/machine.ts';
+import { readSoakArgs } from '../../bench/soak/command.ts';
+import { renderSection } from '../../bench/soak/docs.ts';
+import { measureSoak } from '../../bench/soak/measure.ts';
+
+t.test('what the command line asks for', async (t) => {
+  t.strictSame(readSoakArgs([]), { events: 1_000_000, services: 200, writeDocs: false });
+  t.match(readSoakArgs(['--events', '2000', '--services=5']), { events: 2000, services: 5 });
+  for (const flags of [
+    ['--events', '10'],
+    ['--events', 'many'],
+    ['--services', '0'],
+  ]) {
+    t.throws(() => readSoakArgs(flags), TypeError, flags.join(' '));
+  }
+});
+
+t.test(
+  'events go through kube to-api to its clients',
+  { skip: process.platform !== 'linux' && 'only on linux' },
+  async (t) => {
+    const { marks, watched, lists, changeSets } = await measureSoak(
+      { events: 8000, services: 50 },
+      () => {},
+    );
+    t.equal(marks.at(-1)?.events, 8000);
+    t.ok(watched > 2000, `${watched} events over watches`);
+    t.ok(lists > 3, `${lists} lists: versions were lost`);
+    t.ok(changeSets >= 3 * 8, `${changeSets} change sets`);
+  },
+);
+
+t.test('the section of the page has the figures', async (t) => {
+  const text = renderSection({
+    date: '2026-01-01',
+    machine: machine(),
+    services: 200,
+    result: {
+      watched: 900_000,
+      lists: 42,
+      changeSets: 1234,
+      seconds: 56.7,
+      cpuMs: 0.0421,
+      marks: [
+        { events: 500_000, heap: 20e6, resident: 111e6 },
+        { events: 1_000_000, heap: 20.14e6, resident: 112e6 },
+      ],
+      growth: -5000,
+    },
+  });
+  t.match(text, '| 1,000,000 | 20.1 | 112.0 |');
+  t.match(text, /1,000,000 events of 200 Services/);
+  t.match(text, '5,000 bytes less since the second line');
+});
