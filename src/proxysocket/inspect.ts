@@ -46,6 +46,9 @@ export interface Inspection {
   readonly endpoints: readonly EndpointSnapshot[];
 }
 
+/** What an engine that carries nothing has found. */
+export const NOTHING: Inspection = { connections: [], matched: 0, complete: true, endpoints: [] };
+
 /**
  * Connections of each protocol that one question looks at: some milliseconds of work, in which the engine
  * does nothing else.

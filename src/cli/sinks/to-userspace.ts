@@ -1,15 +1,25 @@
 import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { processDescriptorLimit } from '../../proxysocket/descriptors.ts';
+import { autoWorkers, MAX_WORKERS } from '../../proxysocket/workers/count.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
 import { HANDOVER_FLAGS } from '../flags/handover.ts';
-import { choice, duration, ipAddress, list, portRange, text, toggle } from '../flags/kinds.ts';
+import {
+  choice,
+  duration,
+  integer,
+  ipAddress,
+  list,
+  portRange,
+  text,
+  toggle,
+} from '../flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
 import { PORTAL_CHAINS_FLAGS } from '../flags/portal-chains.ts';
 import { PORTAL_TABLE_FLAGS } from '../flags/portal-table.ts';
-import { flag, type FlagTable, type FlagValues } from '../flags/table.ts';
+import { flag, type FlagKind, type FlagTable, type FlagValues } from '../flags/table.ts';
 import { adviseOnDescriptors } from './descriptor-advice.ts';
 import type { EngineChoice } from './userspace-engine.ts';
 
@@ -110,6 +120,14 @@ function flagsOf(variant: Variant) {
         'start-up probes pass, else node; the log says which and why.',
       group: ADDRESSES,
     }),
+    workers: flag<number>({
+      kind: workers(),
+      default: 1,
+      help:
+        'Threads of the linux engine that carry the traffic, each with its part of the clients and of ' +
+        'the limits. auto: one for each CPU.',
+      group: ADDRESSES,
+    }),
     'sync-period-duration': flag<number>({
       kind: duration(1),
       default: 15_000,
@@ -140,6 +158,7 @@ function readUserspace(values: FlagValues<UserspaceFlags>, given: ReadonlySet<st
     iptablesFlavor: values['iptables-flavor'],
     cleanupOnExit: values['cleanup-on-exit'],
     engine: values.engine,
+    workers: workersFor(values.workers, values.engine),
     bindAddress: values['bind-address'],
     portRange: values['port-range'],
     nodePortAddresses: values['nodeport-addresses'],
@@ -149,6 +168,25 @@ function readUserspace(values: FlagValues<UserspaceFlags>, given: ReadonlySet<st
     handoverWait: values['handover-wait'],
     limits: readLimits(values),
   } as const;
+}
+
+/** `auto`, or a number. */
+function workers(): FlagKind<number> {
+  const number = integer(1, MAX_WORKERS);
+  return {
+    placeholder: 'auto|number',
+    schema: { type: ['string', 'integer'] },
+    parse: (given) => (given === 'auto' ? autoWorkers() : number.parse(given)),
+    format: String,
+  };
+}
+
+function workersFor(count: number, engine: EngineChoice): number {
+  if (count === 1 || engine !== 'node') return count;
+  throw new KpngError(
+    'KPNG_USAGE',
+    '--workers goes with --engine linux or auto; the node engine has one thread',
+  );
 }
 
 /** An interface is asked for only where addresses are to be added to it. */

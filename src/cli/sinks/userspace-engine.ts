@@ -3,12 +3,15 @@ import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
 import type { GuardOptions } from '../../proxysocket/linux/guarded.ts';
+import type { FormerPort } from '../../proxysocket/linux/successor.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 
 export type EngineChoice = 'auto' | 'node' | 'linux';
 
 export interface EngineOptions {
   readonly engine: EngineChoice;
+  /** Threads of the `linux` engine. Default: 1. */
+  readonly workers?: number;
   readonly limits: EngineLimits;
 }
 
@@ -17,15 +20,30 @@ export interface EngineOptions {
  * is to be `linux` and cannot. `guard` is for tests.
  */
 export async function createEngine(
-  { engine, limits }: EngineOptions,
+  { engine, workers = 1, limits }: EngineOptions,
   portal: Pick<Portal, 'hostAddresses'>,
   log: Log,
   guard: GuardOptions = {},
 ): Promise<Engine> {
+  const nodeEngine = async (formerPort?: FormerPort): Promise<Engine> => {
+    const { createNodeEngine } = await import('../../proxysocket/node-engine.ts');
+    return createNodeEngine({
+      limits,
+      ...(formerPort !== undefined && { formerPort }),
+      ...(portal.hostAddresses !== undefined && {
+        hostAddresses: () => portal.hostAddresses?.() ?? [],
+      }),
+    });
+  };
   if (engine !== 'node') {
     try {
       const { createGuardedLinuxEngine } = await import('../../proxysocket/linux/guarded.ts');
-      const created = await createGuardedLinuxEngine({ limits, ...guard });
+      const created = await createGuardedLinuxEngine({
+        limits,
+        workers,
+        successor: nodeEngine,
+        ...guard,
+      });
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
       return created;
     } catch (error) {
@@ -35,14 +53,8 @@ export async function createEngine(
           cause: error,
         });
       }
-      log.info('Chose --engine node', { reason });
+      log.info('Chose --engine node', { reason, ...(workers > 1 && { workers: 1 }) });
     }
   }
-  const { createNodeEngine } = await import('../../proxysocket/node-engine.ts');
-  return createNodeEngine({
-    limits,
-    ...(portal.hostAddresses !== undefined && {
-      hostAddresses: () => portal.hostAddresses?.() ?? [],
-    }),
-  });
+  return nodeEngine();
 }

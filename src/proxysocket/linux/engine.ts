@@ -5,7 +5,7 @@ import { watchSubscribers } from '../../util/channel.ts';
 import { processDescriptorLimit } from '../descriptors.ts';
 import type { Engine, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
-import type { InspectQuery, Inspection } from '../inspect.ts';
+import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import type { EngineChange, ServicePortSpec } from '../spec.ts';
 import { Mirror } from './mirror.ts';
@@ -13,8 +13,6 @@ import { PlaneWorker, WorkerLost } from './plane-worker.ts';
 import { Deaths, Succession, type MakeSuccessor } from './successor.ts';
 import { CHANNELS, decodeError, decodeMessage } from './worker/event-codec.ts';
 import type { Report } from './worker/protocol.ts';
-
-const NOTHING: Inspection = { connections: [], matched: 0, complete: true, endpoints: [] };
 
 /** A worker that dies younger than this is not replaced at once. Milliseconds. */
 const YOUNG_MS = 10_000;
@@ -88,6 +86,11 @@ export class LinuxEngine implements Engine {
   /** Changes when another engine has to take over. */
   get kind(): Engine['kind'] {
     return this.#succession?.engine.kind ?? 'linux';
+  }
+
+  /** Whether several of these get all clients of one address at the places that they share. */
+  get steers(): boolean {
+    return this.#worker.steers;
   }
 
   /** Resolves when the worker has passed its probes. */

@@ -78,6 +78,7 @@ export class PlaneWorker {
   readonly #waiting = new Map<number, Waiting>();
   readonly #start = Promise.withResolvers<void>();
   #state: 'starting' | 'running' | 'over' = 'starting';
+  #steers = false;
   #commands = 0;
   #error: Error | undefined;
 
@@ -107,6 +108,11 @@ export class PlaneWorker {
     port1.on('message', (report: Report) => this.#take(report));
     // The thread itself keeps the process alive.
     port1.unref();
+  }
+
+  /** Whether sockets that share a place get all clients of one address. Known once it is ready. */
+  get steers(): boolean {
+    return this.#steers;
   }
 
   /** The memory that tells which descriptors it has open. */
@@ -188,6 +194,7 @@ export class PlaneWorker {
   #take(report: Report): void {
     Atomics.add(this.#control, CONTROL.taken, 1);
     if (report.ready !== undefined) {
+      this.#steers = report.ready.steers;
       this.#state = 'running';
       this.#start.resolve();
       // For what was sent before it could be woken.

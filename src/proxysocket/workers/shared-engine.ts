@@ -55,6 +55,11 @@ export class SharedEngine implements Engine {
     return mergeSnapshots(parts, this.#specs, (name) => this.#homes.leaderOf(name));
   }
 
+  names(): string[] {
+    const names = this.#engines.flatMap((engine) => engine.names?.() ?? [...this.#specs.keys()]);
+    return [...new Set(names)];
+  }
+
   async inspect(query: InspectQuery): Promise<Inspection> {
     const found = await Promise.all(this.#engines.map(async (engine) => engine.inspect?.(query)));
     return mergeInspections(

@@ -60,6 +60,12 @@ export const EPOLL_CLOEXEC = 0x80000;
 export const EFD_NONBLOCK = 0x800;
 export const EFD_CLOEXEC = 0x80000;
 
+export const O_NONBLOCK = 0x800;
+export const O_CLOEXEC = 0x80000;
+export const F_SETPIPE_SZ = 1031;
+export const SPLICE_F_MOVE = 1;
+export const SPLICE_F_NONBLOCK = 2;
+
 /** How many bytes are in the send queue of a socket. */
 export const SIOCOUTQ = 0x5411;
 

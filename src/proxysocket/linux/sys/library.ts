@@ -31,6 +31,10 @@ export const SIGNATURES = {
   epoll_create1: { arguments: ['i32'], return: 'i32' },
   epoll_ctl: { arguments: ['i32', 'i32', 'i32', 'pointer'], return: 'i32' },
   epoll_wait: { arguments: ['i32', 'pointer', 'i32', 'i32'], return: 'i32' },
+  pipe2: { arguments: ['pointer', 'i32'], return: 'i32' },
+  /** Variadic in C, as `ioctl` below. */
+  fcntl: { arguments: ['i32', 'i32', 'i32'], return: 'i32' },
+  splice: { arguments: ['i32', 'pointer', 'i32', 'pointer', 'u32', 'u32'], return: 'i32' },
   eventfd: { arguments: ['u32', 'i32'], return: 'i32' },
   /** Variadic in C; on Linux the arguments go where those of other functions go. */
   ioctl: { arguments: ['i32', 'u32', 'pointer'], return: 'i32' },

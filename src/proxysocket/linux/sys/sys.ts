@@ -11,6 +11,7 @@ import { epollLayoutOf, type EpollLayout } from './layout.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
 import { Pinned } from './memory.ts';
 import { PeerNames } from './names.ts';
+import { Pipes } from './pipes.ts';
 import { Poller } from './poller.ts';
 import { SendList } from './send-list.ts';
 import { Sockaddr } from './sockaddr.ts';
@@ -30,6 +31,7 @@ export class Sys {
   readonly ledger: DescriptorLedger;
   readonly sockets: Sockets;
   readonly streams: Streams;
+  readonly pipes: Pipes;
   /** Whether messages of several datagrams can be sent (UDP_SEGMENT, since Linux 4.18). */
   readonly hasUdpSegments: boolean;
   readonly #lib: Library;
@@ -41,6 +43,7 @@ export class Sys {
     this.#layout = options.epollLayout ?? epollLayoutOf(process.arch);
     this.sockets = new Sockets(lib, this.ledger);
     this.streams = new Streams(lib);
+    this.pipes = new Pipes(lib, this.ledger);
     this.hasUdpSegments = takesSegments(this.sockets);
   }
 

@@ -1,5 +1,6 @@
 import { LimitSignal } from '../../limit-signal.ts';
 import type { Pinned } from '../sys/memory.ts';
+import type { Pipe } from '../sys/pipes.ts';
 import type { Sys } from '../sys/sys.ts';
 
 const KIB = 1024;
@@ -12,12 +13,27 @@ const LARGEST_SMALL = 64 * KIB;
 /** Free buffers kept for later, of each size. More are left to the collector. */
 const MAX_FREE = 16;
 
+/** Directions that move much data, and below which copying costs less than pipes do. */
+const MANY = 2;
+/** Pipes of all relays: two descriptors each. Beyond that data is copied. */
+const MAX_PIPES = 32;
+
 /** The part of a read that the other side did not take yet. */
-export interface Kept {
+export interface KeptBytes {
+  readonly kind: 'bytes';
   readonly memory: Pinned;
   start: number;
   readonly end: number;
 }
+
+/** The same of what went through a pipe. */
+export interface KeptInPipe {
+  readonly kind: 'pipe';
+  readonly pipe: Pipe;
+  left: number;
+}
+
+export type Kept = KeptBytes | KeptInPipe;
 
 /**
  * The memory that relays copy through.
@@ -29,6 +45,11 @@ export interface Kept {
  * gone: that is the whole back-pressure.
  *
  * Large rests are within a budget. When it is used up, reads become smaller, so that there are none.
+ *
+ * One buffer that is used again and again is in the cache, and copying through it costs about as much as
+ * a pipe. What several bulk flows bring in turn is not: then the kernel moves it from socket to socket
+ * through a pipe (`splice`), which takes about half of the time. An empty pipe belongs to nobody; a
+ * relay keeps one as it would keep a large rest.
  */
 export class RelayMemory {
   readonly #sys: Sys;
@@ -37,6 +58,10 @@ export class RelayMemory {
   readonly #free = new Map<number, Pinned[]>();
   #current: Pinned;
   #used = 0;
+  /** Empty ones. */
+  readonly #freePipes: Pipe[] = [];
+  #pipes = 0;
+  #bulkFlows = 0;
 
   /** `budget` in bytes. */
   constructor(sys: Sys, budget: number) {
@@ -65,7 +90,7 @@ export class RelayMemory {
   }
 
   /** Keeps the bytes from `start` to `end` of the current buffer. */
-  keep(start: number, end: number): Kept {
+  keep(start: number, end: number): KeptBytes {
     const length = end - start;
     if (length <= LARGEST_SMALL) return this.#copy(start, end, this.#take(sizeFor(length)));
     if (this.#budget - this.#used < LARGE) {
@@ -75,11 +100,57 @@ export class RelayMemory {
     const memory = this.#current;
     this.#used += LARGE;
     this.#current = this.#take(LARGE);
-    return { memory, start, end };
+    return { kind: 'bytes', memory, start, end };
+  }
+
+  /** A direction has begun to move much data, or does so no more. */
+  noteBulk(begins: boolean): void {
+    this.#bulkFlows += begins ? 1 : -1;
+    if (this.#bulkFlows > 0) return;
+    for (const pipe of this.#freePipes) this.#closePipe(pipe);
+    this.#freePipes.length = 0;
+  }
+
+  /** An empty pipe to move bytes through; undefined where they are to be copied. `givePipe` or `keepPipe` has to follow. */
+  takePipe(): Pipe | undefined {
+    if (this.#bulkFlows < MANY || this.#budget - this.#used < LARGE) return undefined;
+    const free = this.#freePipes.pop();
+    if (free !== undefined || this.#pipes >= MAX_PIPES) return free;
+    const pipe = this.#sys.pipes.open();
+    if (pipe !== undefined) this.#pipes += 1;
+    return pipe;
+  }
+
+  /** The pipe is empty again. */
+  givePipe(pipe: Pipe): void {
+    if (this.#bulkFlows === 0) this.#closePipe(pipe);
+    else this.#freePipes.push(pipe);
+  }
+
+  /** Keeps the pipe with what is left in it. */
+  keepPipe(pipe: Pipe, left: number): KeptInPipe {
+    this.#used += LARGE;
+    return { kind: 'pipe', pipe, left };
   }
 
   /** Gives back what was kept. */
-  release({ memory }: Kept): void {
+  release(kept: Kept): void {
+    if (kept.kind === 'bytes') {
+      this.#releaseBytes(kept);
+      return;
+    }
+    this.#used -= LARGE;
+    this.#signal.freed(this.#used);
+    if (kept.left > 0) this.#closePipe(kept.pipe);
+    else this.givePipe(kept.pipe);
+  }
+
+  #closePipe(pipe: Pipe): void {
+    this.#pipes -= 1;
+    this.#sys.pipes.close(pipe);
+  }
+
+  #releaseBytes({ memory }: KeptBytes): void {
     const size = memory.length;
     const free = this.#free.get(size);
     if (free === undefined) this.#free.set(size, [memory]);
@@ -89,9 +160,9 @@ export class RelayMemory {
     this.#signal.freed(this.#used);
   }
 
-  #copy(start: number, end: number, memory: Pinned): Kept {
+  #copy(start: number, end: number, memory: Pinned): KeptBytes {
     memory.bytes.set(this.#current.bytes.subarray(start, end));
-    return { memory, start: 0, end: end - start };
+    return { kind: 'bytes', memory, start: 0, end: end - start };
   }
 
   #take(size: number): Pinned {

@@ -2,11 +2,18 @@ import type { ServicePortCounters } from '../../counters.ts';
 import type { Pollable } from '../loop.ts';
 import { EAGAIN } from '../sys/constants.ts';
 import { READY } from '../sys/poller.ts';
-import type { Kept } from './memory.ts';
+import type { Pipe } from '../sys/pipes.ts';
+import type { Kept, KeptBytes, KeptInPipe } from './memory.ts';
 import type { Relay } from './relay.ts';
 
 /** What one side of a relay may pass on before others have their turn. Bytes. */
 const BUDGET = 1024 * 1024;
+
+/** A read of so many bytes makes a direction one that moves much data. */
+const BULK_READ = 64 * 1024;
+/** So many reads in a row below so many bytes, and it is that no more. */
+const SMALL_READS = 16;
+const SMALL_READ = 16 * 1024;
 
 const CLOSING = READY.hangUp | READY.peerClosed | READY.error;
 const INCOMING = READY.readable | CLOSING;
@@ -31,6 +38,9 @@ export class Side implements Pollable {
   #closing = false;
   #bytes = 0;
   #ended = false;
+  /** Moves much data. */
+  #isBulk = false;
+  #smallReads = 0;
 
   constructor(fd: number, relay: Relay, counters: ServicePortCounters, isClient: boolean) {
     this.fd = fd;
@@ -82,6 +92,7 @@ export class Side implements Pollable {
     if (this.#kept !== undefined) this.#relay.memory.release(this.#kept);
     this.#kept = undefined;
     this.#peer = undefined;
+    this.#setBulk(false);
   }
 
   /** Reads and writes until nothing is left, or the other side takes no more. */
@@ -91,6 +102,11 @@ export class Side implements Pollable {
     if (peer === undefined) return;
     const { memory, loop } = relay;
     const { streams } = loop.sys;
+    const pipe = this.#isBulk ? memory.takePipe() : undefined;
+    if (pipe !== undefined) {
+      this.#pumpThrough(pipe, peer);
+      return;
+    }
     for (let budget = BUDGET; budget > 0;) {
       const limit = memory.readLimit;
       const length = streams.read(this.fd, memory.current, limit);
@@ -99,9 +115,7 @@ export class Side implements Pollable {
         return;
       }
       budget -= length;
-      this.#bytes += length;
-      if (this.#isClient) this.#counters.bytesIn += length;
-      else this.#counters.bytesOut += length;
+      this.#took(length);
       const taken = streams.write(peer.fd, memory.current, length);
       if (taken < 0 && taken !== -EAGAIN) {
         // Nothing of it is gone yet, so that another endpoint can have it.
@@ -123,6 +137,52 @@ export class Side implements Pollable {
     loop.again(this);
   }
 
+  /** The same, but that the kernel moves the bytes through a pipe. Something has been moved before. */
+  #pumpThrough(pipe: Pipe, peer: Side): void {
+    const { memory, loop } = this.#relay;
+    const { pipes } = loop.sys;
+    for (let budget = BUDGET; budget > 0 && this.#isBulk;) {
+      const length = pipes.fill(pipe, this.fd);
+      if (length <= 0) {
+        memory.givePipe(pipe);
+        this.#stopped(length);
+        return;
+      }
+      budget -= length;
+      this.#took(length);
+      const taken = pipes.empty(pipe, peer.fd, length);
+      if (taken > 0) this.#relay.moved();
+      if (taken < length) {
+        this.#kept = memory.keepPipe(pipe, length - Math.max(0, taken));
+        // Whether there is more room, or something is wrong, is found out by asking for the rest.
+        this.#flush();
+        return;
+      }
+    }
+    memory.givePipe(pipe);
+    loop.again(this);
+  }
+
+  /** Counts a read, and notes whether much is being moved. */
+  #took(length: number): void {
+    this.#bytes += length;
+    if (this.#isClient) this.#counters.bytesIn += length;
+    else this.#counters.bytesOut += length;
+    if (length >= BULK_READ) this.#setBulk(true);
+    if (length >= SMALL_READ) this.#smallReads = 0;
+    else if (this.#isBulk) {
+      this.#smallReads += 1;
+      if (this.#smallReads >= SMALL_READS) this.#setBulk(false);
+    }
+  }
+
+  #setBulk(isBulk: boolean): void {
+    if (isBulk === this.#isBulk) return;
+    this.#isBulk = isBulk;
+    this.#smallReads = 0;
+    this.#relay.memory.noteBulk(isBulk);
+  }
+
   /** A read brought nothing. */
   #stopped(result: number): void {
     this.#readable = false;
@@ -141,22 +201,40 @@ export class Side implements Pollable {
     const kept = this.#kept;
     const peer = this.#peer;
     if (kept === undefined || peer === undefined) return;
-    const { streams } = relay.loop.sys;
-    const length = kept.end - kept.start;
-    const taken = streams.write(peer.fd, kept.memory, length, kept.start);
-    if (taken === -EAGAIN) return;
-    if (taken < 0) {
+    const taken = kept.kind === 'pipe' ? this.#writePipe(kept, peer) : this.#writeBytes(kept, peer);
+    if (taken < 0 && taken !== -EAGAIN) {
       relay.broken(peer, -taken);
       return;
     }
-    relay.moved();
-    kept.start += taken;
-    if (taken < length) {
+    if (taken > 0) relay.moved();
+    const isAll = kept.kind === 'pipe' ? kept.left === 0 : kept.start === kept.end;
+    if (!isAll) {
       relay.stuck();
       return;
     }
     relay.memory.release(kept);
     this.#kept = undefined;
     if (this.#readable && !this.#ended) this.#pump();
+  }
+
+  #writeBytes(kept: KeptBytes, peer: Side): number {
+    const { streams } = this.#relay.loop.sys;
+    const length = kept.end - kept.start;
+    const taken = streams.write(peer.fd, kept.memory, length, kept.start);
+    if (taken > 0) kept.start += taken;
+    return taken;
+  }
+
+  /** One call may stop before the socket is full. */
+  #writePipe(kept: KeptInPipe, peer: Side): number {
+    const { pipes } = this.#relay.loop.sys;
+    let sum = 0;
+    while (kept.left > 0) {
+      const taken = pipes.empty(kept.pipe, peer.fd, kept.left);
+      if (taken <= 0) return sum > 0 && taken === -EAGAIN ? sum : taken;
+      sum += taken;
+      kept.left -= taken;
+    }
+    return sum;
   }
 }

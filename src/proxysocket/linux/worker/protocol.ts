@@ -48,8 +48,8 @@ export interface Done {
 
 /** From a worker: what has come up in a turn of its loop, to be taken in this order. */
 export interface Report {
-  /** Said once, first: the worker has passed its probes. */
-  readonly ready?: true;
+  /** Said once, first: the worker has passed its probes. `steers`: see `canSteer`. */
+  readonly ready?: { readonly steers: boolean };
   /** It cannot work here: the probe that failed. */
   readonly unfit?: { readonly probe: string; readonly reason: string };
   /** New blocks of counters. */

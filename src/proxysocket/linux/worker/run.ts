@@ -1,5 +1,6 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import type { Clock } from '../../../util/clock.ts';
+import { canSteer } from '../can-steer.ts';
 import { createDataPlane } from '../data-plane.ts';
 import { FormerListeners } from '../former-listeners.ts';
 import { Loop, type Pollable } from '../loop.ts';
@@ -112,7 +113,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   loop.watch(wake.fd, commands, INTEREST.readable);
   // Before the first look at `stop`, so that whoever sets it can wake us.
   Atomics.store(control, CONTROL.wakeFd, wake.fd);
-  outbox.tell({ ready: true });
+  outbox.tell({ ready: { steers: canSteer(sys) } });
 
   /** Tells everything, and that it has been told. */
   const report = (): void => {

@@ -1,0 +1,77 @@
+import {
+  F_SETPIPE_SZ,
+  O_CLOEXEC,
+  O_NONBLOCK,
+  SPLICE_F_MOVE,
+  SPLICE_F_NONBLOCK,
+} from './constants.ts';
+import type { DescriptorLedger } from './descriptor-ledger.ts';
+import type { Library } from './library.ts';
+import { addressOf, Pinned } from './memory.ts';
+
+/** What a pipe holds. An ordinary user may have no larger ones (`fs.pipe-max-size`). */
+export const PIPE_BYTES = 1024 * 1024;
+const FLAGS = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
+
+/** Bytes pass through it from one socket to another. */
+export interface Pipe {
+  readonly readFd: number;
+  readonly writeFd: number;
+}
+
+/**
+ * Pipes between sockets: the kernel hands its own pages from one to the other, and nobody copies them.
+ *
+ * Each fill and each emptying is a call of its own, so a pipe pays for large amounts only.
+ */
+export class Pipes {
+  readonly #c: Library['c'];
+  readonly #errno: Int32Array;
+  readonly #ledger: DescriptorLedger;
+  readonly #pair: Pinned;
+
+  constructor(lib: Library, ledger: DescriptorLedger) {
+    this.#c = lib.c;
+    this.#errno = lib.errno;
+    this.#ledger = ledger;
+    this.#pair = Pinned.alloc(lib.ffi, 8);
+  }
+
+  /**
+   * Undefined where there is no descriptor left, or no pipe of full size: a user may have so many of
+   * those, and after that they are small.
+   */
+  open(): Pipe | undefined {
+    if (this.#c.pipe2(addressOf(this.#pair), O_NONBLOCK | O_CLOEXEC) < 0) return undefined;
+    const readFd = this.#pair.view.getInt32(0, true);
+    const writeFd = this.#pair.view.getInt32(4, true);
+    this.#ledger.opened(readFd);
+    this.#ledger.opened(writeFd);
+    const pipe = { readFd, writeFd };
+    if (this.#c.fcntl(writeFd, F_SETPIPE_SZ, PIPE_BYTES) >= PIPE_BYTES) return pipe;
+    this.close(pipe);
+    return undefined;
+  }
+
+  close({ readFd, writeFd }: Pipe): void {
+    for (const fd of [readFd, writeFd]) {
+      this.#ledger.closed(fd);
+      this.#c.close(fd);
+    }
+  }
+
+  /** Takes what a socket has received: how many bytes, 0 at the end of the stream, or a negative error number. */
+  fill(pipe: Pipe, from: number): number {
+    return this.#splice(from, pipe.writeFd, PIPE_BYTES);
+  }
+
+  /** Gives a socket up to `length` bytes of what is in the pipe: how many, or a negative error number. */
+  empty(pipe: Pipe, to: number, length: number): number {
+    return this.#splice(pipe.readFd, to, length);
+  }
+
+  #splice(from: number, to: number, length: number): number {
+    const count = this.#c.splice(from, 0n, to, 0n, length, FLAGS);
+    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+  }
+}
