@@ -1,5 +1,12 @@
 import type { Example } from '../command.ts';
-import { ASK_FLAGS, ENDPOINT_FLAG, LIMIT_FLAG, LIST_FLAGS, SHOW_FLAGS } from '../flags/admin.ts';
+import {
+  ASK_FLAGS,
+  ENDPOINT_FLAG,
+  LIMIT_FLAG,
+  LIST_FLAGS,
+  SHOW_FLAGS,
+  TOP_FLAGS,
+} from '../flags/admin.ts';
 import type { FlagTable } from '../flags/table.ts';
 
 /** A command that asks a running proxy over its admin socket. */
@@ -14,7 +21,7 @@ export interface AdminCommand {
 }
 
 export type AdminWord =
-  'status' | 'services' | 'connections' | 'drain' | 'undrain' | 'loglevel' | 'dump';
+  'status' | 'services' | 'connections' | 'top' | 'drain' | 'undrain' | 'loglevel' | 'dump';
 
 export const ADMIN_COMMANDS: readonly AdminCommand[] = [
   {
@@ -47,6 +54,23 @@ export const ADMIN_COMMANDS: readonly AdminCommand[] = [
     operand: '[SERVICE]',
     flags: { ...SHOW_FLAGS, limit: LIMIT_FLAG },
     examples: [{ line: 'connections default/web --limit 20', does: 'shows who is connected' }],
+  },
+  {
+    word: 'top',
+    summary: 'Watch its service ports in the terminal',
+    description:
+      'A live table of rates, connections, errors and endpoints. Keys: q quits, c r i o e n s sort, ' +
+      '/ searches, Enter shows endpoints, ? explains the rest.',
+    flags: {
+      ...ASK_FLAGS,
+      ...LIST_FLAGS,
+      sort: { ...LIST_FLAGS.sort, default: 'connections' },
+      ...TOP_FLAGS,
+    },
+    examples: [
+      { line: 'top', does: 'shows what is going on, the busiest service first' },
+      { line: 'top --once --sort errors', does: 'prints it once, for a script' },
+    ],
   },
   {
     word: 'drain',

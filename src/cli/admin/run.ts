@@ -53,7 +53,7 @@ type Ask = (
 
 /** Carries a command out and returns the exit code. Rejects with a KpngError. */
 export async function runAdmin(invocation: AdminInvocation, terminal: Terminal): Promise<number> {
-  const { socket, flags } = invocation;
+  const { command, socket, flags } = invocation;
   if (socket === '') {
     throw new KpngError(
       'KPNG_ADMIN_UNREACHABLE',
@@ -62,6 +62,10 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Terminal):
   }
   const ask: Ask = (method, operation, input = {}) =>
     askAdmin({ socket, method, operation, input });
+  if (command.word === 'top') {
+    const { runTop } = await import('./top/run.ts');
+    return runTop({ flags, terminal, ask: (operation, input) => ask('GET', operation, input) });
+  }
   const { value, lines, code = 0 } = await show(invocation, ask);
   await print(value, lines, flags['output'] as OutputForm, terminal.stdout);
   return code;
@@ -105,6 +109,8 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
       const value = await ask('GET', 'dump');
       return { value, lines: [JSON.stringify(value)] };
     }
+    case 'top':
+      throw new Error('top prints by itself');
     default:
       return command.word satisfies never;
   }

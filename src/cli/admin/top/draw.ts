@@ -1,0 +1,323 @@
+import { drainText } from '../../../admin/drains.ts';
+import type {
+  EndpointState,
+  ServiceDetails,
+  ServiceRow,
+  ServiceState,
+} from '../../../admin/views.ts';
+import { pad, plainText } from '../table.ts';
+import { age, bytes, count } from '../units.ts';
+import type { TopData } from './data.ts';
+import { SORT_KEY_OF, type TopState } from './state.ts';
+import { piece, type Line, type Piece, type Style } from './styled.ts';
+
+export interface Size {
+  readonly columns: number;
+  readonly rows: number;
+}
+
+const STATE_STYLES: Readonly<Record<ServiceState | EndpointState, Style>> = {
+  ok: 'good',
+  ready: 'good',
+  degraded: 'warn',
+  'no-endpoints': 'warn',
+  failing: 'warn',
+  down: 'bad',
+  drained: 'violet',
+  removed: 'dim',
+  unused: 'dim',
+};
+
+interface Column {
+  readonly title: string;
+  readonly width: number;
+  /** Columns of the terminal from which on there is room for it. */
+  readonly from?: number;
+  readonly left?: true;
+  /** The key that sorts by it. */
+  readonly key?: string;
+  readonly cell: (row: ServiceRow) => string;
+  readonly style?: (row: ServiceRow) => Style;
+}
+
+const zero = (value: number): Style => (value === 0 ? 'dim' : 'plain');
+
+const COLUMNS: readonly Column[] = [
+  {
+    title: 'STATE',
+    width: 12,
+    left: true,
+    key: 's',
+    cell: ({ state }) => state,
+    style: ({ state }) => STATE_STYLES[state],
+  },
+  {
+    title: 'ADDRESS',
+    width: 22,
+    left: true,
+    from: 140,
+    cell: ({ addresses: [first = '-'] }) => first,
+    style: () => 'dim',
+  },
+  {
+    title: 'ENDPTS',
+    width: 7,
+    key: 'p',
+    cell: ({ endpoints: { usable, total } }) =>
+      usable === total ? String(total) : `${usable}/${total}`,
+    style: ({ endpoints: { usable, total } }) => (usable < total ? 'warn' : zero(total)),
+  },
+  {
+    title: 'ACTIVE',
+    width: 7,
+    key: 'c',
+    cell: ({ active }) => count(active),
+    style: ({ active }) => zero(active),
+  },
+  {
+    title: 'CONN/S',
+    width: 7,
+    key: 'r',
+    cell: ({ rates }) => count(rates.connections),
+    style: ({ rates }) => zero(rates.connections),
+  },
+  {
+    title: 'IN/S',
+    width: 8,
+    key: 'i',
+    cell: ({ rates }) => bytes(rates.bytesIn),
+    style: ({ rates }) => zero(rates.bytesIn),
+  },
+  {
+    title: 'OUT/S',
+    width: 8,
+    key: 'o',
+    cell: ({ rates }) => bytes(rates.bytesOut),
+    style: ({ rates }) => zero(rates.bytesOut),
+  },
+  {
+    title: 'ERR/S',
+    width: 6,
+    key: 'e',
+    cell: ({ rates }) => count(rates.errors),
+    style: ({ rates }) => (rates.errors > 0 ? 'bad' : 'dim'),
+  },
+  {
+    title: 'ERRORS',
+    width: 7,
+    from: 96,
+    cell: ({ totals }) => count(totals.errors),
+    style: ({ totals }) => zero(totals.errors),
+  },
+  {
+    title: '5 MINUTES',
+    width: 15,
+    left: true,
+    from: 118,
+    cell: ({ spark }) => bars(spark ?? []),
+    style: () => 'blue',
+  },
+];
+
+const BARS = '▁▂▃▄▅▆▇█';
+
+/** A plot of half as many characters as there are numbers. */
+export function bars(values: readonly number[]): string {
+  const top = Math.max(...values, 1);
+  let text = '';
+  for (let index = 0; index + 1 < values.length; index += 2) {
+    const value = ((values[index] ?? 0) + (values[index + 1] ?? 0)) / 2;
+    const step = Math.ceil((value / top) * (BARS.length - 1));
+    text += value === 0 ? ' ' : (BARS[step] ?? '');
+  }
+  return text;
+}
+
+/** Lines above and below the rows. */
+const AROUND = 5;
+
+/** Rows of service ports that fit on a screen. */
+export function roomFor({ rows }: Size): number {
+  return Math.max(rows - AROUND, 1);
+}
+
+/** A screen, no higher than the terminal. Pure: the same data, state and size make the same lines. */
+export function drawTop(data: TopData, state: TopState, size: Size, trouble?: string): Line[] {
+  const body = state.help ? helpLines() : rowLines(data, state, size);
+  const room = roomFor(size);
+  return [
+    titleLine(data, state, size),
+    totalsLine(data),
+    noticeLine(data, trouble),
+    headLine(state, size),
+    ...body.slice(0, room),
+    ...Array.from({ length: Math.max(room - body.length, 0) }, (): Line => []),
+    footLine(data, state),
+  ].slice(0, size.rows);
+}
+
+function titleLine({ status }: TopData, { paused }: TopState, { columns }: Size): Line {
+  const { process: about, proxy, state } = status;
+  const style = state === 'ready' ? 'good' : state === 'not-ready' ? 'bad' : 'warn';
+  const text = [
+    about.nodeName ?? '',
+    about.command,
+    proxy === null ? '' : `engine ${proxy.engine}, portal ${proxy.portal}`,
+    `up ${age(about.uptimeSeconds)}`,
+    bytes(about.rssBytes),
+  ].filter((part) => part !== '');
+  const line = [
+    piece('kpng-userspace ', 'bold'),
+    piece(state, style),
+    piece(`  ${text.join(' · ')}`, 'dim'),
+  ];
+  if (!paused) return line;
+  const used = line.reduce((sum, each) => sum + each.text.length, 0);
+  return [...line, piece(' '.repeat(Math.max(columns - used - 6, 2))), piece('paused', 'warn')];
+}
+
+function totalsLine({ status: { proxy } }: TopData): Line {
+  if (proxy === null) return [piece('This process does not proxy.', 'dim')];
+  const { active, rates, states, servicePorts } = proxy;
+  const notOk = (['down', 'degraded', 'no-endpoints', 'drained', 'removed'] as const).filter(
+    (state) => states[state] > 0,
+  );
+  return [
+    piece('active ', 'dim'),
+    piece(String(active.tcp), 'bold'),
+    piece(' TCP ', 'dim'),
+    piece(String(active.udp), 'bold'),
+    piece(' UDP   new ', 'dim'),
+    piece(`${count(rates.connections)}/s`, 'bold'),
+    piece('   in ', 'dim'),
+    piece(`${bytes(rates.bytesIn)}/s`, 'bold'),
+    piece('   out ', 'dim'),
+    piece(`${bytes(rates.bytesOut)}/s`, 'bold'),
+    piece('   errors ', 'dim'),
+    piece(`${count(rates.errors)}/s`, rates.errors > 0 ? 'bad' : 'bold'),
+    piece('   service ports ', 'dim'),
+    piece(String(servicePorts), 'bold'),
+    ...notOk.flatMap((state): Piece[] => [
+      piece(' '),
+      piece(`${states[state]} ${state}`, STATE_STYLES[state]),
+    ]),
+  ];
+}
+
+function noticeLine({ status: { proxy } }: TopData, trouble: string | undefined): Line {
+  if (trouble !== undefined) return [piece(plainText(trouble), 'bad')];
+  const [drain, ...drains] = proxy?.drains ?? [];
+  const [problem, ...more] = proxy?.problems ?? [];
+  if (problem !== undefined) {
+    const others = more.length === 0 ? '' : ` (and ${more.length} more: status)`;
+    return [piece(plainText(`${problem.message}${others}`), 'warn')];
+  }
+  if (drain === undefined) return [];
+  const others = drains.length === 0 ? '' : ` and ${drains.length} more`;
+  return [piece(`drained: ${drainText(drain)}${others}`, 'violet')];
+}
+
+function columnsFor({ columns }: Size): readonly Column[] {
+  return COLUMNS.filter(({ from = 0 }) => columns >= from);
+}
+
+function nameWidth(size: Size): number {
+  const others = columnsFor(size).reduce((sum, { width }) => sum + width + 1, 0);
+  return Math.max(size.columns - others, 16);
+}
+
+function headLine(state: TopState, size: Size): Line {
+  const title = (text: string, key: string | undefined): string => {
+    if (key === undefined || SORT_KEY_OF[key] !== state.sort) return text;
+    return `${state.reverse ? '▲' : '▼'}${text}`;
+  };
+  const cells = columnsFor(size).map(({ title: text, width, left, key }) => {
+    return ` ${pad(title(text, key), width, left === true ? 'left' : 'right')}`;
+  });
+  const text = pad(title('SERVICE', 'n'), nameWidth(size), 'left') + cells.join('');
+  return [piece(text, 'head')];
+}
+
+function rowLines({ services, details }: TopData, state: TopState, size: Size): Line[] {
+  const lines: Line[] = [];
+  const room = roomFor(size);
+  const below = details === undefined ? [] : endpointLines(details);
+  // The selected row stays in sight, with some of what is open below it.
+  const first = Math.max(
+    0,
+    state.selected - Math.max(room - 1 - Math.min(below.length, room - 1), 0),
+  );
+  for (const [index, row] of services.rows.entries()) {
+    if (index < first) continue;
+    lines.push(rowLine(row, index === state.selected, size));
+    if (row.name === state.open && details?.name === row.name) lines.push(...below);
+    if (lines.length >= room) break;
+  }
+  if (services.rows.length === 0) lines.push([piece('No service port is like that.', 'dim')]);
+  return lines;
+}
+
+function rowLine(row: ServiceRow, selected: boolean, size: Size): Line {
+  const width = nameWidth(size);
+  const suffix = row.protocol === 'UDP' ? ' UDP' : '';
+  const name = plainText(row.name) + suffix;
+  const shown = name.length > width ? `${name.slice(0, width - 1)}…` : name;
+  return [
+    piece(shown, selected ? 'selected' : 'bold'),
+    piece(' '.repeat(width - shown.length)),
+    ...columnsFor(size).map(({ width: wide, left, cell, style }) =>
+      piece(
+        ` ${pad(cell(row), wide, left === true ? 'left' : 'right').slice(0, wide)}`,
+        style?.(row),
+      ),
+    ),
+  ];
+}
+
+function endpointLines({ endpointsList, connectTimes }: ServiceDetails): Line[] {
+  if (endpointsList.length === 0) return [[piece('    no endpoints', 'dim')]];
+  const width = Math.max(...endpointsList.map(({ address }) => address.length));
+  const { p50, p99, count: total } = connectTimes;
+  const ms = (bound: number | null): string => (bound === null ? '> 2500' : `≤ ${bound * 1000}`);
+  const times =
+    total === 0 ? [] : [[piece(`    connect ms: half ${ms(p50)}, 99 % ${ms(p99)}`, 'dim')]];
+  return [
+    ...endpointsList.map(({ address, state, active }) => [
+      piece(`    ${address.padEnd(width)}  `),
+      piece(state.padEnd(8), STATE_STYLES[state]),
+      piece(active === undefined ? '' : `${pad(String(active), 7, 'right')} active`, 'dim'),
+    ]),
+    ...times,
+  ];
+}
+
+function footLine({ services }: TopData, state: TopState): Line {
+  if (state.typing) return [piece('search: ', 'bold'), piece(`${state.search}▏`)];
+  const found =
+    services.matched === services.total
+      ? `${services.total}`
+      : `${services.matched} of ${services.total}`;
+  const search = state.search === '' ? '' : `   search “${plainText(state.search)}” (Esc)`;
+  const filter = state.filter === 'all' ? '' : `   only ${state.filter}`;
+  return [
+    piece('q quit  ? help  / search  f filter  Enter endpoints', 'dim'),
+    piece(`   ${found}${search}${filter}`, 'dim'),
+  ];
+}
+
+function helpLines(): Line[] {
+  const rows: readonly (readonly [string, string])[] = [
+    ['n s p c r i o e', 'sort by name, state, endpoints, active, new connections, in, out, errors'],
+    ['R', 'the other way round'],
+    ['f', 'all, in use, not ok, drained'],
+    ['/', 'search names and addresses; Esc ends it'],
+    ['↑ ↓ j k PgUp PgDn', 'choose a service port'],
+    ['Enter', 'show its endpoints'],
+    ['Space', 'stand still, go on'],
+    ['q, Ctrl-C', 'quit'],
+  ];
+  return [
+    [],
+    ...rows.map(([keys, what]): Line => [piece(`  ${keys.padEnd(20)}`, 'bold'), piece(what)]),
+  ];
+}

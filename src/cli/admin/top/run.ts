@@ -1,0 +1,125 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { messageOf } from '../../../errors.ts';
+import type { Terminal } from '../run.ts';
+import { askTop, type AskProxy, type TopData } from './data.ts';
+import { drawTop, roomFor, type Size } from './draw.ts';
+import { initialState, onKey, splitKeys, type TopState } from './state.ts';
+import { ansiLine, plainLine } from './styled.ts';
+
+const ESC = '\u001b[';
+/** Another screen than the one with the shell, without a cursor. */
+const ENTER = `${ESC}?1049h${ESC}?25l`;
+const LEAVE = `${ESC}?25h${ESC}?1049l`;
+
+/** Lines of plain text at most. */
+const PLAIN_ROWS = 105;
+const PLAIN_COLUMNS = 120;
+
+export interface TopOptions {
+  readonly flags: Readonly<Record<string, unknown>>;
+  readonly ask: AskProxy;
+  readonly terminal: Terminal;
+}
+
+/** Shows a live table until it is told to quit; plain text, once, where there is no terminal. */
+export async function runTop({ flags, ask, terminal }: TopOptions): Promise<number> {
+  const { stdin, stdout } = terminal;
+  const state = initialState(flags);
+  const data = await askTop(ask, state);
+  if (flags['once'] === true || !stdout.isTTY || !stdin.isTTY) {
+    const shown = Math.min(data.services.rows.length, PLAIN_ROWS - 5);
+    const columns = stdout.isTTY ? stdout.columns : PLAIN_COLUMNS;
+    const lines = drawTop(data, state, { columns, rows: shown + 5 }).slice(0, -1);
+    stdout.write(`${lines.map(plainLine).join('\n')}\n`);
+    return 0;
+  }
+  await new LiveTop({ flags, ask, terminal }, state, data).run();
+  return 0;
+}
+
+/** A table on a terminal. */
+class LiveTop {
+  readonly #options: TopOptions;
+  readonly #quit = new AbortController();
+  #state: TopState;
+  #data: TopData;
+  #trouble: string | undefined;
+  /** Ends the wait before the next question. */
+  #hurry = new AbortController();
+
+  constructor(options: TopOptions, state: TopState, data: TopData) {
+    this.#options = options;
+    this.#state = state;
+    this.#data = data;
+  }
+
+  /** Leaves the terminal as it was, whatever happens. */
+  async run(): Promise<void> {
+    const { stdin, stdout } = this.#options.terminal;
+    const onData = (input: Buffer): void => this.#onInput(String(input));
+    const onResize = (): void => this.#draw();
+    const onSignal = (): void => this.#quit.abort();
+    stdout.write(ENTER);
+    stdin.setRawMode(true);
+    stdin.on('data', onData).resume();
+    stdout.on('resize', onResize);
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, onSignal);
+    try {
+      this.#draw();
+      await this.#loop();
+    } finally {
+      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.off(signal, onSignal);
+      stdout.off('resize', onResize);
+      stdin.off('data', onData).pause();
+      stdin.setRawMode(false);
+      stdout.write(LEAVE);
+    }
+  }
+
+  async #loop(): Promise<void> {
+    const { flags, ask } = this.#options;
+    const { signal } = this.#quit;
+    while (!signal.aborted) {
+      const wait = AbortSignal.any([signal, this.#hurry.signal]);
+      await delay(Number(flags['interval']), undefined, { signal: wait }).catch(() => undefined);
+      if (signal.aborted) return;
+      const isHurried = this.#hurry.signal.aborted;
+      if (isHurried) this.#hurry = new AbortController();
+      if (this.#state.paused && !isHurried) continue;
+      try {
+        this.#data = await askTop(ask, this.#state);
+        this.#trouble = undefined;
+      } catch (error) {
+        this.#trouble = messageOf(error);
+      }
+      this.#draw();
+    }
+  }
+
+  #onInput(input: string): void {
+    for (const key of splitKeys(input)) {
+      const names = this.#data.services.rows.map(({ name }) => name);
+      const outcome = onKey(this.#state, key, { names, height: roomFor(this.#size) });
+      if (outcome.kind === 'quit') {
+        this.#quit.abort();
+        return;
+      }
+      this.#state = outcome.state;
+      if (outcome.ask) this.#hurry.abort();
+    }
+    this.#draw();
+  }
+
+  get #size(): Size {
+    const { columns, rows } = this.#options.terminal.stdout;
+    return { columns, rows };
+  }
+
+  #draw(): void {
+    if (this.#quit.signal.aborted) return;
+    const size = this.#size;
+    const lines = drawTop(this.#data, this.#state, size, this.#trouble);
+    const text = lines.map((line) => `${ansiLine(line, size.columns)}${ESC}K`).join('\r\n');
+    this.#options.terminal.stdout.write(`${ESC}H${text}${ESC}J`);
+  }
+}

@@ -1,0 +1,140 @@
+import { SORT_KEYS, type ServicesQuery, type SortKey } from '../../../admin/services.ts';
+
+/** What a screen of `top` shows, as far as the person before it decides that. */
+export interface TopState {
+  readonly sort: SortKey;
+  readonly reverse: boolean;
+  readonly filter: ServicesQuery['state'];
+  readonly search: string;
+  /** Whether keys go to the search. */
+  readonly typing: boolean;
+  /** Place of the selected row in the list, from 0. */
+  readonly selected: number;
+  /** Service port whose endpoints are shown. */
+  readonly open: string | undefined;
+  readonly paused: boolean;
+  readonly help: boolean;
+}
+
+/** What is on the screen, as far as keys depend on it. */
+export interface OnScreen {
+  /** Names of the rows, in order. */
+  readonly names: readonly string[];
+  /** Rows that fit. */
+  readonly height: number;
+}
+
+export type KeyOutcome =
+  | { readonly kind: 'quit' }
+  /** `ask`: the proxy has to be asked before this can be shown. */
+  | { readonly kind: 'state'; readonly state: TopState; readonly ask: boolean };
+
+/** Keys that sort, with what they sort by. */
+export const SORT_KEY_OF: Readonly<Record<string, SortKey>> = {
+  n: 'name',
+  s: 'state',
+  p: 'endpoints',
+  c: 'active',
+  r: 'connections',
+  i: 'in',
+  o: 'out',
+  e: 'errors',
+};
+
+const FILTERS = ['all', 'traffic', 'problems', 'drained'] as const;
+const MAX_SEARCH = 100;
+
+export function initialState(flags: Readonly<Record<string, unknown>>): TopState {
+  const sort = SORT_KEYS.find((key) => key === flags['sort']) ?? 'connections';
+  return {
+    sort,
+    reverse: flags['reverse'] === true,
+    filter: (flags['state'] as TopState['filter'] | undefined) ?? 'all',
+    search: typeof flags['search'] === 'string' ? flags['search'] : '',
+    typing: false,
+    selected: 0,
+    open: undefined,
+    paused: false,
+    help: false,
+  };
+}
+
+/** What a key does. `key` is what the terminal sends, as text. */
+export function onKey(state: TopState, key: string, screen: OnScreen): KeyOutcome {
+  if (key === '\u0003') return { kind: 'quit' };
+  if (state.typing) return onSearchKey(state, key);
+  if (key === 'q' || key === '\u0004') return { kind: 'quit' };
+  if (state.help) return shown({ ...state, help: false });
+  const sort = SORT_KEY_OF[key];
+  if (sort !== undefined) {
+    const reverse = sort === state.sort && !state.reverse;
+    return asked({ ...state, sort, reverse, selected: 0 });
+  }
+  const move = MOVES[key]?.(state.selected, screen);
+  if (move !== undefined) {
+    const last = Math.max(screen.names.length - 1, 0);
+    return shown({ ...state, selected: Math.min(Math.max(move, 0), last) });
+  }
+  const name = screen.names[state.selected];
+  switch (key) {
+    case '\r':
+    case '\n':
+      return asked({ ...state, open: state.open === name ? undefined : name });
+    case '\u001b':
+      return asked({ ...state, open: undefined, search: '', selected: 0 });
+    case '/':
+      return shown({ ...state, typing: true });
+    case 'R':
+      return asked({ ...state, reverse: !state.reverse });
+    case 'f': {
+      const next = (FILTERS.findIndex((each) => each === state.filter) + 1) % FILTERS.length;
+      return asked({ ...state, filter: FILTERS[next] ?? 'all', selected: 0 });
+    }
+    case ' ':
+      return asked({ ...state, paused: !state.paused });
+    case '?':
+    case 'h':
+      return shown({ ...state, help: true });
+    default:
+      return shown(state);
+  }
+}
+
+const MOVES: Readonly<Record<string, (selected: number, screen: OnScreen) => number>> = {
+  '\u001b[A': (selected) => selected - 1,
+  k: (selected) => selected - 1,
+  '\u001b[B': (selected) => selected + 1,
+  j: (selected) => selected + 1,
+  '\u001b[5~': (selected, { height }) => selected - height,
+  '\u001b[6~': (selected, { height }) => selected + height,
+  '\u001b[H': () => 0,
+  g: () => 0,
+  '\u001b[F': (_, { names }) => names.length - 1,
+  G: (_, { names }) => names.length - 1,
+};
+
+function onSearchKey(state: TopState, key: string): KeyOutcome {
+  if (key === '\r' || key === '\n') return shown({ ...state, typing: false });
+  if (key === '\u001b') return asked({ ...state, typing: false, search: '', selected: 0 });
+  const isErase = key === '\u007f' || key === '\b';
+  const typed = isErase ? state.search.slice(0, -1) : state.search + printable(key);
+  return asked({ ...state, search: typed.slice(0, MAX_SEARCH), selected: 0 });
+}
+
+function printable(key: string): string {
+  return key.startsWith('\u001b') ? '' : key.replace(/\p{Cc}/gu, '');
+}
+
+function shown(state: TopState): KeyOutcome {
+  return { kind: 'state', state, ask: false };
+}
+
+function asked(state: TopState): KeyOutcome {
+  return { kind: 'state', state, ask: true };
+}
+
+/** Takes what a terminal sends apart into keys: a letter, or a whole escape sequence. */
+export function splitKeys(input: string): string[] {
+  // oxlint-disable-next-line no-control-regex
+  return input.match(/\u001b\[[\d;]*[A-Za-z~]|\u001bO[A-Z]|[^]/gu) ?? [];
+}
