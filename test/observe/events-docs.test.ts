@@ -1,0 +1,53 @@
+import { execFile } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { eventChannels } from '../support/event-sources.ts';
+import { tableRows } from '../support/markdown.ts';
+import { shortDir } from '../support/short-dir.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const page = readFileSync(join(ROOT, 'docs', 'events.md'), 'utf8');
+const rows = tableRows(page).map(([channel = '', when = '', fields = '']) => {
+  return { channel: channel.replaceAll('`', ''), when, fields };
+});
+
+t.test('every channel is in docs/events.md, and every one there exists', async (t) => {
+  const channels = eventChannels();
+  t.ok(channels.length > 50, `${channels.length} were found`);
+  t.same(rows.map(({ channel }) => channel).sort(), channels.map(({ channel }) => channel).sort());
+  t.equal(new Set(channels.map(({ channel }) => channel)).size, channels.length, 'no name twice');
+});
+
+t.test('every channel has its fields there, with their types, and says when', async (t) => {
+  const documented = new Map(rows.map((row) => [row.channel, row]));
+  for (const { channel, fields } of eventChannels()) {
+    const code = fields.map(({ name, type }) => `\`${name}: ${type}\``).join(', ');
+    t.ok(fields.length > 0, channel);
+    t.equal(documented.get(channel)?.fields.replaceAll('\\|', '|'), code, channel);
+    t.match(documented.get(channel)?.when, /^[A-Z].*\.$/, channel);
+  }
+});
+
+t.test('the example of the page works', async (t) => {
+  const [, example = ''] = /```js\n(.*?)```/s.exec(page) ?? [];
+  const dir = shortDir(t);
+  const path = join(dir, 'events.mjs');
+  writeFileSync(path, example);
+  writeFileSync(join(dir, 'state.yaml'), 'nodes: []\nservices: []\n');
+  const main = join(ROOT, 'src', 'cli', 'main.ts');
+  const args = ['--import', path, main, 'file', '--input', join(dir, 'state.yaml'), 'to-json'];
+  const running = promisify(execFile)(process.execPath, args);
+  t.teardown(() => running.child.kill('SIGKILL'));
+  let told = '';
+  await new Promise<void>((resolve) => {
+    running.child.stderr?.on('data', (text: string) => {
+      told += text;
+      if (told.includes(': 0 services')) resolve();
+    });
+  });
+  running.child.kill('SIGTERM');
+  await running;
+  t.match(told, /^state file .*: 0 services$/m);
+});
