@@ -94,7 +94,8 @@ async function measure(engine: Engine, plan: ScrapePlan): Promise<ScrapeResult> 
     engine: engine.kind,
     portal: 'none',
     limits: DEFAULT_LIMITS,
-    snapshot: (names) => engine.snapshot(names).map((each) => ({ ...each, counters: BUSY })),
+    snapshot: (names) =>
+      engine.snapshot(names).map((each) => Object.assign({}, each, { counters: BUSY })),
     names: () => engine.names?.(),
     problems: () => [],
   });
