@@ -3,6 +3,7 @@
  *
  *     npm run bench                      a first look, in less than a minute
  *     npm run bench -- data              what traffic costs, beside other proxies, as root
+ *     npm run bench -- rest              memory and CPU of a proxy that nobody uses
  *     npm run bench -- integrity         checks that 1 GiB arrives intact, with an endpoint killed
  *     npm run bench -- portals           how fast portals write rules, as root
  *     npm run bench -- state-file        how long large state files take, and what waits meanwhile
@@ -28,11 +29,13 @@ import { describeMachine, machine } from './report/machine.ts';
 import { keepSections } from './report/sections.ts';
 import type { IdleReport, LoadReport, Report } from './report/report.ts';
 import { asText, loadRows, memoryRows } from './report/table.ts';
+import { readRestArgs, REST_USAGE, runRest } from './rest/command.ts';
 import { runRounds } from './rounds.ts';
 import { readSoakArgs, runSoak, SOAK_USAGE } from './soak/command.ts';
 
 const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
 npm run bench -- data [flags]      measures traffic beside other proxies; see data --help
+npm run bench -- rest [flags]      measures memory and CPU of a proxy that nobody uses; see rest --help
 npm run bench -- integrity [flags] checks that a large transfer arrives intact, with an endpoint killed
 npm run bench -- portals [flags]   measures how fast portals write rules; see portals --help
 npm run bench -- state-file        measures how long large state files take, and what waits meanwhile
@@ -137,7 +140,7 @@ function readArgs() {
   const [what = 'traffic', ...rest] = positionals;
   if (!['traffic', 'integrity', 'state-file', 'scrape'].includes(what) || rest.length > 0) {
     throw new TypeError(
-      `${positionals.join(' ')}: expected data, integrity, portals, state-file, control, scrape, or nothing`,
+      `${positionals.join(' ')}: expected data, rest, integrity, portals, state-file, control, scrape, or nothing`,
     );
   }
   if (!LOADS.some((load) => load.script.includes(values.only))) {
@@ -218,6 +221,9 @@ function tryRead(): (() => Promise<boolean>) | undefined {
     }
     if (what === 'data') {
       return part({ usage: DATA_USAGE, read: readDataArgs, run: runData }, flags);
+    }
+    if (what === 'rest') {
+      return part({ usage: REST_USAGE, read: readRestArgs, run: runRest }, flags);
     }
     if (what === 'control') {
       return part({ usage: CONTROL_USAGE, read: readControlArgs, run: runControl }, flags);

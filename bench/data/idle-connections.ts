@@ -1,8 +1,8 @@
 /** Memory of each proxy for connections that nobody uses. */
 import { join } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import { Dialogue } from '../support/dialogue.ts';
 import { memory } from '../support/process-usage.ts';
+import { settled } from '../support/settled.ts';
 import type { HoldRequest } from './hold.ts';
 import type { DataNetwork } from './network.ts';
 import type { OpenPeer } from './open.ts';
@@ -17,18 +17,6 @@ function residentOf({ peer }: OpenPeer): number {
   return peer.pids().reduce((sum, pid) => sum + (memory(pid)?.anonymous ?? 0), 0);
 }
 
-/** Looks until it has stayed the same within 0.5 % for half a second, for at most four seconds. */
-async function settled(open: OpenPeer): Promise<number> {
-  let last = residentOf(open);
-  for (let quiet = 0, looks = 0; quiet < 2 && looks < 16; looks += 1) {
-    await wait(250);
-    const now = residentOf(open);
-    quiet = Math.abs(now - last) < last / 200 ? quiet + 1 : 0;
-    last = now;
-  }
-  return last;
-}
-
 /** Bytes for each of so many connections. Each is used once, so that whatever it needs is there. */
 export async function bytesOfIdleConnection(
   network: DataNetwork,
@@ -40,9 +28,9 @@ export async function bytesOfIdleConnection(
   try {
     // So that code is loaded and pools are filled.
     await ask({ address: open.peer.address, connections: WARM_UP });
-    const before = await settled(open);
+    const before = await settled(() => residentOf(open));
     const opened = await ask({ address: open.peer.address, connections });
-    return ((await settled(open)) - before) / opened;
+    return ((await settled(() => residentOf(open))) - before) / opened;
   } finally {
     await holder.kill();
   }

@@ -1,0 +1,95 @@
+/** `npm run bench -- rest`: memory and CPU of a proxy that nobody uses. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { describeMachine, machine } from '../report/machine.ts';
+import { putSection } from '../report/sections.ts';
+import { asText } from '../report/table.ts';
+import { connectionsBeside, measureRest, type Engine, type RestPlan } from './measure.ts';
+import { eachRows, renderRest, restRows, type RestReport } from './report.ts';
+
+export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and CPU of a proxy that nobody uses; needs /proc
+
+  --engines LIST     node, linux (both)
+  --connections N    idle connections (10000, or as many as the descriptors of a process allow)
+  --sessions N       UDP sessions (10000)
+  --service-ports N  service ports (10000)
+  --endpoints N      endpoints of one service (10000)
+  --idle N           seconds that CPU is watched (5)
+  --json FILE        where the figures go (bench/results/rest.json)
+  --write-docs       writes the section of docs/benchmarks.md`;
+
+const ROOT = join(import.meta.dirname, '../..');
+const ENGINES: readonly Engine[] = ['node', 'linux'];
+
+interface RestCommand extends RestPlan {
+  readonly json: string;
+  readonly writeDocs: boolean;
+}
+
+/** What the command line asks for; throws a TypeError that says what is wrong with it. */
+export function readRestArgs(args: readonly string[]): RestCommand {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      engines: { type: 'string', default: ENGINES.join(',') },
+      connections: { type: 'string', default: '10000' },
+      sessions: { type: 'string', default: '10000' },
+      'service-ports': { type: 'string', default: '10000' },
+      endpoints: { type: 'string', default: '10000' },
+      idle: { type: 'string', default: '5' },
+      json: { type: 'string', default: join(ROOT, 'bench/results/rest.json') },
+      'write-docs': { type: 'boolean', default: false },
+    },
+  });
+  return {
+    engines: values.engines.split(',').map(engine),
+    connections: connectionsBeside(0, count('connections', values.connections)),
+    sessions: count('sessions', values.sessions),
+    servicePorts: count('service-ports', values['service-ports']),
+    endpoints: count('endpoints', values.endpoints),
+    idleSeconds: count('idle', values.idle),
+    json: resolve(values.json),
+    writeDocs: values['write-docs'],
+  };
+}
+
+function engine(word: string): Engine {
+  const found = ENGINES.find((each) => each === word);
+  if (found !== undefined) return found;
+  throw new TypeError(`--engines ${word}: expected some of ${ENGINES.join(', ')}`);
+}
+
+function count(flag: string, text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value > 0 && value <= 50_000) return value;
+  throw new TypeError(`--${flag} ${JSON.stringify(text)}: expected a number from 1 to 50000`);
+}
+
+/** Measures, prints, and writes the files. */
+export async function runRest(
+  command: RestCommand,
+  print: (text: string) => void,
+  progress: (text: string) => void,
+): Promise<void> {
+  process.setMaxListeners(50);
+  const { json, writeDocs, ...plan } = command;
+  const results = await measureRest(plan, progress);
+  progress('');
+  const report: RestReport = {
+    date: new Date().toISOString().slice(0, 10),
+    machine: machine(),
+    descriptors: processDescriptorLimit(),
+    plan,
+    results,
+  };
+  print(`${describeMachine(report.machine)}\n`);
+  print(asText(eachRows(report), 1));
+  print(`\n${asText(restRows(report), 2)}`);
+  mkdirSync(dirname(json), { recursive: true });
+  writeFileSync(json, `${JSON.stringify(report, null, 2)}\n`);
+  if (!writeDocs) return;
+  const page = join(ROOT, 'docs/benchmarks.md');
+  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'rest', renderRest(report)));
+}

@@ -1,0 +1,43 @@
+/** Opens connections and UDP sessions, uses each once, and keeps them until it is ended. */
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { answerRequests } from '../support/dialogue.ts';
+
+export interface HoldRequest {
+  readonly protocol: 'TCP' | 'UDP';
+  readonly host: string;
+  readonly port: number;
+  readonly count: number;
+}
+
+/** Being opened at once. */
+const AT_ONCE = 50;
+/** How long one may take. Milliseconds. */
+const WITHIN = 10_000;
+
+answerRequests(async ({ protocol, host, port, count }: HoldRequest): Promise<number> => {
+  const open = protocol === 'TCP' ? connection : session;
+  for (let opened = 0; opened < count; opened += AT_ONCE) {
+    const batch = Math.min(AT_ONCE, count - opened);
+    await Promise.all(Array.from({ length: batch }, () => open(host, port)));
+  }
+  return count;
+});
+
+async function connection(host: string, port: number): Promise<void> {
+  const socket = connect({ host, port });
+  socket.write('x');
+  await once(socket, 'data', { signal: AbortSignal.timeout(WITHIN) });
+  // Whoever ends it now only makes the figure smaller.
+  socket.on('error', () => undefined);
+}
+
+async function session(host: string, port: number): Promise<void> {
+  const socket = createSocket('udp4');
+  socket.connect(port, host);
+  await once(socket, 'connect');
+  socket.send('x');
+  await once(socket, 'message', { signal: AbortSignal.timeout(WITHIN) });
+  socket.on('error', () => undefined);
+}

@@ -1,0 +1,85 @@
+/** A proxy with as many service ports and endpoints as are asked for, at rest. */
+import { join } from 'node:path';
+import { startProxy, type ProxyProcess } from '../../examples/support/proxy-process.ts';
+import { writeState, type ServiceDescription } from '../../examples/support/state-file.ts';
+import { tempFolder } from '../../examples/support/temp-folder.ts';
+import { cpuSeconds, memory } from '../support/process-usage.ts';
+import { settled } from '../support/settled.ts';
+import type { RestBackendAnswer } from './backend.ts';
+
+export const BACKEND_HOST = '127.78.3.1';
+/** The service that is used. */
+export const SERVICE = { host: '127.79.255.1', tcp: 8080, udp: 8081 } as const;
+
+export interface SceneOptions {
+  readonly engine: 'node' | 'linux';
+  readonly backend: RestBackendAnswer;
+  /** TCP service ports beside those that are used. */
+  readonly servicePorts: number;
+  /** Further endpoints of the service that is used, that nobody answers at. */
+  readonly endpoints?: number;
+}
+
+export interface Scene {
+  readonly proxy: ProxyProcess;
+  /** Memory that is its own, once it has settled. Bytes. */
+  anonymous(): Promise<number>;
+  /** CPU so far. Seconds. */
+  cpu(): number;
+  close(): Promise<void>;
+}
+
+export async function openScene(options: SceneOptions): Promise<Scene> {
+  const folder = tempFolder('rest');
+  try {
+    const input = join(folder.path, 'state.yaml');
+    writeState(input, [used(options), ...unused(options.servicePorts)]);
+    const proxy = await startProxy({
+      input,
+      // Sessions have to stay until they are counted.
+      args: [`--engine=${options.engine}`, '--udp-idle-timeout=30m'],
+      within: 120_000,
+    });
+    return {
+      proxy,
+      anonymous: () => settled(() => memory(proxy.pid)?.anonymous ?? 0),
+      cpu: () => cpuSeconds(proxy.pid) ?? 0,
+      async close() {
+        await proxy.stop();
+        folder.remove();
+      },
+    };
+  } catch (error) {
+    folder.remove();
+    throw error;
+  }
+}
+
+function used({ backend, endpoints = 0 }: SceneOptions): ServiceDescription {
+  return {
+    namespace: 'rest',
+    name: 'used',
+    clusterIP: SERVICE.host,
+    ports: [
+      { name: 'tcp', protocol: 'TCP', port: SERVICE.tcp, targetPort: backend.tcp },
+      { name: 'udp', protocol: 'UDP', port: SERVICE.udp, targetPort: backend.udp },
+    ],
+    endpoints: [
+      { name: 'pod', address: BACKEND_HOST },
+      ...Array.from({ length: endpoints }, (_, n) => ({
+        name: `pod-${n}`,
+        address: `127.${80 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}`,
+      })),
+    ],
+  };
+}
+
+function unused(count: number): ServiceDescription[] {
+  return Array.from({ length: count }, (_, n) => ({
+    namespace: 'rest',
+    name: `service-${n}`,
+    clusterIP: `127.79.${Math.floor(n / 250)}.${(n % 250) + 1}`,
+    ports: [{ name: 'http', protocol: 'TCP' as const, port: 8080, targetPort: 8080 }],
+    endpoints: [{ name: `pod-${n}`, address: '127.78.3.2' }],
+  }));
+}
