@@ -6,7 +6,7 @@ import { describeMachine, machine } from '../report/machine.ts';
 import { putSection } from '../report/sections.ts';
 import { asText } from '../report/table.ts';
 import { markRows, renderSection, type SoakReport } from './docs.ts';
-import { measureSoak, type SoakPlan } from './measure.ts';
+import { MAX_GROWTH, measureSoak, type SoakPlan } from './measure.ts';
 
 export const SOAK_USAGE = `npm run bench -- soak [flags]   sends events through kube to-api; fails when its heap grows; needs /proc
 
@@ -45,7 +45,7 @@ function count(flag: string, text: string, least: number, most: number): number 
   );
 }
 
-/** Runs it, prints, and writes the page. */
+/** Runs it, prints, and writes the page. Fails when the heap is not flat. */
 export async function runSoak(
   plan: Plan,
   print: (text: string) => void,
@@ -66,6 +66,9 @@ export async function runSoak(
       `${result.seconds.toFixed(1)} s; ${result.cpuMs.toFixed(3)} ms of CPU for each event; the heap has ` +
       `grown by ${result.growth} bytes`,
   );
+  if (result.growth > MAX_GROWTH) {
+    throw new Error(`the heap is not flat: more than ${MAX_GROWTH} bytes`);
+  }
   if (plan.writeDocs) {
     writeFileSync(PAGE, putSection(readFileSync(PAGE, 'utf8'), 'soak', renderSection(report)));
   }
