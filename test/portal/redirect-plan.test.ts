@@ -145,3 +145,24 @@ t.test('a listener stays as long as it is needed', (t) => {
   t.strictSame(host.listen.get('d/web'), [first]);
   t.end();
 });
+
+t.test('a proxy port that is given up is not another one’s in the same plan', (t) => {
+  for (const random of [0, 0.4, 0.99]) {
+    const allocator = new PortAllocator({ first: 50_000, last: 50_002 }, () => random);
+    const plan = new RedirectPlan({ allocator, bindAddresses: { 4: '0.0.0.0', 6: '::' } });
+    const both = ['clusterIP 10.0.0.1:80', 'clusterIP fd00::1:80'].map((text) => portal(text));
+    const wants = (servicePort: string, portals: ServicePortPortals['portals']) => {
+      return { servicePort, portals, splitTraffic: false };
+    };
+    const before = plan.plan([wants('d/a', both)], []).listen.get('d/a') ?? [];
+    const after = plan.plan(
+      [wants('d/a', both.slice(0, 1)), wants('d/b', [portal('clusterIP 10.0.0.2:80')])],
+      [],
+    );
+    const [fresh] = after.listen.get('d/b') ?? [];
+    // Until the plan is carried out, rules lead the former clients there.
+    t.notOk(before.some(({ port }) => port === fresh?.port));
+    t.equal(after.problems.length, 0);
+  }
+  t.end();
+});

@@ -85,6 +85,26 @@ t.test('a family that fails does not keep the other from being written', async (
   t.notMatch(rig.iptables.listing(4, 'nft') + rig.iptables.listing(6, 'nft'), /TRIAL/);
 });
 
+t.test('a family whose programs fail does not keep the other from being written', async (t) => {
+  const fake = new FakeIptables();
+  const store = new IptablesStore(
+    (command) => {
+      const fails = command.file === 'iptables-nft-restore';
+      return fails ? Promise.reject(errorOf(command.file, 'Killed\n')) : fake.exec(command);
+    },
+    async () => TOOLS,
+    'KUBE',
+  );
+  const config = {
+    owner: 'abc',
+    families: [4, 6] as const,
+    targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+    nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
+  };
+  await t.rejects(store.replace(config, { items: () => new Map() }, false), /Killed/);
+  t.match(fake.listing(6), /:KUBE-PORTALS-HOST/);
+});
+
 t.test('a lock that others hold is nobody’s fault', async (t) => {
   const rig = new IptablesRig();
   t.teardown(() => rig.portal.close());

@@ -124,6 +124,28 @@ testEachRig(
   },
 );
 
+testEachRig('rules that another process has taken are not removed at the end', async (t, make) => {
+  const { rig } = await written(t, make({ removeOnClose: true }));
+  await rig.takeOver([wants('x/x', 'clusterIP 10.9.9.9:80')]);
+  await rig.portal.close();
+  t.match(rig.lands('10.9.9.9:80'), /proxy port/);
+});
+
+testEachRig(
+  'what the host does not allow is tried once, and then at the next change',
+  async (t, make) => {
+    const { rig } = await written(t, make());
+    rig.breakTools(exits('Operation not permitted (you must be root)\n', 4));
+    const runs = rig.runs;
+    const db = [wants('d/db', 'clusterIP 10.0.0.2:5432')];
+    await t.rejects(rig.sync(db), { code: 'KPNG_PORTAL_PERMISSION' });
+    t.equal(rig.runs, runs + 1);
+    rig.breakTools(undefined);
+    await rig.sync([wants('d/more', 'clusterIP 10.0.0.3:80')]);
+    t.match(rig.lands('10.0.0.2:5432'), /proxy port/, 'with what had failed');
+  },
+);
+
 testEachRig(
   'service ports that the kernel does not take are left out, and the others served',
   async (t, make) => {
