@@ -72,6 +72,8 @@ async function bundle({ entry, format, texts }: Work): Promise<{ code: string; i
     minify: true,
     keepNames: true,
     legalComments: 'none',
+    // Node shows the line of an error.
+    lineLimit: 160,
     write: false,
     metafile: true,
     logLevel: 'silent',

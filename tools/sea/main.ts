@@ -66,9 +66,9 @@ async function makeExecutable(bundle: Bundle, target: Target, folder: string): P
     const script = join(scratch, 'main.cjs');
     await writeFile(script, bundle.main);
     const assets: Record<string, string> = {};
-    for (const [name, content] of Object.entries(bundle.assets)) {
-      assets[name] = join(scratch, name);
-      await writeFile(join(scratch, name), content);
+    for (const [index, [name, content]] of Object.entries(bundle.assets).entries()) {
+      assets[name] = join(scratch, `asset-${index}`);
+      await writeFile(assets[name], content);
     }
     const [first = '', ...others] = Object.keys(NAMES).map((name) =>
       join(folder, name + target.suffix),

@@ -1,0 +1,201 @@
+/** The life of two services on a Windows node: the controller, and the proxy that needs it. */
+import { match, equal, deepEqual, ok } from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { until } from '../support/until.ts';
+import type { Namespace } from './support/namespace.ts';
+import { PORTAL_LINK } from './support/namespace.ts';
+import type { NetshDesk } from './support/netsh-desk.ts';
+import { ask, Peer } from './support/peers.ts';
+import type { Steps } from './support/steps.ts';
+import type { Wine } from './support/wine.ts';
+
+const FOLDER = String.raw`C:\Program Files\Lab App`;
+const KPNG = String.raw`${FOLDER}\kpng.exe`;
+const PROXY = String.raw`${FOLDER}\winuserspace.exe`;
+const STATE = String.raw`${FOLDER}\the state.yaml`;
+const LOG = String.raw`C:\ProgramData\kpng-userspace\logs\winuserspace.log`;
+const CLUSTER_IP = '10.96.0.10';
+const CLUSTER_IP6 = 'fd00:96::10';
+
+const stateWith = (services: string) => `services:${services}`;
+const WEB = `
+  - service:
+      namespace: lab
+      name: web
+      ips: { clusterips: { v4: [${CLUSTER_IP}], v6: ['${CLUSTER_IP6}'] } }
+      ports:
+        - { name: http, protocol: TCP, port: 80, targetport: 7001 }
+        - { name: dns, protocol: UDP, port: 53, targetport: 7002 }
+    endpoints:
+      - podname: echo
+        endpoint: { ips: { v4: [127.0.0.1] } }
+`;
+
+export interface Lab {
+  readonly wine: Wine;
+  readonly namespace: Namespace;
+  readonly desk: NetshDesk;
+  /** The folder with the executables and nssm.exe. */
+  readonly executables: string;
+  readonly nssm: string;
+}
+
+export async function life(steps: Steps, lab: Lab): Promise<void> {
+  const { wine, namespace, desk } = lab;
+  const service = async (expected: number, ...args: string[]): Promise<string> => {
+    const { code, stdout, stderr } = await wine.run(PROXY, ['service', ...args]);
+    equal(code, expected, `${args.join(' ')}: ${stdout}${stderr}`);
+    return stdout;
+  };
+  const log = () => readFile(wine.hostPath(LOG), 'utf8').catch(() => '');
+  const logSays = async (pattern: RegExp, from = 0): Promise<void> => {
+    const end = performance.now() + 30_000;
+    while (!pattern.test((await log()).slice(from))) {
+      if (performance.now() > end)
+        throw new Error(`not in the log: ${pattern.source}\n${await log()}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+  const writeState = (text: string) => writeFile(wine.hostPath(STATE), text);
+  const servesAll = async (): Promise<void> => {
+    await ask(namespace, 'tcp', CLUSTER_IP, 80, 'over TCP');
+    await ask(namespace, 'udp', CLUSTER_IP, 53, 'over UDP');
+    await ask(namespace, 'tcp', CLUSTER_IP6, 80, 'over IPv6');
+  };
+
+  await wine.put(`${lab.executables}/kpng.exe`, KPNG);
+  await wine.put(`${lab.executables}/winuserspace.exe`, PROXY);
+  await wine.put(lab.nssm, String.raw`${FOLDER}\nssm.exe`);
+  await writeState(stateWith(WEB));
+  const echo = new Peer(namespace, ['echo']);
+  await echo.said('ready');
+
+  await steps.step('the executable starts, and is what its name says', async () => {
+    const begin = performance.now();
+    const { code, stdout } = await wine.run(KPNG, ['version']);
+    const ms = performance.now() - begin;
+    equal(code, 0);
+    match(stdout, /^platform: win32 x64$/m);
+    ok(ms < 2000, `${ms} ms`);
+    const wrong = await wine.run(PROXY, ['--portal', 'bogus']);
+    equal(wrong.code, 2);
+    match(wrong.stderr, /expected auto/);
+    return `${Math.round(ms)} ms with Wine\n${stdout}`;
+  });
+
+  const installed = await steps.step('service install, in a path with blanks, twice', async () => {
+    match(await service(1, 'status', '--name', 'winuserspace'), /^absent/);
+    const controller = ['--name', 'kpng', '--start', 'demand', '--', 'file', '-i', STATE, 'to-api'];
+    const backend = 'local to-winuserspace -v=4'.split(' ');
+    const environment = [
+      String.raw`PATH=Z:\kpng\bin;C:\windows\system32`,
+      String.raw`KPNG_NETSH_SPOOL=Z:\kpng\spool`,
+      `INTERFACE_TO_ADD_SERVICE_IP=${PORTAL_LINK}`,
+    ];
+    const proxy = [
+      ...'--name winuserspace --depends-on kpng --start demand --restart-delay 500ms'.split(' '),
+      ...environment.flatMap((each) => ['--env', each]),
+      '--',
+      ...backend,
+    ];
+    const said = [
+      (await wine.run(KPNG, ['service', 'install', ...controller])).stdout,
+      await service(0, 'install', ...proxy),
+      await service(0, 'install', ...proxy),
+    ];
+    match(said[0] ?? '', /The service kpng is installed and stopped/);
+    match(said[2] ?? '', /The service winuserspace is changed and stopped/);
+    return said.join('');
+  });
+  if (!installed) return echo.end();
+
+  // Wine neither keeps what a service depends on nor starts it; Windows does both.
+  const started = await steps.step('service start waits until they run', async () => {
+    const said = [
+      await service(0, 'start', '--name', 'kpng'),
+      await service(0, 'start', '--name', 'winuserspace'),
+    ];
+    equal((await service(0, 'status', '--name', 'kpng')).trim(), 'running');
+    await logSays(/The first complete state is in place/);
+    return said.join('');
+  });
+  if (!started) return echo.end();
+
+  await steps.step('TCP and UDP go through the proxy, in both families', servesAll);
+
+  await steps.step('netsh was asked to add the addresses, and nothing else', async () => {
+    deepEqual(desk.asked[0], ['interface', 'ipv4', 'show', 'address', `name=${PORTAL_LINK}`]);
+    deepEqual(desk.asked.map((args) => args[0]).slice(1), ['-f']);
+    deepEqual(desk.netsh.scripts, [
+      [
+        `interface ipv4 add address name=${PORTAL_LINK} address=${CLUSTER_IP} mask=255.255.255.255 skipassource=true store=active`,
+        `interface ipv6 add address interface=${PORTAL_LINK} address=${CLUSTER_IP6}/128 skipassource=true store=active`,
+      ],
+    ]);
+    return desk.netsh.scripts.flat().join('\n');
+  });
+
+  await steps.step(
+    'a proxy that is killed comes back by itself and knows its addresses',
+    async () => {
+      const from = (await log()).length;
+      const scripts = desk.netsh.scripts.length;
+      await wine.run(String.raw`C:\windows\system32\taskkill.exe`, [
+        '/f',
+        '/im',
+        'winuserspace.exe',
+      ]);
+      await logSays(/The first complete state is in place/, from);
+      await servesAll();
+      equal(desk.netsh.scripts.length, scripts, 'nothing was added again');
+    },
+  );
+
+  await steps.step('a service that goes takes its addresses along', async () => {
+    await writeState(stateWith(' []\n'));
+    await until(() => desk.netsh.on(PORTAL_LINK).length === 0);
+    await writeState(stateWith(WEB));
+    await until(() => desk.netsh.on(PORTAL_LINK).length === 2);
+    await logSays(/"msg":"Adding new service".*[\s\S]*"msg":"Adding new service"/);
+    await servesAll();
+  });
+
+  await steps.step('service stop lets connections drain, and waits for it', async () => {
+    const from = (await log()).length;
+    const client = new Peer(namespace, ['tcp', CLUSTER_IP, '80']);
+    client.send('before');
+    await client.said('before');
+    const stopping = service(0, 'stop', '--name', 'winuserspace');
+    await logSays(/"signal":"SIGINT".*"msg":"Stopping"/, from);
+    client.send('while it drains');
+    await client.said('while it drains');
+    await client.end();
+    const said = await stopping;
+    match((await log()).slice(from), /"msg":"Stopped"/);
+    match(await service(1, 'status', '--name', 'winuserspace'), /^stopped/);
+    await service(0, 'stop', '--name', 'winuserspace');
+    const lines = (await log()).slice(from).split('\n');
+    return said + lines.filter((line) => /"msg":"Stop(?:ping|ped)"/.test(line)).join('\n');
+  });
+
+  await steps.step('the addresses stay for the next start; cleanup removes them', async () => {
+    equal(desk.netsh.on(PORTAL_LINK).length, 2);
+    const { code, stdout, stderr } = await wine.run(PROXY, [
+      'cleanup',
+      '--portal-interface',
+      PORTAL_LINK,
+    ]);
+    equal(code, 0, stderr);
+    equal(desk.netsh.on(PORTAL_LINK).length, 0);
+    return stdout;
+  });
+
+  await steps.step('service uninstall removes both, twice', async () => {
+    const said = await service(0, 'uninstall', '--name', 'winuserspace');
+    await service(0, 'uninstall', '--name', 'kpng');
+    match(await service(0, 'uninstall', '--name', 'kpng'), /There is no service kpng/);
+    match(await service(1, 'status', '--name', 'winuserspace'), /^absent/);
+    return said;
+  });
+  await echo.end();
+}

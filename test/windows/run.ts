@@ -1,0 +1,77 @@
+/**
+ * `npm run test:windows`: the program on Windows, as far as that goes without one: the real node.exe and the real
+ * executable under Wine 10, the real NSSM, and a netsh.exe that does to a network namespace what it is told.
+ *
+ *     npm run test:windows                  everything
+ *     npm run test:windows -- life          the life of the services only
+ *     npm run test:windows -- suites        the test files only
+ *
+ * Needs root and a Debian or Ubuntu. What it makes is kept in KPNG_WINE_CACHE, by default
+ * /var/cache/kpng-wine (2.5 GB), so that the next run is faster.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { nodeOf } from '../../tools/sea/node-of.ts';
+import { TARGETS } from '../../tools/sea/targets.ts';
+import { life } from './life.ts';
+import { suites } from './suites.ts';
+import { Namespace } from './support/namespace.ts';
+import { NetshDesk } from './support/netsh-desk.ts';
+import { Steps } from './support/steps.ts';
+import { Wine } from './support/wine.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const cache = process.env['KPNG_WINE_CACHE'] ?? '/var/cache/kpng-wine';
+const executables = join(cache, 'executables');
+
+async function command(file: string, args: readonly string[]): Promise<void> {
+  const child = spawn(file, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+  const [code] = (await once(child, 'close')) as [number | null];
+  if (code !== 0) throw new Error(`${file} ${args.join(' ')} has ended with ${code}`);
+}
+
+async function main(parts: readonly string[]): Promise<boolean> {
+  const wanted = (part: string): boolean => parts.length === 0 || parts.includes(part);
+  const steps = new Steps();
+  const prepared = await steps.step('a Debian 13 with Wine 10, NSSM and tools', () =>
+    command(join(import.meta.dirname, 'support', 'prepare.sh'), [cache]),
+  );
+  const built =
+    prepared &&
+    (await steps.step('the executables, made on this machine', () =>
+      command(process.execPath, [join(ROOT, 'tools/sea/main.ts'), 'win-x64', '--out', executables]),
+    ));
+  if (built) await inWine(steps, wanted);
+  steps.end();
+  return steps.failed === 0;
+}
+
+async function inWine(steps: Steps, wanted: (part: string) => boolean): Promise<void> {
+  const namespace = await Namespace.create(`kpng-windows-${process.pid}`);
+  try {
+    const wine = new Wine(cache, namespace);
+    if (!(await steps.step('a Windows on which nothing was ever done', () => wine.open()))) return;
+    const desk = new NetshDesk(wine, namespace);
+    if (wanted('life')) {
+      steps.say('\nthe life of the services');
+      const nssm = wine.hostPath(String.raw`Z:\kpng\nssm.exe`);
+      await life(steps, { wine, namespace, desk, executables: join(executables, 'win-x64'), nssm });
+    }
+    if (wanted('suites')) {
+      const [, windows] = TARGETS;
+      if (windows === undefined) throw new Error('no target');
+      await wine.put(await nodeOf(windows, join(cache, 'node')), String.raw`Z:\kpng\node.exe`);
+      steps.say('\ntest files on the real node.exe');
+      await suites(steps, wine);
+    }
+    await desk.close();
+    if (desk.failure !== undefined)
+      await steps.step('the netsh of the test', () => Promise.reject(desk.failure));
+    await wine.close();
+  } finally {
+    await namespace.close();
+  }
+}
+
+process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;

@@ -1,0 +1,88 @@
+import { watch, type FSWatcher } from 'node:fs';
+import { copyFile, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ExecError } from '../../../src/portal/exec.ts';
+import { FakeNetsh } from '../../support/fake-netsh.ts';
+import { PORTAL_LINK, type Namespace } from './namespace.ts';
+import type { Wine } from './wine.ts';
+
+/**
+ * Answers the netsh.exe of the tests as a Windows would, and does to the network namespace what it is told,
+ * so that sockets can be bound to the addresses.
+ */
+export class NetshDesk {
+  readonly netsh = new FakeNetsh();
+  /** The argument vectors, in order. */
+  readonly asked: (readonly string[])[] = [];
+  readonly #wine: Wine;
+  readonly #spool: string;
+  readonly #namespace: Namespace;
+  readonly #watcher: FSWatcher;
+  readonly #taken = new Set<string>();
+  /** Requests are answered one after the other. */
+  #work: Promise<void> = Promise.resolve();
+  /** What went wrong here, which is no fault of the program. */
+  failure: unknown;
+
+  constructor(wine: Wine, namespace: Namespace) {
+    this.#wine = wine;
+    this.#namespace = namespace;
+    this.#spool = wine.hostPath(String.raw`Z:\kpng\spool`);
+    this.netsh.interfaces.clear();
+    this.netsh.interfaces.set(PORTAL_LINK, []);
+    this.#watcher = watch(this.#spool, () => {
+      this.#work = this.#work
+        .then(() => this.#look())
+        .catch((error: unknown) => {
+          this.failure ??= error;
+        });
+    });
+  }
+
+  /** Resolves when everything that was asked is answered. */
+  async close(): Promise<void> {
+    this.#watcher.close();
+    await this.#work;
+  }
+
+  async #look(): Promise<void> {
+    for (const name of (await readdir(this.#spool)).sort()) {
+      if (!name.endsWith('.request') || this.#taken.has(name)) continue;
+      this.#taken.add(name);
+      await this.#answer(name);
+    }
+  }
+
+  async #answer(name: string): Promise<void> {
+    const args = JSON.parse(await readFile(join(this.#spool, name), 'utf8')) as string[];
+    this.asked.push(args);
+    const before = this.#addresses();
+    const answer = await this.#carryOut(args);
+    const after = this.#addresses();
+    for (const each of after) if (!before.has(each)) await this.#namespace.addAddress(each);
+    for (const each of before) if (!after.has(each)) await this.#namespace.deleteAddress(each);
+    const file = join(this.#spool, name.replace('.request', '.answer'));
+    await writeFile(`${file}.draft`, answer);
+    await rename(`${file}.draft`, file);
+  }
+
+  /** The exit code in the first line, then what is printed. */
+  async #carryOut(args: readonly string[]): Promise<string> {
+    const script = args[0] === '-f' ? join(this.#spool, 'script') : undefined;
+    if (script !== undefined) await copyFile(this.#wine.hostPath(args[1] ?? ''), script);
+    const real = script === undefined ? args : ['-f', script];
+    try {
+      const { stdout } = await this.netsh.exec({ file: 'netsh', args: real });
+      return `0\n${stdout}`;
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      return `${error.exitCode ?? 1}\n${error.stdout}`;
+    } finally {
+      if (script !== undefined) await rm(script, { force: true });
+    }
+  }
+
+  #addresses(): Set<string> {
+    return new Set(this.netsh.on(PORTAL_LINK).map(({ address }) => address));
+  }
+}

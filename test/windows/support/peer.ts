@@ -1,0 +1,43 @@
+/**
+ * Runs inside the namespace.
+ *
+ *     peer.ts echo                     serves TCP 7001 and UDP 7002 on 127.0.0.1, and says "ready"
+ *     peer.ts tcp|udp ADDRESS PORT     sends each line of the input there, and prints what comes back
+ */
+import { createSocket } from 'node:dgram';
+import { createServer, connect } from 'node:net';
+import { createInterface } from 'node:readline';
+
+const [mode, address = '', port = ''] = process.argv.slice(2);
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function echo(): void {
+  const udp = createSocket('udp4');
+  udp.on('message', (message, from) => udp.send(message, from.port, from.address));
+  udp.bind(7002, '127.0.0.1');
+  createServer((socket) => socket.pipe(socket)).listen(7001, '127.0.0.1', () => say('ready'));
+}
+
+function overTcp(lines: ReturnType<typeof createInterface>): void {
+  const socket = connect(Number(port), address);
+  socket.setEncoding('utf8').on('data', (text: string) => process.stdout.write(text));
+  socket.on('error', (error) => say(`error ${error.message}`));
+  socket.on('close', () => say('closed'));
+  lines.on('line', (line) => socket.write(`${line}\n`)).on('close', () => socket.end());
+}
+
+function overUdp(lines: ReturnType<typeof createInterface>): void {
+  const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
+  socket.on('message', (message) => process.stdout.write(message));
+  socket.on('error', (error) => say(`error ${error.message}`));
+  lines.on('line', (line) => socket.send(`${line}\n`, Number(port), address));
+  lines.on('close', () => socket.close());
+}
+
+const lines = createInterface({ input: process.stdin });
+if (mode === 'echo') echo();
+else if (mode === 'tcp') overTcp(lines);
+else overUdp(lines);

@@ -1,0 +1,54 @@
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { until } from '../../support/until.ts';
+import type { Namespace } from './namespace.ts';
+
+const PEER = join(import.meta.dirname, 'peer.ts');
+
+/** A client or server inside the namespace. */
+export class Peer {
+  readonly #child: ChildProcessByStdio<Writable, Readable, null>;
+  text = '';
+
+  constructor(namespace: Namespace, args: readonly string[]) {
+    const [file = '', ...rest] = [...namespace.inside, process.execPath, PEER, ...args];
+    this.#child = spawn(file, rest, { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child.stdout.setEncoding('utf8').on('data', (text: string) => (this.text += text));
+  }
+
+  send(line: string): void {
+    this.#child.stdin.write(`${line}\n`);
+  }
+
+  /** Resolves when it has printed this. */
+  async said(text: string): Promise<void> {
+    await until(() => this.text.includes(text));
+  }
+
+  async end(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    if (this.#child.exitCode === null && this.#child.signalCode === null) {
+      await once(this.#child, 'close');
+    }
+  }
+}
+
+/** Sends a line and resolves with what comes back within a while, or rejects. */
+export async function ask(
+  namespace: Namespace,
+  protocol: 'tcp' | 'udp',
+  address: string,
+  port: number,
+  line: string,
+): Promise<void> {
+  const peer = new Peer(namespace, [protocol, address, String(port)]);
+  try {
+    peer.send(line);
+    await until(() => peer.text !== '', 10_000);
+    if (peer.text !== `${line}\n`) throw new Error(`${protocol} ${address}:${port}: ${peer.text}`);
+  } finally {
+    await peer.end();
+  }
+}

@@ -1,0 +1,64 @@
+/*
+ * Runs a program with pipes of Windows for its input and output, and copies what it says to ours: Node does
+ * not take pipes of Linux. `winrun program arguments`; returns what the program returns.
+ */
+#include <stdio.h>
+#include <windows.h>
+
+typedef struct {
+  HANDLE from, to;
+} Pump;
+
+static DWORD WINAPI pump(LPVOID argument) {
+  Pump *way = argument;
+  char bytes[65536];
+  DWORD count, written;
+  while (ReadFile(way->from, bytes, sizeof bytes, &count, NULL) && count)
+    for (DWORD at = 0; at < count; at += written)
+      if (!WriteFile(way->to, bytes + at, count - at, &written, NULL)) return 1;
+  return 0;
+}
+
+/* The command line behind the name of this program. */
+static LPWSTR rest(LPWSTR line) {
+  int quoted = 0;
+  while (*line && (quoted || *line != L' ')) {
+    if (*line == L'"') quoted = !quoted;
+    line++;
+  }
+  while (*line == L' ') line++;
+  return line;
+}
+
+int wmain(void) {
+  SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
+  HANDLE in[2], out[2], err[2], threads[2];
+  if (!CreatePipe(&in[0], &in[1], &inherited, 0) || !CreatePipe(&out[0], &out[1], &inherited, 0) ||
+      !CreatePipe(&err[0], &err[1], &inherited, 0))
+    return 127;
+  SetHandleInformation(in[1], HANDLE_FLAG_INHERIT, 0);
+  SetHandleInformation(out[0], HANDLE_FLAG_INHERIT, 0);
+  SetHandleInformation(err[0], HANDLE_FLAG_INHERIT, 0);
+  STARTUPINFOW start = {sizeof start};
+  start.dwFlags = STARTF_USESTDHANDLES;
+  start.hStdInput = in[0];
+  start.hStdOutput = out[1];
+  start.hStdError = err[1];
+  PROCESS_INFORMATION child;
+  if (!CreateProcessW(NULL, rest(GetCommandLineW()), NULL, NULL, TRUE, 0, NULL, NULL, &start, &child)) {
+    fprintf(stderr, "winrun: CreateProcess: %lu\n", GetLastError());
+    return 127;
+  }
+  CloseHandle(in[0]);
+  CloseHandle(in[1]);
+  CloseHandle(out[1]);
+  CloseHandle(err[1]);
+  Pump ways[2] = {{out[0], GetStdHandle(STD_OUTPUT_HANDLE)}, {err[0], GetStdHandle(STD_ERROR_HANDLE)}};
+  threads[0] = CreateThread(0, 0, pump, &ways[0], 0, 0);
+  threads[1] = CreateThread(0, 0, pump, &ways[1], 0, 0);
+  WaitForSingleObject(child.hProcess, INFINITE);
+  WaitForMultipleObjects(2, threads, TRUE, 3000);
+  DWORD code = 1;
+  GetExitCodeProcess(child.hProcess, &code);
+  return (int)code;
+}
