@@ -65,9 +65,19 @@ export class Pipes {
     return this.#splice(from, pipe.writeFd, PIPE_BYTES);
   }
 
-  /** Gives a socket up to `length` bytes of what is in the pipe: how many, or a negative error number. */
+  /**
+   * Gives a socket what is in the pipe, `length` bytes, until it takes no more: how many it has taken,
+   * or a negative error number when that is none.
+   */
   empty(pipe: Pipe, to: number, length: number): number {
-    return this.#splice(pipe.readFd, to, length);
+    let sum = 0;
+    // One call may stop before the socket is full, and then no event would tell of its room.
+    while (sum < length) {
+      const taken = this.#splice(pipe.readFd, to, length - sum);
+      if (taken <= 0) return sum > 0 ? sum : taken;
+      sum += taken;
+    }
+    return sum;
   }
 
   #splice(from: number, to: number, length: number): number {

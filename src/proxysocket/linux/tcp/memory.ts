@@ -61,6 +61,8 @@ export class RelayMemory {
   /** Empty ones. */
   readonly #freePipes: Pipe[] = [];
   #pipes = 0;
+  /** Fewer where the system gives no more, until the next time that there is need of any. */
+  #mostPipes = MAX_PIPES;
   #bulkFlows = 0;
 
   /** `budget` in bytes. */
@@ -107,6 +109,7 @@ export class RelayMemory {
   noteBulk(begins: boolean): void {
     this.#bulkFlows += begins ? 1 : -1;
     if (this.#bulkFlows > 0) return;
+    this.#mostPipes = MAX_PIPES;
     for (const pipe of this.#freePipes) this.#closePipe(pipe);
     this.#freePipes.length = 0;
   }
@@ -115,9 +118,10 @@ export class RelayMemory {
   takePipe(): Pipe | undefined {
     if (this.#bulkFlows < MANY || this.#budget - this.#used < LARGE) return undefined;
     const free = this.#freePipes.pop();
-    if (free !== undefined || this.#pipes >= MAX_PIPES) return free;
+    if (free !== undefined || this.#pipes >= this.#mostPipes) return free;
     const pipe = this.#sys.pipes.open();
-    if (pipe !== undefined) this.#pipes += 1;
+    if (pipe === undefined) this.#mostPipes = this.#pipes;
+    else this.#pipes += 1;
     return pipe;
   }
 

@@ -3,7 +3,7 @@ import type { Pollable } from '../loop.ts';
 import { EAGAIN } from '../sys/constants.ts';
 import { READY } from '../sys/poller.ts';
 import type { Pipe } from '../sys/pipes.ts';
-import type { Kept, KeptBytes, KeptInPipe } from './memory.ts';
+import type { Kept } from './memory.ts';
 import type { Relay } from './relay.ts';
 
 /** What one side of a relay may pass on before others have their turn. Bytes. */
@@ -139,7 +139,8 @@ export class Side implements Pollable {
 
   /** The same, but that the kernel moves the bytes through a pipe. Something has been moved before. */
   #pumpThrough(pipe: Pipe, peer: Side): void {
-    const { memory, loop } = this.#relay;
+    const relay = this.#relay;
+    const { memory, loop } = relay;
     const { pipes } = loop.sys;
     for (let budget = BUDGET; budget > 0 && this.#isBulk;) {
       const length = pipes.fill(pipe, this.fd);
@@ -151,11 +152,11 @@ export class Side implements Pollable {
       budget -= length;
       this.#took(length);
       const taken = pipes.empty(pipe, peer.fd, length);
-      if (taken > 0) this.#relay.moved();
+      if (taken > 0) relay.moved();
       if (taken < length) {
         this.#kept = memory.keepPipe(pipe, length - Math.max(0, taken));
-        // Whether there is more room, or something is wrong, is found out by asking for the rest.
-        this.#flush();
+        if (taken < 0 && taken !== -EAGAIN) relay.broken(peer, -taken);
+        else relay.stuck();
         return;
       }
     }
@@ -201,12 +202,13 @@ export class Side implements Pollable {
     const kept = this.#kept;
     const peer = this.#peer;
     if (kept === undefined || peer === undefined) return;
-    const taken = kept.kind === 'pipe' ? this.#writePipe(kept, peer) : this.#writeBytes(kept, peer);
-    if (taken < 0 && taken !== -EAGAIN) {
+    const taken = this.#write(kept, peer.fd);
+    if (taken === -EAGAIN) return;
+    if (taken < 0) {
       relay.broken(peer, -taken);
       return;
     }
-    if (taken > 0) relay.moved();
+    relay.moved();
     const isAll = kept.kind === 'pipe' ? kept.left === 0 : kept.start === kept.end;
     if (!isAll) {
       relay.stuck();
@@ -217,24 +219,15 @@ export class Side implements Pollable {
     if (this.#readable && !this.#ended) this.#pump();
   }
 
-  #writeBytes(kept: KeptBytes, peer: Side): number {
-    const { streams } = this.#relay.loop.sys;
-    const length = kept.end - kept.start;
-    const taken = streams.write(peer.fd, kept.memory, length, kept.start);
+  #write(kept: Kept, fd: number): number {
+    const { streams, pipes } = this.#relay.loop.sys;
+    if (kept.kind === 'pipe') {
+      const taken = pipes.empty(kept.pipe, fd, kept.left);
+      if (taken > 0) kept.left -= taken;
+      return taken;
+    }
+    const taken = streams.write(fd, kept.memory, kept.end - kept.start, kept.start);
     if (taken > 0) kept.start += taken;
     return taken;
-  }
-
-  /** One call may stop before the socket is full. */
-  #writePipe(kept: KeptInPipe, peer: Side): number {
-    const { pipes } = this.#relay.loop.sys;
-    let sum = 0;
-    while (kept.left > 0) {
-      const taken = pipes.empty(kept.pipe, peer.fd, kept.left);
-      if (taken <= 0) return sum > 0 && taken === -EAGAIN ? sum : taken;
-      sum += taken;
-      kept.left -= taken;
-    }
-    return sum;
   }
 }

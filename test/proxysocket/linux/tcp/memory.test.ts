@@ -1,12 +1,13 @@
 import { limitChanged } from '../../../../src/proxysocket/events.ts';
-import { RelayMemory, type Kept } from '../../../../src/proxysocket/linux/tcp/memory.ts';
+import { RelayMemory, type KeptBytes } from '../../../../src/proxysocket/linux/tcp/memory.ts';
+import type { Pipe } from '../../../../src/proxysocket/linux/sys/pipes.ts';
 import { linuxTest, newSys } from '../../../support/linux-sys.ts';
-import { collect } from '../../../support/sockets.ts';
+import { collect, openDescriptors } from '../../../support/sockets.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-function content({ memory, start, end }: Kept): string {
+function content({ memory, start, end }: KeptBytes): string {
   return Buffer.from(memory.bytes.subarray(start, end)).toString();
 }
 
@@ -43,7 +44,7 @@ linuxTest('the budget makes reads smaller, never rests larger', (t) => {
   const changes = collect(t, limitChanged);
   const memory = new RelayMemory(newSys(), MIB + 256 * KIB);
   const limits: number[] = [];
-  const all: Kept[] = [];
+  const all: KeptBytes[] = [];
   for (let count = 0; count < 5; count += 1) {
     const limit = memory.readLimit;
     limits.push(limit);
@@ -65,4 +66,75 @@ linuxTest('without a budget everything still works, in small steps', (t) => {
   t.equal(kept.end - kept.start, 64 * KIB);
   memory.release(kept);
   t.equal(memory.used, 0);
+});
+
+linuxTest('pipes are for several bulk flows, and go with the last of them', (t) => {
+  const before = openDescriptors();
+  const memory = new RelayMemory(newSys(), 4 * MIB);
+  t.equal(memory.takePipe(), undefined);
+  memory.noteBulk(true);
+  t.equal(memory.takePipe(), undefined, 'one flow is copied');
+  memory.noteBulk(true);
+  const pipe = memory.takePipe();
+  t.equal(openDescriptors(), before + 2);
+  if (pipe === undefined) throw new Error('no pipe');
+  memory.givePipe(pipe);
+  t.equal(memory.takePipe(), pipe, 'an empty one serves anybody');
+  memory.noteBulk(false);
+  memory.noteBulk(false);
+  t.equal(openDescriptors(), before + 2, 'it is in use');
+  memory.givePipe(pipe);
+  t.equal(openDescriptors(), before);
+});
+
+linuxTest('what is left in a pipe is within the budget, and goes with it', (t) => {
+  const before = openDescriptors();
+  const memory = new RelayMemory(newSys(), 2 * MIB);
+  memory.noteBulk(true);
+  memory.noteBulk(true);
+  const take = (): Pipe => {
+    const pipe = memory.takePipe();
+    if (pipe === undefined) throw new Error('no pipe');
+    return pipe;
+  };
+  const kept = [1, 2].map((left) => memory.keepPipe(take(), left));
+  t.equal(memory.used, 2 * MIB);
+  t.equal(memory.takePipe(), undefined, 'the budget is used up');
+  const [one, other] = kept;
+  if (one === undefined || other === undefined) throw new Error('two are kept');
+  one.left = 0;
+  memory.release(one);
+  memory.release(other);
+  t.equal(memory.used, 0);
+  t.equal(openDescriptors(), before + 2, 'one that is not empty is of no use to anybody else');
+  t.equal(memory.takePipe(), one.pipe);
+  memory.noteBulk(false);
+  memory.noteBulk(false);
+  memory.givePipe(one.pipe);
+  t.equal(openDescriptors(), before);
+});
+
+linuxTest('where there are no pipes, they are not asked for again and again', (t) => {
+  const sys = newSys();
+  const memory = new RelayMemory(sys, 4 * MIB);
+  let asked = 0;
+  const { pipes } = sys;
+  const open = pipes.open.bind(pipes);
+  pipes.open = () => {
+    asked += 1;
+    return undefined;
+  };
+  memory.noteBulk(true);
+  memory.noteBulk(true);
+  t.equal(memory.takePipe(), undefined);
+  t.equal(memory.takePipe(), undefined);
+  t.equal(asked, 1);
+  memory.noteBulk(false);
+  memory.noteBulk(false);
+  pipes.open = open;
+  memory.noteBulk(true);
+  memory.noteBulk(true);
+  const pipe = memory.takePipe();
+  t.ok(pipe, 'there may be some the next time');
+  if (pipe !== undefined) pipes.close(pipe);
 });
