@@ -42,6 +42,13 @@ export function deleteFrame(set: number, path: string): Buffer {
   return frame(writer.uint32(REF_SET).uint32(set).uint32(REF_PATH).string(path).join());
 }
 
+/** How many operations there are in whole frames. */
+export function countFrames(frames: Buffer): number {
+  let count = 0;
+  for (let at = 0; at < frames.length; at += PREFIX_LENGTH + frames.readUInt32BE(at + 1)) count++;
+  return count;
+}
+
 function frame(writer: BinaryWriter): Buffer {
   const message = writer.finish();
   const framed = Buffer.allocUnsafe(PREFIX_LENGTH + message.length);

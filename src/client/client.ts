@@ -87,7 +87,11 @@ export class KpngClient {
     }
     this.#connector.synced();
     if (sourceSynced.hasSubscribers) {
-      const counts = { services: change.view.size, changed: change.changed.size };
+      const counts = {
+        services: change.view.size,
+        changed: change.changed.size,
+        operations: this.#state.takeOperations(),
+      };
       sourceSynced.publish({ source: this.#connector.source, ...counts });
     }
     return change;

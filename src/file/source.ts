@@ -58,7 +58,11 @@ export class FileSource implements GlobalSource {
       if (!(await bring(state))) return undefined;
       const change = state.sync();
       if (sourceSynced.hasSubscribers) {
-        const counts = { services: state.size, changed: change.changed.size };
+        const counts = {
+          services: state.size,
+          changed: change.changed.size,
+          operations: state.takeOperations(),
+        };
         sourceSynced.publish({ source: this.name, ...counts });
       }
       return change;

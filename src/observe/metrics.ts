@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
+import type { GuardResult } from './guard.ts';
 import type { HealthProblem, Probe } from './health.ts';
 import { addConfigMetrics } from './config-metrics.ts';
 import { exposition } from './exposition.ts';
@@ -10,6 +11,7 @@ import { addKubeMetrics } from './kube-metrics.ts';
 import { addLimitMetrics } from './limit-metrics.ts';
 import { addPortalMetrics } from './portal-metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
+import { addKpngMetrics } from './kpng-metrics.ts';
 import { addServerMetrics } from './server-metrics.ts';
 import { addSinkMetrics } from './sink-metrics.ts';
 import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
@@ -43,6 +45,8 @@ export interface Metrics {
   observe(dataPath: MeasuredDataPath): void;
   /** Counts an answer of a health page. */
   readonly countProbe: (probe: Probe, status: number) => void;
+  /** Counts a request that had to be authenticated. */
+  readonly countAuthentication: (result: GuardResult) => void;
   /** The page, in pieces; other work of the event loop goes on between them. */
   render(): AsyncGenerator<string, void, void>;
   /** Counts no more events. Idempotent. */
@@ -58,6 +62,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   addConfigMetrics(registry, subscriptions);
   addKubeMetrics(registry, subscriptions);
   addServerMetrics(registry, subscriptions);
+  addKpngMetrics(registry, subscriptions);
   addSinkMetrics(registry, subscriptions);
   addPortalMetrics(registry, subscriptions);
   addFaultMetrics(registry, subscriptions);
@@ -70,6 +75,12 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   const info = { version, node: process.versions.node };
   build.set({ ...info, engine: '', portal: '' }, 1);
   const probes = probeCounters(registry);
+  const authentications = new Counter({
+    name: 'kpng_userspace_authentications_total',
+    help: 'Requests for metrics that had to be authenticated, by result.',
+    labelNames: ['result'],
+    registers: [registry],
+  });
   const problems = new Gauge({
     name: 'kpng_userspace_problems',
     help: 'Service ports and addresses that cannot be served now, by code.',
@@ -91,6 +102,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
       build.set({ ...info, engine: measured.engine, portal: measured.portal }, 1);
       updateUse = addLimitMetrics(registry, subscriptions, measured.limits);
     },
+    countAuthentication: (result) => authentications.inc({ result }),
     countProbe: (probe, status) => probes[probe]?.inc({ code: String(status) }),
     async *render() {
       const servicePorts = await inParts(dataPath);

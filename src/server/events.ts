@@ -35,6 +35,12 @@ export interface WatchEnded {
   error: KpngError | undefined;
 }
 
+/** Clients were told something: all that was sent since the last such event. */
+export interface OperationsSent {
+  /** Set, Delete, Sync and Reset, of both APIs. */
+  operations: number;
+}
+
 /** A connection ended before its TLS handshake was done, such as that of a client without a certificate. */
 export interface HandshakeFailed {
   peer: string;
@@ -60,6 +66,7 @@ export interface TlsFilesChanged {
 export const serverListening = typedChannel<ServerListening>('server:listening');
 export const watchStarted = typedChannel<WatchStarted>('server:watch-started');
 export const watchEnded = typedChannel<WatchEnded>('server:watch-ended');
+export const operationsSent = typedChannel<OperationsSent>('server:operations-sent');
 export const handshakeFailed = typedChannel<HandshakeFailed>('server:handshake-failed');
 export const serverLimitReached = typedChannel<ServerLimitReached>('server:limit-reached');
 export const tlsFilesChanged = typedChannel<TlsFilesChanged>('server:tls-files-changed');

@@ -1,3 +1,4 @@
+import { operationsSent } from './events.ts';
 import type { Watch } from './watch.ts';
 
 /** Other work gets a turn after this long. Milliseconds. */
@@ -9,6 +10,8 @@ export class Hub {
   /** Those that have not been told of the last change yet. */
   #round: Iterator<Watch> | undefined;
   #changedMeanwhile = false;
+  /** Operations that were sent and not published yet. */
+  #sent = 0;
 
   get size(): number {
     return this.#watches.size;
@@ -24,6 +27,18 @@ export class Hub {
 
   all(): Iterable<Watch> {
     return this.#watches;
+  }
+
+  /** A watch has sent so many operations. They are published together, at the end of the turn. */
+  sent(operations: number): void {
+    if (!operationsSent.hasSubscribers) return;
+    if (this.#sent === 0) setImmediate(() => this.#publish());
+    this.#sent += operations;
+  }
+
+  #publish(): void {
+    operationsSent.publish({ operations: this.#sent });
+    this.#sent = 0;
   }
 
   /** Tells everybody, soon and once, however often it is called until then. */

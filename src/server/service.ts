@@ -35,6 +35,7 @@ export function addWatchService(
         readers,
         nodeNameOf,
         maxMessageSize: limits.maxMessageSize,
+        onSent: (operations) => hub.sent(operations),
         onEnded(ended, error) {
           hub.remove(ended);
           if (!watchEnded.hasSubscribers) return;

@@ -1,5 +1,5 @@
 import { status } from '@grpc/grpc-js';
-import { RESET_FRAME } from '../api/frames.ts';
+import { countFrames, RESET_FRAME } from '../api/frames.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Reader, Readers } from '../store/reader.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
@@ -15,6 +15,8 @@ export interface WatchOptions {
   readonly maxMessageSize: number;
   /** The node that a request names; throws for one that cannot be understood. */
   readonly nodeNameOf: (request: Buffer) => string;
+  /** So many operations were sent. */
+  readonly onSent: (operations: number) => void;
   /** Called once. `error`: why the server ended it; undefined: the client did, or has left. */
   readonly onEnded: (watch: Watch, error: KpngError | undefined) => void;
 }
@@ -90,9 +92,14 @@ export class Watch {
       this.#sending = piecesOf(changes);
       this.#send();
     } else {
-      this.#writer.write(piece);
+      this.#write(piece);
       this.#sent();
     }
+  }
+
+  #write(frames: Buffer, onTaken?: () => void): void {
+    this.#options.onSent(countFrames(frames));
+    this.#writer.write(frames, onTaken);
   }
 
   /** Ends the call with a status other than OK. */
@@ -118,7 +125,7 @@ export class Watch {
     this.#requests.push(this.#requestedNode);
     if (!this.#started) {
       this.#started = true;
-      this.#writer.write(RESET_FRAME);
+      this.#write(RESET_FRAME);
     }
     if (this.#requests.length >= MAX_REQUESTS_AHEAD) this.#incoming.pause();
     this.poll();
@@ -135,7 +142,7 @@ export class Watch {
     if (this.#sending === undefined || this.#ended) return;
     const { done, value } = this.#sending.next();
     if (done !== true) {
-      this.#writer.write(value, () => this.#send());
+      this.#write(value, () => this.#send());
       return;
     }
     this.#sending = undefined;

@@ -24,6 +24,14 @@ export interface SourceSynced {
   services: number;
   /** How many of them the change set touched. */
   changed: number;
+  /** Operations of the change set, as far as it is for one node, with its Sync. */
+  operations?: number;
+}
+
+/** A source has written to the state of the cluster. */
+export interface StoreWritten {
+  /** Whether that changed anything. */
+  changed: boolean;
 }
 
 /** Something that a source sent cannot be used and is skipped. */
@@ -51,6 +59,7 @@ export interface SinkRecovered {
 export const sourceConnected = typedChannel<SourceConnected>('source:connected');
 export const sourceDisconnected = typedChannel<SourceDisconnected>('source:disconnected');
 export const sourceSynced = typedChannel<SourceSynced>('source:synced');
+export const storeWritten = typedChannel<StoreWritten>('store:written');
 export const opInvalid = typedChannel<OpInvalid>('source:op-invalid');
 export const sinkFailed = typedChannel<SinkFailed>('sink:failed');
 export const sinkRecovered = typedChannel<SinkRecovered>('sink:recovered');

@@ -3,6 +3,7 @@ import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import { Places } from './compact.ts';
 import { GlobalTransaction, type GlobalSet } from './global-transaction.ts';
+import { storeWritten } from './events.ts';
 import { History, type Holder, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
@@ -132,6 +133,7 @@ export class GlobalStore {
 
   #commit(transaction: GlobalTransaction): void {
     this.#updating = false;
+    if (storeWritten.hasSubscribers) storeWritten.publish({ changed: transaction.changed });
     if (!transaction.changed) return;
     this.#revision++;
     this.#serviceCount += transaction.addedServices;

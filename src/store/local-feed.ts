@@ -34,7 +34,11 @@ export async function feedLocalSink(
     for (const operation of follower.operations()) state.apply(operation);
     const change = state.sync();
     if (sourceSynced.hasSubscribers) {
-      const counts = { services: change.view.size, changed: change.changed.size };
+      const counts = {
+        services: change.view.size,
+        changed: change.changed.size,
+        operations: state.takeOperations(),
+      };
       sourceSynced.publish({ source: source.name, ...counts });
     }
     return change;

@@ -43,6 +43,7 @@ export class LocalState implements LocalView {
   readonly #orphans = new Map<string, Endpoints>();
   #staged = new Map<string, StagedService>();
   /** After a reset everything is suspect until the next sync. */
+  #operations = 0;
   #suspect = false;
   #newOrphans: Orphans[] = [];
   /** Keys of `#entries` in path order; undefined when they have to be sorted again. */
@@ -78,8 +79,16 @@ export class LocalState implements LocalView {
     this.#suspect = true;
   }
 
+  /** Operations, and Syncs, that came since this was last called. */
+  takeOperations(): number {
+    const count = this.#operations;
+    this.#operations = 0;
+    return count;
+  }
+
   /** Takes an operation into the change set. */
   apply(op: DataOp | InvalidOp): void {
+    this.#operations++;
     switch (op.kind) {
       case 'setService':
         this.#stage(op.key).service = equalOf(this.#entries.get(op.key)?.service, op.service);
@@ -103,6 +112,7 @@ export class LocalState implements LocalView {
 
   /** Completes the change set: applies it, and drops what is still suspect. */
   sync(): LocalChange {
+    this.#operations++;
     const changed = new Set<string>();
     const suspect = this.#suspect;
     const staged = this.#staged;

@@ -1,4 +1,6 @@
 import t from 'tap';
+import { KpngClient } from '../../src/client/client.ts';
+import { parseTarget } from '../../src/client/target.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { SERVER_RULES } from '../../src/observe/log-server.ts';
@@ -52,4 +54,38 @@ t.test('clients come and go in the log from -v=1 on', async (t) => {
     );
     if (verbosity === 1) t.match(lines().at(-1), { api: 'local', node: 'node-a', syncs: 1 });
   }
+});
+
+t.test("kpng's own metrics count what is written and what is told", async (t) => {
+  const metrics = createMetrics({ version: '0' });
+  t.teardown(() => metrics.close());
+  const value = async (name: string): Promise<number> => {
+    const page = await metrics.registry.metrics();
+    return Number(
+      page
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.split(' ')[1],
+    );
+  };
+  const { cluster, watch, server } = await startApiRig(t);
+  cluster.service('demo/web').service('demo/web').complete();
+  t.equal(await value('kpng_k8s_api_events_total'), 3, 'also what changed nothing');
+  const call = watch();
+  call.request('n');
+  t.strictSame(await call.texts(), ['R', 'S1 demo/web', 'Y']);
+  const told = (): Promise<number> => value('kpng_node_local_events_total');
+  let count = 0;
+  await until(() => {
+    void told().then((now) => (count = now));
+    return count === 3;
+  });
+  const port = server.address.kind === 'tcp' ? server.address.port : 0;
+  const target = parseTarget(`127.0.0.1:${port}`);
+  await new KpngClient({ target, nodeName: 'n', once: true }).run({ sync: async () => {} });
+  await until(() => {
+    void told().then((now) => (count = now));
+    return count === 3 + 3 + 2;
+  });
+  t.pass('a client counts what it is told, but for the Reset');
 });
