@@ -234,8 +234,8 @@ t.test('what happens can be followed on the channels, and read at any time', asy
   t.match(client.snapshot(), { reconnects: 1, lastSyncAt: now.lastSyncAt });
   t.strictSame(log, [
     'connected',
-    { source, services: 1, changed: 1 },
-    { source, services: 1, changed: 1 },
+    { source, services: 1, changed: 1, operations: 3 },
+    { source, services: 1, changed: 1, operations: 2 },
     1000,
     'KPNG_SOURCE_LOST',
     'connected',
