@@ -6,7 +6,14 @@ import { Dialogue } from '../support/dialogue.ts';
 import { start } from '../support/worker.ts';
 import type { RestBackendAnswer } from './backend.ts';
 import type { HoldRequest } from './holder.ts';
-import { BACKEND_HOST, openScene, SERVICE, type Scene, type SceneOptions } from './scene.ts';
+import {
+  BACKEND_HOST,
+  openScene,
+  SERVICE,
+  type RestMemory,
+  type Scene,
+  type SceneOptions,
+} from './scene.ts';
 
 export type Engine = 'node' | 'linux';
 
@@ -20,21 +27,21 @@ export interface RestPlan {
   readonly idleSeconds: number;
 }
 
-/** Bytes of memory that is the process's own, for one of each; per cent of one core while nothing happens. */
+/** Memory for one of each; CPU in per cent of one core while nothing happens. */
 export interface RestResult {
   readonly engine: Engine;
-  readonly connection: number;
-  readonly session: number;
-  readonly servicePort: number;
-  readonly endpoint: number;
-  /** With one service, and nothing open. Bytes. */
-  readonly base: number;
+  readonly connection: RestMemory;
+  readonly session: RestMemory;
+  readonly servicePort: RestMemory;
+  readonly endpoint: RestMemory;
+  /** With one service, and nothing open. */
+  readonly base: RestMemory;
   readonly idleCpu: number;
   readonly idleCpuWithConnections: number;
   /** All service ports and as many connections as the descriptors allow, at once. */
   readonly together: {
     readonly connections: number;
-    readonly anonymous: number;
+    readonly memory: RestMemory;
     readonly idleCpu: number;
   };
 }
@@ -81,7 +88,7 @@ async function measureEngine(
   say('connections');
   const connections = connectionsBeside(0, plan.connections);
   const open = await inScene(few, async (scene) => {
-    const base = await scene.anonymous();
+    const base = await scene.memory();
     const idleCpu = await idle(scene, plan.idleSeconds);
     const bytes = await perHeld(scene, 'TCP', connections, () => idle(scene, plan.idleSeconds));
     return { base, idleCpu, bytes };
@@ -92,26 +99,26 @@ async function measureEngine(
   const many = { ...few, servicePorts: plan.servicePorts };
   const beside = connectionsBeside(plan.servicePorts, plan.connections);
   const ports = await inScene(many, async (scene) => {
-    const alone = await scene.anonymous();
+    const alone = await scene.memory();
     const held = await perHeld(scene, 'TCP', beside, () => idle(scene, plan.idleSeconds));
     return { alone, ...held };
   });
   say('endpoints');
   const withEndpoints = await inScene({ ...few, endpoints: plan.endpoints }, (scene) =>
-    scene.anonymous(),
+    scene.memory(),
   );
   return {
     engine,
     connection: open.bytes.each,
     session: sessions.each,
-    servicePort: (ports.alone - open.base) / plan.servicePorts,
-    endpoint: (withEndpoints - open.base) / plan.endpoints,
+    servicePort: growth(open.base, ports.alone, plan.servicePorts),
+    endpoint: growth(open.base, withEndpoints, plan.endpoints),
     base: open.base,
     idleCpu: open.idleCpu,
     idleCpuWithConnections: open.bytes.meanwhile ?? 0,
     together: {
       connections: beside,
-      anonymous: ports.anonymous,
+      memory: ports.memory,
       idleCpu: ports.meanwhile ?? 0,
     },
   };
@@ -135,7 +142,7 @@ async function perHeld(
   protocol: HoldRequest['protocol'],
   count: number,
   look?: () => Promise<number>,
-): Promise<{ each: number; anonymous: number; meanwhile: number | undefined }> {
+): Promise<{ each: RestMemory; memory: RestMemory; meanwhile: number | undefined }> {
   const holder = new Dialogue([process.execPath, join(import.meta.dirname, 'holder.ts')]);
   const port = protocol === 'TCP' ? SERVICE.tcp : SERVICE.udp;
   const hold = (more: number): Promise<number> =>
@@ -143,14 +150,21 @@ async function perHeld(
   try {
     // So that code is loaded and pools are filled.
     const warm = await hold(Math.min(WARM_UP, Math.floor(count / 2)));
-    const before = await scene.anonymous();
+    const before = await scene.memory();
     const opened = await hold(count - warm);
-    const anonymous = await scene.anonymous();
+    const memory = await scene.memory();
     const meanwhile = await look?.();
-    return { each: (anonymous - before) / opened, anonymous, meanwhile };
+    return { each: growth(before, memory, opened), memory, meanwhile };
   } finally {
     await holder.kill();
   }
+}
+
+function growth(before: RestMemory, after: RestMemory, count: number): RestMemory {
+  return {
+    anonymous: (after.anonymous - before.anonymous) / count,
+    heap: (after.heap - before.heap) / count,
+  };
 }
 
 /** Per cent of one core. */

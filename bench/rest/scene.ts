@@ -1,11 +1,15 @@
 /** A proxy with as many service ports and endpoints as are asked for, at rest. */
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { get } from '../../examples/support/http.ts';
 import { startProxy, type ProxyProcess } from '../../examples/support/proxy-process.ts';
 import { writeState, type ServiceDescription } from '../../examples/support/state-file.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { cpuSeconds, memory } from '../support/process-usage.ts';
 import { settled } from '../support/settled.ts';
 import type { RestBackendAnswer } from './backend.ts';
+
+const COLLECT = pathToFileURL(join(import.meta.dirname, 'collect.ts')).href;
 
 export const BACKEND_HOST = '127.78.3.1';
 /** The service that is used. */
@@ -20,10 +24,18 @@ export interface SceneOptions {
   readonly endpoints?: number;
 }
 
+/** Bytes. */
+export interface RestMemory {
+  /** Of the process, its own: heaps, stacks, buffers, and what the allocator keeps for later. */
+  readonly anonymous: number;
+  /** What lives in the main thread: on the heap of JavaScript, and outside of it because of that. */
+  readonly heap: number;
+}
+
 export interface Scene {
   readonly proxy: ProxyProcess;
-  /** Memory that is its own, once it has settled. Bytes. */
-  anonymous(): Promise<number>;
+  /** After garbage was collected in its main thread. */
+  memory(): Promise<RestMemory>;
   /** CPU so far. Seconds. */
   cpu(): number;
   close(): Promise<void>;
@@ -34,6 +46,8 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
   try {
     const input = join(folder.path, 'state.yaml');
     writeState(input, [used(options), ...unused(options.servicePorts)]);
+    // Inherited by the proxy.
+    process.env['NODE_OPTIONS'] = `--expose-gc --import=${COLLECT}`;
     const proxy = await startProxy({
       input,
       // Sessions have to stay until they are counted.
@@ -42,7 +56,11 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
     });
     return {
       proxy,
-      anonymous: () => settled(() => memory(proxy.pid)?.anonymous ?? 0),
+      async memory() {
+        process.kill(proxy.pid, 'SIGUSR2');
+        const anonymous = await settled(() => memory(proxy.pid)?.anonymous ?? 0);
+        return { anonymous, heap: heapIn((await get(proxy.metricsUrl)).body) };
+      },
       cpu: () => cpuSeconds(proxy.pid) ?? 0,
       async close() {
         await proxy.stop();
@@ -53,6 +71,13 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
     folder.remove();
     throw error;
   }
+}
+
+/** From the proxy's own page of metrics. */
+export function heapIn(page: string): number {
+  const value = (name: string): number =>
+    Number(new RegExp(`^${name} (\\S+)`, 'm').exec(page)?.[1] ?? Number.NaN);
+  return value('nodejs_heap_size_used_bytes') + value('nodejs_external_memory_bytes');
 }
 
 function used({ backend, endpoints = 0 }: SceneOptions): ServiceDescription {
