@@ -5,6 +5,7 @@
  * - `node` (the default)
  * - `linux`: the `linux` engine as it is, with a worker thread. Whenever a test looks at events or
  *   counters, it waits until the thread has caught up.
+ * - `workers`: two of these that share their places.
  * - `inline`: the sockets of the `linux` engine, in the thread of the test. So events are told, and
  *   counters changed, before anything else happens, and a test decides the time.
  */
@@ -20,6 +21,7 @@ import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
 import type { Acceptor, EngineContext } from '../../src/proxysocket/service-port.ts';
 import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
+import { SharedEngine } from '../../src/proxysocket/workers/shared-engine.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { FakeClock } from './fake-clock.ts';
 import { TIME } from './linux-time.ts';
@@ -56,6 +58,10 @@ export function catchUp(): void {
 
 function newEngine(t: Teardown, options: NodeEngineOptions): Engine {
   if (ENGINE === 'linux') return threadedEngine(t, options);
+  if (ENGINE === 'workers') {
+    const engines = [threadedEngine(t, options), threadedEngine(t, options)];
+    return new SharedEngine(engines, { isSteered: true });
+  }
   return sys === undefined ? createNodeEngine(options) : inlineEngine(t, options);
 }
 

@@ -19,7 +19,7 @@ export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>)
   };
   channel.subscribe(onMessage);
   t.teardown(() => channel.unsubscribe(onMessage));
-  if (ENGINE !== 'linux') return messages;
+  if (ENGINE !== 'linux' && ENGINE !== 'workers') return messages;
   return new Proxy(messages, {
     get(target, key, receiver): unknown {
       catchUp();

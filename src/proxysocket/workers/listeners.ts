@@ -1,3 +1,4 @@
+import { familyOf } from '../../util/family.ts';
 import type { ListenSpec, ServicePortSpec } from '../spec.ts';
 
 /** A listener of a leader that is open, and its real port. */
@@ -36,6 +37,34 @@ export function placesOf({ protocol, listen }: ServicePortSpec): string[] {
   return listen.flatMap(({ address, port }) =>
     port === 0 ? [] : [`${protocol} ${address} ${port}`],
   );
+}
+
+/**
+ * Places of a service port which the kernel does not let others have beside it: a wildcard address and
+ * a single one of the same family.
+ */
+export function placesInTheWay(
+  spec: ServicePortSpec,
+  wanted: readonly ServicePortSpec[],
+): Set<string> {
+  const others = wanted.flatMap(({ protocol, listen }) =>
+    protocol === spec.protocol ? listen : [],
+  );
+  const inTheWay = spec.listen.filter(({ address, port }) =>
+    others.some(
+      (other) =>
+        port !== 0 &&
+        other.port === port &&
+        other.address !== address &&
+        familyOf(other.address) === familyOf(address) &&
+        (isWildcard(address) || isWildcard(other.address)),
+    ),
+  );
+  return new Set(placesOf({ ...spec, listen: inTheWay }));
+}
+
+function isWildcard(address: string): boolean {
+  return address === '0.0.0.0' || address === '::';
 }
 
 /** The service port without its listeners at these places. */

@@ -5,7 +5,7 @@ import { listenerOpened, type ListenerOpened } from '../events.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineChange, ServicePortSpec } from '../spec.ts';
 import { Homes } from './homes.ts';
-import { following, leading, placesOf, without, type Bound } from './listeners.ts';
+import { following, leading, placesInTheWay, placesOf, without, type Bound } from './listeners.ts';
 import { mergeInspections, mergeSnapshots } from './merge.ts';
 
 export interface SharedEngineOptions {
@@ -87,10 +87,26 @@ export class SharedEngine implements Engine {
     carryOut(this.#specs, changes);
     const errors: unknown[] = [];
     const done = this.#engines.map(() => new Set<EngineChange>());
+    await this.#each(errors, (index) => this.#toGiveUp(index, changes));
     await this.#each(errors, (index) => this.#toLead(index, changes, done[index]));
     await this.#tell(errors, changes, done);
     if (errors.length === 1) throw errors[0];
     if (errors.length > 1) throw new AggregateError(errors, errors.map(messageOf).join('; '));
+  }
+
+  /**
+   * Before all else: what is in the way of a listener on every address, or of one on a single address
+   * of these. No socket can be passed on there, and those of all engines have to go.
+   */
+  #toGiveUp(index: number, changes: readonly EngineChange[]): EngineChange[] {
+    const wanted = changes.flatMap((change) => (change.kind === 'set' ? [change.spec] : []));
+    if (!wanted.some(({ listen }) => listen.some(({ port }) => port !== 0))) return [];
+    return changes.flatMap((change): EngineChange[] => {
+      const told = this.#told[index]?.get(nameOf(change));
+      if (told === undefined || change.kind === 'endpoints') return [];
+      const places = placesInTheWay(told, wanted);
+      return places.size === 0 ? [] : [{ kind: 'set', spec: without(told, places) }];
+    });
   }
 
   /**

@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Inspection } from '../../inspect.ts';
+import type { ListenSpec } from '../../spec.ts';
 import { CHANNELS, encodeError, encodeMessage, type CarriedEvent } from './event-codec.ts';
 import { CONTROL, type Done, type Report, type ServicePortState } from './protocol.ts';
 
@@ -32,7 +33,7 @@ export class Outbox {
     this.#port = port;
     this.#control = control;
     this.#forwarders = CHANNELS.map((_, channel) => (message: object) => {
-      this.#event(channel, message);
+      if (!isToldByAnother(message)) this.#event(channel, message);
     });
   }
 
@@ -125,4 +126,9 @@ export class Outbox {
     this.#posted += 1;
     this.#port.postMessage(report, []);
   }
+}
+
+/** Of the sockets that share a place, only the first is told of, unless another one fails. */
+function isToldByAnother(message: { readonly listen?: ListenSpec }): boolean {
+  return message.listen?.group?.joins === true && !('error' in message);
 }
