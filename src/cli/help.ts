@@ -95,6 +95,7 @@ function rootHelp(registry: Registry): string {
         ['cleanup', 'Remove the packet rules and addresses that a proxy has left'],
         ['service', 'Install, start, stop and remove it as a service of Windows'],
         ['config', 'Check a configuration file, or print what everything is set to'],
+        ['completion', 'Print a script that completes command lines: bash, zsh, fish, powershell'],
         ['version', 'Print the version'],
         ['help', `Explain a command: ${PROGRAM} help local to-userspace`],
       ]),

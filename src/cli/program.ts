@@ -15,6 +15,10 @@ export async function main(argv: Argv): Promise<number> {
     const { runService } = await import('./service/command.ts');
     return runService(argv[0] === 'help' ? ['--help'] : argv.slice(1), process);
   }
+  if (argv[0] === 'completion' || (argv[0] === 'help' && argv[1] === 'completion')) {
+    const { runCompletion } = await import('./completion/command.ts');
+    return runCompletion(argv[0] === 'help' ? ['--help'] : argv.slice(1), process);
+  }
   const { env } = process;
   const path = configPathOf(argv, env);
   let config: ConfigFile | undefined;

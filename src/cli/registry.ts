@@ -34,6 +34,6 @@ export const REGISTRY: Registry = {
     toApi,
     toFile,
   ],
-  planned: ['demo', 'completion'],
+  planned: ['demo'],
   foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],
 };
