@@ -7,6 +7,7 @@ import { splitArgv } from './argv.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import { CLEANUP_FLAGS, readCleanup, type CleanupTargets } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
+import { checkObserve } from './flags/observe.ts';
 import { readFlags, type Environment } from './flags/read.ts';
 import { pickValues, variableOf, type FlagTable } from './flags/table.ts';
 import { commandWords, readWords, usage, type ConfigAction, type Words } from './grammar.ts';
@@ -115,11 +116,13 @@ function bind(words: Words, { flags, env, everything, registry, config }: Given)
   const { source, sink } = words;
   const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
   const raw = readFlags(known(flags, table, everything, registry), table, env, config);
+  const globals = pickValues(GLOBAL_FLAGS, raw);
+  checkObserve(globals);
   const command = commandWords(source, sink).split(' ');
   return {
     source: source.bind(raw),
     sink: sink.bind(raw),
-    globals: pickValues(GLOBAL_FLAGS, raw),
+    globals,
     given: raw.given,
     command,
     settings: effectiveSettings(table, raw),

@@ -89,7 +89,12 @@ export async function run(given: RunOptions): Promise<number> {
   const globals = { ...given.globals };
   const live = new LiveSettings({ command, settings }, appliers(globals, log));
   const options: Live = { ...given, globals, live };
-  const observers = await observe(options);
+  let observers: Observers;
+  try {
+    observers = await observe(options);
+  } catch (error) {
+    return cannotGoOn(error, log);
+  }
   const config = await follow(options);
   const stop = new AbortController();
   const endWatch = watchProcess({
@@ -115,14 +120,18 @@ export async function run(given: RunOptions): Promise<number> {
     await setOomScore(options.globals['oom-score-adj'], log);
     return await carry(options, observers, stop.signal);
   } catch (error) {
-    log.error('Cannot go on', { err: error });
-    return isConfiguration(error) ? 2 : 1;
+    return cannotGoOn(error, log);
   } finally {
     clearInterval(alive);
     config?.close();
     await observers.close();
     endWatch();
   }
+}
+
+function cannotGoOn(error: unknown, log: AdjustableLog): 1 | 2 {
+  log.error('Cannot go on', { err: error });
+  return isConfiguration(error) ? 2 : 1;
 }
 
 /** Follows the configuration file; the code for that is loaded only if there is one. */
@@ -205,16 +214,16 @@ async function observe(options: Live): Promise<Observers> {
   }
   let servers: HttpServer | undefined;
   if (metricsAddress !== undefined || healthAddress !== undefined) {
-    const { startServers } = await import('../observe/servers.ts');
-    const clock = systemClock;
-    servers = startServers({
+    const { observeServers } = await import('./observe-servers.ts');
+    servers = await observeServers({
       metricsAddress,
       healthAddress,
       health,
       metrics,
       configz: () => configz(live),
       log,
-      clock,
+      globals,
+      clock: systemClock,
     });
   }
   let proxy: ProxySubject | undefined;

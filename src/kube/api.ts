@@ -14,6 +14,8 @@ export interface ApiRequest {
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly accept: string;
+  /** Sent as JSON, with POST. Absent: GET. */
+  readonly body?: object;
 }
 
 export interface KubeApiOptions {
@@ -57,7 +59,7 @@ export class KubeApi {
       throw failure;
     }
     this.#options.onAnswer?.(access);
-    if (answer.statusCode === 200) return answer;
+    if (answer.statusCode === 200 || answer.statusCode === 201) return answer;
     const failure = await refusal(answer, request, access, this.#options.limits, this.#clock);
     if (failure.kind === 'unauthorized') this.access.refused();
     throw failure;
@@ -75,7 +77,8 @@ export class KubeApi {
     }
   }
 
-  #open({ path, query, accept }: ApiRequest, access: Access, signal: AbortSignal): ClientRequest {
+  #open(request: ApiRequest, access: Access, signal: AbortSignal): ClientRequest {
+    const { path, query, accept, body } = request;
     const { server, headers, agent } = access;
     const url = new URL(server);
     url.pathname = `${server.pathname.replace(/\/$/, '')}${path}`;
@@ -84,10 +87,16 @@ export class KubeApi {
     const sent = send(url, {
       agent,
       signal,
-      headers: { ...headers, Accept: accept, 'User-Agent': this.#options.userAgent },
+      ...(body !== undefined && { method: 'POST' }),
+      headers: {
+        ...headers,
+        ...(body !== undefined && { 'Content-Type': 'application/json' }),
+        Accept: accept,
+        'User-Agent': this.#options.userAgent,
+      },
     });
     sent.on('socket', (socket) => socket.setKeepAlive(true, TCP_KEEPALIVE_MS));
-    sent.end();
+    sent.end(body && JSON.stringify(body));
     return sent;
   }
 }

@@ -7,7 +7,7 @@ import {
 } from '../util/http-server.ts';
 
 export { httpUrl, MAX_HTTP_CONNECTIONS, plain } from '../util/http-server.ts';
-export type { Answer, HttpServer } from '../util/http-server.ts';
+export type { Answer, CreateServer, HttpServer } from '../util/http-server.ts';
 
 export interface Page {
   /** One line for the index. */
@@ -20,15 +20,22 @@ export type Pages = ReadonlyMap<string, Page>;
 
 export interface HttpServerOptions extends Omit<ServerOptions, 'answer' | 'onAnswerFailed'> {
   readonly pages: Pages;
+  /** What keeps clients from a page; undefined: nothing does. Default: nothing ever does. */
+  readonly guard?: Guard;
   /** Told of a page that could not be made. */
   readonly onPageFailed: (path: string, error: unknown) => void;
 }
 
+/** Decides who may see a page, by its path and the header `authorization`. */
+export type Guard = (path: string, authorization: string) => Promise<Answer | undefined>;
+
 /** Serves pages to GET and HEAD. */
-export function startHttpServer({ pages, onPageFailed, ...rest }: HttpServerOptions): HttpServer {
+export function startHttpServer(options: HttpServerOptions): HttpServer {
+  const { pages, guard, onPageFailed, ...rest } = options;
   return startServer({
     ...rest,
-    answer: (path) => answerTo(path, pages),
+    answer: async (path, { authorization }) =>
+      (await guard?.(path, authorization)) ?? answerTo(path, pages),
     onAnswerFailed: onPageFailed,
   });
 }

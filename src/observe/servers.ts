@@ -2,7 +2,14 @@ import type { Clock } from '../util/clock.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import { bindFailure } from './bind-failure.ts';
 import type { Health } from './health.ts';
-import { httpUrl, startHttpServer, type HttpServer, type Pages } from './http-server.ts';
+import {
+  httpUrl,
+  startHttpServer,
+  type CreateServer,
+  type Guard,
+  type HttpServer,
+  type Pages,
+} from './http-server.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import { healthPages, metricsPages } from './pages.ts';
@@ -16,6 +23,10 @@ export interface ServersOptions {
   readonly metrics: Metrics | undefined;
   /** What `/configz` tells. Default: nothing. */
   readonly configz?: () => object;
+  /** What makes servers of HTTPS; undefined: plain HTTP. */
+  readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;
+  /** Who may see the pages of the metrics server; undefined: everybody. */
+  readonly guard?: Guard | undefined;
   readonly log: Log;
   readonly clock: Clock;
 }
@@ -45,16 +56,20 @@ export function startServers(options: ServersOptions): HttpServer {
 }
 
 function start(
-  what: string,
+  what: 'metrics' | 'health',
   address: HostPort,
   pages: Pages,
-  { log, clock }: ServersOptions,
+  { log, clock, secure, guard }: ServersOptions,
 ): HttpServer {
+  const create = secure?.[what];
+  const scheme = create === undefined ? 'http' : 'https';
   return startHttpServer({
     address,
     pages,
     clock,
-    onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound) }),
+    ...(create !== undefined && { create }),
+    ...(what === 'metrics' && guard !== undefined && { guard }),
+    onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
     onBindFailed: (cause, retryInMs) =>
       void bindFailure(address, cause).then((err) =>
         log.warn(`Cannot serve ${what} yet`, { address: formatHostPort(address), err, retryInMs }),

@@ -1,4 +1,10 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -22,11 +28,15 @@ export interface RequestParts {
   readonly query: string;
   /** The header `host`; empty when there is none. */
   readonly host: string;
+  /** The header `authorization`; empty when there is none. */
+  readonly authorization: string;
 }
 
 export interface HttpServerOptions {
   readonly address: HostPort;
   readonly clock: Clock;
+  /** Makes the server. Default: one of plain HTTP. */
+  readonly create?: CreateServer;
   /** Answers GET and HEAD. The path has no query. */
   readonly answer: (path: string, request: RequestParts) => Answer | Promise<Answer>;
   /** Told the real address once the server listens. */
@@ -35,6 +45,15 @@ export interface HttpServerOptions {
   readonly onBindFailed: (error: Error, retryInMs: number) => void;
   /** Told of an answer that could not be made. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
+}
+
+/** Makes a server that is not listening yet, be it of HTTP or of HTTPS. */
+export type CreateServer = (options: HttpTimes, listener: RequestListener) => Server;
+
+/** Times that a server has to keep. Milliseconds. */
+export interface HttpTimes {
+  readonly headersTimeout: number;
+  readonly requestTimeout: number;
 }
 
 /** A server that is there, or tries to be. */
@@ -57,14 +76,14 @@ const MAX_RETRY_MS = 30_000;
  * waits: watching must never keep the proxy from its work.
  */
 export function startHttpServer(options: HttpServerOptions): HttpServer {
-  const { address, clock } = options;
+  const { address, clock, create = createServer } = options;
   let retry: Timer | undefined;
   let retryInMs = FIRST_RETRY_MS;
   let closed = false;
   let server = attempt();
 
   function attempt(): Server {
-    const started = createServer(
+    const started = create(
       { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
       (request, response) => {
         void respond(request, response, options);
@@ -110,31 +129,40 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
  */
 function limitConnections(server: Server): void {
   /** Requests that are being answered, by client; those without any, the longest idle first. */
-  const open = new Map<Socket, number>();
-  const idle = new Set<Socket>();
-  const note = (socket: Socket, change: number): void => {
-    const requests = (open.get(socket) ?? 0) + change;
-    open.set(socket, requests);
-    if (requests === 0) idle.add(socket);
-    else idle.delete(socket);
+  const open = new Map<string, { readonly socket: Socket; requests: number }>();
+  const idle = new Set<string>();
+  const note = (key: string, change: number): void => {
+    const client = open.get(key);
+    if (client === undefined) return;
+    client.requests += change;
+    if (client.requests === 0) idle.add(key);
+    else idle.delete(key);
   };
   server.on('connection', (socket) => {
-    note(socket, 0);
+    const key = keyOf(socket);
+    open.set(key, { socket, requests: 0 });
+    note(key, 0);
     socket.once('close', () => {
-      open.delete(socket);
-      idle.delete(socket);
+      // Another connection may come from the same port by now.
+      if (open.get(key)?.socket !== socket) return;
+      open.delete(key);
+      idle.delete(key);
     });
     if (open.size <= MAX_HTTP_CONNECTIONS) return;
-    const [longest = socket] = idle;
+    const [longest = key] = idle;
     idle.delete(longest);
-    longest.destroy();
+    open.get(longest)?.socket.destroy();
   });
   server.on('request', ({ socket }, response) => {
-    note(socket, 1);
-    response.once('close', () => {
-      if (open.has(socket)) note(socket, -1);
-    });
+    const key = keyOf(socket);
+    note(key, 1);
+    response.once('close', () => note(key, -1));
   });
+}
+
+/** With TLS a request has a socket of its own, around that of the connection. */
+function keyOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
 }
 
 async function respond(
@@ -145,8 +173,9 @@ async function respond(
   const [path = '/', query = ''] = (request.url ?? '/').split('?', 2);
   try {
     const { method = 'GET', headers } = request;
+    const { host = '', authorization = '' } = headers;
     const reads = method === 'GET' || method === 'HEAD';
-    const parts = { method, query, host: headers.host ?? '' };
+    const parts = { method, query, host, authorization };
     await send(request, response, reads ? await answer(path, parts) : refusal(method));
   } catch (error) {
     if (!response.headersSent) {
@@ -193,6 +222,6 @@ export function plain(status: number, body: string): Answer {
 }
 
 /** Where a server listens, for messages. */
-export function httpUrl(address: HostPort): string {
-  return `http://${formatHostPort(address)}`;
+export function httpUrl(address: HostPort, scheme: 'http' | 'https' = 'http'): string {
+  return `${scheme}://${formatHostPort(address)}`;
 }

@@ -15,6 +15,7 @@ import { SERVICE_FLAGS } from '../../src/cli/service/flags.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
+import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';
 import { MAX_HTTP_CONNECTIONS } from '../../src/observe/http-server.ts';
 import * as bounds from '../../src/portal/bounds.ts';
 import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
@@ -193,5 +194,18 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
   );
   const [connections] = tableRows(page('limits.md'), 'Servers for metrics and health');
   t.equal(connections?.[1], String(MAX_HTTP_CONNECTIONS));
+  const reviews = tableRows(page('limits.md'), 'Servers for metrics and health').slice(-6);
+  t.same(
+    reviews.map(([, value]) => value),
+    [
+      formatDuration(REVIEW_LIMITS.rememberMs),
+      String(REVIEW_LIMITS.maxRemembered),
+      String(REVIEW_LIMITS.maxAsking),
+      REVIEW_LIMITS.maxTokenChars.toLocaleString('en'),
+      formatBytes(REVIEW_LIMITS.maxAnswerBytes),
+      formatDuration(REVIEW_LIMITS.answerTimeoutMs),
+    ],
+    'in the order of src/kube/reviews.ts',
+  );
   t.end();
 });

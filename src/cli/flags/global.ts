@@ -2,6 +2,7 @@ import { defaultSocketPath } from '../../admin/socket-path.ts';
 import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import type { HostPort } from '../../util/host-port.ts';
 import { choice, duration, integer, listenAddress, optional, text } from './kinds.ts';
+import { OBSERVE_FLAGS } from './observe.ts';
 import { flag, type FlagValues } from './table.ts';
 
 const HEALTH = 'Health and metrics';
@@ -40,6 +41,7 @@ export const GLOBAL_FLAGS = {
     help: 'Where /healthz, /livez and /readyz are served. An empty value or 0 switches them off.',
     group: HEALTH,
   }),
+  ...OBSERVE_FLAGS,
   config: flag<string>({
     kind: text('path'),
     default: '',

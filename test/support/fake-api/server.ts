@@ -17,6 +17,7 @@ import { Faults, type FaultRule, type Verb } from './faults.ts';
 import { Lists } from './lists.ts';
 import type { KubeObject } from './objects.ts';
 import { readPath, RESOURCES, type Place, type Resource } from './resources.ts';
+import { FakeReviews } from './reviews.ts';
 import { selector } from './selectors.ts';
 import { FakeStore } from './store.ts';
 import { forbidden, sendJson, sendStatus, statusObject, wantsMetadata } from './status.ts';
@@ -46,6 +47,8 @@ export interface SeenRequest {
 
 export class FakeApi {
   readonly store = new FakeStore();
+  /** Answers who a token belongs to, and what that user may do. */
+  readonly reviews = new FakeReviews();
   /** Every request that was not refused for want of credentials, oldest first. */
   readonly requests: SeenRequest[] = [];
   /** Requests that were refused because nobody knows who asked. */
@@ -178,6 +181,11 @@ export class FakeApi {
     }
     if (url.pathname === '/version') {
       sendJson(response, 200, { major: '1', minor: '34', gitVersion: 'v1.34.0-fake' });
+      return;
+    }
+    const review = await this.reviews.answer(url.pathname, request);
+    if (review !== undefined) {
+      sendJson(response, 201, review);
       return;
     }
     const place = readPath(url.pathname);

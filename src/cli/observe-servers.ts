@@ -1,0 +1,102 @@
+import type { Guard } from '../observe/http-server.ts';
+import type { HttpServer } from '../observe/http-server.ts';
+import type { ServersOptions } from '../observe/servers.ts';
+import type { TlsServers } from '../observe/tls-server.ts';
+import type { TlsFlags } from '../util/tls-files.ts';
+import type { GlobalOptions } from './flags/global.ts';
+import { HEALTHZ_TLS_FLAGS, isExposed, METRICS_TLS_FLAGS } from './flags/observe.ts';
+import { programVersion } from './version.ts';
+
+export interface ObserveServersOptions extends Omit<ServersOptions, 'secure' | 'guard'> {
+  readonly globals: GlobalOptions;
+}
+
+/**
+ * Starts the servers for metrics and health, with TLS and authentication as the flags ask for. Rejects
+ * with KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
+ */
+export async function observeServers(options: ObserveServersOptions): Promise<HttpServer> {
+  const { globals, metricsAddress, log } = options;
+  const files = {
+    metrics: { crt: globals['metrics-tls-crt'], key: globals['metrics-tls-key'] },
+    health: { crt: globals['healthz-tls-crt'], key: globals['healthz-tls-key'] },
+  };
+  const [metricsTls, healthTls] = await Promise.all([
+    tlsFor('metrics', files.metrics, METRICS_TLS_FLAGS, options),
+    tlsFor('health', files.health, HEALTHZ_TLS_FLAGS, options),
+  ]);
+  const isDelegated = globals['metrics-authentication'] === 'delegated';
+  const guard =
+    isDelegated && metricsAddress !== undefined && isExposed(metricsAddress)
+      ? await guardFor(options)
+      : undefined;
+  const { startServers } = await import('../observe/servers.ts');
+  const servers = startServers({
+    ...options,
+    log,
+    secure: { metrics: metricsTls?.create, health: healthTls?.create },
+    guard,
+  });
+  return {
+    async close() {
+      metricsTls?.close();
+      healthTls?.close();
+      await servers.close();
+    },
+  };
+}
+
+/** Undefined when no files are named; then nothing of TLS is loaded. */
+async function tlsFor(
+  server: string,
+  files: { readonly crt: string; readonly key: string },
+  flags: TlsFlags,
+  { log, clock }: ObserveServersOptions,
+): Promise<TlsServers | undefined> {
+  if (files.crt === '' && files.key === '') return undefined;
+  const { tlsServers } = await import('../observe/tls-server.ts');
+  return tlsServers({
+    files,
+    flags,
+    clock,
+    onChanged: () => log.info('The TLS files have changed, and are in use', { server }),
+    onFailed: (error) =>
+      log.warn('The TLS files cannot be used; the former stay', { server, err: error }),
+  });
+}
+
+/** Failures to ask the cluster are told as often as this. Milliseconds. */
+const TELL_MS = 10_000;
+
+async function guardFor({ globals, metrics, log, clock }: ObserveServersOptions): Promise<Guard> {
+  const [{ ApiAccess }, { KubeApi }, { DEFAULT_KUBE_LIMITS }, { Reviews, REVIEW_LIMITS }, guard] =
+    await Promise.all([
+      import('../kube/access.ts'),
+      import('../kube/api.ts'),
+      import('../kube/limits.ts'),
+      import('../kube/reviews.ts'),
+      import('../observe/guard.ts'),
+    ]);
+  const { answerTimeoutMs } = REVIEW_LIMITS;
+  const limits = { ...DEFAULT_KUBE_LIMITS, answerTimeoutMs, credentialsTimeoutMs: answerTimeoutMs };
+  const access = await ApiAccess.open({
+    kubeconfig: globals['authentication-kubeconfig'],
+    server: '',
+    env: process.env,
+    limits,
+    clock,
+  });
+  const userAgent = `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`;
+  const reviews = new Reviews({ api: new KubeApi({ access, limits, userAgent, clock }), clock });
+  let toldAt = Number.NEGATIVE_INFINITY;
+  return guard.guardPages({
+    ask: (token, path) => reviews.ask(token, path),
+    open: new Set(['/healthz', '/livez', '/readyz']),
+    onResult: (result) => metrics?.countAuthentication(result),
+    onFailed(error) {
+      if (clock.now() - toldAt < TELL_MS) return;
+      toldAt = clock.now();
+      log.warn('Cannot find out who asks for metrics; nobody gets them', { err: error });
+    },
+  });
+}

@@ -1,0 +1,112 @@
+import { createHash } from 'node:crypto';
+import { systemClock, type Clock } from '../util/clock.ts';
+import type { KubeApi } from './api.ts';
+import { readBody } from './body.ts';
+import { KubeFailure } from './failure.ts';
+import { object, list, text, type Json } from './json.ts';
+
+/** What a cluster says of somebody with a token who wants to see a page. */
+export type Verdict = 'allowed' | 'unauthenticated' | 'forbidden';
+
+export interface ReviewsOptions {
+  /** The account that it asks as has to have the role system:auth-delegator. */
+  readonly api: Pick<KubeApi, 'get'>;
+  readonly clock?: Clock | undefined;
+}
+
+/** Bounds of what is remembered and asked; each has a line in docs/limits.md. */
+export const REVIEW_LIMITS = {
+  /** How long an answer counts, as with Kubernetes' own delegation. Milliseconds. */
+  rememberMs: 10_000,
+  /** Answers that are remembered; the oldest goes. */
+  maxRemembered: 256,
+  /** Questions at once; more are refused. */
+  maxAsking: 16,
+  /** Longest token; a longer one is nobody's. Characters. */
+  maxTokenChars: 32_768,
+  /** Largest answer that is read. Bytes. */
+  maxAnswerBytes: 256 * 1024,
+  /** How long the cluster may take for one answer. Milliseconds. */
+  answerTimeoutMs: 5000,
+} as const;
+
+/**
+ * Asks the cluster who a bearer token belongs to (TokenReview) and whether that user may get a path
+ * (SubjectAccessReview). Answers are remembered for a moment, and a question that is being asked is not
+ * asked again. Whatever goes wrong throws a KubeFailure and is not remembered: nobody is let in by
+ * an error.
+ */
+export class Reviews {
+  readonly #api: Pick<KubeApi, 'get'>;
+  readonly #clock: Clock;
+  /** By a hash of token and path, the oldest first: no token is kept. */
+  readonly #known = new Map<string, { readonly verdict: Verdict; readonly until: number }>();
+  readonly #asking = new Map<string, Promise<Verdict>>();
+
+  constructor({ api, clock = systemClock }: ReviewsOptions) {
+    this.#api = api;
+    this.#clock = clock;
+  }
+
+  async ask(token: string, path: string): Promise<Verdict> {
+    if (token.length > REVIEW_LIMITS.maxTokenChars) return 'unauthenticated';
+    const key = createHash('sha256').update(`${token}\n${path}`).digest('base64');
+    const known = this.#known.get(key);
+    if (known !== undefined && known.until > this.#clock.now()) return known.verdict;
+    let asking = this.#asking.get(key);
+    if (asking === undefined) {
+      if (this.#asking.size >= REVIEW_LIMITS.maxAsking) {
+        throw new KubeFailure('throttled', 'too many clients want to be authenticated at once');
+      }
+      asking = this.#review(token, path).finally(() => this.#asking.delete(key));
+      this.#asking.set(key, asking);
+    }
+    const verdict = await asking;
+    this.#remember(key, verdict);
+    return verdict;
+  }
+
+  #remember(key: string, verdict: Verdict): void {
+    this.#known.delete(key);
+    this.#known.set(key, { verdict, until: this.#clock.now() + REVIEW_LIMITS.rememberMs });
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > REVIEW_LIMITS.maxRemembered && oldest !== undefined) {
+      this.#known.delete(oldest);
+    }
+  }
+
+  async #review(token: string, path: string): Promise<Verdict> {
+    const login = await this.#post('authentication.k8s.io', 'TokenReview', { token });
+    const user = object(login['user']);
+    if (login['authenticated'] !== true || text(user['username']) === '') return 'unauthenticated';
+    const access = await this.#post('authorization.k8s.io', 'SubjectAccessReview', {
+      user: text(user['username']),
+      uid: text(user['uid']),
+      groups: list(user['groups']).map(text),
+      extra: object(user['extra']),
+      nonResourceAttributes: { path, verb: 'get' },
+    });
+    return access['allowed'] === true && access['denied'] !== true ? 'allowed' : 'forbidden';
+  }
+
+  /** The status of a review. */
+  async #post(group: string, kind: string, spec: object): Promise<Json> {
+    const what = `create ${kind}`;
+    const signal = AbortSignal.timeout(2 * REVIEW_LIMITS.answerTimeoutMs);
+    const request = {
+      what,
+      path: `/apis/${group}/v1/${kind.toLowerCase()}s`,
+      query: {},
+      accept: 'application/json',
+      body: { apiVersion: `${group}/v1`, kind, spec },
+    };
+    const answer = await this.#api.get(request, signal);
+    const { maxAnswerBytes, answerTimeoutMs } = REVIEW_LIMITS;
+    const body = await readBody(answer, maxAnswerBytes, answerTimeoutMs, this.#clock);
+    try {
+      return object(object(JSON.parse(body ?? ''))['status']);
+    } catch (cause) {
+      throw new KubeFailure('malformed', `${what}: the answer is no JSON`, { cause });
+    }
+  }
+}

@@ -1,0 +1,49 @@
+import { plain, type Answer, type Guard } from './http-server.ts';
+
+/** Whether somebody with a token may see a page. Rejects when nobody can tell. */
+export type Ask = (
+  token: string,
+  path: string,
+) => Promise<'allowed' | 'unauthenticated' | 'forbidden'>;
+
+/** How a request for a page ended. */
+export type GuardResult = Awaited<ReturnType<Ask>> | 'unavailable';
+
+export interface GuardOptions {
+  readonly ask: Ask;
+  /** Pages that anybody may see: probes bring no token. */
+  readonly open: ReadonlySet<string>;
+  readonly onResult: (result: GuardResult) => void;
+  /** Told why nobody could tell. */
+  readonly onFailed: (error: unknown) => void;
+}
+
+/** Lets those see pages whose bearer token allows it. When that cannot be found out, nobody does. */
+export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Guard {
+  const decide = async (path: string, authorization: string): Promise<GuardResult> => {
+    const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
+    if (token === undefined) return 'unauthenticated';
+    try {
+      return await ask(token, path);
+    } catch (error) {
+      onFailed(error);
+      return 'unavailable';
+    }
+  };
+  return async (path, authorization) => {
+    if (open.has(path)) return undefined;
+    const result = await decide(path, authorization);
+    onResult(result);
+    return REFUSALS[result];
+  };
+}
+
+const REFUSALS: Readonly<Record<GuardResult, Answer | undefined>> = {
+  allowed: undefined,
+  unauthenticated: {
+    ...plain(401, 'A bearer token of the cluster is needed.\n'),
+    headers: { 'www-authenticate': 'Bearer' },
+  },
+  forbidden: plain(403, 'The token does not allow to get this page.\n'),
+  unavailable: plain(503, 'The cluster could not be asked who this is; the log tells why.\n'),
+};

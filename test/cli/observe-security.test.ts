@@ -1,0 +1,119 @@
+/** TLS and authentication of the pages for metrics and health. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { request } from 'node:https';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { isExposed } from '../../src/cli/flags/observe.ts';
+import { parse } from '../../src/cli/parse.ts';
+import { makeAuthority } from '../support/certs.ts';
+import { runCli, startCli, type Cli } from '../support/cli.ts';
+import { startFakeApi } from '../support/fake-api/server.ts';
+import { shortDir } from '../support/short-dir.ts';
+
+interface Reply {
+  readonly status: number;
+  readonly body: string;
+  readonly headers: NodeJS.Dict<string | string[]>;
+}
+
+/** `url` is the address that is bound; it is asked on loopback. */
+function get(url: string, path: string, ca: string, token?: string): Promise<Reply> {
+  const { port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    const options = { host: '127.0.0.1', port, path, ca: readFileSync(ca), headers, agent: false };
+    const sent = request(options, (answer) => {
+      let body = '';
+      answer.setEncoding('utf8').on('data', (text: string) => (body += text));
+      answer.on('end', () =>
+        resolve({ status: answer.statusCode ?? 0, body, headers: answer.headers }),
+      );
+    });
+    sent.on('error', reject).end();
+  });
+}
+
+function start(t: Test, ...flags: string[]): Cli {
+  const state = join(shortDir(t), 'state.yaml');
+  writeFileSync(state, 'nodes: []\nservices: []\n');
+  return startCli(t, ['file', '--input', state, 'to-json', ...flags]);
+}
+
+t.test('metrics beyond loopback: HTTPS, and only for those whom the cluster lets', async (t) => {
+  const authority = await makeAuthority(t);
+  const { crt, key } = await authority.issue('metrics');
+  const api = await startFakeApi(t);
+  api.reviews.tokens.set('good', { username: 'prometheus', groups: ['monitoring'] });
+  api.reviews.tokens.set('other', { username: 'other', groups: [] });
+  api.reviews.allowed.set('monitoring', ['/metrics']);
+  const kubeconfig = join(shortDir(t), 'kubeconfig');
+  writeFileSync(
+    kubeconfig,
+    `clusters: [{name: c, cluster: {server: "${api.url}"}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+current-context: x
+`,
+  );
+  const cli = start(
+    t,
+    '--metrics-bind-address=0.0.0.0:0',
+    '--metrics-authentication=delegated',
+    `--authentication-kubeconfig=${kubeconfig}`,
+    `--metrics-tls-crt=${crt}`,
+    `--metrics-tls-key=${key}`,
+  );
+  const url = String((await cli.line('Serving metrics'))['url']);
+  t.match(url, /^https:/);
+  const status = async (path: string, token?: string): Promise<number> =>
+    (await get(url, path, authority.ca, token)).status;
+  t.match(await get(url, '/metrics', authority.ca), {
+    status: 401,
+    headers: { 'www-authenticate': 'Bearer' },
+  });
+  t.equal(await status('/metrics', 'stolen'), 401);
+  t.equal(await status('/metrics', 'other'), 403);
+  t.equal(await status('/configz', 'good'), 403);
+  t.equal(await status('/no-such-page'), 401, 'not even what there is');
+  t.equal(await status('/livez'), 200, 'probes bring no token');
+  const page = await get(url, '/metrics', authority.ca, 'good');
+  t.equal(page.status, 200);
+  t.match(page.body, /kpng_userspace_authentications_total\{result="forbidden"\} 2/);
+  await api.stop();
+  t.equal(await status('/metrics', 'a-new-one'), 503, 'fails closed');
+  await cli.line('Cannot find out who asks for metrics; nobody gets them');
+});
+
+t.test('health over HTTPS', async (t) => {
+  const authority = await makeAuthority(t);
+  const { crt, key } = await authority.issue('health');
+  const files = [`--healthz-tls-crt=${crt}`, `--healthz-tls-key=${key}`];
+  const cli = start(t, '--healthz-bind-address=127.0.0.1:0', ...files);
+  const url = String((await cli.line('Serving health'))['url']);
+  t.equal((await get(url, '/livez', authority.ca)).status, 200);
+  await t.rejects(fetch(`${url.replace('https', 'http')}/livez`), 'plain HTTP is not served');
+});
+
+t.test('on loopback nobody is asked for a token', async (t) => {
+  const cli = start(t, '--metrics-bind-address=127.0.0.1:0', '--metrics-authentication=delegated');
+  const url = String((await cli.line('Serving metrics'))['url']);
+  t.equal((await fetch(`${url}/metrics`)).status, 200);
+});
+
+t.test('what does not go together is said before anything is served', async (t) => {
+  const open = parse(
+    'local to-json --metrics-bind-address 0.0.0.0:1 --metrics-authentication delegated'.split(' '),
+  );
+  t.match(open, { kind: 'usage-error', error: { message: /needs --metrics-tls-crt/ } });
+  const state = join(shortDir(t), 'state.yaml');
+  writeFileSync(state, 'services: []\n');
+  const line = ['file', '-i', state, 'to-json', '--metrics-bind-address=127.0.0.1:0'];
+  const missing = await runCli([...line, '--metrics-tls-crt=/no/such', '--metrics-tls-key=/no']);
+  t.match(missing, { code: 2, stderr: /--metrics-tls-crt \/no\/such.*KPNG_TLS_FILE/s });
+  t.same(
+    ['127.0.0.1', '127.9.9.9', '::1', 'localhost', '', '0.0.0.0', '::', '10.0.0.1'].map((host) =>
+      isExposed({ host, port: 1 }),
+    ),
+    [false, false, false, false, true, true, true, true],
+  );
+});

@@ -1,0 +1,84 @@
+import t, { type Test } from 'tap';
+import { ApiAccess } from '../../src/kube/access.ts';
+import { KubeApi, type ApiRequest } from '../../src/kube/api.ts';
+import { KubeFailure } from '../../src/kube/failure.ts';
+import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
+import { REVIEW_LIMITS, Reviews } from '../../src/kube/reviews.ts';
+import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+async function setup(t: Test): Promise<{ api: FakeApi; reviews: Reviews; clock: FakeClock }> {
+  const api = await startFakeApi(t);
+  api.reviews.tokens.set('prometheus-token', { username: 'prometheus', groups: ['monitoring'] });
+  api.reviews.tokens.set('other-token', { username: 'other', groups: [] });
+  api.reviews.allowed.set('monitoring', ['/metrics']);
+  const limits = DEFAULT_KUBE_LIMITS;
+  const access = await ApiAccess.open({ kubeconfig: '', server: api.url, env: {}, limits });
+  t.teardown(() => access.close());
+  const clock = new FakeClock();
+  const reviews = new Reviews({ api: new KubeApi({ access, limits, userAgent: 'test' }), clock });
+  return { api, reviews, clock };
+}
+
+t.test('a token is looked up, and then what its user may do', async (t) => {
+  const { api, reviews } = await setup(t);
+  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'allowed');
+  t.same(api.reviews.asked, ['TokenReview', 'SubjectAccessReview']);
+  t.equal(await reviews.ask('prometheus-token', '/configz'), 'forbidden');
+  t.equal(await reviews.ask('other-token', '/metrics'), 'forbidden');
+  t.equal(await reviews.ask('nobody', '/metrics'), 'unauthenticated');
+});
+
+t.test('answers are remembered for a moment, and not for longer', async (t) => {
+  const { api, reviews, clock } = await setup(t);
+  for (let n = 0; n < 3; n += 1) await reviews.ask('prometheus-token', '/metrics');
+  await reviews.ask('nobody', '/metrics');
+  await reviews.ask('nobody', '/metrics');
+  t.equal(api.reviews.asked.length, 3);
+  api.reviews.tokens.delete('prometheus-token');
+  clock.advance(REVIEW_LIMITS.rememberMs - 1);
+  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'allowed');
+  clock.advance(1);
+  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'unauthenticated');
+});
+
+t.test('the same question is asked once, however many wait for it', async (t) => {
+  const { api, reviews } = await setup(t);
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, () => reviews.ask('prometheus-token', '/metrics')),
+  );
+  t.same(new Set(answers), new Set(['allowed']));
+  t.equal(api.reviews.asked.length, 2);
+});
+
+t.test('whatever goes wrong lets nobody in, and is not remembered', async (t) => {
+  const { api, reviews } = await setup(t);
+  await api.stop();
+  await t.rejects(reviews.ask('prometheus-token', '/metrics'), /ECONNREFUSED/);
+  await api.start();
+  t.equal(await reviews.ask('prometheus-token', '/metrics'), 'allowed');
+});
+
+t.test('what is remembered and asked has bounds', async (t) => {
+  const waiting: (() => void)[] = [];
+  let asked = 0;
+  const api = {
+    get(_request: ApiRequest): Promise<never> {
+      asked += 1;
+      const { promise, reject } = Promise.withResolvers<never>();
+      waiting.push(() => reject(new KubeFailure('server', 'not now')));
+      return promise;
+    },
+  };
+  const reviews = new Reviews({ api, clock: new FakeClock() });
+  const asking = Array.from({ length: REVIEW_LIMITS.maxAsking }, (_, n) =>
+    reviews.ask(`token-${n}`, '/metrics').catch((error: unknown) => error),
+  );
+  await t.rejects(reviews.ask('one-more', '/metrics'), /too many clients/);
+  t.equal(asked, REVIEW_LIMITS.maxAsking);
+  for (const end of waiting) end();
+  await Promise.all(asking);
+  const long = 'x'.repeat(REVIEW_LIMITS.maxTokenChars + 1);
+  t.equal(await reviews.ask(long, '/metrics'), 'unauthenticated', 'nobody is asked about it');
+  t.equal(asked, REVIEW_LIMITS.maxAsking);
+});
