@@ -1,4 +1,5 @@
 import { KpngError } from '../errors.ts';
+import { closest } from '../util/suggest.ts';
 import { ADMIN_COMMANDS, type AdminCommand } from './admin/commands.ts';
 import type { SinkCommand, SourceCommand } from './command.ts';
 import type { Registry } from './registry.ts';
@@ -89,7 +90,9 @@ function notASource(word: string, registry: Registry): KpngError {
   if (word === 'to-local' || registry.sinks.some((sink) => sink.word === word)) {
     return usage(`${word} needs a source before it: ${sources}`);
   }
-  return usage(`unknown command ${JSON.stringify(word)}; sources are ${sources}`);
+  return usage(
+    `unknown command ${JSON.stringify(word)}${guess(word, registry.sources)}; sources are ${sources}`,
+  );
 }
 
 function notASink(word: string, registry: Registry): KpngError {
@@ -105,7 +108,18 @@ function notASink(word: string, registry: Registry): KpngError {
   if (registry.sources.some((source) => source.word === word)) {
     return usage(`${word} is a source, and there is one already; backends are ${sinks}`);
   }
-  return usage(`unknown backend ${JSON.stringify(word)}; backends are ${sinks}`);
+  return usage(
+    `unknown backend ${JSON.stringify(word)}${guess(word, registry.sinks)}; backends are ${sinks}`,
+  );
+}
+
+/** What a misspelled word was probably meant to be, to be added to what is said of it. */
+function guess(word: string, commands: readonly { readonly word: string }[]): string {
+  const found = closest(
+    word,
+    commands.map((command) => command.word),
+  );
+  return found === undefined ? '' : ` (did you mean ${found}?)`;
 }
 
 function tooMany(words: readonly string[], after: string): KpngError {

@@ -154,10 +154,16 @@ t.test('words that make no command are told apart', (t) => {
     ['file', /file: no backend was named/],
     ['file to-local', /no backend was named/],
     ['file to-userspace', /write "to-local" before to-userspace/],
-    ['files to-json', /unknown command "files"; sources are kube, file, api, local/],
+    [
+      'files to-json',
+      /unknown command "files" \(did you mean file\?\); sources are kube, file, api, local/,
+    ],
     ['to-json', /to-json needs a source before it/],
     ['to-local to-json', /to-local needs a source/],
-    ['local to-jsn', /unknown backend "to-jsn"; backends are to-userspace,.*to-json/],
+    [
+      'local to-jsn',
+      /unknown backend "to-jsn" \(did you mean to-json\?\); backends are to-userspace,.*to-json/,
+    ],
     ['local file', /file is a source, and there is one already/],
     ['local to-iptables', /a backend of kpng that this program does not have/],
     ['local to-api', /to-api/],
