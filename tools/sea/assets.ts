@@ -2,6 +2,15 @@
 export const TEXT_FILES = {
   'package.json': 'package.json',
   'state-file.schema.json': 'schema/state-file.schema.json',
+  'status-page/page.html': 'assets/status-page/page.html',
+  'status-page/style.css': 'assets/status-page/style.css',
+  'status-page/dom.js': 'assets/status-page/dom.js',
+  'status-page/format.js': 'assets/status-page/format.js',
+  'status-page/plot.js': 'assets/status-page/plot.js',
+  'status-page/head.js': 'assets/status-page/head.js',
+  'status-page/rows.js': 'assets/status-page/rows.js',
+  'status-page/details.js': 'assets/status-page/details.js',
+  'status-page/main.js': 'assets/status-page/main.js',
 } as const;
 
 /** The modules that run in threads, by name, and where they are. */

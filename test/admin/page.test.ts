@@ -1,0 +1,245 @@
+/** The status page in a real browser, on a make-believe proxy whose traffic the test decides. */
+import t, { type Test } from 'tap';
+import { AdminScene, type SceneService } from '../support/admin-scene.ts';
+import { Chromium, findChromium } from '../support/chromium.ts';
+
+const program = findChromium();
+const skip = program === undefined ? 'no chromium on this machine' : false;
+const options = { skip: process.platform === 'linux' ? skip : 'only on linux' };
+
+const SHOP: readonly SceneService[] = [
+  {
+    name: 'shop/checkout:http',
+    address: '10.96.0.1',
+    endpoints: ['10.1.0.1:8080', '10.1.0.2:8080'],
+    failing: ['10.1.0.2:8080'],
+    traffic: () => ({ connections: 10, bytesIn: 2000, bytesOut: 50_000, active: 7 }),
+  },
+  { name: 'shop/cart:http', address: '10.96.0.2', endpoints: ['10.1.0.3:8080'] },
+  { name: 'shop/<b>bold</b>', address: '10.96.0.3', endpoints: [] },
+  {
+    name: 'kube-system/dns:udp',
+    protocol: 'UDP',
+    address: '10.96.0.10',
+    port: 53,
+    endpoints: ['10.1.0.4:53'],
+    traffic: () => ({ connections: 40, bytesIn: 4000, bytesOut: 9000, active: 3 }),
+  },
+];
+
+interface Rig {
+  readonly scene: AdminScene;
+  readonly page: Chromium;
+  readonly url: string;
+}
+
+const browsers: Promise<Chromium>[] = [];
+
+/** One browser serves all tests of the file, one page after the other. */
+async function rig(t: Test, services: readonly SceneService[], seconds = 60): Promise<Rig> {
+  const scene = await AdminScene.create(services);
+  const admin = scene.start({ page: true });
+  t.teardown(() => admin.close());
+  scene.pass(seconds);
+  const url = await scene.pageUrl();
+  const [page = await newBrowser()] = await Promise.all(browsers);
+  page.complaints.length = 0;
+  page.requests.length = 0;
+  await page.open(`${url}/`);
+  await page.until(`document.querySelectorAll('tr.row').length > 0`);
+  return { scene, page, url };
+}
+
+function newBrowser(): Promise<Chromium> {
+  const started = Chromium.start(program ?? '');
+  browsers.push(started);
+  return started;
+}
+
+t.teardown(async () => {
+  for (const browser of await Promise.all(browsers)) await browser.close();
+});
+
+/** The texts of the cells of a row, by the beginning of its name. */
+function cells(page: Chromium, name: string): Promise<string[]> {
+  return page.evaluate(`
+    [...[...document.querySelectorAll('tr.row')].find((row) => row.cells[0].innerText.includes(${JSON.stringify(name)})).cells]
+      .map((cell) => cell.innerText.trim())`);
+}
+
+function names(page: Chromium): Promise<string[]> {
+  return page.evaluate(
+    `[...document.querySelectorAll('tr.row button')].map((button) => button.dataset.name)`,
+  );
+}
+
+t.test('it shows totals, rates and states, and complains of nothing', options, async (t) => {
+  const { page, url } = await rig(t, SHOP);
+  t.equal(await page.evaluate(`document.getElementById('state').textContent`), 'ready');
+  t.strictSame(await cells(page, 'checkout'), [
+    'shop/checkout:http',
+    'ok',
+    '10.96.0.1:80',
+    '2',
+    '7',
+    '10',
+    '2 kB',
+    '50 kB',
+    '0',
+    '',
+  ]);
+  t.match(await cells(page, 'dns'), ['kube-system/dns:udp UDP', 'ok']);
+  const tiles = await page.evaluate<string>(`document.getElementById('tiles').innerText`);
+  t.match(tiles, /Active\s+10\s+7 TCP of 100k · 3 UDP/);
+  t.match(tiles, /New connections\s+50\/s/);
+  t.match(tiles, /To clients\s+59 kB\/s/);
+  t.strictSame(page.complaints, [], 'nothing that its policy forbids, no exception');
+  const foreign = page.requests.filter(
+    (asked) => !asked.startsWith(url) && !asked.startsWith('data:'),
+  );
+  t.strictSame(foreign, [], 'nothing from elsewhere');
+});
+
+t.test('names are texts, whatever is in them', options, async (t) => {
+  const { page } = await rig(t, SHOP);
+  t.match(await cells(page, '<b>bold</b>'), ['shop/<b>bold</b>', 'no endpoints']);
+  t.equal(await page.evaluate(`document.querySelectorAll('tr.row b b').length`), 0);
+});
+
+t.test('it follows what happens', options, async (t) => {
+  const { page, scene } = await rig(t, SHOP);
+  await scene.engine.drain({ kind: 'service', service: 'shop/cart' });
+  await page.until(`document.body.innerText.includes('shop/cart is drained.')`);
+  t.match(await cells(page, 'cart'), ['shop/cart:http', 'drained', '10.96.0.2:80', '1']);
+  await scene.engine.undrain();
+  await page.until(`document.getElementById('problems').hidden`);
+});
+
+t.test('a service port opens to its endpoints, history and errors', options, async (t) => {
+  const { page } = await rig(t, SHOP, 300);
+  await page.evaluate(`document.querySelector('button[data-name="shop/checkout:http"]').focus()`);
+  await page.press('Enter');
+  await page.until(`document.querySelector('tr.open .list')`);
+  const text = await page.evaluate<string>(`document.querySelector('tr.open').innerText`);
+  t.match(text, /10\.1\.0\.1:8080\s+ready\s+internal, external\s+7/);
+  t.match(text, /10\.1\.0\.2:8080\s+failing/);
+  t.match(text, /to clients 50 kB\/s/);
+  const points = `document.querySelector('tr.open path.stroke').getAttribute('d').split('L').length`;
+  t.equal(await page.evaluate(points), 150, 'five minutes, every other second');
+  t.equal(await page.evaluate(`document.activeElement.dataset.name`), 'shop/checkout:http');
+  const expanded = `document.querySelector('[data-name="shop/checkout:http"]').ariaExpanded`;
+  t.equal(await page.evaluate(expanded), 'true');
+  await page.press('Escape');
+  await page.until(`document.querySelector('tr.open') === null`);
+});
+
+t.test('by keyboard: search, sort, filter', options, async (t) => {
+  const { page } = await rig(t, SHOP);
+  await page.press('/');
+  await page.type('10.96.0.1');
+  await page.until(`document.querySelectorAll('tr.row').length === 2`);
+  t.strictSame(await names(page), ['kube-system/dns:udp', 'shop/checkout:http'], 'by address');
+  await page.press('Escape');
+  await page.until(`document.querySelectorAll('tr.row').length === 4`);
+  t.equal(await page.evaluate(`document.getElementById('search').value`), '');
+
+  await page.evaluate(`document.querySelector('th[data-sort="connections"] button').focus()`);
+  await page.press('Enter');
+  await page.until(`document.querySelector('tr.row button').dataset.name.startsWith('kube-system')
+    && document.querySelector('th[data-sort="connections"]').ariaSort === 'descending'`);
+  await page.press('Enter');
+  await page.until(
+    `document.querySelector('th[data-sort="connections"]').ariaSort === 'ascending'`,
+  );
+
+  await page.evaluate(`document.querySelectorAll('#filters button')[2].click()`);
+  await page.until(`document.querySelectorAll('tr.row').length === 1`);
+  t.strictSame(await names(page), ['shop/<b>bold</b>'], 'not ok');
+  const hash = await page.evaluate<string>('location.hash');
+  t.match(hash, /state=problems/, 'the address tells what is shown');
+});
+
+t.test('ten thousand service ports: pages, found and sorted at once', options, async (t) => {
+  const many = Array.from({ length: 10_000 }, (_, index): SceneService => {
+    const number = String(index).padStart(5, '0');
+    const address = `10.100.${Math.floor(index / 250)}.${(index % 250) + 1}`;
+    const traffic = index % 7 === 0 ? () => ({ connections: index / 1000, active: 1 }) : undefined;
+    return {
+      name: `ns/svc-${number}:http`,
+      address,
+      endpoints: [`10.1.0.1:${index + 1}`],
+      ...(traffic !== undefined && { traffic }),
+    };
+  });
+  const { page } = await rig(t, many, 4);
+  t.equal(await page.evaluate(`document.getElementById('range').textContent`), '1–100 of 10,000');
+  t.equal((await names(page)).length, 100);
+  await page.evaluate(`document.getElementById('next').click()`);
+  await page.until(`document.getElementById('range').textContent === '101–200 of 10,000'`);
+  t.equal((await names(page))[0], 'ns/svc-00100:http');
+  await page.press('/');
+  await page.type('svc-09999');
+  await page.until(`document.querySelectorAll('tr.row').length === 1`);
+  t.strictSame(await names(page), ['ns/svc-09999:http']);
+  const took = await page.evaluate<number>(`(async () => {
+    const begin = performance.now();
+    const answer = await fetch('v1/services?sort=connections&limit=100');
+    await answer.json();
+    return performance.now() - begin;
+  })()`);
+  t.comment(`a page of 10,000, sorted by rate: ${took.toFixed(0)} ms`);
+  t.ok(took < 2000);
+});
+
+t.test('texts have enough contrast, light and dark', options, async (t) => {
+  const { page } = await rig(t, SHOP);
+  for (const scheme of ['light', 'dark'] as const) {
+    await page.prefer(scheme);
+    const low = await page.evaluate<string[]>(CONTRAST);
+    t.strictSame(low, [], `${scheme}: 4.5 to 1 and more`);
+  }
+  await page.prefer('light');
+});
+
+t.test('when the proxy is gone it says so', options, async (t) => {
+  const scene = await AdminScene.create(SHOP);
+  const admin = scene.start({ page: true });
+  const url = await scene.pageUrl();
+  const [page = await newBrowser()] = await Promise.all(browsers);
+  await page.open(`${url}/`);
+  await page.until(`document.querySelectorAll('tr.row').length === 4`);
+  await admin.close();
+  await page.until(`!document.getElementById('lost').hidden`);
+  t.match(
+    await page.evaluate(`document.getElementById('lost').textContent`),
+    /^The proxy has not answered since .*Asking again every 2 s\.$/,
+  );
+});
+
+/** Texts whose colour is too close to what is behind them: WCAG's formula, below 4.5. */
+const CONTRAST = `(() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const over = (top, under, alpha) => top.map((v, i) => v * alpha + under[i] * (1 - alpha));
+  const low = [];
+  for (const node of document.querySelectorAll('body *')) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim() !== '');
+    if (!own || node.closest('[hidden], .hidden, .skip, :disabled, script, style') || node.getClientRects().length === 0) continue;
+    let back = [0, 0, 0, 0];
+    let opacity = 1;
+    for (let up = node; up !== null; up = up.parentElement) {
+      const style = getComputedStyle(up);
+      opacity *= Number(style.opacity);
+      const [r, g, b, a = 1] = parse(style.backgroundColor);
+      if (back[3] === 0 && a > 0) back = [r, g, b, 1];
+    }
+    const text = over(parse(getComputedStyle(node).color).slice(0, 3), back, opacity);
+    const [a, b] = [light(text), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) low.push(node.className + ' ' + node.textContent.trim().slice(0, 30) + ' ' + ratio.toFixed(2));
+  }
+  return low;
+})()`;

@@ -1,0 +1,153 @@
+import t from 'tap';
+import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
+import { MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
+import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
+import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+class Rig {
+  readonly clock = new FakeClock();
+  readonly counters = new Map<string, ServicePortCounters>();
+  readonly sampler = new Sampler({ clock: this.clock, snapshot: () => this.#snapshot() });
+
+  of(name: string): ServicePortCounters {
+    const counters = this.counters.get(name) ?? newCounters();
+    this.counters.set(name, counters);
+    return counters;
+  }
+
+  sample(times = 1): void {
+    this.clock.advance(times * SAMPLE_MS);
+  }
+
+  #snapshot(): ServicePortSnapshot[] {
+    return [...this.counters].map(([name, counters]) => {
+      return { name, protocol: 'TCP', listeners: [], endpoints: 1, counters };
+    });
+  }
+}
+
+t.test('rates are what was counted between two looks, for each second', (t) => {
+  const rig = new Rig();
+  const a = rig.of('ns/a');
+  a.connections = 10;
+  a.bytesIn = 4000;
+  a.connectErrors.refused = 2;
+  a.rejectedLimit = 4;
+  rig.sample();
+  t.strictSame(rig.sampler.ratesOf('ns/a'), {
+    connections: 5,
+    bytesIn: 2000,
+    bytesOut: 0,
+    errors: 3,
+  });
+  rig.of('ns/b').bytesOut = 0;
+  rig.of('ns/b').connections = 2;
+  a.connections += 2;
+  rig.sample();
+  t.equal(rig.sampler.ratesOf('ns/a').connections, 1);
+  t.equal(rig.sampler.rates.connections, 2, 'of all together');
+  rig.sample();
+  t.equal(rig.sampler.rates.connections, 0, 'nothing happens any more');
+  t.end();
+});
+
+t.test('a service port that is set anew begins from zero', (t) => {
+  const rig = new Rig();
+  rig.of('ns/a').connections = 100;
+  rig.sample();
+  rig.counters.set('ns/a', { ...newCounters(), connections: 6 });
+  rig.sample();
+  t.equal(rig.sampler.ratesOf('ns/a').connections, 3, 'and never goes back');
+  t.end();
+});
+
+t.test('the history has the last five minutes, oldest first', (t) => {
+  const rig = new Rig();
+  const a = rig.of('ns/a');
+  for (let second = 1; second <= 200; second += 1) {
+    a.connections += second * 2;
+    a.active = second;
+    rig.sample();
+  }
+  const history = rig.sampler.history('ns/a');
+  t.equal(history?.connections.length, HISTORY_SAMPLES);
+  t.equal(history?.connections[0], 51);
+  t.equal(history?.connections.at(-1), 200);
+  t.equal(history?.active.at(-1), 200);
+  t.equal(history?.intervalSeconds, 2);
+  t.strictSame(rig.sampler.history(undefined)?.connections, history?.connections);
+  t.end();
+});
+
+t.test('a small plot is the mean of its parts', (t) => {
+  const rig = new Rig();
+  const a = rig.of('ns/a');
+  a.connections = 1;
+  for (let sample = 0; sample < HISTORY_SAMPLES; sample += 1) {
+    if (sample >= HISTORY_SAMPLES - 5) a.bytesIn += 2000;
+    else a.connections += 1;
+    rig.sample();
+  }
+  const spark = rig.sampler.sparkOf('ns/a') ?? [];
+  t.equal(spark.length, 30);
+  t.strictSame(spark.slice(-2), [0, 1000]);
+  t.end();
+});
+
+t.test(
+  'only service ports with traffic have a history, and only while something of it is left',
+  (t) => {
+    const rig = new Rig();
+    rig.of('ns/idle');
+    const a = rig.of('ns/a');
+    a.connections = 1;
+    rig.sample(2);
+    t.equal(rig.sampler.histories, 1);
+    t.equal(rig.sampler.history('ns/idle'), undefined);
+    rig.sample(HISTORY_SAMPLES + 1);
+    t.equal(rig.sampler.histories, 0);
+    t.equal(rig.sampler.history('ns/a'), undefined);
+    a.connections += 1;
+    rig.sample();
+    t.strictSame(rig.sampler.history('ns/a')?.connections, [0.5], 'a fresh one');
+    t.end();
+  },
+);
+
+t.test('a connection that is open and silent keeps its history', (t) => {
+  const rig = new Rig();
+  const a = rig.of('ns/a');
+  a.connections = 1;
+  a.active = 1;
+  rig.sample(HISTORY_SAMPLES * 2);
+  t.equal(rig.sampler.histories, 1);
+  t.end();
+});
+
+t.test('what is gone is forgotten', (t) => {
+  const rig = new Rig();
+  rig.of('ns/a').connections = 1;
+  rig.sample();
+  rig.counters.delete('ns/a');
+  rig.sample();
+  t.equal(rig.sampler.histories, 0);
+  t.equal(rig.sampler.ratesOf('ns/a').connections, 0);
+  t.end();
+});
+
+t.test('there are no more histories than memory was meant for; rates are there for all', (t) => {
+  const rig = new Rig();
+  for (let index = 0; index < MAX_HISTORIES + 10; index += 1) rig.of(`ns/${index}`).connections = 2;
+  rig.sample();
+  t.equal(rig.sampler.histories, MAX_HISTORIES);
+  t.equal(rig.sampler.ratesOf(`ns/${MAX_HISTORIES + 5}`).connections, 1);
+  t.end();
+});
+
+t.test('it ends with its timer', (t) => {
+  const rig = new Rig();
+  rig.sampler.close();
+  t.equal(rig.clock.pending, 0);
+  t.end();
+});

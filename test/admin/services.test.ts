@@ -1,0 +1,181 @@
+import t from 'tap';
+import { describeServices, namesOf } from '../../src/admin/details.ts';
+import { Sampler } from '../../src/admin/sampler.ts';
+import { listServices, SORT_KEYS, type ServicesQuery } from '../../src/admin/services.ts';
+import { statusOf } from '../../src/admin/status.ts';
+import type { ProxySubject } from '../../src/admin/subject.ts';
+import type { ServicesView } from '../../src/admin/views.ts';
+import { AdminScene, type SceneService } from '../support/admin-scene.ts';
+
+const SERVICES: readonly SceneService[] = [
+  {
+    name: 'shop/cart:http',
+    address: '10.96.0.2',
+    nodePort: 30_080,
+    endpoints: ['10.1.0.1:80', '10.1.0.2:80'],
+    failing: ['10.1.0.2:80'],
+    traffic: () => ({ connections: 5, bytesIn: 10, bytesOut: 900, refused: 1, active: 3 }),
+  },
+  { name: 'shop/cart:https', address: '10.96.0.2', port: 443, endpoints: ['10.1.0.1:443'] },
+  { name: 'shop/empty', address: '10.96.0.3', endpoints: [] },
+  {
+    name: 'data/db',
+    address: '10.96.0.4',
+    endpoints: ['10.1.0.9:5432'],
+    broken: true,
+    traffic: () => ({ connections: 1, bytesIn: 5000, bytesOut: 20, active: 9 }),
+  },
+];
+
+async function rig() {
+  const scene = await AdminScene.create(SERVICES, [
+    { code: 'KPNG_X', message: 'the address is missing', servicePort: 'data/db', count: 1 },
+  ]);
+  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
+  scene.pass(10);
+  const subject = scene.subject.proxy() as ProxySubject;
+  const list = (query: Partial<ServicesQuery> = {}): ServicesView =>
+    listServices(subject, sampler, {
+      search: '',
+      state: 'all',
+      sort: 'name',
+      reverse: false,
+      offset: 0,
+      limit: 10,
+      ...query,
+    });
+  const names = (query: Partial<ServicesQuery>): string[] =>
+    list(query).rows.map(({ name }) => name);
+  return { scene, sampler, subject, list, names };
+}
+
+t.test('a row has the addresses, states and numbers of a service port', async (t) => {
+  const { list } = await rig();
+  const { rows, total, matched, states } = list();
+  t.strictSame([total, matched], [4, 4]);
+  t.match(states, { ok: 2, down: 1, 'no-endpoints': 1, drained: 0 });
+  const cart = rows.find(({ name }) => name === 'shop/cart:http');
+  t.match(cart, {
+    protocol: 'TCP',
+    state: 'ok',
+    addresses: ['10.96.0.2:80', '*:30080'],
+    endpoints: { total: 2, usable: 2 },
+    listeners: { open: 1, failed: 0 },
+    active: 3,
+    totals: { connections: 50, bytesIn: 100, bytesOut: 9000, errors: 10 },
+    rates: { connections: 5, bytesIn: 10, bytesOut: 900, errors: 1 },
+  });
+  t.equal(cart?.spark?.at(-1), 910);
+  t.equal(rows.find(({ name }) => name === 'shop/empty')?.spark, undefined);
+});
+
+t.test('sorted by anything: the largest first, names from A, states from the worst', async (t) => {
+  const { names } = await rig();
+  const first = Object.fromEntries(SORT_KEYS.map((sort) => [sort, names({ sort })[0]]));
+  t.strictSame(first, {
+    name: 'data/db',
+    state: 'data/db',
+    active: 'data/db',
+    connections: 'shop/cart:http',
+    in: 'data/db',
+    out: 'shop/cart:http',
+    errors: 'shop/cart:http',
+    endpoints: 'shop/cart:http',
+  });
+  t.strictSame(names({ sort: 'active' }), [
+    'data/db',
+    'shop/cart:http',
+    'shop/cart:https',
+    'shop/empty',
+  ]);
+  t.strictSame(names({ sort: 'name', reverse: true })[0], 'shop/empty');
+});
+
+t.test('found by words of the name or of an address', async (t) => {
+  const { names } = await rig();
+  t.strictSame(names({ search: 'CART' }), ['shop/cart:http', 'shop/cart:https']);
+  t.strictSame(names({ search: 'shop 443' }), ['shop/cart:https']);
+  t.strictSame(names({ search: '30080' }), ['shop/cart:http']);
+  t.strictSame(names({ search: 'nobody' }), []);
+});
+
+t.test('filtered by state, use and trouble', async (t) => {
+  const { scene, names } = await rig();
+  t.strictSame(names({ state: 'traffic' }), ['data/db', 'shop/cart:http']);
+  t.strictSame(names({ state: 'problems' }), ['data/db', 'shop/empty']);
+  t.strictSame(names({ state: 'no-endpoints' }), ['shop/empty']);
+  await scene.engine.drain({ kind: 'service', service: 'shop/cart' });
+  t.strictSame(names({ state: 'drained' }), ['shop/cart:http', 'shop/cart:https']);
+});
+
+t.test('in pages', async (t) => {
+  const { list } = await rig();
+  const page = list({ offset: 1, limit: 2 });
+  t.strictSame(
+    page.rows.map(({ name }) => name),
+    ['shop/cart:http', 'shop/cart:https'],
+  );
+  t.strictSame([page.offset, page.matched], [1, 4]);
+  t.strictSame(list({ offset: 100 }).rows, []);
+});
+
+t.test('the details of a service port say what becomes of each endpoint', async (t) => {
+  const { scene, sampler, subject } = await rig();
+  await scene.engine.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
+  const [cart] = await describeServices(subject, sampler, ['shop/cart:http']);
+  t.match(cart, {
+    state: 'down',
+    endpointsList: [
+      { address: '10.1.0.1:80', state: 'drained' },
+      { address: '10.1.0.2:80', state: 'failing', active: 0, traffic: ['internal', 'external'] },
+    ],
+    listenersList: [{ address: '10.96.0.2:80', state: 'listening' }],
+    connectErrors: { refused: 10 },
+    counters: { retries: 10 },
+    affinity: 'none',
+  });
+  t.strictSame(cart?.connectTimes, { count: 60, p50: 0.001, p90: 0.005, p99: 0.005 });
+  const [db] = await describeServices(subject, sampler, ['data/db']);
+  t.match(db, { state: 'down', problems: [{ code: 'KPNG_X' }] });
+  t.match(db?.listenersList, [{ state: 'failed', cause: 'EADDRNOTAVAIL' }]);
+});
+
+t.test('a service stands for all its ports', async (t) => {
+  const { subject } = await rig();
+  t.strictSame(namesOf(subject, 'shop/cart'), ['shop/cart:http', 'shop/cart:https']);
+  t.strictSame(namesOf(subject, 'shop/cart:http'), ['shop/cart:http']);
+  t.strictSame(namesOf(subject, 'shop/empty'), ['shop/empty']);
+  t.strictSame(namesOf(subject, 'shop/car'), []);
+});
+
+t.test('the status adds everything up, and tells the state of the process', async (t) => {
+  const { scene, sampler } = await rig();
+  const status = () => statusOf(scene.subject, sampler);
+  t.match(status(), {
+    state: 'ready',
+    process: { pid: process.pid, nodeName: 'node-1', command: 'kube to-userspace' },
+    proxy: {
+      servicePorts: 4,
+      endpoints: 4,
+      listeners: { open: 3, failed: 1 },
+      active: { tcp: 12, udp: 0 },
+      totals: { connections: 60, errors: 10 },
+      rates: { connections: 6 },
+      problems: [{ code: 'KPNG_X' }],
+    },
+  });
+  await scene.engine.drain({ kind: 'process' });
+  t.equal(status().state, 'drained');
+  scene.health.stopping();
+  t.match(status(), {
+    state: 'stopping',
+    health: { readyz: { status: 503, failing: ['stopping'] } },
+  });
+});
+
+t.test('a process that does not proxy has a status, too', async (t) => {
+  const { scene, sampler } = await rig();
+  const status = statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
+  t.equal(status.proxy, null);
+  t.equal(status.state, 'ready');
+});

@@ -1,0 +1,314 @@
+/** The admin socket itself: who may open it, who has it, and what is said over it. */
+import { once } from 'node:events';
+import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { createServer, connect } from 'node:net';
+import { spawn } from 'node:child_process';
+import { request as httpRequest } from 'node:http';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { askAdmin } from '../../src/admin/client.ts';
+import { checkDirectory, defaultSocketPath, isPipe } from '../../src/admin/socket-path.ts';
+import { startSocketServer } from '../../src/admin/socket-server.ts';
+import { isLocalName, isLoopback } from '../../src/admin/page-server.ts';
+import { plain } from '../../src/util/http-server.ts';
+import { AdminScene } from '../support/admin-scene.ts';
+import { shortDir } from '../support/short-dir.ts';
+import { until } from '../support/until.ts';
+
+const unix = { skip: process.platform === 'win32' ? 'only on linux' : false };
+
+async function scene(t: Test, socketPath: string): Promise<AdminScene> {
+  const made = await AdminScene.create([
+    { name: 'ns/web', address: '10.0.0.1', endpoints: ['10.1.0.1:80'] },
+  ]);
+  const admin = made.start({ socketPath });
+  t.teardown(() => admin.close());
+  await admin.tried;
+  return made;
+}
+
+const get = (socket: string, operation: string, input = {}): Promise<unknown> =>
+  askAdmin({ socket, method: 'GET', operation, input });
+const post = (socket: string, operation: string, input = {}): Promise<unknown> =>
+  askAdmin({ socket, method: 'POST', operation, input });
+
+/** A request as it is, and the status and body of its answer. */
+function raw(
+  socketPath: string,
+  method: string,
+  path: string,
+  body = '',
+): Promise<{ status: number | undefined; text: string }> {
+  return new Promise((resolve, reject) => {
+    const sent = httpRequest({ socketPath, method, path }, (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (part: string) => (text += part));
+      response.on('end', () => resolve({ status: response.statusCode, text }));
+    });
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}
+
+t.test('the socket is for its owner only, in a directory that is, too', unix, async (t) => {
+  const path = join(shortDir(t), 'run', 'a.sock');
+  await scene(t, path);
+  t.equal(statSync(path).mode & 0o777, 0o600);
+  t.equal(statSync(join(path, '..')).mode & 0o777, 0o700);
+  t.equal(process.umask(0o022), 0o022, 'the mask is as before');
+  t.match(await get(path, 'status'), { process: { pid: process.pid } });
+});
+
+t.test('it goes with the process that made it', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const made = await AdminScene.create([]);
+  const admin = made.start({ socketPath: path });
+  await admin.tried;
+  t.ok(existsSync(path));
+  await admin.close();
+  t.notOk(existsSync(path));
+});
+
+t.test('the socket of a dead process is replaced', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const code = `require('net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`;
+  await once(spawn(process.execPath, ['-e', code]), 'close');
+  t.ok(statSync(path).isSocket(), 'it is still there');
+  await scene(t, path);
+  t.match(await get(path, 'status'), { state: 'ready' });
+});
+
+t.test(
+  'a live one is left alone, its process is named, and it is had when it is free',
+  unix,
+  async (t) => {
+    const path = join(shortDir(t), 'a.sock');
+    const first = await AdminScene.create([]);
+    const holder = first.start({ socketPath: path });
+    await holder.tried;
+    const second = await scene(t, path);
+    const [line] = second.log.lines;
+    t.equal(line?.message, 'Cannot serve the admin API yet');
+    t.match(line?.keys['err'], {
+      code: 'KPNG_ADMIN_SOCKET',
+      message: `no admin socket at ${path}: process ${process.pid} (kube to-userspace) has it`,
+    });
+    second.clock.advance(1500);
+    await new Promise(setImmediate);
+    t.equal(second.log.lines.length, 1, 'told once');
+    await holder.close();
+    for (let round = 0; round < 20 && !existsSync(path); round += 1) {
+      second.clock.advance(40_000);
+      await until(() => existsSync(path) || second.clock.pending > 1).catch(() => undefined);
+    }
+    t.match(await get(path, 'status'), { state: 'ready' });
+  },
+);
+
+t.test('closing does not remove the socket of a successor', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const answer = async () => plain(200, 'one');
+  const options = { path, uid: process.getuid?.(), answer, onAnswerFailed: () => undefined };
+  const one = await startSocketServer(options);
+  const { unlinkSync } = await import('node:fs');
+  unlinkSync(path);
+  const two = await startSocketServer(options);
+  await one.close();
+  t.ok(existsSync(path));
+  t.equal((await raw(path, 'GET', '/')).text, 'one');
+  await two.close();
+});
+
+t.test('what is no socket is never removed', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  writeFileSync(path, 'precious');
+  const { log } = await scene(t, path);
+  t.match(log.lines[0]?.keys['err'], { message: /something that is not a socket/ });
+  t.ok(existsSync(path));
+});
+
+t.test('a directory in which others could replace it is refused', unix, async (t) => {
+  const dir = join(shortDir(t), 'open');
+  mkdirSync(dir);
+  chmodSync(dir, 0o777);
+  const uid = process.getuid?.();
+  const refused = { code: 'KPNG_ADMIN_SOCKET' };
+  await t.rejects(checkDirectory(join(dir, 'a.sock'), uid), {
+    ...refused,
+    message: /others may write to .* \(mode 0777\); chmod go-w/,
+  });
+  chmodSync(dir, 0o1777);
+  await t.resolves(checkDirectory(join(dir, 'a.sock'), uid), 'as in /tmp nobody can');
+  chmodSync(dir, 0o755);
+  await t.resolves(checkDirectory(join(dir, 'a.sock'), uid));
+  await t.rejects(
+    checkDirectory(join(dir, 'a.sock', 'b', 'c.sock'), uid),
+    refused,
+    'one level is made',
+  );
+  await t.rejects(checkDirectory(join(dir, 'x'.repeat(100)), uid), { message: /longer than/ });
+  writeFileSync(join(dir, 'file'), '');
+  await t.rejects(checkDirectory(join(dir, 'file', 'a.sock'), uid), refused);
+  if (uid === 0) return;
+  await t.resolves(checkDirectory('/run/a.sock', uid), 'that of root is as good');
+});
+
+t.test('another user’s directory is refused', unix, async (t) => {
+  const dir = shortDir(t);
+  const someoneElse = statSync(dir).uid + 1;
+  if (statSync(dir).uid === 0) {
+    await t.resolves(
+      checkDirectory(join(dir, 'a.sock'), someoneElse),
+      'root may do anything anyhow',
+    );
+    return;
+  }
+  await t.rejects(checkDirectory(join(dir, 'a.sock'), someoneElse), { message: /belongs to user/ });
+});
+
+t.test('the default path depends on the system and the user', async (t) => {
+  const of = (platform: NodeJS.Platform, uid: number | undefined, env = {}): string =>
+    defaultSocketPath({ platform, uid, env });
+  t.equal(of('linux', 0), '/run/kpng-userspace/admin.sock');
+  t.equal(of('darwin', 0), '/var/run/kpng-userspace/admin.sock');
+  t.equal(
+    of('linux', 1000, { XDG_RUNTIME_DIR: '/run/user/1000' }),
+    '/run/user/1000/kpng-userspace/admin.sock',
+  );
+  t.equal(of('linux', 1000), '', 'nowhere');
+  t.equal(of('win32', undefined), String.raw`\\.\pipe\kpng-userspace-admin`);
+  t.ok(isPipe(of('win32', undefined)));
+  t.notOk(isPipe('/run/pipe/x'));
+});
+
+t.test('what changes something is asked for with POST, and bad input is told', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const { engine, log, health } = await scene(t, path);
+  t.strictSame(await post(path, 'drain', { service: 'ns/web' }), {
+    what: 'ns/web',
+    servicePorts: 1,
+    active: 0,
+  });
+  t.equal(engine.isDrained('ns/web'), true);
+  await post(path, 'undrain', { service: 'ns/web' });
+  await post(path, 'drain');
+  t.match(health.judge('readyz'), { status: 503, body: { failing: ['drained'] } });
+  t.match(health.judge('healthz'), { status: 503 });
+  t.match(health.judge('livez'), { status: 200 });
+  await post(path, 'undrain');
+  t.equal(health.judge('readyz').status, 200);
+  t.strictSame(await post(path, 'loglevel', { level: 4 }), { level: 4 });
+  t.equal(log.verbosity, 4);
+  t.strictSame(await get(path, 'loglevel'), { level: 4 });
+
+  for (const [method, where, body, status] of [
+    ['GET', '/v1/drain', '', 405],
+    ['POST', '/v1/status', '', 405],
+    ['GET', '/v1/nothing', '', 404],
+    ['GET', '/nothing', '', 404],
+    ['POST', '/v1/drain', '{"service":', 400],
+    ['POST', '/v1/drain', '[]', 400],
+    ['POST', '/v1/drain', '{"service":{}}', 400],
+    ['POST', '/v1/drain', '{"who":"me"}', 400],
+    ['POST', '/v1/drain', '{"endpoint":"nowhere"}', 400],
+    ['POST', '/v1/drain', '{"service":"ns/other"}', 409],
+    ['POST', '/v1/undrain', '{"service":"ns/web"}', 409],
+    ['POST', '/v1/loglevel', '{"level":"11"}', 400],
+    ['POST', '/v1/loglevel', '{}', 400],
+    ['GET', '/v1/services?limit=-1', '', 400],
+    ['GET', '/v1/services?sort=luck', '', 400],
+    ['GET', '/v1/service', '', 400],
+    ['GET', '/v1/service?name=x/y', '', 409],
+    ['POST', '/v1/drain', `{"service":"${'x'.repeat(70_000)}"}`, 413],
+  ] as const) {
+    const answer = await raw(path, method, where, body);
+    t.equal(answer.status, status, `${method} ${where} ${body.slice(0, 40)}`);
+    if (where.startsWith('/v1')) t.match(JSON.parse(answer.text), { error: { code: /^KPNG_/ } });
+  }
+  t.strictSame(engine.drains(), [], 'none of it has done anything');
+});
+
+t.test('the index lists what there is, and the page is there, too', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  await scene(t, path);
+  const index = (await get(path, '')) as { path: string; method: string; access: string }[];
+  t.match(index, [{ path: '/v1/status', method: 'GET', access: 'read' }]);
+  t.ok(index.some(({ path: each, method }) => each === '/v1/loglevel' && method === 'POST'));
+  t.match(await raw(path, 'GET', '/'), { status: 200, text: /^<!doctype html>/i });
+  t.match(await raw(path, 'HEAD', '/v1/status'), { status: 200, text: '' });
+});
+
+t.test('a dump has everything, in one object', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  await scene(t, path);
+  t.match(await get(path, 'dump'), {
+    status: { state: 'ready' },
+    memory: { heapUsed: Number },
+    history: { service: null },
+    connections: { complete: true },
+    services: [{ name: 'ns/web', endpointsList: [{ address: '10.1.0.1:80' }] }],
+  });
+});
+
+t.test('whoever says nothing is not waited for, and does not keep others out', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  await scene(t, path);
+  const silent = Array.from({ length: 10 }, () => connect(path));
+  await Promise.all(silent.map((socket) => once(socket, 'connect')));
+  t.match(await get(path, 'status'), { state: 'ready' });
+  for (const socket of silent) socket.destroy();
+});
+
+t.test('a client is told why nobody answers', unix, async (t) => {
+  const dir = shortDir(t);
+  const unreachable = { code: 'KPNG_ADMIN_UNREACHABLE' };
+  await t.rejects(get(join(dir, 'none'), 'status'), { ...unreachable, message: /no such socket/ });
+  const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\n\r\nhello'));
+  const path = join(dir, 'other');
+  other.listen(path);
+  await once(other, 'listening');
+  t.teardown(() => other.close());
+  await t.rejects(get(path, 'status'), { ...unreachable, message: /not kpng-userspace/ });
+  const mute = createServer();
+  mute.listen(join(dir, 'mute'));
+  await once(mute, 'listening');
+  t.teardown(() => mute.close());
+  const call = { socket: join(dir, 'mute'), method: 'GET', operation: 'status' } as const;
+  await t.rejects(askAdmin({ ...call, timeoutMs: 50 }), {
+    ...unreachable,
+    message: /no answer within/,
+  });
+});
+
+t.test('over TCP, only names of this host are answered, and nothing can be changed', async (t) => {
+  const made = await AdminScene.create([]);
+  const admin = made.start({ page: true });
+  t.teardown(() => admin.close());
+  const url = await made.pageUrl();
+  const { hostname, port } = new URL(url);
+  t.equal(hostname, '127.0.0.1');
+  const status = (path: string, method = 'GET', host = `127.0.0.1:${port}`) =>
+    new Promise<number | undefined>((resolve, reject) => {
+      const sent = httpRequest({ host: hostname, port, path, method, headers: { host } });
+      sent.on('response', (response) => resolve(response.resume().statusCode));
+      sent.on('error', reject).end();
+    });
+  t.equal(await status('/v1/status'), 200);
+  t.equal(await status('/v1/status', 'GET', 'localhost'), 200);
+  t.equal(await status('/v1/status', 'GET', `rebound.example:${port}`), 421);
+  t.equal(await status('/v1/connections'), 403);
+  t.equal(await status('/v1/dump'), 403);
+  t.equal(await status('/v1/loglevel'), 403);
+  t.equal(await status('/v1/drain', 'POST'), 405);
+  t.strictSame(
+    ['[::1]:80', '127.0.0.1', 'LOCALHOST:1', 'localhost.example', 'a', ''].map(isLocalName),
+    [true, true, true, false, false, false],
+  );
+  t.strictSame(['::1', '127.9.9.9', '0.0.0.0', '::', '10.0.0.1'].map(isLoopback), [
+    true,
+    true,
+    false,
+    false,
+    false,
+  ]);
+});

@@ -1,0 +1,271 @@
+/** A make-believe proxy with traffic, to look at: nothing listens, and time passes when it is told to. */
+import { DrainingEngine } from '../../src/admin/drains.ts';
+import { SAMPLE_MS } from '../../src/admin/history.ts';
+import { startAdmin, type Admin } from '../../src/admin/start.ts';
+import type { ProblemView } from '../../src/admin/views.ts';
+import type { ProcessSubject } from '../../src/admin/subject.ts';
+import { Health } from '../../src/observe/health.ts';
+import type { AdjustableLog, LogKeys } from '../../src/observe/log.ts';
+import type { DesiredServicePort } from '../../src/proxier/desired.ts';
+import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
+import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import type { InspectQuery, Inspection } from '../../src/proxysocket/inspect.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import type {
+  EndpointSpec,
+  EngineChange,
+  Protocol,
+  ServicePortSpec,
+} from '../../src/proxysocket/spec.ts';
+import { FakeClock } from './fake-clock.ts';
+
+export interface SceneService {
+  readonly name: string;
+  readonly protocol?: Protocol;
+  readonly address: string;
+  readonly port?: number;
+  readonly nodePort?: number;
+  readonly endpoints: readonly string[];
+  /** Endpoints that refuse connections. */
+  readonly failing?: readonly string[];
+  /** Whether its address could not be opened. */
+  readonly broken?: boolean;
+  /** What a second, counted from 0, brings. */
+  readonly traffic?: (second: number) => Partial<SceneTraffic>;
+}
+
+export interface SceneTraffic {
+  readonly connections: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  readonly refused: number;
+  readonly active: number;
+}
+
+/** The log of a scene: lines that were written. */
+export interface SceneLog extends AdjustableLog {
+  readonly lines: { readonly message: string; readonly keys: LogKeys }[];
+}
+
+export class AdminScene {
+  readonly clock = new FakeClock();
+  readonly engine: DrainingEngine;
+  readonly health = new Health();
+  readonly log = sceneLog();
+  readonly subject: ProcessSubject;
+  readonly #fake: SceneEngine;
+  readonly #services: readonly SceneService[];
+  #second = 0;
+
+  private constructor(services: readonly SceneService[], problems: readonly ProblemView[]) {
+    this.#services = services;
+    this.#fake = new SceneEngine(services);
+    this.engine = new DrainingEngine(this.#fake);
+    const desired = services.map(desiredOf);
+    this.subject = {
+      version: '0.1.0',
+      command: 'kube to-userspace',
+      nodeName: 'node-1',
+      health: this.health,
+      log: this.log,
+      clock: this.clock,
+      proxy: () => ({
+        engine: this.engine,
+        portal: 'nftables',
+        limits: DEFAULT_LIMITS,
+        desired: () => desired,
+        problems: () => problems,
+      }),
+    };
+  }
+
+  static async create(
+    services: readonly SceneService[],
+    problems: readonly ProblemView[] = [],
+  ): Promise<AdminScene> {
+    const scene = new AdminScene(services, problems);
+    await scene.engine.apply(services.map((service) => ({ kind: 'set', spec: specOf(service) })));
+    scene.health.synced();
+    return scene;
+  }
+
+  /** Starts the admin API; it is looked at from now on. */
+  start(options: { socketPath?: string; page?: boolean }): Admin {
+    return startAdmin({
+      socketPath: options.socketPath ?? '',
+      pageAddress: options.page === true ? { host: '', port: 0 } : undefined,
+      subject: this.subject,
+      uid: process.getuid?.(),
+    });
+  }
+
+  /** Where the status page is, once it is served. */
+  async pageUrl(): Promise<string> {
+    for (;;) {
+      const line = this.log.lines.find(({ message }) => message === 'Serving the status page');
+      if (line !== undefined) return String(line.keys['url']);
+      await new Promise(setImmediate);
+    }
+  }
+
+  /** Lets seconds pass, with their traffic. An even number: counters are looked at every other second. */
+  pass(seconds: number): void {
+    for (let left = seconds; left > 0; left -= SAMPLE_MS / 1000) {
+      for (let second = 0; second < SAMPLE_MS / 1000; second += 1) this.#one();
+      this.clock.advance(SAMPLE_MS);
+    }
+  }
+
+  #one(): void {
+    for (const { name, traffic } of this.#services) {
+      if (traffic === undefined) continue;
+      const counters = this.#fake.counters.get(name);
+      if (counters !== undefined) carry(counters, traffic(this.#second));
+    }
+    this.#second += 1;
+  }
+}
+
+function carry(counters: ServicePortCounters, traffic: Partial<SceneTraffic>): void {
+  const { connections = 0, bytesIn = 0, bytesOut = 0, refused = 0, active = 0 } = traffic;
+  counters.connections += Math.round(connections);
+  counters.bytesIn += Math.round(bytesIn);
+  counters.bytesOut += Math.round(bytesOut);
+  counters.connectErrors.refused += Math.round(refused);
+  counters.retries += Math.round(refused);
+  counters.active = Math.round(active);
+  const counts = counters.connectSeconds.counts;
+  for (const [index, share] of [0.55, 0.3, 0.1, 0.04, 0.01].entries()) {
+    counts[index] = (counts[index] ?? 0) + Math.round(connections * share);
+  }
+}
+
+class SceneEngine implements Engine {
+  readonly kind = 'linux';
+  readonly counters = new Map<string, ServicePortCounters>();
+  readonly #specs = new Map<string, ServicePortSpec>();
+  readonly #scene: ReadonlyMap<string, SceneService>;
+
+  constructor(services: readonly SceneService[]) {
+    this.#scene = new Map(services.map((service) => [service.name, service]));
+  }
+
+  async apply(changes: readonly EngineChange[]): Promise<void> {
+    for (const change of changes) {
+      if (change.kind === 'remove') this.#specs.delete(change.name);
+      else if (change.kind === 'set') this.#set(change.spec);
+      else {
+        const spec = this.#specs.get(change.name);
+        if (spec !== undefined) this.#set({ ...spec, endpoints: change.endpoints });
+      }
+    }
+  }
+
+  #set(spec: ServicePortSpec): void {
+    this.#specs.set(spec.name, spec);
+    if (!this.counters.has(spec.name)) this.counters.set(spec.name, newCounters());
+  }
+
+  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
+    const found: ServicePortSnapshot[] = [];
+    for (const { name, protocol, endpoints, listen } of this.#specs.values()) {
+      if (names !== undefined && !names.has(name)) continue;
+      const broken = this.#scene.get(name)?.broken === true;
+      found.push({
+        name,
+        protocol,
+        endpoints: endpoints.length,
+        counters: this.counters.get(name) ?? newCounters(),
+        listeners: listen.map((each) =>
+          broken
+            ? {
+                state: 'failed',
+                listen: each,
+                code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
+                cause: 'EADDRNOTAVAIL',
+              }
+            : { state: 'listening', listen: each, boundPort: each.port },
+        ),
+      });
+    }
+    return found;
+  }
+
+  async inspect({ servicePorts = [] }: InspectQuery): Promise<Inspection> {
+    const endpoints = servicePorts.flatMap((servicePort) => {
+      const { endpoints: all = [], failing = [] } = this.#scene.get(servicePort) ?? {};
+      const active = this.counters.get(servicePort)?.active ?? 0;
+      const share = Math.round(active / Math.max(all.length - failing.length, 1));
+      return all.map((endpoint) => {
+        const fails = failing.includes(endpoint);
+        return { servicePort, endpoint, active: fails ? 0 : share, failing: fails };
+      });
+    });
+    return { connections: [], matched: 0, complete: true, endpoints };
+  }
+
+  async close(): Promise<void> {
+    this.#specs.clear();
+  }
+
+  destroy(): Promise<void> {
+    return this.close();
+  }
+}
+
+function endpointSpec(text: string): EndpointSpec {
+  const colon = text.lastIndexOf(':');
+  const address = text.slice(0, colon);
+  return { address, port: Number(text.slice(colon + 1)), internal: true, external: true };
+}
+
+function specOf({
+  name,
+  protocol = 'TCP',
+  address,
+  port = 80,
+  endpoints,
+}: SceneService): ServicePortSpec {
+  return {
+    name,
+    protocol,
+    listen: [{ address, port, traffic: 'internal' }],
+    endpoints: endpoints.map(endpointSpec),
+    affinity: { kind: 'none' },
+  };
+}
+
+function desiredOf(service: SceneService): DesiredServicePort {
+  const { listen: _, ...spec } = specOf(service);
+  const { protocol } = spec;
+  const portal = { protocol, traffic: 'internal', sourceRanges: [] } as const;
+  const { address, port = 80, nodePort } = service;
+  return {
+    spec,
+    splitTraffic: false,
+    portals: [
+      { ...portal, kind: 'clusterIP', address, port },
+      ...(nodePort === undefined
+        ? []
+        : [{ ...portal, kind: 'nodePort', address: undefined, port: nodePort } as const]),
+    ],
+  };
+}
+
+function sceneLog(): SceneLog {
+  const lines: SceneLog['lines'] = [];
+  const write = (message: string, keys: LogKeys = {}): void => void lines.push({ message, keys });
+  let verbosity = 0;
+  return {
+    lines,
+    get verbosity() {
+      return verbosity;
+    },
+    setVerbosity: (level) => (verbosity = level),
+    onVerbosity: () => () => undefined,
+    error: write,
+    warn: write,
+    info: write,
+    v: (_, message, keys) => write(message, keys),
+  };
+}

@@ -1,0 +1,200 @@
+/** Drives a headless Chromium over a pipe, with what its DevTools protocol offers. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+
+/** Programs that will do, the smallest first. */
+const PROGRAMS = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'];
+/** How long anything may take on a loaded machine. */
+const PATIENCE_MS = 40_000;
+
+/** The path of a Chromium on this machine; undefined when there is none. */
+export function findChromium(path = process.env['PATH'] ?? ''): string | undefined {
+  for (const name of PROGRAMS) {
+    for (const folder of path.split(delimiter)) {
+      const file = join(folder, name);
+      try {
+        accessSync(file, constants.X_OK);
+        return file;
+      } catch {
+        // Not there.
+      }
+    }
+  }
+  return undefined;
+}
+
+interface Message {
+  readonly id?: number;
+  readonly method?: string;
+  readonly params?: Record<string, unknown>;
+  readonly result?: Record<string, unknown>;
+  readonly error?: { readonly message: string };
+}
+
+/** A browser, and one page in it. */
+export class Chromium {
+  /** What the page has complained of: exceptions, console errors, violations of its policy. */
+  readonly complaints: string[] = [];
+  /** Addresses that it has asked for. */
+  readonly requests: string[] = [];
+  readonly #child: ChildProcess;
+  readonly #folder: string;
+  readonly #waiting = new Map<number, (message: Message) => void>();
+  readonly #loaded = new Set<() => void>();
+  #ids = 0;
+  #session: string | undefined;
+
+  private constructor(child: ChildProcess, folder: string) {
+    this.#child = child;
+    this.#folder = folder;
+    let rest = '';
+    (child.stdio[4] as Readable).setEncoding('utf8').on('data', (text: string) => {
+      const parts = (rest + text).split('\0');
+      rest = parts.pop() ?? '';
+      for (const part of parts) this.#take(JSON.parse(part) as Message);
+    });
+  }
+
+  static async start(program: string, width = 1400, height = 900): Promise<Chromium> {
+    const folder = mkdtempSync(join(tmpdir(), 'kpng-chromium-'));
+    const child = spawn(
+      program,
+      [
+        '--remote-debugging-pipe',
+        '--headless',
+        // It opens only pages of ours, and as root there is no sandbox.
+        '--no-sandbox',
+        '--disable-gpu',
+        '--hide-scrollbars',
+        '--force-color-profile=srgb',
+        '--no-first-run',
+        `--user-data-dir=${folder}`,
+      ],
+      { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
+    );
+    const browser = new Chromium(child, folder);
+    const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank' });
+    const attached = await browser.send('Target.attachToTarget', { targetId, flatten: true });
+    browser.#session = String(attached['sessionId']);
+    for (const domain of ['Page', 'Runtime', 'Log', 'Network'])
+      await browser.send(`${domain}.enable`);
+    await browser.resize(width, height);
+    return browser;
+  }
+
+  async resize(width: number, height: number, scale = 1): Promise<void> {
+    const metrics = { width, height, deviceScaleFactor: scale, mobile: false };
+    await this.send('Emulation.setDeviceMetricsOverride', metrics);
+  }
+
+  async prefer(scheme: 'light' | 'dark'): Promise<void> {
+    const features = [{ name: 'prefers-color-scheme', value: scheme }];
+    await this.send('Emulation.setEmulatedMedia', { features });
+  }
+
+  async open(url: string): Promise<void> {
+    const loaded = new Promise<void>((resolve) => this.#loaded.add(resolve));
+    await this.send('Page.navigate', { url });
+    await loaded;
+  }
+
+  /** The value of an expression in the page; promises are awaited. */
+  async evaluate<T>(expression: string): Promise<T> {
+    const answer = await this.send('Runtime.evaluate', {
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
+    const { result, exceptionDetails } = answer as {
+      result: { value: T };
+      exceptionDetails?: { text: string; exception?: { description?: string } };
+    };
+    if (exceptionDetails === undefined) return result.value;
+    throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+  }
+
+  /** Looks again and again until an expression is true. */
+  async until(expression: string): Promise<void> {
+    const end = performance.now() + PATIENCE_MS;
+    while (!(await this.evaluate<boolean>(`Boolean(${expression})`))) {
+      if (performance.now() > end) {
+        const text = await this.evaluate<string>('document.body.innerText');
+        throw new Error(`still not so: ${expression}; the page: ${text.slice(0, 600)}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  /** Presses a key: a letter, or a name such as `Tab`. */
+  async press(key: string): Promise<void> {
+    const codes: Record<string, number> = { Tab: 9, Enter: 13, Escape: 27, ' ': 32 };
+    const text = key === 'Enter' ? '\r' : key.length === 1 ? key : undefined;
+    const event = { key, windowsVirtualKeyCode: codes[key], ...(text !== undefined && { text }) };
+    await this.send('Input.dispatchKeyEvent', { type: 'keyDown', ...event });
+    await this.send('Input.dispatchKeyEvent', { type: 'keyUp', ...event });
+  }
+
+  async type(text: string): Promise<void> {
+    for (const letter of text) await this.press(letter);
+  }
+
+  /** What is in the window, as PNG. */
+  async screenshot(): Promise<Buffer> {
+    const { data } = await this.send('Page.captureScreenshot', { format: 'png' });
+    return Buffer.from(String(data), 'base64');
+  }
+
+  async close(): Promise<void> {
+    const ended = once(this.#child, 'exit');
+    const timer = setTimeout(() => this.#child.kill('SIGKILL'), 5000);
+    this.#session = undefined;
+    // With its other processes. It may be gone before it answers.
+    void this.send('Browser.close').catch(() => undefined);
+    await ended;
+    clearTimeout(timer);
+    for (const pipe of [3, 4]) this.#child.stdio[pipe]?.destroy();
+    rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  async send(method: string, params: object = {}): Promise<Record<string, unknown>> {
+    this.#ids += 1;
+    const id = this.#ids;
+    const answered = new Promise<Message>((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`${method}: no answer`)), PATIENCE_MS);
+      this.#child.once('exit', () => reject(new Error(`${method}: the browser has ended`)));
+      this.#waiting.set(id, (message) => {
+        clearTimeout(timer);
+        resolve(message);
+      });
+    });
+    const sessionId = this.#session;
+    (this.#child.stdio[3] as Writable).write(
+      `${JSON.stringify({ id, method, params, ...(sessionId !== undefined && { sessionId }) })}\0`,
+    );
+    const { result, error } = await answered;
+    if (error !== undefined) throw new Error(`${method}: ${error.message}`);
+    return result ?? {};
+  }
+
+  #take(message: Message): void {
+    const { id, method, params = {} } = message;
+    if (id !== undefined) {
+      this.#waiting.get(id)?.(message);
+      this.#waiting.delete(id);
+    } else if (method === 'Page.loadEventFired') {
+      for (const loaded of this.#loaded) loaded();
+      this.#loaded.clear();
+    } else if (method === 'Network.requestWillBeSent') {
+      this.requests.push((params['request'] as { url: string }).url);
+    } else if (method === 'Runtime.exceptionThrown') {
+      this.complaints.push(JSON.stringify(params['exceptionDetails']));
+    } else if (method === 'Log.entryAdded') {
+      const { level, text } = params['entry'] as { level: string; text: string };
+      if (level === 'error' || level === 'warning') this.complaints.push(text);
+    }
+  }
+}
