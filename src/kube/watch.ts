@@ -1,4 +1,4 @@
-import { systemClock } from '../util/clock.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
 import { bodyFailure, pieces } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { isObject, object, text, whole, type Json } from './json.ts';
@@ -67,7 +67,7 @@ export async function watchFrom(
       if (isOlder(batch.version, last)) throw setBack(what, batch.version, last);
       last = batch.version;
       if (batch.bookmarks > 0) silenceMs = limits.silenceMs;
-      else silenceMs = Math.min(silenceMs, Math.max(endsAt - clock.now(), limits.silenceMs));
+      else silenceMs = Math.min(silenceMs, Math.max(untilInSteps(endsAt, clock), limits.silenceMs));
       if (batch.events.length + batch.bookmarks > 0) onBatch(batch);
     }
   } catch (error) {
@@ -75,6 +75,18 @@ export async function watchFrom(
     throw error instanceof KubeFailure ? error : bodyFailure(what, error);
   }
   if (lines.pending > 0) throw new KubeFailure('cut', `${what}: ended within an event`);
+}
+
+/**
+ * Node keeps a list for each duration that a timer was ever set for, and forgets those of timers that do
+ * not keep the process alive only when that duration has passed, even if the timers are cancelled: one
+ * for each piece of a busy watch would be hundreds of thousands of them.
+ */
+const STEP_MS = 10_000;
+
+/** Time until then, rounded up to a number of which there are few. */
+function untilInSteps(endsAt: number, clock: Clock): number {
+  return Math.ceil((endsAt - clock.now()) / STEP_MS) * STEP_MS;
 }
 
 function read(lines: LineSplitter, piece: Buffer, version: string, what: string): Batch {
