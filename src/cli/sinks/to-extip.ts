@@ -1,5 +1,6 @@
 import { defineSink } from '../command.ts';
-import { choice, text, toggle } from '../flags/kinds.ts';
+import { IPTABLES_FLAVOR_FLAGS } from '../flags/iptables-flavor.ts';
+import { text, toggle } from '../flags/kinds.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
 import { flag } from '../flags/table.ts';
 
@@ -46,14 +47,7 @@ export const toExtip = defineSink({
       help: 'What the names of the chains begin with.',
       group: RULES,
     }),
-    'iptables-flavor': flag<'auto' | 'nft' | 'legacy'>({
-      kind: choice(['auto', 'nft', 'legacy']),
-      default: 'auto',
-      help:
-        'Which iptables writes the rules, where both are installed. auto: the one whose rules those ' +
-        'of Kubernetes are among, else the one with more rules, else what iptables on the PATH is.',
-      group: RULES,
-    }),
+    ...IPTABLES_FLAVOR_FLAGS,
     'dry-run': flag<boolean>({
       kind: toggle(),
       default: false,

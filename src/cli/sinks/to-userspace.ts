@@ -5,6 +5,7 @@ import { autoWorkers, MAX_WORKERS } from '../../proxysocket/workers/count.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
 import { HANDOVER_FLAGS } from '../flags/handover.ts';
+import { IPTABLES_FLAVOR_FLAGS } from '../flags/iptables-flavor.ts';
 import {
   choice,
   duration,
@@ -48,14 +49,7 @@ function flagsOf(variant: Variant) {
     }),
     ...PORTAL_TABLE_FLAGS,
     ...PORTAL_CHAINS_FLAGS,
-    'iptables-flavor': flag<'auto' | 'nft' | 'legacy'>({
-      kind: choice(['auto', 'nft', 'legacy']),
-      default: 'auto',
-      help:
-        'Which iptables writes the rules, where both are installed. auto: the one whose rules those ' +
-        'of Kubernetes are among, else the one with more rules, else what iptables on the PATH is.',
-      group: ADDRESSES,
-    }),
+    ...IPTABLES_FLAVOR_FLAGS,
     'cleanup-on-exit': flag<boolean>({
       kind: toggle(),
       default: false,
