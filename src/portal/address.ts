@@ -97,7 +97,11 @@ export class AddressPortal implements Portal {
       entry.listen = now;
       listen.set(name, now);
     }
-    return { listen, problems: [...this.#problems(), ...(this.#keeper?.problems ?? [])] };
+    return { listen, problems: this.problems() };
+  }
+
+  problems(): readonly PortalProblem[] {
+    return [...this.#claimProblems(), ...(this.#keeper?.problems ?? [])];
   }
 
   /** Adds the addresses that the host lacks. */
@@ -169,7 +173,7 @@ export class AddressPortal implements Portal {
     return [...(this.#entries.get(name)?.places.values() ?? [])].map(({ claim }) => claim);
   }
 
-  #problems(): PortalProblem[] {
+  #claimProblems(): PortalProblem[] {
     const problems: PortalProblem[] = [];
     for (const { owner, claim, holder } of this.#claims.waiting()) {
       const portal = this.#entries.get(owner)?.places.get(claimKey(claim))?.portal;

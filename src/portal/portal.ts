@@ -76,6 +76,12 @@ export interface Portal {
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
 
   /**
+   * Every portal that is missing now, as `PortalPlan.problems` has it, but with what has become of the plan and of
+   * later attempts. Absent: nothing is added to what the plan says.
+   */
+  problems?(): readonly PortalProblem[];
+
+  /**
    * Provides what the listeners of the plan need, before the engine opens them; absent: nothing is
    * needed. Never rejects, as one that cannot be opened must not stop the others: `commit` tells.
    */

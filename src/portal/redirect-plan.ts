@@ -108,7 +108,7 @@ export class RedirectPlan {
     }
     this.#releaseDropped();
     for (const name of remove) this.#touched.add(name);
-    return { listen, problems: this.#problems() };
+    return { listen, problems: this.problems() };
   }
 
   /**
@@ -250,7 +250,8 @@ export class RedirectPlan {
     this.#dropped.length = 0;
   }
 
-  #problems(): PortalProblem[] {
+  /** Every portal that cannot be had now, over all service ports. */
+  problems(): PortalProblem[] {
     const problems = [...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []);
     for (const { owner, claim, holder } of this.#claims.waiting()) {
       const portal = this.#entries.get(owner)?.claimed.get(claimKey(claim))?.portal;

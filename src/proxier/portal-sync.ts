@@ -1,4 +1,4 @@
-import type { Portal, PortalPlan, ServicePortPortals } from '../portal/portal.ts';
+import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { samePortalInput, type PortalInput } from './portal-input.ts';
@@ -73,6 +73,11 @@ export class PortalSync {
     }
     this.#unplanned.clear();
     return plan;
+  }
+
+  /** What the portal cannot have now; undefined: no more is known than the last plan has said. */
+  problems(): readonly PortalProblem[] | undefined {
+    return this.#portal.problems?.();
   }
 
   /** Lets the portal provide what the listeners of the plan need. */

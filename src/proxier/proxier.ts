@@ -106,6 +106,7 @@ export class Proxier implements LocalSink {
   }
 
   snapshot(): ProxierSnapshot {
+    this.#askPortal();
     const { services, endpoints, ports } = this.#wanted;
     const problems = this.#problems.list();
     return { services, endpoints, servicePorts: [...ports.values()], problems };
@@ -184,11 +185,18 @@ export class Proxier implements LocalSink {
       );
     }
     const steps = await this.#putInPlace();
+    this.#askPortal();
     // Not before: until the engine had the batch, it may have gone on trying what it was to give up.
     for (const name of touched) {
       this.#problems.keepListeners(name, this.#portalSync.listen(name));
     }
     return steps;
+  }
+
+  /** What the kernel has refused is known only after the commit, and may be had later without a change set. */
+  #askPortal(): void {
+    const problems = this.#portalSync.problems();
+    if (problems !== undefined) this.#problems.ofPortals(problems);
   }
 
   /** With rules, clients come in where the engine does not listen; it has to know its own addresses. */

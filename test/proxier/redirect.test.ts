@@ -137,3 +137,21 @@ t.test('the engine knows which addresses the rules lead to it, as they change', 
   await sync('- UDP 81 8080');
   t.same(told(), ['remove', 'none'], 'datagrams count their hops');
 });
+
+t.test(
+  'what the kernel does not take is known at once, and forgotten when it takes it',
+  async (t) => {
+    const { rig, nft, lands } = nftablesRig();
+    nft.refuses = (element) => element.startsWith('10.0.0.66');
+    const sync = (address: string) =>
+      rig.proxier.sync(rig.view.set(clusterEntry('d/bad', address, '- TCP 80 8080', ['10.1.0.1'])));
+    await sync('10.0.0.66');
+    t.equal(lands('10.0.0.66:80'), 'passed on');
+    const code = 'KPNG_PORTAL_UNSUPPORTED';
+    t.match(rig.proxier.snapshot().problems, [{ code, count: 1, message: /^d\/bad is left out/ }]);
+    t.strictSame(rig.told, [`appeared ${code} 1`]);
+    await sync('10.0.0.67');
+    t.match(lands('10.0.0.67:80'), 'd/bad');
+    t.same(rig.proxier.snapshot().problems, []);
+  },
+);

@@ -19,7 +19,7 @@ import type { FlowPlace } from '../flow-table.ts';
 import { FlowCleaner } from '../flows.ts';
 import { Guard, type ProbeResult } from '../guard.ts';
 import type { PortAllocator } from '../port-allocator.ts';
-import type { Portal, PortalPlan, ServicePortPortals } from '../portal.ts';
+import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
 import { RedirectPlan, type Lead, type ProxyPort } from '../redirect-plan.ts';
 import { RuleBook } from './book.ts';
 import type { RuleConfig } from './config.ts';
@@ -174,8 +174,12 @@ export class RulePortal<Name extends string> implements Portal {
   }
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
-    const { listen, problems } = this.#plan.plan(set, remove);
-    return { listen, problems: [...problems, ...this.#book.refused] };
+    const { listen } = this.#plan.plan(set, remove);
+    return { listen, problems: this.problems() };
+  }
+
+  problems(): readonly PortalProblem[] {
+    return [...this.#plan.problems(), ...this.#book.refused];
   }
 
   /**

@@ -24,7 +24,9 @@ t.test('they come closer the more there is to write', (t) => {
   t.equal(pace.intervalMs, 350);
   pace.note({ reason: 'change', changes: added(5000) }, 5);
   t.equal(pace.intervalMs, 200, 'but no closer than this');
-  const gone = added(5500).map((each) => ({ ...each, before: '1', after: undefined }));
+  const gone = added(5500).map(({ set, key }) => {
+    return { set, key, before: '1', after: undefined };
+  });
   pace.note({ reason: 'change', changes: gone }, 5);
   t.equal(pace.intervalMs, 500);
   t.end();

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import { Cli } from '../../support/cli.ts';
+import { Cli, type CliLogLine } from '../../support/cli.ts';
 import { parseMetrics, type MetricsPage } from '../../support/metrics-page.ts';
 import type { Lab } from './lab.ts';
 
@@ -58,6 +58,20 @@ export class Program {
   /** Descriptors that it has open. */
   get descriptors(): number {
     return readdirSync(`/proc/${this.pid}/fd`).length;
+  }
+
+  /** What it has logged so far. */
+  get log(): readonly CliLogLine[] {
+    return this.#cli.log;
+  }
+
+  /** The first error with a code, when it has been logged. */
+  async error(code: string): Promise<CliLogLine> {
+    const find = () => this.log.find((line) => line['code'] === code && line.level === 'error');
+    await this.#cli.until(() => find() !== undefined, `an error ${code}`);
+    const found = find();
+    if (found === undefined) throw new Error('it was there a moment ago');
+    return found;
   }
 
   /** What it has logged as warnings and errors, but for clients that found no endpoint. */

@@ -1,0 +1,189 @@
+/**
+ * What keeps rules from being written is told in the log, as a metric and by the health, with its cause; and it is
+ * enough to mend that: nothing has to be restarted.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { lab, type Lab } from './support/lab.ts';
+import { Program } from './support/program.ts';
+import { CLUSTER, pod, service } from './support/state.ts';
+
+/** Something that is wrong with the host. */
+interface Trouble {
+  readonly name: string;
+  readonly flags: string;
+  readonly code: string;
+  /** What the log says of it. */
+  readonly says: RegExp;
+  /** Brings it about: what the program is to be run with, and how it is mended. */
+  begin(t: Test, here: Lab): Promise<Begun>;
+}
+
+interface Begun {
+  readonly before: readonly string[];
+  mend(program: Program): Promise<unknown>;
+}
+
+const NFTABLES = '--portal nftables';
+const LEGACY = '--portal iptables --iptables-flavor legacy';
+function folder(t: Test): string {
+  const path = mkdtempSync(join(tmpdir(), 'kpng-failures-'));
+  t.teardown(() => rmSync(path, { recursive: true }));
+  return path;
+}
+
+/** A search path with conntrack, and with scripts in place of other programs until it is mended. */
+function searchPath(t: Test, scripts: Readonly<Record<string, string | undefined>>): Begun {
+  const path = folder(t);
+  symlinkSync('/usr/sbin/conntrack', join(path, 'conntrack'));
+  for (const [name, script] of Object.entries(scripts)) {
+    if (script !== undefined) writeFileSync(join(path, name), script, { mode: 0o755 });
+  }
+  return {
+    before: ['env', `PATH=${path}`],
+    async mend() {
+      for (const name of Object.keys(scripts)) {
+        rmSync(join(path, name), { force: true });
+        symlinkSync(join('/usr/sbin', name), join(path, name));
+      }
+    },
+  };
+}
+
+/** The real program without a right that it needs. */
+function unprivileged(name: string): string {
+  return `#!/bin/sh
+exec /usr/bin/setpriv --bounding-set=-net_admin --inh-caps=-net_admin /usr/sbin/${name} "$@"
+`;
+}
+
+const TROUBLES: readonly Trouble[] = [
+  {
+    name: 'nft is missing',
+    flags: NFTABLES,
+    code: 'KPNG_PORTAL_TOOL_MISSING',
+    says: /there is no nft on the PATH; install the package nftables/,
+    begin: async (t) => searchPath(t, { nft: undefined }),
+  },
+  {
+    name: 'nft may not',
+    flags: NFTABLES,
+    code: 'KPNG_PORTAL_PERMISSION',
+    says: /Operation not permitted.*; give the process the capability CAP_NET_ADMIN/,
+    begin: async (t) => searchPath(t, { nft: unprivileged('nft') }),
+  },
+  {
+    name: 'the kernel has no NAT',
+    flags: NFTABLES,
+    code: 'KPNG_PORTAL_UNSUPPORTED',
+    says: /Operation not supported/,
+    begin: async (t) =>
+      searchPath(t, {
+        nft: `#!/bin/sh
+echo '/dev/stdin:61:3-60: Error: Could not process rule: Operation not supported' >&2
+exit 1
+`,
+      }),
+  },
+  {
+    name: 'another program holds the lock of iptables',
+    flags: LEGACY,
+    code: 'KPNG_PORTAL_LOCKED',
+    says: /holding the xtables lock.*`fuser -v \/run\/xtables\.lock` shows which/,
+    async begin(t) {
+      const lock = join(folder(t), 'lock');
+      const held = ['--no-fork', lock, 'sh', '-c', 'echo held; exec sleep 60'];
+      const holder = spawn('flock', held, { stdio: ['ignore', 'pipe', 'inherit'] });
+      t.teardown(() => holder.kill('SIGKILL'));
+      await once(holder.stdout, 'data');
+      return {
+        before: ['env', `XTABLES_LOCKFILE=${lock}`],
+        mend: async () => holder.kill('SIGKILL'),
+      };
+    },
+  },
+  {
+    name: 'the container has a root that is read-only, without the lock of iptables',
+    flags: LEGACY,
+    code: 'KPNG_PORTAL_FAILED',
+    says: /xtables\.lock: Read-only file system.*; mount \/run\/xtables\.lock of the host/,
+    async begin(_, here) {
+      const mount = 'mount -t tmpfs -o ro tmpfs /run && exec "$@"';
+      return {
+        before: ['unshare', '--mount', 'sh', '-c', mount, 'sh'],
+        mend: ({ pid }) =>
+          here.network.inside('node', 'nsenter', [
+            ...['--mount', '--target', String(pid)],
+            ...['mount', '-o', 'remount,rw', '/run'],
+          ]),
+      };
+    },
+  },
+];
+
+for (const { name, flags, code, says, begin } of TROUBLES) {
+  t.test(`${name}: it is told everywhere, and mending it is enough`, async (t) => {
+    const here = await lab(t);
+    const { before, mend } = await begin(t, here);
+    const program = new Program(t, here, { flags: flags.split(' '), before });
+    t.match(await program.error(code), { msg: /^Packet rules could not be written/, err: says });
+    const metrics = await program.metrics();
+    const labels = { portal: flags.includes('nftables') ? 'nftables' : 'iptables' };
+    t.ok((metrics.value('kpng_userspace_portal_failures_total', { ...labels, code }) ?? 0) > 0);
+    t.equal(metrics.value('kpng_userspace_portal_up', labels), 0);
+    const sick = await program.page('http://127.0.0.1:10256/healthz');
+    t.match(sick, /^503 .*"failing":\["the packet rules could not be written since /s);
+    t.match(sick, code);
+
+    await mend(program);
+    await program.serve(service([pod('pod-a')]));
+    t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod-a/);
+    t.match(await here.client.ask(`[${CLUSTER.v6}]:53/UDP`), /^pod-a/);
+    t.equal((await program.metrics()).value('kpng_userspace_portal_up', labels), 1);
+    t.match(await program.page('http://127.0.0.1:10256/healthz'), /^200 /);
+  });
+}
+
+t.test('a service that the kernel does not take is told, and the others are served', async (t) => {
+  const here = await lab(t);
+  const bad = '10.96.66.66';
+  const { before } = searchPath(t, {
+    nft: `#!/bin/sh
+text=$(/usr/bin/cat)
+case "$text" in
+*${bad}*)
+  echo '/dev/stdin:9:1-20: Error: Could not process rule: Invalid argument' >&2
+  exit 1 ;;
+esac
+printf '%s\\n' "$text" | /usr/sbin/nft "$@"
+`,
+  });
+  const program = new Program(t, here, { flags: NFTABLES.split(' '), before });
+  const broken = (address: string) =>
+    service([pod('pod-b')], {
+      name: 'broken',
+      type: 'ClusterIP',
+      ips: { clusterips: { v4: [address] } },
+      ports: [{ name: 'web', protocol: 'TCP', port: 80, targetport: 8080 }],
+    });
+  await program.serve(service([pod('pod-a')]), broken(bad));
+  t.match(await here.client.ask(`${CLUSTER.v4}:80`), /^pod-a/);
+  const code = 'KPNG_PORTAL_UNSUPPORTED';
+  t.match(await program.error(code), {
+    servicePortName: 'default/broken:web',
+    err: /broken:web is left out.*Invalid argument/,
+  });
+  const metrics = await program.metrics();
+  t.equal(metrics.value('kpng_userspace_portal_up', { portal: 'nftables' }), 1);
+  t.ok((metrics.value('kpng_userspace_portal_failures_total', { code }) ?? 0) > 0);
+  const health = await program.page('http://127.0.0.1:10256/healthz');
+  t.match(health, /^200 .*"degraded":\["1 not served \(KPNG_PORTAL_UNSUPPORTED\)"\]/s);
+
+  await program.serve(service([pod('pod-a')]), broken('10.96.66.67'));
+  t.match(await here.client.ask('10.96.66.67:80'), /^pod-b/);
+  t.notMatch(await program.page('http://127.0.0.1:10256/healthz'), /degraded/);
+});
