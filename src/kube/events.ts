@@ -80,6 +80,13 @@ export interface KubeNode {
   ineligible: 'tainted' | 'deleted' | undefined;
 }
 
+/** Slices have come that say when what changed them has happened. */
+export interface KubeTriggered {
+  /** Milliseconds since the epoch; none is older than the source. */
+  times: readonly number[];
+}
+
+export const kubeTriggered = typedChannel<KubeTriggered>('kube:triggered');
 export const kubeNode = typedChannel<KubeNode>('kube:node');
 export const kubeStarted = typedChannel<KubeStarted>('kube:started');
 export const kubeListed = typedChannel<KubeListed>('kube:listed');

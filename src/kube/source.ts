@@ -11,6 +11,7 @@ import {
   kubeFailed,
   kubeListed,
   kubeNode,
+  kubeTriggered,
   kubeOrphans,
   kubeReceived,
   kubeStarted,
@@ -27,6 +28,7 @@ import { ownNode, type Ineligible } from './own-node.ts';
 import type { Resource, ResourceName } from './resource.ts';
 import type { Selection } from './selection.ts';
 import { serviceSelector } from './selectors.ts';
+import { triggerTimes } from './trigger-times.ts';
 import type { Batch } from './watch.ts';
 
 export interface KubeSourceOptions {
@@ -79,6 +81,8 @@ export class KubeSource implements GlobalSource {
   #toldUser: string | undefined;
   #toldOrphans = 0;
   #checksOrphans = false;
+  /** Milliseconds since the epoch: what others write is by that clock, too. */
+  readonly #startedAt = Date.now();
 
   private constructor(options: KubeSourceOptions, access: ApiAccess) {
     this.#options = options;
@@ -163,6 +167,7 @@ export class KubeSource implements GlobalSource {
       watching: () => this.#opened(resource),
       received: (batch) => {
         if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
+        if (resource === 'endpointslices') this.#tellTriggers(batch);
       },
       failed: (failure, relist, retryInMs) => {
         this.#failed(resource, failure, relist, retryInMs);
@@ -203,6 +208,13 @@ export class KubeSource implements GlobalSource {
       },
       invalid: (error) => this.#invalid(error),
     };
+  }
+
+  /** Only of changes since the start: what was before is nothing that took us long. */
+  #tellTriggers({ events }: Batch): void {
+    if (!kubeTriggered.hasSubscribers) return;
+    const times = triggerTimes(events, this.#startedAt);
+    if (times.length > 0) kubeTriggered.publish({ times });
   }
 
   #listed(

@@ -10,6 +10,7 @@ import { addFaultMetrics } from './fault-metrics.ts';
 import { addKubeMetrics } from './kube-metrics.ts';
 import { addLimitMetrics } from './limit-metrics.ts';
 import { addPortalMetrics } from './portal-metrics.ts';
+import { addProgrammingMetrics } from './programming-metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
 import { addKpngMetrics } from './kpng-metrics.ts';
 import { addServerMetrics } from './server-metrics.ts';
@@ -60,6 +61,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   addProcessMetrics(registry);
   addStateMetrics(registry, subscriptions);
   addConfigMetrics(registry, subscriptions);
+  addProgrammingMetrics(registry, subscriptions);
   addKubeMetrics(registry, subscriptions);
   addServerMetrics(registry, subscriptions);
   addKpngMetrics(registry, subscriptions);
