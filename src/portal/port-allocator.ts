@@ -24,19 +24,23 @@ export class PortAllocator {
 
   /**
    * `random` is evenly distributed in [0, 1), as `Math.random`. `former`: ports that listeners had in a
-   * process before this one, by `formerKey`.
+   * process before this one, by `formerKey`. `unusable`: ports that the system lets nobody have.
    */
   constructor(
     range: PortRange | undefined,
     random: () => number,
     former: ReadonlyMap<string, number> = new Map(),
+    unusable: readonly PortRange[] = [],
   ) {
     this.#range = range;
     this.#random = random;
     const { first, last } = range ?? { first: 1, last: 0 };
     this.#reserved = new Map([...former].filter(([, port]) => port >= first && port <= last));
     const reserved = new Set(this.#reserved.values());
-    for (let port = first; port <= last; port += 1) if (!reserved.has(port)) this.#free.push(port);
+    for (let port = first; port <= last; port += 1) {
+      const isUsable = !unusable.some((range) => port >= range.first && port <= range.last);
+      if (isUsable && !reserved.has(port)) this.#free.push(port);
+    }
   }
 
   /** What there is to say of a service port that got no port. */

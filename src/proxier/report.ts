@@ -96,6 +96,12 @@ function findHolder(port: number, protocol: Protocol, platform: NodeJS.Platform)
 }
 
 function allowPort(port: number, platform: NodeJS.Platform): string {
+  if (platform === 'win32') {
+    return (
+      'Windows may have reserved it (netsh interface ipv4 show excludedportrange protocol=tcp), a program ' +
+      `may hold it for itself (netstat -abn, port ${port}), or it needs an administrator`
+    );
+  }
   if (platform !== 'linux') return 'run it as an administrator, or find out what reserves the port';
   return (
     'give it the capability CAP_NET_BIND_SERVICE, or lower the first port that needs it ' +

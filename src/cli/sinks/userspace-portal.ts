@@ -5,6 +5,7 @@ import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import type { FormerListener } from '../../proxysocket/inherited.ts';
 import { formerKey, PortAllocator } from '../../portal/port-allocator.ts';
+import type { PortRange } from '../../util/port-range.ts';
 import {
   BEST,
   choosePortal,
@@ -41,6 +42,7 @@ export async function createPortal(
     options.portRange,
     dry?.random ?? Math.random,
     formerPorts(former),
+    dry === undefined ? await reservedPorts(options, log, exec) : [],
   );
   const tools =
     dry === undefined
@@ -116,4 +118,16 @@ async function beAlone(
       : { kind: 'iptables', flavor: (await tools()).flavor };
   const look = () => removeStaleRules(current, options, log, exec);
   await outlastRivals({ portal: current.kind, look, signal });
+}
+
+/** The ports of `--port-range` that nobody can have, told once: Windows keeps some for itself. */
+async function reservedPorts(
+  { portRange }: UserspaceOptions,
+  log: Log,
+  exec: Exec,
+  platform: NodeJS.Platform = process.platform,
+): Promise<readonly PortRange[]> {
+  if (platform !== 'win32' || portRange === undefined) return [];
+  const { excludedPorts } = await import('../../portal/windows/excluded-ports.ts');
+  return excludedPorts(exec, portRange, log);
 }
