@@ -8,7 +8,7 @@ root=$1 target=$2
 bundle=$(mktemp -d /tmp/kpng-bundle.XXXXXX)
 name=kpng-image-$$
 cleanup() {
-  crun --root "$bundle/crun" delete -f "$name" >/dev/null 2>&1 || true
+  crun --root "$bundle/crun" --cgroup-manager disabled delete -f "$name" >/dev/null 2>&1 || true
   rm -rf "$bundle"
 }
 trap cleanup EXIT
@@ -51,7 +51,7 @@ cat >"$bundle/config.json" <<JSON
   "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "network"}, {"type": "ipc"}]}
 }
 JSON
-container() { crun --root "$bundle/crun" "$@"; }
+container() { crun --root "$bundle/crun" --cgroup-manager disabled "$@"; }
 # Inside its network namespace, with the Node of the image.
 inside() { nsenter --net="/proc/$pid/ns/net" "$root/usr/local/bin/node" -e "$1"; }
 # Waits up to 20 seconds for a line of the log.

