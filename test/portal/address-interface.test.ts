@@ -62,14 +62,14 @@ t.test('an address that cannot be had is a problem of its service, and of no oth
     ),
   );
   t.match(rig.engine.lands('10.96.0.2', 80), { servicePort: 'd/good' });
-  t.match(rig.proxier.snapshot().problems, [
+  const problems = () =>
+    rig.proxier.snapshot().problems.toSorted((x, y) => (x.code < y.code ? -1 : 1));
+  t.match(problems(), [
     { code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', servicePort: 'd/bad', count: 1 },
-  ]);
-  await rig.proxier.sync(rig.view.set(clusterEntry('d/new', '10.96.0.3', '- TCP 80 8080')));
-  t.match(rig.proxier.snapshot().problems, [
-    { code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE' },
     { code: 'KPNG_PORTAL_FAILED', servicePort: 'd/bad', message: /No thanks/ },
   ]);
+  await rig.proxier.sync(rig.view.set(clusterEntry('d/new', '10.96.0.3', '- TCP 80 8080')));
+  t.equal(problems().length, 2, 'a change of another one changes nothing of that');
 });
 
 t.test('when no address can be added, node ports open, and the change is refused', async (t) => {

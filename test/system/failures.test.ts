@@ -20,12 +20,12 @@ interface Trouble {
   /** What the log says of it. */
   readonly says: RegExp;
   /** Brings it about: what the program is to be run with, and how it is mended. */
-  begin(t: Test, here: Lab): Promise<Begun>;
+  readonly begin: (t: Test, here: Lab) => Promise<Begun>;
 }
 
 interface Begun {
   readonly before: readonly string[];
-  mend(program: Program): Promise<unknown>;
+  readonly mend: (program: Program) => Promise<unknown>;
 }
 
 const NFTABLES = '--portal nftables';
@@ -117,8 +117,13 @@ exit 1
         before: ['unshare', '--mount', 'sh', '-c', mount, 'sh'],
         mend: ({ pid }) =>
           here.network.inside('node', 'nsenter', [
-            ...['--mount', '--target', String(pid)],
-            ...['mount', '-o', 'remount,rw', '/run'],
+            '--mount',
+            '--target',
+            String(pid),
+            'mount',
+            '-o',
+            'remount,rw',
+            '/run',
           ]),
       };
     },
