@@ -1,8 +1,10 @@
 /** What docs/kpng.md shows is what happens. */
-import { readFileSync } from 'node:fs';
+import { chmodSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { startCli, type Cli } from '../support/cli.ts';
+import { runCli, startCli, type Cli } from '../support/cli.ts';
+import { endpoint, service, slice } from '../support/fake-api/objects.ts';
+import { startFakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { until } from '../support/until.ts';
 
@@ -35,4 +37,64 @@ t.test('the commands of docs/kpng.md and their output', async (t) => {
     Endpoints.map(({ Local }) => Local ?? null),
     [null, true],
   );
+});
+
+/** A line of the log without what differs from run to run. */
+function constant(line: object): string {
+  return JSON.stringify(line).replace(/"(?:time|ms|retryInMs)":(?:"[^"]*"|\d+),/g, '');
+}
+
+/** The blocks of the page, one text. */
+const shownLog = page.replace(/"(?:time|ms|retryInMs)":(?:"[^"]*"|\d+),/g, '');
+
+t.test('in a cluster: the Services of one proxy', async (t) => {
+  const api = await startFakeApi(t);
+  const labels = { 'service.kubernetes.io/service-proxy-name': 'kpng-example' };
+  const port = { name: 'all', protocol: 'TCP', port: 1 };
+  const spec = { externalIPs: ['192.0.2.40'], ports: [{ ...port, targetPort: 1 }] };
+  api.upsert('services', service('default/all-ip', '10.96.0.20', { labels, spec }));
+  api.upsert('services', service('default/kubernetes', '10.96.0.1'));
+  const pod = endpoint('10.244.1.7', { nodeName: 'n', pod: 'all-ip' });
+  api.upsert('endpointslices', slice('default/all-ip-x', [pod], { ports: [port] }));
+  const server = startCli(t, [
+    'kube',
+    `--server=${api.url}`,
+    '--service-proxy-name=kpng-example',
+    'to-api',
+    '--listen=127.0.0.1:0',
+  ]);
+  const { address } = await server.line('Serving the API');
+  await server.line('The first complete state is in place');
+  for (const line of shown(server)) t.ok(page.includes(line), line);
+  const target = String(address).replace('tcp://', '');
+  const json = startCli(t, ['local', '--api', target, 'to-json', '--node-name', 'n']);
+  await until(() => json.stdout.endsWith('\n'));
+  t.ok(page.includes(`\n${json.stdout}`), json.stdout);
+});
+
+t.test('a callout that fails', async (t) => {
+  const dir = t.testdir({ 'apply.sh': '#!/bin/sh\necho "no such chain" >&2\nexit 3\n' });
+  const script = join(dir, 'apply.sh');
+  chmodSync(script, 0o755);
+  const callout = startCli(t, ['file', '-i', state, 'to-callout', '--callout', script]);
+  await callout.line('A change could not be carried out; it is tried again');
+  const errors = callout.log.filter(({ level }) => level === 'error').slice(0, 2);
+  for (const line of errors) {
+    const text = constant(line).replaceAll(JSON.stringify(script).slice(1, -1), './apply.sh');
+    t.ok(shownLog.includes(text), text);
+  }
+  t.equal(errors.length, 2);
+});
+
+t.test('what to-extip would run', async (t) => {
+  const file = join(root, 'examples', 'state-file', 'external-ip.yaml');
+  const { stdout } = await runCli([
+    'file',
+    '--input',
+    file,
+    'to-extip',
+    '--node-name=node-a',
+    '--dry-run',
+  ]);
+  t.ok(page.includes(`--dry-run\n${stdout}\`\`\``), stdout);
 });
