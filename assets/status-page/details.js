@@ -5,63 +5,74 @@ import { chart } from './plot.js';
 
 /** The panel below a row: everything about one service port. */
 export function panel(service, history) {
-  const { intervalSeconds: interval } = history;
-  const rate = (value) => `${bytes(value)}/s`;
   return el(
     'div',
     { className: 'panel' },
-    el(
-      'div',
-      { className: 'charts' },
-      chart(
-        [
-          { name: 'from clients', values: history.bytesIn, className: 'c-in' },
-          { name: 'to clients', values: history.bytesOut, className: 'c-out' },
-        ],
-        SAMPLES,
-        interval,
-        rate,
-      ),
-      chart(
-        [
-          { name: 'new connections/s', values: history.connections, className: 'c-main' },
-          { name: 'errors/s', values: history.errors, className: 'c-bad' },
-        ],
-        SAMPLES,
-        interval,
-        count,
-      ),
-    ),
-    facts(service),
-    el(
-      'div',
-      { className: 'lists' },
-      list(
-        'Endpoints',
-        ['Endpoint', 'State', 'Traffic', 'Active'],
-        service.endpointsList.map(({ address, state, traffic, active }) => ({
-          state,
-          cells: [
-            address,
-            state,
-            traffic.join(', ') || '–',
-            active === undefined ? '–' : whole(active),
-          ],
-        })),
-        'There is no endpoint.',
-      ),
-      list(
-        'Listeners',
-        ['Address', 'State', 'Traffic'],
-        service.listenersList.map(({ address, state, traffic, code, cause }) => ({
-          state,
-          cells: [address, code === undefined ? state : `${state}: ${cause} (${code})`, traffic],
-        })),
-        'There is no listener.',
-      ),
-    ),
+    el('div', { className: 'side' }, ...charts(history), listeners(service)),
+    el('div', { className: 'side' }, facts(service), endpoints(service)),
   );
 }
+
+function charts({ intervalSeconds, bytesIn, bytesOut, connections, errors }) {
+  const rate = (value) => `${bytes(value)}/s`;
+  return [
+    chart(
+      [
+        { name: 'from clients', values: bytesIn, className: 'c-in' },
+        { name: 'to clients', values: bytesOut, className: 'c-out' },
+      ],
+      SAMPLES,
+      intervalSeconds,
+      rate,
+    ),
+    chart(
+      [
+        { name: 'new connections/s', values: connections, className: 'c-main' },
+        { name: 'errors/s', values: errors, className: 'c-bad' },
+      ],
+      SAMPLES,
+      intervalSeconds,
+      count,
+    ),
+  ];
+}
+
+function endpoints({ endpointsList }) {
+  return list(
+    'Endpoints',
+    ['Endpoint', 'State', 'Traffic', 'Active'],
+    endpointsList.map(({ address, state, traffic, active }) => ({
+      state,
+      cells: [
+        address,
+        state,
+        traffic.join(', ') || '–',
+        active === undefined ? '–' : whole(active),
+      ],
+    })),
+    'There is no endpoint.',
+  );
+}
+
+function listeners({ listenersList }) {
+  return list(
+    'Listeners',
+    ['Address', 'State', 'Traffic'],
+    listenersList.map(({ address, state, traffic, code, cause }) => ({
+      state,
+      cells: [address, code === undefined ? state : `${state}: ${cause} (${code})`, traffic],
+    })),
+    'There is no listener.',
+  );
+}
+
+const PILLS = {
+  ok: 'ok',
+  degraded: 'warn',
+  'no-endpoints': 'warn',
+  down: 'bad',
+  drained: 'drained',
+};
 
 function facts(service) {
   const { totals, connectTimes: times, connectErrors, counters, affinity, problems } = service;
@@ -78,7 +89,7 @@ function facts(service) {
     ['Carried', `${bytes(totals.bytesIn)} from clients, ${bytes(totals.bytesOut)} to them`],
     [
       'Connect time',
-      `half ${atMost(times.p50, times.count)}, 90 % ${atMost(times.p90, times.count)}, 99 % ${atMost(times.p99, times.count)}`,
+      `50 % ${atMost(times.p50, times.count)}, 90 % ${atMost(times.p90, times.count)}, 99 % ${atMost(times.p99, times.count)}`,
     ],
     ['Connect errors', errors.join(', ') || 'none'],
     ...(others.length === 0 ? [] : [['Also', others.join(', ')]]),
@@ -87,7 +98,12 @@ function facts(service) {
   return el(
     'div',
     {},
-    el('h3', {}, `${service.name} ${service.protocol}`),
+    el(
+      'h3',
+      {},
+      `${service.name} ${service.protocol} `,
+      el('span', { className: `pill ${PILLS[service.state] ?? ''}` }, service.state),
+    ),
     el(
       'dl',
       { className: 'facts' },

@@ -56,7 +56,8 @@ const HEIGHT = 118;
  */
 export function chart(series, samples, intervalSeconds, format) {
   const top = Math.max(0, ...series.flatMap(({ values }) => values));
-  const lists = series.map(({ values }) => points(values, samples, WIDTH, HEIGHT, top));
+  // Room above the lines for the word about the peak.
+  const lists = series.map(({ values }) => points(values, samples, WIDTH, HEIGHT, top * 1.22));
   const cursor = svg('line', { class: 'cursor', y1: 0, y2: HEIGHT, visibility: 'hidden' });
   const grid = [0.25, 0.5, 0.75].map((part) =>
     svg('line', { class: 'grid', x1: 0, x2: WIDTH, y1: part * HEIGHT, y2: part * HEIGHT }),

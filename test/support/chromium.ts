@@ -76,6 +76,7 @@ export class Chromium {
       ],
       { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
     );
+    child.setMaxListeners(0);
     const browser = new Chromium(child, folder);
     const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank' });
     const attached = await browser.send('Target.attachToTarget', { targetId, flatten: true });

@@ -162,7 +162,7 @@ function oneService(service: ServiceDetails): string[] {
       ],
       [
         'connect times',
-        `half ${atMost(times.p50, times.count)}, 99 % ${atMost(times.p99, times.count)}`,
+        `50 % ${atMost(times.p50, times.count)}, 99 % ${atMost(times.p99, times.count)}`,
       ],
       ['connect errors', errors.join(', ') || 'none'],
       ['counted', others.join(', ') || 'nothing else'],

@@ -280,7 +280,7 @@ function endpointLines({ endpointsList, connectTimes }: ServiceDetails): Line[] 
   const { p50, p99, count: total } = connectTimes;
   const ms = (bound: number | null): string => (bound === null ? '> 2500' : `≤ ${bound * 1000}`);
   const times =
-    total === 0 ? [] : [[piece(`    connect ms: half ${ms(p50)}, 99 % ${ms(p99)}`, 'dim')]];
+    total === 0 ? [] : [[piece(`    connect ms: 50 % ${ms(p50)}, 99 % ${ms(p99)}`, 'dim')]];
   return [
     ...endpointsList.map(({ address, state, active }) => [
       piece(`    ${address.padEnd(width)}  `),

@@ -1,0 +1,87 @@
+/**
+ * `npm run screenshots`: writes the pictures in docs/img: the status page, light and dark, and `top`.
+ *
+ * They show a make-believe proxy whose traffic is the same each time. Needs a Chromium; where the font
+ * Inter is installed (Debian: fonts-inter), it is used.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describeServices } from '../../src/admin/details.ts';
+import { Sampler } from '../../src/admin/sampler.ts';
+import { listServices } from '../../src/admin/services.ts';
+import { statusOf } from '../../src/admin/status.ts';
+import type { ProxySubject } from '../../src/admin/subject.ts';
+import { drawTop } from '../../src/cli/admin/top/draw.ts';
+import { initialState } from '../../src/cli/admin/top/state.ts';
+import { AdminScene } from '../../test/support/admin-scene.ts';
+import { Chromium, findChromium } from '../../test/support/chromium.ts';
+import { terminalSvg } from './ansi-svg.ts';
+import { DRAINED, PROBLEMS, sceneServices } from './scene.ts';
+
+const FOLDER = join(import.meta.dirname, '../../docs/img');
+const SECONDS = 300;
+
+async function scene(): Promise<AdminScene> {
+  const made = await AdminScene.create(sceneServices(), PROBLEMS);
+  await made.engine.drain({ kind: 'service', service: DRAINED });
+  return made;
+}
+
+function write(name: string, content: string | Buffer): void {
+  writeFileSync(join(FOLDER, name), content);
+  process.stdout.write(`docs/img/${name}\n`);
+}
+
+async function page(program: string): Promise<void> {
+  const made = await scene();
+  const admin = made.start({ page: true });
+  const browser = await Chromium.start(program);
+  try {
+    made.pass(SECONDS);
+    const url = await made.pageUrl();
+    for (const scheme of ['light', 'dark'] as const) {
+      await browser.prefer(scheme);
+      const open = 'shop/checkout:http';
+      await browser.resize(1360, 1000, 1.5);
+      await browser.open('about:blank');
+      await browser.open(`${url}/#sort=connections&open=${encodeURIComponent(open)}`);
+      await browser.until(`document.querySelector('tr.open .chart')`);
+      await browser.evaluate(`document.fonts.ready.then(() => true)`);
+      write(`status-${scheme}.png`, await browser.screenshot());
+    }
+  } finally {
+    await browser.close();
+    await admin.close();
+  }
+}
+
+async function top(): Promise<void> {
+  const made = await scene();
+  const sampler = new Sampler({ clock: made.clock, snapshot: () => made.engine.snapshot() });
+  made.pass(SECONDS);
+  const subject = made.subject.proxy() as ProxySubject;
+  const query = { search: '', state: 'all', sort: 'connections', reverse: false } as const;
+  const services = listServices(subject, sampler, { ...query, offset: 0, limit: 100 });
+  const [details] = await describeServices(subject, sampler, ['shop/checkout:http']);
+  const selected = services.rows.findIndex(({ name }) => name === details?.name);
+  const state = { ...initialState({}), selected, open: details?.name };
+  const size = { columns: 124, rows: 28 };
+  const status = statusOf(made.subject, sampler);
+  const shown = {
+    ...status,
+    process: { ...status.process, uptimeSeconds: 187_400, rssBytes: 131e6 },
+  };
+  const lines = drawTop({ status: shown, services, details }, state, size);
+  write('top.svg', terminalSvg(lines, size.columns, 'kpng-userspace top'));
+  sampler.close();
+}
+
+const program = findChromium();
+if (program === undefined) {
+  process.stderr.write('There is no Chromium: apt install chromium-headless-shell\n');
+  process.exitCode = 1;
+} else {
+  mkdirSync(FOLDER, { recursive: true });
+  await top();
+  await page(program);
+}
