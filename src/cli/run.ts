@@ -209,7 +209,10 @@ async function observe(options: Live): Promise<Observers> {
   let metrics: Metrics | undefined;
   if (metricsAddress !== undefined) {
     const { createMetrics } = await import('../observe/metrics.ts');
-    metrics = createMetrics({ version: programVersion() });
+    metrics = createMetrics({
+      version: programVersion(),
+      perEndpoint: globals['metrics-per-endpoint'],
+    });
     ends.push(() => metrics?.close());
   }
   let servers: HttpServer | undefined;

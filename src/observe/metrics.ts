@@ -5,6 +5,7 @@ import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { GuardResult } from './guard.ts';
 import type { HealthProblem, Probe } from './health.ts';
 import { addConfigMetrics } from './config-metrics.ts';
+import { ENDPOINT_FAMILIES, EndpointBook, endpointLabels } from './endpoint-metrics.ts';
 import { exposition } from './exposition.ts';
 import { addFaultMetrics } from './fault-metrics.ts';
 import { addKubeMetrics } from './kube-metrics.ts';
@@ -34,6 +35,8 @@ export interface MeasuredDataPath {
 
 export interface MetricsOptions {
   readonly version: string;
+  /** Whether endpoints are counted one by one, which makes the data path tell of every connection. */
+  readonly perEndpoint?: boolean;
 }
 
 /** The metrics of the process. */
@@ -55,7 +58,7 @@ export interface Metrics {
 }
 
 /** Makes the registry, with everything that does not depend on a data path. */
-export function createMetrics({ version }: MetricsOptions): Metrics {
+export function createMetrics({ version, perEndpoint = false }: MetricsOptions): Metrics {
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
@@ -68,6 +71,7 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
   addSinkMetrics(registry, subscriptions);
   addPortalMetrics(registry, subscriptions);
   addFaultMetrics(registry, subscriptions);
+  const endpoints = perEndpoint ? new EndpointBook(subscriptions) : undefined;
   const build = new Gauge({
     name: 'kpng_userspace_build_info',
     help: 'Always 1; the labels tell what is running.',
@@ -113,13 +117,20 @@ export function createMetrics({ version }: MetricsOptions): Metrics {
       for (const { code, count } of dataPath.problems()) problems.inc({ code }, count);
       const pieces = exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels);
       yield `${await registry.metrics()}\n`;
-      for (const piece of pieces) {
-        if (piece !== '') yield piece;
-        await setImmediate();
-      }
+      yield* inTurns(pieces);
+      if (endpoints === undefined) return;
+      yield* inTurns(exposition(ENDPOINT_FAMILIES, endpoints.counts(), endpointLabels));
     },
     close: () => subscriptions.end(),
   };
+}
+
+/** Pieces of text, with turns for others in between. */
+async function* inTurns(pieces: Iterable<string>): AsyncGenerator<string, void, void> {
+  for (const piece of pieces) {
+    if (piece !== '') yield piece;
+    await setImmediate();
+  }
 }
 
 /** Service ports that are asked for at once. */

@@ -132,6 +132,11 @@ function ifAny(value: number, labels: string, out: Out): void {
 
 /** The labels of a service port, from `namespace/name:port` or `namespace/name`. */
 export function servicePortLabels({ name, protocol }: ServicePortSnapshot): string {
+  return nameLabels(name, protocol);
+}
+
+/** The same of its name and protocol. */
+export function nameLabels(name: string, protocol: string): string {
   const slash = name.indexOf('/');
   const colon = name.indexOf(':', slash + 1);
   const service = colon === -1 ? name.slice(slash + 1) : name.slice(slash + 1, colon);

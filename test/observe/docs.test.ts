@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { ENDPOINT_FAMILIES } from '../../src/observe/endpoint-metrics.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { SERVICE_PORT_FAMILIES } from '../../src/observe/service-port-metrics.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import { connectFailed, relayEnded } from '../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
 import { tableRows } from '../support/markdown.ts';
@@ -75,7 +77,7 @@ const BUSY: ServicePortSnapshot = {
 };
 
 async function scrape(t: { teardown(end: () => void): void }): Promise<MetricsPage> {
-  const metrics = createMetrics({ version: '0' });
+  const metrics = createMetrics({ version: '0', perEndpoint: true });
   t.teardown(() => metrics.close());
   metrics.observe({
     engine: 'node',
@@ -84,6 +86,11 @@ async function scrape(t: { teardown(end: () => void): void }): Promise<MetricsPa
     snapshot: () => [BUSY],
     problems: () => [{ code: 'KPNG_LISTEN_FAILED', count: 1 }],
   });
+  const addresses = { inRemoteAddress: 'a', inLocalAddress: 'b', outLocalAddress: 'c' };
+  const endpoint = { endpoint: '10.0.0.1:80', outRemoteAddress: '10.0.0.1:80' };
+  const relay = { servicePort: BUSY.name, ...endpoint, ...addresses };
+  connectFailed.publish({ ...relay, attempt: 1, cause: 'refused', error: new Error('no') });
+  relayEnded.publish({ ...relay, bytesIn: 1, bytesOut: 1, durationMs: 1, reason: 'closed' });
   let text = '';
   for await (const piece of metrics.render()) text += piece;
   return parseMetrics(text);
@@ -109,9 +116,12 @@ t.test('every label is documented, and every documented one exists', async (t) =
     );
     // Counters with labels have no sample before the first event.
     if (found.size === 0) continue;
+    const servicePort = ['namespace', 'service', 'port', 'protocol'];
     const common = SERVICE_PORT_FAMILIES.some((family) => family.name === name)
-      ? ['namespace', 'service', 'port', 'protocol']
-      : [];
+      ? servicePort
+      : ENDPOINT_FAMILIES.some((family) => family.name === name)
+        ? [...servicePort, 'endpoint']
+        : [];
     found.delete('le');
     t.same([...found].sort(), [...common, ...labels].sort(), name);
   }

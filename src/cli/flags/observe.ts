@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { KpngError } from '../../errors.ts';
 import type { HostPort } from '../../util/host-port.ts';
 import type { TlsFlags } from '../../util/tls-files.ts';
-import { choice, text } from './kinds.ts';
+import { choice, text, toggle } from './kinds.ts';
 import { flag, type FlagValues } from './table.ts';
 
 const GROUP = 'Health and metrics';
@@ -40,6 +40,14 @@ export const OBSERVE_FLAGS = {
       'Who may see metrics beyond the loopback address. delegated: clients bring a bearer token, and the ' +
       'cluster says whose it is (TokenReview) and whether that user may get the path ' +
       '(SubjectAccessReview); needs --metrics-tls-crt. Probes need no token.',
+    group: GROUP,
+  }),
+  'metrics-per-endpoint': flag<boolean>({
+    kind: toggle(),
+    default: false,
+    help:
+      'Count connections, bytes and errors of every endpoint, too. The page grows with the endpoints, and ' +
+      'each connection costs a little more.',
     group: GROUP,
   }),
   'authentication-kubeconfig': flag<string>({

@@ -1,0 +1,152 @@
+import {
+  connectFailed,
+  relayEnded,
+  relayStarted,
+  udpSessionEnded,
+  udpSessionStarted,
+} from '../proxysocket/events.ts';
+import { label, type Family } from './exposition.ts';
+import { nameLabels } from './service-port-metrics.ts';
+import type { Subscriptions } from './subscriptions.ts';
+
+/** What is known of one endpoint of one service port. */
+export interface EndpointCounts {
+  readonly servicePort: string;
+  readonly protocol: 'TCP' | 'UDP';
+  /** `ip:port`. */
+  readonly endpoint: string;
+  connections: number;
+  active: number;
+  bytesIn: number;
+  bytesOut: number;
+  connectErrors: number;
+  /** When something last happened. Milliseconds of the clock that is given. */
+  lastAt: number;
+}
+
+/** Endpoints that are counted; above it, the one that has been idle for longest is forgotten. */
+export const MAX_COUNTED_ENDPOINTS = 20_000;
+/** An endpoint of which nothing has been heard for so long is forgotten. Milliseconds. */
+export const FORGET_ENDPOINT_MS = 3_600_000;
+
+export const ENDPOINT_FAMILIES: readonly Family<EndpointCounts>[] = [
+  {
+    name: 'kpng_userspace_endpoint_connections_total',
+    type: 'counter',
+    help: 'TCP connections and UDP sessions that were given to the endpoint.',
+    write: ({ connections }, labels, out) => out.sample(labels, connections),
+  },
+  {
+    name: 'kpng_userspace_endpoint_connections_active',
+    type: 'gauge',
+    help: 'Those of them that there are now.',
+    write: ({ active }, labels, out) => out.sample(labels, active),
+  },
+  {
+    name: 'kpng_userspace_endpoint_bytes_total',
+    type: 'counter',
+    help: 'Bytes of TCP connections that have ended. In: from clients to the endpoint.',
+    write({ protocol, bytesIn, bytesOut }, labels, out) {
+      if (protocol === 'UDP') return;
+      out.sample(`${labels},direction="in"`, bytesIn);
+      out.sample(`${labels},direction="out"`, bytesOut);
+    },
+  },
+  {
+    name: 'kpng_userspace_endpoint_connect_errors_total',
+    type: 'counter',
+    help: 'Attempts to connect to the endpoint that failed.',
+    write({ connectErrors }, labels, out) {
+      if (connectErrors > 0) out.sample(labels, connectErrors);
+    },
+  },
+];
+
+/** The labels of an endpoint. */
+export function endpointLabels({ servicePort, protocol, endpoint }: EndpointCounts): string {
+  return `${nameLabels(servicePort, protocol)},${label('endpoint', endpoint)}`;
+}
+
+/**
+ * Counts what each endpoint gets, from the events of the data path: for those who ask for it, as it makes the
+ * data path tell of every connection.
+ */
+export class EndpointBook {
+  /** By protocol, service port and endpoint; the one that was heard of last is the last. */
+  readonly #counts = new Map<string, EndpointCounts>();
+  readonly #now: () => number;
+
+  /** `now` gives milliseconds of any clock that does not go back. */
+  constructor(subscriptions: Subscriptions, now: () => number = () => performance.now()) {
+    this.#now = now;
+    subscriptions.on(relayStarted, (event) => this.#begin('TCP', event));
+    subscriptions.on(relayEnded, (event) => {
+      const counts = this.#of('TCP', event);
+      this.#end(counts);
+      counts.bytesIn += event.bytesIn;
+      counts.bytesOut += event.bytesOut;
+    });
+    subscriptions.on(udpSessionStarted, (event) => this.#begin('UDP', event));
+    subscriptions.on(udpSessionEnded, (event) => this.#end(this.#of('UDP', event)));
+    subscriptions.on(connectFailed, (event) => {
+      // The event does not tell the protocol, but a session that fails has been told of before.
+      const isSession = this.#counts.has(keyOf('UDP', event));
+      this.#of(isSession ? 'UDP' : 'TCP', event).connectErrors += 1;
+    });
+  }
+
+  /** What is known, without endpoints that nobody has heard of for long. */
+  counts(): EndpointCounts[] {
+    const oldest = this.#now() - FORGET_ENDPOINT_MS;
+    for (const [key, { active, lastAt }] of this.#counts) {
+      if (lastAt >= oldest) break;
+      if (active === 0) this.#counts.delete(key);
+    }
+    return [...this.#counts.values()];
+  }
+
+  #begin(protocol: 'TCP' | 'UDP', event: OfEndpoint): void {
+    const counts = this.#of(protocol, event);
+    counts.connections += 1;
+    counts.active += 1;
+  }
+
+  /** A connection may have begun before this was listening. */
+  #end(counts: EndpointCounts): void {
+    counts.active = Math.max(0, counts.active - 1);
+  }
+
+  #of(protocol: 'TCP' | 'UDP', event: OfEndpoint): EndpointCounts {
+    const { servicePort, endpoint } = event;
+    const key = keyOf(protocol, event);
+    const known = this.#counts.get(key);
+    const counts = known ?? { ...NOTHING, protocol, servicePort, endpoint };
+    counts.lastAt = this.#now();
+    // The order of the map is that of the last time.
+    this.#counts.delete(key);
+    this.#counts.set(key, counts);
+    if (known === undefined && this.#counts.size > MAX_COUNTED_ENDPOINTS) {
+      const [oldest] = this.#counts.keys();
+      if (oldest !== undefined) this.#counts.delete(oldest);
+    }
+    return counts;
+  }
+}
+
+interface OfEndpoint {
+  readonly servicePort: string;
+  readonly endpoint: string;
+}
+
+function keyOf(protocol: string, { servicePort, endpoint }: OfEndpoint): string {
+  return `${protocol} ${servicePort} ${endpoint}`;
+}
+
+const NOTHING = {
+  connections: 0,
+  active: 0,
+  bytesIn: 0,
+  bytesOut: 0,
+  connectErrors: 0,
+  lastAt: 0,
+} as const;
