@@ -1,0 +1,47 @@
+import { execFileSync } from 'node:child_process';
+import t from 'tap';
+import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
+import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
+import { manPage } from '../../src/cli/man-page.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
+
+const page = manPage(REGISTRY, { version: '1.2.3', date: '2026-01-02' });
+
+t.test('it has every command and flag', async (t) => {
+  const commands = [...REGISTRY.sources, ...REGISTRY.sinks, ...ADMIN_COMMANDS];
+  for (const { word, flags } of commands) {
+    t.ok(page.includes(`.B ${word.replaceAll('-', '\\-')}`), word);
+    for (const name of Object.keys({ ...flags, ...GLOBAL_FLAGS })) {
+      t.ok(page.includes(`\\fB\\-\\-${name.replaceAll('-', '\\-')}\\fR`), `--${name}`);
+    }
+  }
+  t.match(page, /^\.TH KPNG\\-USERSPACE 1 "2026-01-02" "kpng\\-userspace 1\.2\.3"/);
+});
+
+t.test('each line is a request that man(7) knows, or text', async (t) => {
+  const known = new Set(['TH', 'SH', 'TP', 'IP', 'PP', 'B', 'BR', 'br']);
+  for (const line of page.split('\n')) {
+    const request = /^[.'](\w*)/.exec(line)?.[1];
+    if (request !== undefined) t.ok(known.has(request), line);
+    t.notMatch(line, /[^\x20-\x7e]/, 'plain characters only');
+  }
+});
+
+function has(program: string): boolean {
+  try {
+    execFileSync('sh', ['-c', `command -v ${program}`], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+if (has('mandoc')) {
+  t.test('mandoc finds nothing wrong', async (t) => {
+    // `-W warning`: everything from warnings on is an error; matters of style are not.
+    execFileSync('mandoc', ['-T', 'lint', '-W', 'warning'], { input: page });
+    const text = execFileSync('mandoc', ['-T', 'ascii'], { input: page, encoding: 'utf8' });
+    // Bold letters are written twice, with a backspace between.
+    t.match(text.replaceAll(/.[\b]/g, ''), /--handover-socket/);
+  });
+}
