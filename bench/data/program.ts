@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { basename } from 'node:path';
+import { withChildren } from './usage.ts';
 
 /** Characters of what it says that are kept. */
 const MAX_TEXT = 16 * 1024;
@@ -12,7 +13,7 @@ export interface Program {
   said(): string;
   /** Throws an Error with what it has said if it has ended. */
   check(): void;
-  /** Ends it at once. Idempotent. */
+  /** Ends it and what it has started at once. Idempotent. */
   kill(): Promise<void>;
 }
 
@@ -27,7 +28,8 @@ export function startProgram(command: readonly string[]): Program {
   child.stdout.setEncoding('utf8').on('data', keep);
   child.stderr.setEncoding('utf8').on('data', keep);
   child.on('error', (error) => keep(error.message));
-  const gone = once(child, 'close').catch(() => undefined);
+  // Not until its output is closed, which others may hold.
+  const gone = once(child, 'exit').catch(() => undefined);
   const kill = (): boolean => child.kill('SIGKILL');
   process.once('exit', kill);
   const hasEnded = (): boolean =>
@@ -44,10 +46,21 @@ export function startProgram(command: readonly string[]): Program {
     async kill() {
       process.off('exit', kill);
       if (hasEnded()) return;
-      kill();
+      // The first one first, which would start others in their place.
+      for (const pid of withChildren(child.pid ?? 0)) killNow(pid);
       await gone;
+      child.stdout.destroy();
+      child.stderr.destroy();
     },
   };
+}
+
+function killNow(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended by itself.
+  }
 }
 
 /** Program or script, without what puts it into its namespace. */

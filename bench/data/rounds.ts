@@ -6,6 +6,9 @@ import type { DataLoad, Latency, Sample } from './loads/load.ts';
 import { diagnosis, type OpenPeer } from './open.ts';
 import type { DataLoadResult, DataResult, Missing } from './result.ts';
 
+/** Failures of one peer under one load after which it is not tried any more. */
+const ENOUGH = 2;
+
 export interface RoundsPlan {
   readonly network: DataNetwork;
   readonly peers: readonly OpenPeer[];
@@ -22,25 +25,27 @@ export interface RoundsResult {
 }
 
 /**
- * Another peer begins each round. A measurement that fails is left out of the medians; a peer that
- * fails in every round of a load is missing there, with the last cause.
+ * Another peer begins each round. A measurement that fails is left out of the medians, and told with its
+ * cause; what has failed twice is not tried again, since most failures take long.
  */
 export async function runRounds(plan: RoundsPlan): Promise<RoundsResult> {
   const { peers, loads, rounds, onProgress } = plan;
   const samples = new Map<string, Sample[]>();
-  const causes = new Map<string, string>();
+  const failures = new Map<string, string[]>();
   for (let round = 0; round < rounds; round += 1) {
     for (const load of loads) {
       for (let turn = 0; turn < peers.length; turn += 1) {
         const open = peers[(turn + round) % peers.length];
         if (open === undefined || (load.protocol === 'UDP' && !open.kind.udp)) continue;
         const key = `${load.word} ${open.kind.word}`;
+        const failed = failures.get(key) ?? [];
+        if (failed.length === ENOUGH) continue;
         onProgress(`round ${round + 1} of ${rounds}: ${load.title}, ${open.kind.title}`);
         try {
           const sample = await measure(plan, load, open);
           samples.set(key, [...(samples.get(key) ?? []), sample]);
         } catch (error) {
-          causes.set(key, diagnosis(open.peer) ?? messageOf(error));
+          failures.set(key, [...failed, diagnosis(open.peer) ?? messageOf(error)]);
         }
       }
     }
@@ -48,7 +53,7 @@ export async function runRounds(plan: RoundsPlan): Promise<RoundsResult> {
   const missing: Missing[] = [];
   for (const load of loads) {
     for (const { kind } of peers) {
-      const why = causes.get(`${load.word} ${kind.word}`);
+      const why = failures.get(`${load.word} ${kind.word}`)?.at(-1);
       if (why !== undefined) missing.push({ peer: kind.word, load: load.word, why });
     }
   }

@@ -52,7 +52,8 @@ export function startServers(network: DataNetwork): Servers {
     notes.push('nginx is not installed: Node answers the requests, and is slower');
   }
   if (isInstalled('iperf3')) {
-    start('iperf3', '-s', '-p', String(PORTS.iperf), '--rcv-timeout', '3000');
+    // Bound, since it answers datagrams from the address of the wire otherwise.
+    start('iperf3', '-s', '-B', SERVER_ADDRESS, '-p', String(PORTS.iperf), '--rcv-timeout', '3000');
   }
   if (isInstalled('sockperf')) {
     start('sockperf', 'server', '-i', SERVER_ADDRESS, '-p', String(PORTS.sockperf));

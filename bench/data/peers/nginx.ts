@@ -31,7 +31,6 @@ export const NGINX: PeerKind = {
       pids: () => withChildren(program.pid),
       check: () => program.check(),
       async close() {
-        for (const pid of withChildren(program.pid).slice(1)) process.kill(pid, 'SIGKILL');
         await program.kill();
         folder.remove();
       },
