@@ -47,13 +47,13 @@ export function manPage(registry: Registry, { version, date }: ManPageOptions): 
       paragraph(description),
     ]),
     '.SH FLAGS OF ALL COMMANDS',
-    ...flags(GLOBAL_FLAGS),
+    flags(GLOBAL_FLAGS),
     ...[...sources, ...withOwnFlags(sinks), ...ADMIN_COMMANDS].flatMap((command) => [
       `.SH FLAGS OF ${escape(command.word.toUpperCase())}`,
-      ...flags(command.flags),
+      flags(command.flags),
     ]),
     '.SH FLAGS OF CLEANUP',
-    ...flags(CLEANUP_FLAGS),
+    flags(CLEANUP_FLAGS),
     '.SH EXAMPLES',
     ...[...sources, ...sinks].flatMap(({ examples }) =>
       examples.flatMap(({ line, does }) => [
@@ -95,8 +95,10 @@ function withOwnFlags<Command extends { readonly flags: FlagTable }>(
   });
 }
 
-function flags(table: FlagTable): string[] {
-  return Object.entries(table).flatMap(([name, spec]) => ['.TP', label(name, spec), text(spec)]);
+function flags(table: FlagTable): string {
+  return Object.entries(table)
+    .flatMap(([name, spec]) => ['.TP', label(name, spec), text(spec)])
+    .join('\n');
 }
 
 function label(name: string, { kind, short, aliases = [] }: FlagSpec<unknown>): string {
