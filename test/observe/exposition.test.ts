@@ -220,3 +220,22 @@ t.test('ten thousand service ports come in small pieces', (t) => {
   t.ok(pieces > length / (64 * 1024), 'so that other work gets its turn');
   t.end();
 });
+
+t.test('every counter of the data path is on the page', (t) => {
+  const page = (counters: ServicePortCounters): string => {
+    const port: ServicePortSnapshot = {
+      name: 'ns/a:b',
+      protocol: 'UDP',
+      listeners: [],
+      endpoints: 0,
+      counters,
+    };
+    return [...exposition(SERVICE_PORT_FAMILIES, [port], servicePortLabels)].join('');
+  };
+  const idle = page(newCounters());
+  for (const [name, value] of Object.entries(newCounters())) {
+    if (typeof value !== 'number') continue;
+    t.not(page({ ...newCounters(), [name]: 4711 }), idle, name);
+  }
+  t.end();
+});

@@ -31,7 +31,7 @@ export const GLOBAL_FLAGS = {
   'metrics-bind-address': flag<HostPort | undefined>({
     kind: listenAddress(),
     default: { host: '127.0.0.1', port: 10_249 },
-    help: 'Where /metrics and /proxyMode are served. An empty value or 0 switches them off.',
+    help: 'Where /metrics, /proxyMode and /configz are served. An empty value or 0 switches them off.',
     group: HEALTH,
     aliases: ['exportMetrics'],
   }),
