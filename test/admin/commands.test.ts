@@ -1,0 +1,168 @@
+/** The commands as they are typed, against a proxy that is a process of its own. */
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { parse as parseYaml } from 'yaml';
+import type { DrainOutcome } from '../../src/admin/changing.ts';
+import type {
+  ConnectionsView,
+  ServiceDetails,
+  ServicesView,
+  StatusView,
+} from '../../src/admin/views.ts';
+import { adminRig, greeter } from '../support/admin-cli.ts';
+import { runCli } from '../support/cli.ts';
+import { shortDir } from '../support/short-dir.ts';
+import { freePort } from '../support/sockets.ts';
+
+/** Connects and waits for the greeting. */
+async function greeted(
+  t: Test,
+  port: number | undefined,
+): Promise<{ socket: Socket; text: string }> {
+  const socket = connect(port ?? 0, '127.0.0.1');
+  t.teardown(() => socket.destroy());
+  const [text] = (await once(socket, 'data')) as [Buffer];
+  return { socket, text: String(text) };
+}
+
+/** Whether a new client is turned away. */
+function refused(port: number | undefined): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port ?? 0, '127.0.0.1');
+    socket.on('error', () => undefined);
+    socket.once('data', () => {
+      resolve(false);
+      socket.destroy();
+    });
+    socket.once('close', () => resolve(true));
+  });
+}
+
+t.test('what runs is shown, and drained, and logged, while connections go on', async (t) => {
+  const [one, two] = [await greeter(t, 'one'), await greeter(t, 'two')];
+  const rig = await adminRig(t, [
+    { name: 'web', endpoints: [one, two] },
+    { name: 'gone', endpoints: [] },
+  ]);
+  const { socket: open } = await greeted(t, rig.ports['web']);
+
+  const status = await rig.ask<StatusView>('status');
+  t.match(status, {
+    state: 'ready',
+    process: { pid: rig.cli.child.pid, command: 'file to-userspace', nodeName: 'n1' },
+    health: { readyz: { status: 200 } },
+    proxy: {
+      portal: 'address',
+      servicePorts: 2,
+      active: { tcp: 1 },
+      states: { ok: 1, 'no-endpoints': 1 },
+    },
+  });
+  const text = await rig.run('status');
+  t.equal(text.code, 0);
+  t.match(text.stdout, /^state +ready\nprocess +\d+, up /);
+
+  const services = await rig.run('services', '--state', 'problems', '--output=yaml');
+  const list = parseYaml(services.stdout) as ServicesView;
+  t.strictSame(
+    list.rows.map(({ name }) => name),
+    ['default/gone:tcp'],
+  );
+
+  const { connections } = await rig.ask<ConnectionsView>('connections', 'default/web');
+  t.match(connections, [
+    {
+      servicePort: 'default/web:tcp',
+      client: `127.0.0.1:${open.localPort}`,
+      state: 'open',
+      out: 3,
+    },
+  ]);
+
+  t.match(await rig.ask<DrainOutcome>('drain', 'default/web'), { servicePorts: 1, active: 1 });
+  t.equal(await refused(rig.ports['web']), true);
+  open.write('still there?');
+  const [echo] = (await once(open, 'data')) as [Buffer];
+  t.equal(String(echo), 'still there?', 'the open connection goes on');
+  await rig.cli.line('Draining: no new connections', { what: 'default/web' });
+  t.equal((await rig.run('undrain', 'default/web')).code, 0);
+  t.equal(await refused(rig.ports['web']), false);
+
+  await rig.run('drain', 'default/web', '--endpoint', `127.0.0.1:${one}`);
+  for (let count = 0; count < 4; count += 1) {
+    t.equal(
+      (await greeted(t, rig.ports['web'])).text,
+      'two',
+      'the drained endpoint is passed over',
+    );
+  }
+  const { services: details } = await rig.ask<{ services: ServiceDetails[] }>(
+    'services',
+    'default/web',
+  );
+  t.match(
+    details[0]?.endpointsList.find(({ address }) => address === `127.0.0.1:${one}`),
+    { state: 'drained' },
+  );
+
+  t.strictSame(await rig.ask('loglevel', '4'), { level: 4 });
+  await greeted(t, rig.ports['web']);
+  await rig.cli.line('NextEndpoint for service', { v: 4 });
+
+  const misses = await rig.run('drain', 'default/nobody');
+  t.equal(misses.code, 1);
+  t.match(misses.stderr, /there is no service "default\/nobody" \(KPNG_ADMIN_REFUSED\)/);
+});
+
+t.test('a drained process is not ready, and is ready again after undrain', async (t) => {
+  const health = await freePort();
+  const rig = await adminRig(
+    t,
+    [{ name: 'web', endpoints: [await greeter(t, 'hi')] }],
+    [`--healthz-bind-address=127.0.0.1:${health}`, '--drain-timeout=30s'],
+  );
+  await rig.cli.line('Serving health');
+  const probe = async (name: string): Promise<number> =>
+    (await fetch(`http://127.0.0.1:${health}/${name}`)).status;
+  const { socket } = await greeted(t, rig.ports['web']);
+  t.match(await rig.ask<DrainOutcome>('drain'), { what: 'everything', servicePorts: 1, active: 1 });
+  t.strictSame(await Promise.all(['healthz', 'readyz', 'livez'].map(probe)), [503, 503, 200]);
+  t.equal(await refused(rig.ports['web']), true);
+  const drained = await rig.run('status');
+  t.equal(drained.code, 1, 'not ready');
+  t.match(drained.stdout, /^state +drained\n[^]*readyz +failing; drained\n/);
+  t.equal(socket.destroyed, false);
+  await rig.run('undrain');
+  t.strictSame(await Promise.all(['healthz', 'readyz', 'livez'].map(probe)), [200, 200, 200]);
+  t.equal(await refused(rig.ports['web']), false);
+
+  rig.cli.kill('SIGTERM');
+  await rig.cli.line('Waiting for connections to end');
+  t.match(
+    await rig.ask<StatusView>('status'),
+    { state: 'stopping' },
+    'it can be asked while it drains',
+  );
+  socket.destroy();
+  t.equal((await rig.cli.exited).code, 0);
+  t.equal(existsSync(rig.socket), false, 'and takes its socket away');
+});
+
+t.test('where nothing runs, commands say so', async (t) => {
+  const socket = join(shortDir(t), 'none.sock');
+  const { code, stderr, stdout } = await runCli(['status', '--socket', socket]);
+  t.equal(code, 1);
+  t.equal(stdout, '');
+  t.match(
+    stderr,
+    new RegExp(`no answer on ${socket}: there is no such socket, so no proxy runs with it`),
+  );
+  const unknown = await runCli(['connections', 'a', 'b']);
+  t.equal(unknown.code, 2);
+  t.match(unknown.stderr, /nothing may follow a but flags: "b"/);
+  const nameless = await runCli(['top']);
+  t.match(nameless, { code: 1, stderr: /name it with --socket/ });
+});

@@ -1,0 +1,292 @@
+/** `top`: what keys do, what is drawn, and that the terminal is left as it was. */
+import { PassThrough } from 'node:stream';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { describeServices } from '../../src/admin/details.ts';
+import { Sampler } from '../../src/admin/sampler.ts';
+import { listServices, type SortKey } from '../../src/admin/services.ts';
+import { statusOf } from '../../src/admin/status.ts';
+import type { ProxySubject } from '../../src/admin/subject.ts';
+import type { AskProxy, TopData } from '../../src/cli/admin/top/data.ts';
+import { bars, drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
+import { runTop } from '../../src/cli/admin/top/run.ts';
+import { initialState, onKey, splitKeys, type TopState } from '../../src/cli/admin/top/state.ts';
+import { ansiLine, plainLine } from '../../src/cli/admin/top/styled.ts';
+import { AdminScene, type SceneService } from '../support/admin-scene.ts';
+import { holds } from '../support/property.ts';
+import { until } from '../support/until.ts';
+
+const SERVICES: readonly SceneService[] = [
+  {
+    name: 'shop/cart:http',
+    address: '10.96.0.2',
+    endpoints: ['10.1.0.1:80', '10.1.0.2:80'],
+    failing: ['10.1.0.2:80'],
+    traffic: () => ({ connections: 5, bytesIn: 1000, bytesOut: 90_000, refused: 1, active: 3 }),
+  },
+  { name: 'shop/empty', address: '10.96.0.3', endpoints: [] },
+  { name: 'data/db', address: '10.96.0.4', endpoints: ['10.1.0.9:5432'] },
+];
+
+const QUERY = { search: '', state: 'all', reverse: false, offset: 0, limit: 100 } as const;
+
+async function dataOf(
+  services: readonly SceneService[] = SERVICES,
+  sort: SortKey = 'name',
+  open?: string,
+): Promise<TopData> {
+  const scene = await AdminScene.create(services);
+  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
+  scene.pass(20);
+  const subject = scene.subject.proxy() as ProxySubject;
+  const [details] = open === undefined ? [] : await describeServices(subject, sampler, [open]);
+  return {
+    status: statusOf(scene.subject, sampler),
+    services: listServices(subject, sampler, { ...QUERY, sort }),
+    details,
+  };
+}
+
+function press(state: TopState, ...keys: string[]): TopState {
+  let now = state;
+  for (const key of keys) {
+    const outcome = onKey(now, key, { names: ['a', 'b', 'c'], height: 2 });
+    if (outcome.kind === 'quit') throw new Error(`${key} quits`);
+    now = outcome.state;
+  }
+  return now;
+}
+
+t.test('keys sort, and the same one again turns it round', (t) => {
+  const state = initialState({ sort: 'connections' });
+  t.match(press(state, 'e'), { sort: 'errors', reverse: false });
+  t.match(press(state, 'e', 'e'), { sort: 'errors', reverse: true });
+  t.match(press(state, 'e', 'e', 'n'), { sort: 'name', reverse: false });
+  t.match(press(state, 'R'), { sort: 'connections', reverse: true });
+  t.match(onKey(state, 'o', { names: [], height: 1 }), { kind: 'state', ask: true });
+  t.end();
+});
+
+t.test('arrows move within the list', (t) => {
+  const state = initialState({});
+  t.equal(press(state, '\u001b[B', 'j').selected, 2);
+  t.equal(press(state, 'j', 'j', 'j', 'j').selected, 2, 'not beyond its end');
+  t.equal(press(state, 'j', '\u001b[A', 'k').selected, 0);
+  t.equal(press(state, '\u001b[6~').selected, 2);
+  t.equal(press(state, 'G', 'g').selected, 0);
+  t.match(press(state, 'j', '\r'), { open: 'b' });
+  t.match(press(state, 'j', '\r', '\r'), { open: undefined });
+  t.end();
+});
+
+t.test('a search takes the letters that are commands elsewhere', (t) => {
+  const state = press(initialState({}), '/', 'q', 'e', 'x', '\u007f', '\u001b[A');
+  t.match(state, { typing: true, search: 'qe', sort: 'connections' });
+  t.match(press(state, '\r'), { typing: false, search: 'qe' });
+  t.match(press(state, '\u001b'), { typing: false, search: '' });
+  t.equal(onKey(state, '\u0003', { names: [], height: 1 }).kind, 'quit', 'but for Ctrl-C');
+  t.equal(
+    press(initialState({}), '/', ...Array.from({ length: 300 }, () => 'x')).search.length,
+    100,
+  );
+  t.end();
+});
+
+t.test('f goes round the filters, space stops, ? helps until the next key', (t) => {
+  const state = initialState({});
+  t.equal(press(state, 'f').filter, 'traffic');
+  t.equal(press(state, 'f', 'f', 'f', 'f').filter, 'all');
+  t.equal(press(state, ' ').paused, true);
+  t.equal(press(state, '?').help, true);
+  t.match(press(state, '?', 'e'), { help: false, sort: 'connections' });
+  for (const key of ['q', '\u0003', '\u0004']) {
+    t.equal(onKey(state, key, { names: [], height: 1 }).kind, 'quit');
+  }
+  t.end();
+});
+
+t.test('input of a terminal is taken apart into keys', (t) => {
+  t.strictSame(splitKeys('a\u001b[A\u001b[6~é\u001b'), [
+    'a',
+    '\u001b[A',
+    '\u001b[6~',
+    'é',
+    '\u001b',
+  ]);
+  t.end();
+});
+
+t.test('a screen has totals, rows and the endpoints of what is open', async (t) => {
+  const data = await dataOf(SERVICES, 'connections', 'shop/cart:http');
+  const state = { ...initialState({}), open: 'shop/cart:http' };
+  const lines = drawTop(data, state, { columns: 130, rows: 14 }).map(plainLine);
+  t.equal(lines.length, 14);
+  t.match(
+    lines[0],
+    /^kpng-userspace ready {2}node-1 · kube to-userspace · engine linux, portal nftables/,
+  );
+  t.match(lines[1], /active 3 TCP 0 UDP {3}new 5\/s {3}in 1 kB\/s {3}out 90 kB\/s {3}errors 1\/s/);
+  t.match(lines[3], /^SERVICE .* ACTIVE ▼CONN\/S .* 5 MINUTES$/);
+  t.match(lines[4], /^shop\/cart:http +ok +2 +3 +5 +1 kB +90 kB +1 +20 +\S+$/);
+  t.match(lines[5], /^ {4}10\.1\.0\.1:80 {2}ready +3 active$/);
+  t.match(lines[6], /^ {4}10\.1\.0\.2:80 {2}failing +0 active$/);
+  t.match(lines[8], /^data\/db /);
+  t.match(lines.at(-1), /^q quit/);
+});
+
+t.test('a narrow terminal has fewer columns, and the selected row stays in sight', async (t) => {
+  const many = Array.from({ length: 50 }, (_, index) => {
+    return { name: `ns/svc-${String(index).padStart(2, '0')}`, address: '10.0.0.1', endpoints: [] };
+  });
+  const data = await dataOf(many);
+  const state = { ...initialState({}), selected: 49 };
+  const lines = drawTop(data, state, { columns: 80, rows: 12 }).map(plainLine);
+  t.notMatch(lines[3], /MINUTES|ERRORS|ADDRESS/);
+  t.ok(lines.some((line) => line.startsWith('ns/svc-49')));
+  t.equal(roomFor({ columns: 80, rows: 12 }), 7);
+});
+
+t.test('whatever the size, the names and the keys: a screen fits', async (t) => {
+  const data = await dataOf([
+    { name: `ns/${'long-'.repeat(40)}`, address: '10.0.0.1', endpoints: ['10.1.0.1:80'] },
+    { name: 'ns/\u001b[2Jevil\u0007', address: '10.0.0.2', endpoints: [] },
+    ...SERVICES,
+  ]);
+  const names = data.services.rows.map(({ name }) => name);
+  const key = fc.constantFrom(
+    'j',
+    'k',
+    'e',
+    'f',
+    '/',
+    '\r',
+    '\u001b',
+    '?',
+    ' ',
+    'x',
+    'G',
+    '\u001b[6~',
+  );
+  holds(
+    t,
+    fc.property(
+      fc.integer({ min: 1, max: 250 }),
+      fc.integer({ min: 1, max: 60 }),
+      fc.array(key, { maxLength: 12 }),
+      (columns, rows, keys) => {
+        let state = initialState({});
+        for (const each of keys) {
+          const outcome = onKey(state, each, { names, height: roomFor({ columns, rows }) });
+          if (outcome.kind === 'state') state = outcome.state;
+        }
+        const lines = drawTop(data, state, { columns, rows });
+        if (lines.length > rows) return false;
+        // oxlint-disable-next-line no-control-regex
+        return lines.every((line) => {
+          // oxlint-disable-next-line no-control-regex
+          const bare = ansiLine(line, columns).replace(/\u001b\[[\d;]*m/g, '');
+          return bare.length <= columns && !/\p{Cc}/u.test(bare);
+        });
+      },
+    ),
+  );
+});
+
+t.test('bars are as high as what they stand for', (t) => {
+  t.equal(bars([0, 0, 1, 1, 8, 8]), ' ▂█');
+  t.equal(bars([]), '');
+  t.end();
+});
+
+/** A terminal that is none. */
+function terminal(columns: number, rows: number) {
+  const stdin = Object.assign(new PassThrough(), {
+    isTTY: true,
+    raw: false,
+    setRawMode(raw: boolean) {
+      stdin.raw = raw;
+      return stdin;
+    },
+  });
+  const stdout = Object.assign(new PassThrough(), { isTTY: true, columns, rows, text: '' });
+  stdout.setEncoding('utf8').on('data', (part: string) => (stdout.text += part));
+  const parts = { stdin, stdout, stderr: new PassThrough() };
+  return { ...parts, asTerminal: parts as unknown as Parameters<typeof runTop>[0]['terminal'] };
+}
+
+/** What the last full screen of a terminal shows. */
+function screen(text: string): string {
+  // oxlint-disable-next-line no-control-regex
+  return (text.split('\u001b[H').at(-1) ?? '').replace(/\u001b\[[\d;?]*[a-zA-Z]/g, '');
+}
+
+function asking(data: TopData): { asked: Record<string, string>[]; ask: AskProxy } {
+  const asked: Record<string, string>[] = [];
+  return {
+    asked,
+    async ask(operation, input = {}) {
+      if (operation === 'status') return data.status;
+      asked.push(input);
+      return operation === 'services' ? data.services : { services: [] };
+    },
+  };
+}
+
+t.test('on a terminal it follows keys and sizes, and leaves everything as it was', async (t) => {
+  const { stdin, stdout, asTerminal } = terminal(100, 12);
+  const { ask, asked } = asking(await dataOf());
+  const ended = runTop({ flags: { interval: 60_000 }, ask, terminal: asTerminal });
+  await until(() => stdout.text.includes('q quit'));
+  t.equal(stdin.raw, true);
+  t.ok(stdout.text.startsWith('\u001b[?1049h\u001b[?25l'), 'another screen, no cursor');
+  stdin.write('e');
+  await until(() => asked.length === 2);
+  t.match(asked[1], { sort: 'errors', order: 'normal' }, 'asked at once, not after the interval');
+  stdin.write('/cart');
+  await until(() => asked.at(-1)?.['search'] === 'cart');
+  t.match(screen(stdout.text), /search: cart/);
+  stdout.columns = 40;
+  stdout.rows = 8;
+  stdout.emit('resize');
+  await until(() => screen(stdout.text).split('\r\n').length === 8);
+  t.ok(
+    screen(stdout.text)
+      .split('\r\n')
+      .every((line) => line.length <= 40),
+  );
+  stdin.write('\u001b');
+  stdin.write('q');
+  t.equal(await ended, 0);
+  t.equal(stdin.raw, false);
+  t.ok(
+    stdout.text.endsWith('\u001b[?25h\u001b[?1049l'),
+    'the screen of the shell, with its cursor',
+  );
+  t.equal(stdout.listenerCount('resize'), 0);
+});
+
+t.test('a proxy that stops answering is told, and asked again', async (t) => {
+  const { stdin, stdout, asTerminal } = terminal(100, 12);
+  const { ask } = asking(await dataOf());
+  let fails = false;
+  const failing: AskProxy = async (operation, input) => {
+    if (fails) throw new Error('nobody is there');
+    return ask(operation, input);
+  };
+  const ended = runTop({ flags: { interval: 10 }, ask: failing, terminal: asTerminal });
+  await until(() => stdout.text.includes('q quit'));
+  fails = true;
+  await until(() => screen(stdout.text).includes('nobody is there'));
+  fails = false;
+  await until(() => !screen(stdout.text).includes('nobody is there'));
+  stdin.write('q');
+  t.equal(await ended, 0);
+});
+
+t.test('without a terminal, or once, it prints plain text', async (t) => {
+  const { stdout, asTerminal } = terminal(100, 12);
+  const { ask } = asking(await dataOf());
+  t.equal(await runTop({ flags: { once: true }, ask, terminal: asTerminal }), 0);
+  t.notOk(stdout.text.includes('\u001b'));
+  t.match(stdout.text, /^kpng-userspace ready[^]*SERVICE[^]*shop\/cart:http/);
+});
