@@ -1,7 +1,7 @@
 /** Small charts as SVG. Text takes the colour of the reader's theme; the rest is readable on both. */
 
 /** Colours that stand out on white and on black, and for most who do not see all of them. */
-const COLOURS = ['#3b82d6', '#e0731d', '#8a63d2', '#2c9c69', '#c8508f', '#8a8f98'];
+const COLOURS = ['#8a8f98', '#3b82d6', '#e0731d', '#8a63d2', '#2c9c69', '#c8508f', '#b08a1a'];
 const WIDTH = 760;
 
 const STYLE = `<style>
@@ -14,10 +14,16 @@ text { font: 12px system-ui, sans-serif; fill: #24292f; }
 @media (prefers-color-scheme: dark) { text { fill: #d7dde4; } }
 </style>`;
 
+/** What a colour stands for; the same number has the same colour in every chart. */
+export interface Series {
+  readonly name: string;
+  readonly colour: number;
+}
+
 export interface Bars {
   readonly title: string;
-  /** Names of the bars of each group. */
-  readonly series: readonly string[];
+  /** The bars of each group. */
+  readonly series: readonly Series[];
   readonly groups: readonly {
     readonly label: string;
     /** One for each series; undefined: no bar. */
@@ -31,7 +37,7 @@ export interface Bars {
 
 const BAR = 11;
 const GAP = 14;
-const LABELS = 230;
+const LABELS = 280;
 
 /** Groups of horizontal bars. */
 export function barChart({ title, series, groups, max, mark }: Bars): string {
@@ -48,7 +54,7 @@ export function barChart({ title, series, groups, max, mark }: Bars): string {
     for (const { value, index } of shown) {
       const width = round(x(value) - LABELS);
       parts.push(
-        `<rect x="${LABELS}" y="${y}" width="${width}" height="${BAR - 2}" fill="${colour(index)}"/>`,
+        `<rect x="${LABELS}" y="${y}" width="${width}" height="${BAR - 2}" fill="${colour(series[index])}"/>`,
         text(LABELS + width + 5, y + BAR - 2, value.toFixed(2), 'small'),
       );
       y += BAR;
@@ -67,13 +73,13 @@ export interface Lines {
   /** Names of the points, left to right. */
   readonly points: readonly string[];
   /** Positive values; the axis is logarithmic. */
-  readonly lines: readonly { readonly name: string; readonly values: readonly number[] }[];
+  readonly lines: readonly (Series & { readonly values: readonly number[] })[];
   readonly unit: string;
 }
 
 /** Lines over a few named points. */
 export function lineChart({ title, points, lines, unit }: Lines): string {
-  const [left, top, height] = [60, 64, 200];
+  const [left, top, height] = [85, 64, 200];
   const values = lines.flatMap((line) => line.values).filter((value) => value > 0);
   const [low, high] = [decade(Math.min(...values)), decade(Math.max(...values)) + 1];
   const x = (index: number): number =>
@@ -87,17 +93,16 @@ export function lineChart({ title, points, lines, unit }: Lines): string {
     ],
   );
   const names = points.map((name, index) => text(x(index), top + height + 18, name, 'middle'));
-  const curves = lines.flatMap(({ values: each }, index) => [
-    `<path fill="none" stroke="${colour(index)}" stroke-width="2" d="M${each
+  const curves = lines.flatMap(({ values: each, ...series }) => [
+    `<path fill="none" stroke="${colour(series)}" stroke-width="2" d="M${each
       .map((value, point) => `${round(x(point))} ${round(y(value))}`)
       .join('L')}"/>`,
     ...each.map(
       (value, point) =>
-        `<circle cx="${round(x(point))}" cy="${round(y(value))}" r="3" fill="${colour(index)}"/>`,
+        `<circle cx="${round(x(point))}" cy="${round(y(value))}" r="3" fill="${colour(series)}"/>`,
     ),
   ]);
-  const titles = lines.map(({ name }) => name);
-  return frame(top + height + 30, title, [...legend(titles, 40), ...rules, ...names, ...curves]);
+  return frame(top + height + 30, title, [...legend(lines, 40), ...rules, ...names, ...curves]);
 }
 
 function decade(value: number): number {
@@ -115,14 +120,14 @@ function frame(height: number, title: string, parts: readonly string[]): string 
   ].join('\n');
 }
 
-function legend(names: readonly string[], y: number): string[] {
+function legend(series: readonly Series[], y: number): string[] {
   let x = 10;
-  return names.flatMap((name, index) => {
+  return series.flatMap((each) => {
     const at = x;
-    x += 28 + name.length * 6.6;
+    x += 28 + each.name.length * 6.6;
     return [
-      `<rect x="${round(at)}" y="${y - 9}" width="10" height="10" fill="${colour(index)}"/>`,
-      text(at + 15, y, name),
+      `<rect x="${round(at)}" y="${y - 9}" width="10" height="10" fill="${colour(each)}"/>`,
+      text(at + 15, y, each.name),
     ];
   });
 }
@@ -132,8 +137,8 @@ function text(x: number, y: number, words: string, classes = '', more = ''): str
   return `<text x="${round(x)}" y="${round(y)}"${attributes.join('')}>${escape(words)}</text>`;
 }
 
-function colour(index: number): string {
-  return COLOURS[index % COLOURS.length] ?? '';
+function colour(series: Series | undefined): string {
+  return COLOURS[(series?.colour ?? 0) % COLOURS.length] ?? '';
 }
 
 function round(value: number): number {

@@ -170,7 +170,10 @@ t.test('plots compare with kube-proxy, or with the first proxy where it was not 
 t.test('charts are pictures of their own that follow the theme of the reader', (t) => {
   const bars = barChart({
     title: 'T',
-    series: ['a', 'b'],
+    series: [
+      { name: 'a', colour: 0 },
+      { name: 'b', colour: 1 },
+    ],
     groups: [
       { label: 'g', values: [1, undefined] },
       { label: 'empty', values: [undefined] },
@@ -181,13 +184,18 @@ t.test('charts are pictures of their own that follow the theme of the reader', (
   t.match(bars, /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg" viewBox="0 0 760 [\d.]+"/);
   t.match(bars, 'prefers-color-scheme: dark');
   t.equal(bars.match(/<rect/g)?.length, 3, 'two of the legend and one bar');
-  const long = barChart({ title: '', series: ['a'], groups: [{ label: '', values: [9] }], max: 2 });
+  const long = barChart({
+    title: '',
+    series: [{ name: 'a', colour: 3 }],
+    groups: [{ label: '', values: [9] }],
+    max: 2,
+  });
   t.match(long, '>9.00</text>', 'a bar that is cut off says how long it is');
-  t.match(long, 'width="470"');
+  t.match(long, 'width="420"');
   const lines = lineChart({
     title: '',
     points: ['p', 'q'],
-    lines: [{ name: 'a', values: [15, 1500] }],
+    lines: [{ name: 'a', colour: 8, values: [15, 1500] }],
     unit: 'µs',
   });
   t.match(lines, /10 µs<[^]*100 µs<[^]*1,000 µs<[^]*10,000 µs</);

@@ -45,7 +45,7 @@ function cpuPlot(report: DataReport): Plot | undefined {
   const title = `CPU of the proxy for the same work, ${base.title} = 1 (less is better)`;
   const svg = barChart({
     title,
-    series: series.map((peer) => peer.title),
+    series: series.map((peer) => ({ name: peer.title, colour: report.peers.indexOf(peer) })),
     groups,
     max: LONGEST,
     mark: 1,
@@ -58,11 +58,11 @@ function ratio(value: number | undefined, one: number): number | undefined {
 }
 
 function latencyPlot({ peers }: DataReport, load: DataLoadResult): Plot[] {
-  const lines = peers.flatMap(({ word, title }) => {
+  const lines = peers.flatMap(({ word, title }, colour) => {
     const latency = load.results[word]?.latency;
     if (latency === undefined) return [];
     const { p50, p90, p99, p999 } = latency;
-    return [{ name: title, values: [p50, p90, p99, p999] }];
+    return [{ name: title, colour, values: [p50, p90, p99, p999] }];
   });
   if (lines.length === 0) return [];
   const title = `Latency: ${load.title}`;
