@@ -45,8 +45,11 @@ export function configPathOf(
   env: Environment,
   registry: Registry = REGISTRY,
 ): string {
-  const { flags, help } = splitArgv(argv, unionTable(registry));
-  if (help) return '';
+  const { words, flags, help } = splitArgv(argv, unionTable(registry));
+  const [first = '', second] = words;
+  // A file that is wrong keeps nobody from looking for what is wrong with it.
+  const needsNone = ['help', 'version'].includes(first) || second === 'validate';
+  if (help || needsNone) return '';
   const given = flags.findLast((each) => each.startsWith('--config='));
   return given?.slice('--config='.length) ?? env[variableOf('config')] ?? '';
 }

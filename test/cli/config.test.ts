@@ -82,6 +82,9 @@ t.test('every flag has an environment variable, of one rule', (t) => {
   t.equal(configPathOf(['file', 'to-json'], { KPNG_CONFIG: 'c' }), 'c');
   t.equal(configPathOf(['file', 'to-json', '--help'], { KPNG_CONFIG: 'c' }), '');
   t.equal(configPathOf(['file'], {}), '');
+  for (const words of [['version'], ['help', 'kube'], ['config', 'validate', 'x']]) {
+    t.equal(configPathOf(words, { KPNG_CONFIG: 'c' }), '', words.join(' '));
+  }
   t.end();
 });
 
