@@ -27,7 +27,7 @@ type Step = (context: Context) => Promise<string>;
 const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresses];
 
 /** Windows has no packet rules of ours. */
-const WINDOWS_STEPS: readonly Step[] = [windowsAddresses];
+const WINDOWS_STEPS: readonly Step[] = [portproxyRules, windowsAddresses];
 
 /**
  * Removes the packet rules and addresses that a proxy has left, and returns the exit code. May be done
@@ -98,4 +98,13 @@ async function windowsAddresses({ exec, env, portalInterface }: Context): Promis
   const { name } = chooseInterface(portalInterface, env, namedInterfaces());
   await windowsLink(name, env, exec).dispose();
   return `There are no service addresses of ours on the interface ${name} any more.`;
+}
+
+async function portproxyRules({ exec, env }: Context): Promise<string> {
+  const [{ RuleStore }, { ruleLedger }] = await Promise.all([
+    import('../portal/windows/portproxy-store.ts'),
+    import('../portal/windows/keeper-link.ts'),
+  ]);
+  await new RuleStore(exec, ruleLedger(env)).write([]);
+  return 'There are no portproxy rules of ours any more.';
 }

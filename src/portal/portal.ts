@@ -63,7 +63,7 @@ export interface PortalPlan {
  * `commit`, in one transaction.
  */
 export interface Portal {
-  readonly kind: 'address' | 'none' | 'nftables' | 'iptables';
+  readonly kind: 'address' | 'none' | 'nftables' | 'iptables' | 'portproxy';
 
   /**
    * Whether it leads traffic to proxy ports with rules; absent: it does not. Only such a portal is told

@@ -77,6 +77,8 @@ export class FakeNetsh {
     ['vEthernet (HNS Internal NIC)', [{ address: '172.16.0.1', prefix: 20, skipAsSource: false }]],
     ['Ethernet', [{ address: '192.0.2.5', prefix: 24, skipAsSource: false }]],
   ]);
+  /** Portproxy rules: `v4tov4 10.96.0.1 80` and where it leads. */
+  readonly rules = new Map<string, string>();
   tongue: Tongue = ENGLISH;
   /** Addresses that Windows does not take. */
   readonly refused = new Set<string>();
@@ -152,6 +154,7 @@ export class FakeNetsh {
   }
 
   #show(args: readonly string[]): string | { readonly stdout: string } {
+    if (args[1] === 'portproxy') return this.#showRules(args[3] ?? '');
     const name = valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '';
     const list = this.interfaces.get(name);
     if (list === undefined) return this.tongue.noInterface;
@@ -159,8 +162,32 @@ export class FakeNetsh {
     return { stdout: `\r\n${lines.join('\r\n')}\r\n\r\n` };
   }
 
+  #showRules(type: string): { readonly stdout: string } {
+    const rows = [...this.rules].flatMap(([key, to]) => {
+      const [own, address = '', port = ''] = key.split(' ');
+      return own === type ? [`${address.padEnd(15)} ${port.padEnd(11)} ${to}`] : [];
+    });
+    const head = ['', 'Listen on ipv4:             Connect to ipv4:', ''];
+    const columns = [
+      'Address         Port        Address         Port',
+      '--------------- ----------',
+    ];
+    return { stdout: [...head, ...columns, ...rows, ''].join('\r\n') };
+  }
+
+  #changeRule(args: readonly string[]): string | { readonly stdout: string } {
+    const place = [valueOf(args, 'listenaddress'), valueOf(args, 'listenport')];
+    const key = [args[3], ...place].join(' ');
+    if (args[2] === 'add') {
+      if (this.refused.has(String(place[0]))) return 'The parameter is incorrect.';
+      this.rules.set(key, `${valueOf(args, 'connectaddress')} ${valueOf(args, 'connectport')}`);
+    } else if (!this.rules.delete(key)) return this.tongue.absent;
+    return { stdout: '\r\n' };
+  }
+
   /** What netsh says when a change fails. */
   #change(args: readonly string[]): string | { readonly stdout: string } {
+    if (args[1] === 'portproxy') return this.#changeRule(args);
     const list = this.interfaces.get(valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '');
     if (list === undefined) return this.tongue.noInterface;
     const [address = '', length] = (valueOf(args, 'address') ?? '').split('/');

@@ -37,13 +37,13 @@ interface Variant {
 function flagsOf(variant: Variant) {
   return {
     ...NODE_FLAGS,
-    portal: flag<'auto' | 'nftables' | 'iptables' | 'address' | 'none'>({
-      kind: choice(['auto', 'nftables', 'iptables', 'address', 'none']),
+    portal: flag<'auto' | 'nftables' | 'iptables' | 'address' | 'portproxy' | 'none'>({
+      kind: choice(['auto', 'nftables', 'iptables', 'address', 'portproxy', 'none']),
       default: 'auto',
       help:
         'How clients get here. nftables, iptables: packet rules lead every service address to proxy ' +
         'ports. address: listen on the cluster, external, load-balancer and node addresses ' +
-        'themselves, those that the host has. none: listen on proxy ports only. auto: the first of ' +
+        'themselves, those that the host has. portproxy: on Windows, rules of netsh lead TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
         'nftables, iptables and address that works; the log says which and why.',
       group: ADDRESSES,
     }),
@@ -185,7 +185,7 @@ function workersFor(count: number, engine: EngineChoice): number {
 
 /** An interface is asked for only where addresses are to be added to it. */
 function portalFor<Kind extends string>(portal: Kind, name: string): Kind | 'address' {
-  if (name === '' || portal === 'address') return portal;
+  if (name === '' || portal === 'address' || portal === 'portproxy') return portal;
   if (portal === 'auto') return 'address';
   throw new KpngError(
     'KPNG_USAGE',

@@ -83,6 +83,10 @@ export async function createPortal(
     const keeper = await createKeeper(options, log, exec);
     return new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) });
   }
+  if (kind === 'portproxy') {
+    const { createPortProxy } = await import('./portproxy-portal.ts');
+    return createPortProxy(options, allocator, log, exec);
+  }
   const { NonePortal } = await import('../../portal/none.ts');
   return new NonePortal({ bindAddress, allocator });
 }

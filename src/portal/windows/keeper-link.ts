@@ -6,6 +6,7 @@ import type { InterfaceAddresses } from '../interface/addresses.ts';
 import { windowsInterface } from './addresses.ts';
 import type { NamedInterface } from './choose-interface.ts';
 import { AddressLedger } from './ledger.ts';
+import { isRuleKey } from './portproxy-rules.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -32,8 +33,7 @@ export function checkWindowsInterfaceName(name: string): void {
 
 /** Where it is written down which addresses of an interface are ours. */
 export function ledgerPath(name: string, env: Environment): string {
-  const folder = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
-  return join(folder, 'kpng-userspace', `addresses on ${name}.txt`);
+  return join(dataFolder(env), `addresses on ${name}.txt`);
 }
 
 /** Service addresses on an interface of this host. Throws KPNG_USAGE for a name that cannot be. */
@@ -44,4 +44,15 @@ export function windowsLink(name: string, env: Environment, exec?: Exec): Interf
     bootedAt: () => Date.now() - uptime() * 1000,
   });
   return windowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
+}
+
+/** Remembers which portproxy rules are ours. Rules outlive boots. */
+export function ruleLedger(env: Environment): AddressLedger {
+  const path = join(dataFolder(env), 'portproxy rules.txt');
+  return new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });
+}
+
+function dataFolder(env: Environment): string {
+  const folder = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
+  return join(folder, 'kpng-userspace');
 }

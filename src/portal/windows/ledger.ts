@@ -7,8 +7,10 @@ import { BOOT_TOLERANCE_MS } from './bounds.ts';
 export interface LedgerOptions {
   /** Path of the file. Its folder is made. */
   readonly path: string;
-  /** When the host was started last: milliseconds since 1970. */
+  /** When the host was started last: milliseconds since 1970. Constant for what outlives a boot. */
   readonly bootedAt: () => number;
+  /** Whether a line can be what is written down; default: it is an IP literal. */
+  readonly isEntry?: (text: string) => boolean;
 }
 
 /**
@@ -22,11 +24,13 @@ export interface LedgerOptions {
 export class AddressLedger {
   readonly #path: string;
   readonly #bootedAt: () => number;
+  readonly #isEntry: (text: string) => boolean;
   #addresses = new Set<string>();
 
-  constructor({ path, bootedAt }: LedgerOptions) {
+  constructor({ path, bootedAt, isEntry = (text) => isIP(text) !== 0 }: LedgerOptions) {
     this.#path = path;
     this.#bootedAt = bootedAt;
+    this.#isEntry = isEntry;
   }
 
   /** What is written down. */
@@ -37,7 +41,11 @@ export class AddressLedger {
   /** Reads the file, which another process of ours may have written. */
   async load(): Promise<void> {
     try {
-      this.#addresses = readLedger(await readFile(this.#path, 'utf8'), this.#bootedAt());
+      this.#addresses = readLedger(
+        await readFile(this.#path, 'utf8'),
+        this.#bootedAt(),
+        this.#isEntry,
+      );
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw this.#failed('reading', error);
       this.#addresses = new Set();
@@ -82,7 +90,7 @@ export class AddressLedger {
   #failed(doing: string, cause: unknown): KpngError {
     return new KpngError(
       'KPNG_PORTAL_FAILED',
-      `${doing} ${this.#path}, which says whose addresses are whose: ${messageOf(cause)}`,
+      `${doing} ${this.#path}, which says whose addresses or rules are whose: ${messageOf(cause)}`,
       { cause },
     );
   }
@@ -93,14 +101,18 @@ function header(bootedAt: number): string {
 }
 
 /** Lines that make no sense are left out: the last one may have been cut off by a loss of power. */
-function readLedger(text: string, bootedAt: number): Set<string> {
+function readLedger(
+  text: string,
+  bootedAt: number,
+  isEntry: (text: string) => boolean,
+): Set<string> {
   const [first = '', ...lines] = text.split('\n');
   const addresses = new Set<string>();
   const booted = Number(/^kpng-userspace addresses 1, booted (\d+)$/.exec(first)?.[1]);
   if (!(Math.abs(booted - bootedAt) <= BOOT_TOLERANCE_MS)) return addresses;
   for (const line of lines) {
     const address = line.slice(1);
-    if (isIP(address) === 0) continue;
+    if (!isEntry(address)) continue;
     if (line.startsWith('+')) addresses.add(address);
     else if (line.startsWith('-')) addresses.delete(address);
   }

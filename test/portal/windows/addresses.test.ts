@@ -244,7 +244,7 @@ t.test('without its ledger it does not begin: it could never tell what is its ow
   });
   await t.rejects(folder.open(), {
     code: 'KPNG_PORTAL_FAILED',
-    message: /whose addresses are whose/,
+    message: /whose addresses or rules are whose/,
   });
   await process().open();
 });

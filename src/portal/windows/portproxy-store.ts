@@ -1,0 +1,117 @@
+import { KpngError } from '../../errors.ts';
+import { ExecError, type Exec } from '../exec.ts';
+import { MAX_OUTPUT, NETSH_TIMEOUT_MS } from './bounds.ts';
+import { netshFailure } from './failure.ts';
+import type { AddressLedger } from './ledger.ts';
+import { runNetsh, runScript } from './netsh.ts';
+import {
+  addRuleArgs,
+  deleteRuleArgs,
+  listRulesArgs,
+  readRules,
+  ruleKey,
+  type ProxyRule,
+  type RuleType,
+} from './portproxy-rules.ts';
+
+const TYPES: readonly RuleType[] = ['v4tov4', 'v4tov6', 'v6tov4', 'v6tov6'];
+
+/** What one `write` has changed. */
+export interface RulesWritten {
+  readonly added: number;
+  readonly removed: number;
+  /** Rules that somebody else has at the same place: these stay, and ours is missing. */
+  readonly conflicts: readonly ProxyRule[];
+}
+
+/**
+ * The portproxy rules of this program. They outlive boots, so what is ours is written down, and what a
+ * former process has left is changed or removed at the first write. Rules of others are never touched.
+ */
+export class RuleStore {
+  readonly #exec: Exec;
+  readonly #ledger: AddressLedger;
+  /** Ours, as they were last written; undefined when that is not known. */
+  #written: Map<string, ProxyRule> | undefined;
+  /** Places that have a rule of somebody else. */
+  #foreign = new Set<string>();
+
+  constructor(exec: Exec, ledger: AddressLedger) {
+    this.#exec = exec;
+    this.#ledger = ledger;
+  }
+
+  /** Makes `wanted` all of ours, in one run of netsh. Rejects with KPNG_PORTAL_*. */
+  async write(wanted: readonly ProxyRule[]): Promise<RulesWritten> {
+    const before = this.#written ?? (await this.#list());
+    const conflicts = wanted.filter((rule) => this.#foreign.has(ruleKey(rule)));
+    const after = new Map(
+      wanted
+        .filter((rule) => !this.#foreign.has(ruleKey(rule)))
+        .map((rule) => [ruleKey(rule), rule]),
+    );
+    const add = [...after].filter(([key, rule]) => !same(before.get(key), rule));
+    const remove = [...before.keys()].filter((key) => !after.has(key));
+    // Until it is done, it is not known what there is.
+    this.#written = undefined;
+    await this.#ledger.add(add.map(([key]) => key).filter((key) => !before.has(key)));
+    await this.#run([...remove.map(deleteRuleArgs), ...add.map(([, rule]) => addRuleArgs(rule))]);
+    await this.#ledger.remove(remove);
+    this.#written = after;
+    return { added: add.length, removed: remove.length, conflicts };
+  }
+
+  async #list(): Promise<Map<string, ProxyRule>> {
+    await this.#ledger.load();
+    const ours = new Map<string, ProxyRule>();
+    this.#foreign = new Set();
+    for (const type of TYPES) {
+      for (const rule of readRules(await this.#show(type), type)) {
+        const key = ruleKey(rule);
+        if (this.#ledger.addresses.has(key)) ours.set(key, rule);
+        else this.#foreign.add(key);
+      }
+    }
+    await this.#ledger.keep(ours.keys());
+    return ours;
+  }
+
+  async #show(type: RuleType): Promise<string> {
+    try {
+      const { stdout } = await this.#exec({
+        file: 'netsh',
+        args: listRulesArgs(type),
+        timeoutMs: NETSH_TIMEOUT_MS,
+        maxOutput: MAX_OUTPUT,
+      });
+      return stdout;
+    } catch (cause) {
+      throw netshFailure(cause, `listing the portproxy rules ${type}`);
+    }
+  }
+
+  async #run(commands: readonly (readonly string[])[]): Promise<void> {
+    const doing = `changing ${commands.length} portproxy rules`;
+    if (commands.length === 0) return;
+    if (commands.length > 1 && (await runScript(this.#exec, commands, doing))) return;
+    // One by one, as a removal may find nothing, and an error has to name its rule.
+    for (const args of commands) {
+      try {
+        await runNetsh(this.#exec, args, args.slice(1).join(' '));
+      } catch (error) {
+        if (!isAbsent(error, args)) throw error;
+      }
+    }
+  }
+}
+
+/** netsh ends with 1 when there is nothing to remove. */
+function isAbsent(error: unknown, args: readonly string[]): boolean {
+  const cause = error instanceof KpngError ? error.cause : undefined;
+  const failed = cause instanceof ExecError && cause.failure === 'exit';
+  return failed && args[2] === 'delete' && (error as KpngError).code === 'KPNG_PORTAL_FAILED';
+}
+
+function same(a: ProxyRule | undefined, b: ProxyRule): boolean {
+  return a !== undefined && a.toAddress === b.toAddress && a.toPort === b.toPort;
+}

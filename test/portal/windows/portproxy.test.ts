@@ -1,0 +1,190 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { AddressPortal } from '../../../src/portal/address.ts';
+import { PortAllocator } from '../../../src/portal/port-allocator.ts';
+import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
+import { PortProxyPortal } from '../../../src/portal/windows/portproxy.ts';
+import { isRuleKey, readRules, ruleFor } from '../../../src/portal/windows/portproxy-rules.ts';
+import { RuleStore } from '../../../src/portal/windows/portproxy-store.ts';
+import type { ListenSpec } from '../../../src/proxysocket/spec.ts';
+import { FakeNetsh } from '../../support/fake-netsh.ts';
+import { portal as spec, wants } from '../../support/portals.ts';
+
+const RANGE = { first: 36_000, last: 36_003 };
+
+/** A Windows node, and processes of ours on it one after the other. */
+async function node(t: { teardown(end: () => Promise<void>): unknown }) {
+  const folder = await mkdtemp(join(tmpdir(), 'kpng-portproxy-'));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const netsh = new FakeNetsh();
+  const path = join(folder, 'rules.txt');
+  const start = (more: { bindAddress?: string; removeOnClose?: boolean } = {}) => {
+    const ledger = new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });
+    const portal = new PortProxyPortal({
+      places: new AddressPortal({ interfaces: () => [{ address: '::1', loopback: true }] }),
+      store: new RuleStore(netsh.exec, ledger),
+      allocator: new PortAllocator(RANGE, () => 0),
+      bindAddress: more.bindAddress ?? '0.0.0.0',
+      removeOnClose: more.removeOnClose ?? false,
+    });
+    const sync = async (
+      set: Parameters<typeof portal.plan>[0],
+      remove: readonly string[] = [],
+      opens: (listen: ListenSpec) => boolean = () => true,
+    ) => {
+      const plan = portal.plan(set, remove);
+      await portal.prepare();
+      const bound = [...plan.listen].map(
+        ([name, list]) =>
+          [name, list.filter(opens).map((listen) => ({ listen, boundPort: listen.port }))] as const,
+      );
+      await portal.commit(new Map(bound));
+      return plan;
+    };
+    return { portal, sync };
+  };
+  return { netsh, start, ...start() };
+}
+
+const places = (list: readonly ListenSpec[] | undefined) =>
+  list?.map(({ address, port }) => `${address}:${port}`);
+
+t.test('TCP is led to proxy ports by rules, one for each address', async (t) => {
+  const { netsh, sync } = await node(t);
+  const { listen } = await sync([
+    wants('d/web:http', 'clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80', 'nodePort 30080'),
+  ]);
+  t.same(places(listen.get('d/web:http')), ['127.0.0.1:36000', '127.0.0.1:36003']);
+  t.same(Object.fromEntries(netsh.rules), {
+    'v4tov4 10.96.0.10 80': '127.0.0.1 36000',
+    'v6tov4 fd00::10 80': '127.0.0.1 36000',
+    'v4tov4 * 30080': '127.0.0.1 36003',
+    'v6tov4 * 30080': '127.0.0.1 36003',
+  });
+  t.match(
+    netsh.scripts[0]?.[0],
+    /^interface portproxy add v4tov4 listenaddress=10\.96\.0\.10 listenport=80 connectaddress=127\.0\.0\.1 connectport=36000 protocol=tcp$/,
+  );
+  await sync([], ['d/web:http']);
+  t.equal(netsh.rules.size, 0);
+});
+
+t.test('a proxy port of IPv6 has rules that lead there', async (t) => {
+  const { netsh, start } = await node(t);
+  const { sync } = start({ bindAddress: '::' });
+  await sync([wants('d/web', 'clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80')]);
+  t.same([...netsh.rules.keys()], ['v4tov6 10.96.0.10 80', 'v6tov6 fd00::10 80']);
+  t.match([...netsh.rules.values()], ['::1 36000', '::1 36000']);
+});
+
+t.test('UDP, and TCP with source ranges, listen on the addresses themselves', async (t) => {
+  const { netsh, sync } = await node(t);
+  const { listen } = await sync([
+    wants('d/dns', 'clusterIP 10.96.0.53:53/UDP'),
+    wants('d/guarded', spec('loadBalancerIP 203.0.113.1:80', ['192.0.2.0/24'])),
+  ]);
+  t.same(places(listen.get('d/dns')), ['10.96.0.53:53']);
+  t.same(places(listen.get('d/guarded')), ['203.0.113.1:80']);
+  t.equal(netsh.rules.size, 0);
+});
+
+t.test('a change costs what it changes, and nothing is listed again', async (t) => {
+  const { netsh, sync } = await node(t);
+  await sync([wants('d/a', 'clusterIP 10.96.0.1:80')]);
+  t.equal(netsh.listings, 4, 'each type once, at the start');
+  const before = netsh.commands.length;
+  const { listen } = await sync([wants('d/a', 'clusterIP 10.96.0.1:80', 'clusterIP 10.96.0.2:80')]);
+  t.equal(listen.size, 0, 'the proxy port stays');
+  t.equal(netsh.commands.length, before + 1);
+  t.match(netsh.vectors.at(-1), [
+    'interface',
+    'portproxy',
+    'add',
+    'v4tov4',
+    'listenaddress=10.96.0.2',
+  ]);
+  await sync([wants('d/a', 'clusterIP 10.96.0.1:80', 'clusterIP 10.96.0.2:80')]);
+  t.equal(netsh.commands.length, before + 1);
+});
+
+t.test('a rule leads only to a port that is open', async (t) => {
+  const { netsh, sync } = await node(t);
+  await sync([wants('d/a', 'clusterIP 10.96.0.1:80')], [], () => false);
+  t.equal(netsh.rules.size, 0);
+});
+
+t.test(
+  'what a killed process has left is taken over or removed, rules of others stay',
+  async (t) => {
+    const { netsh, sync, start } = await node(t);
+    netsh.rules.set('v4tov4 192.0.2.5 8080', '192.0.2.9 80');
+    netsh.rules.set('v4tov4 10.96.0.3 80', '192.0.2.9 80');
+    await sync([wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.2:80')]);
+    const next = start({ removeOnClose: true });
+    await next.sync([
+      wants('d/b', 'clusterIP 10.96.0.2:80'),
+      wants('d/c', 'clusterIP 10.96.0.3:80'),
+    ]);
+    t.same([...netsh.rules.keys()].sort(), [
+      'v4tov4 10.96.0.2 80',
+      'v4tov4 10.96.0.3 80',
+      'v4tov4 192.0.2.5 8080',
+    ]);
+    t.equal(netsh.rules.get('v4tov4 10.96.0.3 80'), '192.0.2.9 80', 'that of somebody else');
+    t.match(next.portal.problems(), [
+      {
+        servicePort: 'd/c',
+        code: 'KPNG_PORTAL_CONFLICT',
+        message: /10\.96\.0\.3:80.*somebody else/,
+      },
+    ]);
+    await next.portal.close();
+    await next.portal.close();
+    t.same([...netsh.rules.keys()].sort(), ['v4tov4 10.96.0.3 80', 'v4tov4 192.0.2.5 8080']);
+  },
+);
+
+t.test('a rule that netsh does not take is an error, and is tried again', async (t) => {
+  const { netsh, sync, portal } = await node(t);
+  netsh.refused.add('10.96.0.1');
+  const both = [wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.2:80')];
+  await t.rejects(sync(both), {
+    code: 'KPNG_PORTAL_FAILED',
+    message: /portproxy add v4tov4 listenaddress=10\.96\.0\.1/,
+  });
+  netsh.refused.clear();
+  await portal.commit(new Map());
+  t.equal(netsh.rules.size, 2);
+});
+
+t.test('a service port without a proxy port gets one when another is gone', async (t) => {
+  const { netsh, sync, portal } = await node(t);
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  const { problems } = await sync(
+    names.map((name, n) => wants(`d/${name}`, `clusterIP 10.96.0.${n}:80`)),
+  );
+  t.match(problems, [{ servicePort: 'd/e', code: 'KPNG_PORT_RANGE_EXHAUSTED' }]);
+  t.equal(netsh.rules.size, 4);
+  const { listen } = await sync([], ['d/b']);
+  t.same([...listen.keys()], ['d/e']);
+  t.equal(netsh.rules.size, 4);
+  t.same(portal.problems(), []);
+});
+
+t.test('listings are read in any language', async (t) => {
+  const text = [
+    'Abhören auf ipv4:           Verbinden mit ipv4:',
+    '',
+    'Adresse         Port        Adresse         Port',
+    '--------------- ----------  --------------- ----------',
+    '*               30080       127.0.0.1       36000',
+    '10.96.0.1       80          backend.example 8080',
+    '',
+  ].join('\r\n');
+  t.same(readRules(text, 'v4tov4'), [
+    ruleFor({ address: '0.0.0.0', port: 30_080 }, '127.0.0.1', 36_000),
+    { type: 'v4tov4', address: '10.96.0.1', port: 80, toAddress: 'backend.example', toPort: 8080 },
+  ]);
+});
