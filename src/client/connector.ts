@@ -1,4 +1,4 @@
-import { KpngError } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
@@ -16,6 +16,11 @@ export interface ConnectorOptions {
   readonly target: Target;
   /** See `readTls`. Default: no TLS. */
   readonly tls?: TlsMaterial | undefined;
+  /**
+   * Reads the TLS files again: asked before each connection but the first, so that they may be replaced at any
+   * time. While it fails, the former ones are used.
+   */
+  readonly renewTls?: (() => Promise<TlsMaterial | undefined>) | undefined;
   /** Bytes. Default: 4194304. */
   readonly maxMessageSize?: number | undefined;
   /** Time limit of a connect. Milliseconds. Default: 20 000, as in Go's gRPC. */
@@ -69,10 +74,14 @@ export class Connector<Op extends StreamOp> {
   #syncs = 0;
   #lastSyncAt: number | undefined;
   #lostBecause: KpngError | undefined;
+  #tls: TlsMaterial | undefined;
+  /** Why the TLS files could not be read again, in words. */
+  #tlsProblem = '';
 
   constructor(api: StreamApi<Op>, options: ConnectorOptions) {
     this.#api = api;
     this.#options = options;
+    this.#tls = options.tls;
     this.source = `${api.name} at ${options.target.text}`;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
@@ -124,13 +133,14 @@ export class Connector<Op extends StreamOp> {
 
   /** One connection, from connect to loss. Returns whether that was all. */
   async #connect({ sets, nodeName, once }: RunConnector<Op>, stop: AbortSignal): Promise<boolean> {
-    const { target, tls, maxMessageSize, connectTimeoutMs } = this.#options;
+    const { target, maxMessageSize, connectTimeoutMs } = this.#options;
     this.#phase = 'connecting';
+    if (this.#connects > 0) await this.#renewTls();
     this.#connects++;
     const stream = await openStream({
       api: this.#api,
       target,
-      tls,
+      tls: this.#tls,
       maxMessageSize: maxMessageSize ?? DEFAULT_MAX_MESSAGE_SIZE,
       connectTimeoutMs: connectTimeoutMs ?? 20_000,
       clock: this.#clock,
@@ -157,7 +167,7 @@ export class Connector<Op extends StreamOp> {
   }
 
   async #wait(stop: AbortSignal): Promise<void> {
-    const reason = this.#lostBecause?.message ?? '';
+    const reason = `${this.#lostBecause?.message ?? ''}${this.#tlsProblem}`;
     const error = new KpngError('KPNG_SOURCE_LOST', `${this.source}: ${reason}`, {
       cause: this.#lostBecause,
     });
@@ -176,6 +186,15 @@ export class Connector<Op extends StreamOp> {
     await promise;
     stop.removeEventListener('abort', end);
     timer.cancel();
+  }
+
+  async #renewTls(): Promise<void> {
+    try {
+      this.#tls = (await this.#options.renewTls?.()) ?? this.#tls;
+      this.#tlsProblem = '';
+    } catch (error) {
+      this.#tlsProblem = `; the former TLS files are used: ${messageOf(error)}`;
+    }
   }
 
   #connected(): void {

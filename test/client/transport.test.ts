@@ -139,6 +139,28 @@ t.test('TLS', async (t) => {
     t.equal(rig.server.unread, 0);
   });
 
+  t.test('TLS files that are replaced count from the next connection on', async (t) => {
+    const credentials = ServerCredentials.createSsl(null, [serverPair], false);
+    let files = other.ca;
+    const rig = await startClientRig(t, {
+      server: { credentials },
+      tls: await readTls({ ca: other.ca }),
+      renewTls: () => readTls({ ca: files }),
+    });
+    await rig.errors.take();
+    files = `${ca}.not-there`;
+    await until(() => rig.clock.pending === 1);
+    rig.clock.advance(1000);
+    t.match(
+      (await rig.errors.take()).message,
+      /UNAVAILABLE.*; the former TLS files are used: .*not-there: cannot be read \(ENOENT\)/s,
+    );
+    files = ca;
+    await until(() => rig.clock.pending === 1);
+    rig.clock.advance(1600);
+    t.strictSame(await works(rig), ['demo/web()']);
+  });
+
   t.test("without a CA file the system's authorities count", async (t) => {
     const credentials = ServerCredentials.createSsl(null, [serverPair], false);
     const tls = { identity: undefined, ca: undefined };

@@ -31,6 +31,7 @@ export const apiSource = defineGlobalSource({
     return new GlobalClient({
       target,
       tls: await readTls(tls),
+      renewTls: () => readTls(tls),
       maxMessageSize,
       backoff: backoffFrom(globals),
     });

@@ -31,6 +31,7 @@ export const localSource = defineSource({
     return new KpngClient({
       target,
       tls: await readTls(tls),
+      renewTls: () => readTls(tls),
       nodeName,
       maxMessageSize,
       backoff: backoffFrom(globals),
