@@ -2,16 +2,16 @@
 # Builds both images of Dockerfile.linux without Docker and without a registry of images, and shows that they work: on
 # stand-ins for the base images, made from Debian's mirror and from the npm of this machine. As root, on Debian:
 #
-#     apt-get install buildah mmdebstrap crun
+#     apt-get install buildah mmdebstrap
 #     deploy/image/try.sh
 #
-# Everything is kept in one folder of /tmp, which goes away at the end.
+# Everything is kept in one folder of /tmp, which goes away at the end, unless KEEP=1.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 work=$(mktemp -d /tmp/kpng-image.XXXXXX)
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 b() { buildah --root "$work/root" --runroot "$work/runroot" "$@"; }
-trap 'b rm --all >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+trap '[[ -n ${KEEP:-} ]] || { b rm --all >/dev/null 2>&1 || true; rm -rf "$work"; }' EXIT
 
 say() { printf '\n== %s\n' "$*"; }
 
