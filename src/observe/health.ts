@@ -25,6 +25,8 @@ export interface HealthFacts {
   /** Since when a change has been waiting to be put in place. */
   readonly syncPending: number | undefined;
   readonly stopping: boolean;
+  /** Takes nobody new because somebody said so, and may do so again. */
+  readonly draining: boolean;
 }
 
 export interface PortalFailing {
@@ -44,6 +46,7 @@ export const INITIAL_FACTS: HealthFacts = {
   nodeIneligible: undefined,
   syncPending: undefined,
   stopping: false,
+  draining: false,
 };
 
 /** The rules are in the hands of another process, which serves clients: no reason to take this node out. */
@@ -97,6 +100,7 @@ export function judge(
     failing.push(...portalFailures(facts));
     if (facts.firstSyncAt === undefined) failing.push('waiting for the first complete state');
     if (facts.stopping) failing.push('stopping');
+    if (facts.draining) failing.push('drained');
   }
   const current = failing.length === 0 && facts.sourceLost === undefined;
   const updated = current && facts.firstSyncAt !== undefined ? now : facts.lastSyncAt;
@@ -242,6 +246,11 @@ export class Health {
   /** Says where to ask for what clients cannot use; asked for each answer. */
   askProblems(problems: () => readonly HealthProblem[]): void {
     this.#problems = problems;
+  }
+
+  /** The process takes nobody new, or does so again. */
+  draining(draining: boolean): void {
+    this.#change({ draining });
   }
 
   stopping(): void {

@@ -174,3 +174,20 @@ t.test('a change that waits for too long fails, even if nothing says that it did
   t.same(seen(), [200, 200, 200]);
   t.end();
 });
+
+t.test('a process that is drained by hand gets no traffic, and may take it again', (t) => {
+  const health = new Health(() => T0);
+  health.synced();
+  health.draining(true);
+  t.same(
+    PROBES.map((probe) => health.judge(probe).status),
+    [503, 200, 503],
+  );
+  t.match(health.judge('readyz').body.failing, ['drained']);
+  health.draining(false);
+  t.same(
+    PROBES.map((probe) => health.judge(probe).status),
+    [200, 200, 200],
+  );
+  t.end();
+});
