@@ -101,7 +101,7 @@ export async function runProgram(
     if (code === 0) return output;
     const how = signal === null ? `code ${code}` : `${signal} after ${within / 1000} s`;
     const said = `${errors.trim()} ${output.trim()}`.trim().slice(-600);
-    throw new Error(`${nameOf(command)} ended with ${how}: ${said}`);
+    throw new Error(`${nameOf(command)} ended with ${how}${said === '' ? '' : `: ${said}`}`);
   } finally {
     process.off('exit', kill);
     signal?.removeEventListener('abort', kill);

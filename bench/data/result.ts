@@ -8,6 +8,8 @@ export interface DataResult {
   readonly rate: Summary;
   /** CPU of the proxy's processes for one unit of work; undefined where there are none. */
   readonly own: Summary | undefined;
+  /** Of that, what was not spent in the kernel. */
+  readonly user: Summary | undefined;
   /** CPU of the whole machine for one unit of work. */
   readonly machine: Summary;
   /** Medians of the rounds, of each percentile by itself. */

@@ -1,6 +1,6 @@
 /** Every load with every peer, several times: rounds are interleaved, so that drift meets all peers alike. */
 import { messageOf } from '../../src/errors.ts';
-import { summarize } from '../report/stats.ts';
+import { summarize, type Summary } from '../report/stats.ts';
 import type { DataNetwork } from './network.ts';
 import type { DataLoad, Latency, Sample } from './loads/load.ts';
 import { diagnosis, type OpenPeer } from './open.ts';
@@ -104,10 +104,14 @@ export function combine(
     samples.map((sample) => (sample.cpu.machine / sample.total) * cpu.factor),
   );
   if (rates === undefined || machine === undefined) return undefined;
-  const own = samples.map((sample) => (sample.cpu.processes / sample.total) * cpu.factor);
+  const perUnit = (pick: (used: Sample['cpu']) => number): Summary | undefined =>
+    hasProcess
+      ? summarize(samples.map((sample) => (pick(sample.cpu) / sample.total) * cpu.factor))
+      : undefined;
   return {
     rate: rates,
-    own: hasProcess ? summarize(own) : undefined,
+    own: perUnit(({ processes }) => processes),
+    user: perUnit(({ user }) => user),
     machine,
     latency: medianLatency(samples.flatMap(({ latency }) => latency ?? [])),
     lost: summarize(samples.map(({ lost = 0 }) => lost))?.median ?? 0,

@@ -1,11 +1,13 @@
 /** CPU of processes and of the whole machine, from /proc. */
 import { readdirSync, readFileSync } from 'node:fs';
-import { cpuSeconds } from '../support/process-usage.ts';
+import { cpuParts } from '../support/process-usage.ts';
 
 /** Seconds. */
 export interface CpuUse {
   /** User and system time of the given processes. */
   readonly processes: number;
+  /** Of that, what was not spent in the kernel. */
+  readonly user: number;
   /** Everything but idle time, of all cores: programs, kernel and interrupts. */
   readonly machine: number;
 }
@@ -15,8 +17,10 @@ const TICKS = 100;
 
 /** What has been used so far. */
 export function cpuUse(pids: readonly number[]): CpuUse {
+  const parts = pids.map((pid) => cpuParts(pid) ?? { user: 0, system: 0 });
   return {
-    processes: pids.reduce((sum, pid) => sum + (cpuSeconds(pid) ?? 0), 0),
+    processes: parts.reduce((sum, { user, system }) => sum + user + system, 0),
+    user: parts.reduce((sum, { user }) => sum + user, 0),
     machine: machineBusy(readFileSync('/proc/stat', 'utf8')),
   };
 }
@@ -25,6 +29,7 @@ export function since(before: CpuUse, pids: readonly number[]): CpuUse {
   const now = cpuUse(pids);
   return {
     processes: now.processes - before.processes,
+    user: now.user - before.user,
     machine: now.machine - before.machine,
   };
 }

@@ -27,13 +27,28 @@ export function cpuSeconds(pid: number): number | undefined {
   return ticks === undefined ? undefined : ticks.own / TICKS;
 }
 
-/** The same with that of the programs which it has run and which have ended. Seconds. */
+/** User and system time of all threads by themselves: what the program does, and what the kernel does for it. Seconds. */
+export function cpuParts(pid: number): { user: number; system: number } | undefined {
+  const ticks = cpuTicks(pid);
+  return ticks === undefined
+    ? undefined
+    : { user: ticks.user / TICKS, system: (ticks.own - ticks.user) / TICKS };
+}
+
+/** User and system time together, with that of the programs which it has run and which have ended. Seconds. */
 export function cpuSecondsWithPrograms(pid: number): number | undefined {
   const ticks = cpuTicks(pid);
   return ticks === undefined ? undefined : (ticks.own + ticks.programs) / TICKS;
 }
 
-function cpuTicks(pid: number): { own: number; programs: number } | undefined {
+interface Ticks {
+  readonly own: number;
+  /** Of those. */
+  readonly user: number;
+  readonly programs: number;
+}
+
+function cpuTicks(pid: number): Ticks | undefined {
   const stat = read(`/proc/${pid}/stat`);
   if (stat === undefined) return undefined;
   // The name, in brackets, may hold blanks; the fields after it start with the state.
@@ -41,6 +56,7 @@ function cpuTicks(pid: number): { own: number; programs: number } | undefined {
   const [user, system, programsUser, programsSystem] = fields.slice(11, 15).map(Number);
   return {
     own: (user ?? 0) + (system ?? 0),
+    user: user ?? 0,
     programs: (programsUser ?? 0) + (programsSystem ?? 0),
   };
 }

@@ -1,7 +1,13 @@
 import t from 'tap';
 import { renderSection } from '../../bench/data/report/docs.ts';
 import { baseline, renderPlots } from '../../bench/data/report/plots.ts';
-import { allTables, machineRows, missingLines, rateRows } from '../../bench/data/report/tables.ts';
+import {
+  allTables,
+  machineRows,
+  missingLines,
+  rateRows,
+  targetRows,
+} from '../../bench/data/report/tables.ts';
 import { verdicts } from '../../bench/data/report/targets.ts';
 import type { DataReport, DataResult } from '../../bench/data/result.ts';
 import { barChart, lineChart } from '../../bench/report/svg.ts';
@@ -13,6 +19,7 @@ function result(rate: number, own: number | undefined, machine: number, p99?: nu
   return {
     rate: one(rate),
     own: own === undefined ? undefined : { median: own, min: own - 1, max: own + 1, samples: 3 },
+    user: own === undefined ? undefined : one(own / 4),
     machine: one(machine),
     latency: p99 === undefined ? undefined : { p50: 100, p90: 200, p99, p999: 2 * p99 },
     lost: 0,
@@ -127,6 +134,11 @@ t.test('targets are judged by ratios inside of the run', (t) => {
     'udp-64 linux/kube-proxy throughput 1.25 met',
     'requests-paced linux/kube-proxy p99 0.88 met',
   ]);
+  t.same(
+    targetRows(report)[1]?.slice(-2),
+    ['4.50 + 13.5', '5.00 + 15.0'],
+    'and where the CPU goes',
+  );
   t.same(verdicts({ ...report, loads: [], fixedRate: [] }), []);
   t.end();
 });
@@ -148,6 +160,7 @@ t.test('the page has every table, the plots, the machine and what is missing', (
   t.match(page, 'machine was 3 % busy with something else; the whole run took 10 minutes');
   t.match(page, '| ours, linux | 2.0 |');
   t.match(page, '* HAProxy, small requests: it fell over');
+  t.notMatch(renderSection({ ...report, idleConnection: {} }), 'Memory of idle');
   for (const { file } of renderPlots(report)) t.match(page, `](${file})`);
   t.equal(allTables(report).length, 7);
   t.end();

@@ -22,7 +22,7 @@ export function renderSection(report: DataReport): string {
   return `## Traffic, beside other proxies
 
 Measured on ${date} on: ${describeMachine(machine)}; TCP congestion control \`${congestionControl}\`. Medians of
-${rounds} rounds of ${seconds} s; in brackets the lowest and the highest. The peers take turns in every round. Before it began, the
+${rounds === 1 ? 'one round' : `${rounds} rounds`} of ${seconds} s; in brackets the lowest and the highest. The peers take turns in every round. Before it began, the
 machine was ${(100 * report.busyBefore).toFixed(0)} % busy with something else; the whole run took ${(report.took / 60).toFixed(0)} minutes.
 
 ### CPU of the proxy
@@ -56,18 +56,12 @@ At full speed, each client waiting for its answer before it asks again (p50 / p9
 
 ${asMarkdown(latencyRows(report), 2)}
 
-### Memory of idle connections
-
-${asMarkdown(memoryRows(report), 1)}
-
-Growth of the anonymous memory of the proxy's processes with ${report.idleConnections.toLocaleString('en')} connections that have carried one
-request each; memory of the kernel is not in it.
-
-### Targets
+${idleMemory(report)}### Targets
 
 ${asMarkdown(targetRows(report), 4)}
 
-Ratios inside this run. CPU is that of the proxy's processes. Ratios closer than 0.1 are equal on a shared machine.
+Ratios inside this run. CPU is that of the proxy's processes; the last two columns say where it goes, in the units of the first
+table: in the program itself, and in the kernel for it. Ratios closer than 0.1 are equal on a shared machine.
 
 ${missing(report)}### How it is measured
 
@@ -90,6 +84,19 @@ libnginx-mod-stream\`. How to build a kube-proxy is told under *Portals*.
     npm run bench -- data --quick                      one short round, about 3 minutes
     npm run bench -- data --only bulk,udp-64 --peers direct,node,linux
     npm run bench -- data --peer kube-proxy=PATH --write-docs
+`;
+}
+
+function idleMemory(report: DataReport): string {
+  const rows = memoryRows(report);
+  if (rows.length === 1) return '';
+  return `### Memory of idle connections
+
+${asMarkdown(rows, 1)}
+
+Growth of the anonymous memory of the proxy's processes with ${report.idleConnections.toLocaleString('en')} connections that have carried one
+request each; memory of the kernel is not in it.
+
 `;
 }
 

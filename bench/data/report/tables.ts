@@ -2,7 +2,7 @@
 import { threeDigits, type Summary } from '../../report/stats.ts';
 import type { Rows } from '../../report/table.ts';
 import type { DataLoadResult, DataReport, DataResult } from '../result.ts';
-import { verdicts, type Verdict } from './targets.ts';
+import { verdicts, type Parts, type Verdict } from './targets.ts';
 
 export interface Table {
   readonly title: string;
@@ -127,7 +127,7 @@ export function targetRows(report: DataReport): string[][] {
   const title = (word: string): string =>
     [...report.loads, ...report.fixedRate].find((load) => load.word === word)?.title ?? word;
   return [
-    ['', 'figure', 'engine', 'against', 'ratio', 'target', ''],
+    ['', 'figure', 'engine', 'against', 'ratio', 'target', '', 'program + kernel', 'the other'],
     ...verdicts(report).map((verdict) => [
       title(verdict.load),
       verdict.what,
@@ -136,8 +136,15 @@ export function targetRows(report: DataReport): string[][] {
       verdict.ratio.toFixed(2),
       `${verdict.what === 'throughput' ? '≥' : '≤'} ${verdict.limit}`,
       judgement(verdict),
+      partsText(verdict.parts?.mine),
+      partsText(verdict.parts?.other),
     ]),
   ];
+}
+
+/** Where the CPU goes: what it does itself, and what the kernel does for it. */
+function partsText(parts: Parts | undefined): string {
+  return parts === undefined ? '' : `${threeDigits(parts.user)} + ${threeDigits(parts.kernel)}`;
 }
 
 /** Two figures of one run that are closer than this are equal, on a shared machine. */

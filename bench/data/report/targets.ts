@@ -46,6 +46,13 @@ export interface Verdict {
   readonly ratio: number;
   readonly limit: number;
   readonly met: boolean;
+  /** Of CPU: ours and the other one's, in the program itself and in the kernel for it. */
+  readonly parts?: Readonly<Record<'mine' | 'other', Parts>>;
+}
+
+export interface Parts {
+  readonly user: number;
+  readonly kernel: number;
 }
 
 /** Every target that the run has both figures for. */
@@ -57,7 +64,8 @@ export function verdicts(report: DataReport): Verdict[] {
         if (mine?.own === undefined || other?.own === undefined) return [];
         const ratio = mine.own.median / other.own.median;
         const met = ratio <= atMost;
-        return [{ load, engine, against, what: 'CPU' as const, ratio, limit: atMost, met }];
+        const parts = { mine: partsOf(mine), other: partsOf(other) };
+        return [{ load, engine, against, what: 'CPU' as const, ratio, limit: atMost, met, parts }];
       }),
     ),
     ...report.loads.flatMap(({ word }) => {
@@ -75,6 +83,11 @@ export function verdicts(report: DataReport): Verdict[] {
       return [ratioVerdict(word, 'p99', ratio, ratio <= 1)];
     }),
   ];
+}
+
+function partsOf({ own, user }: DataResult): Parts {
+  const inProgram = user?.median ?? 0;
+  return { user: inProgram, kernel: (own?.median ?? 0) - inProgram };
 }
 
 function ratioVerdict(load: string, what: Verdict['what'], ratio: number, met: boolean): Verdict {
