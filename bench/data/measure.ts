@@ -62,7 +62,10 @@ export async function measureData(
       idleConnection,
       idleConnections: plan.idleConnections,
       missing,
-      notes: servers.notes,
+      notes: [
+        ...(plan.flags.length > 0 ? [`ours ran with ${plan.flags.join(' ')}`] : []),
+        ...servers.notes,
+      ],
       busyBefore: otherwise,
       took: (performance.now() - begin) / 1000,
     };
@@ -77,8 +80,8 @@ export async function measureData(
 function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
   const kinds: Readonly<Record<PeerWord, () => PeerKind>> = {
     direct: () => direct(network),
-    node: () => ours('node'),
-    linux: () => ours('linux'),
+    node: () => ours('node', plan.flags),
+    linux: () => ours('linux', plan.flags),
     'kube-proxy': () => kubeProxy(plan.kubeProxy ?? 'kube-proxy'),
     haproxy: () => HAPROXY,
     nginx: () => NGINX,

@@ -25,6 +25,7 @@ export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic besi
   --rounds N             rounds, of which the medians count (3)
   --seconds N            whole seconds of each measurement (2)
   --idle N               idle connections that memory is measured with, 0: none (1000)
+  --flags TEXT           further flags of our proxies, such as --flags=--workers=2
   --quick                1 round of 1 second, 500 idle connections
   --json FILE            where the figures go (bench/results/data.json)
   --write-docs           writes the section of docs/benchmarks.md and its plots
@@ -37,6 +38,8 @@ export interface DataPlan {
   readonly kubeProxy: string | undefined;
   /** Names of the loads. */
   readonly loads: readonly string[];
+  /** Further flags of our proxies. */
+  readonly flags: readonly string[];
   readonly rounds: number;
   readonly seconds: number;
   readonly idleConnections: number;
@@ -52,6 +55,7 @@ export function readDataArgs(args: readonly string[]): DataPlan {
       peer: { type: 'string', default: '' },
       peers: { type: 'string', default: '' },
       only: { type: 'string', default: '' },
+      flags: { type: 'string', default: '' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       idle: { type: 'string' },
@@ -68,6 +72,7 @@ export function readDataArgs(args: readonly string[]): DataPlan {
     peers: readPeers(values.peers, kubeProxy),
     kubeProxy,
     loads: readLoads(values.only),
+    flags: values.flags.split(' ').filter(Boolean),
     rounds: count('rounds', values.rounds ?? usual.rounds, 1, 100),
     seconds: count('seconds', values.seconds ?? usual.seconds, 1, 600),
     // HAProxy is set to have a few more.

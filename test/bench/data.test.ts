@@ -20,6 +20,7 @@ t.test('flags choose peers, loads and length, and are refused when they cannot b
   const quick = readDataArgs(['--quick', '--rounds', '2', '--only', 'bulk,udp-64']);
   t.match(quick, { rounds: 2, seconds: 1, loads: ['bulk-down-1', 'bulk-up-1', 'bulk-down-8'] });
   t.ok(quick.loads.includes('udp-64'));
+  t.same(readDataArgs(['--flags=--workers=2 -v=0']).flags, ['--workers=2', '-v=0']);
   const peer = ['--peer', `kube-proxy=${process.execPath}`];
   t.match(readDataArgs([...peer, '--peers', 'kube-proxy,node']), {
     peers: ['node', 'kube-proxy'],
