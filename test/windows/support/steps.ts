@@ -7,7 +7,7 @@ export class Steps {
   readonly #begin = performance.now();
 
   /** One step. What fails is told, and ends the steps that build on it only where these say so. */
-  async step(name: string, work: () => Promise<string | void>): Promise<boolean> {
+  async step(name: string, work: () => Promise<string | undefined | void>): Promise<boolean> {
     const begin = performance.now();
     try {
       const note = await work();
