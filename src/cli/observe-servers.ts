@@ -1,5 +1,4 @@
-import type { Guard } from '../observe/http-server.ts';
-import type { HttpServer } from '../observe/http-server.ts';
+import type { Guard, HttpServer } from '../observe/http-server.ts';
 import type { ServersOptions } from '../observe/servers.ts';
 import type { TlsServers } from '../observe/tls-server.ts';
 import type { TlsFlags } from '../util/tls-files.ts';
@@ -35,10 +34,11 @@ export async function observeServers(options: ObserveServersOptions): Promise<Ht
     ...options,
     log,
     secure: { metrics: metricsTls?.create, health: healthTls?.create },
-    guard,
+    guard: guard?.check,
   });
   return {
     async close() {
+      guard?.close();
       metricsTls?.close();
       healthTls?.close();
       await servers.close();
@@ -68,7 +68,18 @@ async function tlsFor(
 /** Failures to ask the cluster are told as often as this. Milliseconds. */
 const TELL_MS = 10_000;
 
-async function guardFor({ globals, metrics, log, clock }: ObserveServersOptions): Promise<Guard> {
+/** Who may see metrics, with the connections that it takes to find out. */
+interface ClosableGuard {
+  readonly check: Guard;
+  close(): void;
+}
+
+async function guardFor({
+  globals,
+  metrics,
+  log,
+  clock,
+}: ObserveServersOptions): Promise<ClosableGuard> {
   const [{ ApiAccess }, { KubeApi }, { DEFAULT_KUBE_LIMITS }, { Reviews, REVIEW_LIMITS }, guard] =
     await Promise.all([
       import('../kube/access.ts'),
@@ -89,7 +100,7 @@ async function guardFor({ globals, metrics, log, clock }: ObserveServersOptions)
   const userAgent = `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`;
   const reviews = new Reviews({ api: new KubeApi({ access, limits, userAgent, clock }), clock });
   let toldAt = Number.NEGATIVE_INFINITY;
-  return guard.guardPages({
+  const check = guard.guardPages({
     ask: (token, path) => reviews.ask(token, path),
     open: new Set(['/healthz', '/livez', '/readyz']),
     onResult: (result) => metrics?.countAuthentication(result),
@@ -99,4 +110,5 @@ async function guardFor({ globals, metrics, log, clock }: ObserveServersOptions)
       log.warn('Cannot find out who asks for metrics; nobody gets them', { err: error });
     },
   });
+  return { check, close: () => access.close() };
 }
