@@ -93,8 +93,14 @@ export class DrainingEngine implements Engine {
     return this.#drains.has(keyOf({ kind: 'process' }));
   }
 
+  /** Whether there may be endpoints that are drained by themselves. */
+  get drainsEndpoints(): boolean {
+    return this.#drains.size > 0;
+  }
+
   /** Whether a service port, or the whole process, takes nobody new. */
   isDrained(name: string): boolean {
+    if (this.#drains.size === 0) return false;
     return (
       this.isAllDrained ||
       this.#drains.has(keyOf({ kind: 'service', service: name })) ||

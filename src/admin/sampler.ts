@@ -20,9 +20,22 @@ interface Tracked {
   seen: number;
 }
 
+/** Service ports that are looked at in one turn of the event loop: a few milliseconds of work. */
+const PER_TURN = 1000;
+
 export interface SamplerOptions {
-  readonly snapshot: () => readonly ServicePortSnapshot[];
+  /** Of some service ports, or of all. */
+  readonly snapshot: (names?: ReadonlySet<string>) => readonly ServicePortSnapshot[];
+  /** The names of all, so that very many are looked at in several turns; absent: in one. */
+  readonly names?: () => readonly string[];
   readonly clock: Clock;
+}
+
+/** What a look at the counters has come to so far. */
+interface Look {
+  readonly seconds: number;
+  readonly sum: { connections: number; bytesIn: number; bytesOut: number; errors: number };
+  active: number;
 }
 
 /**
@@ -80,36 +93,56 @@ export class Sampler {
   }
 
   #arm(): void {
-    this.#timer = this.#options.clock.setTimer(SAMPLE_MS, () => {
-      this.#sample();
-      this.#arm();
-    });
+    this.#timer = this.#options.clock.setTimer(SAMPLE_MS, () => this.#begin());
   }
 
-  #sample(): void {
-    const { clock, snapshot } = this.#options;
-    const now = clock.now();
+  #begin(): void {
+    const now = this.#options.clock.now();
     const seconds = Math.max(now - this.#lastAt, 1) / 1000;
     this.#lastAt = now;
     this.#round += 1;
     const sum = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
-    let active = 0;
-    for (const servicePort of snapshot()) {
+    const look: Look = { seconds, sum, active: 0 };
+    const names = this.#options.names?.() ?? [];
+    if (names.length > PER_TURN) this.#part(look, names, 0);
+    else this.#finish(look, this.#options.snapshot());
+  }
+
+  /** Service ports that are gone, but for their last connections, are left out where there are so many. */
+  #part(look: Look, names: readonly string[], start: number): void {
+    const end = start + PER_TURN;
+    const snapshots = this.#options.snapshot(new Set(names.slice(start, end)));
+    if (end >= names.length) {
+      this.#finish(look, snapshots);
+      return;
+    }
+    this.#add(look, snapshots);
+    this.#timer = this.#options.clock.setTimer(0, () => this.#part(look, names, end));
+  }
+
+  #add(look: Look, snapshots: readonly ServicePortSnapshot[]): void {
+    const { sum, seconds } = look;
+    for (const servicePort of snapshots) {
       const rates = this.#look(servicePort, seconds);
-      active += servicePort.counters.active;
+      look.active += servicePort.counters.active;
       if (rates === NO_RATES) continue;
       sum.connections += rates.connections;
       sum.bytesIn += rates.bytesIn;
       sum.bytesOut += rates.bytesOut;
       sum.errors += rates.errors;
     }
-    this.#rates = sum;
-    this.#total.add(sum, active);
+  }
+
+  #finish(look: Look, snapshots: readonly ServicePortSnapshot[]): void {
+    this.#add(look, snapshots);
+    this.#rates = look.sum;
+    this.#total.add(look.sum, look.active);
     for (const [name, tracked] of this.#tracked) {
       if (tracked.seen === this.#round) continue;
       this.#dropHistory(tracked);
       this.#tracked.delete(name);
     }
+    this.#arm();
   }
 
   /** Notes one service port; returns what is going on there. */

@@ -26,12 +26,18 @@ export interface Facts {
 /** Gathers what there is to know; cheap, as it is done for every service port of a list. */
 export function factsOf(
   snapshot: ServicePortSnapshot,
-  engine: Pick<DrainingEngine, 'endpointsOf' | 'isDrained' | 'isEndpointDrained'>,
+  engine: Pick<
+    DrainingEngine,
+    'endpointsOf' | 'isDrained' | 'isEndpointDrained' | 'drainsEndpoints'
+  >,
 ): Facts {
   const { name } = snapshot;
   let usable = 0;
   for (const endpoint of engine.endpointsOf(name)) {
-    if (isUsable(endpoint) && !engine.isEndpointDrained(name, endpointText(endpoint))) usable += 1;
+    if (!isUsable(endpoint)) continue;
+    if (!engine.drainsEndpoints || !engine.isEndpointDrained(name, endpointText(endpoint))) {
+      usable += 1;
+    }
   }
   return { snapshot, usable, drained: engine.isDrained(name) };
 }

@@ -50,7 +50,8 @@ interface Entry extends Facts {
 export function listServices(subject: Subject, rates: Rates, query: ServicesQuery): ServicesView {
   const states = noStates();
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const desired = new Map(subject.desired().map((port) => [port.spec.name, port]));
+  const list = subject.desired();
+  const addresses = words.length === 0 ? undefined : named(list);
   const entries: Entry[] = [];
   const all = subject.engine.snapshot();
   for (const snapshot of all) {
@@ -59,13 +60,14 @@ export function listServices(subject: Subject, rates: Rates, query: ServicesQuer
     states[state] += 1;
     const entry = { ...facts, state };
     if (!isWanted(entry, query.state, rates)) continue;
-    if (words.length > 0 && !matches(words, snapshot.name, desired.get(snapshot.name))) continue;
+    if (addresses !== undefined && !matches(words, snapshot.name, addresses)) continue;
     entries.push(entry);
   }
   sortEntries(entries, query, rates);
-  const rows = entries
-    .slice(query.offset, query.offset + query.limit)
-    .map((entry) => rowOf(entry, desired.get(entry.snapshot.name), rates));
+  const page = entries.slice(query.offset, query.offset + query.limit);
+  const shown = new Set(page.map(({ snapshot }) => snapshot.name));
+  const desired = named(list.filter(({ spec }) => shown.has(spec.name)));
+  const rows = page.map((entry) => rowOf(entry, desired.get(entry.snapshot.name), rates));
   return { total: all.length, matched: entries.length, offset: query.offset, rows, states };
 }
 
@@ -110,13 +112,18 @@ function isWanted(
   return connections + bytesIn + bytesOut + errors > 0;
 }
 
-function matches(
-  words: readonly string[],
-  name: string,
-  desired: DesiredServicePort | undefined,
-): boolean {
-  const texts = [name, ...addressesOf(desired)].map((text) => text.toLowerCase());
-  return words.every((word) => texts.some((text) => text.includes(word)));
+type Named = ReadonlyMap<string, DesiredServicePort>;
+
+function named(list: readonly DesiredServicePort[]): Named {
+  return new Map(list.map((port) => [port.spec.name, port]));
+}
+
+/** Names are in lower case; addresses are written down only for words that the name does not have. */
+function matches(words: readonly string[], name: string, desired: Named): boolean {
+  const missing = words.filter((word) => !name.includes(word));
+  if (missing.length === 0) return true;
+  const addresses = addressesOf(desired.get(name));
+  return missing.every((word) => addresses.some((address) => address.includes(word)));
 }
 
 /** The largest first, but names from A and states from the worst on; what is equal by name. */

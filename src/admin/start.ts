@@ -41,7 +41,11 @@ const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter
 export function startAdmin(options: AdminOptions): Admin {
   const { subject, pageAddress } = options;
   const { clock } = subject;
-  const sampler = new Sampler({ clock, snapshot: () => subject.proxy()?.engine.snapshot() ?? [] });
+  const sampler = new Sampler({
+    clock,
+    snapshot: (names) => subject.proxy()?.engine.snapshot(names) ?? [],
+    names: () => subject.proxy()?.engine.names() ?? [],
+  });
   const operations = new Operations()
     .add(...standardOperations(subject, sampler))
     .add(...changingOperations(subject));
@@ -95,7 +99,8 @@ function holdSocket(
         log.error('A page could not be made', { path: at, err: error });
       };
       server = await startSocketServer({ path, uid, answer, onAnswerFailed });
-      log.v(1, 'Serving the admin API', { path });
+      if (told === '') log.v(1, 'Serving the admin API', { path });
+      else log.info('Serving the admin API after all', { path });
       if (closed) await server.close();
     } catch (error) {
       const retryInMs = backoff.next();

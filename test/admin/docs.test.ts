@@ -1,0 +1,84 @@
+/** What the pages say of the admin API is so. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { MAX_ENDPOINTS } from '../../src/admin/details.ts';
+import { MAX_DRAINS } from '../../src/admin/drains.ts';
+import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
+import { PAGE_FILES } from '../../src/admin/page.ts';
+import { MAX_HISTORIES } from '../../src/admin/sampler.ts';
+import { SERVICE_STATES } from '../../src/admin/service-state.ts';
+import { MAX_ROWS } from '../../src/admin/services.ts';
+import { MAX_ADMIN_CLIENTS } from '../../src/admin/socket-server.ts';
+import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
+import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
+import { formatDuration } from '../../src/util/duration.ts';
+import { TEXT_FILES } from '../../tools/sea/assets.ts';
+import { AdminScene } from '../support/admin-scene.ts';
+import { tableRows } from '../support/markdown.ts';
+
+const root = join(import.meta.dirname, '../..');
+const page = (name: string): string => readFileSync(join(root, 'docs', name), 'utf8');
+
+/** The first words in backticks of the first column of a section's tables. */
+function firstCodes(section: string): string[] {
+  return tableRows(page('status.md'), section).flatMap(([cell = '']) => {
+    const code = /`([^`]+)`/.exec(cell)?.[1];
+    return code === undefined ? [] : [code];
+  });
+}
+
+t.test('docs/status.md has every operation, with its method and inputs', async (t) => {
+  const scene = await AdminScene.create([]);
+  const admin = scene.start({});
+  t.teardown(() => admin.close());
+  const documented = tableRows(page('status.md'), 'API').map(([name, method, inputs = '']) => ({
+    name: name?.replaceAll('`', ''),
+    method,
+    inputs: [...inputs.matchAll(/`([^`]+)`/g)].map(([, input]) => input),
+  }));
+  const actual = admin.operations.list().map(({ name, access, inputs }) => {
+    return { name, method: access === 'change' ? 'POST' : 'GET', inputs: [...inputs] };
+  });
+  t.same(documented, actual);
+});
+
+t.test('it has every command and every state', async (t) => {
+  const words = new Set(firstCodes('Commands').map((code) => code.split(' ')[0]));
+  t.same(words, new Set(ADMIN_COMMANDS.map(({ word }) => word)));
+  const states = firstCodes('States');
+  t.strictSame(states.sort(), [...SERVICE_STATES, 'ready', 'failing', 'drained', 'unused'].sort());
+});
+
+t.test('docs/limits.md has the limits of the admin API', async (t) => {
+  const values = tableRows(page('limits.md'), 'Admin API and status page').map(
+    ([, value]) => value,
+  );
+  const number = (value: number): string => value.toLocaleString('en');
+  t.strictSame(values, [
+    String(MAX_ADMIN_CLIENTS),
+    '64Ki',
+    '30s',
+    number(MAX_HISTORIES),
+    `${HISTORY_SAMPLES} samples, ${formatDuration(SAMPLE_MS)} apart`,
+    number(MAX_ROWS),
+    number(MAX_ENDPOINTS),
+    number(MAX_LISTED),
+    number(MAX_INSPECTED),
+    number(MAX_DRAINS),
+  ]);
+});
+
+t.test(
+  'an executable has the files of the page inside, and the package has them, too',
+  async (t) => {
+    for (const name of PAGE_FILES) {
+      const inside = (TEXT_FILES as Readonly<Record<string, string>>)[`status-page/${name}`];
+      t.equal(inside, `assets/status-page/${name}`);
+    }
+    const { files } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+      files: string[];
+    };
+    t.ok(files.includes('assets'));
+  },
+);
