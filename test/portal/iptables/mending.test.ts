@@ -106,7 +106,6 @@ t.test('chains that packets of the host have passed are not looked at', async (t
   looked();
   await repair();
   t.same(looked(), []);
-  t.equal(await store.leadsThere(), true);
   fake.run('*nat\n-F PREROUTING\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
   await repair();
   t.match(looked(), [/^-S KUBE-/]);
@@ -124,7 +123,7 @@ t.test('one of several jumps to the same chain is missed, and one too many', asy
   await repair();
   t.same(fake.tables(4), before);
   fake.tables(4).get('nat')?.get('PREROUTING')?.push(last);
-  await repair();
+  t.same(chainsIn((await repair()).join('')), []);
   t.same(fake.tables(4), before);
 });
 

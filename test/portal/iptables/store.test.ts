@@ -41,6 +41,20 @@ t.test('one process for each family that a change is about', async (t) => {
   });
 });
 
+t.test('packets of the canary do not have to pass the rules of all services', async (t) => {
+  const key = '-p tcp -m tcp --dport 9 -d 127.200.0.1/32';
+  const rig = new IptablesRig({
+    canary: () => ({
+      open: async () => [{ set: 'portals-host4', key, value: '39999' }],
+      probe: async () => 'alive',
+      close: () => undefined,
+    }),
+  });
+  t.teardown(() => rig.portal.close());
+  await rig.sync(many(3));
+  t.match(rig.iptables.rules('KUBE-PORTALS-HOST')[0], '127.200.0.1');
+});
+
 t.test('many removals at once are written as a whole, as that costs less', async (t) => {
   const rig = new IptablesRig();
   t.teardown(() => rig.portal.close());

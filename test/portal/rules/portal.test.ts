@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { KpngError } from '../../../src/errors.ts';
 import { PortAllocator } from '../../../src/portal/port-allocator.ts';
 import { exits } from '../../support/fake-exec.ts';
@@ -250,4 +251,17 @@ testEachRig('a failed commit changes nothing and is due again', async (t, make) 
   await rig.portal.commit(new Map());
   t.match(rig.lands('10.0.0.2:80'), /proxy port/);
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+});
+
+testEachRig('what is done after the start ends when the portal closes', async (t, make) => {
+  let begun = false;
+  const afterStart = async (signal: AbortSignal): Promise<void> => {
+    begun = true;
+    await once(signal, 'abort');
+  };
+  const rig = make({ afterStart });
+  await rig.sync([]);
+  t.equal(begun, true);
+  await rig.portal.close();
+  t.pass('it does not wait for what never ends by itself');
 });

@@ -117,7 +117,7 @@ testEachRig(
     await t.rejects(rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]), {
       code: 'KPNG_PORTAL_TAKEN',
       message:
-        /another process writes the (?:nftables table inet kpng-userspace|iptables chains KUBE-\*)/,
+        /another process \(4711\) writes the (?:nftables table inet kpng-userspace|iptables chains KUBE-\*)/,
     });
     t.equal(rig.lands('10.0.0.1:80'), before);
     t.equal(rig.lands('10.0.0.2:5432'), 'passed on');
