@@ -7,7 +7,7 @@
  * An executable is Node with the program inside. Under each of its names it is the same file.
  */
 import { execFile } from 'node:child_process';
-import { copyFile, link, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { copyFile, link, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
@@ -16,6 +16,7 @@ import { licences } from './licences.ts';
 import { NAMES } from './names.ts';
 import { nodeOf } from './node-of.ts';
 import { TARGETS, type Target } from './targets.ts';
+import { withVersion } from './version-resource.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -60,9 +61,9 @@ function bundleSize({ main: script, assets }: Bundle): number {
 
 /** Writes the executable under its first name, and links the others to it. */
 async function makeExecutable(bundle: Bundle, target: Target, folder: string): Promise<void> {
-  const executable = await nodeOf(target, join(tmpdir(), 'kpng-userspace-node'));
   const scratch = await mkdtemp(join(tmpdir(), 'kpng-userspace-sea-'));
   try {
+    const executable = await baseOf(target, bundle, scratch);
     const script = join(scratch, 'main.cjs');
     await writeFile(script, bundle.main);
     const assets: Record<string, string> = {};
@@ -94,6 +95,16 @@ async function makeExecutable(bundle: Bundle, target: Target, folder: string): P
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
+}
+
+/** Node for the target; on Windows with our version. */
+async function baseOf(target: Target, { assets }: Bundle, scratch: string): Promise<string> {
+  const node = await nodeOf(target, join(tmpdir(), 'kpng-userspace-node'));
+  if (target.suffix !== '.exe') return node;
+  const { version } = JSON.parse(assets['package.json'] ?? '{}') as { version: string };
+  const base = join(scratch, 'node.exe');
+  await writeFile(base, withVersion(new Uint8Array(await readFile(node)), version));
+  return base;
 }
 
 function say(line: string): void {
