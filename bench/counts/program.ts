@@ -3,6 +3,7 @@
  * Settings are a `CountedEngine`; requests have no fields, answers are `Counts`.
  */
 import { readFileSync } from 'node:fs';
+import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
 import type { Engine } from '../../src/proxysocket/engine.ts';

@@ -18,6 +18,7 @@ import { NGINX } from './peers/nginx.ts';
 import { ours } from './peers/ours.ts';
 import type { PeerKind } from './peers/peer.ts';
 import type { DataPlan, PeerWord } from './plan.ts';
+import { profileMissed } from './profile.ts';
 import type { DataLoadResult, DataReport, Missing } from './result.ts';
 import { runRounds } from './rounds.ts';
 import { startServers } from './servers.ts';
@@ -50,6 +51,7 @@ export async function measureData(
       fixedRate.push(...results);
       missing.push(...failed);
     }
+    const results = { loads: rounds.results, fixedRate };
     return {
       date: new Date().toISOString().slice(0, 10),
       machine: machine(),
@@ -57,8 +59,8 @@ export async function measureData(
       rounds: plan.rounds,
       seconds: plan.seconds,
       peers: open.map(({ kind: { word, title } }) => ({ word, title })),
-      loads: rounds.results,
-      fixedRate,
+      ...results,
+      profiles: await profileMissed(results, common, loads, missing),
       idleConnection,
       idleConnections: plan.idleConnections,
       missing,

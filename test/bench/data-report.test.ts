@@ -81,6 +81,13 @@ const report: DataReport = {
   ],
   idleConnection: { node: 6144, linux: 2048 },
   idleConnections: 1000,
+  profiles: [
+    {
+      load: 'requests-64',
+      peer: 'node',
+      shares: { 'TCP, UDP and IP': 0.5, JavaScript: 0.304, libuv: 0.01 },
+    },
+  ],
   missing: [
     { peer: 'haproxy', load: 'requests-64', why: 'it fell over' },
     { peer: 'nginx', why: 'not installed: nginx (package nginx)' },
@@ -160,9 +167,10 @@ t.test('the page has every table, the plots, the machine and what is missing', (
   t.match(page, 'machine was 3 % busy with something else; the whole run took 10 minutes');
   t.match(page, '| ours, linux | 2.0 |');
   t.match(page, '* HAProxy, small requests: it fell over');
+  t.match(page, '| small requests | ours, node | TCP, UDP and IP 50 %, JavaScript 30 % |');
   t.notMatch(renderSection({ ...report, idleConnection: {} }), 'Memory of idle');
   for (const { file } of renderPlots(report)) t.match(page, `](${file})`);
-  t.equal(allTables(report).length, 7);
+  t.equal(allTables(report).length, 8);
   t.end();
 });
 

@@ -8,6 +8,7 @@ import { haproxyConfig } from '../../bench/data/peers/haproxy.ts';
 import { nginxConfig } from '../../bench/data/peers/nginx.ts';
 import { readDataArgs } from '../../bench/data/plan.ts';
 import type { DataLoadResult } from '../../bench/data/result.ts';
+import { groupProfile } from '../../bench/data/profile.ts';
 import { combine } from '../../bench/data/rounds.ts';
 import type { Summary } from '../../bench/report/stats.ts';
 import { machineBusy, withChildren } from '../../bench/data/usage.ts';
@@ -127,6 +128,28 @@ t.test('a fixed rate is half of what the slowest peer can do', (t) => {
     ({ word: '', title: '', rateUnit: 'k/s', cpuUnit: '', results }) as DataLoadResult;
   t.equal(halfOfSlowest(load({ direct: rate(60), node: rate(24.446) })), 12_220);
   t.equal(halfOfSlowest(load({})), undefined);
+  t.end();
+});
+
+t.test('samples of perf are told by what was done', (t) => {
+  const report = `# Overhead|Shared Object|Symbol
+    40.00%  |[kernel.kallsyms]|[k] tcp_sendmsg_locked  |-
+    10.00%  |[kernel.kallsyms]|[k] nf_conntrack_in     |-
+     5.00%  |[kernel.kallsyms]|[k] __tcp_transmit_skb  |-
+     2.50%  |[kernel.kallsyms]|[k] something_else      |-
+    20.00%  |[JIT] tid 123    |[.] 0x00007f0000000000  |-
+    12.50%  |node             |[.] v8::internal::Scavenger::Process |-
+    10.00%  |kube-proxy       |[.] io.copyBuffer       |-
+`;
+  t.same(groupProfile(report), {
+    'TCP, UDP and IP': 0.45,
+    JavaScript: 0.2,
+    'garbage collection': 0.125,
+    'packet rules and tracking': 0.1,
+    program: 0.1,
+    'other kernel': 0.025,
+  });
+  t.same(groupProfile('perf: no samples'), {});
   t.end();
 });
 

@@ -10,6 +10,7 @@ import {
   memoryRows,
   missingLines,
   ownRows,
+  profileRows,
   rateRows,
   targetRows,
 } from './tables.ts';
@@ -63,7 +64,7 @@ ${asMarkdown(targetRows(report), 4)}
 Ratios inside this run. CPU is that of the proxy's processes; the last two columns say where it goes, in the units of the first
 table: in the program itself, and in the kernel for it. Ratios closer than 0.1 are equal on a shared machine.
 
-${missing(report)}### How it is measured
+${profiles(report)}${missing(report)}### How it is measured
 
 * Client, server and each proxy are in network namespaces of their own, joined by virtual wires with an MTU of 1,500. *direct* is forwarded
   by a namespace just like that of a proxy, so everybody's packets go the same way; *kernel DNAT* is that with one nftables rule.
@@ -96,6 +97,16 @@ ${asMarkdown(rows, 1)}
 
 Growth of the anonymous memory of the proxy's processes with ${report.idleConnections.toLocaleString('en')} connections that have carried one
 request each; memory of the kernel is not in it.
+
+`;
+}
+
+function profiles(report: DataReport): string {
+  const rows = profileRows(report);
+  if (rows.length === 1) return '';
+  return `Where the CPU goes where a target is missed, by samples of perf in a run of its own:
+
+${asMarkdown(rows, 3)}
 
 `;
 }

@@ -19,6 +19,7 @@ export function allTables(report: DataReport): Table[] {
     { title: 'Latency at full speed, µs: p50 / p99 / p99.9', rows: latencyRows(report) },
     { title: 'Memory', rows: memoryRows(report) },
     { title: 'Targets', rows: targetRows(report) },
+    { title: 'Profiles of missed targets', rows: profileRows(report) },
   ];
   return tables.filter(({ rows }) => rows.length > 1);
 }
@@ -145,6 +146,22 @@ export function targetRows(report: DataReport): string[][] {
 /** Where the CPU goes: what it does itself, and what the kernel does for it. */
 function partsText(parts: Parts | undefined): string {
   return parts === undefined ? '' : `${threeDigits(parts.user)} + ${threeDigits(parts.kernel)}`;
+}
+
+/** Shares below this are not shown. */
+const SMALL = 0.03;
+
+/** Where the CPU goes of who missed a target, and of who it is compared with. */
+export function profileRows({ profiles, loads, peers }: DataReport): string[][] {
+  const rows = profiles.map(({ load, peer, shares }) => [
+    loads.find(({ word }) => word === load)?.title ?? load,
+    peers.find(({ word }) => word === peer)?.title ?? peer,
+    Object.entries(shares)
+      .filter(([, share]) => share >= SMALL)
+      .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`)
+      .join(', '),
+  ]);
+  return [['', '', 'its CPU'], ...rows];
 }
 
 /** Two figures of one run that are closer than this are equal, on a shared machine. */

@@ -56,7 +56,7 @@ export interface Parts {
 }
 
 /** Every target that the run has both figures for. */
-export function verdicts(report: DataReport): Verdict[] {
+export function verdicts(report: Pick<DataReport, 'loads' | 'fixedRate'>): Verdict[] {
   return [
     ...TARGETS.flatMap(({ engine, against, loads, atMost }) =>
       loads.flatMap((load) => {
