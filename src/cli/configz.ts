@@ -9,13 +9,20 @@ export type PlainDocument = Readonly<Record<string, unknown>>;
 
 /**
  * What the page /configz tells: the settings in force as a document of each kind. kube-proxy's has the
- * key that its own page has; of its fields those are there that mean something here.
+ * key that its own page has; of its fields those are there that mean something here. `verbosity` is that of
+ * the log now, which may be changed without a file.
  */
-export function configz({ settings, command }: Pick<LiveSettings, 'settings' | 'command'>): {
+export function configz(
+  { settings: configured, command }: Pick<LiveSettings, 'settings' | 'command'>,
+  verbosity: number,
+): {
   readonly 'kubeproxy.config.k8s.io': PlainDocument;
   readonly 'kpng-userspace': PlainDocument;
 } {
-  const byFlag = new Map(settings.map(({ flag, value }) => [flag, value]));
+  const settings = configured.map((setting) =>
+    setting.flag === 'v' ? { ...setting, value: verbosity } : setting,
+  );
+  const byFlag = new Map<string, JsonValue>(settings.map(({ flag, value }) => [flag, value]));
   return {
     'kubeproxy.config.k8s.io': {
       apiVersion: KUBE_PROXY_API_VERSION,

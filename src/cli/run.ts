@@ -223,7 +223,7 @@ async function observe(options: Live): Promise<Observers> {
       healthAddress,
       health,
       metrics,
-      configz: () => configz(live),
+      configz: () => configz(live, log.verbosity),
       log,
       globals,
       clock: systemClock,

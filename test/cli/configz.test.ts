@@ -16,7 +16,7 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
     'kube to-userspace --v=3 --port-range=1-2 --kubeconfig=/k --nodeport-addresses=primary';
   const invocation = parse(line.replace('to-user', 'to-local to-user').split(' '));
   if (invocation.kind !== 'run') throw new Error(invocation.kind);
-  const told = configz(invocation);
+  const told = configz(invocation, 3);
   t.match(told['kubeproxy.config.k8s.io'], {
     mode: 'userspace',
     bindAddress: '0.0.0.0',
@@ -39,8 +39,17 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
     if (!resolved.ok) continue;
     const again = parse([], {}, REGISTRY, resolved.config);
     if (again.kind !== 'run') throw new Error(again.kind);
-    t.same(configz(again)['kubeproxy.config.k8s.io'], told['kubeproxy.config.k8s.io']);
+    t.same(configz(again, 3)['kubeproxy.config.k8s.io'], told['kubeproxy.config.k8s.io']);
   }
+});
+
+t.test('the verbosity is that of the log, whoever has changed it', (t) => {
+  const invocation = parse(['local', 'to-json', '-v=1']);
+  if (invocation.kind !== 'run') throw new Error(invocation.kind);
+  const told = configz(invocation, 4);
+  t.match(told['kubeproxy.config.k8s.io'], { logging: { verbosity: 4 } });
+  t.match(told['kpng-userspace'], { v: 4 });
+  t.end();
 });
 
 t.test('beside the metrics: /configz and /proxyMode', async (t) => {
