@@ -1,6 +1,7 @@
 import { KpngError } from '../errors.ts';
 import { parseHostPort } from '../util/host-port.ts';
-import { drainText, type Drain } from './drains.ts';
+import type { Timer } from '../util/clock.ts';
+import { drainText, type Drain, type DrainingEngine } from './drains.ts';
 import { numberOf, type Operation, type OperationInput } from './operations.ts';
 import { proxyOf } from './standard.ts';
 import type { ProcessSubject } from './subject.ts';
@@ -13,6 +14,8 @@ export interface DrainOutcome {
   readonly servicePorts: number;
   /** Connections and sessions of them that are open. */
   readonly active: number;
+  /** When new clients are refused, if not at once. */
+  readonly inSeconds?: number;
 }
 
 export const MAX_LOG_LEVEL = 10;
@@ -20,6 +23,7 @@ export const MAX_LOG_LEVEL = 10;
 /** What changes something in the process. */
 export function changingOperations(subject: ProcessSubject): Operation[] {
   const level = (): { level: number } => ({ level: subject.log.verbosity });
+  const drains = new ProcessDrain(subject);
   return [
     {
       name: 'loglevel',
@@ -49,14 +53,14 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
       summary: 'takes no new connections for a service, an endpoint, or at all; open ones go on',
       access: 'change',
       inputs: ['service', 'endpoint'],
-      run: (input) => drain(subject, drainOf(input)),
+      run: (input) => drain(subject, drains, drainOf(input)),
     },
     {
       name: 'undrain',
       summary: 'takes a drain back; without a name, all of them',
       access: 'change',
       inputs: ['service', 'endpoint'],
-      run: (input) => undrain(subject, drainOf(input)),
+      run: (input) => undrain(subject, drains, drainOf(input)),
     },
   ];
 }
@@ -75,29 +79,84 @@ function drainOf({ service = '', endpoint = '' }: OperationInput): Drain {
   return { kind: 'endpoint', endpoint, ...(service !== '' && { service }) };
 }
 
-async function drain(subject: ProcessSubject, what: Drain): Promise<DrainOutcome> {
+async function drain(
+  subject: ProcessSubject,
+  drains: ProcessDrain,
+  what: Drain,
+): Promise<DrainOutcome> {
   const { engine } = proxyOf(subject);
-  // Load balancers look elsewhere before anybody is refused.
-  if (what.kind === 'process') subject.health.draining(true);
-  const names = await engine.drain(what);
-  const outcome = outcomeOf(subject, drainText(what), names);
-  subject.log.info('Draining: no new connections', { ...outcome });
+  if (what.kind === 'process') return drains.begin(engine);
+  const outcome = outcomeOf(subject, drainText(what), await engine.drain(what));
+  subject.log.info(DRAINING, { ...outcome });
   return outcome;
 }
 
+const DRAINING = 'Draining: no new connections';
+
 /** Without a name, everything is as it was before the first drain. */
-async function undrain(subject: ProcessSubject, what: Drain): Promise<DrainOutcome> {
+async function undrain(
+  subject: ProcessSubject,
+  drains: ProcessDrain,
+  what: Drain,
+): Promise<DrainOutcome> {
   const { engine } = proxyOf(subject);
   const isAll = what.kind === 'process';
+  if (isAll) drains.end();
   const names = await engine.undrain(isAll ? undefined : what);
-  if (isAll) subject.health.draining(false);
   const outcome = outcomeOf(subject, isAll ? 'all' : drainText(what), names);
   subject.log.info('Draining no longer', { ...outcome });
   return outcome;
 }
 
-function outcomeOf(subject: ProcessSubject, what: string, names: readonly string[]): DrainOutcome {
-  const snapshots = proxyOf(subject).engine.snapshot(new Set(names));
+/** The drain of the whole process: load balancers are told first, and have time to look elsewhere. */
+class ProcessDrain {
+  readonly #subject: ProcessSubject;
+  #timer: Timer | undefined;
+
+  constructor(subject: ProcessSubject) {
+    this.#subject = subject;
+  }
+
+  async begin(engine: DrainingEngine): Promise<DrainOutcome> {
+    const { health, clock, log } = this.#subject;
+    health.draining(true);
+    const delayMs = engine.isAllDrained ? 0 : (this.#subject.drainDelayMs?.() ?? 0);
+    this.#timer?.cancel();
+    if (delayMs === 0) return this.#refuse(engine);
+    this.#timer = clock.setTimer(delayMs, () => {
+      this.#refuse(engine).catch((error: unknown) => log.error('Cannot drain', { err: error }));
+    });
+    const all = outcomeOf(this.#subject, EVERYTHING, undefined);
+    const outcome = { ...all, inSeconds: delayMs / 1000 };
+    log.info('Draining: health says no, new connections are served for the drain delay', {
+      ...outcome,
+    });
+    return outcome;
+  }
+
+  end(): void {
+    this.#timer?.cancel();
+    this.#subject.health.draining(false);
+  }
+
+  async #refuse(engine: DrainingEngine): Promise<DrainOutcome> {
+    const names = await engine.drain({ kind: 'process' });
+    const outcome = outcomeOf(this.#subject, EVERYTHING, names);
+    this.#subject.log.info(DRAINING, { ...outcome });
+    return outcome;
+  }
+}
+
+const EVERYTHING = drainText({ kind: 'process' });
+
+/** Without names: of all service ports. */
+function outcomeOf(
+  subject: ProcessSubject,
+  what: string,
+  names: readonly string[] | undefined,
+): DrainOutcome {
+  const { engine } = proxyOf(subject);
+  const snapshots = engine.snapshot(names && new Set(names));
   const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
-  return { what, servicePorts: names.length, active };
+  return { what, servicePorts: names?.length ?? snapshots.length, active };
 }

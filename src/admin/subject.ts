@@ -27,6 +27,8 @@ export interface ProcessSubject {
   readonly health: Health;
   readonly log: AdjustableLog;
   readonly clock: Clock;
+  /** How long new clients are served on once health says no, when the process drains. Milliseconds. Default: 0. */
+  drainDelayMs?(): number;
   /** Undefined until the sink has been started, and in a process that does not proxy. */
   proxy(): ProxySubject | undefined;
 }

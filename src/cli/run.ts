@@ -255,7 +255,7 @@ async function observe(options: Live): Promise<Observers> {
 
 /** What the admin API knows of this process. */
 function processSubject(
-  { source, sink, log }: RunOptions,
+  { source, sink, log, globals }: RunOptions,
   health: Health,
   proxy: () => ProxySubject | undefined,
 ): ProcessSubject {
@@ -266,6 +266,7 @@ function processSubject(
     health,
     log,
     clock: systemClock,
+    drainDelayMs: () => globals['drain-delay'],
     proxy,
   };
 }

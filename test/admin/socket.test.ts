@@ -228,6 +228,35 @@ t.test('what changes something is asked for with POST, and bad input is told', u
   t.strictSame(engine.drains(), [], 'none of it has done anything');
 });
 
+t.test(
+  'a drained process lets load balancers look elsewhere before it refuses',
+  unix,
+  async (t) => {
+    const path = join(shortDir(t), 'a.sock');
+    const made = await AdminScene.create([
+      { name: 'ns/web', address: '10.0.0.1', endpoints: ['10.1.0.1:80'] },
+    ]);
+    const admin = made.start({ socketPath: path, drainDelayMs: 5000 });
+    t.teardown(() => admin.close());
+    await admin.tried;
+    const { engine, health, clock } = made;
+    const told = { what: 'everything', servicePorts: 1, active: 0, inSeconds: 5 };
+    t.strictSame(await post(path, 'drain'), told);
+    t.equal(health.judge('readyz').status, 503, 'at once');
+    t.equal(engine.isAllDrained, false);
+    clock.advance(4999);
+    t.equal(engine.isAllDrained, false);
+    clock.advance(1);
+    t.equal(engine.isAllDrained, true);
+    await post(path, 'undrain');
+    await post(path, 'drain');
+    await post(path, 'undrain');
+    clock.advance(10_000);
+    t.equal(engine.isAllDrained, false, 'taken back in time');
+    t.equal(health.judge('readyz').status, 200);
+  },
+);
+
 t.test('the index lists what there is, and the page is there, too', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   await scene(t, path);

@@ -90,11 +90,12 @@ export class AdminScene {
   }
 
   /** Starts the admin API; it is looked at from now on. */
-  start(options: { socketPath?: string; page?: boolean }): Admin {
+  start(options: { socketPath?: string; page?: boolean; drainDelayMs?: number }): Admin {
+    const { drainDelayMs = 0 } = options;
     return startAdmin({
       socketPath: options.socketPath ?? '',
       pageAddress: options.page === true ? { host: '', port: 0 } : undefined,
-      subject: this.subject,
+      subject: { ...this.subject, drainDelayMs: () => drainDelayMs },
       uid: process.getuid?.(),
     });
   }

@@ -203,7 +203,13 @@ export function connectionsText({ connections, matched, complete }: ConnectionsV
   return [...lines, '', `${connections.length} shown of ${complete ? '' : 'more than '}${matched}`];
 }
 
-export function drainedText({ what, servicePorts, active }: DrainOutcome): string[] {
+export function drainedText({ what, servicePorts, active, inSeconds }: DrainOutcome): string[] {
+  if (inSeconds !== undefined) {
+    return [
+      `${what}: health says no; in ${inSeconds} s ${servicePorts} service ports take no new ` +
+        `connections; ${active} are open and go on`,
+    ];
+  }
   return [
     `${what}: no new connections on ${servicePorts} service ports; ${active} are open and go on`,
   ];
