@@ -33,6 +33,9 @@ const TOOLS = [
   { file: 'setpriv', args: ['--version'], debian: 'util-linux' },
   { file: 'prlimit', args: ['--version'], debian: 'util-linux' },
   { file: 'flock', args: ['--version'], debian: 'util-linux' },
+  { file: 'unshare', args: ['--version'], debian: 'util-linux' },
+  { file: 'nsenter', args: ['--version'], debian: 'util-linux' },
+  { file: 'mount', args: ['--version'], debian: 'mount' },
   { file: 'ss', args: ['--version'], debian: 'iproute2' },
   { file: 'openssl', args: ['version'], debian: 'openssl' },
 ] as const;
