@@ -12,7 +12,7 @@ import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 
 /** How often each is restarted; more by hand. */
-const RESTARTS = Number(process.env['RESTARTS'] ?? 2);
+const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
 
 function state(port: number, targetPort: number): string {
   const ports = [1, 2].map(
@@ -102,14 +102,12 @@ linuxTest('the other engine can take over, too', async (t) => {
   const second = rig.start('--engine=node');
   await second.line('Took over from the former process');
   t.match(await first.exited, { code: 0 });
-  const third = rig.start('--engine=linux');
-  await third.line('Took over from the former process');
-  t.match(await second.exited, { code: 0 });
   t.same((await stop()).failed, {});
 });
 
 linuxTest('--portal none keeps its proxy ports', async (t) => {
-  const range = '--port-range 41000-41900';
+  // Below those that connections of this machine begin from.
+  const range = '--port-range 23000-23900';
   const rig = await setup(t, `--portal none --bind-address 127.0.0.1 -v=2 ${range}`);
   const proxyPort = async (cli: Cli, protocol: 'TCP' | 'UDP'): Promise<number> => {
     const line = await cli.line('Proxying for service', { protocol });
@@ -175,6 +173,5 @@ linuxTest('a socket of something else, and a path that is no socket, are told', 
   t.match(await second.line('A successor will not be able to take over'), {
     reason: /is there, and is no socket/,
   });
-  t.match(await second.line('Cannot take over; starting as if nobody ran'), { reason: /./ });
   t.equal(statSync(other.socket).size, 6, 'the file is as it was');
 });

@@ -9,7 +9,7 @@ import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
 
 /** How often it is restarted; more by hand. */
-const RESTARTS = Number(process.env['RESTARTS'] ?? 2);
+const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
 const PLACES = ['10.96.0.10:80', `${NODE.v4}:30080`, '[fd96::10]:80'];
 
 function state(): string {
