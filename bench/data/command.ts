@@ -25,7 +25,9 @@ export async function runData(
   const report = await measureData(plan, progress);
   progress('');
   print(`${describeMachine(report.machine)}\n`);
-  for (const { title, rows } of allTables(report)) print(`${title}\n\n${asText(rows, 1)}\n`);
+  for (const { title, rows, left } of allTables(report)) {
+    print(`${title}\n\n${asText(rows, left)}\n`);
+  }
   for (const line of missingLines(report)) print(line);
   mkdirSync(dirname(plan.json), { recursive: true });
   writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);

@@ -7,11 +7,13 @@ import { verdicts, type Parts, type Verdict } from './targets.ts';
 export interface Table {
   readonly title: string;
   readonly rows: Rows;
+  /** Columns of words. */
+  readonly left: number;
 }
 
 /** Those that have figures. */
 export function allTables(report: DataReport): Table[] {
-  const tables = [
+  const tables: readonly (Omit<Table, 'left'> & { readonly left?: number })[] = [
     { title: 'CPU of the proxy', rows: ownRows(report) },
     { title: 'CPU of the whole machine above direct', rows: machineRows(report) },
     { title: 'Throughput', rows: rateRows(report) },
@@ -19,9 +21,11 @@ export function allTables(report: DataReport): Table[] {
     { title: 'Latency at full speed, µs: p50 / p99 / p99.9', rows: latencyRows(report) },
     { title: 'Memory', rows: memoryRows(report) },
     { title: 'Targets', rows: targetRows(report) },
-    { title: 'Profiles of missed targets', rows: profileRows(report) },
+    { title: 'Profiles of missed targets', rows: profileRows(report), left: 3 },
   ];
-  return tables.filter(({ rows }) => rows.length > 1);
+  return tables
+    .filter(({ rows }) => rows.length > 1)
+    .map(({ title, rows, left = 1 }) => ({ title, rows, left }));
 }
 
 type Cell = (result: DataResult | undefined, load: DataLoadResult) => string;
