@@ -69,6 +69,10 @@ const KNOWN: Readonly<Record<string, Known>> = {
     ],
   },
   'test/proxysocket/tcp/reset.test.ts': { why: OPEN, tests: ['resetSocket'] },
+  'test/file/keep-alive.test.ts': {
+    why: OPEN,
+    tests: ['a source that waits for its file keeps the process alive'],
+  },
   'test/proxysocket/udp/endpoints.test.ts': {
     why: OPEN,
     tests: ['an endpoint that cannot even be connected'],
