@@ -6,6 +6,7 @@ import { runCli, startCli, type Cli } from '../support/cli.ts';
 import { endpoint, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
+import { freePort } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -97,4 +98,26 @@ t.test('what to-extip would run', async (t) => {
     '--dry-run',
   ]);
   t.ok(page.includes(`--dry-run\n${stdout}\`\`\``), stdout);
+});
+
+t.test('health-check node ports', async (t) => {
+  const port = await freePort();
+  const folder = t.testdir({
+    'harbour.yaml': readFileSync(join(root, 'examples/state-file/harbour.yaml'), 'utf8').replace(
+      'healthchecknodeport: 32040',
+      `healthchecknodeport: ${port}`,
+    ),
+  });
+  const cli = startCli(t, [
+    'file',
+    `--input=${join(folder, 'harbour.yaml')}`,
+    'to-healthchecks',
+    '--ip=127.0.0.1',
+    '--node-name=quay-1',
+  ]);
+  await cli.line('The first complete state is in place', { services: 3 });
+  for (const line of shown(cli)) t.ok(page.includes(line), line);
+  const answer = await fetch(`http://127.0.0.1:${port}/`);
+  const text = `${await answer.text()}${answer.status}`;
+  t.ok(page.includes(`http://127.0.0.1:32040/\n${text}\n`), text);
 });
