@@ -1,11 +1,11 @@
 /**
- * The fields of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), as kube-proxy 1.34 has them,
+ * The fields of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), as current versions of kube-proxy have them,
  * and those that it had while it had a userspace mode.
  */
 
 /** What becomes of one field. */
 export type FieldRule =
-  /** It is the same as a flag. `text` changes values that kube-proxy writes differently. */
+  /** It is the same as a flag. `convert` changes values that kube-proxy writes differently; null sets nothing. */
   | { readonly kind: 'flag'; readonly flag: string; readonly convert?: (value: unknown) => unknown }
   /** It has fields of its own. */
   | { readonly kind: 'object'; readonly fields: FieldRules }
@@ -99,7 +99,14 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
   iptables: {
     kind: 'object',
     fields: each(
-      ['masqueradeBit', 'masqueradeAll', 'localhostNodePorts', 'syncPeriod', 'minSyncPeriod'],
+      [
+        'masqueradeBit',
+        'masqueradeAll',
+        'localhostNodePorts',
+        'snatNodeInternalIP',
+        'syncPeriod',
+        'minSyncPeriod',
+      ],
       PACKETS,
     ),
   },
