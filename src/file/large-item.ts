@@ -1,4 +1,5 @@
 import { isSeq } from 'yaml';
+import { ownText } from '../util/own-text.ts';
 import { readHead } from './head.ts';
 import { checkedItem, refusedItem, schemaProblems, type Item } from './item.ts';
 import type { Form, Piece, Split } from './pieces.ts';
@@ -81,7 +82,7 @@ function readParts(
   const parts: Part[] = [];
   let first = 0;
   for (const batch of batchesOf(text, split.items)) {
-    const read = known.get(batch.text) ?? readBatch(batch.text, split.form, maxProblems);
+    const read = known.get(batch.text) ?? readBatch(ownText(batch.text), split.form, maxProblems);
     if (read === undefined) return undefined;
     const { values, errors, errorCount } = read;
     parts.push({ values, errors, errorCount, ...batch, first });

@@ -1,5 +1,6 @@
 import type { Node as ClusterNode } from '../api/generated/globalv1/api.ts';
 import { formatBytes } from '../util/bytes.ts';
+import { ownText } from '../util/own-text.ts';
 import { Collector, type Collected } from './collector.ts';
 import { readHead } from './head.ts';
 import { readItem, refusedItem, type Item } from './item.ts';
@@ -91,7 +92,8 @@ function parsePieces(
   for (const { text, start } of split.items) {
     let item = memory.items.get(text);
     if (item === undefined) {
-      item = parseItem(text, split.form, settings, batches);
+      // What is found in it may stay for long after the file has changed.
+      item = parseItem(ownText(text), split.form, settings, batches);
       if (item === undefined) return undefined;
       parsedItems += 1;
     }
