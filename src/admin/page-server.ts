@@ -1,7 +1,7 @@
-import { isIP } from 'node:net';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import { httpUrl, startHttpServer, type Answer, type HttpServer } from '../util/http-server.ts';
 import { failure, type AdminRequest } from './handler.ts';
+import { isLocalName, isLoopback } from './local-name.ts';
 import type { ProcessSubject } from './subject.ts';
 
 export interface PageServerOptions {
@@ -42,14 +42,4 @@ export function startPageServer({ address, answer, subject }: PageServerOptions)
       }),
     onAnswerFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
   });
-}
-
-export function isLoopback(host: string): boolean {
-  return host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
-}
-
-/** Whether a `host` header names this host without a name that others can give it. */
-export function isLocalName(header: string): boolean {
-  const name = header.replace(/:\d+$/, '').toLowerCase();
-  return name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
 }

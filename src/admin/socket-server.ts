@@ -7,6 +7,7 @@ import { messageOf } from '../errors.ts';
 import type { Answer } from '../util/http-server.ts';
 import { askAdmin } from './client.ts';
 import { failure, type AdminRequest } from './handler.ts';
+import { isLocalName } from './local-name.ts';
 import { checkDirectory, isCode, isPipe, refusal } from './socket-path.ts';
 
 /** Clients at once; whoever comes beyond that is cut. */
@@ -157,7 +158,7 @@ async function respond(
     const found =
       body === undefined
         ? failure(413, 'KPNG_USAGE', `a request may send ${MAX_BODY_BYTES} bytes along`)
-        : await answer({ method, path, query, body, trusted: true });
+        : (refuse(request) ?? (await answer({ method, path, query, body, trusted: true })));
     await send(response, found, method);
   } catch (error) {
     if (response.headersSent || request.destroyed) {
@@ -171,6 +172,24 @@ async function respond(
       method,
     );
   }
+}
+
+/**
+ * Where the socket is forwarded to a port of somebody's own host, as ssh does it, any page in that browser
+ * can send requests here. They are refused by what browsers add to them; undefined: it may pass.
+ */
+function refuse({ method, headers }: IncomingMessage): Answer | undefined {
+  const { host = '', origin } = headers;
+  if (!isLocalName(host)) {
+    return failure(421, 'KPNG_ADMIN_REFUSED', `${host} is not the name of this host`);
+  }
+  if (origin !== undefined && origin !== `http://${host}`) {
+    return failure(403, 'KPNG_ADMIN_REFUSED', `pages of ${origin} may not ask here`);
+  }
+  if (method === 'POST' && !/^application\/json\b/.test(headers['content-type'] ?? '')) {
+    return failure(415, 'KPNG_USAGE', 'a POST needs the content type application/json');
+  }
+  return undefined;
 }
 
 /** Undefined when it is too long. */

@@ -9,7 +9,7 @@ import t, { type Test } from 'tap';
 import { askAdmin } from '../../src/admin/client.ts';
 import { checkDirectory, defaultSocketPath, isPipe } from '../../src/admin/socket-path.ts';
 import { startSocketServer } from '../../src/admin/socket-server.ts';
-import { isLocalName, isLoopback } from '../../src/admin/page-server.ts';
+import { isLocalName, isLoopback } from '../../src/admin/local-name.ts';
 import { plain } from '../../src/util/http-server.ts';
 import { AdminScene } from '../support/admin-scene.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -38,9 +38,10 @@ function raw(
   method: string,
   path: string,
   body = '',
+  headers: Record<string, string> = { 'content-type': 'application/json' },
 ): Promise<{ status: number | undefined; text: string }> {
   return new Promise((resolve, reject) => {
-    const sent = httpRequest({ socketPath, method, path }, (response) => {
+    const sent = httpRequest({ socketPath, method, path, headers }, (response) => {
       let text = '';
       response.setEncoding('utf8').on('data', (part: string) => (text += part));
       response.on('end', () => resolve({ status: response.statusCode, text }));
@@ -226,6 +227,24 @@ t.test('what changes something is asked for with POST, and bad input is told', u
     if (where.startsWith('/v1')) t.match(JSON.parse(answer.text), { error: { code: /^KPNG_/ } });
   }
   t.strictSame(engine.drains(), [], 'none of it has done anything');
+});
+
+t.test('a page of somebody else cannot use a socket that is forwarded', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const { engine } = await scene(t, path);
+  const json = { 'content-type': 'application/json' };
+  const status = async (headers: Record<string, string>, method = 'POST'): Promise<unknown> =>
+    (await raw(path, method, method === 'POST' ? '/v1/drain' : '/v1/status', '', headers)).status;
+  t.equal(await status({}), 415, 'a form');
+  t.equal(await status({ 'content-type': 'text/plain' }), 415);
+  const evil = 'http://evil.example';
+  t.equal(await status({ ...json, host: 'localhost:8090', origin: evil }), 403);
+  t.equal(await status({ ...json, host: 'evil.example' }), 421, 'a name that leads here');
+  t.equal(await status({ host: 'evil.example' }, 'GET'), 421);
+  t.strictSame(engine.drains(), []);
+  const own = { host: 'localhost:8090', origin: 'http://localhost:8090' };
+  t.equal(await status(own, 'GET'), 200, 'its own page may read');
+  t.equal(await status({ ...json, ...own }), 200);
 });
 
 t.test(
