@@ -44,6 +44,17 @@ t.test('what is copied is there, and not kept from the builder', async (t) => {
   t.match(read('.dockerignore'), /^\*$/m, 'nothing else');
 });
 
+t.test('the image has what the package has, but for pages', async (t) => {
+  const { files } = JSON.parse(read('package.json')) as { files: string[] };
+  const kept = /cp -r ([\w./ ]+) \/image\/opt\/kpng-userspace\//.exec(instructions.join('\n'))?.[1];
+  const own = ['package.json', 'node_modules'];
+  const pages = new Set(['docs', 'CHANGELOG.md']);
+  t.same(
+    (kept?.split(' ') ?? []).filter((each) => !own.includes(each)).sort(),
+    files.filter((each) => !pages.has(each)).sort(),
+  );
+});
+
 t.test('process 1 is an init, and the small image is not root', async (t) => {
   const entry = instructions.find((line) => line.startsWith('ENTRYPOINT '));
   t.same(JSON.parse(entry?.slice('ENTRYPOINT '.length) ?? ''), [
