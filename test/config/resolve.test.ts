@@ -65,12 +65,15 @@ t.test('the command is a text or a list of words, without flags', async (t) => {
 });
 
 t.test('every error is told at once, with its place and what was probably meant', async (t) => {
-  t.same(bad(`${OWN}maxConections: 1\nloggingFormat: yaml\nv: "4"\ndrainTimeout: 5s\nzzzzzz: 1\n`), [
-    'c.yaml:3:1: maxConections: unknown field; did you mean maxConnections?',
-    'c.yaml:4:1: loggingFormat: "yaml": expected text, json',
-    'c.yaml:5:1: v: expected a whole number',
-    'c.yaml:7:1: zzzzzz: unknown field',
-  ]);
+  t.same(
+    bad(`${OWN}maxConections: 1\nloggingFormat: yaml\nv: "4"\ndrainTimeout: 5s\nzzzzzz: 1\n`),
+    [
+      'c.yaml:3:1: maxConections: unknown field; did you mean maxConnections?',
+      'c.yaml:4:1: loggingFormat: "yaml": expected text, json',
+      'c.yaml:5:1: v: expected a whole number',
+      'c.yaml:7:1: zzzzzz: unknown field',
+    ],
+  );
 });
 
 t.test('documents that are not ours, or twice', async (t) => {
