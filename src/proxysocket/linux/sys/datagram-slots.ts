@@ -51,8 +51,9 @@ export class DatagramSlots {
   readonly #headerAddresses: readonly bigint[];
   readonly #dataAddresses: readonly bigint[];
   readonly #lengths: Uint32Array;
-  /** Headers below this one may have been written by the kernel. */
-  #usedHeaders = 0;
+  /** Headers from the first of these up to the other have been written by the kernel. */
+  #usedFrom = 0;
+  #usedEnd = 0;
 
   constructor(lib: Library, count: number) {
     this.count = count;
@@ -85,38 +86,28 @@ export class DatagramSlots {
       this.#vectors.view.setBigUint64(vector, this.#dataAddresses[index] ?? 0n, true);
       this.#vectors.view.setUint32(vector + 8, PAYLOAD, true);
     }
-    this.#usedHeaders = count;
+    this.#usedEnd = count;
   }
 
   /** Receives up to `most` datagrams into the slots from `first` on. How many, or a negative error number. */
   receive(fd: number, first: number, most: number): number {
     const { view } = this.#headers;
     // The kernel writes what it has used of both.
-    for (let index = 0; index < this.#usedHeaders; index += 1) {
+    for (let index = this.#usedFrom; index < this.#usedEnd; index += 1) {
       const header = index * MMSGHDR_BYTES;
       view.setUint32(header + 8, SOCKADDR_BYTES, true);
       view.setUint32(header + 40, CONTROL_BYTES, true);
     }
-    this.#usedHeaders = 0;
+    this.#usedEnd = 0;
     const address = this.#headerAddresses[first] ?? 0n;
     const count = this.#c.recvmmsg(fd, address, most, 0, 0n);
     if (count < 0) return -(this.#errno[0] ?? 0);
-    this.#usedHeaders = first + count;
+    this.#usedFrom = first;
+    this.#usedEnd = first + count;
     for (let index = first; index < first + count; index += 1) {
       this.#lengths[index] = view.getUint32(index * MMSGHDR_BYTES + MMSGHDR_LENGTH, true);
     }
     return count;
-  }
-
-  /**
-   * Receives one datagram from a connected socket, at less cost. Its length, which may be 0, or a
-   * negative error number.
-   */
-  read(fd: number, slot: number): number {
-    const length = this.#c.read(fd, this.#dataAddresses[slot] ?? 0n, PAYLOAD);
-    if (length < 0) return -(this.#errno[0] ?? 0);
-    this.#lengths[slot] = length;
-    return length;
   }
 
   /** Sends a datagram through a connected socket. Its length, or a negative error number. */

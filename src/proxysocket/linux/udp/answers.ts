@@ -25,17 +25,8 @@ export class Answers implements TurnEnd {
     loop.atTurnEnd(this);
   }
 
-  /** Takes one datagram from the session's socket. 1, or a negative error number. */
-  take(session: UdpSession, fd: number): number {
-    if (this.#sessions.length === SLOTS) this.endTurn();
-    const length = this.#slots.read(fd, this.#sessions.length);
-    if (length < 0) return length;
-    this.#sessions.push(session);
-    return 1;
-  }
-
-  /** Takes up to `most` datagrams: how many, or a negative error number. */
-  takeMany(session: UdpSession, fd: number, most: number): number {
+  /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */
+  take(session: UdpSession, fd: number, most: number): number {
     if (this.#sessions.length + most > SLOTS) this.endTurn();
     const count = this.#slots.receive(fd, this.#sessions.length, most);
     for (let index = 0; index < count; index += 1) this.#sessions.push(session);

@@ -36,9 +36,10 @@ export interface UdpClient extends ClientAddress {
 }
 
 const NONE: readonly BalancerEndpoint[] = [];
-/** A flow whose socket was ready in so many turns one after another has its datagrams taken together. */
-const BUSY_TURNS = 4;
-/** Datagrams that are taken together. */
+/**
+ * Datagrams that are taken together. For a single one the call costs no more than a plain read does, as
+ * far as can be measured; and a flow that has several under way gets them all to its client at once.
+ */
 const AT_ONCE = 16;
 
 /** One client port of one listening socket, and the connected socket to its endpoint. */
@@ -69,8 +70,6 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   /** Whether messages of several datagrams get through, each way. */
   #segmentsIn: boolean;
   #segmentsOut: boolean;
-  #lastTurn = 0;
-  #turnsInARow = 0;
 
   constructor(shared: UdpShared, host: SessionHost<UdpSession>, start: SessionStart<UdpFront>) {
     this.#shared = shared;
@@ -152,17 +151,9 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   /** Datagrams of the endpoint are there, or an ICMP message. */
   ready(): void {
     if (this.#state !== 'open') return;
-    const { loop, answers } = this.#shared;
-    const isInARow = loop.turns - this.#lastTurn <= 1;
-    this.#turnsInARow = isInARow ? this.#turnsInARow + 1 : 0;
-    this.#lastTurn = loop.turns;
-    const count =
-      this.#turnsInARow < BUSY_TURNS
-        ? answers.take(this, this.#fd)
-        : answers.takeMany(this, this.#fd, AT_ONCE);
+    const count = this.#shared.answers.take(this, this.#fd, AT_ONCE);
     if (count >= 0) {
       this.#host.touch(this);
-      if (count === 1) this.#turnsInARow = Math.min(this.#turnsInARow, BUSY_TURNS - 1);
       if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
     } else if (count !== -EAGAIN) {
       this.owner.counters.datagramsDropped += 1;
