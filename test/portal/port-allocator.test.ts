@@ -1,5 +1,5 @@
 import t from 'tap';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { formerKey, PortAllocator } from '../../src/portal/port-allocator.ts';
 import { seeded } from '../support/balancer.ts';
 
 t.test('N3: a range of one port', async (t) => {
@@ -48,4 +48,34 @@ t.test('ports that were not handed out cannot be given back', async (t) => {
     code: 'KPNG_PORT_RANGE_EXHAUSTED',
     message: /^demo\/web:http has no proxy port: all of 10-11 are taken/,
   });
+});
+
+t.test(
+  'a listener gets the port that it had in a former process, and nobody else does',
+  async (t) => {
+    const [web, db, gone] = ['d/web:http', 'd/db', 'd/gone'].map((name) =>
+      formerKey(name, '0.0.0.0', 'internal'),
+    ) as [string, string, string];
+    const former = new Map([
+      [web, 12],
+      [db, 99],
+      [gone, 13],
+    ]);
+    const ports = new PortAllocator({ first: 10, last: 13 }, seeded(1), former);
+    t.same(new Set([ports.allocate(), ports.allocate(db)]), new Set([10, 11]), 'one out of range');
+    t.equal(ports.allocate(web), 12);
+    t.equal(ports.allocate('d/new 0.0.0.0 internal'), 13, 'the last one is not kept for ever');
+    t.equal(ports.allocate(gone), undefined);
+    ports.release(12);
+    t.equal(ports.allocate(web), 12, 'from among the free ones');
+  },
+);
+
+t.test('without a range the kernel chooses, whatever there was', async (t) => {
+  const ports = new PortAllocator(
+    undefined,
+    Math.random,
+    new Map([['d/web 0.0.0.0 internal', 12]]),
+  );
+  t.equal(ports.allocate('d/web 0.0.0.0 internal'), 0);
 });

@@ -226,6 +226,14 @@ t.test('tells the addresses of the node without its own', async (t) => {
   );
 });
 
+t.test('leaves them to another process that uses them, whatever was asked', async (t) => {
+  const rig = new KeeperRig(t, { removeOnClose: true });
+  await rig.sync({ 'd/a': ['10.0.0.1'] });
+  rig.keeper.leave();
+  await rig.keeper.close();
+  t.equal(rig.ip.links.has('kpng0'), true);
+});
+
 t.test('leaves the addresses when it ends, unless asked to remove them', async (t) => {
   for (const removeOnClose of [false, true]) {
     const rig = new KeeperRig(t, { removeOnClose });

@@ -68,6 +68,16 @@ testEachRig('flows go with the rules when it ends and removes them', async (t, m
   }
 });
 
+testEachRig('neither rules nor flows go when another process uses them', async (t, make) => {
+  const { rig, removed } = udpRig(make, { removeOnClose: true });
+  await rig.sync([dns, wants('d/web', 'clusterIP 10.0.0.1:80')]);
+  removed();
+  rig.portal.leave();
+  await rig.portal.close();
+  t.strictSame(removed(), []);
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+});
+
 testEachRig('what becomes of it is told, and is no reason to refuse a change', async (t, make) => {
   const told: string[] = [];
   const onCleared = ({ places }: { places: number }) => told.push(`cleared ${places}`);
