@@ -2,12 +2,9 @@
  * Latency while every peer is asked for the same: half of what the slowest one can do. At its maximum
  * a proxy only shows how long its queue is.
  */
-import { join } from 'node:path';
-import type { DataLoad, Sample } from './loads/load.ts';
-import type { PacedSettings } from './loads/paced-client.ts';
+import type { DataLoad } from './loads/load.ts';
+import { ownRequests } from './loads/own.ts';
 import { SOCKPERF, sockperf } from './loads/sockperf.ts';
-import { PORTS } from './ports.ts';
-import { runProgram } from './program.ts';
 import type { DataLoadResult } from './result.ts';
 
 const CONNECTIONS = 64;
@@ -19,8 +16,6 @@ interface Paced {
   readonly at: (perSecond: number) => DataLoad;
 }
 
-const SCRIPT = join(import.meta.dirname, 'loads/paced-client.ts');
-
 function requests(perSecond: number): DataLoad {
   return {
     word: 'requests-paced',
@@ -29,20 +24,7 @@ function requests(perSecond: number): DataLoad {
     tool: undefined,
     rate: { name: 'k/s', factor: 1e-3 },
     cpu: { name: 'µs/request', factor: 1e6 },
-    async run({ address, seconds, pids, client }) {
-      const settings: PacedSettings = {
-        address,
-        port: PORTS.http,
-        connections: CONNECTIONS,
-        perSecond,
-        seconds,
-        pids,
-      };
-      const words = client(process.execPath, SCRIPT, JSON.stringify(settings));
-      const sample = JSON.parse(await runProgram(words, (seconds + 15) * 1000)) as Sample;
-      if (sample.total === 0) throw new Error('no request was answered');
-      return sample;
-    },
+    run: (how) => ownRequests(how, CONNECTIONS, perSecond),
   };
 }
 

@@ -92,12 +92,17 @@ function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
   return plan.peers.map((word) => kinds[word]());
 }
 
-/** Those loads whose tools there are. */
+/** Those loads whose tools there are, or which clients of this project can stand in for. */
 function installed(loads: readonly DataLoad[], missing: Missing[]): DataLoad[] {
-  return loads.filter(({ word, tool }) => {
-    if (tool === undefined || isInstalled(tool.command)) return true;
-    missing.push({ load: word, why: `not installed: ${tool.command} (package ${tool.package})` });
-    return false;
+  return loads.flatMap((load) => {
+    const { word, tool, without } = load;
+    if (tool === undefined || isInstalled(tool.command)) return [load];
+    const why = `not installed: ${tool.command} (package ${tool.package})`;
+    missing.push({
+      load: word,
+      why: without === undefined ? why : `${why}; measured with clients of this project, in Node`,
+    });
+    return without === undefined ? [] : [{ ...load, run: without }];
   });
 }
 

@@ -31,7 +31,8 @@ export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic besi
   --write-docs           writes the section of docs/benchmarks.md and its plots
 
 With all peers it takes about 15 minutes, and 3 with --quick. Debian packages of the other proxies and the loads:
-wrk iperf3 sockperf haproxy nginx libnginx-mod-stream. What is missing is left out, and told.`;
+wrk iperf3 sockperf haproxy nginx libnginx-mod-stream. What is missing is
+left out or done by clients of this project, and told.`;
 
 export interface DataPlan {
   readonly peers: readonly PeerWord[];

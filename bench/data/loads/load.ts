@@ -51,6 +51,8 @@ export interface DataLoad {
   /** Of CPU seconds for one unit of `total`. */
   readonly cpu: Unit;
   readonly run: (how: LoadRun) => Promise<Sample>;
+  /** Does the same with clients of this project where the tool is missing. */
+  readonly without?: (how: LoadRun) => Promise<Sample>;
 }
 
 /** Runs a tool to its end, with what was used meanwhile. */

@@ -1,5 +1,6 @@
 import { PORTS } from '../ports.ts';
 import { runTool, type DataLoad, type Latency, type LoadRun, type Sample } from './load.ts';
+import { ownEcho } from './own.ts';
 
 export const SOCKPERF = { command: 'sockperf', package: 'sockperf' };
 const BYTES = 64;
@@ -53,4 +54,5 @@ export const PING_PONG_LOAD: DataLoad = {
   rate: { name: 'k/s', factor: 1e-3 },
   cpu: { name: 'µs/round trip', factor: 1e6 },
   run: (how) => sockperf(how, 'ping-pong'),
+  without: (how) => ownEcho(how, 1),
 };

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { PORTS } from '../ports.ts';
-import { runTool, type DataLoad, type Sample } from './load.ts';
+import { runTool, type DataLoad, type LoadRun, type Sample } from './load.ts';
+import { ownConnections, ownRequests } from './own.ts';
 
 const SCRIPT = join(import.meta.dirname, 'wrk.lua');
 
@@ -11,8 +12,9 @@ function wrk(options: {
   readonly connections: number;
   readonly unit: string;
   readonly headers?: readonly string[];
+  readonly without: (how: LoadRun) => Promise<Sample>;
 }): DataLoad {
-  const { word, title, connections, unit, headers = [] } = options;
+  const { word, title, connections, unit, headers = [], without } = options;
   return {
     word,
     title,
@@ -33,6 +35,7 @@ function wrk(options: {
       ]);
       return { ...readWrk(output), cpu };
     },
+    without,
   };
 }
 
@@ -60,6 +63,7 @@ export const WRK_LOADS: readonly DataLoad[] = [
       title: `small requests, ${connections} ${connections === 1 ? 'connection' : 'connections'} kept`,
       connections,
       unit: 'request',
+      without: (how) => ownRequests(how, connections, 0),
     }),
   ),
   wrk({
@@ -68,5 +72,6 @@ export const WRK_LOADS: readonly DataLoad[] = [
     connections: 16,
     unit: 'connection',
     headers: ['Connection: close'],
+    without: (how) => ownConnections(how, 16),
   }),
 ];
