@@ -17,6 +17,7 @@ import type {
 } from './command.ts';
 import { backoffFrom } from './flags/global.ts';
 import { followStore } from './follow-store.ts';
+import { LocalPolicyBook } from './local-policy.ts';
 
 interface Options extends RunContext {
   readonly source: BoundSource;
@@ -45,7 +46,7 @@ export async function prepare(options: Options, observers: Observed): Promise<Pr
   if (sink.scope === 'local') {
     const running = await sink.start(context);
     observeDataPath(running, observers);
-    const target = watched(running.sink, health, log);
+    const target = watched(running.sink, observers, log);
     return { running, work: (signal) => feedBackend({ source, sink, context }, target, signal) };
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
@@ -93,7 +94,8 @@ async function feedBackend(
 }
 
 /** Tells health, and once the log, that change sets are in place. */
-function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
+function watched(sink: LocalSink, { health, metrics }: Observed, log: Log): LocalSink {
+  const policies = new LocalPolicyBook();
   return {
     async sync(change) {
       health.syncStarted();
@@ -103,6 +105,7 @@ function watched(sink: LocalSink, health: Health, log: Log): LocalSink {
         health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
         throw error;
       }
+      metrics?.countNoLocalEndpoints(policies.take(change));
       if (health.facts.firstSyncAt === undefined) {
         log.info('The first complete state is in place', { services: change.view.size });
       }

@@ -49,6 +49,8 @@ export interface Metrics {
   observe(dataPath: MeasuredDataPath): void;
   /** Counts an answer of a health page. */
   readonly countProbe: (probe: Probe, status: number) => void;
+  /** How many services lack an endpoint that their traffic policy lets this node use. */
+  readonly countNoLocalEndpoints: (counts: Record<'internal' | 'external', number>) => void;
   /** Counts a request that had to be authenticated. */
   readonly countAuthentication: (result: GuardResult) => void;
   /** The page, in pieces; other work of the event loop goes on between them. */
@@ -81,6 +83,12 @@ export function createMetrics({ version, perEndpoint = false }: MetricsOptions):
   const info = { version, node: process.versions.node };
   build.set({ ...info, engine: '', portal: '' }, 1);
   const probes = probeCounters(registry);
+  const noLocal = new Gauge({
+    name: 'kubeproxy_sync_proxy_rules_no_local_endpoints_total',
+    help: 'Services with a Local traffic policy and no endpoint for it, by policy.',
+    labelNames: ['traffic_policy'],
+    registers: [registry],
+  });
   const authentications = new Counter({
     name: 'kpng_userspace_authentications_total',
     help: 'Requests for metrics that had to be authenticated, by result.',
@@ -107,6 +115,10 @@ export function createMetrics({ version, perEndpoint = false }: MetricsOptions):
       build.reset();
       build.set({ ...info, engine: measured.engine, portal: measured.portal }, 1);
       updateUse = addLimitMetrics(registry, subscriptions, measured.limits);
+    },
+    countNoLocalEndpoints({ internal, external }) {
+      noLocal.set({ traffic_policy: 'internal' }, internal);
+      noLocal.set({ traffic_policy: 'external' }, external);
     },
     countAuthentication: (result) => authentications.inc({ result }),
     countProbe: (probe, status) => probes[probe]?.inc({ code: String(status) }),
