@@ -18,9 +18,6 @@ export const PAGE_SCRIPTS = [
 /** Every file that the page is made of. */
 export const PAGE_FILES = ['page.html', 'style.css', ...PAGE_SCRIPTS] as const;
 
-// The folder is as far away from dist/admin as from src/admin.
-const FOLDER = new URL('../../assets/status-page/', import.meta.url);
-
 let made: Answer | undefined;
 
 /** The status page, at the root; undefined for any other path. It is put together once. */
@@ -34,7 +31,10 @@ export function answerPage({
 }
 
 function readPageFile(name: string): string {
-  return bundledText(`status-page/${name}`) ?? readFileSync(new URL(name, FOLDER), 'utf8');
+  const inside = bundledText(`status-page/${name}`);
+  if (inside !== undefined) return inside;
+  // The folder is as far away from dist/admin as from src/admin.
+  return readFileSync(new URL(`../../assets/status-page/${name}`, import.meta.url), 'utf8');
 }
 
 /**

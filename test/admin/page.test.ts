@@ -243,3 +243,21 @@ const CONTRAST = `(() => {
   }
   return low;
 })()`;
+
+t.test('a process that does not proxy has a head, and nothing else', options, async (t) => {
+  const { page } = await rig(t, SHOP);
+  await page.evaluate(`(() => {
+    const real = window.fetch;
+    window.fetch = async (path, init) => {
+      const response = await real(path, init);
+      if (path.startsWith('v1/services')) {
+        return new Response(JSON.stringify({ error: { message: 'no' } }), { status: 409 });
+      }
+      if (!path.startsWith('v1/status')) return response;
+      return new Response(JSON.stringify({ ...(await response.json()), proxy: null }));
+    };
+  })()`);
+  await page.until(`document.getElementById('services').getClientRects().length === 0`);
+  t.equal(await page.evaluate(`document.getElementById('tiles').getClientRects().length`), 0);
+  t.equal(await page.evaluate(`document.getElementById('state').textContent`), 'ready');
+});
