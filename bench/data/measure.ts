@@ -37,16 +37,19 @@ export async function measureData(
   try {
     const { open, missing } = await openPeers(network, kindsOf(plan, network), onProgress);
     opened.push(...open);
+    const notes = [...servers.notes];
+    if (plan.flags.length > 0) notes.push(`ours ran with ${plan.flags.join(' ')}`);
     const idleConnection = await idleMemory(plan, network, open, missing, onProgress);
     const loads = installed(
       DATA_LOADS.filter(({ word }) => plan.loads.includes(word)),
       missing,
+      notes,
     );
     const common = { network, peers: open, rounds: plan.rounds, seconds: plan.seconds, onProgress };
     const rounds = await runRounds({ ...common, loads });
     missing.push(...rounds.missing);
     const fixedRate: DataLoadResult[] = [];
-    for (const load of paced(rounds.results, missing)) {
+    for (const load of paced(rounds.results, missing, notes)) {
       const { results, missing: failed } = await runRounds({ ...common, loads: [load] });
       fixedRate.push(...results);
       missing.push(...failed);
@@ -64,10 +67,7 @@ export async function measureData(
       idleConnection,
       idleConnections: plan.idleConnections,
       missing,
-      notes: [
-        ...(plan.flags.length > 0 ? [`ours ran with ${plan.flags.join(' ')}`] : []),
-        ...servers.notes,
-      ],
+      notes,
       busyBefore: otherwise,
       took: (performance.now() - begin) / 1000,
     };
@@ -93,25 +93,30 @@ function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
 }
 
 /** Those loads whose tools there are, or which clients of this project can stand in for. */
-function installed(loads: readonly DataLoad[], missing: Missing[]): DataLoad[] {
+function installed(loads: readonly DataLoad[], missing: Missing[], notes: string[]): DataLoad[] {
   return loads.flatMap((load) => {
-    const { word, tool, without } = load;
+    const { word, title, tool, without } = load;
     if (tool === undefined || isInstalled(tool.command)) return [load];
     const why = `not installed: ${tool.command} (package ${tool.package})`;
-    missing.push({
-      load: word,
-      why: without === undefined ? why : `${why}; measured with clients of this project, in Node`,
-    });
-    return without === undefined ? [] : [{ ...load, run: without }];
+    if (without === undefined) {
+      missing.push({ load: word, why });
+      return [];
+    }
+    notes.push(`${title}: ${why}; measured with clients of this project, in Node`);
+    return [{ ...load, run: without }];
   });
 }
 
 /** The loads at a fixed rate that follow from what was measured. */
-function paced(results: readonly DataLoadResult[], missing: Missing[]): DataLoad[] {
+function paced(
+  results: readonly DataLoadResult[],
+  missing: Missing[],
+  notes: string[],
+): DataLoad[] {
   return PACED.flatMap(({ after, at }) => {
     const maximum = results.find(({ word }) => word === after);
     const asked = maximum === undefined ? undefined : halfOfSlowest(maximum);
-    return asked === undefined ? [] : installed([at(asked)], missing);
+    return asked === undefined ? [] : installed([at(asked)], missing, notes);
   });
 }
 
