@@ -190,3 +190,23 @@ t.test('a node that the autoscaler is about to remove fails healthz, and only th
   await cli.line('The node stays');
   t.equal(await status('healthz'), 200);
 });
+
+t.test('how long a change took from the cluster to here is measured', async (t) => {
+  const api = await startFakeApi(t);
+  fill(api);
+  const line = `kube --server ${api.url} to-local to-userspace --portal none --node-name node-a`;
+  const serve = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=', '-v=2'];
+  const cli = startCli(t, [...line.split(' '), ...serve]);
+  const { url } = await cli.line('Serving metrics');
+  await cli.line('The first complete state is in place');
+  await cli.line('Watching', { resource: 'endpointslices' });
+  const changed = slice('demo/web-x', [endpoint('10.1.0.7')]);
+  const key = 'endpoints.kubernetes.io/last-change-trigger-time';
+  const annotations = { [key]: new Date(Date.now() + 1).toISOString() };
+  api.upsert('endpointslices', { ...changed, metadata: { ...changed.metadata, annotations } });
+  await cli.line('userspace syncProxyRules complete', { endpointsChanged: 1 });
+  const page = await (await fetch(`${String(url)}/metrics`)).text();
+  t.match(page, /^kubeproxy_network_programming_duration_seconds_count 1$/m);
+  t.match(page, /^kubeproxy_sync_proxy_rules_endpoint_changes_total 1$/m);
+  t.match(page, /^kubeproxy_sync_proxy_rules_service_changes_pending 0$/m);
+});
