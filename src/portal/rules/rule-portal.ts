@@ -7,13 +7,7 @@ import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import type { Family } from '../../util/family.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { ADDRESS_INTERVAL_MS } from '../bounds.ts';
-import {
-  flowsCleared,
-  flowsNotCleared,
-  portalFailed,
-  portalLost,
-  portalWritten,
-} from '../events.ts';
+import { flowsCleared, flowsNotCleared, portalFailed, portalLost } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import type { FlowPlace } from '../flow-table.ts';
 import { FlowCleaner } from '../flows.ts';
@@ -23,10 +17,11 @@ import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../p
 import { RedirectPlan, type Lead, type ProxyPort } from '../redirect-plan.ts';
 import { RuleBook } from './book.ts';
 import type { RuleConfig } from './config.ts';
-import { flowItemsOf, flowPlaces, isFlowSet, type FlowSet } from './flow-items.ts';
+import { flowItemsOf, flowPlaces, type FlowSet } from './flow-items.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
 import type { Item } from './ledger.ts';
 import { Pace } from './pace.ts';
+import { publishWritten } from './publish-written.ts';
 import type { RuleStore } from './store.ts';
 import type { Written } from './writer.ts';
 
@@ -330,21 +325,4 @@ export class RulePortal<Name extends string> implements Portal {
     this.#config = { ...this.#config, ...now };
     return true;
   }
-}
-
-/** Only rules count; where flows lead is a consequence of them. */
-function publishWritten(
-  portal: Portal['kind'],
-  { reason, changes }: Written,
-  durationMs: number,
-): void {
-  if (!portalWritten.hasSubscribers) return;
-  const rules = changes.filter(({ set }) => !isFlowSet(set));
-  portalWritten.publish({
-    portal,
-    reason,
-    added: rules.filter(({ after }) => after !== undefined).length,
-    removed: rules.filter(({ before }) => before !== undefined).length,
-    durationMs,
-  });
 }
