@@ -155,6 +155,7 @@ export class FakeNetsh {
 
   #show(args: readonly string[]): string | { readonly stdout: string } {
     if (args[1] === 'portproxy') return this.#showRules(args[3] ?? '');
+    if (args[3] === 'excludedportrange') return { stdout: '\r\n      5357        5357\r\n' };
     const name = valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '';
     const list = this.interfaces.get(name);
     if (list === undefined) return this.tongue.noInterface;

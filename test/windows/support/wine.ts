@@ -36,6 +36,8 @@ export class Wine {
       'WINEPREFIX=/kpng/prefix',
       'WINEARCH=win64',
       'WINEDEBUG=-all',
+      // Seconds that a test may take; the machine may be slow, and Wine is.
+      'TAP_TIMEOUT=110',
       String.raw`WINEPATH=Z:\kpng\bin`,
       String.raw`KPNG_NETSH_SPOOL=Z:\kpng\spool`,
     ];
