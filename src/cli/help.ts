@@ -84,7 +84,8 @@ function rootHelp(registry: Registry): string {
     wrap(
       'A command line names where the state of the Services comes from and what is done with it. ' +
         'Flags may stand anywhere after the program’s name, as --flag value, --flag=value or, as in ' +
-        'Go, -flag=value.',
+        'Go, -flag=value. What is not given comes from the environment (--max-connections from ' +
+        'KPNG_MAX_CONNECTIONS), and then from the file of --config.',
     ),
     ['Sources:', ...columns(registry.sources.map(({ word, summary }) => [word, summary]))],
     ['Backends:', ...columns(registry.sinks.map(({ word, summary }) => [word, summary]))],
