@@ -130,7 +130,8 @@ linuxTest('a successor that dies before it serves changes nothing', async (t) =>
   const first = rig.start();
   await first.line('The first complete state is in place');
   const stop = ceaseless('127.0.0.1', rig.port);
-  const second = rig.start();
+  // Without a state it cannot serve.
+  const second = rig.start(`--input=${rig.socket}.missing`);
   await second.line('Taking over from a process that runs');
   second.kill('SIGKILL');
   await first.line('A successor did not take over; going on');
