@@ -45,19 +45,7 @@ ${asMarkdown(machineRows(report), 2)}
 
 ${asMarkdown(rateRows(report), 2)}
 
-### Latency at a fixed rate
-
-All peers are asked for half of what the slowest one can do.
-
-${latency.join('\n\n')}
-
-${asMarkdown(fixedRateRows(report), 2)}
-
-At full speed, each client waiting for its answer before it asks again (p50 / p99 / p99.9):
-
-${asMarkdown(latencyRows(report), 2)}
-
-${idleMemory(report)}### Targets
+${fixedRate(report, latency)}${fullSpeed(report)}${idleMemory(report)}### Targets
 
 ${asMarkdown(targetRows(report), 4)}
 
@@ -79,12 +67,39 @@ ${profiles(report)}${missing(report)}### How it is measured
 ### Run it
 
 As root; the machine's own packet rules are not touched. Debian packages: \`wrk iperf3 sockperf haproxy nginx
-libnginx-mod-stream\`. How to build a kube-proxy is told under *Portals*.
+libnginx-mod-stream\`, and \`linux-perf\` for profiles. A kube-proxy with the userspace mode can be built from Debian 12's source package
+\`kubernetes\` (1.20) with its \`golang-go\`: \`GO111MODULE=off go build k8s.io/kubernetes/cmd/kube-proxy\`, the source linked into \`$GOPATH\`.
 
     npm run bench -- data --peer kube-proxy=PATH       all, about 15 minutes
     npm run bench -- data --quick                      one short round, about 3 minutes
     npm run bench -- data --only bulk,udp-64 --peers direct,node,linux
     npm run bench -- data --peer kube-proxy=PATH --write-docs
+`;
+}
+
+function fixedRate(report: DataReport, plots: readonly string[]): string {
+  const rows = fixedRateRows(report);
+  if (rows.length === 1) return '';
+  return `### Latency at a fixed rate
+
+All peers are asked for half of what the slowest one can do. Microseconds.
+
+${plots.join('\n\n')}
+
+${asMarkdown(rows, 2)}
+
+`;
+}
+
+function fullSpeed(report: DataReport): string {
+  const rows = latencyRows(report);
+  if (rows.length === 1) return '';
+  return `### Latency at full speed
+
+Each client waits for its answer before it asks again (p50 / p99 / p99.9).
+
+${asMarkdown(rows, 2)}
+
 `;
 }
 
