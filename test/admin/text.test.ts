@@ -1,0 +1,180 @@
+/** What the answers of the admin API look like in a terminal. */
+import { PassThrough } from 'node:stream';
+import t from 'tap';
+import { describeServices } from '../../src/admin/details.ts';
+import { Sampler } from '../../src/admin/sampler.ts';
+import { listServices } from '../../src/admin/services.ts';
+import { statusOf } from '../../src/admin/status.ts';
+import type { ProxySubject } from '../../src/admin/subject.ts';
+import { print } from '../../src/cli/admin/print.ts';
+import { plainText, table } from '../../src/cli/admin/table.ts';
+import {
+  connectionsText,
+  detailsText,
+  drainedText,
+  servicesText,
+  statusText,
+  undrainedText,
+} from '../../src/cli/admin/tables.ts';
+import { age, atMost, bytes, count } from '../../src/cli/admin/units.ts';
+import { AdminScene } from '../support/admin-scene.ts';
+
+async function rig() {
+  const scene = await AdminScene.create(
+    [
+      {
+        name: 'shop/cart:http',
+        address: '10.96.0.2',
+        nodePort: 30_080,
+        endpoints: ['10.1.0.1:80', '10.1.0.2:80'],
+        failing: ['10.1.0.2:80'],
+        traffic: () => ({ connections: 5, bytesIn: 1000, bytesOut: 90_000, refused: 1, active: 3 }),
+      },
+      { name: 'data/db', address: '10.96.0.4', endpoints: [], broken: true },
+    ],
+    [{ code: 'KPNG_X', message: 'cannot \u001b[31mlisten', servicePort: 'data/db', count: 1 }],
+  );
+  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
+  scene.pass(20);
+  return { scene, sampler, subject: scene.subject.proxy() as ProxySubject };
+}
+
+t.test('numbers have three digits and a unit', (t) => {
+  t.strictSame([0, 7, 0.25, 9.96, 12.34, 999, 999.6, 1250, 31_400_000].map(count), [
+    '0',
+    '7',
+    '0.3',
+    '10',
+    '12.3',
+    '999',
+    '1k',
+    '1.25k',
+    '31.4M',
+  ]);
+  t.strictSame([0, 999, 1000, 117_000_000, 2.5e12].map(bytes), [
+    '0 B',
+    '999 B',
+    '1 kB',
+    '117 MB',
+    '2.5 TB',
+  ]);
+  t.strictSame([0, 59.9, 185, 14_820, 1_047_600].map(age), [
+    '0s',
+    '59s',
+    '3m05s',
+    '4h07m',
+    '12d03h',
+  ]);
+  t.strictSame(
+    [atMost(0.001, 5), atMost(2.5, 5), atMost(null, 5), atMost(null, 0)],
+    ['≤ 1 ms', '≤ 2.5 s', '> 2.5 s', '-'],
+  );
+  t.end();
+});
+
+t.test('a table is as wide as what is in it, numbers stand to the right', (t) => {
+  const lines = table<[string, number]>(
+    [
+      { title: 'NAME', cell: ([name]) => name },
+      { title: 'N', align: 'right', cell: ([, number]) => String(number) },
+    ],
+    [
+      ['a', 1],
+      ['longer', 1000],
+    ],
+  );
+  t.strictSame(lines, ['NAME       N', 'a          1', 'longer  1000']);
+  t.equal(plainText('a\u001b[2Jb\n'), 'a\u{fffd}[2Jb\u{fffd}', 'nothing moves the cursor');
+  t.end();
+});
+
+t.test('status in a few lines', async (t) => {
+  const { scene, sampler } = await rig();
+  await scene.engine.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80', service: 'shop/cart' });
+  const text = statusText(statusOf(scene.subject, sampler)).join('\n');
+  t.match(text, /^state +ready\nprocess +\d+, up \S+, /);
+  t.match(text, /\ncommand +kube to-userspace, node node-1\nhealthz +ok\n/);
+  t.match(text, /\nservice ports +2, 1 down\n/);
+  t.match(text, /\nlisteners +1 open, 1 failed\nactive +3 TCP connections, 0 UDP sessions\n/);
+  t.match(text, /\nnow +5 connections\/s, 1 kB\/s in, 90 kB\/s out, 1 errors\/s\n/);
+  t.match(text, /\nlimits +max-connections 3 of 100000, /);
+  t.match(text, /\ndrained +10\.1\.0\.1:80 of shop\/cart\n/);
+  t.match(text, /\n\nProblems:\n {2}cannot \u{fffd}\[31mlisten \(KPNG_X\)$/u);
+  scene.health.draining(true);
+  t.match(statusText(statusOf(scene.subject, sampler)).join('\n'), /readyz +failing; drained\n/);
+  const none = statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
+  t.notMatch(statusText(none).join('\n'), /service ports/);
+});
+
+t.test('services, and one of them', async (t) => {
+  const { sampler, subject } = await rig();
+  const query = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;
+  const all = servicesText(listServices(subject, sampler, { ...query, limit: 10 }));
+  t.strictSame(all.length, 3);
+  t.match(all[0], /^SERVICE +PROTO +STATE +ADDRESS +ENDPOINTS +ACTIVE/);
+  t.match(all[2], /^shop\/cart:http +TCP +ok +10\.96\.0\.2:80 \+1 +2\/2 +3 +5 +1 kB +90 kB +20$/);
+  const one = servicesText(listServices(subject, sampler, { ...query, limit: 1 }));
+  t.strictSame(one.slice(-2), ['', '1 shown of 2']);
+  const found = listServices(subject, sampler, { ...query, search: 'cart', limit: 1 });
+  t.equal(servicesText(found).at(-1), '1 shown of 1 found, of 2');
+  const details = detailsText(
+    await describeServices(subject, sampler, ['shop/cart:http', 'data/db']),
+  );
+  const text = details.join('\n');
+  t.match(text, /^service port +shop\/cart:http TCP\nstate +degraded\n/);
+  t.match(text, /\nconnect errors +20 refused\n/);
+  t.match(text, /\n10\.1\.0\.2:80 +failing +internal, external +0\n/);
+  t.match(text, /failed +internal +KPNG_LISTEN_ADDRESS_NOT_AVAILABLE EADDRNOTAVAIL/);
+});
+
+t.test('connections, and what is left out', (t) => {
+  const connection = {
+    servicePort: 'ns/a',
+    client: '10.9.0.1:5',
+    endpoint: '10.1.0.1:80',
+    state: 'open',
+    ageSeconds: 75,
+    in: 1500,
+    out: 2,
+  } as const;
+  const lines = connectionsText({
+    matched: 9,
+    complete: false,
+    connections: [
+      { ...connection, protocol: 'TCP' },
+      { ...connection, protocol: 'UDP' },
+    ],
+  });
+  t.match(lines[1], /^ns\/a +TCP +10\.9\.0\.1:5 +10\.1\.0\.1:80 +open +1m15s +1\.5 kB +2 B$/);
+  t.match(lines[2], /1\.5k pkt +2 pkt$/);
+  t.equal(lines.at(-1), '2 shown of more than 9');
+  t.end();
+});
+
+t.test('draining is told in a sentence', (t) => {
+  const outcome = { what: 'ns/a', servicePorts: 2, active: 5 };
+  t.match(drainedText(outcome), [
+    'ns/a: no new connections on 2 service ports; 5 are open and go on',
+  ]);
+  t.match(
+    drainedText({ ...outcome, inSeconds: 5 })[0],
+    /in 5 s 2 service ports take no new connections/,
+  );
+  t.match(undrainedText(outcome)[0], /^ns\/a: taken back; 2 service ports/);
+  t.end();
+});
+
+t.test('printed as table, JSON and YAML; a reader may go away', async (t) => {
+  const printed = async (form: 'table' | 'json' | 'yaml'): Promise<string> => {
+    const out = new PassThrough();
+    await print({ a: [1] }, ['one', 'two'], form, out);
+    return String(out.read());
+  };
+  t.equal(await printed('table'), 'one\ntwo\n');
+  t.strictSame(JSON.parse(await printed('json')), { a: [1] });
+  t.equal(await printed('yaml'), 'a:\n  - 1\n');
+  const gone = new PassThrough({ highWaterMark: 1 });
+  const done = print({}, ['x'.repeat(100)], 'table', gone);
+  gone.destroy(new Error('EPIPE'));
+  await t.resolves(done);
+});
