@@ -71,3 +71,16 @@ t.test('node: nothing else is asked', async (t) => {
   t.notOk(existsSync(path));
   await engine.destroy();
 });
+
+linuxTest('linux: node carries on in the same process when its threads keep dying', async (t) => {
+  const { log, guard } = await setUp(t);
+  const backoff = { initialMs: 1, maxMs: 1, factor: 1, jitter: 0 };
+  const engine = await createEngine({ engine: 'linux', limits }, {}, log, { ...guard, backoff });
+  t.teardown(() => engine.destroy());
+  for (let deaths = 0; deaths < 3; deaths += 1) {
+    t.equal(engine.kind, 'linux');
+    order(1);
+    await engine.apply([]);
+  }
+  t.equal(engine.kind, 'node');
+});
