@@ -46,6 +46,8 @@ other Node processes share. *Its own* is the anonymous part: heap, stacks and bu
     npm run bench -- --only bulk           loads whose name holds the word
     npm run bench -- --json result.json    all figures, for comparing
     npm run bench -- --write-docs          writes this page
+    npm run bench -- data                  beside other proxies, in namespaces, as root
+    npm run bench -- rest                  memory and CPU of what lies idle
     npm run bench -- integrity             1 GiB both ways, curl, nc -u, an endpoint killed under load: checksums
 `;
 }
