@@ -73,7 +73,7 @@ t.test('on Windows there is always one, and the log says which and why', async (
     t.ok(keeper);
     await keeper?.close();
     const [line] = lines();
-    t.match(`${line?.['interface']} ${line?.['reason']}`, expected);
+    t.match([line?.['interface'], line?.['reason']].join(' '), expected);
   }
 });
 
