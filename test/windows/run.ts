@@ -5,6 +5,7 @@
  *     npm run test:windows                  everything
  *     npm run test:windows -- life          the life of the services only
  *     npm run test:windows -- suites        the test files only
+ *     npm run test:windows -- suites test/file/watch.test.ts
  *
  * Needs root and a Debian or Ubuntu. What it makes is kept in KPNG_WINE_CACHE, by default
  * /var/cache/kpng-wine (2.5 GB), so that the next run is faster.
@@ -32,7 +33,6 @@ async function command(file: string, args: readonly string[]): Promise<void> {
 }
 
 async function main(parts: readonly string[]): Promise<boolean> {
-  const wanted = (part: string): boolean => parts.length === 0 || parts.includes(part);
   const steps = new Steps();
   const prepared = await steps.step('a Debian 13 with Wine 10, NSSM and tools', () =>
     command(join(import.meta.dirname, 'support', 'prepare.sh'), [cache]),
@@ -42,12 +42,13 @@ async function main(parts: readonly string[]): Promise<boolean> {
     (await steps.step('the executables, made on this machine', () =>
       command(process.execPath, [join(ROOT, 'tools/sea/main.ts'), 'win-x64', '--out', executables]),
     ));
-  if (built) await inWine(steps, wanted);
+  if (built) await inWine(steps, parts);
   steps.end();
   return steps.failed === 0;
 }
 
-async function inWine(steps: Steps, wanted: (part: string) => boolean): Promise<void> {
+async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
+  const wanted = (part: string): boolean => parts.length === 0 || parts.includes(part);
   const namespace = await Namespace.create(`kpng-windows-${process.pid}`);
   try {
     const wine = new Wine(cache, namespace);
@@ -63,7 +64,11 @@ async function inWine(steps: Steps, wanted: (part: string) => boolean): Promise<
       if (windows === undefined) throw new Error('no target');
       await wine.put(await nodeOf(windows, join(cache, 'node')), String.raw`Z:\kpng\node.exe`);
       steps.say('\ntest files on the real node.exe');
-      await suites(steps, wine);
+      await suites(
+        steps,
+        wine,
+        parts.filter((part) => part.endsWith('.test.ts')),
+      );
     }
     await desk.close();
     if (desk.failure !== undefined)

@@ -25,6 +25,8 @@ const SUITES = [
 
 /** Files that are of no use here, and why. They run on Linux. */
 const LEFT_OUT: Readonly<Record<string, string>> = {
+  'test/file/source-model.test.ts':
+    'replaces files in a way that fails and hangs under Wine; an open question',
   'test/util/tls-files.test.ts': 'makes certificates with the openssl of Linux',
   'test/proxysocket/tcp/limits.test.ts':
     'limits the descriptors of a process with a shell of Linux',
@@ -49,14 +51,6 @@ const KNOWN: Readonly<Record<string, Known>> = {
     why: 'reads the tables of Linux',
     tests: ['reads the addresses of the tables'],
   },
-  'test/file/parser-thread.test.ts': {
-    why: OPEN,
-    tests: ['a thread that ends while it hands over'],
-  },
-  'test/file/source-model.test.ts': {
-    why: OPEN,
-    tests: ['whatever happens to the file', 'timeout!'],
-  },
   'test/proxysocket/tcp/back-pressure.test.ts': {
     why: OPEN,
     tests: ['a client that resets while its endpoint takes nothing'],
@@ -71,7 +65,11 @@ const KNOWN: Readonly<Record<string, Known>> = {
   },
   'test/proxysocket/tcp/leaks.test.ts': {
     why: OPEN,
-    tests: ['handles: 2000 connections', 'documented: 2000 connections'],
+    tests: [
+      'handles: 2000 connections',
+      'documented: 2000 connections',
+      'half-open clients that send nothing',
+    ],
   },
   'test/proxysocket/tcp/lost-endpoint.test.ts': {
     why: OPEN,
@@ -83,10 +81,6 @@ const KNOWN: Readonly<Record<string, Known>> = {
     ],
   },
   'test/proxysocket/tcp/reset.test.ts': { why: OPEN, tests: ['resetSocket'] },
-  'test/file/keep-alive.test.ts': {
-    why: OPEN,
-    tests: ['a source that waits for its file keeps the process alive'],
-  },
   'test/file/watch-directories.test.ts': {
     why: `${LINKS}; ${OPEN}`,
     tests: [
@@ -109,9 +103,10 @@ const KNOWN: Readonly<Record<string, Known>> = {
 /** A file that hangs is given up. Milliseconds. */
 const PATIENCE_MS = 120_000;
 
-/** Runs the test files, one after the other. */
-export async function suites(steps: Steps, wine: Wine): Promise<void> {
-  const files = SUITES.flatMap((pattern) => globSync(pattern, { cwd: ROOT }).sort());
+/** Runs the test files, one after the other; `only`: these instead. */
+export async function suites(steps: Steps, wine: Wine, only: readonly string[]): Promise<void> {
+  const all = SUITES.flatMap((pattern) => globSync(pattern, { cwd: ROOT }).sort());
+  const files = only.length === 0 ? all : only;
   for (const file of files) {
     const reason = LEFT_OUT[file];
     if (reason === undefined) await steps.step(file, () => runFile(wine, file));
