@@ -4,13 +4,13 @@ import {
   type ServicePortCounters,
 } from '../proxysocket/counters.ts';
 import type { DesiredServicePort } from '../proxier/desired.ts';
-import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { Inspection } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { serviceOf } from './drains.ts';
+import { groupFailing } from './failing.ts';
 import type { Sampler } from './sampler.ts';
-import { endpointText, factsOf, isUsable, stateOf } from './service-state.ts';
+import { endpointText, factsOf, isUsable, stateOf, type Facts } from './service-state.ts';
 import { rowOf } from './services.ts';
 import type { ProxySubject } from './subject.ts';
 import type {
@@ -50,9 +50,11 @@ export async function describeServices(
       .flatMap((port) => (wanted.has(port.spec.name) ? [[port.spec.name, port]] : [])),
   );
   const seen = groupEndpoints(inspection);
+  const failing = groupFailing(inspection.endpoints);
   return engine.snapshot(wanted).map((snapshot) => {
     const { name } = snapshot;
-    return detailsOf(subject, rates, snapshot, desired.get(name), seen.get(name) ?? new Map());
+    const facts = factsOf(snapshot, engine, failing);
+    return detailsOf(subject, rates, facts, desired.get(name), seen.get(name) ?? new Map());
   });
 }
 
@@ -71,24 +73,18 @@ function groupEndpoints({ endpoints }: Inspection): Map<string, SeenEndpoints> {
 function detailsOf(
   subject: ProxySubject,
   rates: Sampler,
-  snapshot: ServicePortSnapshot,
+  facts: Facts,
   desired: DesiredServicePort | undefined,
   seen: SeenEndpoints,
 ): ServiceDetails {
+  const { snapshot } = facts;
   const { name, counters } = snapshot;
-  const facts = factsOf(snapshot, subject.engine);
-  const endpointsList = endpointsOf(subject, name, facts.drained, seen);
-  const ready = endpointsList.some(({ state }) => state === 'ready');
-  const failing = endpointsList.some(({ state }) => state === 'failing');
   const { affinity } = desired?.spec ?? {};
-  const found = stateOf(facts);
-  // Only here, where each endpoint is asked for: of a service port whose every endpoint refuses.
-  const state = found === 'ok' && failing ? (ready ? 'degraded' : 'down') : found;
   return {
-    ...rowOf({ ...facts, state }, desired, rates),
+    ...rowOf({ ...facts, state: stateOf(facts) }, desired, rates),
     affinity: affinity?.kind === 'clientIP' ? { clientIP: affinity.timeoutSeconds } : 'none',
     listenersList: snapshot.listeners.map(listenerView),
-    endpointsList,
+    endpointsList: endpointsOf(subject, name, facts.drained, seen),
     connectTimes: connectTimesOf(counters),
     connectErrors: connectErrorsOf(counters),
     counters: otherCounters(counters),

@@ -2,6 +2,7 @@ import type { DesiredServicePort } from '../proxier/desired.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { DrainingEngine } from './drains.ts';
+import type { Failing } from './failing.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { ServiceState } from './views.ts';
 
@@ -20,6 +21,8 @@ export interface Facts {
   readonly snapshot: ServicePortSnapshot;
   /** Endpoints that may be used for some traffic. */
   readonly usable: number;
+  /** Those of them that connections are refused by, so that they are passed over. */
+  readonly failing: number;
   readonly drained: boolean;
 }
 
@@ -30,16 +33,19 @@ export function factsOf(
     DrainingEngine,
     'endpointsOf' | 'isDrained' | 'isEndpointDrained' | 'drainsEndpoints'
   >,
+  failingOfAll: Failing,
 ): Facts {
   const { name } = snapshot;
+  const refusing = failingOfAll.get(name);
   let usable = 0;
+  let failing = 0;
   for (const endpoint of engine.endpointsOf(name)) {
     if (!isUsable(endpoint)) continue;
-    if (!engine.drainsEndpoints || !engine.isEndpointDrained(name, endpointText(endpoint))) {
-      usable += 1;
-    }
+    if (engine.drainsEndpoints && engine.isEndpointDrained(name, endpointText(endpoint))) continue;
+    usable += 1;
+    if (refusing?.has(endpointText(endpoint)) === true) failing += 1;
   }
-  return { snapshot, usable, drained: engine.isDrained(name) };
+  return { snapshot, usable, failing, drained: engine.isDrained(name) };
 }
 
 export function isUsable({ internal, external }: EndpointSpec): boolean {
@@ -56,13 +62,14 @@ export function failedListeners({ listeners }: ServicePortSnapshot): number {
   return failed;
 }
 
-export function stateOf({ snapshot, usable, drained }: Facts): ServiceState {
+export function stateOf({ snapshot, usable, failing, drained }: Facts): ServiceState {
   if (snapshot.draining === true) return 'removed';
   if (drained) return 'drained';
   const failed = failedListeners(snapshot);
   if (failed > 0 && failed === snapshot.listeners.length) return 'down';
   if (usable === 0) return 'no-endpoints';
-  return failed > 0 ? 'degraded' : 'ok';
+  if (failing === usable) return 'down';
+  return failed > 0 || failing > 0 ? 'degraded' : 'ok';
 }
 
 /** The addresses that clients use, a node port as `*:port`. */

@@ -1,4 +1,5 @@
 import type { DesiredServicePort } from '../proxier/desired.ts';
+import { NONE_FAILING, type Failing } from './failing.ts';
 import { totalsOf } from './rates.ts';
 import type { Sampler } from './sampler.ts';
 import {
@@ -46,8 +47,16 @@ interface Entry extends Facts {
   readonly state: ServiceState;
 }
 
-/** A page of the service ports, found and sorted here so that a reader only gets what it shows. */
-export function listServices(subject: Subject, rates: Rates, query: ServicesQuery): ServicesView {
+/**
+ * A page of the service ports, found and sorted here so that a reader only gets what it shows. What of their
+ * endpoints refuses is up to `failing`.
+ */
+export function listServices(
+  subject: Subject,
+  rates: Rates,
+  query: ServicesQuery,
+  failing: Failing = NONE_FAILING,
+): ServicesView {
   const states = noStates();
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
   const list = subject.desired();
@@ -55,7 +64,7 @@ export function listServices(subject: Subject, rates: Rates, query: ServicesQuer
   const entries: Entry[] = [];
   const all = subject.engine.snapshot();
   for (const snapshot of all) {
-    const facts = factsOf(snapshot, subject.engine);
+    const facts = factsOf(snapshot, subject.engine, failing);
     const state = stateOf(facts);
     states[state] += 1;
     const entry = { ...facts, state };

@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
 import { describeServices, namesOf } from './details.ts';
+import { failingOf, NONE_FAILING, type Failing } from './failing.ts';
 import { SAMPLE_MS } from './history.ts';
 import type { Operation, OperationInput } from './operations.ts';
 import { numberOf, wordOf } from './operations.ts';
@@ -23,14 +24,18 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       summary: 'what the process is, its health, and what all service ports come to',
       access: 'read',
       inputs: [],
-      run: () => statusOf(subject, sampler),
+      run: async () => statusOf(subject, sampler, await failingIn(subject)),
     },
     {
       name: 'services',
       summary: 'a page of the service ports',
       access: 'read',
       inputs: ['search', 'state', 'sort', 'order', 'offset', 'limit'],
-      run: (input) => listServices(proxyOf(subject), sampler, servicesQuery(input)),
+      async run(input) {
+        const query = servicesQuery(input);
+        const failing = await failingIn(subject);
+        return listServices(proxyOf(subject), sampler, query, failing);
+      },
     },
     {
       name: 'service',
@@ -64,6 +69,11 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       run: () => dumpOf(subject, sampler),
     },
   ];
+}
+
+async function failingIn(subject: ProcessSubject): Promise<Failing> {
+  const engine = subject.proxy()?.engine;
+  return engine === undefined ? NONE_FAILING : failingOf(engine);
 }
 
 /** Throws KPNG_ADMIN_REFUSED when the process does not proxy, or not yet. */
@@ -138,7 +148,7 @@ function connectionView({ ageMs, ...rest }: ConnectionSnapshot): ConnectionView 
 async function* dumpOf(subject: ProcessSubject, sampler: Sampler): AsyncGenerator<string> {
   const { heapUsed, external, arrayBuffers } = process.memoryUsage();
   const memory = { heapUsed, external, arrayBuffers };
-  yield `{"status":${JSON.stringify(statusOf(subject, sampler))}`;
+  yield `{"status":${JSON.stringify(statusOf(subject, sampler, await failingIn(subject)))}`;
   yield `,"memory":${JSON.stringify(memory)}`;
   yield `,"resources":${JSON.stringify(countsOf(process.getActiveResourcesInfo()))}`;
   yield `,"history":${JSON.stringify(sampler.history(undefined))}`;

@@ -1,5 +1,6 @@
 import type { Probe } from '../observe/health.ts';
 import { LIMIT_NAMES } from '../proxysocket/limits.ts';
+import { NONE_FAILING, type Failing } from './failing.ts';
 import { totalsOf } from './rates.ts';
 import type { Sampler } from './sampler.ts';
 import { factsOf, failedListeners, stateOf } from './service-state.ts';
@@ -7,8 +8,12 @@ import { noStates } from './services.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 import type { ProbeView, ProxyView, StatusView } from './views.ts';
 
-/** What the process is, how it is, and what all service ports come to. */
-export function statusOf(subject: ProcessSubject, rates: Pick<Sampler, 'rates'>): StatusView {
+/** What the process is, how it is, and what all service ports come to; `failing` says what of their endpoints refuses. */
+export function statusOf(
+  subject: ProcessSubject,
+  rates: Pick<Sampler, 'rates'>,
+  failing: Failing = NONE_FAILING,
+): StatusView {
   const { health, log, version, command, nodeName } = subject;
   const probe = (which: Probe): ProbeView => {
     const { status, body } = health.judge(which);
@@ -32,7 +37,7 @@ export function statusOf(subject: ProcessSubject, rates: Pick<Sampler, 'rates'>)
     state: stateOfProcess(subject, proxy, probes),
     health: probes,
     logLevel: log.verbosity,
-    proxy: proxy === undefined ? null : proxyView(proxy, rates),
+    proxy: proxy === undefined ? null : proxyView(proxy, rates, failing),
   };
 }
 
@@ -47,7 +52,11 @@ function stateOfProcess(
   return healthz.status === 200 && readyz.status === 200 ? 'ready' : 'not-ready';
 }
 
-function proxyView(subject: ProxySubject, { rates }: Pick<Sampler, 'rates'>): ProxyView {
+function proxyView(
+  subject: ProxySubject,
+  { rates }: Pick<Sampler, 'rates'>,
+  failing: Failing,
+): ProxyView {
   const states = noStates();
   const listeners = { open: 0, failed: 0 };
   const active = { tcp: 0, udp: 0 };
@@ -56,7 +65,7 @@ function proxyView(subject: ProxySubject, { rates }: Pick<Sampler, 'rates'>): Pr
   let endpoints = 0;
   for (const snapshot of snapshots) {
     const { counters, protocol } = snapshot;
-    states[stateOf(factsOf(snapshot, subject.engine))] += 1;
+    states[stateOf(factsOf(snapshot, subject.engine, failing))] += 1;
     endpoints += snapshot.endpoints;
     const failed = failedListeners(snapshot);
     listeners.failed += failed;

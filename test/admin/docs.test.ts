@@ -8,6 +8,7 @@ import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { PAGE_FILES } from '../../src/admin/page.ts';
 import { MAX_HISTORIES } from '../../src/admin/sampler.ts';
 import { SERVICE_STATES } from '../../src/admin/service-state.ts';
+import { MAX_ASKED } from '../../src/admin/failing.ts';
 import { MAX_ROWS } from '../../src/admin/services.ts';
 import { MAX_ADMIN_CLIENTS } from '../../src/admin/socket-server.ts';
 import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
@@ -62,6 +63,7 @@ t.test('docs/limits.md has the limits of the admin API', async (t) => {
     number(MAX_HISTORIES),
     `${HISTORY_SAMPLES} samples, ${formatDuration(SAMPLE_MS)} apart`,
     number(MAX_ROWS),
+    number(MAX_ASKED),
     number(MAX_ENDPOINTS),
     number(MAX_LISTED),
     number(MAX_INSPECTED),

@@ -1,7 +1,9 @@
 import t from 'tap';
 import { describeServices, namesOf } from '../../src/admin/details.ts';
+import { failingOf, MAX_ASKED } from '../../src/admin/failing.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices, SORT_KEYS, type ServicesQuery } from '../../src/admin/services.ts';
+import { standardOperations } from '../../src/admin/standard.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import type { ServicesView } from '../../src/admin/views.ts';
@@ -107,6 +109,46 @@ t.test('filtered by state, use and trouble', async (t) => {
   await scene.engine.drain({ kind: 'service', service: 'shop/cart' });
   t.strictSame(names({ state: 'drained' }), ['shop/cart:http', 'shop/cart:https']);
 });
+
+t.test('an endpoint that refuses shows in lists and in the status as in the details', async (t) => {
+  const { scene, sampler, subject } = await rig();
+  const operations = standardOperations(scene.subject, sampler);
+  const ask = async (name: string, input = {}) =>
+    operations.find((each) => each.name === name)?.run(input);
+  const agree = async (state: string, count: object): Promise<void> => {
+    const [details] = await describeServices(subject, sampler, ['shop/cart:http']);
+    t.equal(details?.state, state);
+    t.match(await ask('services', { search: 'cart:http', limit: '1' }), {
+      states: count,
+      rows: [{ name: 'shop/cart:http', state }],
+    });
+    t.match(await ask('status'), { proxy: { states: count } });
+  };
+  await agree('degraded', { ok: 1, degraded: 1, down: 1 });
+  t.match(await ask('services', { state: 'problems' }), { matched: 3 });
+  await scene.engine.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
+  await agree('down', { ok: 1, degraded: 0, down: 2 });
+});
+
+t.test(
+  'only service ports whose connects have failed are asked about, and not too many',
+  async (t) => {
+    const services = Array.from({ length: MAX_ASKED + 5 }, (_, index) => ({
+      name: `many/service-${index}`,
+      address: '10.96.1.1',
+      port: index + 1,
+      endpoints: ['10.1.0.1:80'],
+      failing: ['10.1.0.1:80'],
+      traffic: () => ({ refused: index === 0 ? 0 : 1 }),
+    }));
+    const scene = await AdminScene.create(services);
+    t.strictSame(await failingOf(scene.engine), new Map());
+    scene.pass(2);
+    const failing = await failingOf(scene.engine);
+    t.equal(failing.size, MAX_ASKED);
+    t.notOk(failing.has('many/service-0'));
+  },
+);
 
 t.test('in pages', async (t) => {
   const { list } = await rig();
