@@ -1,3 +1,4 @@
+import { bindFailure } from '../observe/bind-failure.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import { httpUrl, startHttpServer, type Answer, type HttpServer } from '../util/http-server.ts';
 import { failure, type AdminRequest } from './handler.ts';
@@ -34,12 +35,14 @@ export function startPageServer({ address, answer, subject }: PageServerOptions)
         address: formatHostPort(bound),
       });
     },
-    onBindFailed: (error, retryInMs) =>
-      log.warn('Cannot serve the status page yet', {
-        address: formatHostPort(place),
-        err: error,
-        retryInMs,
-      }),
+    onBindFailed: (cause, retryInMs) =>
+      void bindFailure(place, cause).then((err) =>
+        log.warn('Cannot serve the status page yet', {
+          address: formatHostPort(place),
+          err,
+          retryInMs,
+        }),
+      ),
     onAnswerFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
   });
 }

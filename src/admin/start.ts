@@ -103,7 +103,7 @@ function holdSocket(
       else log.info('Serving the admin API after all', { path });
       if (closed) await server.close();
     } catch (error) {
-      const retryInMs = backoff.next();
+      const retryInMs = Math.round(backoff.next());
       const reason = messageOf(error);
       if (reason !== told)
         log.warn('Cannot serve the admin API yet', { err: asKnown(error), retryInMs });

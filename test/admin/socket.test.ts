@@ -1,13 +1,14 @@
 /** The admin socket itself: who may open it, who has it, and what is said over it. */
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
-import { createServer, connect } from 'node:net';
+import { createServer, connect, type AddressInfo } from 'node:net';
 import { spawn } from 'node:child_process';
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { askAdmin } from '../../src/admin/client.ts';
 import { checkDirectory, defaultSocketPath, isPipe } from '../../src/admin/socket-path.ts';
+import { startPageServer } from '../../src/admin/page-server.ts';
 import { startSocketServer } from '../../src/admin/socket-server.ts';
 import { isLocalName, isLoopback } from '../../src/admin/local-name.ts';
 import { plain } from '../../src/util/http-server.ts';
@@ -90,6 +91,7 @@ t.test(
     const second = await scene(t, path);
     const [line] = second.log.lines;
     t.equal(line?.message, 'Cannot serve the admin API yet');
+    t.ok(Number.isInteger(line?.keys['retryInMs']), 'a wait in whole milliseconds');
     t.match(line?.keys['err'], {
       code: 'KPNG_ADMIN_SOCKET',
       message: `no admin socket at ${path}: process ${process.pid} (kube to-userspace) has it`,
@@ -359,4 +361,22 @@ t.test('over TCP, only names of this host are answered, and nothing can be chang
     false,
     false,
   ]);
+});
+
+t.test('a port of the status page that is taken is told with who has it', async (t) => {
+  const other = createServer().listen(0, '127.0.0.1');
+  t.teardown(() => void other.close());
+  await once(other, 'listening');
+  const { port } = other.address() as AddressInfo;
+  const { subject, log } = await AdminScene.create([]);
+  const address = { host: '', port };
+  const page = startPageServer({ address, subject, answer: async () => plain(200, '') });
+  t.teardown(() => page.close());
+  await until(() => log.lines.length > 0);
+  const [{ message, keys } = { message: '', keys: {} }] = log.lines;
+  t.equal(message, 'Cannot serve the status page yet');
+  t.match(keys, { address: `127.0.0.1:${port}`, err: { code: 'KPNG_LISTEN_ADDRESS_IN_USE' } });
+  const holder =
+    process.platform === 'linux' ? `this process (${process.pid}) listens there` : `${port}`;
+  t.ok(String(keys['err']).includes(holder), String(keys['err']));
 });
