@@ -9,6 +9,8 @@ import { Metadata } from '@grpc/grpc-js';
 import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 
 export interface FrameWriter {
+  /** Whether much of what was written still waits for the client to take it. */
+  readonly isBehind: boolean;
   /**
    * Writes whole frames. `onTaken` is called when they have left, or never will; until then they must
    * not be changed.
@@ -24,6 +26,9 @@ export function frameWriter(call: BytesCall): FrameWriter {
   // grpc-js listens to the first error only, and says itself that the call is over.
   stream.on('error', () => {});
   return {
+    get isBehind() {
+      return stream.writableNeedDrain;
+    },
     write(frames, onTaken) {
       if (stream.writable) stream.write(frames, onTaken);
       else if (onTaken !== undefined) setImmediate(onTaken);
@@ -34,6 +39,9 @@ export function frameWriter(call: BytesCall): FrameWriter {
 /** Takes frames apart again. */
 export function messageWriter(call: BytesCall): FrameWriter {
   return {
+    get isBehind() {
+      return call.writableNeedDrain;
+    },
     write(frames, onTaken) {
       for (let at = 0; at < frames.length;) {
         const end = at + 5 + frames.readUInt32BE(at + 1);

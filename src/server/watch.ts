@@ -88,8 +88,9 @@ export class Watch {
     if (changes === undefined) return;
     this.#nodeName = nodeName;
     const piece = onePiece(changes);
-    if (piece === undefined) {
-      this.#sending = piecesOf(changes);
+    if (piece === undefined || this.#writer.isBehind) {
+      // A client that asks on without reading must not fill the memory: it gets the next answer when it has taken this one.
+      this.#sending = piece === undefined ? piecesOf(changes) : [piece].values();
       this.#send();
     } else {
       this.#write(piece);
