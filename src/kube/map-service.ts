@@ -62,18 +62,19 @@ function serviceIPs(spec: Json, status: Json): ServiceIPs {
   };
 }
 
-const PROTOCOLS: Readonly<Record<string, Protocol>> = {
+/** A map, since an object also has what every object has, such as `constructor`. */
+const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
   // The API's default.
-  '': Protocol.TCP,
-  TCP: Protocol.TCP,
-  UDP: Protocol.UDP,
-  SCTP: Protocol.SCTP,
-};
+  ['', Protocol.TCP],
+  ['TCP', Protocol.TCP],
+  ['UDP', Protocol.UDP],
+  ['SCTP', Protocol.SCTP],
+]);
 
 function portMapping(port: Json): PortMapping {
   return {
     name: text(port['name']),
-    protocol: PROTOCOLS[text(port['protocol'])] ?? Protocol.UnknownProtocol,
+    protocol: PROTOCOLS.get(text(port['protocol'])) ?? Protocol.UnknownProtocol,
     port: whole(port['port']),
     nodePort: whole(port['nodePort']),
     targetPort: whole(port['targetPort']),
