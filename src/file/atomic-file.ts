@@ -15,7 +15,8 @@ export async function writeAtomically(path: string, pieces: Iterable<string>): P
   try {
     const file = await open(temporary, 'w');
     try {
-      for await (const piece of larger(pieces)) await file.write(piece);
+      // Unlike `write`, it goes on after a write that was taken in part, as on a disk that is nearly full.
+      for await (const piece of larger(pieces)) await file.writeFile(piece);
       await file.sync();
     } finally {
       await file.close();
