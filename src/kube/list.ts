@@ -66,7 +66,11 @@ export async function listAll(
       objects += 1;
     }
     pages += 1;
+    const former = token;
     token = text(object(page['metadata'])['continue']);
+    if (token !== '' && token === former) {
+      throw malformed(what, 'the list goes on where it did before');
+    }
     if (token === '') return { version, objects, pages };
   }
 }

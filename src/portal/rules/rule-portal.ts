@@ -83,7 +83,7 @@ export interface RuleKind<Name extends string> {
 
 /** Waits before service ports that the kernel did not take are tried again. */
 const READMIT_BACKOFF: BackoffPolicy = {
-  initialMs: 30_000,
+  initialMs: 2_000,
   maxMs: 600_000,
   factor: 2,
   jitter: 0.2,

@@ -24,3 +24,14 @@ t.test('finds those that are not taken', async (t) => {
   t.ok(found.length >= 500 && found.length < 1000, 'and then more are left out than need be');
   t.equal(await findUnacceptable(names, async () => false, 10), undefined);
 });
+
+t.test('a tool that fails now and then puts the blame on nobody', async (t) => {
+  const names = Array.from({ length: 64 }, (_, n) => `s${n}`);
+  let trials = 0;
+  // Every second call fails, whatever it is asked.
+  const accepted = async () => {
+    trials += 1;
+    return trials % 2 === 1;
+  };
+  t.strictSame(await findUnacceptable(names, accepted, 100), []);
+});
