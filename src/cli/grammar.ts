@@ -90,9 +90,9 @@ function notASource(word: string, registry: Registry): KpngError {
   if (word === 'to-local' || registry.sinks.some((sink) => sink.word === word)) {
     return usage(`${word} needs a source before it: ${sources}`);
   }
-  return usage(
-    `unknown command ${JSON.stringify(word)}${guess(word, registry.sources)}; sources are ${sources}`,
-  );
+  const others = ['version', 'cleanup', 'config', 'help'].map((each) => ({ word: each }));
+  const meant = guess(word, [...registry.sources, ...ADMIN_COMMANDS, ...others]);
+  return usage(`unknown command ${JSON.stringify(word)}${meant}; sources are ${sources}`);
 }
 
 function notASink(word: string, registry: Registry): KpngError {

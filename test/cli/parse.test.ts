@@ -158,6 +158,10 @@ t.test('words that make no command are told apart', (t) => {
       'files to-json',
       /unknown command "files" \(did you mean file\?\); sources are kube, file, api, local/,
     ],
+    ['statu', /unknown command "statu" \(did you mean status\?\)/],
+    ['clean', /unknown command "clean" \(did you mean cleanup\?\)/],
+    ['undrian default/web', /unknown command "undrian" \(did you mean undrain\?\)/],
+    ['confg print', /unknown command "confg" \(did you mean config\?\)/],
     ['to-json', /to-json needs a source before it/],
     ['to-local to-json', /to-local needs a source/],
     [
