@@ -1,5 +1,6 @@
-import { lstatSync, renameSync, rmSync, statSync } from 'node:fs';
+import { lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
+import { dirname } from 'node:path';
 import { messageOf } from '../errors.ts';
 import type { FormerListener } from '../proxysocket/inherited.ts';
 import { networkNamespace, TAKEN } from './protocol.ts';
@@ -51,12 +52,14 @@ export class HandoverServer {
   }
 
   /**
-   * Listens, readable for nobody else. Rejects with the system's error. The socket gets its name only when it
+   * Listens, readable for nobody else; makes the folder, for its owner only, when it is missing. Rejects
+   * with the system's error. The socket gets its name only when it
    * listens, so that it takes the place of the predecessor's in one step; and Node, which removes the file of
    * a socket when it closes, does not know that name.
    */
   async listen(): Promise<void> {
     const { path } = this.#options;
+    makeFolder(dirname(path));
     const temporary = `${path}.${process.pid}`;
     rmSync(temporary, { force: true });
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -89,6 +92,7 @@ export class HandoverServer {
     this.#server.close();
     if (this.#state.kind === 'called') this.#state.socket.destroy();
     const { path } = this.#options;
+    if (this.#inode === undefined) return;
     if (statSync(path, { throwIfNoEntry: false })?.ino === this.#inode) rmSync(path);
   }
 
@@ -148,4 +152,13 @@ function descriptorOf(socket: Socket): number {
   const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } };
   if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');
   return handle.fd;
+}
+
+/** Only the last part of it: that anything above is missing is more likely a mistake. */
+function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
 }

@@ -3,6 +3,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
+import { holderText, socketHolder } from '../util/socket-holder.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
 import { createTlsServer, replaceTls } from './tls.ts';
@@ -62,7 +63,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   try {
     await bind(server, address);
   } catch (cause) {
-    throw listenError(address, cause);
+    throw await listenError(address, cause);
   }
   // A connection that could not be accepted; Node goes on accepting.
   server.on('error', () => {});
@@ -157,8 +158,14 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   EPERM: 'KPNG_LISTEN_PERMISSION',
 };
 
-function listenError(address: ListenAddress, cause: unknown): KpngError {
+async function listenError(address: ListenAddress, cause: unknown): Promise<KpngError> {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
-  const message = `The API cannot be served on ${formatListen(address)}: ${messageOf(cause)}`;
+  let reason = messageOf(cause);
+  if (code === 'EADDRINUSE' && address.kind === 'tcp') {
+    const { host, port } = address;
+    const holder = await socketHolder({ protocol: 'TCP', address: host, port });
+    if (holder !== undefined) reason = `${holderText(holder)} listens there`;
+  }
+  const message = `The API cannot be served on ${formatListen(address)}: ${reason}`;
   return new KpngError(CODES[code] ?? 'KPNG_LISTEN_FAILED', message, { cause });
 }

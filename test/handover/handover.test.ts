@@ -1,8 +1,8 @@
 /** Giver and taker in one process: the sockets of the one become further descriptors of the other. */
 import { once } from 'node:events';
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
 import { HandoverServer } from '../../src/handover/predecessor.ts';
 import {
@@ -148,4 +148,13 @@ linuxTest('who may take part, and who cannot use what there is', async (t) => {
   t.equal(refusal(helloFrom(1, here), here), undefined);
   t.match(refusal(helloFrom(1, 'net:[1]'), here), /another network namespace/);
   t.match(refusal({ ...helloFrom(1, here), handover: HANDOVER_VERSION + 1 }, here), /version/);
+});
+
+linuxTest('the folder of the socket is made, for nobody else', async (t) => {
+  const { server, path } = await rig(t, 'new/socket');
+  await server.listen();
+  t.ok(existsSync(path));
+  t.equal(statSync(dirname(path)).mode & 0o777, 0o700);
+  const { server: other } = await rig(t, 'no/such/socket');
+  await t.rejects(other.listen(), { code: 'ENOENT', message: /no\/such/ });
 });
