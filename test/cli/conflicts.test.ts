@@ -33,7 +33,9 @@ t.test('another program, by its name and process', { skip: LINUX }, async (t) =>
   t.match(told, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePortName: 'default/a:web' });
   t.match(told['err'], `(process ${process.pid}) listens there; stop it`);
   foreign.close();
-  await cli.line('A part of the state can be proxied again');
+  const again = await cli.line('A part of the state can be proxied again');
+  t.match(again, { level: 'info', was: told['err'], servicePortName: 'default/a:web' });
+  t.notOk(again['err'], 'which would look as if something failed');
   t.equal(await request(t, port), 'ours');
 });
 
