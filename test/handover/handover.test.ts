@@ -65,6 +65,7 @@ linuxTest(
     const found = await takeOver(path);
     if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
     t.match(found, { pid: process.pid, sockets: 1, former: [listener] });
+    await until(() => given.length === 1);
     t.same(given, [1]);
     const fd = takeInherited('TCP', '127.0.0.1', port) ?? -1;
     const adopted = createServer().listen({ fd });
