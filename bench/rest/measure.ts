@@ -51,13 +51,16 @@ const RESERVE = 400;
 /** Connections and sessions before those that count. */
 const WARM_UP = 300;
 
-/** How many connections a process can carry beside so many listeners: each takes two descriptors. */
+/**
+ * How many connections a process can carry beside so many listeners: each takes two descriptors, and an
+ * eighth of what is left is kept for UDP (docs/limits.md).
+ */
 export function connectionsBeside(
   servicePorts: number,
   wanted: number,
   limit = processDescriptorLimit(),
 ): number {
-  return Math.max(0, Math.min(wanted, Math.floor((limit - RESERVE - servicePorts) / 2)));
+  return Math.max(0, Math.min(wanted, Math.floor(((limit - RESERVE - servicePorts) * 7) / 8 / 2)));
 }
 
 export async function measureRest(

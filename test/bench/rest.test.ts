@@ -35,8 +35,8 @@ const report: RestReport = {
 };
 
 t.test('as many connections are opened as the descriptors of a process allow', (t) => {
-  t.equal(connectionsBeside(0, 10_000, 20_000), 9800);
-  t.equal(connectionsBeside(10_000, 10_000, 20_000), 4800);
+  t.equal(connectionsBeside(0, 10_000, 20_000), 8575);
+  t.equal(connectionsBeside(10_000, 10_000, 20_000), 4200);
   t.equal(connectionsBeside(0, 10_000, 1 << 20), 10_000);
   t.equal(connectionsBeside(30_000, 10_000, 20_000), 0);
   t.end();
