@@ -16,6 +16,8 @@ async function sockets(here: Lab, machine: 'node' | 'pod-a', state: string): Pro
   return text.split('\n').filter((line) => line !== '').length;
 }
 
+const WEB_LABELS = { service: 'parity', port: 'web' };
+
 /** Looks every 50 ms until it is so; the deadline decides only how long a failing test takes. */
 async function eventually(look: () => boolean | Promise<boolean>): Promise<boolean> {
   const end = performance.now() + 20_000;
@@ -62,8 +64,8 @@ for (const portal of PORTALS) {
           t.ok(none, `none in ${state} on ${machine}`);
         }
       }
-      const labels = { service: 'parity', port: 'web' };
       const metrics = await program.metrics();
+      const labels = WEB_LABELS;
       t.equal(metrics.value('kpng_userspace_connections_active', labels), 0);
       t.equal(metrics.value('kpng_userspace_half_close_timeouts_total', labels), 2 * count);
     },
@@ -89,6 +91,10 @@ for (const portal of PORTALS) {
 
     await client.close();
     t.ok(await eventually(async () => (await sockets(here, 'pod-a', 'established')) === 0));
+    // The proxy closes its end of each connection, and so gets the descriptor back, a moment later.
+    const active = async () =>
+      (await program.metrics()).value('kpng_userspace_connections_active', WEB_LABELS);
+    t.ok(await eventually(async () => (await active()) === 0));
     t.same(await client.connect(place, { count: 50 }), { greeted: 50 }, 'all is well again');
     await client.close();
     t.match(await here.client.ask(`${CLUSTER.v4}:53/UDP`), /^pod-a/);
