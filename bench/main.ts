@@ -3,6 +3,7 @@
  *
  *     npm run bench                      a first look, in less than a minute
  *     npm run bench -- data              what traffic costs, beside other proxies, as root
+ *     npm run bench -- scaling           both engines with several workers, as root
  *     npm run bench -- rest              memory and CPU of a proxy that nobody uses
  *     npm run bench -- integrity         checks that 1 GiB arrives intact, with an endpoint killed
  *     npm run bench -- portals           how fast portals write rules, as root
@@ -31,10 +32,12 @@ import type { IdleReport, LoadReport, Report } from './report/report.ts';
 import { asText, loadRows, memoryRows } from './report/table.ts';
 import { readRestArgs, REST_USAGE, runRest } from './rest/command.ts';
 import { runRounds } from './rounds.ts';
+import { readScalingArgs, runScaling, SCALING_USAGE } from './scaling/command.ts';
 import { readSoakArgs, runSoak, SOAK_USAGE } from './soak/command.ts';
 
 const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
 npm run bench -- data [flags]      measures traffic beside other proxies; see data --help
+npm run bench -- scaling [flags]   measures both engines with several workers; see scaling --help
 npm run bench -- rest [flags]      measures memory and CPU of a proxy that nobody uses; see rest --help
 npm run bench -- integrity [flags] checks that a large transfer arrives intact, with an endpoint killed
 npm run bench -- portals [flags]   measures how fast portals write rules; see portals --help
@@ -140,7 +143,7 @@ function readArgs() {
   const [what = 'traffic', ...rest] = positionals;
   if (!['traffic', 'integrity', 'state-file', 'scrape'].includes(what) || rest.length > 0) {
     throw new TypeError(
-      `${positionals.join(' ')}: expected data, rest, integrity, portals, state-file, control, scrape, or nothing`,
+      `${positionals.join(' ')}: expected data, scaling, rest, integrity, portals, state-file, control, soak, scrape, or nothing`,
     );
   }
   if (!LOADS.some((load) => load.script.includes(values.only))) {
@@ -221,6 +224,9 @@ function tryRead(): (() => Promise<boolean>) | undefined {
     }
     if (what === 'data') {
       return part({ usage: DATA_USAGE, read: readDataArgs, run: runData }, flags);
+    }
+    if (what === 'scaling') {
+      return part({ usage: SCALING_USAGE, read: readScalingArgs, run: runScaling }, flags);
     }
     if (what === 'rest') {
       return part({ usage: REST_USAGE, read: readRestArgs, run: runRest }, flags);

@@ -96,6 +96,10 @@ export const ERROR_CODES = {
     summary: 'The service port has no endpoint for this client.',
     retried: false,
   },
+  KPNG_DRAINED: {
+    summary: 'All endpoints that the client could have are drained.',
+    retried: false,
+  },
   KPNG_ENDPOINT_LOOP: {
     summary: 'An endpoint is an address of the service itself; it is skipped.',
     retried: true,

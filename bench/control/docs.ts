@@ -66,8 +66,11 @@ ${asMarkdown(watcherRows(report), 1)}
 
 ### Run it
 
-    npm run bench -- control                    10,000 services; 1, 100 and 1,000 watchers
-    npm run bench -- control --watchers 5000
-    npm run bench -- control --write-docs       writes this section
+<!-- not run: takes minutes -->
+\`\`\`sh
+npm run bench -- control                    # 10,000 services; 1, 100 and 1,000 watchers
+npm run bench -- control --watchers 5000
+npm run bench -- control --write-docs       # writes this section
+\`\`\`
 `;
 }

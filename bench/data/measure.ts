@@ -1,7 +1,4 @@
 /** One run: network, servers and peers, then memory, rounds, and latency at a fixed rate. */
-import { readFileSync } from 'node:fs';
-import { setTimeout as wait } from 'node:timers/promises';
-import { availableParallelism } from 'node:os';
 import { messageOf } from '../../src/errors.ts';
 import { machine } from '../report/machine.ts';
 import { isInstalled } from '../support/tools.ts';
@@ -17,12 +14,12 @@ import { kubeProxy } from './peers/kube-proxy.ts';
 import { NGINX } from './peers/nginx.ts';
 import { ours } from './peers/ours.ts';
 import type { PeerKind } from './peers/peer.ts';
-import type { DataPlan, PeerWord } from './plan.ts';
+import { withWorkers, type DataPlan, type PEER_WORDS } from './plan.ts';
 import { profileMissed } from './profile.ts';
 import type { DataLoadResult, DataReport, Missing } from './result.ts';
 import { runRounds } from './rounds.ts';
 import { startServers } from './servers.ts';
-import { cpuUse } from './usage.ts';
+import { busyShare } from './usage.ts';
 
 /** Measures everything that is asked for. What cannot be measured is in `missing`, with the cause. */
 export async function measureData(
@@ -31,7 +28,7 @@ export async function measureData(
 ): Promise<DataReport> {
   const begin = performance.now();
   const otherwise = await busyShare();
-  const network = new DataNetwork();
+  const network = new DataNetwork(plan.congestion);
   const servers = startServers(network);
   const opened: OpenPeer[] = [];
   try {
@@ -58,7 +55,7 @@ export async function measureData(
     return {
       date: new Date().toISOString().slice(0, 10),
       machine: machine(),
-      congestionControl: congestionControl(),
+      congestionControl: plan.congestion,
       rounds: plan.rounds,
       seconds: plan.seconds,
       peers: open.map(({ kind: { word, title } }) => ({ word, title })),
@@ -80,7 +77,7 @@ export async function measureData(
 }
 
 function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
-  const kinds: Readonly<Record<PeerWord, () => PeerKind>> = {
+  const kinds: Readonly<Record<(typeof PEER_WORDS)[number], () => PeerKind>> = {
     direct: () => direct(network),
     node: () => ours('node', plan.flags),
     linux: () => ours('linux', plan.flags),
@@ -89,7 +86,12 @@ function kindsOf(plan: DataPlan, network: DataNetwork): PeerKind[] {
     nginx: () => NGINX,
     dnat: () => DNAT,
   };
-  return plan.peers.map((word) => kinds[word]());
+  return plan.peers.map((word) => {
+    const several = withWorkers(word);
+    return several === undefined
+      ? kinds[word as keyof typeof kinds]()
+      : ours(several.engine, plan.flags, several.workers);
+  });
 }
 
 /** Those loads whose tools there are, or which clients of this project can stand in for. */
@@ -140,20 +142,4 @@ async function idleMemory(
     }
   }
   return found;
-}
-
-/** Share of all cores that is in use while nothing is measured yet. */
-async function busyShare(): Promise<number> {
-  const [begin, before] = [performance.now(), cpuUse([]).machine];
-  await wait(1000);
-  const seconds = (performance.now() - begin) / 1000;
-  return (cpuUse([]).machine - before) / seconds / availableParallelism();
-}
-
-function congestionControl(): string {
-  try {
-    return readFileSync('/proc/sys/net/ipv4/tcp_congestion_control', 'utf8').trim();
-  } catch {
-    return 'unknown';
-  }
 }

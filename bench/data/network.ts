@@ -18,6 +18,11 @@ export const SERVER_ADDRESS = '10.202.0.1';
 
 const PREFIX = 'kpngbench';
 
+/** Further addresses of the client, and what leads the programs of a user to one of them. */
+const CLIENTS = '10.203.0';
+const FIRST_USER = 20_000;
+const TABLE = 1000;
+
 let made = 0;
 
 /** The namespace of one peer. */
@@ -34,10 +39,17 @@ export class DataNetwork {
   readonly #id = `${PREFIX}-${process.pid}-data${(made += 1)}`;
   readonly #namespaces: string[] = [];
   #nodes = 0;
+  #clients = 0;
   readonly #onExit = (): void => this.#remove();
 
-  /** Makes client and server. Throws when that is not allowed. */
-  constructor() {
+  readonly #congestion: string;
+
+  /**
+   * Makes client and server. `congestion`: the congestion control of all that is in it.
+   * Throws when either is not allowed.
+   */
+  constructor(congestion: string) {
+    this.#congestion = congestion;
     removeStale();
     process.once('exit', this.#onExit);
     this.#add('client');
@@ -72,6 +84,11 @@ export class DataNetwork {
     ]);
     this.#ip(name, [`route add default via ${towardsServer}.2 dev server`]);
     this.#run(name, ['sysctl', '-q', '-w', 'net.ipv4.ip_forward=1']);
+    this.#ip(name, [`route add ${CLIENTS}.0/24 via ${towardsClient}.2 dev client`]);
+    this.#ip(
+      'client',
+      this.#numbers().map((each) => routeOf(each, service, `${towardsClient}.1`)),
+    );
     return {
       service,
       address: `${towardsClient}.1`,
@@ -82,6 +99,36 @@ export class DataNetwork {
   /** Sends what clients send to the server itself through this node. */
   routeServerThrough(node: PeerNode): void {
     this.#ip('client', [`route replace ${SERVER_ADDRESS}/32 via ${node.address}`]);
+  }
+
+  /**
+   * Gives the client further addresses, for programs of as many users: whom a program runs as decides from
+   * which address it connects to services. Nodes are added later.
+   */
+  addClients(count: number): void {
+    this.#clients = count;
+    this.#ip(
+      'client',
+      this.#numbers().flatMap((each) => [
+        `address add ${CLIENTS}.${each}/32 dev lo`,
+        `rule add uidrange ${FIRST_USER + each}-${FIRST_USER + each} lookup ${TABLE + each}`,
+      ]),
+    );
+  }
+
+  /** The further addresses. */
+  get clientAddresses(): readonly string[] {
+    return this.#numbers().map((each) => `${CLIENTS}.${each}`);
+  }
+
+  /** The same as `client`, from one of the further addresses: 1 for the first. */
+  clientAs(number: number, ...words: readonly string[]): string[] {
+    const user = String(FIRST_USER + number);
+    return this.client('setpriv', `--reuid=${user}`, '--clear-groups', ...words);
+  }
+
+  #numbers(): number[] {
+    return Array.from({ length: this.#clients }, (_, index) => index + 1);
   }
 
   /** Command lines for the two ends. */
@@ -111,6 +158,7 @@ export class DataNetwork {
     execFileSync('ip', ['netns', 'add', this.#name(word)]);
     this.#namespaces.push(this.#name(word));
     this.#ip(word, ['link set lo up']);
+    this.#run(word, ['sysctl', '-q', '-w', `net.ipv4.tcp_congestion_control=${this.#congestion}`]);
   }
 
   #ip(word: string, commands: readonly string[]): void {
@@ -126,6 +174,10 @@ export class DataNetwork {
   #remove(): void {
     for (const name of this.#namespaces.splice(0).toReversed()) removeNamespace(name);
   }
+}
+
+function routeOf(client: number, service: string, via: string): string {
+  return `route add ${service}/32 via ${via} src ${CLIENTS}.${client} table ${TABLE + client}`;
 }
 
 /** Removes what a run that was killed has left. */

@@ -13,19 +13,26 @@ export const PEER_WORDS = [
   'nginx',
   'dnat',
 ] as const;
-export type PeerWord = (typeof PEER_WORDS)[number];
+/** One of ours with several workers: `linux:2`. */
+export type PeerWord = (typeof PEER_WORDS)[number] | `${OurEngine}:${number}`;
+export type OurEngine = 'node' | 'linux';
 
 export const ROOT = join(import.meta.dirname, '../..');
 
 export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic beside other proxies; needs root, ip and nft
 
   --peer kube-proxy=PATH a kube-proxy that has the userspace mode, to be measured beside
-  --peers LIST           only these: ${PEER_WORDS.join(', ')}
+  --peers LIST           only these: ${PEER_WORDS.join(', ')};
+                         node:2 or linux:4 is one of ours with as many workers, of which one has
+                         all the work: clients have one address here; scaling gives them many
   --only LIST            only loads whose name has one of these: ${DATA_LOADS.map(({ word }) => word).join(', ')}
   --rounds N             rounds, of which the medians count (3)
   --seconds N            whole seconds of each measurement (2)
   --idle N               idle connections that memory is measured with, 0: none (1000)
   --flags TEXT           further flags of our proxies, such as --flags=--workers=2
+  --congestion NAME      how TCP decides what to send when, on all sides (reno, which namespaces may always have, and
+                         which, as Linux's usual cubic, does not pace); bulk loads are run again with what the
+                         machine has, if that is another
   --quick                1 round of 1 second, 500 idle connections
   --json FILE            where the figures go (bench/results/data.json)
   --write-docs           writes the section of docs/benchmarks.md and its plots
@@ -41,6 +48,8 @@ export interface DataPlan {
   readonly loads: readonly string[];
   /** Further flags of our proxies. */
   readonly flags: readonly string[];
+  /** The kernel's name of the congestion control of all TCP connections. */
+  readonly congestion: string;
   readonly rounds: number;
   readonly seconds: number;
   readonly idleConnections: number;
@@ -57,6 +66,7 @@ export function readDataArgs(args: readonly string[]): DataPlan {
       peers: { type: 'string', default: '' },
       only: { type: 'string', default: '' },
       flags: { type: 'string', default: '' },
+      congestion: { type: 'string', default: 'reno' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       idle: { type: 'string' },
@@ -74,6 +84,7 @@ export function readDataArgs(args: readonly string[]): DataPlan {
     kubeProxy,
     loads: readLoads(values.only),
     flags: values.flags.split(' ').filter(Boolean),
+    congestion: readCongestion(values.congestion),
     rounds: count('rounds', values.rounds ?? usual.rounds, 1, 100),
     seconds: count('seconds', values.seconds ?? usual.seconds, 1, 600),
     // HAProxy is set to have a few more.
@@ -97,14 +108,33 @@ function readPeers(list: string, kubeProxy: string | undefined): PeerWord[] {
   }
   const asked = list.split(',');
   for (const word of asked) {
-    if (!PEER_WORDS.some((known) => known === word)) {
-      throw new TypeError(`--peers ${word}: expected some of ${PEER_WORDS.join(', ')}`);
+    if (!PEER_WORDS.some((known) => known === word) && withWorkers(word) === undefined) {
+      throw new TypeError(
+        `--peers ${word}: expected some of ${PEER_WORDS.join(', ')}, node:N, linux:N`,
+      );
     }
   }
   if (asked.includes('kube-proxy') && kubeProxy === undefined) {
     throw new TypeError('--peers kube-proxy: --peer kube-proxy=PATH has to say where it is');
   }
-  return PEER_WORDS.filter((word) => asked.includes(word));
+  const order = (word: string): number =>
+    PEER_WORDS.findIndex((known) => known === (withWorkers(word)?.engine ?? word));
+  return (asked as PeerWord[]).toSorted((one, other) => order(one) - order(other));
+}
+
+/** What such a word says; undefined for any other. */
+export function withWorkers(
+  word: string,
+): { readonly engine: OurEngine; readonly workers: number } | undefined {
+  const [, engine, workers] = /^(node|linux):([1-9]\d?)$/.exec(word) ?? [];
+  return engine === undefined
+    ? undefined
+    : { engine: engine as OurEngine, workers: Number(workers) };
+}
+
+function readCongestion(name: string): string {
+  if (/^[a-z0-9_]+$/.test(name)) return name;
+  throw new TypeError(`--congestion ${name}: expected a name such as reno or cubic`);
 }
 
 function readLoads(list: string): string[] {

@@ -38,6 +38,11 @@ const GROUPS: readonly (readonly [name: string, where: RegExp, what: RegExp])[] 
   ['program', /^/, /^/],
 ];
 
+/** The groups that are no work of the kernel. */
+export const PROGRAM_GROUPS: ReadonlySet<string> = new Set(
+  GROUPS.filter(([, where]) => !where.source.includes('kernel')).map(([name]) => name),
+);
+
 /** Shares of the samples, largest first, from what perf report prints: `percent|where|[k] what`. */
 export function groupProfile(report: string): Record<string, number> {
   const shares = new Map<string, number>();

@@ -46,7 +46,7 @@ export interface Missing {
 export interface DataReport {
   readonly date: string;
   readonly machine: Machine;
-  /** How TCP of the machine decides how much to send. */
+  /** How TCP decides how much to send, on all sides. */
   readonly congestionControl: string;
   readonly rounds: number;
   readonly seconds: number;
@@ -68,4 +68,6 @@ export interface DataReport {
   readonly busyBefore: number;
   /** Whole run. Seconds. */
   readonly took: number;
+  /** Bulk loads with the congestion control of the machine itself, where that is another one. */
+  readonly otherwise?: DataReport;
 }

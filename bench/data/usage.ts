@@ -1,5 +1,7 @@
 /** CPU of processes and of the whole machine, from /proc. */
 import { readdirSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { setTimeout as wait } from 'node:timers/promises';
 import { cpuParts } from '../support/process-usage.ts';
 
 /** Seconds. */
@@ -23,6 +25,14 @@ export function cpuUse(pids: readonly number[]): CpuUse {
     user: parts.reduce((sum, { user }) => sum + user, 0),
     machine: machineBusy(readFileSync('/proc/stat', 'utf8')),
   };
+}
+
+/** Share of all cores that is in use for a second, while nothing is measured yet. */
+export async function busyShare(): Promise<number> {
+  const [begin, before] = [performance.now(), cpuUse([]).machine];
+  await wait(1000);
+  const seconds = (performance.now() - begin) / 1000;
+  return (cpuUse([]).machine - before) / seconds / availableParallelism();
 }
 
 export function since(before: CpuUse, pids: readonly number[]): CpuUse {

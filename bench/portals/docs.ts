@@ -36,20 +36,26 @@ ${versus(report)}
 
 As root, with \`ip\` and \`nft\`; the packet rules of the machine itself are not touched.
 
-    npm run bench -- portals                                        all portals, 100 to 30,000 service ports
-    npm run bench -- portals --portal nftables --sizes 1000,10000
-    npm run bench -- portals --peer kube-proxy=/path/to/kube-proxy  beside a kube-proxy in userspace mode
-    npm run bench -- portals --write-docs                           writes this section
+<!-- not run: takes minutes -->
+\`\`\`sh
+npm run bench -- portals                                        # all portals, 100 to 30,000 service ports
+npm run bench -- portals --portal nftables --sizes 1000,10000
+npm run bench -- portals --peer kube-proxy=/path/to/kube-proxy  # beside a kube-proxy in userspace mode
+npm run bench -- portals --write-docs                           # writes this section
+\`\`\`
 
 The figures are also in \`bench/results/portals.json\`.
 
 Kubernetes 1.25 was the last release whose kube-proxy has the userspace mode. Debian 12 has the source of 1.20.2, and its compiler
 builds it:
 
-    echo 'deb-src http://deb.debian.org/debian bookworm main' > /etc/apt/sources.list.d/source.list
-    apt-get update && apt-get install golang-go && apt-get source kubernetes
-    mkdir -p go/src/k8s.io && ln -s "$PWD"/kubernetes-1.20* go/src/k8s.io/kubernetes
-    GO111MODULE=off GOPATH="$PWD/go" go build k8s.io/kubernetes/cmd/kube-proxy
+<!-- not run: changes the machine -->
+\`\`\`sh
+echo 'deb-src http://deb.debian.org/debian bookworm main' > /etc/apt/sources.list.d/source.list
+apt-get update && apt-get install golang-go && apt-get source kubernetes
+mkdir -p go/src/k8s.io && ln -s "$PWD"/kubernetes-1.20* go/src/k8s.io/kubernetes
+GO111MODULE=off GOPATH="$PWD/go" go build k8s.io/kubernetes/cmd/kube-proxy
+\`\`\`
 
 It asks for 64,000 descriptors and ends when it does not get them. Where \`ulimit -Hn\` is lower, lower the number in
 \`pkg/proxy/userspace/proxier.go\` (\`setRLimit\`) first.

@@ -41,13 +41,16 @@ other Node processes share. *Its own* is the anonymous part: heap, stacks and bu
 
 ## Run it
 
-    npm run bench                          the table, in less than a minute
-    npm run bench -- --rounds 7 --seconds 3
-    npm run bench -- --only bulk           loads whose name holds the word
-    npm run bench -- --json result.json    all figures, for comparing
-    npm run bench -- --write-docs          writes this page
-    npm run bench -- data                  beside other proxies, in namespaces, as root
-    npm run bench -- rest                  memory and CPU of what lies idle
-    npm run bench -- integrity             1 GiB both ways, curl, nc -u, an endpoint killed under load: checksums
+<!-- not run: takes minutes -->
+\`\`\`sh
+npm run bench                          # the table, in less than a minute
+npm run bench -- --rounds 7 --seconds 3
+npm run bench -- --only bulk           # loads whose name holds the word
+npm run bench -- --json result.json    # all figures, for comparing
+npm run bench -- --write-docs          # writes this page
+npm run bench -- data                  # beside other proxies, in namespaces, as root
+npm run bench -- rest                  # memory and CPU of what lies idle
+npm run bench -- integrity             # 1 GiB both ways, curl, nc -u, an endpoint killed under load: checksums
+\`\`\`
 `;
 }

@@ -6,17 +6,23 @@ import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
 import { describeMachine, machine } from '../report/machine.ts';
 import { putSection } from '../report/sections.ts';
 import { asText } from '../report/table.ts';
-import { connectionsBeside, measureRest, type Engine, type RestPlan } from './measure.ts';
+import {
+  connectionsBeside,
+  measureRest,
+  sessionsWithin,
+  type Engine,
+  type RestPlan,
+} from './measure.ts';
 import { eachRows, renderRest, restRows, type RestReport } from './report.ts';
 
 export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and CPU of a proxy that nobody uses; needs /proc
 
   --engines LIST     node, linux (both)
   --connections N    idle connections (10000, or as many as the descriptors of a process allow)
-  --sessions N       UDP sessions (10000)
+  --sessions N       UDP sessions (10000, or half of the descriptors)
   --service-ports N  service ports (10000)
   --endpoints N      endpoints of one service (10000)
-  --idle N           seconds that CPU is watched (5)
+  --idle N           seconds that CPU is watched, and system calls after that (5)
   --json FILE        where the figures go (bench/results/rest.json)
   --write-docs       writes the section of docs/benchmarks.md`;
 
@@ -46,7 +52,7 @@ export function readRestArgs(args: readonly string[]): RestCommand {
   return {
     engines: values.engines.split(',').map(engine),
     connections: connectionsBeside(0, count('connections', values.connections)),
-    sessions: count('sessions', values.sessions),
+    sessions: sessionsWithin(count('sessions', values.sessions)),
     servicePorts: count('service-ports', values['service-ports']),
     endpoints: count('endpoints', values.endpoints),
     idleSeconds: count('idle', values.idle),

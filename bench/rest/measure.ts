@@ -5,10 +5,12 @@ import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
 import { Dialogue } from '../support/dialogue.ts';
 import { start } from '../support/worker.ts';
 import type { RestBackendAnswer } from './backend.ts';
+import { callsPerSecond, type Calls } from './calls.ts';
 import type { HoldRequest } from './holder.ts';
 import {
   BACKEND_HOST,
   openScene,
+  RESERVED,
   SERVICE,
   type RestMemory,
   type Scene,
@@ -27,7 +29,15 @@ export interface RestPlan {
   readonly idleSeconds: number;
 }
 
-/** Memory for one of each; CPU in per cent of one core while nothing happens. */
+/** What a proxy does while nothing happens. */
+export interface RestIdle {
+  /** Per cent of one core. */
+  readonly cpu: number;
+  /** System calls of all threads in a second, by name; undefined where nothing counts them. */
+  readonly calls: Calls | undefined;
+}
+
+/** Memory for one of each. */
 export interface RestResult {
   readonly engine: Engine;
   readonly connection: RestMemory;
@@ -36,31 +46,36 @@ export interface RestResult {
   readonly endpoint: RestMemory;
   /** With one service, and nothing open. */
   readonly base: RestMemory;
-  readonly idleCpu: number;
-  readonly idleCpuWithConnections: number;
+  readonly idle: RestIdle;
+  readonly idleWithConnections: RestIdle;
   /** All service ports and as many connections as the descriptors allow, at once. */
   readonly together: {
     readonly connections: number;
     readonly memory: RestMemory;
-    readonly idleCpu: number;
+    readonly idle: RestIdle;
   };
 }
 
-/** Descriptors of a proxy that are for neither connections nor service ports; it reserves 256 by itself. */
-const RESERVE = 400;
 /** Connections and sessions before those that count. */
 const WARM_UP = 300;
 
-/**
- * How many connections a process can carry beside so many listeners: each takes two descriptors, and an
- * eighth of what is left is kept for UDP (docs/limits.md).
- */
+/** Descriptors for connections or sessions, beside the listener that they come in at and so many others. */
+function left(servicePorts: number, limit: number): number {
+  return Math.max(0, limit - RESERVED - 1 - servicePorts);
+}
+
+/** How many connections a process can carry beside so many listeners: each takes two descriptors. */
 export function connectionsBeside(
   servicePorts: number,
   wanted: number,
   limit = processDescriptorLimit(),
 ): number {
-  return Math.max(0, Math.min(wanted, Math.floor(((limit - RESERVE - servicePorts) * 7) / 8 / 2)));
+  return Math.min(wanted, Math.floor(left(servicePorts, limit) / 2));
+}
+
+/** How many UDP sessions a process has at once: half of the descriptors (docs/limits.md). */
+export function sessionsWithin(wanted: number, limit = processDescriptorLimit()): number {
+  return Math.min(wanted, Math.floor(left(0, limit) / 2));
 }
 
 export async function measureRest(
@@ -87,43 +102,41 @@ async function measureEngine(
   onProgress: (text: string) => void,
 ): Promise<RestResult> {
   const say = (what: string): void => onProgress(`${engine}: ${what}`);
-  const few = { engine, backend, servicePorts: 0 };
-  say('connections');
-  const connections = connectionsBeside(0, plan.connections);
+  const few = { engine, backend, servicePorts: 0, protocol: 'TCP' } as const;
+  const { idleSeconds } = plan;
+  say(`${plan.connections} connections`);
   const open = await inScene(few, async (scene) => {
     const base = await scene.memory();
-    const idleCpu = await idle(scene, plan.idleSeconds);
-    const bytes = await perHeld(scene, 'TCP', connections, () => idle(scene, plan.idleSeconds));
-    return { base, idleCpu, bytes };
+    const idle = await atRest(scene, idleSeconds);
+    const held = await perHeld(scene, 'TCP', plan.connections, () => atRest(scene, idleSeconds));
+    return { base, idle, held };
   });
-  say('UDP sessions');
-  const sessions = await inScene(few, (scene) => perHeld(scene, 'UDP', plan.sessions));
-  say('service ports');
+  say(`${plan.sessions} UDP sessions`);
+  const sessions = await inScene({ ...few, protocol: 'UDP' }, (scene) =>
+    perHeld(scene, 'UDP', plan.sessions, async () => undefined),
+  );
+  say(`${plan.servicePorts} service ports`);
   const many = { ...few, servicePorts: plan.servicePorts };
   const beside = connectionsBeside(plan.servicePorts, plan.connections);
   const ports = await inScene(many, async (scene) => {
     const alone = await scene.memory();
-    const held = await perHeld(scene, 'TCP', beside, () => idle(scene, plan.idleSeconds));
+    const held = await perHeld(scene, 'TCP', beside, () => atRest(scene, idleSeconds));
     return { alone, ...held };
   });
-  say('endpoints');
+  say(`${plan.endpoints} endpoints`);
   const withEndpoints = await inScene({ ...few, endpoints: plan.endpoints }, (scene) =>
     scene.memory(),
   );
   return {
     engine,
-    connection: open.bytes.each,
+    connection: open.held.each,
     session: sessions.each,
     servicePort: growth(open.base, ports.alone, plan.servicePorts),
     endpoint: growth(open.base, withEndpoints, plan.endpoints),
     base: open.base,
-    idleCpu: open.idleCpu,
-    idleCpuWithConnections: open.bytes.meanwhile ?? 0,
-    together: {
-      connections: beside,
-      memory: ports.memory,
-      idleCpu: ports.meanwhile ?? 0,
-    },
+    idle: open.idle,
+    idleWithConnections: open.held.meanwhile,
+    together: { connections: beside, memory: ports.memory, idle: ports.meanwhile },
   };
 }
 
@@ -140,23 +153,27 @@ async function inScene<Result>(
 }
 
 /** What each of so many connections or sessions takes, and what `look` finds while they are there. */
-async function perHeld(
+async function perHeld<Found>(
   scene: Scene,
   protocol: HoldRequest['protocol'],
   count: number,
-  look?: () => Promise<number>,
-): Promise<{ each: RestMemory; memory: RestMemory; meanwhile: number | undefined }> {
+  look: () => Promise<Found>,
+): Promise<{ each: RestMemory; memory: RestMemory; meanwhile: Found }> {
   const holder = new Dialogue([process.execPath, join(import.meta.dirname, 'holder.ts')]);
-  const port = protocol === 'TCP' ? SERVICE.tcp : SERVICE.udp;
   const hold = (more: number): Promise<number> =>
-    holder.ask({ protocol, host: SERVICE.host, port, count: more } satisfies HoldRequest);
+    holder.ask({
+      protocol,
+      host: SERVICE.host,
+      port: SERVICE.port,
+      count: more,
+    } satisfies HoldRequest);
   try {
     // So that code is loaded and pools are filled.
     const warm = await hold(Math.min(WARM_UP, Math.floor(count / 2)));
     const before = await scene.memory();
     const opened = await hold(count - warm);
     const memory = await scene.memory();
-    const meanwhile = await look?.();
+    const meanwhile = await look();
     return { each: growth(before, memory, opened), memory, meanwhile };
   } finally {
     await holder.kill();
@@ -170,9 +187,10 @@ function growth(before: RestMemory, after: RestMemory, count: number): RestMemor
   };
 }
 
-/** Per cent of one core. */
-async function idle(scene: Scene, seconds: number): Promise<number> {
+/** The calls are counted afterwards, since that takes CPU itself. */
+async function atRest(scene: Scene, seconds: number): Promise<RestIdle> {
   const [begin, used] = [performance.now(), scene.cpu()];
   await wait(seconds * 1000);
-  return (100 * (scene.cpu() - used)) / ((performance.now() - begin) / 1000);
+  const cpu = (100 * (scene.cpu() - used)) / ((performance.now() - begin) / 1000);
+  return { cpu, calls: await callsPerSecond(scene.proxy.pid, seconds) };
 }

@@ -13,12 +13,17 @@ const COLLECT = pathToFileURL(join(import.meta.dirname, 'collect.ts')).href;
 
 export const BACKEND_HOST = '127.78.3.1';
 /** The service that is used. */
-export const SERVICE = { host: '127.79.255.1', tcp: 8080, udp: 8081 } as const;
+export const SERVICE = { host: '127.79.255.1', port: 8080 } as const;
+
+/** Descriptors of the proxy that connections and sessions leave alone; by default that is 256. */
+export const RESERVED = 64;
 
 export interface SceneOptions {
   readonly engine: 'node' | 'linux';
   readonly backend: RestBackendAnswer;
-  /** TCP service ports beside those that are used. */
+  /** Of the service that is used. */
+  readonly protocol: 'TCP' | 'UDP';
+  /** TCP service ports beside the one that is used. */
   readonly servicePorts: number;
   /** Further endpoints of the service that is used, that nobody answers at. */
   readonly endpoints?: number;
@@ -50,8 +55,14 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
     process.env['NODE_OPTIONS'] = `--expose-gc --import=${COLLECT}`;
     const proxy = await startProxy({
       input,
-      // Sessions have to stay until they are counted.
-      args: [`--engine=${options.engine}`, '--udp-idle-timeout=30m'],
+      args: [
+        `--engine=${options.engine}`,
+        `--reserved-descriptors=${RESERVED}`,
+        // Sessions have to stay until they are counted.
+        '--udp-idle-timeout=30m',
+        // Another proxy of this machine may have the usual one.
+        `--admin-socket=${join(folder.path, 'admin.sock')}`,
+      ],
       within: 120_000,
     });
     return {
@@ -80,14 +91,18 @@ export function heapIn(page: string): number {
   return value('nodejs_heap_size_used_bytes') + value('nodejs_external_memory_bytes');
 }
 
-function used({ backend, endpoints = 0 }: SceneOptions): ServiceDescription {
+function used({ backend, protocol, endpoints = 0 }: SceneOptions): ServiceDescription {
   return {
     namespace: 'rest',
     name: 'used',
     clusterIP: SERVICE.host,
     ports: [
-      { name: 'tcp', protocol: 'TCP', port: SERVICE.tcp, targetPort: backend.tcp },
-      { name: 'udp', protocol: 'UDP', port: SERVICE.udp, targetPort: backend.udp },
+      {
+        name: 'echo',
+        protocol,
+        port: SERVICE.port,
+        targetPort: protocol === 'TCP' ? backend.tcp : backend.udp,
+      },
     ],
     endpoints: [
       { name: 'pod', address: BACKEND_HOST },

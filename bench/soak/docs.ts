@@ -42,8 +42,11 @@ more than 1.5 MB, or when a client does not get everything.
 
 ### Run it
 
-    npm run bench -- soak                       a million events
-    npm run bench -- soak --events 20000
-    npm run bench -- soak --write-docs          writes this section
+<!-- not run: takes minutes -->
+\`\`\`sh
+npm run bench -- soak                       # a million events
+npm run bench -- soak --events 20000
+npm run bench -- soak --write-docs          # writes this section
+\`\`\`
 `;
 }

@@ -8,7 +8,7 @@ root=$1 target=$2
 work=$(mktemp -d /tmp/kpng-run.XXXXXX)
 unshare_pid=
 cleanup() {
-  [[ -n $unshare_pid ]] && kill -9 "$unshare_pid" 2>/dev/null || true
+  if [[ -n $unshare_pid ]]; then kill -9 "$unshare_pid" 2>/dev/null || true; fi
   rm -rf "$work"
 }
 trap cleanup EXIT
@@ -28,10 +28,11 @@ if [[ $target == slim ]]; then
   limits=(--reuid=65532 --regid=65532 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs)
 else
   portal=nftables
-  limits=(--bounding-set=-all,+net_admin,+net_raw --inh-caps=-all --no-new-privs)
+  limits=('--bounding-set=-all,+net_admin,+net_raw' --inh-caps=-all --no-new-privs)
 fi
 
 # Its own network: rules are written in there, never on the machine. The new process 1 sets everything up and becomes tini.
+# shellcheck disable=SC2016 # it is the new process that fills in these variables
 inside='
   set -e
   mount --make-rprivate /
@@ -63,7 +64,21 @@ pid=$(cat "/proc/$unshare_pid/task/$unshare_pid/children")
 pid=${pid%% *}
 program=$(cat "/proc/$pid/task/$pid/children")
 program=${program%% *}
-echo "process 1 is $(cat "/proc/$pid/comm"); the program: $(grep -E '^(Uid|CapEff|NoNewPrivs)' "/proc/$program/status" | tr -s '\t\n' '  ')"
+[[ $(cat "/proc/$pid/comm") == tini ]]
+# NET_ADMIN and NET_RAW are bits 12 and 13.
+if [[ $target == slim ]]; then expected='65532 0000000000000000 1'; else expected='0 0000000000003000 1'; fi
+granted=$(awk '/^(Uid|CapEff|NoNewPrivs):/ { printf "%s%s", separator, $2; separator = " " }' "/proc/$program/status")
+echo "process 1 is tini; user, capabilities, no new privileges: $granted"
+[[ $granted == "$expected" ]]
+# shellcheck disable=SC2016
+nsenter --net="/proc/$pid/ns/net" "$root/usr/local/bin/node" -e '
+  (async () => {
+    for (const path of ["healthz", "livez", "readyz"]) {
+      const { status } = await fetch(`http://127.0.0.1:10256/${path}`);
+      console.log(`/${path}: ${status}`);
+      if (status !== 200) process.exit(1);
+    }
+  })();'
 nsenter --net="/proc/$pid/ns/net" "$root/usr/local/bin/node" -e '
   const net = require("node:net");
   net.createServer((socket) => socket.pipe(socket)).listen(18081, "127.0.0.1", () => {
@@ -71,7 +86,8 @@ nsenter --net="/proc/$pid/ns/net" "$root/usr/local/bin/node" -e '
     client.on("data", (data) => { console.log(String(data)); process.exit(); });
     client.on("error", (error) => { console.log(error.message); process.exit(1); });
   });'
-[[ $target == slim ]] || nsenter --net="/proc/$pid/ns/net" nft list tables
+if [[ $target == full ]]; then nsenter --net="/proc/$pid/ns/net" nft list tables | grep kpng-userspace; fi
+# shellcheck disable=SC2016
 if nsenter --mount="/proc/$pid/ns/mnt" sh -c 'echo > "$1/written"' sh "$root" 2>/dev/null; then
   echo 'the root file system can be written to' && exit 1
 fi

@@ -9,7 +9,15 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 work=$(mktemp -d /tmp/kpng-image.XXXXXX)
-export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
+export BUILDAH_ISOLATION=chroot
+# Layers that are laid over each other where the kernel and the file system can do that, copies elsewhere.
+mkdir "$work"/{lower,upper,scratch,merged}
+if unshare --mount mount -t overlay overlay "$work/merged" \
+  -o "lowerdir=$work/lower,upperdir=$work/upper,workdir=$work/scratch" 2>/dev/null; then
+  export STORAGE_DRIVER=overlay
+else
+  export STORAGE_DRIVER=vfs
+fi
 b() { buildah --root "$work/root" --runroot "$work/runroot" "$@"; }
 trap '[[ -n ${KEEP:-} ]] || { b rm --all >/dev/null 2>&1 || true; rm -rf "$work"; }' EXIT
 
@@ -33,7 +41,8 @@ b commit -q --rm "$container" localhost/node:stand-in >/dev/null
 for target in slim full; do
   say "target $target"
   mkdir -p ~/.npm
-  b bud --quiet --pull-never -v ~/.npm:/root/.npm -f Dockerfile.linux --target "$target" \
+  # With --layers, the second target takes from the first what they have in common.
+  b bud --quiet --layers --pull-never -v ~/.npm:/root/.npm -f Dockerfile.linux --target "$target" \
     --build-arg NODE_IMAGE=localhost/node:stand-in --build-arg DEBIAN_IMAGE=localhost/debian:stand-in \
     -t "localhost/kpng-userspace:$target" .
 done

@@ -24,6 +24,10 @@ export interface Scene {
   readonly endpoints: Readonly<Record<Tree, Endpoint>>;
   readonly ports: { readonly http: number; readonly echo: number };
   readonly stateFile: string;
+  /** Where `status`, `top` and the like ask the proxy. */
+  readonly adminSocket: string;
+  /** Its status page. */
+  readonly statusUrl: string;
   readonly proxy: ProxyProcess;
   /** Milliseconds from its start until the proxy was ready. */
   readonly startMs: number;
@@ -60,10 +64,20 @@ export async function openScene(): Promise<Scene> {
     await Promise.all([endpoints.alder.start(), endpoints.birch.start(), endpoints.cedar.start()]);
     write(['alder', 'birch', 'cedar']);
     const start = performance.now();
-    const proxy = await startProxy({ input: stateFile, args: ['--logging-format=text'] });
+    const adminSocket = join(folder.path, 'admin.sock');
+    const statusPage = `127.0.0.1:${await portNear('TCP', 8090, ['127.0.0.1'])}`;
+    const proxy = await startProxy({
+      input: stateFile,
+      args: [
+        '--logging-format=text',
+        `--admin-socket=${adminSocket}`,
+        `--status-bind-address=${statusPage}`,
+      ],
+    });
     const startMs = performance.now() - start;
     endings.push(() => proxy.stop());
-    return { endpoints, ports, stateFile, proxy, startMs, write, close };
+    const statusUrl = `http://${statusPage}/`;
+    return { endpoints, ports, stateFile, adminSocket, statusUrl, proxy, startMs, write, close };
   } catch (error) {
     await close();
     throw error;

@@ -18,8 +18,8 @@ export function introduce({ endpoints, ports, stateFile, proxy, startMs }: Scene
 }
 
 /** What can be tried, while the proxy runs on. */
-export function invite({ ports, stateFile, proxy }: Scene): void {
-  printHeading('\nThe proxy runs on. Try, in another terminal:\n');
+export function invite({ ports, stateFile, adminSocket, statusUrl, proxy }: Scene): void {
+  printHeading(`\nThe proxy runs on. Its status page: ${statusUrl}\nTry, in another terminal:\n`);
   const shop = `http://${SHOP}:${ports.http}/`;
   printFacts([
     ['round and round', `for i in 1 2 3 4 5 6; do curl -s ${shop}; done`],
@@ -27,6 +27,7 @@ export function invite({ ports, stateFile, proxy }: Scene): void {
     ['the new service', `curl http://${OVEN}:${ports.http}/`],
     ['UDP', `echo hello | nc -u -w 1 ${SHOP} ${ports.echo}`],
     ['1 GiB', `curl -s ${shop}bytes/1073741824 | sha256sum`],
+    ['live table', `npm start -s -- top --socket ${adminSocket}`],
     ['metrics', `curl -s ${proxy.metricsUrl}`],
     ['health', `curl -s ${proxy.healthUrl}`],
     ['edit the state', `\${EDITOR:-vi} ${stateFile}`],

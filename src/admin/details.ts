@@ -156,6 +156,7 @@ function connectErrorsOf({ connectErrors }: ServicePortCounters): ServiceDetails
 const OTHER_COUNTERS = [
   'retries',
   'rejectedNoEndpoint',
+  'rejectedDrained',
   'rejectedConnectFailed',
   'rejectedLimit',
   'rejectedSource',

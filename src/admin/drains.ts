@@ -1,6 +1,7 @@
 import { KpngError } from '../errors.ts';
 import type { InspectQuery, Inspection } from '../proxysocket/inspect.ts';
-import type { Engine } from '../proxysocket/engine.ts';
+import type { Engine, Heir } from '../proxysocket/engine.ts';
+import type { LimitChange } from '../proxysocket/limits.ts';
 import type { EndpointSpec, EngineChange, Protocol } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 
@@ -32,9 +33,8 @@ interface Wanted {
  * An engine in front of another one, which keeps new connections away from what is drained.
  *
  * To drain an endpoint is to say that it may be used for no traffic: what uses it lives on, and it is
- * never picked. A service port whose endpoints are all drained so resets its clients, as one without
- * endpoints does. Nothing of this is in the way of a connection, and while nothing is drained every
- * batch passes as it is.
+ * never picked. A service port whose endpoints are all drained so resets its clients, and says why. Nothing
+ * of this is in the way of a connection, and while nothing is drained every batch passes as it is.
  *
  * A drain holds until it is taken back or the process ends, whatever becomes of the service port.
  */
@@ -57,6 +57,10 @@ export class DrainingEngine implements Engine {
     return this.#engine.apply(changes.map((change) => this.#withDrains(change)));
   }
 
+  async setLimits(limits: LimitChange): Promise<void> {
+    await this.#engine.setLimits?.(limits);
+  }
+
   snapshot(names?: ReadonlySet<string>): ReturnType<Engine['snapshot']> {
     return this.#engine.snapshot(names);
   }
@@ -70,8 +74,8 @@ export class DrainingEngine implements Engine {
     return (await this.#engine.inspect?.(query)) ?? empty;
   }
 
-  close(): Promise<void> {
-    return this.#engine.close();
+  close(heir?: Heir): Promise<void> {
+    return this.#engine.close(heir);
   }
 
   destroy(): Promise<void> {
@@ -181,11 +185,11 @@ export class DrainingEngine implements Engine {
 
   #drained(name: string, endpoints: readonly EndpointSpec[]): readonly EndpointSpec[] {
     const all = this.isDrained(name);
-    return endpoints.map((endpoint) =>
-      all || this.isEndpointDrained(name, textOf(endpoint))
-        ? { ...endpoint, internal: false, external: false }
-        : endpoint,
-    );
+    return endpoints.map((endpoint) => {
+      if (!all && !this.isEndpointDrained(name, textOf(endpoint))) return endpoint;
+      const drained = (['internal', 'external'] as const).filter((traffic) => endpoint[traffic]);
+      return { ...endpoint, internal: false, external: false, drained };
+    });
   }
 
   /** Gives the engine the endpoints of some service ports as they are to be now. */

@@ -1,4 +1,6 @@
 import type { DrainingEngine } from './drains.ts';
+import { snapshotParts } from '../observe/parts.ts';
+import { inTurns, type Parts } from './parts.ts';
 
 /** Service ports whose endpoints are asked for to judge a list, at most. */
 export const MAX_ASKED = 1000;
@@ -13,16 +15,25 @@ export const NONE_FAILING: Failing = new Map();
  * have one, so that a list of thousands that are well costs nothing.
  */
 export async function failingOf(
-  engine: Pick<DrainingEngine, 'snapshot' | 'inspect'>,
+  engine: Pick<DrainingEngine, 'snapshot' | 'names' | 'inspect'>,
 ): Promise<Failing> {
-  const servicePorts: string[] = [];
-  for (const { name, counters } of engine.snapshot()) {
-    if (!Object.values(counters.connectErrors).some((count) => count > 0)) continue;
-    if (servicePorts.push(name) === MAX_ASKED) break;
-  }
+  const servicePorts = await inTurns(suspects(engine));
   if (servicePorts.length === 0) return NONE_FAILING;
   const { endpoints } = await engine.inspect({ servicePorts, maxConnections: 0 });
   return groupFailing(endpoints);
+}
+
+/** Service ports of which an attempt to connect has failed. */
+function* suspects(engine: Pick<DrainingEngine, 'snapshot' | 'names'>): Parts<string[]> {
+  const found: string[] = [];
+  for (const part of snapshotParts(engine)) {
+    for (const { name, counters } of part) {
+      if (!Object.values(counters.connectErrors).some((count) => count > 0)) continue;
+      if (found.push(name) === MAX_ASKED) return found;
+    }
+    yield;
+  }
+  return found;
 }
 
 /** Those of some endpoints that fail, by service port. */

@@ -1,6 +1,12 @@
-import { bindFailure } from '../observe/bind-failure.ts';
+import { bindFailureLog } from '../observe/bind-failure.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
-import { httpUrl, startHttpServer, type Answer, type HttpServer } from '../util/http-server.ts';
+import {
+  httpUrl,
+  startHttpServer,
+  type Answer,
+  type HttpServer,
+  type Inherit,
+} from '../util/http-server.ts';
 import { failure, type AdminRequest } from './handler.ts';
 import { isLocalName, isLoopback } from './local-name.ts';
 import type { ProcessSubject } from './subject.ts';
@@ -10,10 +16,12 @@ export interface PageServerOptions {
   readonly address: HostPort;
   readonly answer: (request: AdminRequest) => Promise<Answer>;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
+  readonly inherit?: Inherit | undefined;
 }
 
 /** Serves the status page, and what it reads, over TCP. Nothing can be changed there. */
-export function startPageServer({ address, answer, subject }: PageServerOptions): HttpServer {
+export function startPageServer(options: PageServerOptions): HttpServer {
+  const { address, answer, subject, inherit } = options;
   const { log, clock } = subject;
   const host = address.host === '' ? '127.0.0.1' : address.host;
   const isPrivate = isLoopback(host);
@@ -21,6 +29,7 @@ export function startPageServer({ address, answer, subject }: PageServerOptions)
   return startHttpServer({
     address: place,
     clock,
+    inherit,
     async answer(path, { method, query, host: asked }) {
       // A page of somebody else may have its name point here, and read what is on this one.
       if (isPrivate && !isLocalName(asked)) {
@@ -35,14 +44,7 @@ export function startPageServer({ address, answer, subject }: PageServerOptions)
         address: formatHostPort(bound),
       });
     },
-    onBindFailed: (cause, retryInMs) =>
-      void bindFailure(place, cause).then((err) =>
-        log.warn('Cannot serve the status page yet', {
-          address: formatHostPort(place),
-          err,
-          retryInMs,
-        }),
-      ),
+    onBindFailed: bindFailureLog(log, 'Cannot serve the status page yet', place),
     onAnswerFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
   });
 }

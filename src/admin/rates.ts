@@ -15,6 +15,7 @@ export function errorsOf(counters: ServicePortCounters): number {
     by.limit +
     by.other +
     counters.rejectedNoEndpoint +
+    counters.rejectedDrained +
     counters.rejectedConnectFailed +
     counters.rejectedLimit +
     counters.rejectedSource

@@ -1,5 +1,8 @@
 import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { NONE_FAILING, type Failing } from './failing.ts';
+import { PER_PART, snapshotParts } from '../observe/parts.ts';
+import type { Parts } from './parts.ts';
 import { totalsOf } from './rates.ts';
 import type { Sampler } from './sampler.ts';
 import {
@@ -51,33 +54,43 @@ interface Entry extends Facts {
  * A page of the service ports, found and sorted here so that a reader only gets what it shows. What of their
  * endpoints refuses is up to `failing`.
  */
-export function listServices(
+export function* listServices(
   subject: Subject,
   rates: Rates,
   query: ServicesQuery,
   failing: Failing = NONE_FAILING,
-): ServicesView {
+): Parts<ServicesView> {
   const states = noStates();
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
   const list = subject.desired();
   const addresses = words.length === 0 ? undefined : named(list);
   const entries: Entry[] = [];
-  const all = subject.engine.snapshot();
-  for (const snapshot of all) {
+  let total = 0;
+  const add = (snapshot: ServicePortSnapshot): void => {
+    total += 1;
     const facts = factsOf(snapshot, subject.engine, failing);
     const state = stateOf(facts);
     states[state] += 1;
     const entry = { ...facts, state };
-    if (!isWanted(entry, query.state, rates)) continue;
-    if (addresses !== undefined && !matches(words, snapshot.name, addresses)) continue;
+    if (!isWanted(entry, query.state, rates)) return;
+    if (addresses !== undefined && !matches(words, snapshot.name, addresses)) return;
     entries.push(entry);
+  };
+  for (const part of snapshotParts(subject.engine)) {
+    part.forEach(add);
+    yield;
   }
   sortEntries(entries, query, rates);
+  yield;
   const page = entries.slice(query.offset, query.offset + query.limit);
   const shown = new Set(page.map(({ snapshot }) => snapshot.name));
   const desired = named(list.filter(({ spec }) => shown.has(spec.name)));
-  const rows = page.map((entry) => rowOf(entry, desired.get(entry.snapshot.name), rates));
-  return { total: all.length, matched: entries.length, offset: query.offset, rows, states };
+  const rows: ServiceRow[] = [];
+  for (const [index, entry] of page.entries()) {
+    if (index % PER_PART === 0) yield;
+    rows.push(rowOf(entry, desired.get(entry.snapshot.name), rates));
+  }
+  return { total, matched: entries.length, offset: query.offset, rows, states };
 }
 
 export function noStates(): Record<ServiceState, number> {

@@ -4,6 +4,7 @@ import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, NONE_FAILING, type Failing } from './failing.ts';
 import { SAMPLE_MS } from './history.ts';
+import { inTurns } from './parts.ts';
 import type { Operation, OperationInput } from './operations.ts';
 import { numberOf, wordOf } from './operations.ts';
 import type { Sampler } from './sampler.ts';
@@ -24,7 +25,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       summary: 'what the process is, its health, and what all service ports come to',
       access: 'read',
       inputs: [],
-      run: async () => statusOf(subject, sampler, await failingIn(subject)),
+      run: async () => inTurns(statusOf(subject, sampler, await failingIn(subject))),
     },
     {
       name: 'services',
@@ -34,7 +35,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       async run(input) {
         const query = servicesQuery(input);
         const failing = await failingIn(subject);
-        return listServices(proxyOf(subject), sampler, query, failing);
+        return inTurns(listServices(proxyOf(subject), sampler, query, failing));
       },
     },
     {
@@ -148,7 +149,8 @@ function connectionView({ ageMs, ...rest }: ConnectionSnapshot): ConnectionView 
 async function* dumpOf(subject: ProcessSubject, sampler: Sampler): AsyncGenerator<string> {
   const { heapUsed, external, arrayBuffers } = process.memoryUsage();
   const memory = { heapUsed, external, arrayBuffers };
-  yield `{"status":${JSON.stringify(statusOf(subject, sampler, await failingIn(subject)))}`;
+  const status = await inTurns(statusOf(subject, sampler, await failingIn(subject)));
+  yield `{"status":${JSON.stringify(status)}`;
   yield `,"memory":${JSON.stringify(memory)}`;
   yield `,"resources":${JSON.stringify(countsOf(process.getActiveResourcesInfo()))}`;
   yield `,"history":${JSON.stringify(sampler.history(undefined))}`;
@@ -156,7 +158,7 @@ async function* dumpOf(subject: ProcessSubject, sampler: Sampler): AsyncGenerato
   if (proxy !== undefined) {
     yield `,"connections":${JSON.stringify(await connectionsOf(proxy, {}))}`;
     yield ',"services":[';
-    const names = proxy.engine.snapshot().map(({ name }) => name);
+    const names = proxy.engine.names() ?? proxy.engine.snapshot().map(({ name }) => name);
     for (let start = 0; start < names.length; start += DUMP_PIECE) {
       const some = await describeServices(proxy, sampler, names.slice(start, start + DUMP_PIECE));
       const text = some.map((each) => JSON.stringify(each)).join(',');

@@ -2,7 +2,7 @@ import { KpngError, messageOf } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Timer } from '../util/clock.ts';
 import type { HostPort } from '../util/host-port.ts';
-import { plain, type Answer } from '../util/http-server.ts';
+import { plain, type Answer, type HttpServer, type Inherit } from '../util/http-server.ts';
 import { changingOperations } from './changing.ts';
 import { answerAdmin, type AdminRequest } from './handler.ts';
 import { Operations } from './operations.ts';
@@ -19,6 +19,8 @@ export interface AdminOptions {
   readonly subject: ProcessSubject;
   /** Number of this user; undefined on Windows. */
   readonly uid: number | undefined;
+  /** Gives the listening sockets of another process away. Default: there are none. */
+  readonly inherit?: Inherit;
 }
 
 /** The admin API of a process, on its socket and behind the status page. */
@@ -27,6 +29,8 @@ export interface Admin {
   readonly operations: Operations;
   /** Resolves when the socket was tried once. */
   readonly tried: Promise<void>;
+  /** Of the status page; undefined: it is not served, or not yet. */
+  readonly page: HttpServer | undefined;
   /** Idempotent. */
   close(): Promise<void>;
 }
@@ -39,7 +43,7 @@ const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter
  * told and tried again for ever: watching must never keep the proxy from its work.
  */
 export function startAdmin(options: AdminOptions): Admin {
-  const { subject, pageAddress } = options;
+  const { subject, pageAddress, inherit } = options;
   const { clock } = subject;
   const sampler = new Sampler({
     clock,
@@ -56,20 +60,23 @@ export function startAdmin(options: AdminOptions): Admin {
     return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
   };
   const socket = holdSocket(options, answer);
-  const page =
-    pageAddress === undefined
-      ? undefined
-      : import('./page-server.ts').then(({ startPageServer }) =>
-          startPageServer({ address: pageAddress, answer, subject }),
-        );
+  let page: HttpServer | undefined;
+  const startPage = async (address: HostPort): Promise<void> => {
+    const { startPageServer } = await import('./page-server.ts');
+    page = startPageServer({ address, answer, subject, inherit });
+  };
+  const started = pageAddress === undefined ? undefined : startPage(pageAddress);
   let closed: Promise<void> | undefined;
   return {
     operations,
     tried: socket.tried,
+    get page() {
+      return page;
+    },
     close() {
       closed ??= (async () => {
         sampler.close();
-        await Promise.all([socket.close(), page?.then((server) => server.close())]);
+        await Promise.all([socket.close(), started?.then(() => page?.close())]);
       })();
       return closed;
     },

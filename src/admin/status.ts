@@ -1,6 +1,9 @@
 import type { Probe } from '../observe/health.ts';
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { LIMIT_NAMES } from '../proxysocket/limits.ts';
 import { NONE_FAILING, type Failing } from './failing.ts';
+import { snapshotParts } from '../observe/parts.ts';
+import type { Parts } from './parts.ts';
 import { totalsOf } from './rates.ts';
 import type { Sampler } from './sampler.ts';
 import { factsOf, failedListeners, stateOf } from './service-state.ts';
@@ -9,11 +12,11 @@ import type { ProcessSubject, ProxySubject } from './subject.ts';
 import type { ProbeView, ProxyView, StatusView } from './views.ts';
 
 /** What the process is, how it is, and what all service ports come to; `failing` says what of their endpoints refuses. */
-export function statusOf(
+export function* statusOf(
   subject: ProcessSubject,
   rates: Pick<Sampler, 'rates'>,
   failing: Failing = NONE_FAILING,
-): StatusView {
+): Parts<StatusView> {
   const { health, log, version, command, nodeName } = subject;
   const probe = (which: Probe): ProbeView => {
     const { status, body } = health.judge(which);
@@ -21,6 +24,7 @@ export function statusOf(
   };
   const proxy = subject.proxy();
   const uptime = process.uptime();
+  const view = proxy === undefined ? null : yield* proxyView(proxy, rates, failing);
   const probes = { healthz: probe('healthz'), livez: probe('livez'), readyz: probe('readyz') };
   return {
     process: {
@@ -37,7 +41,7 @@ export function statusOf(
     state: stateOfProcess(subject, proxy, probes),
     health: probes,
     logLevel: log.verbosity,
-    proxy: proxy === undefined ? null : proxyView(proxy, rates, failing),
+    proxy: view,
   };
 }
 
@@ -52,18 +56,19 @@ function stateOfProcess(
   return healthz.status === 200 && readyz.status === 200 ? 'ready' : 'not-ready';
 }
 
-function proxyView(
+function* proxyView(
   subject: ProxySubject,
   { rates }: Pick<Sampler, 'rates'>,
   failing: Failing,
-): ProxyView {
+): Parts<ProxyView> {
   const states = noStates();
   const listeners = { open: 0, failed: 0 };
   const active = { tcp: 0, udp: 0 };
   const totals = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
-  const snapshots = subject.engine.snapshot();
+  let servicePorts = 0;
   let endpoints = 0;
-  for (const snapshot of snapshots) {
+  const add = (snapshot: ServicePortSnapshot): void => {
+    servicePorts += 1;
     const { counters, protocol } = snapshot;
     states[stateOf(factsOf(snapshot, subject.engine, failing))] += 1;
     endpoints += snapshot.endpoints;
@@ -76,12 +81,16 @@ function proxyView(
     totals.bytesIn += mine.bytesIn;
     totals.bytesOut += mine.bytesOut;
     totals.errors += mine.errors;
+  };
+  for (const part of snapshotParts(subject.engine)) {
+    part.forEach(add);
+    yield;
   }
   const { maxConnections, maxUdpSessions } = subject.limits;
   return {
     engine: subject.engine.kind,
     portal: subject.portal,
-    servicePorts: snapshots.length,
+    servicePorts,
     states,
     endpoints,
     listeners,

@@ -4,7 +4,9 @@ import type { Log } from '../observe/log.ts';
 import type { MeasuredDataPath } from '../observe/metrics.ts';
 import type { GlobalSource } from '../store/global-source.ts';
 import type { GlobalStore } from '../store/global-store.ts';
+import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { LocalSink } from '../store/local-view.ts';
+import type { HttpServer } from '../util/http-server.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { pickValues, type FlagTable, type FlagValues, type RawValues } from './flags/table.ts';
 
@@ -16,6 +18,8 @@ export interface RunContext {
   readonly stdout: Writable;
   /** The node that the backend works for; absent: none, or all. */
   readonly nodeName?: string;
+  /** Aborted by the first signal that ends the program, before anything is stopped. */
+  readonly stopping?: AbortSignal;
 }
 
 /** Where node-local state comes from, while it runs. */
@@ -42,6 +46,8 @@ export interface Running {
    * exit code.
    */
   afterwards?(asked: Promise<void>): Promise<number>;
+  /** Changes limits of the data path, for what begins from now on. Absent: there is none. */
+  setLimits?(limits: LimitChange): Promise<void>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;
   /** Cuts what `close` waits for. Resolves when everything is released. Idempotent. */
@@ -51,6 +57,8 @@ export interface Running {
 /** Where node-local state goes, while it runs. */
 export interface RunningSink extends Running {
   readonly sink: LocalSink;
+  /** Told after each change set that is in place, when health knows of it; with what else listens in this process. */
+  inPlace?(servers: Pick<HttpServer, 'ports' | 'adopt'>): Promise<void>;
 }
 
 /** A source or sink whose flags have been read and found good, ready to be started. */
@@ -84,6 +92,8 @@ interface BoundSinkBase extends Bound {
   readonly servesByDefault: boolean;
   /** Whether it only says what it would do: then no server runs at all. */
   readonly isDry?: boolean;
+  /** Of the data path; absent: it has none. */
+  readonly limits?: EngineLimits | undefined;
 }
 
 /** A sink that takes what one node needs: a backend. */
@@ -196,6 +206,8 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
       readonly toLocalOptional: boolean;
       /** Whether the options ask for a dry run; absent: none do. */
       isDry?(options: Options): boolean;
+      /** The limits of the data path; absent: it has none. */
+      limits?(options: Options): EngineLimits;
       start(options: Options, context: RunContext): Promise<RunningSink>;
     },
 ): SinkCommand {
@@ -208,7 +220,8 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
       const { nodeName } = options;
       const start = (context: RunContext) => command.start(options, context);
       const isDry = command.isDry?.(options) ?? false;
-      return { word, options, scope: 'local', nodeName, servesByDefault, isDry, start };
+      const limits = command.limits?.(options);
+      return { word, options, scope: 'local', nodeName, servesByDefault, isDry, limits, start };
     },
   };
 }

@@ -85,7 +85,7 @@ function sinkFlags(sink: SinkCommand, { sinks }: Registry): string[] {
 }
 
 function block(text: string): string {
-  return `\`\`\`text\n${text}\`\`\``;
+  return `<!-- compared by: test/cli/docs.test.ts -->\n\`\`\`text\n${text}\`\`\``;
 }
 
 function flagTable(table: FlagTable): string {

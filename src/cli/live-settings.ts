@@ -3,7 +3,7 @@ import type { BoundCommand } from './parse.ts';
 import type { EffectiveSetting } from './settings.ts';
 
 /** What a command line comes to, as far as it is compared. */
-export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals'>;
+export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
 
 /** Puts one setting into force while the program runs, by flag. */
 export type Appliers = Readonly<Record<string, (next: Settings) => void>>;
@@ -20,7 +20,7 @@ export class LiveSettings {
   readonly #running: Map<string, EffectiveSetting>;
   readonly #appliers: Appliers;
 
-  constructor({ command, settings }: Omit<Settings, 'globals'>, appliers: Appliers) {
+  constructor({ command, settings }: Pick<Settings, 'command' | 'settings'>, appliers: Appliers) {
     this.command = command;
     this.#running = new Map(settings.map((setting) => [setting.flag, setting]));
     this.#appliers = appliers;

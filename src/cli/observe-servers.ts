@@ -4,6 +4,7 @@ import type { TlsServers } from '../observe/tls-server.ts';
 import type { TlsFlags } from '../util/tls-files.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { HEALTHZ_TLS_FLAGS, isExposed, METRICS_TLS_FLAGS } from './flags/observe.ts';
+import { inheritServer } from './inherit-server.ts';
 import { programVersion } from './version.ts';
 
 export interface ObserveServersOptions extends Omit<ServersOptions, 'secure' | 'guard'> {
@@ -35,8 +36,13 @@ export async function observeServers(options: ObserveServersOptions): Promise<Ht
     log,
     secure: { metrics: metricsTls?.create, health: healthTls?.create },
     guard: guard?.check,
+    inherit: inheritServer,
   });
   return {
+    ...servers,
+    get ports() {
+      return servers.ports;
+    },
     async close() {
       guard?.close();
       metricsTls?.close();

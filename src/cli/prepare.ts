@@ -7,6 +7,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import { GlobalStore } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
 import type { LocalSink } from '../store/local-view.ts';
+import type { HttpServer } from '../util/http-server.ts';
 import type {
   BoundLocalSink,
   BoundSink,
@@ -28,6 +29,7 @@ interface Options extends RunContext {
 interface Observed {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
+  readonly servers: HttpServer;
   /** Told of what proxies, once it has been started. */
   readonly onProxy?: (proxy: ProxySubject) => void;
 }
@@ -40,13 +42,13 @@ export interface Prepared {
 
 /** Starts the sink of a command line, and tells how to feed it from its source. */
 export async function prepare(options: Options, observers: Observed): Promise<Prepared> {
-  const { source, sink, globals, log, stdout } = options;
+  const { source, sink, globals, log, stdout, stopping } = options;
   const { health } = observers;
-  const context = { log, globals, stdout };
+  const context = { log, globals, stdout, ...(stopping !== undefined && { stopping }) };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
     observeDataPath(running, observers);
-    const target = watched(running.sink, observers, log);
+    const target = watched(running, observers, log);
     return { running, work: (signal) => feedBackend({ source, sink, context }, target, signal) };
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
@@ -94,13 +96,17 @@ async function feedBackend(
 }
 
 /** Tells health, and once the log, that change sets are in place. */
-function watched(sink: LocalSink, { health, metrics }: Observed, log: Log): LocalSink {
+function watched(
+  running: RunningSink,
+  { health, metrics, servers }: Observed,
+  log: Log,
+): LocalSink {
   const policies = new LocalPolicyBook();
   return {
     async sync(change) {
       health.syncStarted();
       try {
-        await sink.sync(change);
+        await running.sink.sync(change);
       } catch (error) {
         health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
         throw error;
@@ -110,6 +116,7 @@ function watched(sink: LocalSink, { health, metrics }: Observed, log: Log): Loca
         log.info('The first complete state is in place', { services: change.view.size });
       }
       health.synced();
+      await running.inPlace?.(servers);
     },
   };
 }

@@ -41,7 +41,7 @@ export function textOf(value: unknown, { type }: FieldSchema): string | undefine
     const items: readonly unknown[] = value;
     const strings = items.filter((item) => typeof item === 'string');
     if (strings.length === items.length) return strings.join(',');
-    throw new Error('expected a list of texts');
+    throw new Error('expected a list of texts, such as [250ms, 1s]');
   }
   if (typeof value === 'string' && allowed.includes('string')) return value;
   if (typeof value === 'string' && allowed.includes('array')) return value;

@@ -1,6 +1,7 @@
 import { readFile, stat } from 'node:fs/promises';
-import { KpngError, messageOf } from '../errors.ts';
+import { KpngError } from '../errors.ts';
 import { formatBytes } from '../util/bytes.ts';
+import { fileErrorText } from '../util/file-error.ts';
 import { CONFIG_LIMITS } from './limits.ts';
 
 /** The text of a configuration file. Rejects with KPNG_CONFIG_READ. */
@@ -15,7 +16,7 @@ export async function readConfigText(path: string): Promise<string> {
   } catch (cause) {
     throw new KpngError(
       'KPNG_CONFIG_READ',
-      `cannot read the configuration ${path}: ${messageOf(cause)}`,
+      `cannot read the configuration ${path}: ${fileErrorText(cause)}`,
       { cause },
     );
   }

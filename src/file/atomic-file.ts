@@ -1,5 +1,6 @@
-import { open, rename, rm } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { renameOver } from '../util/rename-over.ts';
 
 /** Other work gets a turn after this long. Milliseconds. */
 const SLICE_MS = 10;
@@ -21,7 +22,7 @@ export async function writeAtomically(path: string, pieces: Iterable<string>): P
     } finally {
       await file.close();
     }
-    await rename(temporary, path);
+    await renameOver(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
     throw error;

@@ -4,6 +4,7 @@ import { constants, type BigIntStats } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
 import { formatBytes } from '../util/bytes.ts';
+import { fileCodeText } from '../util/file-error.ts';
 import { positionAt, type Problem } from './problem.ts';
 
 /** A file's content, as far as can be told of a file that others write to. */
@@ -32,7 +33,7 @@ export async function readContent(
     return await read(path, maxBytes);
   } catch (error) {
     if (error instanceof KpngError) return error;
-    return readError(path, describeCause(causeOf(error)), error);
+    return readError(path, fileCodeText(causeOf(error)), error);
   }
 }
 
@@ -115,18 +116,6 @@ function readError(path: string, why: string, cause?: unknown): KpngError {
 function tooLarge(path: string, maxBytes: number): KpngError {
   const limit = formatBytes(maxBytes);
   return new KpngError('KPNG_STATE_FILE_INVALID', `${path}: the file is larger than ${limit}`);
-}
-
-const CAUSES: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file (ENOENT)',
-  ENOTDIR: 'a part of the path is not a directory (ENOTDIR)',
-  EACCES: 'permission denied (EACCES)',
-  EISDIR: 'it is a directory',
-  ELOOP: 'its symbolic links lead in a circle (ELOOP)',
-};
-
-function describeCause(cause: string): string {
-  return CAUSES[cause] ?? cause;
 }
 
 /** The text of a file, or why it has none. */

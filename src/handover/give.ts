@@ -1,11 +1,14 @@
 import { readdirSync } from 'node:fs';
 import type { FormerListener } from '../proxysocket/inherited.ts';
 import type { Rights } from '../proxysocket/linux/sys/rights.ts';
+import { inodeOf } from './inode.ts';
 import { mayTakePart, refusal, type Hello, type Offer } from './protocol.ts';
 import type { Wire } from './wire.ts';
 
 export interface GiveOptions {
   readonly listeners: readonly FormerListener[];
+  /** TCP ports of what else listens in this process. */
+  readonly ports: readonly number[];
   readonly pid: number;
   readonly uid: number;
   readonly network: string;
@@ -13,15 +16,21 @@ export interface GiveOptions {
 
 /** What became of a successor's call. */
 export type Given =
-  | { readonly ok: true; readonly pid: number; readonly sockets: number }
+  | {
+      readonly ok: true;
+      /** Of the successor. */
+      readonly pid: number;
+      /** Inode numbers of the sockets that it was sent. */
+      readonly inodes: readonly number[];
+    }
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Answers a successor: sends it the sockets that take clients for the listeners. Sends nothing, and says why,
+ * Answers a successor: sends it the sockets that take clients for the listeners, and for the ports. Sends nothing, and says why,
  * to whoever may not have them or cannot use them.
  */
 export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
-  const { listeners, pid, uid, network } = options;
+  const { listeners, ports, pid, uid, network } = options;
   const refuse = (reason: string): Given => {
     wire.say({ ok: false, reason } satisfies Offer);
     return { ok: false, reason };
@@ -31,27 +40,36 @@ export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
   const hello = wire.hear() as Hello;
   const problem = refusal(hello, network);
   if (problem !== undefined) return refuse(problem);
-  const descriptors = listeningDescriptors(rights, listeners);
+  const found = listeningSockets(rights, [
+    ...listeners,
+    ...ports.map((port) => ({ protocol: 'TCP' as const, port })),
+  ]);
   wire.say({
     ok: true,
     pid,
-    sockets: descriptors.length,
+    sockets: found.size,
     former: listeners,
   } satisfies Offer);
-  wire.sendDescriptors(descriptors);
-  return { ok: true, pid: hello.pid, sockets: descriptors.length };
+  wire.sendDescriptors([...found.values()]);
+  return { ok: true, pid: hello.pid, inodes: [...found.keys()] };
 }
 
 /**
- * The descriptors of this process that listen on the ports of the listeners; whichever thread has opened
- * them. One that is closed and used anew before it is sent does no harm: the successor looks what it got.
+ * The sockets of this process that listen on some ports, whichever thread has opened them: a descriptor of each, by
+ * the inode number. One that is closed and used anew before it is sent does no harm: the successor looks what it got.
  */
-function listeningDescriptors(rights: Rights, listeners: readonly FormerListener[]): number[] {
-  const ports = new Set(listeners.map(({ protocol, port }) => `${protocol} ${port}`));
-  return readdirSync('/proc/self/fd')
-    .map(Number)
-    .filter((fd) => {
-      const place = rights.listeningPlace(fd);
-      return place !== undefined && ports.has(`${place.protocol} ${place.port}`);
-    });
+function listeningSockets(
+  rights: Rights,
+  places: readonly Pick<FormerListener, 'protocol' | 'port'>[],
+): Map<number, number> {
+  const ports = new Set(places.map(({ protocol, port }) => `${protocol} ${port}`));
+  const found = new Map<number, number>();
+  for (const fd of readdirSync('/proc/self/fd').map(Number)) {
+    const place = rights.listeningPlace(fd);
+    if (place === undefined || !ports.has(`${place.protocol} ${place.port}`)) continue;
+    // Workers of the `node` engine have two of each socket, and whoever got both would take them for two.
+    const inode = inodeOf(fd);
+    if (inode !== undefined && !found.has(inode)) found.set(inode, fd);
+  }
+  return found;
 }

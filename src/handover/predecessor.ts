@@ -2,8 +2,9 @@ import { lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { messageOf } from '../errors.ts';
+import type { Heir } from '../proxysocket/engine.ts';
 import type { FormerListener } from '../proxysocket/inherited.ts';
-import { networkNamespace, TAKEN } from './protocol.ts';
+import { MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
 import { giveInThread } from './thread.ts';
 
 /** How long a successor may take to say what it wants and to take it. */
@@ -14,10 +15,22 @@ export interface HandoverServerOptions {
   readonly path: string;
   /** What this process listens on now. */
   readonly listeners: () => readonly FormerListener[];
+  /** TCP ports of what else listens in this process and is to be handed over. */
+  readonly ports: () => readonly number[];
   /** A successor has got the sockets, and puts its own state in place. */
   readonly onGiven: (pid: number, sockets: number) => void;
   /** Somebody called who got nothing, or a successor has gone before it served; this process goes on. */
   readonly onFailed: (reason: string) => void;
+}
+
+/** A successor that serves the clients. */
+export interface Taken {
+  readonly pid: number;
+  /**
+   * Which of the listening sockets it serves; undefined: it does not say. Sockets that were opened after it had
+   * called are none of them: it never got them.
+   */
+  readonly heir: Heir | undefined;
 }
 
 type State =
@@ -30,7 +43,7 @@ type State =
 export class HandoverServer {
   readonly #options: HandoverServerOptions;
   readonly #server: Server;
-  readonly #taken = Promise.withResolvers<number>();
+  readonly #taken = Promise.withResolvers<Taken>();
   readonly #successorGone = Promise.withResolvers<void>();
   #state: State = { kind: 'alone' };
   #inode: number | undefined;
@@ -41,8 +54,8 @@ export class HandoverServer {
     this.#server.unref();
   }
 
-  /** Resolves with its process id when a successor serves the clients; never, if none does. */
-  get taken(): Promise<number> {
+  /** Resolves when a successor serves the clients; never, if none does. */
+  get taken(): Promise<Taken> {
     return this.#taken.promise;
   }
 
@@ -110,41 +123,54 @@ export class HandoverServer {
   }
 
   async #give(socket: Socket): Promise<void> {
-    const { listeners, onGiven, onFailed } = this.#options;
+    const { listeners, ports, onGiven, onFailed } = this.#options;
     try {
       const given = await giveInThread({
         kind: 'give',
         fd: descriptorOf(socket),
         listeners: listeners(),
+        ports: ports(),
         pid: process.pid,
         uid: process.geteuid?.() ?? -1,
         network: networkNamespace(),
         limitMs: LIMIT_MS,
       });
       if (!given.ok) throw new Error(`it got nothing: ${given.reason}`);
-      onGiven(given.pid, given.sockets);
-      await this.#untilTaken(socket);
+      onGiven(given.pid, given.inodes.length);
+      const left = await untilTaken(socket);
+      const heir = left && heirOf(given.inodes, new Set(left));
       this.#state = { kind: 'taken' };
       socket.once('close', () => this.#successorGone.resolve());
-      this.#taken.resolve(given.pid);
+      this.#taken.resolve({ pid: given.pid, heir });
     } catch (error) {
       socket.destroy();
       this.#state = { kind: 'alone' };
       onFailed(messageOf(error));
     }
   }
+}
 
-  async #untilTaken(socket: Socket): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    let text = '';
-    socket.setEncoding('latin1').on('data', (part: string) => {
-      text = (text + part).slice(-TAKEN.length);
-      if (text === TAKEN) resolve();
-    });
-    socket.once('close', () => reject(new Error('it has gone before it took over')));
-    socket.resume();
-    await promise;
-  }
+function heirOf(given: readonly number[], left: ReadonlySet<number>): Heir {
+  return { served: new Set(given.filter((inode) => !left.has(inode))) };
+}
+
+/** What a successor has left when it serves; undefined: it does not say. Rejects when it goes before. */
+async function untilTaken(socket: Socket): Promise<readonly number[] | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<readonly number[] | undefined>();
+  let text = '';
+  socket.setEncoding('latin1').on('data', (part: string) => {
+    text += part;
+    try {
+      if (text.length > MAX_LINE_BYTES) throw new Error('it sent a message that is too long');
+      const taken = readTaken(text);
+      if (taken !== undefined) resolve(taken.left);
+    } catch (error) {
+      reject(error);
+    }
+  });
+  socket.once('close', () => reject(new Error('it has gone before it took over')));
+  socket.resume();
+  return promise;
 }
 
 /** Node has no other way to it. */

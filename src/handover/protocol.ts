@@ -3,7 +3,7 @@
  *
  *     successor    Hello
  *     predecessor  Offer, and with the bytes behind it the descriptors of its listeners
- *     successor    TAKEN, once it serves them
+ *     successor    Left, and TAKEN, once it serves them
  *
  * The connection stays open as long as both live, so that each notices when the other has gone.
  */
@@ -14,6 +14,28 @@ import type { FormerListener } from '../proxysocket/inherited.ts';
 export const HANDOVER_VERSION = 1;
 
 export const TAKEN = 'taken\n';
+
+/**
+ * What a successor has been given and does not serve, by inode numbers. One of an earlier version does not
+ * tell; then nothing can be said of any socket.
+ */
+export interface Left {
+  readonly left: readonly number[];
+}
+
+/** All that a successor says at the end. */
+export function takenText(left: readonly number[]): string {
+  return `${JSON.stringify({ left } satisfies Left)}\n${TAKEN}`;
+}
+
+/** What a successor has said so far; undefined: it has not taken over yet. Throws at what is no message. */
+export function readTaken(
+  text: string,
+): { readonly left: readonly number[] | undefined } | undefined {
+  if (!text.endsWith(TAKEN)) return undefined;
+  const line = text.slice(0, -TAKEN.length);
+  return { left: line === '' ? undefined : (JSON.parse(line) as Left).left };
+}
 
 export interface Hello {
   readonly handover: number;

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import { closeInherited, keepInherited, type FormerListener } from '../proxysocket/inherited.ts';
-import { networkNamespace, TAKEN } from './protocol.ts';
+import { networkNamespace, takenText } from './protocol.ts';
 import type { Taken } from './take.ts';
 import { canHandOver, takeInThread } from './thread.ts';
 
@@ -66,8 +66,7 @@ function inheritance({ pid, sockets, former, connection }: Taken): Inheritance {
     sockets: sockets.length,
     former,
     complete() {
-      closeInherited();
-      socket.write(TAKEN);
+      socket.write(takenText(closeInherited()));
     },
   };
 }

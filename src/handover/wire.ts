@@ -1,6 +1,7 @@
-import { EAGAIN, ETOOMANYREFS } from '../proxysocket/linux/sys/constants.ts';
+import { EAGAIN, EBADF, ETOOMANYREFS } from '../proxysocket/linux/sys/constants.ts';
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
 import { MAX_DESCRIPTORS, type Rights } from '../proxysocket/linux/sys/rights.ts';
+import { inodeOf } from './inode.ts';
 import { MAX_LINE_BYTES } from './protocol.ts';
 
 /** Between two looks at a socket that is not ready. */
@@ -31,7 +32,10 @@ export class Wire {
     while (rest.length > 0) rest = rest.subarray(this.#send(rest, []));
   }
 
-  /** Sends descriptors with a byte for each message, which means nothing. */
+  /**
+   * Sends descriptors with a byte for each message, which means nothing. In the place of one that another thread
+   * has closed goes that of this connection: the other side waits for so many, and keeps what takes clients.
+   */
   sendDescriptors(descriptors: readonly number[]): void {
     for (let start = 0; start < descriptors.length; start += MAX_DESCRIPTORS) {
       this.#send(Buffer.from(' '), descriptors.slice(start, start + MAX_DESCRIPTORS));
@@ -70,6 +74,10 @@ export class Wire {
     for (;;) {
       const sent = this.#rights.send(this.fd, bytes, descriptors);
       if (sent >= 0) return sent;
+      if (sent === -EBADF && inodeOf(this.fd) !== undefined) {
+        const open = descriptors.map((fd) => (inodeOf(fd) === undefined ? this.fd : fd));
+        return this.#send(bytes, open);
+      }
       // The kernel limits how many descriptors may be on their way.
       if (sent !== -EAGAIN && sent !== -ETOOMANYREFS) throw systemError(-sent, 'sendmsg');
       this.#pause();

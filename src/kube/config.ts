@@ -2,7 +2,8 @@ import type { Cluster, KubeConfig } from '@kubernetes/client-node';
 import { access } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { delimiter, dirname } from 'node:path';
-import { KpngError, messageOf } from '../errors.ts';
+import { KpngError } from '../errors.ts';
+import { fileErrorText } from '../util/file-error.ts';
 import { readKubeconfig, type ExtraHeaders } from './kubeconfig-file.ts';
 import { loadKubeConfigClass } from './light-config.ts';
 import { proxyFromEnvironment } from './proxy-env.ts';
@@ -50,7 +51,7 @@ export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
     return finish(origin, config, extraHeaders, options);
   } catch (cause) {
     if (cause instanceof KpngError) throw cause;
-    throw wrong(origin, messageOf(cause), cause);
+    throw wrong(origin, fileErrorText(cause), cause);
   }
 }
 

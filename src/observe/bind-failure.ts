@@ -1,3 +1,4 @@
+import type { Log } from './log.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import { listenCode } from '../util/listen-code.ts';
@@ -18,4 +19,24 @@ export async function bindFailure(
   return new KpngError(listenCode(cause.code ?? ''), `cannot listen on ${place}: ${reason}`, {
     cause,
   });
+}
+
+/**
+ * Makes what tells the log that an address cannot be listened on yet: once for each reason, and not at
+ * every attempt, since another program may have the address for days.
+ */
+export function bindFailureLog(
+  log: Log,
+  message: string,
+  address: HostPort,
+  holderOf?: typeof socketHolder,
+): (cause: NodeJS.ErrnoException, retryInMs: number) => void {
+  let told = '';
+  const tell = async (cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> => {
+    const err = await bindFailure(address, cause, holderOf);
+    if (err.message === told) return;
+    told = err.message;
+    log.warn(message, { address: formatHostPort(address), err, retryInMs });
+  };
+  return (cause, retryInMs) => void tell(cause, retryInMs);
 }

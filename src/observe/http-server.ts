@@ -7,7 +7,7 @@ import {
 } from '../util/http-server.ts';
 
 export { httpUrl, MAX_HTTP_CONNECTIONS, plain } from '../util/http-server.ts';
-export type { Answer, CreateServer, HttpServer } from '../util/http-server.ts';
+export type { Answer, CreateServer, HttpServer, Inherit } from '../util/http-server.ts';
 
 export interface Page {
   /** One line for the index. */

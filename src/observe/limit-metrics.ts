@@ -6,7 +6,7 @@ import type { Subscriptions } from './subscriptions.ts';
 
 /**
  * Adds each limit, how much of it is used where that can be told, and how often it was reached.
- * Returns the function that brings the use up to date, for a scrape.
+ * Returns the function that brings them up to date, for a scrape.
  */
 export function addLimitMetrics(
   registry: Registry,
@@ -19,9 +19,6 @@ export function addLimitMetrics(
     labelNames: ['limit'],
     registers: [registry],
   });
-  for (const [limit, value] of Object.entries(limitValues(limits))) {
-    values.set({ limit }, value);
-  }
   const used = new Gauge({
     name: 'kpng_userspace_limit_used',
     help: 'How much of a limit is used now.',
@@ -38,6 +35,8 @@ export function addLimitMetrics(
     if (event.reached) reached.inc({ limit: event.limit });
   });
   return (servicePorts) => {
+    // Some may change while the program runs.
+    for (const [limit, value] of Object.entries(limitValues(limits))) values.set({ limit }, value);
     const { tcp, udp } = active(servicePorts);
     used.set({ limit: LIMIT_NAMES.maxConnections }, tcp);
     used.set({ limit: LIMIT_NAMES.maxUdpSessions }, udp);

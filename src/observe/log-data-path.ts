@@ -219,6 +219,7 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
 
 const REJECTED = {
   'no-endpoint': "Couldn't find an endpoint for service",
+  drained: 'Refused a client because the endpoints are drained',
   'connect-failed': 'Failed to connect to balancer',
   limit: 'Refused a client because a limit is reached',
   source: undefined,
@@ -226,6 +227,7 @@ const REJECTED = {
 
 const REJECTED_CODES = {
   'no-endpoint': 'KPNG_NO_ENDPOINT',
+  drained: 'KPNG_DRAINED',
   'connect-failed': 'KPNG_CONNECT_FAILED',
   limit: 'KPNG_LIMIT_REACHED',
   source: undefined,

@@ -10,6 +10,7 @@ import { exposition } from './exposition.ts';
 import { addFaultMetrics } from './fault-metrics.ts';
 import { addKubeMetrics } from './kube-metrics.ts';
 import { addLimitMetrics } from './limit-metrics.ts';
+import { snapshotParts, type SnapshotSource } from './parts.ts';
 import { addPortalMetrics } from './portal-metrics.ts';
 import { addProgrammingMetrics } from './programming-metrics.ts';
 import { addProcessMetrics } from './process-metrics.ts';
@@ -21,14 +22,10 @@ import { addStateMetrics } from './state-metrics.ts';
 import { Subscriptions } from './subscriptions.ts';
 
 /** What the metrics need of a data path. */
-export interface MeasuredDataPath {
+export interface MeasuredDataPath extends SnapshotSource {
   readonly engine: string;
   readonly portal: string;
   readonly limits: EngineLimits;
-  /** Every service port, or only those named. */
-  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
-  /** The names of all of them; absent or undefined: they can only be had all at once. */
-  names?(): readonly string[] | undefined;
   /** What clients cannot use now. */
   problems(): readonly HealthProblem[];
 }
@@ -145,20 +142,12 @@ async function* inTurns(pieces: Iterable<string>): AsyncGenerator<string, void, 
   }
 }
 
-/** Service ports that are asked for at once. */
-const PART = 500;
-
 /** All service ports, with turns for others in between. */
-async function inParts({
-  names,
-  snapshot,
-}: Pick<MeasuredDataPath, 'snapshot' | 'names'>): Promise<ServicePortSnapshot[]> {
-  const all = names?.();
-  if (all === undefined) return snapshot();
+async function inParts(dataPath: SnapshotSource): Promise<ServicePortSnapshot[]> {
   const found: ServicePortSnapshot[] = [];
-  for (let from = 0; from < all.length; from += PART) {
-    if (from > 0) await setImmediate();
-    found.push(...snapshot(new Set(all.slice(from, from + PART))));
+  for (const part of snapshotParts(dataPath)) {
+    if (found.length > 0) await setImmediate();
+    found.push(...part);
   }
   return found;
 }

@@ -1,6 +1,7 @@
+import { allServers } from '../util/all-servers.ts';
 import type { Clock } from '../util/clock.ts';
-import { formatHostPort, type HostPort } from '../util/host-port.ts';
-import { bindFailure } from './bind-failure.ts';
+import type { HostPort } from '../util/host-port.ts';
+import { bindFailureLog } from './bind-failure.ts';
 import type { Health } from './health.ts';
 import {
   httpUrl,
@@ -8,6 +9,7 @@ import {
   type CreateServer,
   type Guard,
   type HttpServer,
+  type Inherit,
   type Pages,
 } from './http-server.ts';
 import type { Log } from './log.ts';
@@ -25,6 +27,8 @@ export interface ServersOptions {
   readonly configz?: () => object;
   /** What makes servers of HTTPS; undefined: plain HTTP. */
   readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;
+  /** Gives the listening sockets of another process away. Default: there are none. */
+  readonly inherit?: Inherit;
   /** Who may see the pages of the metrics server; undefined: everybody. */
   readonly guard?: Guard | undefined;
   readonly log: Log;
@@ -48,18 +52,14 @@ export function startServers(options: ServersOptions): HttpServer {
   if (healthAddress !== undefined && !same(metricsAddress, healthAddress)) {
     servers.push(start('health', healthAddress, health, options));
   }
-  return {
-    async close() {
-      await Promise.all(servers.map((server) => server.close()));
-    },
-  };
+  return allServers(servers);
 }
 
 function start(
   what: 'metrics' | 'health',
   address: HostPort,
   pages: Pages,
-  { log, clock, secure, guard }: ServersOptions,
+  { log, clock, secure, guard, inherit }: ServersOptions,
 ): HttpServer {
   const create = secure?.[what];
   const scheme = create === undefined ? 'http' : 'https';
@@ -67,13 +67,11 @@ function start(
     address,
     pages,
     clock,
+    inherit,
     ...(create !== undefined && { create }),
     ...(what === 'metrics' && guard !== undefined && { guard }),
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
-    onBindFailed: (cause, retryInMs) =>
-      void bindFailure(address, cause).then((err) =>
-        log.warn(`Cannot serve ${what} yet`, { address: formatHostPort(address), err, retryInMs }),
-      ),
+    onBindFailed: bindFailureLog(log, `Cannot serve ${what} yet`, address),
     onPageFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
   });
 }

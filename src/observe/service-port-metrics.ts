@@ -83,6 +83,7 @@ export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = [
     help: 'Clients turned away, by reason.',
     write({ counters }, labels, out) {
       ifAny(counters.rejectedNoEndpoint, `${labels},reason="no-endpoint"`, out);
+      ifAny(counters.rejectedDrained, `${labels},reason="drained"`, out);
       ifAny(counters.rejectedConnectFailed, `${labels},reason="connect-failed"`, out);
       ifAny(counters.rejectedLimit, `${labels},reason="limit"`, out);
       ifAny(counters.rejectedSource, `${labels},reason="source"`, out);

@@ -4,8 +4,9 @@ import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
 import type { Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
-import type { Engine, ServicePortSnapshot } from './engine.ts';
+import type { Engine, Heir, ServicePortSnapshot } from './engine.ts';
 import { inspectAll, type InspectQuery, type Inspection } from './inspect.ts';
+import type { EngineLimits, LimitChange } from './limits.ts';
 import { ListenerTable } from './listener-table.ts';
 import { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
@@ -28,7 +29,8 @@ export interface AcceptorEngineParts {
   /** Is told where TCP clients come in; the TCP acceptor asks it. Default: nobody does. */
   readonly loops?: LoopGuard;
   readonly newBalancer: (affinity: AffinitySpec) => Balancer;
-  readonly udpIdleTimeoutMs: number;
+  /** The same object that acceptors look at: `setLimits` changes it. */
+  readonly limits: EngineLimits;
   readonly clock: Clock;
   readonly random: () => number;
   /** Where counters live; by default in plain objects. */
@@ -41,6 +43,7 @@ export interface AcceptorEngineParts {
 export class AcceptorEngine implements Engine {
   readonly kind: Engine['kind'];
   readonly #acceptors: Readonly<Record<Protocol, Acceptor>>;
+  readonly #limits: EngineLimits;
   readonly #book: ServicePortBook;
   readonly #table: ListenerTable;
   readonly #loops: LoopGuard;
@@ -51,8 +54,9 @@ export class AcceptorEngine implements Engine {
   constructor(parts: AcceptorEngineParts) {
     this.kind = parts.kind;
     this.#acceptors = parts.acceptors;
+    this.#limits = parts.limits;
     this.#loops = parts.loops ?? new LoopGuard(parts.clock);
-    this.#book = new ServicePortBook(parts.newBalancer, parts.udpIdleTimeoutMs, parts.counters);
+    this.#book = new ServicePortBook(parts.newBalancer, parts.limits, parts.counters);
     this.#table = new ListenerTable({
       ...parts,
       loops: this.#loops,
@@ -84,6 +88,17 @@ export class AcceptorEngine implements Engine {
     });
   }
 
+  async setLimits(limits: LimitChange): Promise<void> {
+    this.setLimitsNow(limits);
+  }
+
+  /** The same, for a thread whose promises stand still. */
+  setLimitsNow(limits: LimitChange): void {
+    Object.assign(this.#limits, limits);
+    this.#book.limitsChanged();
+    for (const acceptor of this.#both()) acceptor.limitsChanged?.();
+  }
+
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
     return this.#book.snapshot(names);
   }
@@ -110,8 +125,16 @@ export class AcceptorEngine implements Engine {
     };
   }
 
-  close(): Promise<void> {
-    this.#closed ??= this.#close();
+  /**
+   * Resets every TCP connection at once, and does nothing else: for a thread that is about to die, so that no
+   * peer takes the end of its connection for the end of what was sent.
+   */
+  cut(): void {
+    this.#acceptors.TCP.cut?.();
+  }
+
+  close(heir?: Heir): Promise<void> {
+    this.#closed ??= this.#close(heir);
     return this.#closed;
   }
 
@@ -185,8 +208,9 @@ export class AcceptorEngine implements Engine {
     }));
   }
 
-  async #close(): Promise<void> {
+  async #close(heir: Heir | undefined): Promise<void> {
     await this.#queue.run(async () => {
+      if (heir !== undefined) for (const acceptor of this.#both()) acceptor.leave?.(heir);
       for (const entry of this.#book.clear()) this.#release(entry);
       await this.#table.close();
     });
@@ -205,6 +229,10 @@ export class AcceptorEngine implements Engine {
   }
 
   #each(work: (acceptor: Acceptor) => Promise<void>): Promise<void>[] {
-    return [this.#acceptors.TCP, this.#acceptors.UDP].map(async (acceptor) => work(acceptor));
+    return this.#both().map(async (acceptor) => work(acceptor));
+  }
+
+  #both(): Acceptor[] {
+    return [this.#acceptors.TCP, this.#acceptors.UDP];
   }
 }

@@ -1,3 +1,5 @@
+import type { Traffic } from './spec.ts';
+
 /**
  * Why connecting to an endpoint failed: a small fixed set, fit for a metric label. `reset`: the
  * endpoint's host took the connection and reset it before anything went through. `loop`: the endpoint
@@ -42,6 +44,8 @@ export interface ServicePortCounters {
   retries: number;
   /** Connections reset because there was no endpoint. */
   rejectedNoEndpoint: number;
+  /** Clients turned away because all endpoints that they could have are drained. */
+  rejectedDrained: number;
   /** Connections reset because no endpoint accepted. */
   rejectedConnectFailed: number;
   /** Connections reset because a limit was reached. */
@@ -61,11 +65,23 @@ export interface ServicePortCounters {
 /** Why a client is turned away, and the counter of it. */
 export const REJECT_COUNTERS = {
   'no-endpoint': 'rejectedNoEndpoint',
+  drained: 'rejectedDrained',
   'connect-failed': 'rejectedConnectFailed',
   limit: 'rejectedLimit',
   source: 'rejectedSource',
 } as const satisfies Record<string, keyof ServicePortCounters>;
 export type RejectReason = keyof typeof REJECT_COUNTERS;
+
+/** Why a client is turned away, more exactly: for want of an endpoint that is not drained, it may be. */
+export function rejectReason(
+  { drained }: { readonly drained?: ReadonlySet<Traffic> },
+  traffic: Traffic,
+  reason: RejectReason,
+): RejectReason {
+  return reason === 'no-endpoint' && drained?.has(traffic) === true ? 'drained' : reason;
+}
+
+const NO_COUNTS = Array.from({ length: CONNECT_SECONDS_BUCKETS.length + 1 }, () => 0);
 
 /** All zero. */
 export function newCounters(): ServicePortCounters {
@@ -80,6 +96,7 @@ export function newCounters(): ServicePortCounters {
     sessionsEvicted: 0,
     retries: 0,
     rejectedNoEndpoint: 0,
+    rejectedDrained: 0,
     rejectedConnectFailed: 0,
     rejectedLimit: 0,
     rejectedSource: 0,
@@ -95,7 +112,7 @@ export function newCounters(): ServicePortCounters {
       other: 0,
     },
     connectSeconds: {
-      counts: Array.from({ length: CONNECT_SECONDS_BUCKETS.length + 1 }, () => 0),
+      counts: NO_COUNTS.slice(),
       sum: 0,
     },
   };
@@ -110,22 +127,31 @@ export function observeConnectSeconds(counters: ServicePortCounters, seconds: nu
   counters.connectSeconds.sum += seconds;
 }
 
+/** A counter that is one number. */
+export type PlainCounter = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
+
+export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounters())
+  .filter(([, value]) => typeof value === 'number')
+  .map(([name]) => name as PlainCounter);
+
 /** Both together. */
 export function addCounters(
   one: ServicePortCounters,
   other: ServicePortCounters,
 ): ServicePortCounters {
   const total = newCounters();
-  addNumbers(total, one);
-  addNumbers(total, other);
+  addTo(total, one);
+  addTo(total, other);
   return total;
 }
 
-/** Adds every number of an object, or of the objects and lists in it, to that of the same name. */
-function addNumbers(total: object, more: object): void {
-  const numbers = total as Record<string, unknown>;
-  for (const [name, value] of Object.entries(more)) {
-    if (typeof value === 'number') numbers[name] = (numbers[name] as number) + value;
-    else addNumbers(numbers[name] as object, value as object);
+/** Adds to what is there: done for every service port and worker whenever metrics are read. */
+export function addTo(total: ServicePortCounters, more: ServicePortCounters): void {
+  for (const name of PLAIN_COUNTERS) total[name] += more[name];
+  for (const cause of CONNECT_ERROR_CAUSES) total.connectErrors[cause] += more.connectErrors[cause];
+  const { counts } = total.connectSeconds;
+  for (let bucket = 0; bucket < counts.length; bucket += 1) {
+    counts[bucket] = (counts[bucket] ?? 0) + (more.connectSeconds.counts[bucket] ?? 0);
   }
+  total.connectSeconds.sum += more.connectSeconds.sum;
 }

@@ -38,6 +38,9 @@ export function defaultReserve(limit: number): number {
   return Math.min(DEFAULT_LIMITS.reservedDescriptors, quarter, Math.floor(limit / 2));
 }
 
+/** The part of TCP's descriptors that is for what there is another way for. */
+const SPARE_PART = 8;
+
 /**
  * Counts the descriptors of the data path, so that the process never runs into its limit: that would
  * also fail its files, its connection to the control plane and the programs that it runs.
@@ -54,13 +57,17 @@ export function defaultReserve(limit: number): number {
 export class ProcessDescriptors implements DescriptorBudget {
   readonly #limit: number;
   readonly #reserve: number;
+  readonly #perListener: number;
   readonly #signals: Readonly<Record<Protocol | 'listeners', LimitSignal>>;
   readonly #used: Record<Protocol, number> = { TCP: 0, UDP: 0 };
   readonly #held: Record<Protocol, number> = { TCP: 0, UDP: 0 };
+  #spare = 0;
 
-  constructor(options: { limit: number; reserve: number }) {
+  /** `perListener`: how many each of them takes. Default: 1. */
+  constructor(options: { limit: number; reserve: number; perListener?: number }) {
     this.#limit = options.limit;
     this.#reserve = options.reserve;
+    this.#perListener = options.perListener ?? 1;
     const signal = (most: () => number) => new LimitSignal('reserved-descriptors', most);
     this.#signals = {
       TCP: signal(() => this.#mostOf('TCP')),
@@ -92,19 +99,33 @@ export class ProcessDescriptors implements DescriptorBudget {
     this.#signals.UDP.freed(this.#used.UDP);
   }
 
-  /** Takes one descriptor for a listener; false when too few are left even for that. */
-  hold(protocol: Protocol = 'TCP'): boolean {
-    if (this.#listeners + 1 > this.#mostListeners) {
-      this.#signals.listeners.refused();
-      return false;
-    }
-    this.#held[protocol] += 1;
+  takeSpare(count: number): boolean {
+    const most = this.#mostOf('TCP');
+    const fits = this.#used.TCP + count <= most;
+    if (!fits || this.#spare + count > most / SPARE_PART) return false;
+    this.#used.TCP += count;
+    this.#spare += count;
     return true;
   }
 
-  /** Gives the descriptor of a listener back. */
+  giveSpare(count: number): void {
+    this.#spare -= count;
+    this.give(count);
+  }
+
+  /** Takes the descriptors of a listener; false when too few are left even for that. */
+  hold(protocol: Protocol = 'TCP'): boolean {
+    if (this.#listeners + this.#perListener > this.#mostListeners) {
+      this.#signals.listeners.refused();
+      return false;
+    }
+    this.#held[protocol] += this.#perListener;
+    return true;
+  }
+
+  /** Gives the descriptors of a listener back. */
   drop(protocol: Protocol = 'TCP'): void {
-    this.#held[protocol] -= 1;
+    this.#held[protocol] -= this.#perListener;
     this.#signals.listeners.freed(this.#listeners);
     this.give(0);
   }

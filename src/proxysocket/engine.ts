@@ -1,6 +1,7 @@
 import type { EngineChange, ListenerStatus, Protocol } from './spec.ts';
 import type { ServicePortCounters } from './counters.ts';
 import type { InspectQuery, Inspection } from './inspect.ts';
+import type { LimitChange } from './limits.ts';
 
 /** What an engine tells about one service port when asked. */
 export interface ServicePortSnapshot {
@@ -14,6 +15,15 @@ export interface ServicePortSnapshot {
    * them ends, its counters go on from where they are.
    */
   readonly draining?: true;
+}
+
+/** Another process that serves the same clients, over the same listening sockets. */
+export interface Heir {
+  /**
+   * Inode numbers of the sockets that it serves. It has no other ones: who keeps those bound and does not read
+   * them takes datagrams that nobody gets, and the port that the heir wants.
+   */
+  readonly served: ReadonlySet<number>;
 }
 
 /**
@@ -40,6 +50,9 @@ export interface Engine {
    */
   apply(changes: readonly EngineChange[]): Promise<void>;
 
+  /** Changes limits, for what begins from now on (see `LIVE_LIMITS`). Absent: none of them can change. */
+  setLimits?(limits: LimitChange): Promise<void>;
+
   /** The present state and the counters of every service port, or only of those named. */
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
 
@@ -56,8 +69,14 @@ export interface Engine {
    */
   inspect?(query: InspectQuery): Promise<Inspection>;
 
-  /** Stops accepting and resolves when the last relay has ended. Idempotent. */
-  close(): Promise<void>;
+  /**
+   * Stops accepting and resolves when the last relay has ended. Idempotent.
+   *
+   * UDP sessions end with it, unless there is an heir: then they live on until they are idle, and their
+   * answers leave through the listening sockets that the heir serves, which stay open but are not read from any
+   * more. Other listening sockets close at once.
+   */
+  close(heir?: Heir): Promise<void>;
 
   /** Cuts everything at once: TCP peers get a reset. Resolves when every socket is closed. Idempotent. */
   destroy(): Promise<void>;

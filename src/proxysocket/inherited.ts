@@ -1,4 +1,4 @@
-import { closeSync } from 'node:fs';
+import { closeSync, fstatSync } from 'node:fs';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import type { Protocol, Traffic } from './spec.ts';
 
@@ -76,18 +76,18 @@ export function inheritedPort(key: string): number | undefined {
   return getEstate()?.ports.get(key);
 }
 
-/** Closes what nobody has taken, and forgets the rest. Returns how many were closed. Idempotent. */
-export function closeInherited(): number {
+/** Closes what nobody has taken, and forgets the rest. Returns the inode numbers of what it closed. Idempotent. */
+export function closeInherited(): number[] {
   const estate = getEstate();
-  if (estate === undefined) return 0;
+  if (estate === undefined) return [];
   setEnvironmentData(NAME, undefined);
   const descriptors = new Int32Array(estate.descriptors);
-  let closed = 0;
+  const closed: number[] = [];
   for (let index = 0; index < descriptors.length; index += 1) {
     const fd = Atomics.exchange(descriptors, index, -1);
     if (fd < 0) continue;
+    closed.push(fstatSync(fd).ino);
     closeSync(fd);
-    closed += 1;
   }
   return closed;
 }

@@ -10,6 +10,7 @@ const ATTEMPTS = 3;
  * meant to listen there.
  */
 export function kernelPortRange(): PortRange | undefined {
+  if (process.platform !== 'linux') return undefined;
   try {
     const text = readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'latin1');
     const [first = Number.NaN, last = Number.NaN] = text.trim().split(/\s+/).map(Number);

@@ -68,4 +68,22 @@ export const LIMIT_NAMES = {
   maxAffinityClients: 'max-affinity-clients',
 } as const satisfies Record<keyof EngineLimits, string>;
 
+/**
+ * Those that can change while an engine runs. A connection that is being made keeps its attempts; one that is half
+ * closed keeps its time in the `node` engine, and takes the new one with its next byte in `linux`. A lower
+ * `maxConnections` cuts nobody off, and keeps others out until it is kept; with a lower `maxUdpSessions` the next new
+ * client ends the least recently used sessions down to it.
+ */
+export const LIVE_LIMITS = [
+  'maxConnections',
+  'maxUdpSessions',
+  'connectTimeoutsMs',
+  'halfCloseTimeoutMs',
+  'endpointGraceMs',
+  'udpIdleTimeoutMs',
+] as const satisfies readonly (keyof EngineLimits)[];
+
+/** New values of some of them. */
+export type LimitChange = Partial<Pick<EngineLimits, (typeof LIVE_LIMITS)[number]>>;
+
 export type LimitName = (typeof LIMIT_NAMES)[keyof EngineLimits];

@@ -46,6 +46,11 @@ export function newSlot(key: string, protocol: Protocol, { address, port }: List
   return { key, protocol, address, port, claims: [], state: { kind: 'idle' } };
 }
 
+/** An address and port of a protocol, as one text. */
+export function placeKey(protocol: Protocol, address: string, port: number): string {
+  return `${protocol} ${address} ${port}`;
+}
+
 /**
  * The keys of a service port's listeners, in order.
  *
@@ -60,7 +65,7 @@ export function slotKeys(
   const { name, protocol } = owner;
   const ordinals = new Map<string, number>();
   return listen.map(({ address, port, traffic }) => {
-    if (port !== 0) return `${protocol} ${address} ${port}`;
+    if (port !== 0) return placeKey(protocol, address, port);
     const key = `${protocol} ${address} 0 ${name} ${traffic}`;
     const ordinal = ordinals.get(key) ?? 0;
     ordinals.set(key, ordinal + 1);

@@ -3,9 +3,10 @@ import type { HostAddress } from '../util/host-addresses.ts';
 import { AcceptorEngine } from './acceptor-engine.ts';
 import { balancerFactory } from './balancer-factory.ts';
 import { defaultReserve, ProcessDescriptors, processDescriptorLimit } from './descriptors.ts';
-import type { Engine } from './engine.ts';
+import type { ListenerSockets } from './listener-sockets.ts';
 import { LoopGuard } from './loop-guard.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from './limits.ts';
+import type { CounterStore } from './service-port-book.ts';
 import { createTcpAcceptor } from './tcp/acceptor.ts';
 import { createUdpAcceptor } from './udp/acceptor.ts';
 import { readHostAddresses, type HostAddresses } from './udp/host-addresses.ts';
@@ -25,33 +26,44 @@ export interface NodeEngineOptions {
   readonly hostAddresses?: () => readonly HostAddress[];
   /** The port that the listener of a place which asks for any one has had before. */
   readonly formerPort?: (key: string) => number | undefined;
+  /** How many descriptors this engine may count with. Default: all that the process may have. */
+  readonly descriptorLimit?: number;
+  /** Where counters live. */
+  readonly counters?: CounterStore;
+  /** Opens the sockets of listeners. Default: Node does. */
+  readonly sockets?: ListenerSockets;
 }
 
-/** The engine on Node's own sockets, for every system. */
-export function createNodeEngine(options: NodeEngineOptions = {}): Engine {
-  const { clock = systemClock, random = Math.random, documentedOnly = false } = options;
-  const limit = processDescriptorLimit();
+/** The engine on Node's own sockets, for every system, in the thread that calls this. */
+export function createNodeEngine(options: NodeEngineOptions = {}): AcceptorEngine {
+  const { clock = systemClock, random = Math.random, documentedOnly = false, sockets } = options;
+  const limit = options.descriptorLimit ?? processDescriptorLimit();
   const limits: EngineLimits = {
     ...DEFAULT_LIMITS,
     reservedDescriptors: defaultReserve(limit),
     ...options.limits,
   };
-  const descriptors = new ProcessDescriptors({ limit, reserve: limits.reservedDescriptors });
+  const descriptors = new ProcessDescriptors({
+    limit,
+    reserve: limits.reservedDescriptors,
+    ...(sockets !== undefined && { perListener: sockets.descriptors }),
+  });
   const context = { limits, clock, descriptors };
   const hostAddresses = (): HostAddresses => readHostAddresses(options.hostAddresses);
   const loops = new LoopGuard(clock);
   return new AcceptorEngine({
     kind: 'node',
     acceptors: {
-      TCP: createTcpAcceptor(context, { documentedOnly, loops }),
-      UDP: createUdpAcceptor(context, { hostAddresses }),
+      TCP: createTcpAcceptor(context, { documentedOnly, loops, sockets }),
+      UDP: createUdpAcceptor(context, { hostAddresses, sockets }),
     },
     descriptors,
     loops,
     newBalancer: balancerFactory(limits, clock, random),
-    udpIdleTimeoutMs: limits.udpIdleTimeoutMs,
+    limits,
     clock,
     random,
+    ...(options.counters !== undefined && { counters: options.counters }),
     ...(options.formerPort !== undefined && { formerPort: options.formerPort }),
   });
 }

@@ -4,6 +4,7 @@ import { formatHostPort } from '../util/host-port.ts';
 import { newCounters, type ServicePortCounters } from './counters.ts';
 import type { ServicePortSnapshot } from './engine.ts';
 import { endpointInvalid } from './events.ts';
+import type { EngineLimits } from './limits.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
 import type { AffinitySpec, EndpointSpec, ServicePortSpec } from './spec.ts';
@@ -12,6 +13,8 @@ import type { AffinitySpec, EndpointSpec, ServicePortSpec } from './spec.ts';
 export interface Entry {
   readonly owner: ServicePort;
   claims: readonly Claim[];
+  /** Whether its idle limit is its own, whatever that of the engine is. */
+  hasOwnIdle: boolean;
 }
 
 /** Where the counters of service ports live. */
@@ -27,18 +30,18 @@ const PLAIN: CounterStore = { create: newCounters, release: () => undefined };
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortBook {
   readonly #newBalancer: (affinity: AffinitySpec) => Balancer;
-  readonly #udpIdleTimeoutMs: number;
+  readonly #limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>;
   readonly #counters: CounterStore;
   readonly #entries = new Map<string, Entry>();
   readonly #draining = new Map<string, ServicePort>();
 
   constructor(
     newBalancer: (affinity: AffinitySpec) => Balancer,
-    udpIdleTimeoutMs: number,
+    limits: Pick<EngineLimits, 'udpIdleTimeoutMs'>,
     counters: CounterStore = PLAIN,
   ) {
     this.#newBalancer = newBalancer;
-    this.#udpIdleTimeoutMs = udpIdleTimeoutMs;
+    this.#limits = limits;
     this.#counters = counters;
   }
 
@@ -52,11 +55,19 @@ export class ServicePortBook {
    */
   set(spec: ServicePortSpec): { entry: Entry; gone: readonly BalancerEndpoint[] } {
     const { name, affinity, endpoints } = spec;
-    const idleMs = spec.udpIdleTimeoutMs ?? this.#udpIdleTimeoutMs;
     const entry = this.#entries.get(name) ?? this.#add(spec);
-    entry.owner.udpIdleTimeoutMs = idleMs;
+    entry.hasOwnIdle = spec.udpIdleTimeoutMs !== undefined;
+    entry.owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs ?? this.#limits.udpIdleTimeoutMs;
     entry.owner.balancer.setAffinity(affinity);
     return { entry, gone: updateEndpoints(entry.owner, endpoints) };
+  }
+
+  /** Sessions take a new idle limit with their next datagram. */
+  limitsChanged(): void {
+    const { udpIdleTimeoutMs } = this.#limits;
+    for (const { owner, hasOwnIdle } of this.#entries.values()) {
+      if (!hasOwnIdle) owner.udpIdleTimeoutMs = udpIdleTimeoutMs;
+    }
   }
 
   /** Takes a service port out; while relays of it run, it stays in the snapshot. */
@@ -110,9 +121,9 @@ export class ServicePortBook {
       protocol,
       balancer: this.#newBalancer(affinity),
       counters: goesOn ? former.counters : this.#counters.create(),
-      udpIdleTimeoutMs: this.#udpIdleTimeoutMs,
+      udpIdleTimeoutMs: this.#limits.udpIdleTimeoutMs,
     };
-    const entry = { owner, claims: [] };
+    const entry = { owner, claims: [], hasOwnIdle: false };
     this.#entries.set(name, entry);
     return entry;
   }
@@ -129,9 +140,11 @@ export class ServicePortBook {
 
 /** Replaces the endpoints of a service port; returns those that are gone. */
 export function updateEndpoints(
-  { name, balancer }: ServicePort,
+  owner: ServicePort,
   endpoints: readonly EndpointSpec[],
 ): readonly BalancerEndpoint[] {
+  const { name, balancer } = owner;
+  owner.drained = new Set(endpoints.flatMap(({ drained = [] }) => drained));
   return balancer.update(endpoints, (spec) => {
     if (isUsable(spec)) return true;
     if (endpointInvalid.hasSubscribers) {

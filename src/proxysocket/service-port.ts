@@ -2,6 +2,7 @@ import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
 import type { ServicePortCounters } from './counters.ts';
+import type { Heir } from './engine.ts';
 import type { Inspectable } from './inspect.ts';
 import type { EngineLimits } from './limits.ts';
 import type { ListenSpec, Protocol, Traffic } from './spec.ts';
@@ -15,6 +16,8 @@ export interface ServicePort {
   readonly counters: ServicePortCounters;
   /** Idle limit of UDP sessions, after overrides. Milliseconds. */
   udpIdleTimeoutMs: number;
+  /** Traffic that it has drained endpoints for, which is then why a client finds none. Absent: there are none. */
+  drained?: ReadonlySet<Traffic>;
 }
 
 /** What the sockets of an engine share. */
@@ -32,6 +35,9 @@ export interface DescriptorBudget {
    */
   take(count: number, protocol?: Protocol): boolean;
   give(count: number, protocol?: Protocol): void;
+  /** Takes TCP's for something that there is another way for; false, and no event, where clients need them. */
+  takeSpare(count: number): boolean;
+  giveSpare(count: number): void;
   readonly used: number;
   /** How many may be used at most. */
   readonly capacity: number;
@@ -59,8 +65,17 @@ export interface Acceptor {
   listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
   /** An endpoint of a service port is gone: end its UDP sessions now, its TCP relays after the grace. */
   endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void;
+  /** Times of `EngineContext.limits` have changed. Absent: they are looked at anew anyway. */
+  limitsChanged?(): void;
   /** The service port is gone: end its UDP sessions; TCP relays run on. */
   servicePortGone(owner: ServicePort): void;
+  /** Resets every connection at once; listeners are left alone. Absent: nobody would notice. */
+  cut?(): void;
+  /**
+   * Another process serves the clients of all listeners from now on. What has been accepted lives on,
+   * whatever closes. Absent: it does so anyway.
+   */
+  leave?(heir: Heir): void;
   /** Everything that has an endpoint or is getting one, oldest first. Not to be kept. */
   connections?(): Iterable<Inspectable>;
   /** How many connections or sessions have this endpoint. */

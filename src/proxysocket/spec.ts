@@ -24,6 +24,11 @@ export interface EndpointSpec {
   readonly internal: boolean;
   /** Usable for external traffic. */
   readonly external: boolean;
+  /**
+   * It is usable for nothing because an operator drains it, and would be for this traffic. Clients of it who
+   * find no other endpoint are told so.
+   */
+  readonly drained?: readonly Traffic[];
 }
 
 /** One address that an engine listens on for a service port. */

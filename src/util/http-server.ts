@@ -5,7 +5,7 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock, Timer } from './clock.ts';
@@ -35,6 +35,8 @@ export interface RequestParts {
 export interface HttpServerOptions {
   readonly address: HostPort;
   readonly clock: Clock;
+  /** The listening socket that another process has had at the address, if it is there. Default: it never is. */
+  readonly inherit?: Inherit | undefined;
   /** Makes the server. Default: one of plain HTTP. */
   readonly create?: CreateServer;
   /** Answers GET and HEAD. The path has no query. */
@@ -47,6 +49,9 @@ export interface HttpServerOptions {
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
 
+/** Gives a descriptor away. The address may be empty: every address of the host. */
+export type Inherit = (address: HostPort) => number | undefined;
+
 /** Makes a server that is not listening yet, be it of HTTP or of HTTPS. */
 export type CreateServer = (options: HttpTimes, listener: RequestListener) => Server;
 
@@ -58,6 +63,15 @@ export interface HttpTimes {
 
 /** A server that is there, or tries to be. */
 export interface HttpServer {
+  /** The ports that it listens on now. */
+  readonly ports: readonly number[];
+  /** Tries again at once, if it does not listen yet and there is a socket to inherit. */
+  adopt(): void;
+  /**
+   * Stops listening because another process answers. Resolves when whoever has connected has been answered, or has
+   * not asked in time. Idempotent.
+   */
+  leave(): Promise<void>;
   /** Stops listening and cuts what is open. Idempotent. */
   close(): Promise<void>;
 }
@@ -68,6 +82,8 @@ const HEADERS_TIMEOUT_MS = 5000;
 const REQUEST_TIMEOUT_MS = 10_000;
 /** A client that reads nothing for so long is cut. */
 const IDLE_TIMEOUT_MS = 30_000;
+/** Somebody who has connected when another process takes over has this long to ask and be answered. */
+const LEAVE_MS = 5000;
 const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 30_000;
 
@@ -80,16 +96,21 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
   let retry: Timer | undefined;
   let retryInMs = FIRST_RETRY_MS;
   let closed = false;
-  let server = attempt();
+  let left: Promise<void> | undefined;
+  let clients = new Clients();
+  let server = attempt(options.inherit?.(address));
 
-  function attempt(): Server {
+  function attempt(fd?: number): Server {
     const started = create(
       { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
       (request, response) => {
+        // Whoever asks again asks the other process.
+        if (left !== undefined) response.shouldKeepAlive = false;
         void respond(request, response, options);
       },
     );
-    limitConnections(started);
+    clients = new Clients();
+    clients.follow(started);
     started.timeout = IDLE_TIMEOUT_MS;
     started.on('error', (error) => {
       // Once it listens, an error is a client that could not be accepted; Node goes on accepting.
@@ -101,7 +122,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
       retryInMs = Math.min(retryInMs * 2, MAX_RETRY_MS);
     });
     const host = address.host === '' ? {} : { host: address.host };
-    started.listen({ ...host, port: address.port }, () => {
+    started.listen(fd === undefined ? { ...host, port: address.port } : { fd }, () => {
       const bound = started.address();
       if (bound !== null && typeof bound === 'object') {
         options.onListening({ host: bound.address, port: bound.port });
@@ -110,8 +131,38 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     return started;
   }
 
+  async function leave(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    // Not as a server of HTTP does it, which also ends whoever has not asked yet.
+    NetServer.prototype.close.call(server, () => resolve());
+    clients.endAnswered();
+    const limit = clock.setTimer(LEAVE_MS, resolve);
+    await promise;
+    limit.cancel();
+    server.close();
+    server.closeAllConnections();
+  }
+
   return {
+    get ports() {
+      const bound = server.address();
+      return bound !== null && typeof bound === 'object' ? [bound.port] : [];
+    },
+    adopt() {
+      if (closed || server.listening) return;
+      const fd = options.inherit?.(address);
+      if (fd === undefined) return;
+      retry?.cancel();
+      server = attempt(fd);
+    },
+    leave() {
+      closed = true;
+      retry?.cancel();
+      left ??= leave();
+      return left;
+    },
     close: () =>
+      left ??
       new Promise((resolve) => {
         closed = true;
         retry?.cancel();
@@ -122,42 +173,65 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
   };
 }
 
+/** A connection of a client. */
+interface Client {
+  readonly socket: Socket;
+  /** Requests that are being answered. */
+  requests: number;
+  hasAsked: boolean;
+}
+
 /**
- * Above the limit, the client that has been idle for longest is cut. If the new one were cut instead,
- * as `maxConnections` does, anybody could keep all probes and scrapes out with a few connections that
- * say nothing.
+ * Who is connected to a server. Above the limit, the client that has been idle for longest is cut. If the new one
+ * were cut instead, as `maxConnections` does, anybody could keep all probes and scrapes out with a few
+ * connections that say nothing.
  */
-function limitConnections(server: Server): void {
-  /** Requests that are being answered, by client; those without any, the longest idle first. */
-  const open = new Map<string, { readonly socket: Socket; requests: number }>();
-  const idle = new Set<string>();
-  const note = (key: string, change: number): void => {
-    const client = open.get(key);
-    if (client === undefined) return;
-    client.requests += change;
-    if (client.requests === 0) idle.add(key);
-    else idle.delete(key);
-  };
-  server.on('connection', (socket) => {
+class Clients {
+  readonly #open = new Map<string, Client>();
+  /** Those without a request, the longest idle first. */
+  readonly #idle = new Set<string>();
+
+  follow(server: Server): void {
+    server.on('connection', (socket) => this.#connected(socket));
+    server.on('request', ({ socket }, response) => {
+      const key = keyOf(socket);
+      this.#note(key, 1);
+      response.once('close', () => this.#note(key, -1));
+    });
+  }
+
+  /** Cuts those who have been answered and may ask again. */
+  endAnswered(): void {
+    for (const key of this.#idle) {
+      const client = this.#open.get(key);
+      if (client?.hasAsked === true) client.socket.destroy();
+    }
+  }
+
+  #connected(socket: Socket): void {
     const key = keyOf(socket);
-    open.set(key, { socket, requests: 0 });
-    note(key, 0);
+    this.#open.set(key, { socket, requests: 0, hasAsked: false });
+    this.#note(key, 0);
     socket.once('close', () => {
       // Another connection may come from the same port by now.
-      if (open.get(key)?.socket !== socket) return;
-      open.delete(key);
-      idle.delete(key);
+      if (this.#open.get(key)?.socket !== socket) return;
+      this.#open.delete(key);
+      this.#idle.delete(key);
     });
-    if (open.size <= MAX_HTTP_CONNECTIONS) return;
-    const [longest = key] = idle;
-    idle.delete(longest);
-    open.get(longest)?.socket.destroy();
-  });
-  server.on('request', ({ socket }, response) => {
-    const key = keyOf(socket);
-    note(key, 1);
-    response.once('close', () => note(key, -1));
-  });
+    if (this.#open.size <= MAX_HTTP_CONNECTIONS) return;
+    const [longest = key] = this.#idle;
+    this.#idle.delete(longest);
+    this.#open.get(longest)?.socket.destroy();
+  }
+
+  #note(key: string, change: number): void {
+    const client = this.#open.get(key);
+    if (client === undefined) return;
+    client.requests += change;
+    if (change > 0) client.hasAsked = true;
+    if (client.requests === 0) this.#idle.add(key);
+    else this.#idle.delete(key);
+  }
 }
 
 /** With TLS a request has a socket of its own, around that of the connection. */

@@ -6,7 +6,14 @@ import { DrainingEngine, MAX_DRAINS } from '../../src/admin/drains.ts';
 import { createNodeEngine } from '../../src/proxysocket/node-engine.ts';
 import type { EndpointSpec, ServicePortSpec } from '../../src/proxysocket/spec.ts';
 import { FakeEngine } from '../support/fake-engine.ts';
-import { namedServer, readAll, request, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import {
+  connectionEnd,
+  namedServer,
+  readAll,
+  request,
+  tcpClient,
+  tcpServer,
+} from '../support/tcp-peers.ts';
 import { tcpSpec } from '../support/tcp-rig.ts';
 
 function endpoint(text: string): EndpointSpec {
@@ -135,6 +142,7 @@ t.test('open connections go on, new ones are refused, and come back', async (t) 
   refused.on('error', () => undefined);
   await new Promise((resolve) => refused.once('close', resolve));
   t.equal(refused.bytesRead, 0, 'nobody answers');
+  t.match(engine.snapshot()[0]?.counters, { rejectedDrained: 1, rejectedNoEndpoint: 0 });
   server.sockets[0]?.end(' again');
   t.equal(String(await readAll(client)), ' again', 'the open one goes on');
 
@@ -142,6 +150,43 @@ t.test('open connections go on, new ones are refused, and come back', async (t) 
   const again = await tcpClient(t, port);
   const [greeting] = (await once(again, 'data')) as [Buffer];
   t.equal(String(greeting), 'hello');
+});
+
+t.test('clients of a service without endpoints are not told that it is drained', async (t) => {
+  const engine = new DrainingEngine(createNodeEngine());
+  t.teardown(() => engine.destroy());
+  await engine.apply([{ kind: 'set', spec: tcpSpec([], { name: 'ns/web' }) }]);
+  await engine.drain({ kind: 'process' });
+  const status = engine.snapshot()[0]?.listeners[0];
+  const refused = connect(status?.state === 'listening' ? status.boundPort : 0, '127.0.0.1');
+  refused.on('error', () => undefined).resume();
+  await new Promise((resolve) => refused.once('close', resolve));
+  t.match(engine.snapshot()[0]?.counters, { rejectedDrained: 0, rejectedNoEndpoint: 1 });
+});
+
+t.test('a drain is no reason where a client could not have had the endpoint anyway', async (t) => {
+  const engine = new DrainingEngine(createNodeEngine());
+  t.teardown(() => engine.destroy());
+  const { endpoint: local } = await namedServer(t, 'a');
+  const unused = { ...local, internal: false, external: false };
+  const refusedAt = async (index: number) => {
+    const status = engine.snapshot()[0]?.listeners[index];
+    const port = status?.state === 'listening' ? status.boundPort : 0;
+    t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  };
+  const listen = [{}, { traffic: 'external' }] as const;
+  await engine.apply([{ kind: 'set', spec: tcpSpec([unused], { name: 'ns/web', listen }) }]);
+  await engine.drain({ kind: 'service', service: 'ns/web' });
+  await refusedAt(0);
+  const { counters } = engine.snapshot()[0] ?? {};
+  t.match(counters, { rejectedDrained: 0, rejectedNoEndpoint: 1 }, 'usable for nothing');
+
+  const endpoints = [{ ...local, external: false }, unused];
+  await engine.apply([{ kind: 'endpoints', name: 'ns/web', endpoints }]);
+  await refusedAt(1);
+  t.match(counters, { rejectedDrained: 0, rejectedNoEndpoint: 2 }, 'usable for other traffic');
+  await refusedAt(0);
+  t.match(counters, { rejectedDrained: 1, rejectedNoEndpoint: 2 });
 });
 
 t.test('a drained endpoint is passed over', async (t) => {

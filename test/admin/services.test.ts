@@ -7,7 +7,7 @@ import { standardOperations } from '../../src/admin/standard.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import type { ServicesView } from '../../src/admin/views.ts';
-import { AdminScene, type SceneService } from '../support/admin-scene.ts';
+import { AdminScene, atOnce, type SceneService } from '../support/admin-scene.ts';
 
 const SERVICES: readonly SceneService[] = [
   {
@@ -37,15 +37,17 @@ async function rig() {
   scene.pass(10);
   const subject = scene.subject.proxy() as ProxySubject;
   const list = (query: Partial<ServicesQuery> = {}): ServicesView =>
-    listServices(subject, sampler, {
-      search: '',
-      state: 'all',
-      sort: 'name',
-      reverse: false,
-      offset: 0,
-      limit: 10,
-      ...query,
-    });
+    atOnce(
+      listServices(subject, sampler, {
+        search: '',
+        state: 'all',
+        sort: 'name',
+        reverse: false,
+        offset: 0,
+        limit: 10,
+        ...query,
+      }),
+    );
   const names = (query: Partial<ServicesQuery>): string[] =>
     list(query).rows.map(({ name }) => name);
   return { scene, sampler, subject, list, names };
@@ -192,7 +194,7 @@ t.test('a service stands for all its ports', async (t) => {
 
 t.test('the status adds everything up, and tells the state of the process', async (t) => {
   const { scene, sampler } = await rig();
-  const status = () => statusOf(scene.subject, sampler);
+  const status = () => atOnce(statusOf(scene.subject, sampler));
   t.match(status(), {
     state: 'ready',
     process: { pid: process.pid, nodeName: 'node-1', command: 'kube to-userspace' },
@@ -217,7 +219,7 @@ t.test('the status adds everything up, and tells the state of the process', asyn
 
 t.test('a process that does not proxy has a status, too', async (t) => {
   const { scene, sampler } = await rig();
-  const status = statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
+  const status = atOnce(statusOf({ ...scene.subject, proxy: () => undefined }, sampler));
   t.equal(status.proxy, null);
   t.equal(status.state, 'ready');
 });

@@ -17,7 +17,7 @@ import {
   undrainedText,
 } from '../../src/cli/admin/tables.ts';
 import { age, atMost, bytes, count } from '../../src/cli/admin/units.ts';
-import { AdminScene } from '../support/admin-scene.ts';
+import { AdminScene, atOnce } from '../support/admin-scene.ts';
 
 async function rig() {
   const scene = await AdminScene.create(
@@ -91,7 +91,7 @@ t.test('a table is as wide as what is in it, numbers stand to the right', (t) =>
 t.test('status in a few lines', async (t) => {
   const { scene, sampler } = await rig();
   await scene.engine.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80', service: 'shop/cart' });
-  const text = statusText(statusOf(scene.subject, sampler)).join('\n');
+  const text = statusText(atOnce(statusOf(scene.subject, sampler))).join('\n');
   t.match(text, /^state +ready\nprocess +\d+, up \S+, /);
   t.match(text, /\ncommand +kube to-userspace, node node-1\nhealthz +ok\n/);
   t.match(text, /\nservice ports +2, 1 down\n/);
@@ -101,21 +101,24 @@ t.test('status in a few lines', async (t) => {
   t.match(text, /\ndrained +10\.1\.0\.1:80 of shop\/cart\n/);
   t.match(text, /\n\nProblems:\n {2}cannot \u{fffd}\[31mlisten \(KPNG_X\)$/u);
   scene.health.draining(true);
-  t.match(statusText(statusOf(scene.subject, sampler)).join('\n'), /readyz +failing; drained\n/);
-  const none = statusOf({ ...scene.subject, proxy: () => undefined }, sampler);
+  t.match(
+    statusText(atOnce(statusOf(scene.subject, sampler))).join('\n'),
+    /readyz +failing; drained\n/,
+  );
+  const none = atOnce(statusOf({ ...scene.subject, proxy: () => undefined }, sampler));
   t.notMatch(statusText(none).join('\n'), /service ports/);
 });
 
 t.test('services, and one of them', async (t) => {
   const { sampler, subject } = await rig();
   const query = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;
-  const all = servicesText(listServices(subject, sampler, { ...query, limit: 10 }));
+  const all = servicesText(atOnce(listServices(subject, sampler, { ...query, limit: 10 })));
   t.strictSame(all.length, 3);
   t.match(all[0], /^SERVICE +PROTO +STATE +ADDRESS +ENDPOINTS +ACTIVE/);
   t.match(all[2], /^shop\/cart:http +TCP +ok +10\.96\.0\.2:80 \+1 +2\/2 +3 +5 +1 kB +90 kB +20$/);
-  const one = servicesText(listServices(subject, sampler, { ...query, limit: 1 }));
+  const one = servicesText(atOnce(listServices(subject, sampler, { ...query, limit: 1 })));
   t.strictSame(one.slice(-2), ['', '1 shown of 2']);
-  const found = listServices(subject, sampler, { ...query, search: 'cart', limit: 1 });
+  const found = atOnce(listServices(subject, sampler, { ...query, search: 'cart', limit: 1 }));
   t.equal(servicesText(found).at(-1), '1 shown of 1 found, of 2');
   const details = detailsText(
     await describeServices(subject, sampler, ['shop/cart:http', 'data/db']),

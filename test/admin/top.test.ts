@@ -12,7 +12,7 @@ import { bars, drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
 import { initialState, onKey, splitKeys, type TopState } from '../../src/cli/admin/top/state.ts';
 import { ansiLine, plainLine } from '../../src/cli/admin/top/styled.ts';
-import { AdminScene, type SceneService } from '../support/admin-scene.ts';
+import { AdminScene, atOnce, type SceneService } from '../support/admin-scene.ts';
 import { holds } from '../support/property.ts';
 import { until } from '../support/until.ts';
 
@@ -41,8 +41,8 @@ async function dataOf(
   const subject = scene.subject.proxy() as ProxySubject;
   const [details] = open === undefined ? [] : await describeServices(subject, sampler, [open]);
   return {
-    status: statusOf(scene.subject, sampler),
-    services: listServices(subject, sampler, { ...QUERY, sort }),
+    status: atOnce(statusOf(scene.subject, sampler)),
+    services: atOnce(listServices(subject, sampler, { ...QUERY, sort })),
     details,
   };
 }

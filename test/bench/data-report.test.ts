@@ -8,6 +8,7 @@ import {
   rateRows,
   targetRows,
 } from '../../bench/data/report/tables.ts';
+import { reasonLines } from '../../bench/data/report/reasons.ts';
 import { verdicts } from '../../bench/data/report/targets.ts';
 import type { DataReport, DataResult } from '../../bench/data/result.ts';
 import { barChart, lineChart } from '../../bench/report/svg.ts';
@@ -171,6 +172,9 @@ t.test('the page has every table, the plots, the machine and what is missing', (
   const empty = renderSection({ ...report, idleConnection: {}, loads: [], fixedRate: [] });
   t.notMatch(empty, /Memory of idle|### Latency/, 'no table without figures');
   for (const { file } of renderPlots(report)) t.match(page, `](${file})`);
+  t.notMatch(page, "The machine's own congestion control");
+  const twice = renderSection({ ...report, otherwise: { ...report, congestionControl: 'bbr' } });
+  t.match(twice, '### Bulk with `bbr`');
   t.equal(allTables(report).length, 8);
   t.end();
 });
@@ -223,4 +227,28 @@ t.test('charts are pictures of their own that follow the theme of the reader', (
   t.match(lines, /10 µs<[^]*100 µs<[^]*1,000 µs<[^]*10,000 µs</);
   t.notMatch(bars + long + lines, /NaN|undefined|Infinity/);
   t.end();
+});
+
+t.test('the page says of each target that is missed what takes the CPU', async (t) => {
+  const load = report.loads.find(({ word }) => word === 'requests-64');
+  if (load === undefined) throw new Error('no such load');
+  // Ours: 2.5 in the program and 7.5 in the kernel; HAProxy: 2 and 6.
+  const profiles = [
+    { load: 'requests-64', peer: 'linux', shares: { 'Node and V8': 0.2, copying: 0.5, other: 0 } },
+  ];
+  const lines = reasonLines({ ...report, loads: [load], profiles });
+  const line = lines.find((each) => each.includes('ours, linux') && each.includes('HAProxy'));
+  t.match(line, 'small requests, *ours, linux*, 1.25 of HAProxy instead of 1.05:');
+  t.match(
+    line,
+    'the program itself takes 0.500 more than the other one, and the kernel for it 1.50 more.',
+  );
+  t.match(line, "The kernel's part alone is 0.94; what is above the target is the program's own.");
+  t.match(line, 'Node and V8 (20 %) in the program, and copying (50 %)');
+  t.match(renderSection({ ...report, loads: [load], profiles }), `Why targets are missed:`);
+  const met = {
+    ...load,
+    results: { ...load.results, linux: result(30, 1, 55), node: result(20, 1, 55) },
+  };
+  t.same(reasonLines({ ...report, loads: [met], profiles: [] }), []);
 });

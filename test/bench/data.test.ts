@@ -22,13 +22,24 @@ t.test('flags choose peers, loads and length, and are refused when they cannot b
   t.match(quick, { rounds: 2, seconds: 1, loads: ['bulk-down-1', 'bulk-up-1', 'bulk-down-8'] });
   t.ok(quick.loads.includes('udp-64'));
   t.same(readDataArgs(['--flags=--workers=2 -v=0']).flags, ['--workers=2', '-v=0']);
+  t.equal(usual.congestion, 'reno');
+  t.equal(readDataArgs(['--congestion', 'reno']).congestion, 'reno');
   const peer = ['--peer', `kube-proxy=${process.execPath}`];
   t.match(readDataArgs([...peer, '--peers', 'kube-proxy,node']), {
     peers: ['node', 'kube-proxy'],
     kubeProxy: process.execPath,
   });
+  t.same(readDataArgs(['--peers', 'dnat,node,linux,linux:4,linux:2']).peers, [
+    'node',
+    'linux',
+    'linux:4',
+    'linux:2',
+    'dnat',
+  ]);
   for (const args of [
     ['--peers', 'envoy'],
+    ['--peers', 'linux:0'],
+    ['--peers', 'nginx:2'],
     ['--peers', 'kube-proxy'],
     ['--peer', 'kube-proxy=/nowhere'],
     ['--peer', '/bin/sh'],
@@ -36,6 +47,7 @@ t.test('flags choose peers, loads and length, and are refused when they cannot b
     ['--rounds', '0'],
     ['--seconds', '0.5'],
     ['--idle', '100000'],
+    ['--congestion', 'reno; true'],
     ['--no-such-flag'],
   ]) {
     t.throws(() => readDataArgs(args), TypeError, args.join(' '));

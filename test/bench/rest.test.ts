@@ -1,6 +1,7 @@
 import t from 'tap';
 import { readRestArgs } from '../../bench/rest/command.ts';
-import { connectionsBeside } from '../../bench/rest/measure.ts';
+import { countCalls, totalCalls } from '../../bench/rest/calls.ts';
+import { connectionsBeside, sessionsWithin } from '../../bench/rest/measure.ts';
 import { eachRows, renderRest, restRows, type RestReport } from '../../bench/rest/report.ts';
 import { heapIn } from '../../bench/rest/scene.ts';
 
@@ -27,18 +28,24 @@ const report: RestReport = {
       servicePort: of(5120, 10_240),
       endpoint: of(512, 1024),
       base: of(20 * MIB, 90 * MIB),
-      idleCpu: 0.1,
-      idleCpuWithConnections: 0.2,
-      together: { connections: 4800, memory: of(100 * MIB, 300 * MIB), idleCpu: 0.3 },
+      idle: { cpu: 0.1, calls: { epoll_pwait: 20.4 } },
+      idleWithConnections: { cpu: 0.2, calls: { epoll_pwait: 20, read: 1 } },
+      together: {
+        connections: 4800,
+        memory: of(100 * MIB, 300 * MIB),
+        idle: { cpu: 0.3, calls: undefined },
+      },
     },
   ],
 };
 
 t.test('as many connections are opened as the descriptors of a process allow', (t) => {
-  t.equal(connectionsBeside(0, 10_000, 20_000), 8575);
-  t.equal(connectionsBeside(10_000, 10_000, 20_000), 4200);
+  t.equal(connectionsBeside(0, 10_000, 20_000), 9967);
+  t.equal(connectionsBeside(10_000, 10_000, 20_000), 4967);
   t.equal(connectionsBeside(0, 10_000, 1 << 20), 10_000);
   t.equal(connectionsBeside(30_000, 10_000, 20_000), 0);
+  t.equal(sessionsWithin(10_000, 20_000), 9967);
+  t.equal(sessionsWithin(100, 20_000), 100);
   t.end();
 });
 
@@ -72,9 +79,39 @@ t.test('the page says what is on the heap and what the process keeps', (t) => {
   );
   const page = renderRest(report);
   t.match(page, 'Some CPU, 2 cores');
-  t.match(page, '| 10,000 service ports and 4,800 idle connections | 300 | 0.30 % |');
+  t.match(page, '| 10,000 service ports and 4,800 idle connections | 300 | 0.30 % |  |');
   const metrics =
     '# TYPE nodejs_heap_size_used_bytes gauge\nnodejs_heap_size_used_bytes 2000\nnodejs_external_memory_bytes 500\n';
   t.equal(heapIn(metrics), 2500);
+  t.end();
+});
+
+t.test('the page tells of system calls only what was counted', (t) => {
+  t.match(renderRest(report), /CPU was watched for 5 seconds\.\n/);
+  t.notMatch(renderRest(report), /strace|epoll_pwait/);
+  const counted = report.results.map((result) => {
+    const idle = { cpu: 0.3, calls: { read: 2.25, close: 0.5, futex: 90, mmap: 1, write: 7 } };
+    return { ...result, together: { ...result.together, idle } };
+  });
+  t.match(
+    renderRest({ ...report, results: counted }),
+    'for each second: with `node` 90.0 `futex`, 7.0 `write`, 2.3 `read`, 1.0 `mmap`.\n',
+  );
+  t.end();
+});
+
+t.test('system calls are counted by the table that strace writes', (t) => {
+  const table = `strace: Process 7 attached with 2 threads
+    calls syscall
+--------- ----------------
+       40 epoll_pwait
+        1 mmap
+--------- ----------------
+       41 total
+`;
+  t.same(countCalls(table), { epoll_pwait: 40, mmap: 1 });
+  t.equal(totalCalls(countCalls(table)), 41);
+  t.same(countCalls('strace: Process 7 attached\nstrace: Process 7 detached\n'), {});
+  t.throws(() => countCalls('strace: attach: Operation not permitted'), /not permitted/);
   t.end();
 });

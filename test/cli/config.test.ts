@@ -4,11 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { appliers } from '../../src/cli/appliers.ts';
+import { appliers, LateLimits } from '../../src/cli/appliers.ts';
 import { understand } from '../../src/cli/config-file.ts';
 import { configurableFlags } from '../../src/cli/flags/fields.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
+import type { LimitChange } from '../../src/proxysocket/limits.ts';
 import { LiveSettings } from '../../src/cli/live-settings.ts';
 import { configPathOf, parse, type Invocation } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
@@ -115,21 +116,23 @@ t.test('what can change does, what cannot is told, and what is in force is known
   const { log } = await captureLog();
   const before = run('local to-userspace --drain-delay 9s', {}, file('v: 1\nmaxConnections: 5\n'));
   const globals = { ...before.globals };
-  const live = new LiveSettings(before, appliers(globals, log));
-  const next = file('v: 3\nmaxConnections: 6\ndrainTimeout: 1s\ndrainDelay: 1s\n');
+  const changes: LimitChange[] = [];
+  const setLimits = (change: LimitChange) => void changes.push(change);
+  const live = new LiveSettings(before, appliers({ globals, log, setLimits }));
+  const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
   const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
   t.same(adopted.changed, [
     { flag: 'v', field: 'v', from: '1', to: '3' },
     { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
-  ]);
-  t.same(adopted.refused, [
     { flag: 'max-connections', field: 'maxConnections', from: '5', to: '6' },
   ]);
+  t.same(adopted.refused, [{ flag: 'backlog', field: 'backlog', from: '4096', to: '9' }]);
+  t.same(changes, [{ maxConnections: 6 }]);
   t.equal(log.verbosity, 3);
   t.match(globals, { v: 3, 'drain-timeout': 1000, 'drain-delay': 9000 });
   const shown = new Map(live.settings.map((each) => [each.flag, each]));
   t.match(shown.get('v'), { text: '3' });
-  t.match(shown.get('max-connections'), { text: '5' }, 'what is in force, not what is asked for');
+  t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
   t.equal(originText(shown.get('drain-delay')?.origin ?? { kind: 'default' }), 'flag');
   // Fields that vanish go back to their defaults.
   const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
@@ -147,7 +150,10 @@ t.test('every flag that is marked as live has somebody who applies it', async (t
   const { log } = await captureLog();
   const globals = pickValues(GLOBAL_FLAGS, { values: new Map(), given: new Set() });
   const live = configurableFlags(REGISTRY).filter(({ spec }) => spec.live === true);
-  t.same(Object.keys(appliers({ ...globals }, log)).sort(), live.map(({ flag }) => flag).sort());
+  t.same(
+    Object.keys(appliers({ globals: { ...globals }, log, setLimits: () => undefined })).sort(),
+    live.map(({ flag }) => flag).sort(),
+  );
 });
 
 function directory(t: Test): string {
@@ -155,6 +161,21 @@ function directory(t: Test): string {
   t.teardown(() => rmSync(path, { recursive: true }));
   return path;
 }
+
+t.test(
+  'limits that change before there is a data path arrive there, the last ones of each',
+  async (t) => {
+    const arrived: LimitChange[] = [];
+    const limits = new LateLimits();
+    limits.set({ maxConnections: 1 });
+    limits.set({ maxUdpSessions: 2 });
+    limits.set({ maxConnections: 3 });
+    limits.reach((change) => void arrived.push({ ...change }));
+    t.strictSame(arrived, [{ maxConnections: 3, maxUdpSessions: 2 }]);
+    limits.set({ maxConnections: 4 });
+    t.strictSame(arrived.slice(1), [{ maxConnections: 4 }]);
+  },
+);
 
 t.test('config validate and config print, as commands', async (t) => {
   const path = join(directory(t), 'c.yaml');

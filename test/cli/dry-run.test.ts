@@ -77,3 +77,16 @@ t.test('where nothing has to be run, it shows where it would listen', async (t) 
   t.match(none, /^# listen on 127\.0\.0\.1:5000\d\/TCP for default\/web:http \(internal\)$/m);
   t.notMatch(none, /^[^#\n]/m, 'nothing but comments');
 });
+
+t.test('a state file that is missing or has errors ends it', async (t) => {
+  const folder = t.testdir({ 'bad.yaml': 'services: 5\n' });
+  for (const name of ['missing.yaml', 'bad.yaml']) {
+    const path = join(folder, name);
+    const line = `file --input ${path} to-local to-userspace --node-name n1 --dry-run`;
+    const { code, stdout, stderr } = await runCli(line.split(' '));
+    t.equal(code, 1);
+    t.equal(stdout, '');
+    t.match(stderr, /There is no state to show what would be done for/);
+    t.match(stderr, name === 'bad.yaml' ? /KPNG_STATE_FILE_INVALID/ : /KPNG_STATE_FILE_READ/);
+  }
+});

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import t from 'tap';
 import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
@@ -26,22 +25,3 @@ t.test('each line is a request that man(7) knows, or text', async (t) => {
     t.notMatch(line, /[^\x20-\x7e]/, 'plain characters only');
   }
 });
-
-function has(program: string): boolean {
-  try {
-    execFileSync('sh', ['-c', `command -v ${program}`], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-if (has('mandoc')) {
-  t.test('mandoc finds nothing wrong', async (t) => {
-    // `-W warning`: everything from warnings on is an error; matters of style are not.
-    execFileSync('mandoc', ['-T', 'lint', '-W', 'warning'], { input: page });
-    const text = execFileSync('mandoc', ['-T', 'ascii'], { input: page, encoding: 'utf8' });
-    // Bold letters are written twice, with a backspace between.
-    t.match(text.replaceAll(/.[\b]/g, ''), /--handover-socket/);
-  });
-}

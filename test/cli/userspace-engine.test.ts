@@ -1,8 +1,9 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createEngine } from '../../src/cli/sinks/userspace-engine.ts';
 import { CrashBreaker } from '../../src/proxysocket/linux/breaker.ts';
+import { linuxFacts } from '../../src/proxysocket/linux/process-facts.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { order } from '../support/crashing-order.ts';
 import { captureLog } from '../support/captured-log.ts';
@@ -39,13 +40,28 @@ linuxTest('auto: node where a probe fails, and the log names it', async (t) => {
   await engine.destroy();
 });
 
-linuxTest('auto: node after the engine has died young twice', async (t) => {
+/** Leaves what runs do that died young. */
+function dieYoung(path: string, times: number): void {
+  for (let pid = 2 ** 22 + 1; pid <= 2 ** 22 + times; pid += 1) {
+    new CrashBreaker({ path, pid, facts: { ...linuxFacts, startOf: () => pid } }).begin();
+  }
+}
+
+linuxTest('auto: node after the engine has died young three times', async (t) => {
   const { path, log, lines, guard } = await setUp(t);
-  const at = Date.now();
-  writeFileSync(path, JSON.stringify([2 ** 22 + 1, 2 ** 22 + 2].map((pid) => ({ pid, at }))));
+  dieYoung(path, 3);
   const engine = await createEngine({ engine: 'auto', limits }, {}, log, guard);
   t.equal(engine.kind, 'node');
-  t.match(lines(), [{ reason: /^crash-loop: the last 2 runs with it died young/ }]);
+  t.match(lines(), [{ reason: /^crash-loop: the last 3 runs with it died young/ }]);
+  await engine.close();
+});
+
+linuxTest('linux: tried all the same after it has died young, and the log says so', async (t) => {
+  const { path, log, lines, guard } = await setUp(t);
+  dieYoung(path, 3);
+  const engine = await createEngine({ engine: 'linux', limits }, {}, log, guard);
+  t.equal(engine.kind, 'linux');
+  t.match(lines(), [{ level: 'warn', deaths: 3, path }]);
   await engine.close();
 });
 
@@ -83,4 +99,32 @@ linuxTest('linux: node carries on in the same process when its threads keep dyin
     await engine.apply([]);
   }
   t.equal(engine.kind, 'node');
+});
+
+linuxTest('node: several workers, and one where they cannot share ports', async (t) => {
+  const { log, lines, guard } = await setUp(t);
+  const node = { engine: 'node', workers: 2, limits } as const;
+  const nodeWorkers = { module: new URL('../support/crashing-node-worker.ts', import.meta.url) };
+  const several = await createEngine(node, {}, log, guard, { nodeWorkers });
+  t.equal(several.constructor.name, 'SharedEngine');
+  t.equal(several.kind, 'node');
+  t.same(lines(), []);
+  await several.destroy();
+  order(2);
+  const one = await createEngine(node, {}, log, guard, { nodeWorkers });
+  order(0);
+  t.equal(one.kind, 'node');
+  t.match(lines(), [{ msg: 'Chose --workers 1', reason: 'weather: it rains' }]);
+  await one.destroy();
+});
+
+t.test('node: workers that fail to start are a warning, and one carries on', async (t) => {
+  const { log, lines, guard } = await setUp(t);
+  const node = { engine: 'node', workers: 2, limits } as const;
+  const nodeWorkers = { module: new URL('no-such-worker.ts', import.meta.url) };
+  const one = await createEngine(node, {}, log, guard, { nodeWorkers });
+  t.equal(one.kind, 'node');
+  t.match(lines(), [{ level: 'warn', err: /no-such-worker/ }]);
+  t.equal(lines().length, 1);
+  await one.destroy();
 });

@@ -5,6 +5,8 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { until } from '../../examples/support/until.ts';
+import { containsShown } from '../support/console.ts';
+import { blocksOf } from '../support/page-blocks.ts';
 
 const MAIN = join(import.meta.dirname, '../../examples/demo/main.ts');
 /** Loaded machines take their time. Milliseconds. */
@@ -15,6 +17,14 @@ interface Demo {
   text(): string;
   readonly ended: Promise<[number | null, NodeJS.Signals | null]>;
   signal(name: NodeJS.Signals): void;
+}
+
+/** What the README shows of it. */
+function shownInReadme(): string[] {
+  const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
+  const block = blocksOf(readme).find(({ mark }) => mark.endsWith('demo.test.ts'));
+  if (block === undefined) throw new Error('the README shows nothing of the demo');
+  return block.text.split('\n\n').map((text) => text.trimEnd());
 }
 
 function startDemo(t: Test, ...args: string[]): Demo {
@@ -68,6 +78,7 @@ t.test(
     t.match(demo.text(), /300 new connections after the kill, 0 failed/);
     t.match(demo.text(), /8 of 8 as they should be/);
     t.notMatch(demo.text(), /✗/);
+    for (const text of shownInReadme()) t.ok(containsShown(demo.text(), text), text);
     t.notOk(demo.text().includes('\u001B'), 'no colours where there is no terminal');
   },
 );
@@ -82,8 +93,10 @@ t.test(
     const lines = demo
       .text()
       .split('\n')
-      .flatMap((line) => /^ {2}\S.*? {3,}(.*(?:curl|nc) .*)$/.exec(line)?.[1] ?? []);
-    t.ok(lines.length >= 7, `lines to try: ${lines.length}`);
+      .flatMap((line) => /^ {2}\S.*? {3,}(.*(?:curl|nc|top) .*)$/.exec(line)?.[1] ?? []);
+    t.ok(lines.length >= 8, `lines to try: ${lines.length}`);
+    const page = /status page: (\S+)/.exec(demo.text())?.[1] ?? '';
+    t.match(await (await fetch(page)).text(), '<title>kpng-userspace</title>');
     const results = await Promise.all(lines.map(shell));
     for (const [index, line] of lines.entries()) {
       const result = results[index];

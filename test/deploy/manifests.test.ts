@@ -6,7 +6,7 @@ import t from 'tap';
 import { parse as parseYaml } from 'yaml';
 import { parse } from '../../src/cli/parse.ts';
 import { programVersion } from '../../src/cli/version.ts';
-import { inputHash, readRendered, render, RENDERINGS, type Manifest } from './support/rendered.ts';
+import { inputHash, readRendered, RENDERINGS, type Manifest } from './support/rendered.ts';
 import { isKnown, problemsOf } from './support/strict.ts';
 
 const version = programVersion();
@@ -58,7 +58,6 @@ function argumentsOf({ args, env = [] }: Container): string[] {
 
 for (const rendering of RENDERINGS) {
   t.test(rendering.name, async (t) => {
-    if (process.env['UPDATE_RENDERED'] === '1') render(rendering);
     const { madeFrom, manifests } = readRendered(rendering);
     t.equal(madeFrom, inputHash(rendering), 'what is kept was made from the files that there are');
     for (const manifest of manifests) {

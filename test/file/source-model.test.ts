@@ -1,10 +1,11 @@
-import { rename, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileSource } from '../../src/file/source.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
+import { renameOver } from '../../src/util/rename-over.ts';
 import { holdsAsync } from '../support/property.ts';
 import { until } from '../support/until.ts';
 
@@ -30,7 +31,7 @@ async function perform(step: Step, path: string): Promise<void> {
   const text =
     step.kind === 'good' ? textOf(step.services) : step.kind === 'bad' ? 'services: [{]\n' : '';
   await writeFile(`${path}.new`, text);
-  return rename(`${path}.new`, path);
+  return renameOver(`${path}.new`, path);
 }
 
 t.test('whatever happens to the file, the sink ends up with the last good state', async (t) => {

@@ -15,7 +15,9 @@ import t, { type Test } from 'tap';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
 import { FileWatcher } from '../../src/file/watch.ts';
 import { systemClock, type Clock } from '../../src/util/clock.ts';
+import { renameOver } from '../../src/util/rename-over.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { NO_LINKS } from '../support/links.ts';
 import { until } from '../support/until.ts';
 
 /** Follows a file and notes everything that it is told. */
@@ -55,7 +57,7 @@ function follow(
 /** Puts another file in the place of one, so that there is no moment with half a content. */
 async function replace(path: string, text: string): Promise<void> {
   await writeFile(`${path}.new`, text);
-  await rename(`${path}.new`, path);
+  await renameOver(`${path}.new`, path);
 }
 
 t.test('a file that is written in place', async (t) => {
@@ -91,7 +93,7 @@ t.test('an editor moves the file away as a backup and writes a new one', async (
   await comesTo('two');
 });
 
-t.test('a ConfigMap volume: the kubelet swaps the link ..data', async (t) => {
+t.test('a ConfigMap volume: the kubelet swaps the link ..data', { skip: NO_LINKS }, async (t) => {
   const dir = t.testdir({ '..2026_01': { 'state.yaml': 'one' } });
   await symlink('..2026_01', join(dir, '..data'));
   await symlink('..data/state.yaml', join(dir, 'state.yaml'));
@@ -112,7 +114,7 @@ t.test('a ConfigMap volume: the kubelet swaps the link ..data', async (t) => {
   t.strictSame(errors, []);
 });
 
-t.test('a chain of links through several directories', async (t) => {
+t.test('a chain of links through several directories', { skip: NO_LINKS }, async (t) => {
   const dir = t.testdir({ a: {}, b: {}, c: { real: 'one', other: 'two' } });
   await symlink('../b/link', join(dir, 'a', 'state.yaml'));
   await symlink(join(dir, 'c', 'real'), join(dir, 'b', 'link'));
@@ -175,16 +177,13 @@ t.test('the directory is replaced as a whole', async (t) => {
   await comesTo('three');
 });
 
-t.test('what cannot be read: a directory, a circle of links, a file as a directory', async (t) => {
+t.test('what cannot be read: a directory, a file as a directory', async (t) => {
   const dir = t.testdir({ 'state.yaml': {}, file: 'text' });
   const path = join(dir, 'state.yaml');
   const { comesTo, failed, errors } = follow(t, path);
   await failed();
   t.equal(errors[0], `KPNG_STATE_FILE_READ: cannot read the state file ${path}: it is a directory`);
   await rm(path, { recursive: true });
-  await symlink('state.yaml', path);
-  await until(() => errors.some((error) => error.includes('ELOOP')));
-  await unlink(path);
   await writeFile(path, 'one');
   await comesTo('one');
 
@@ -193,13 +192,26 @@ t.test('what cannot be read: a directory, a circle of links, a file as a directo
   t.match(below.errors[0], /a part of the path is not a directory \(ENOTDIR\)$/);
 });
 
+t.test('a circle of links cannot be read, until it is none', { skip: NO_LINKS }, async (t) => {
+  const path = join(t.testdir({}), 'state.yaml');
+  await symlink('state.yaml', path);
+  const { comesTo, failed, errors } = follow(t, path);
+  await failed();
+  t.match(errors[0], /ELOOP/);
+  await unlink(path);
+  await writeFile(path, 'one');
+  await comesTo('one');
+});
+
 t.test('a device is no state file', async (t) => {
   const { failed, errors } = follow(t, '/dev/null');
   await failed();
   t.match(errors[0], /\/dev\/null: it is not a regular file$/);
 });
 
-t.test('a named pipe does not hold up anything', async (t) => {
+const NO_PIPES = process.platform === 'win32' && 'only on linux';
+
+t.test('a named pipe does not hold up anything', { skip: NO_PIPES }, async (t) => {
   const path = join(t.testdir({}), 'state.yaml');
   execFileSync('mkfifo', [path]);
   const { failed, errors } = follow(t, path);

@@ -1,6 +1,6 @@
 /** Giver and taker in one process: the sockets of the one become further descriptors of the other. */
 import { once } from 'node:events';
-import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
@@ -11,6 +11,7 @@ import {
   mayTakePart,
   networkNamespace,
   refusal,
+  TAKEN,
 } from '../../src/handover/protocol.ts';
 import { takeOver } from '../../src/handover/successor.ts';
 import {
@@ -42,6 +43,7 @@ async function rig(t: Test, name = 'socket') {
   const server = new HandoverServer({
     path,
     listeners: () => [listener],
+    ports: () => [],
     onGiven: (_, sockets) => given.push(sockets),
     onFailed: (reason) => failed.push(reason),
   });
@@ -71,10 +73,12 @@ linuxTest(
     const adopted = createServer().listen({ fd });
     await once(adopted, 'listening');
     t.equal((adopted.address() as AddressInfo).port, port);
-    adopted.close();
+    const { ino } = fstatSync(fd);
     t.notOk(isTaken());
     found.complete();
     await until(isTaken);
+    t.same(await server.taken, { pid: process.pid, heir: { served: new Set([ino]) } });
+    adopted.close();
   },
 );
 
@@ -95,6 +99,8 @@ linuxTest('whoever gives up before it serves is told, and another one may call',
   await until(() => openDescriptors() === before);
   const found = await takeOver(path);
   t.equal(found.kind, 'inherited');
+  // Whoever gives is told in its own time.
+  await until(() => given.length > 0);
   t.same(given, [1]);
 });
 
@@ -130,6 +136,7 @@ linuxTest(
     const second = new HandoverServer({
       path: first.path,
       listeners: () => [],
+      ports: () => [],
       onGiven: () => undefined,
       onFailed: () => undefined,
     });
@@ -158,4 +165,24 @@ linuxTest('the folder of the socket is made, for nobody else', async (t) => {
   t.equal(statSync(dirname(path)).mode & 0o777, 0o700);
   const { server: other } = await rig(t, 'no/such/socket');
   await t.rejects(other.listen(), { code: 'ENOENT', message: /no\/such/ });
+});
+
+linuxTest('a socket that the successor did not want is none that it serves', async (t) => {
+  const { path, server } = await rig(t);
+  await server.listen();
+  const found = await takeOver(path);
+  if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+  found.complete();
+  t.same(await server.taken, { pid: process.pid, heir: { served: new Set() } });
+});
+
+linuxTest('one that does not say what it left is no heir', async (t) => {
+  const { path, server } = await rig(t);
+  await server.listen();
+  const socket = connect(path).resume();
+  t.teardown(() => socket.destroy());
+  socket.write(`${JSON.stringify(helloFrom(1, networkNamespace()))}\n`);
+  await until(() => socket.bytesRead > 0);
+  socket.write(TAKEN);
+  t.same(await server.taken, { pid: 1, heir: undefined });
 });

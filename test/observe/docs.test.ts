@@ -58,6 +58,7 @@ const BUSY: ServicePortSnapshot = {
     sessionsEvicted: 1,
     retries: 1,
     rejectedNoEndpoint: 1,
+    rejectedDrained: 1,
     rejectedConnectFailed: 1,
     rejectedLimit: 1,
     rejectedSource: 1,

@@ -1,11 +1,8 @@
-import { execFile } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import t from 'tap';
 import { eventChannels } from '../support/event-sources.ts';
 import { tableRows } from '../support/markdown.ts';
-import { shortDir } from '../support/short-dir.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const page = readFileSync(join(ROOT, 'docs', 'events.md'), 'utf8');
@@ -28,26 +25,4 @@ t.test('every channel has its fields there, with their types, and says when', as
     t.equal(documented.get(channel)?.fields.replaceAll('\\|', '|'), code, channel);
     t.match(documented.get(channel)?.when, /^[A-Z].*\.$/, channel);
   }
-});
-
-t.test('the example of the page works', async (t) => {
-  const [, example = ''] = /```js\n(.*?)```/s.exec(page) ?? [];
-  const dir = shortDir(t);
-  const path = join(dir, 'events.mjs');
-  writeFileSync(path, example);
-  writeFileSync(join(dir, 'state.yaml'), 'nodes: []\nservices: []\n');
-  const main = join(ROOT, 'src', 'cli', 'main.ts');
-  const args = ['--import', path, main, 'file', '--input', join(dir, 'state.yaml'), 'to-json'];
-  const running = promisify(execFile)(process.execPath, args);
-  t.teardown(() => running.child.kill('SIGKILL'));
-  let told = '';
-  await new Promise<void>((resolve) => {
-    running.child.stderr?.on('data', (text: string) => {
-      told += text;
-      if (told.includes(': 0 services')) resolve();
-    });
-  });
-  running.child.kill('SIGTERM');
-  await running;
-  t.match(told, /^state file .*: 0 services$/m);
 });

@@ -122,6 +122,7 @@ t.test('errors, rejections and timeouts appear with their cause', (t) => {
       },
       retries: 4,
       rejectedNoEndpoint: 1,
+      rejectedDrained: 8,
       rejectedConnectFailed: 2,
       rejectedLimit: 3,
       rejectedSource: 4,
@@ -133,7 +134,8 @@ t.test('errors, rejections and timeouts appear with their cause', (t) => {
   const errors = (cause: string) => metrics.value('kpng_userspace_connect_errors_total', { cause });
   t.same(['refused', 'timeout', 'unreachable', 'other'].map(errors), [3, 2, undefined, 1]);
   const rejected = (reason: string) => metrics.value('kpng_userspace_rejected_total', { reason });
-  t.same(['no-endpoint', 'connect-failed', 'limit', 'source'].map(rejected), [1, 2, 3, 4]);
+  const reasons = ['no-endpoint', 'connect-failed', 'limit', 'source', 'drained'];
+  t.same(reasons.map(rejected), [1, 2, 3, 4, 8]);
   t.equal(metrics.value('kpng_userspace_retries_total'), 4);
   t.equal(metrics.value('kpng_userspace_half_close_timeouts_total'), 5);
   t.equal(metrics.value('kpng_userspace_udp_idle_timeouts_total'), 6);

@@ -253,6 +253,40 @@ t.test('closing cuts clients that keep their connection', async (t) => {
   await t.rejects(fetch(`http://127.0.0.1:${address.port}/hello`));
 });
 
+t.test('whoever has connected is answered when another process takes over', async (t) => {
+  const { server, address, url } = await serve(t, { '/hello': HELLO });
+  const kept = connect(address.port, address.host);
+  await once(kept, 'connect');
+  kept.write('GET /hello HTTP/1.1\r\nhost: x\r\n\r\n');
+  await once(kept, 'data');
+  const late = connect(address.port, address.host);
+  await once(late, 'connect');
+  // It has been accepted when a later one has been answered.
+  await (await fetch(url('/hello'))).text();
+  const left = server.leave();
+  await once(kept, 'close');
+  await t.rejects(fetch(url('/hello')), 'nobody new');
+  let answer = '';
+  late.setEncoding('latin1').on('data', (text: string) => (answer += text));
+  late.write('GET /hello HTTP/1.1\r\nhost: x\r\n\r\n');
+  await once(late, 'close');
+  t.match(answer, /^HTTP\/1.1 200 OK\r\n[^]*connection: close\r\n[^]*hello\n$/i);
+  await left;
+  t.same(server.ports, []);
+});
+
+t.test('whoever connects and asks nothing keeps nobody waiting when it leaves', async (t) => {
+  const clock = new FakeClock();
+  const { server, address, url } = await serve(t, { '/hello': HELLO }, { clock });
+  const silent = connect(address.port, address.host);
+  await once(silent, 'connect');
+  await (await fetch(url('/hello'))).text();
+  const left = server.leave();
+  clock.advance(5000);
+  await Promise.all([left, once(silent, 'close')]);
+  await server.close();
+});
+
 t.test('more clients than the limit do not get in while all are being answered', async (t) => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   let begun = 0;

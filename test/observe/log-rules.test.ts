@@ -166,6 +166,7 @@ t.test('failures always appear, with their codes', async (t) => {
   });
   const client = { servicePort: SERVICE, protocol: 'TCP', remoteAddress: '127.0.0.1:5' } as const;
   events.rejected.publish({ ...client, reason: 'no-endpoint' });
+  events.rejected.publish({ ...client, reason: 'drained' });
   events.rejected.publish({ ...client, reason: 'connect-failed' });
   events.rejected.publish({ ...client, reason: 'limit' });
   events.rejected.publish({ ...client, reason: 'source' });
@@ -174,6 +175,7 @@ t.test('failures always appear, with their codes', async (t) => {
   t.match(lines(), [
     { level: 'error', msg: 'Dial failed', attempt: 2, reason: 'refused', code: 'ECONNREFUSED' },
     { msg: "Couldn't find an endpoint for service", code: 'KPNG_NO_ENDPOINT' },
+    { msg: 'Refused a client because the endpoints are drained', code: 'KPNG_DRAINED' },
     { msg: 'Failed to connect to balancer', code: 'KPNG_CONNECT_FAILED' },
     { msg: 'Refused a client because a limit is reached', code: 'KPNG_LIMIT_REACHED' },
     { level: 'warn', msg: 'Limit reached', limit: 'max-connections', value: 10 },

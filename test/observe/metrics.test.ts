@@ -10,12 +10,13 @@ import * as store from '../../src/store/events.ts';
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
 
 function setup(t: { teardown(end: () => void): void }, snapshot: ServicePortSnapshot[] = []) {
+  const limits = { ...DEFAULT_LIMITS };
   const metrics = createMetrics({ version: '1.2.3' });
   t.teardown(() => metrics.close());
   metrics.observe({
     engine: 'node',
     portal: 'address',
-    limits: DEFAULT_LIMITS,
+    limits,
     snapshot: () => snapshot,
     problems: () => [
       { code: 'KPNG_LISTEN_PERMISSION', count: 2 },
@@ -27,7 +28,7 @@ function setup(t: { teardown(end: () => void): void }, snapshot: ServicePortSnap
     for await (const piece of metrics.render()) text += piece;
     return parseMetrics(text);
   };
-  return { metrics, scrape };
+  return { metrics, scrape, limits };
 }
 
 function servicePort(name: string, protocol: 'TCP' | 'UDP', active: number): ServicePortSnapshot {
@@ -92,7 +93,7 @@ t.test('service ports that are gone vanish, new ones appear', async (t) => {
 });
 
 t.test('limits, their use, and how often they were reached', async (t) => {
-  const { scrape } = setup(t, [
+  const { scrape, limits } = setup(t, [
     servicePort('a/b:c', 'TCP', 3),
     servicePort('a/c:c', 'TCP', 4),
     servicePort('a/d:c', 'UDP', 5),
@@ -108,6 +109,9 @@ t.test('limits, their use, and how often they were reached', async (t) => {
   t.equal(page.value('kpng_userspace_limit_used', { limit: 'max-udp-sessions' }), 5);
   t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'max-connections' }), 1);
   t.equal(page.value('kpng_userspace_limit_reached_total', { limit: 'reserved-descriptors' }), 1);
+  limits.maxConnections = 70;
+  const changed = await scrape();
+  t.equal(changed.value('kpng_userspace_limit', { limit: 'max-connections' }), 70);
 });
 
 t.test('the source', async (t) => {
@@ -227,7 +231,7 @@ t.test(
     });
     let text = '';
     for await (const piece of metrics.render()) text += piece;
-    t.same(sizes, [500, 500, 235]);
+    t.same(sizes, [250, 250, 250, 250, 235]);
     t.ok(turns >= 2);
     const page = parseMetrics(text);
     t.equal(

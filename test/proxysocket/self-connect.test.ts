@@ -22,6 +22,19 @@ function onSocket(t: Test, name: string, onMessage: (message: unknown) => void):
   t.teardown(() => channel(name).unsubscribe(onMessage));
 }
 
+interface TcpHandle {
+  bind(host: string, port: number): number;
+  connect: (this: TcpHandle, ...args: unknown[]) => number;
+}
+
+/** What both ways to connect are made of. */
+function tcpHandles(): { readonly prototype: TcpHandle } {
+  const internals = process as unknown as {
+    binding(name: string): { TCP: { prototype: TcpHandle } };
+  };
+  return internals.binding('tcp_wrap').TCP;
+}
+
 /** Lets connections of the proxy to a port come from the same port, as the kernel does by chance. */
 function fromSamePort(t: Test, port: number): void {
   let isNext = false;
@@ -30,14 +43,15 @@ function fromSamePort(t: Test, port: number): void {
   };
   endpointPicked.subscribe(onPicked);
   t.teardown(() => endpointPicked.unsubscribe(onPicked));
-  onSocket(t, 'net.client.socket', (message) => {
-    if (!isNext) return;
+  const { prototype } = tcpHandles();
+  const { connect: connectHandle } = prototype;
+  prototype.connect = function (this: TcpHandle, ...args) {
+    if (isNext) this.bind('127.0.0.1', port);
     isNext = false;
-    const { socket } = message as {
-      socket: { _handle: { bind(host: string, port: number): void } };
-    };
-    // Before Node connects, which it does in a later tick.
-    process.nextTick(() => socket._handle.bind('127.0.0.1', port));
+    return connectHandle.apply(this, args);
+  };
+  t.teardown(() => {
+    prototype.connect = connectHandle;
   });
 }
 

@@ -1,6 +1,6 @@
 /** Test files that run once more against another engine; see test/support/engine-under-test.ts. */
 export interface EnginePass {
-  readonly engine: 'linux' | 'workers' | 'inline';
+  readonly engine: 'linux' | 'workers' | 'node-workers' | 'inline';
   readonly files: readonly string[];
 }
 
@@ -17,7 +17,7 @@ const TCP = [
   'vectors',
 ].map((name) => `test/proxysocket/tcp/${name}.test.ts`);
 
-const ENGINE = ['engine-life', 'engine-live', 'inspect', 'torture'].map(
+const ENGINE = ['engine-life', 'engine-live', 'heir', 'inspect', 'live-limits', 'torture'].map(
   (name) => `test/proxysocket/${name}.test.ts`,
 );
 
@@ -33,11 +33,13 @@ const UDP = [
   'shares',
 ].map((name) => `test/proxysocket/udp/${name}.test.ts`);
 
-/** Several of the `linux` engine that share their places: what may be different then. */
+/** Several of the `linux` or the `node` engine that share their places: what may be different then. */
 const WORKERS = [
   'engine-live',
   'engine-life',
+  'heir',
   'inspect',
+  'live-limits',
   'tcp/limits',
   'tcp/lost-endpoint',
   'tcp/reset',
@@ -46,6 +48,7 @@ const WORKERS = [
 const PASSES: readonly EnginePass[] = [
   { engine: 'linux', files: [...TCP, ...ENGINE] },
   { engine: 'workers', files: WORKERS },
+  { engine: 'node-workers', files: WORKERS },
   // These look into the books of sessions, which only works within a thread.
   { engine: 'inline', files: UDP },
 ];

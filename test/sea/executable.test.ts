@@ -6,6 +6,10 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { runCli } from '../support/cli.ts';
+import { endpoint, service, slice } from '../support/fake-api/objects.ts';
+import { startFakeApi } from '../support/fake-api/server.ts';
+import { freePort } from '../support/sockets.ts';
+import { echoServer, request } from '../support/tcp-peers.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..', '..');
@@ -99,6 +103,38 @@ t.test('an executable does what the source does', { skip }, async (t) => {
     await client.said(/"Name":"hello"/);
     server.child.kill('SIGTERM');
     t.equal((await server.end)[0], 0);
+  });
+
+  await t.test('from the API of Kubernetes to a client, as two programs', async (t) => {
+    const echo = await echoServer(t);
+    const api = await startFakeApi(t);
+    const [address, port] = ['127.0.0.73', await freePort()];
+    const ports = [{ name: 'http', protocol: 'TCP', port, targetPort: echo.port }];
+    api.upsert('services', service('demo/web', address, { spec: { ports } }));
+    const backends = { ports: [{ name: 'http', protocol: 'TCP', port: echo.port }] };
+    api.upsert('endpointslices', slice('demo/web-a', [endpoint('127.0.0.1')], backends));
+    const controller = begin(t, at('kpng'), [
+      'kube',
+      `--server=${api.url}`,
+      ...'to-api --listen tcp://127.0.0.1:0 --logging-format text'.split(' '),
+    ]);
+    const [, served = ''] = await controller.said(/Serving the API.*(127\.0\.0\.1:[1-9]\d*)/);
+    const proxy = begin(t, at('winuserspace'), [
+      '-v=4',
+      `--api=${served}`,
+      ...'--node-name node-a --portal address'.split(' '),
+      ...'--portal-interface= --metrics-bind-address 127.0.0.1:0 --healthz-bind-address 0'.split(
+        ' ',
+      ),
+    ]);
+    const [, url = ''] = await proxy.said(/"url":"(http:[^"]*)"/);
+    await proxy.said(/The first complete state is in place/);
+    t.equal(await request(t, port, 'hello', { address }), 'hello');
+    const page = await (await fetch(`${url}/metrics`)).text();
+    t.match(page, /^kpng_userspace_connections_total\{namespace="demo",service="web",[^}]*\} 1$/m);
+    controller.child.kill('SIGTERM');
+    proxy.child.kill('SIGTERM');
+    t.same([(await controller.end)[0], (await proxy.end)[0]], [0, 0]);
   });
 
   await t.test('knows the schema of state files', async (t) => {

@@ -1,6 +1,7 @@
 /** A make-believe proxy with traffic, to look at: nothing listens, and time passes when it is told to. */
 import { DrainingEngine } from '../../src/admin/drains.ts';
 import { SAMPLE_MS } from '../../src/admin/history.ts';
+import type { Parts } from '../../src/admin/parts.ts';
 import { startAdmin, type Admin } from '../../src/admin/start.ts';
 import type { ProblemView } from '../../src/admin/views.ts';
 import type { ProcessSubject } from '../../src/admin/subject.ts';
@@ -269,4 +270,12 @@ function sceneLog(): SceneLog {
     info: write,
     v: (_, message, keys) => write(message, keys),
   };
+}
+
+/** Does work that is made for many turns in one. */
+export function atOnce<Result>(work: Parts<Result>): Result {
+  for (;;) {
+    const step = work.next();
+    if (step.done === true) return step.value;
+  }
 }

@@ -1,60 +1,74 @@
-/** The commands that a page shows, with what they print: blocks of `console`, commands after `$ `. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+/**
+ * The commands that a page shows, with what they print: blocks of `console`, commands after `$ `.
+ *
+ * - What is shown is what a command prints on standard output or, where that is nothing, on standard error.
+ * - `…` stands for anything on a line, alone on a line for any lines. Times of the day and durations
+ *   of log lines may differ.
+ * - `^C` as the last line: it goes on until somebody ends it, who has seen the lines before.
+ * - A command that ends with `&` goes on as well; what it prints is waited for, too.
+ */
+import { blocksOf } from './page-blocks.ts';
 
 export interface Shown {
   readonly command: string;
-  /** What the page says that it prints. `…` stands for anything on a line, alone for any lines. */
   readonly output: string;
+  /** Whether somebody ends it with INT. */
+  readonly interrupted: boolean;
+  /** Whether it goes on while others run. */
+  readonly background: boolean;
 }
 
-/** All commands of a page, in order. A command goes on until a line that begins with `$ `. */
-export function shownCommands(page: string): Shown[] {
-  return [...page.matchAll(/^```console\n(.*?)^```$/gms)].flatMap(([, block = '']) =>
-    block
-      .split(/^\$ /m)
-      .slice(1)
-      .map((text) => splitOutput(text)),
-  );
+/** All commands of a page in order, of the blocks with this mark. A command goes on until a line that begins with `$ `. */
+export function shownCommands(page: string, mark = ''): Shown[] {
+  return blocksOf(page)
+    .filter((block) => block.language === 'console' && block.mark === mark)
+    .flatMap(({ text }) => text.split(/^\$ /m).slice(1))
+    .map((text) => splitOutput(text));
 }
 
-/** A here-document belongs to its command. */
+/** A here-document, and lines after one that ends with a backslash, belong to their command. */
 function splitOutput(text: string): Shown {
-  const end = /<<(\w+)\n/.exec(text)?.[1];
-  const length =
-    end === undefined ? text.indexOf('\n') + 1 : text.indexOf(`\n${end}\n`) + end.length + 2;
-  return { command: text.slice(0, length), output: text.slice(length) };
+  const here = /^[^\n]*<<'?(\w+)'?\n/.exec(text)?.[1];
+  const first = /^(?:.*\\\n)*.*\n/.exec(text)?.[0].length ?? text.length;
+  const length = here === undefined ? first : text.indexOf(`\n${here}\n`) + here.length + 2;
+  const output = text.slice(length);
+  return {
+    command: text.slice(0, length),
+    output: output.replace(/^\^C\n$/m, ''),
+    interrupted: /^\^C\n$/m.test(output),
+    background: text.slice(0, length).endsWith('&\n'),
+  };
 }
 
-/** Whether what was printed is what the page shows. */
-export function isAsShown(printed: string, shown: string): boolean {
-  const pattern = shown
+/** What is never the same twice, in log lines for people and for programs. */
+const VARYING = [
+  /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z/g,
+  /\d\d:\d\d:\d\d\.\d{3}/g,
+  /(?<=\b(?:ms|retryInMs|durationMs|waitedMs)"?[=:])\d+(?:\.\d+)?/g,
+];
+
+/** A text with what varies taken out. */
+export function withoutVarying(text: string): string {
+  return VARYING.reduce((rest, pattern) => rest.replaceAll(pattern, '0'), text);
+}
+
+/** Whether what was printed is what the page shows; with `begins`, whether it begins so. */
+export function isAsShown(printed: string, shown: string, begins = false): boolean {
+  return new RegExp(`^${patternOf(shown)}${begins ? '' : '$'}`, 's').test(withoutVarying(printed));
+}
+
+/** Whether what the page shows is a part of what was printed. */
+export function containsShown(printed: string, shown: string): boolean {
+  return new RegExp(patternOf(shown), 's').test(withoutVarying(printed));
+}
+
+function patternOf(shown: string): string {
+  return withoutVarying(shown)
     .split('\n')
     .map((line) => (line === '…' ? '.*' : line.split('…').map(escape).join('[^\\n]*')))
     .join('\n');
-  return new RegExp(`^${pattern}$`, 's').test(printed);
 }
 
 function escape(text: string): string {
   return text.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&');
-}
-
-/**
- * Runs commands one after another in one bash with job control, as in a terminal, and returns what
- * each has printed on standard output. Whatever still runs at the end is ended.
- */
-export async function runShown(
-  commands: readonly Shown[],
-  { cwd, env }: { cwd: string; env: NodeJS.ProcessEnv },
-): Promise<string[]> {
-  const outputs = join(cwd, 'outputs');
-  mkdirSync(outputs);
-  const steps = commands.map(({ command }, n) => `{ ${command}} >${outputs}/${n}\n`);
-  const script = join(cwd, 'commands.sh');
-  writeFileSync(script, `set -m\n${steps.join('')}kill $(jobs -p) 2>/dev/null\nwait\n`);
-  const shell = spawn('bash', [script], { cwd, env, stdio: ['ignore', 'ignore', 'ignore'] });
-  await once(shell, 'close');
-  return commands.map((_, n) => readFileSync(join(outputs, String(n)), 'utf8'));
 }

@@ -2,7 +2,7 @@
 import { getEnvironmentData, workerData } from 'node:worker_threads';
 import { PROBES } from '../../src/proxysocket/linux/probes/all.ts';
 import { LoopClock } from '../../src/proxysocket/linux/loop-clock.ts';
-import type { WorkerStart } from '../../src/proxysocket/linux/worker/protocol.ts';
+import type { WorkerStart } from '../../src/proxysocket/threads/protocol.ts';
 import { runWorker } from '../../src/proxysocket/linux/worker/run.ts';
 import { ORDER, type Order } from './crashing-name.ts';
 

@@ -6,6 +6,7 @@
  * - `linux`: the `linux` engine as it is, with a worker thread. Whenever a test looks at events or
  *   counters, it waits until the thread has caught up.
  * - `workers`: two of these that share their places.
+ * - `node-workers`: two of the `node` engine, in worker threads, that share their places.
  * - `inline`: the sockets of the `linux` engine, in the thread of the test. So events are told, and
  *   counters changed, before anything else happens, and a test decides the time.
  */
@@ -14,12 +15,12 @@ import type { Engine } from '../../src/proxysocket/engine.ts';
 import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
-import { LinuxEngine } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { createLinuxUdpAcceptor } from '../../src/proxysocket/linux/udp/acceptor.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
 import type { Acceptor, EngineContext } from '../../src/proxysocket/service-port.ts';
+import { ThreadEngine } from '../../src/proxysocket/threads/engine.ts';
 import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
 import { SharedEngine } from '../../src/proxysocket/workers/shared-engine.ts';
 import { systemClock } from '../../src/util/clock.ts';
@@ -30,9 +31,12 @@ import type { Teardown } from './sockets.ts';
 
 export const ENGINE = process.env['KPNG_TEST_ENGINE'] ?? 'node';
 
+/** What a listener takes: one of its descriptors outlives the worker that has it. */
+export const LISTENER_DESCRIPTORS = ENGINE === 'node-workers' ? 2 : 1;
+
 const sys = ENGINE === 'inline' ? await openSys() : undefined;
 
-const workers = new Set<LinuxEngine>();
+const workers = new Set<ThreadEngine>();
 
 /** An engine, destroyed at the end of the test. */
 export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine {
@@ -58,9 +62,9 @@ export function catchUp(): void {
 
 function newEngine(t: Teardown, options: NodeEngineOptions): Engine {
   if (ENGINE === 'linux') return threadedEngine(t, options);
-  if (ENGINE === 'workers') {
+  if (ENGINE === 'workers' || ENGINE === 'node-workers') {
     const engines = [threadedEngine(t, options), threadedEngine(t, options)];
-    return new SharedEngine(engines, { isSteered: true });
+    return new SharedEngine(engines, { isSteered: true, byAddress: ENGINE === 'node-workers' });
   }
   return sys === undefined ? createNodeEngine(options) : inlineEngine(t, options);
 }
@@ -75,14 +79,15 @@ function threadedEngine(t: Teardown, { limits = {}, clock }: NodeEngineOptions):
       catchUp();
     });
   }
-  const module = new URL('linux-worker.ts', import.meta.url);
-  const engine = new LinuxEngine({ limits, module });
+  const kind = ENGINE === 'node-workers' ? 'node' : 'linux';
+  const module = new URL(`${kind}-worker.ts`, import.meta.url);
+  const engine = new ThreadEngine({ kind, limits, module });
   setEnvironmentData(TIME, undefined);
   const started = engine.start();
   workers.add(engine);
   t.teardown(() => workers.delete(engine));
   return {
-    kind: 'linux',
+    kind,
     async apply(changes) {
       await started;
       await engine.apply(changes);
@@ -93,7 +98,8 @@ function threadedEngine(t: Teardown, { limits = {}, clock }: NodeEngineOptions):
     },
     names: () => engine.names?.(),
     inspect: (query) => engine.inspect(query),
-    close: () => engine.close(),
+    setLimits: (limits) => engine.setLimits(limits),
+    close: (heir) => engine.close(heir),
     async destroy() {
       await started;
       await engine.destroy();

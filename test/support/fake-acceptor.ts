@@ -1,5 +1,6 @@
 import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
 import { AcceptorEngine } from '../../src/proxysocket/acceptor-engine.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
 import type { ListenSpec, Protocol, ServicePortSpec, Traffic } from '../../src/proxysocket/spec.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
@@ -132,7 +133,7 @@ export class FakeHost {
           affinity,
           maxAffinityClients: 100,
         }),
-      udpIdleTimeoutMs: 30_000,
+      limits: { ...DEFAULT_LIMITS },
       clock: this.clock,
       // In the middle of its range, so that times have no jitter.
       random: () => 0.5,

@@ -1,6 +1,7 @@
 /** Clients that ask without a pause, for tests that restart what serves them. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
+import { get } from 'node:http';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Teardown } from './sockets.ts';
@@ -71,6 +72,38 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
     await work;
     return { ok, failed, answered, lost };
   };
+}
+
+/** Asks for pages, a connection for each, until it is told to end. What is not a 200 has failed. */
+export function ceaselessPages(
+  urls: readonly string[],
+): () => Promise<Pick<Tally, 'ok' | 'failed'>> {
+  const failed: Record<string, number> = {};
+  let ok = 0;
+  const stop = new AbortController();
+  const ask = async (url: string): Promise<void> => {
+    while (!stop.signal.aborted) {
+      if (PAUSE_MS > 0) await delay(PAUSE_MS);
+      const outcome = await pageOutcome(url);
+      if (outcome === '200') ok += 1;
+      else failed[outcome] = (failed[outcome] ?? 0) + 1;
+    }
+  };
+  const work = Promise.all(urls.map(ask));
+  return async () => {
+    stop.abort();
+    await work;
+    return { ok, failed };
+  };
+}
+
+function pageOutcome(url: string): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const asked = get(url, { agent: false }, (response) => {
+    response.on('end', () => resolve(String(response.statusCode))).resume();
+  });
+  asked.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+  return promise;
 }
 
 function request(host: string, port: number): Promise<string> {

@@ -19,7 +19,7 @@ export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>)
   };
   channel.subscribe(onMessage);
   t.teardown(() => channel.unsubscribe(onMessage));
-  if (ENGINE !== 'linux' && ENGINE !== 'workers') return messages;
+  if (ENGINE === 'node' || ENGINE === 'inline') return messages;
   return new Proxy(messages, {
     get(target, key, receiver): unknown {
       catchUp();
@@ -38,9 +38,10 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Files, sockets and the like that this process has open; Linux only. */
+/** Files, sockets and the like that this process has open; on other systems than Linux, only what Node knows of. */
 export function openDescriptors(): number {
-  return readdirSync('/proc/self/fd').length;
+  if (process.platform === 'linux') return readdirSync('/proc/self/fd').length;
+  return process.getActiveResourcesInfo().filter((kind) => kind.endsWith('Wrap')).length;
 }
 
 /** The same when what was destroyed before is really closed, which takes some turns of the loop. */

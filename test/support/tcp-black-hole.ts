@@ -20,6 +20,9 @@ export interface DeafEndpoint {
   kill(): Promise<void>;
 }
 
+/** So many connections has Node on Windows asked for before they come: they count as accepted. */
+const ASKED_FOR = process.platform === 'win32' ? 32 : 0;
+
 /** An endpoint in a process of its own that is stuck: the kernel takes connections, and it accepts none. */
 export async function deafEndpoint(t: Teardown, backlog = 64): Promise<DeafEndpoint> {
   const child = spawn(process.execPath, ['-e', CHILD, String(backlog)], {
@@ -32,7 +35,9 @@ export async function deafEndpoint(t: Teardown, backlog = 64): Promise<DeafEndpo
   };
   t.teardown(kill);
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  return { endpoint: endpointAt(Number(line)), kill };
+  const port = Number(line);
+  await Promise.all(Array.from({ length: ASKED_FOR }, () => tcpClient(t, port)));
+  return { endpoint: endpointAt(port), kill };
 }
 
 /**

@@ -9,6 +9,7 @@
  * - an end of the stream arrives only behind all of it.
  */
 import { connect, type Socket } from 'node:net';
+import { RESET_MAY_LOOK_LIKE_FIN, whenFin } from '../../src/proxysocket/tcp/fin.ts';
 import { resetSocket } from '../../src/proxysocket/tcp/reset.ts';
 import type { Teardown } from './sockets.ts';
 import { tcpServer, type TcpServer } from './tcp-peers.ts';
@@ -98,7 +99,9 @@ async function play(
   const end = new Promise<void>((resolve) => {
     socket.once('close', () => resolve());
     socket.once('end', () => {
-      ended = true;
+      // Where a reset may look like an end, and nothing can be written to find out, it proves nothing.
+      if (!RESET_MAY_LOOK_LIKE_FIN) ended = true;
+      else if (socket.writable) whenFin(socket, () => (ended = true));
       resolve();
     });
   });

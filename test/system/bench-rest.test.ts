@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { totalCalls } from '../../bench/rest/calls.ts';
 import type { RestResult } from '../../bench/rest/measure.ts';
 
 const MAIN = join(import.meta.dirname, '../../bench/main.ts');
@@ -21,6 +22,9 @@ t.test('it measures a proxy with all of it', async (t) => {
   const [result] = results;
   t.ok((result?.servicePort.heap ?? 0) > 1000, 'a service port takes something');
   t.ok((result?.connection.heap ?? 0) > 500, 'and so does a connection');
-  t.ok((result?.idleCpu ?? 100) < 50, 'but nothing happens');
+  t.ok((result?.idle.cpu ?? 100) < 50, 'but nothing happens');
+  const { calls } = result?.idleWithConnections ?? {};
+  // Only where strace is installed.
+  t.ok(calls === undefined || totalCalls(calls) < 1000, `${JSON.stringify(calls)} a second`);
   t.equal(result?.together.connections, 400);
 });

@@ -58,7 +58,9 @@ function starter(t: Test, here: Lab, flags: string): () => Cli {
   const inside = ['ip', 'netns', 'exec', here.network.namespace('node')];
   const args = [
     ...`file --input ${folder}/state.yaml to-local to-userspace --node-name n1`.split(' '),
-    ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout=1h'.split(' '),
+    ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout=1h --udp-idle-timeout=1s'.split(
+      ' ',
+    ),
     ...flags.replace('FOLDER', folder).split(' '),
   ];
   return () => {

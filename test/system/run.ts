@@ -7,15 +7,12 @@
  * Needs root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) and the tools below, and fails without them.
  * Nothing outside the namespaces is touched; the rules of the machine are compared before and after.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemExec } from '../../src/portal/exec.ts';
-import { toolEnv } from '../runner/check.ts';
-import { fileLine, indent, problemLines, tallyLine } from '../runner/print.ts';
-import { judgeSkips } from '../runner/skip-policy.ts';
-import { readTap, type FileReport, type Tally } from '../runner/tap-report.ts';
+import { indent, tallyLine } from '../runner/print.ts';
+import { runTap } from '../runner/tap-run.ts';
+import type { Tally } from '../runner/tap-report.ts';
 import { isInUse, PREFIX, removeStale } from './support/network.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -93,31 +90,6 @@ async function machineState(): Promise<readonly string[]> {
   ];
 }
 
-async function runTests(files: readonly string[], total: Tally): Promise<void> {
-  const tap = spawn('tap', ['--reporter=tap', ...files], {
-    cwd: root,
-    env: { ...toolEnv(root), TAP_RCFILE: join(import.meta.dirname, '.taprc') },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  const ended = once(tap, 'close') as Promise<[number | null]>;
-  const counted = await readTap(tap.stdout, (file) => report(file, total));
-  const [code] = await ended;
-  if (counted.passed + counted.failed === 0 || (code !== 0 && total.failed === 0)) {
-    total.failed += 1;
-    print(`  FAIL  tap ended with ${code} after ${counted.passed} tests`);
-  }
-}
-
-function report(file: FileReport, total: Tally): void {
-  // Skipping is for unit tests that need another system. Here everything has to run.
-  const { report: judged, refused } = judgeSkips(file, true, process.platform);
-  total.passed += judged.passed;
-  total.failed += judged.failed;
-  total.skipped += judged.skipped;
-  print(fileLine(judged));
-  for (const line of problemLines(judged, refused)) print(line);
-}
-
 async function main(files: readonly string[]): Promise<boolean> {
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
   const reasons = await obstacles();
@@ -127,8 +99,13 @@ async function main(files: readonly string[]): Promise<boolean> {
   } else {
     await removeStale();
     const before = await machineState();
-    await runTests(
-      files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root }),
+    await runTap(
+      {
+        files: files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root }),
+        rcFile: join(import.meta.dirname, '.taprc'),
+        // Skipping is for unit tests that need another system. Here everything has to run.
+        strict: true,
+      },
       total,
     );
     const after = await machineState();

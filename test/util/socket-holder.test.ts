@@ -67,7 +67,7 @@ t.test('says whose a socket is when it may not look into the process', async (t)
   t.equal(holder && holderText(holder), 'a program of user 1000');
 });
 
-t.test('reads the addresses of the tables, and passes over connections', async (t) => {
+t.test('reads the addresses of the tables, and not connections', { skip: SKIP }, async (t) => {
   const root = proc(t, {
     tcp: [row('0100007F:0050', '01', 0, 1), row('0A00000A:0050', '0A', 0, 2)],
     tcp6: [

@@ -4,6 +4,7 @@
  *
  *     npm run test:windows                  everything
  *     npm run test:windows -- life          the life of the services only
+ *     npm run test:windows -- cluster       the command lines of the posts only
  *     npm run test:windows -- suites        the test files only
  *     npm run test:windows -- suites test/file/watch.test.ts
  *
@@ -15,7 +16,8 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { nodeOf } from '../../tools/sea/node-of.ts';
 import { TARGETS } from '../../tools/sea/targets.ts';
-import { life } from './life.ts';
+import { cluster } from './cluster.ts';
+import { life, type Lab } from './life.ts';
 import { suites } from './suites.ts';
 import { Namespace } from './support/namespace.ts';
 import { NetshDesk } from './support/netsh-desk.ts';
@@ -54,10 +56,15 @@ async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
     const wine = new Wine(cache, namespace);
     if (!(await steps.step('a Windows on which nothing was ever done', () => wine.open()))) return;
     const desk = new NetshDesk(wine, namespace);
+    const nssm = wine.hostPath(String.raw`Z:\kpng\nssm.exe`);
+    const lab: Lab = { wine, namespace, desk, executables: join(executables, 'win-x64'), nssm };
     if (wanted('life')) {
       steps.say('\nthe life of the services');
-      const nssm = wine.hostPath(String.raw`Z:\kpng\nssm.exe`);
-      await life(steps, { wine, namespace, desk, executables: join(executables, 'win-x64'), nssm });
+      await life(steps, lab);
+    }
+    if (wanted('cluster')) {
+      steps.say('\nthe command lines of the posts');
+      await cluster(steps, lab);
     }
     if (wanted('suites')) {
       const [, windows] = TARGETS;

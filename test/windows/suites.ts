@@ -1,8 +1,10 @@
 /** Test files that run on the real node.exe. */
+import { match } from 'node:assert/strict';
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
+import { DIFFERENCES } from './differences.ts';
 import type { Steps } from './support/steps.ts';
-import type { Wine } from './support/wine.ts';
+import type { Ended, Wine } from './support/wine.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -25,86 +27,15 @@ const SUITES = [
 
 /** Files that are of no use here, and why. They run on Linux. */
 const LEFT_OUT: Readonly<Record<string, string>> = {
-  'test/file/source-model.test.ts':
-    'replaces files in a way that fails and hangs under Wine; an open question',
-  'test/util/tls-files.test.ts': 'makes certificates with the openssl of Linux',
-  'test/proxysocket/tcp/limits.test.ts':
-    'limits the descriptors of a process with a shell of Linux',
-};
-
-interface Known {
-  readonly why: string;
-  /** How the names of the tests begin. */
-  readonly tests: readonly string[];
-}
-
-const LINKS = 'symbolic links are not those of Windows here';
-const OPEN = 'fails under Wine; whether Windows does the same is an open question';
-
-/** Tests that are known to fail here. Any other failure is one. */
-const KNOWN: Readonly<Record<string, Known>> = {
-  'test/proxysocket/kernel-port.test.ts': {
-    why: 'the drive Z: of Wine has /proc, which no Windows has',
-    tests: ['reads the range of the kernel'],
-  },
-  'test/util/socket-holder.test.ts': {
-    why: 'reads the tables of Linux',
-    tests: ['reads the addresses of the tables'],
-  },
-  'test/proxysocket/tcp/back-pressure.test.ts': {
-    why: OPEN,
-    tests: ['a client that resets while its endpoint takes nothing'],
-  },
-  'test/proxysocket/tcp/connect.test.ts': {
-    why: OPEN,
-    tests: ['handles: many clients wait', 'documented: many clients wait'],
-  },
-  'test/proxysocket/tcp/half-close.test.ts': {
-    why: OPEN,
-    tests: ['a reader that is slow, but reads'],
-  },
-  'test/proxysocket/tcp/leaks.test.ts': {
-    why: OPEN,
-    tests: [
-      'handles: 2000 connections',
-      'documented: 2000 connections',
-      'half-open clients that send nothing',
-    ],
-  },
-  'test/proxysocket/tcp/lost-endpoint.test.ts': {
-    why: OPEN,
-    tests: [
-      'handles: an endpoint killed with clients in its backlog',
-      'handles: destroying the engine while another endpoint',
-      'documented: an endpoint killed with clients in its backlog',
-      'documented: destroying the engine while another endpoint',
-    ],
-  },
-  'test/proxysocket/tcp/reset.test.ts': { why: OPEN, tests: ['resetSocket'] },
-  'test/file/watch-directories.test.ts': {
-    why: `${LINKS}; ${OPEN}`,
-    tests: [
-      'a ConfigMap volume',
-      'links upwards',
-      'something is missing: where it would appear',
-      'a circle of links ends',
-    ],
-  },
-  'test/file/watch.test.ts': {
-    why: `${LINKS}; ${OPEN}`,
-    tests: ['a ConfigMap volume', 'a chain of links'],
-  },
-  'test/proxysocket/udp/endpoints.test.ts': {
-    why: OPEN,
-    tests: ['an endpoint that cannot even be connected'],
-  },
+  'test/util/tls-files.test.ts': 'there is no openssl here, which makes the certificates',
 };
 
 /** A file that hangs is given up. Milliseconds. */
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 310_000;
 
-/** Runs the test files, one after the other; `only`: these instead. */
+/** What Wine does differently, and then the test files, one after the other; `only`: these instead. */
 export async function suites(steps: Steps, wine: Wine, only: readonly string[]): Promise<void> {
+  if (only.length === 0) await differences(steps, wine);
   const all = SUITES.flatMap((pattern) => globSync(pattern, { cwd: ROOT }).sort());
   const files = only.length === 0 ? all : only;
   for (const file of files) {
@@ -114,19 +45,46 @@ export async function suites(steps: Steps, wine: Wine, only: readonly string[]):
   }
 }
 
-/** Resolves with what is known to fail in it, if anything does. Rejects when anything else does. */
-async function runFile(wine: Wine, file: string): Promise<string | undefined> {
-  const path = ['Z:', 'mnt', 'main', ...file.split('/')].join('\\');
-  const ended = await wine.run(String.raw`Z:\kpng\node.exe`, [path], PATIENCE_MS);
-  const { code, stdout, stderr } = ended;
-  const planned = /^1\.\.\d+/m.test(stdout);
-  if (code === 0 && planned) return undefined;
-  const failed = stdout.split('\n').flatMap((line) => /^not ok \d+ - (.*)/.exec(line)?.[1] ?? []);
-  const known = KNOWN[file];
-  const isKnown = (name: string): boolean =>
-    known?.tests.some((test) => name.startsWith(test)) === true;
-  if (known !== undefined && planned && failed.length > 0 && failed.every(isKnown)) {
-    return `${failed.length} of its tests: ${known.why}`;
+/** When Wine does as Windows one day, tests need not be written with it in mind any more. */
+async function differences(steps: Steps, wine: Wine): Promise<void> {
+  for (const { what, script, therefore } of DIFFERENCES) {
+    await steps.step(what, async () => {
+      const { stdout, stderr } = await runScript(wine, script);
+      match(stdout, /^differs: /, stderr);
+      return `${stdout.trim()}\n${therefore}`;
+    });
   }
-  throw new Error(`ended with ${code}\n${failed.join('\n')}\n${stderr.slice(-1500)}`);
+}
+
+/** Resolves with the tests that were skipped in it, if any were. */
+async function runFile(wine: Wine, file: string): Promise<string | undefined> {
+  const { code, stdout, stderr } = await runScript(wine, file);
+  const planned = /^1\.\.\d+/m.test(stdout);
+  const lines = stdout.split('\n');
+  if (code === 0 && planned) {
+    const skipped = lines.flatMap((line) => /^\s*ok \d+ - (.*) # SKIP/.exec(line)?.[1] ?? []);
+    return skipped.length === 0 ? undefined : `skipped: ${skipped.join('; ')}`;
+  }
+  const failures = failuresIn(lines).join('\n').slice(0, 4000);
+  throw new Error(`ended with ${code}\n${failures}\n${stderr.slice(-1500)}`);
+}
+
+/** What TAP says of checks that failed, each with its diagnostics: a block from `---` to `...`. */
+function failuresIn(lines: readonly string[]): string[] {
+  const found: string[] = [];
+  let isDiagnostic = false;
+  let follows = false;
+  for (const line of lines) {
+    const isFailure = /^\s*not ok /.test(line);
+    isDiagnostic ||= follows && line.trim() === '---';
+    if (isFailure || isDiagnostic) found.push(line);
+    follows = isFailure;
+    if (line.trim() === '...') isDiagnostic = false;
+  }
+  return found;
+}
+
+function runScript(wine: Wine, file: string): Promise<Ended> {
+  const path = ['Z:', 'mnt', 'main', ...file.split('/')].join('\\');
+  return wine.run(String.raw`Z:\kpng\node.exe`, [path], PATIENCE_MS);
 }

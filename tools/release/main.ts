@@ -1,12 +1,23 @@
 /**
  * `npm run release`: puts everything that is published into release/: the package, the software bill of
  * materials, the man page, the scripts for shells, the chart's files and the manifests, and a list of checksums.
+ * `npm publish release/kpng-userspace-VERSION.tgz` publishes the package.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SCRIPTS } from '../../src/cli/completion/scripts.ts';
+import { stage, type PackageJson } from './package.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const OUT = join(ROOT, 'release');
@@ -15,14 +26,30 @@ function npm(...args: readonly string[]): string {
   return execFileSync('npm', args, { cwd: ROOT, encoding: 'utf8', maxBuffer: 1 << 28 });
 }
 
+/** SPDX 2.3 knows no fractions of seconds in the time of creation (6.9); npm writes them. */
+function wholeSeconds(spdx: string): string {
+  return spdx.replace(/("created": "[^"]*)\.\d+Z"/, '$1Z"');
+}
+
 rmSync(OUT, { recursive: true, force: true });
 mkdirSync(join(OUT, 'completion'), { recursive: true });
 npm('run', 'man');
-// What the program needs to run, not what it was made with; of the lock file, so that it is the same on every system.
-npm('pack', '--silent', '--pack-destination', OUT);
-for (const format of ['cyclonedx', 'spdx']) {
-  const sbom = npm('sbom', '--sbom-format', format, '--omit', 'dev', '--package-lock-only');
-  writeFileSync(join(OUT, `sbom.${format}.json`), sbom);
+npm('run', 'build');
+const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as PackageJson;
+const staged = mkdtempSync(join(tmpdir(), 'kpng-release-'));
+try {
+  stage(ROOT, staged, manifest);
+  npm('pack', staged, '--silent', '--ignore-scripts', '--pack-destination', OUT);
+  // The bills are those of the package as it is published, with the versions of the lock file of the checkout.
+  cpSync(join(ROOT, 'package-lock.json'), join(staged, 'package-lock.json'));
+  const quiet = ['--ignore-scripts', '--no-audit', '--no-fund', '--silent'];
+  npm('install', '--prefix', staged, '--package-lock-only', ...quiet);
+  const bill = (format: string): string =>
+    npm('sbom', '--prefix', staged, '--package-lock-only', '--sbom-format', format);
+  writeFileSync(join(OUT, 'sbom.cyclonedx.json'), bill('cyclonedx'));
+  writeFileSync(join(OUT, 'sbom.spdx.json'), wholeSeconds(bill('spdx')));
+} finally {
+  rmSync(staged, { recursive: true });
 }
 cpSync(join(ROOT, 'man', 'kpng-userspace.1'), join(OUT, 'kpng-userspace.1'));
 for (const [shell, script] of Object.entries(SCRIPTS)) {

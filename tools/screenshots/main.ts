@@ -7,6 +7,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeServices } from '../../src/admin/details.ts';
+import { failingOf } from '../../src/admin/failing.ts';
+import { inTurns } from '../../src/admin/parts.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices } from '../../src/admin/services.ts';
 import { statusOf } from '../../src/admin/status.ts';
@@ -61,12 +63,15 @@ async function top(): Promise<void> {
   made.pass(SECONDS);
   const subject = made.subject.proxy() as ProxySubject;
   const query = { search: '', state: 'all', sort: 'connections', reverse: false } as const;
-  const services = listServices(subject, sampler, { ...query, offset: 0, limit: 100 });
+  const failing = await failingOf(made.engine);
+  const services = await inTurns(
+    listServices(subject, sampler, { ...query, offset: 0, limit: 100 }, failing),
+  );
   const [details] = await describeServices(subject, sampler, ['shop/checkout:http']);
   const selected = services.rows.findIndex(({ name }) => name === details?.name);
   const state = { ...initialState({}), selected, open: details?.name };
   const size = { columns: 124, rows: 28 };
-  const status = statusOf(made.subject, sampler);
+  const status = await inTurns(statusOf(made.subject, sampler, failing));
   const shown = {
     ...status,
     process: { ...status.process, uptimeSeconds: 187_400, rssBytes: 131e6 },

@@ -17,6 +17,7 @@ export const TEXT_FILES = {
 export const THREADS = {
   'parser-worker': 'src/file/parser-worker.ts',
   'plane-worker': 'src/proxysocket/linux/worker/main.ts',
+  'node-worker': 'src/proxysocket/node-worker/main.ts',
   'handover-worker': 'src/handover/worker.ts',
 } as const;
 

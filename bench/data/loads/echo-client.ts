@@ -11,6 +11,8 @@ export interface EchoSettings {
   readonly address: string;
   readonly port: number;
   readonly clients: number;
+  /** Addresses that they take turns in having; absent: whatever the system gives. */
+  readonly from?: readonly string[];
   readonly seconds: number;
   /** Processes of the proxy. */
   readonly pids: readonly number[];
@@ -20,7 +22,7 @@ const BYTES = 64;
 /** A datagram that is not back after so long is lost, and sent again. Milliseconds. */
 const LOST_AFTER = 250;
 
-const { address, port, clients, seconds, pids } = settings() as EchoSettings;
+const { address, port, clients, from = [], seconds, pids } = settings() as EchoSettings;
 const datagram = Buffer.alloc(BYTES, 'u');
 
 interface Client {
@@ -33,8 +35,10 @@ function send(client: Client): void {
   client.socket.send(datagram);
 }
 
-async function open(): Promise<Client> {
+async function open(_: unknown, index: number): Promise<Client> {
   const socket = createSocket({ type: 'udp4' });
+  const own = from[index % from.length];
+  if (own !== undefined) socket.bind(0, own);
   socket.connect(port, address);
   await once(socket, 'connect');
   // A proxy that refuses loses the datagram, nothing else.

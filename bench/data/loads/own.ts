@@ -33,7 +33,12 @@ export function ownConnections(how: LoadRun, clients: number): Promise<Sample> {
 }
 
 /** Datagrams there and back. */
-export function ownEcho(how: LoadRun, clients: number): Promise<Sample> {
+export function ownEcho(
+  how: LoadRun,
+  clients: number,
+  from: readonly string[] = [],
+): Promise<Sample> {
   const { address, seconds, pids } = how;
-  return runClient(how, 'echo-client.ts', { address, port: PORTS.echo, clients, seconds, pids });
+  const settings = { address, port: PORTS.echo, clients, from, seconds, pids };
+  return runClient(how, 'echo-client.ts', settings);
 }

@@ -23,20 +23,29 @@ function wrk(options: {
     rate: { name: 'k/s', factor: 1e-3 },
     cpu: { name: `µs/${unit}`, factor: 1e6 },
     async run(how) {
-      const { output, cpu } = await runTool(how, [
-        'wrk',
-        '-t1',
-        `-c${connections}`,
-        `-d${how.seconds}s`,
-        '-s',
-        SCRIPT,
-        ...headers.flatMap((header) => ['-H', header]),
-        `http://${how.address}:${PORTS.http}/`,
-      ]);
+      const { output, cpu } = await runTool(how, wrkWords(how, connections, headers));
       return { ...readWrk(output), cpu };
     },
     without,
   };
+}
+
+/** Its command line, with one thread. */
+export function wrkWords(
+  { address, seconds }: Pick<LoadRun, 'address' | 'seconds'>,
+  connections: number,
+  headers: readonly string[] = [],
+): string[] {
+  return [
+    'wrk',
+    '-t1',
+    `-c${connections}`,
+    `-d${seconds}s`,
+    '-s',
+    SCRIPT,
+    ...headers.flatMap((header) => ['-H', header]),
+    `http://${address}:${PORTS.http}/`,
+  ];
 }
 
 /** Reads what wrk.lua has written. Throws when no request was answered. */

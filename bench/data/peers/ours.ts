@@ -8,11 +8,15 @@ import type { Peer, PeerKind } from './peer.ts';
 
 const CLI = join(import.meta.dirname, '../../../src/cli/main.ts');
 
-/** This project as users run it: a state file, rules by nftables, and one of its engines. */
-export function ours(engine: 'node' | 'linux', flags: readonly string[] = []): PeerKind {
+/** This project as users run it: a state file, rules by nftables, and one of its engines with its workers. */
+export function ours(
+  engine: 'node' | 'linux',
+  flags: readonly string[] = [],
+  workers?: number,
+): PeerKind {
   return {
-    word: engine,
-    title: `ours, ${engine}`,
+    word: workers === undefined ? engine : `${engine}:${workers}`,
+    title: workers === undefined ? `ours, ${engine}` : `ours, ${engine} × ${workers}`,
     udp: true,
     needs: { command: 'nft', package: 'nftables' },
     async start(node): Promise<Peer> {
@@ -38,6 +42,7 @@ export function ours(engine: 'node' | 'linux', flags: readonly string[] = []): P
           '--portal=nftables',
           `--engine=${engine}`,
           `--node-name=${NODE_NAME}`,
+          ...(workers === undefined ? [] : [`--workers=${workers}`]),
           ...flags,
         ),
       );

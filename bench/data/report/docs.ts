@@ -3,6 +3,7 @@ import { asMarkdown } from '../../report/table.ts';
 import { DATAGRAM_BYTES } from '../loads/iperf3.ts';
 import type { DataReport } from '../result.ts';
 import { renderPlots } from './plots.ts';
+import { reasonLines } from './reasons.ts';
 import {
   fixedRateRows,
   latencyRows,
@@ -52,7 +53,7 @@ ${asMarkdown(targetRows(report), 4)}
 Ratios inside this run. CPU is that of the proxy's processes; the last two columns say where it goes, in the units of the first
 table: in the program itself, and in the kernel for it. Ratios closer than 0.1 are equal on a shared machine.
 
-${profiles(report)}${missing(report)}### How it is measured
+${reasons(report)}${profiles(report)}${bulkOtherwise(report)}${missing(report)}### How it is measured
 
 * Client, server and each proxy are in network namespaces of their own, joined by virtual wires with an MTU of 1,500. *direct* is forwarded
   by a namespace just like that of a proxy, so everybody's packets go the same way; *kernel DNAT* is that with one nftables rule.
@@ -62,6 +63,7 @@ ${profiles(report)}${missing(report)}### How it is measured
 * Loads: bulk is iperf3; requests and connections are wrk with one thread against nginx, 12-byte answers; a fixed rate of
   requests comes from a client of this project, which spreads them evenly and counts waiting for a connection, that of datagrams from sockperf; UDP with one client is sockperf, with more an echo of this project, 64 bytes each; one way
   is iperf3 with ${DATAGRAM_BYTES} bytes, divided by the datagrams that arrived.
+* Network namespaces may always have the congestion control \`reno\`. As with \`cubic\`, which Linux has by default, nothing is paced by timers.
 * Everybody shares the cores of one machine. Absolute figures drift by a factor of two; the ratios inside one run are what counts.
 
 ### Run it
@@ -70,10 +72,13 @@ As root; the machine's own packet rules are not touched. Debian packages: \`wrk 
 libnginx-mod-stream\`, and \`linux-perf\` for profiles. A kube-proxy with the userspace mode can be built from Debian 12's source package
 \`kubernetes\` (1.20) with its \`golang-go\`: \`GO111MODULE=off go build k8s.io/kubernetes/cmd/kube-proxy\`, the source linked into \`$GOPATH\`.
 
-    npm run bench -- data --peer kube-proxy=PATH       all, about 15 minutes
-    npm run bench -- data --quick                      one short round, about 3 minutes
-    npm run bench -- data --only bulk,udp-64 --peers direct,node,linux
-    npm run bench -- data --peer kube-proxy=PATH --write-docs
+<!-- not run: takes minutes -->
+\`\`\`sh
+npm run bench -- data --peer kube-proxy=PATH       # all, about 15 minutes
+npm run bench -- data --quick                      # one short round, about 3 minutes
+npm run bench -- data --only bulk,udp-64 --peers direct,node,linux
+npm run bench -- data --peer kube-proxy=PATH --write-docs
+\`\`\`
 `;
 }
 
@@ -116,6 +121,12 @@ request each; memory of the kernel is not in it.
 `;
 }
 
+function reasons(report: DataReport): string {
+  const lines = reasonLines(report);
+  if (lines.length === 0) return '';
+  return `Why targets are missed:\n\n${lines.map((line) => `* ${line}`).join('\n')}\n\n`;
+}
+
 function profiles(report: DataReport): string {
   const rows = profileRows(report);
   if (rows.length === 1) return '';
@@ -124,6 +135,23 @@ function profiles(report: DataReport): string {
 ${asMarkdown(rows, 3)}
 
 `;
+}
+
+function bulkOtherwise({ otherwise }: DataReport): string {
+  if (otherwise === undefined) return '';
+  const name = `\`${otherwise.congestionControl}\``;
+  return `### Bulk with ${name}
+
+The machine's own congestion control is ${name}. How TCP decides when to send what is a large part of what bulk data cost, and differs
+between them: some pace what they send with timers of the kernel, whose work the sender pays for.
+
+${asMarkdown(ownRows(otherwise), 2)}
+
+${asMarkdown(rateRows(otherwise), 2)}
+
+${asMarkdown(targetRows(otherwise), 4)}
+
+${reasons(otherwise)}`;
 }
 
 function missing(report: DataReport): string {

@@ -123,21 +123,25 @@ export function memoryRows({ peers, idleConnection }: DataReport): string[][] {
 }
 
 const ENGINES = { node: 'ours, node', linux: 'ours, linux' } as const;
-const PEERS: Readonly<Record<string, string>> = {
+/** Those that targets are about. */
+export const PEER_TITLES: Readonly<Record<string, string>> = {
   'kube-proxy': 'kube-proxy userspace',
   haproxy: 'HAProxy',
 };
 
+/** What tables call a load. */
+export function titleOf(report: DataReport, word: string): string {
+  return [...report.loads, ...report.fixedRate].find((load) => load.word === word)?.title ?? word;
+}
+
 export function targetRows(report: DataReport): string[][] {
-  const title = (word: string): string =>
-    [...report.loads, ...report.fixedRate].find((load) => load.word === word)?.title ?? word;
   return [
     ['', 'figure', 'engine', 'against', 'ratio', 'target', '', 'program + kernel', 'the other'],
     ...verdicts(report).map((verdict) => [
-      title(verdict.load),
+      titleOf(report, verdict.load),
       verdict.what,
       ENGINES[verdict.engine],
-      PEERS[verdict.against] ?? verdict.against,
+      PEER_TITLES[verdict.against] ?? verdict.against,
       verdict.ratio.toFixed(2),
       `${verdict.what === 'throughput' ? '≥' : '≤'} ${verdict.limit}`,
       judgement(verdict),

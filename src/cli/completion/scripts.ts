@@ -78,7 +78,7 @@ ${NAMES.map((name) => `complete -c ${name} -f -a '(__kpng_userspace_complete)'`)
 
 const POWERSHELL = `# PowerShell completion for kpng-userspace
 # kpng-userspace completion powershell | Out-String | Invoke-Expression
-Register-ArgumentCompleter -Native -CommandName ${NAMES.join(', ')} -ScriptBlock {
+Register-ArgumentCompleter -Native -CommandName ${NAMES.map((name) => `'${name}'`).join(', ')} -ScriptBlock {
   param($wordToComplete, $commandAst, $cursorPosition)
   $words = @($commandAst.CommandElements | Where-Object { $_.Extent.EndOffset -lt $cursorPosition } | ForEach-Object { $_.ToString() })
   $before = @($words | Select-Object -Skip 1)

@@ -15,18 +15,21 @@ export const LIMIT_FLAGS = {
       'Time limit of each attempt to reach an endpoint. There are as many attempts as times, each ' +
       'on another endpoint while there is one.',
     group: TIMES,
+    live: true,
   }),
   'half-close-timeout': flag<number>({
     kind: duration(1),
     default: DEFAULT_LIMITS.halfCloseTimeoutMs,
     help: 'How long one direction may stay silent after the other has ended, before both are closed.',
     group: TIMES,
+    live: true,
   }),
   'endpoint-grace-period': flag<number>({
     kind: duration(),
     default: DEFAULT_LIMITS.endpointGraceMs,
     help: 'How long a connection may outlive its endpoint. 0: until one of the peers ends it.',
     group: TIMES,
+    live: true,
   }),
   'tcp-keepalive': flag<number>({
     kind: duration(1000),
@@ -39,18 +42,21 @@ export const LIMIT_FLAGS = {
     default: DEFAULT_LIMITS.udpIdleTimeoutMs,
     help: 'A UDP session ends when nothing has passed either way for so long.',
     group: TIMES,
+    live: true,
   }),
   'max-connections': flag<number>({
     kind: integer(1),
     default: DEFAULT_LIMITS.maxConnections,
     help: 'TCP connections at once, of all services. More are reset.',
     group: LIMITS,
+    live: true,
   }),
   'max-udp-sessions': flag<number>({
     kind: integer(1),
     default: DEFAULT_LIMITS.maxUdpSessions,
     help: 'UDP sessions at once, of all services. A new one ends the least recently used.',
     group: LIMITS,
+    live: true,
   }),
   'reserved-descriptors': flag<number>({
     kind: integer(0),

@@ -1,6 +1,7 @@
 import { dryExec } from '../../portal/dry-exec.ts';
 import type { RuleCanary } from '../../portal/rules/rule-portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
+import { fileInvalid, fileReadFailed } from '../../file/events.ts';
 import { streamWriter } from '../../sinks/json-output.ts';
 import { healthCheckOf } from '../../sinks/healthchecks/check.ts';
 import type { LocalChange, LocalView } from '../../store/local-view.ts';
@@ -40,6 +41,16 @@ export async function startDryRun(
   );
   const proxier = new Proxier({ engine: new DryEngine(write), portal });
   let outcome: Promise<void> | undefined;
+  let hasFailed = false;
+  // Nobody waits for a file to come, or to be mended, to see what would be done with it.
+  const failed = ({ path }: { readonly path: string }): void => {
+    if (outcome !== undefined || hasFailed) return;
+    hasFailed = true;
+    log.error('There is no state to show what would be done for', { path });
+    done.resolve();
+  };
+  fileReadFailed.subscribe(failed);
+  fileInvalid.subscribe(failed);
   const printAll = async (change: LocalChange): Promise<void> => {
     await write(head(portal.kind, options));
     await proxier.sync(change);
@@ -48,6 +59,8 @@ export async function startDryRun(
     await write(problems.map(({ code, message }) => `# ${code}: ${message}\n`).join(''));
   };
   const destroy = async (): Promise<void> => {
+    fileReadFailed.unsubscribe(failed);
+    fileInvalid.unsubscribe(failed);
     await proxier.close();
     await portal.close();
   };
@@ -59,6 +72,7 @@ export async function startDryRun(
       },
     },
     ended: done.promise,
+    afterwards: async () => (hasFailed ? 1 : 0),
     async close() {
       await destroy();
       // Whatever has gone wrong, the program ends as having failed.

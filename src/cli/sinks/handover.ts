@@ -2,10 +2,13 @@ import { messageOf } from '../../errors.ts';
 import type { HandoverServer } from '../../handover/predecessor.ts';
 import type { Inheritance } from '../../handover/successor.ts';
 import type { Log } from '../../observe/log.ts';
-import type { ServicePortSnapshot } from '../../proxysocket/engine.ts';
+import type { Heir, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import type { FormerListener } from '../../proxysocket/inherited.ts';
 import { slotKeys } from '../../proxysocket/listener-slot.ts';
-import type { LocalSink } from '../../store/local-view.ts';
+import type { HttpServer } from '../../util/http-server.ts';
+
+/** What else a process listens with: handed over with the sockets of the data path. */
+export type OtherServers = Pick<HttpServer, 'ports' | 'adopt'>;
 
 /** A process between the one before it and the one after it. */
 export class Handover {
@@ -15,6 +18,7 @@ export class Handover {
   readonly #taken = Promise.withResolvers<void>();
   #server: HandoverServer | undefined;
   #isTaken = false;
+  #heir: Heir | undefined;
   #closed = false;
 
   private constructor(path: string, log: Log, inheritance: Inheritance | undefined) {
@@ -49,19 +53,19 @@ export class Handover {
     return this.#isTaken;
   }
 
+  /** What the successor does with the listening sockets; undefined: there is none, or it does not say. */
+  get heir(): Heir | undefined {
+    return this.#heir;
+  }
+
   /** Where service ports listened in the former process. */
   get former(): readonly FormerListener[] {
     return this.#inheritance?.former ?? [];
   }
 
-  /** Takes over, and begins to wait for a successor, when the sink has put a change set in place. */
-  watch(sink: LocalSink, snapshot: () => ServicePortSnapshot[]): LocalSink {
-    return {
-      sync: async (change) => {
-        await sink.sync(change);
-        if (this.#server === undefined && !this.#closed) await this.#serve(snapshot);
-      },
-    };
+  /** Takes over, and begins to wait for a successor, now that a state is in place. Only the first call does. */
+  async inPlace(snapshot: () => ServicePortSnapshot[], others: OtherServers): Promise<void> {
+    if (this.#server === undefined && !this.#closed) await this.#serve(snapshot, others);
   }
 
   /** Waits while a successor is about to take over. */
@@ -88,18 +92,20 @@ export class Handover {
     if (!this.#isTaken) this.#server?.close();
   }
 
-  async #serve(snapshot: () => ServicePortSnapshot[]): Promise<void> {
+  async #serve(snapshot: () => ServicePortSnapshot[], others: OtherServers): Promise<void> {
     const log = this.#log;
     const { HandoverServer } = await import('../../handover/predecessor.ts');
     const server = new HandoverServer({
       path: this.#path,
       listeners: () => formerListeners(snapshot()),
+      ports: () => others.ports,
       onGiven: (pid, sockets) => log.info('Giving the listeners to a successor', { pid, sockets }),
       onFailed: (reason) => log.warn('A successor did not take over; going on', { reason }),
     });
     this.#server = server;
-    void server.taken.then((pid) => {
+    void server.taken.then(({ pid, heir }) => {
       this.#isTaken = true;
+      this.#heir = heir;
       server.close();
       log.info('A successor has taken over', { pid });
       this.#taken.resolve();
@@ -113,6 +119,8 @@ export class Handover {
       });
     }
     if (this.#inheritance === undefined) return;
+    // Until now they would have told that nothing is in place yet.
+    others.adopt();
     this.#inheritance.complete();
     log.info('Took over from the former process', { pid: this.#inheritance.pid });
   }

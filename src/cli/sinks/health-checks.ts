@@ -1,5 +1,6 @@
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
+import { inheritServer } from '../inherit-server.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 
 export interface HealthCheckOptions {
@@ -19,6 +20,7 @@ export async function createHealthChecks(options: HealthCheckOptions): Promise<H
   const everywhere = wanted.length === 0 || wanted.includes('all');
   return new HealthCheckSink({
     addresses: () => (everywhere ? [''] : nodePortAddresses(wanted, host())),
+    inherit: inheritServer,
     ...(healthy !== undefined && { healthy }),
   });
 }

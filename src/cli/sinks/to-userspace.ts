@@ -118,8 +118,8 @@ function flagsOf(variant: Variant) {
       kind: workers(),
       default: 1,
       help:
-        'Threads of the linux engine that carry the traffic, each with its part of the clients and of ' +
-        'the limits. auto: one for each CPU.',
+        'Threads that carry the traffic, each with its part of the clients and of the limits. ' +
+        'auto: one for each CPU. Where threads cannot share ports, the node engine has one.',
       group: ADDRESSES,
     }),
     'sync-period-duration': flag<number>({
@@ -152,7 +152,7 @@ function readUserspace(values: FlagValues<UserspaceFlags>, given: ReadonlySet<st
     iptablesFlavor: values['iptables-flavor'],
     cleanupOnExit: values['cleanup-on-exit'],
     engine: values.engine,
-    workers: workersFor(values.workers, values.engine),
+    workers: values.workers,
     bindAddress: values['bind-address'],
     portRange: values['port-range'],
     nodePortAddresses: values['nodeport-addresses'],
@@ -173,14 +173,6 @@ function workers(): FlagKind<number> {
     parse: (given) => (given === 'auto' ? autoWorkers() : number.parse(given)),
     format: String,
   };
-}
-
-function workersFor(count: number, engine: EngineChoice): number {
-  if (count === 1 || engine !== 'node') return count;
-  throw new KpngError(
-    'KPNG_USAGE',
-    '--workers goes with --engine linux or auto; the node engine has one thread',
-  );
 }
 
 /** An interface is asked for only where addresses are to be added to it. */
@@ -209,15 +201,19 @@ function userspace(variant: Variant): SinkCommand {
     flags: flagsOf(variant),
     read: readUserspace,
     isDry: ({ dryRun }) => dryRun,
+    limits: ({ limits }) => limits,
     async start(options, context) {
       if (options.dryRun) {
         const { startDryRun } = await import('./dry-run.ts');
         return startDryRun(options, context);
       }
-      const { log } = context;
-      adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
+      adviseOnDescriptors(
+        context.log,
+        processDescriptorLimit(),
+        options.limits.reservedDescriptors,
+      );
       const { startUserspace } = await import('./userspace-runtime.ts');
-      return startUserspace(options, log);
+      return startUserspace(options, context);
     },
   });
 }

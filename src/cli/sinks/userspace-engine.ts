@@ -3,37 +3,65 @@ import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
 import type { GuardOptions } from '../../proxysocket/linux/guarded.ts';
-import type { FormerPort } from '../../proxysocket/linux/successor.ts';
+import type { createNodeWorkers } from '../../proxysocket/workers/create.ts';
+import type { FormerPort } from '../../proxysocket/threads/successor.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 
 export type EngineChoice = 'auto' | 'node' | 'linux';
 
 export interface EngineOptions {
   readonly engine: EngineChoice;
-  /** Threads of the `linux` engine. Default: 1. */
+  /** Threads that carry traffic. Default: 1, which is the main one with the `node` engine. */
   readonly workers?: number;
   readonly limits: EngineLimits;
 }
 
+/** For tests. */
+export interface Seams {
+  readonly nodeWorkers?: Parameters<typeof createNodeWorkers>[1];
+}
+
+/** Further deaths cannot be worse than no engine at all, which is all that could be had instead. */
+function insist(log: Log): Required<Pick<GuardOptions, 'onDeaths'>> {
+  return {
+    onDeaths: (deaths, path) =>
+      log.warn('The last runs with --engine linux died young; trying it all the same', {
+        deaths,
+        path,
+      }),
+  };
+}
+
 /**
  * Makes the engine that `--engine` asks for, and loads no other. Rejects with KPNG_ENGINE_UNFIT when it
- * is to be `linux` and cannot. `guard` is for tests.
+ * is to be `linux` and cannot. Workers of the `node` engine that cannot share their places, or fail
+ * to start, become a single one, and the log says why: as information or, for a failure, as a warning.
+ * `guard` tells when the process is asked to end; the rest of it is for tests.
  */
 export async function createEngine(
   { engine, workers = 1, limits }: EngineOptions,
   portal: Pick<Portal, 'hostAddresses'>,
   log: Log,
   guard: GuardOptions = {},
+  seams: Seams = {},
 ): Promise<Engine> {
+  const host = portal.hostAddresses !== undefined && {
+    hostAddresses: () => portal.hostAddresses?.() ?? [],
+  };
   const nodeEngine = async (formerPort?: FormerPort): Promise<Engine> => {
     const { createNodeEngine } = await import('../../proxysocket/node-engine.ts');
-    return createNodeEngine({
-      limits,
-      ...(formerPort !== undefined && { formerPort }),
-      ...(portal.hostAddresses !== undefined && {
-        hostAddresses: () => portal.hostAddresses?.() ?? [],
-      }),
-    });
+    return createNodeEngine({ limits, ...(formerPort !== undefined && { formerPort }), ...host });
+  };
+  const nodeWorkers = async (): Promise<Engine> => {
+    const { createNodeWorkers } = await import('../../proxysocket/workers/create.ts');
+    try {
+      return await createNodeWorkers(workers, { limits, ...host, ...seams.nodeWorkers });
+    } catch (error) {
+      const { UnfitError } = await import('../../proxysocket/threads/plane-worker.ts');
+      if (error instanceof UnfitError) log.info('Chose --workers 1', { reason: error.message });
+      else log.warn('The workers could not be started; going on with --workers 1', { err: error });
+      return nodeEngine();
+    }
   };
   if (engine !== 'node') {
     try {
@@ -42,6 +70,8 @@ export async function createEngine(
         limits,
         workers,
         successor: nodeEngine,
+        ...host,
+        ...(engine === 'linux' && insist(log)),
         ...guard,
       });
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
@@ -53,8 +83,8 @@ export async function createEngine(
           cause: error,
         });
       }
-      log.info('Chose --engine node', { reason, ...(workers > 1 && { workers: 1 }) });
+      log.info('Chose --engine node', { reason });
     }
   }
-  return nodeEngine();
+  return workers === 1 ? nodeEngine() : nodeWorkers();
 }

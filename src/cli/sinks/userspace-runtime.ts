@@ -1,6 +1,5 @@
 import { DrainingEngine } from '../../admin/drains.ts';
 import type { ProblemView } from '../../admin/views.ts';
-import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
@@ -8,8 +7,8 @@ import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
-import type { RunningSink } from '../command.ts';
-import { Handover } from './handover.ts';
+import type { RunContext, RunningSink } from '../command.ts';
+import { Handover, type OtherServers } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 import { createEngine } from './userspace-engine.ts';
@@ -27,12 +26,34 @@ async function both(
   }
 }
 
+/** The servers of health-check node ports have been open since the first sync, and adopt nothing. */
+function bothServers(servers: OtherServers, checks: HealthCheckSink): OtherServers {
+  return {
+    get ports() {
+      return [...servers.ports, ...checks.ports];
+    },
+    adopt: () => servers.adopt(),
+  };
+}
+
 /** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
-export async function startUserspace(options: UserspaceOptions, log: Log): Promise<RunningSink> {
-  const { limits, handoverSocket } = options;
+export async function startUserspace(
+  options: UserspaceOptions,
+  { log, stopping }: Pick<RunContext, 'log' | 'stopping'>,
+): Promise<RunningSink> {
+  const { handoverSocket } = options;
+  // Metrics, the status and an engine that takes over from another one look at it, too.
+  const limits = { ...options.limits };
   const handover = handoverSocket === '' ? undefined : await Handover.begin(handoverSocket, log);
   const portal = await createPortal(options, log, undefined, undefined, handover?.former);
-  const engine = new DrainingEngine(await createEngine(options, portal, log));
+  const engine = new DrainingEngine(
+    await createEngine(
+      { ...options, limits },
+      portal,
+      log,
+      stopping === undefined ? {} : { stopping },
+    ),
+  );
   const proxier = new Proxier({
     engine,
     portal,
@@ -45,8 +66,13 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
   const checks = await healthChecks(options, portal, () => work.isWorking && !engine.isAllDrained);
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
-    sink: handover?.watch(sink, () => engine.snapshot()) ?? sink,
+    sink,
     ...(handover !== undefined && {
+      inPlace: async (servers: OtherServers) =>
+        handover.inPlace(
+          () => engine.snapshot(),
+          checks === undefined ? servers : bothServers(servers, checks),
+        ),
       handedOver: handover.taken,
       afterwards: async (asked: Promise<void>) => (options.handoverWait ? handover.wait(asked) : 0),
     }),
@@ -71,17 +97,27 @@ export async function startUserspace(options: UserspaceOptions, log: Log): Promi
       problems: () =>
         [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView),
     },
+    async setLimits(change) {
+      Object.assign(limits, change);
+      await engine.setLimits(change);
+    },
     async close() {
       await handover?.settled();
       handover?.close();
-      if (handover?.isTaken === true) portal.leave?.();
+      const isTaken = handover?.isTaken === true;
+      if (isTaken) portal.leave?.();
+      const unasked = isTaken ? checks?.leave() : checks?.close();
       // Load balancers look elsewhere, nothing new comes from the source, nothing new from clients, and
       // then the connections end.
-      await checks?.close();
-      await proxier.close();
-      if (portal.redirects === true) await both(portal, engine);
-      // Connections need the addresses that such a portal has added.
-      else await both(engine, portal);
+      if (!isTaken) await unasked;
+      const carrier = { close: () => engine.close(handover?.heir) };
+      const served = async (): Promise<void> => {
+        await proxier.close();
+        if (portal.redirects === true) await both(portal, carrier);
+        // Connections need the addresses that such a portal has added.
+        else await both(carrier, portal);
+      };
+      await Promise.all([unasked, served()]);
     },
     async destroy() {
       await checks?.close();

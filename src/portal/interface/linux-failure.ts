@@ -1,30 +1,13 @@
-import { KpngError, messageOf, type ErrorCode } from '../../errors.ts';
-import { ExecError } from '../exec.ts';
+import { KpngError, type ErrorCode } from '../../errors.ts';
+import { toolFailure } from './tool-failure.ts';
 
 /** Why `ip` could not do its work at all: `doing` says what that was. */
-export function toolFailure(cause: unknown, doing: string): KpngError {
-  if (cause instanceof KpngError) return cause;
-  if (!(cause instanceof ExecError)) {
-    return new KpngError('KPNG_PORTAL_FAILED', `${doing}: ${messageOf(cause)}`, { cause });
-  }
-  switch (cause.failure) {
-    case 'missing':
-      return new KpngError(
-        'KPNG_PORTAL_TOOL_MISSING',
-        `${doing}: there is no ip on the PATH; install the package iproute2, or leave --portal-interface out`,
-        { cause },
-      );
-    case 'not-allowed':
-      return new KpngError('KPNG_PORTAL_PERMISSION', `${doing}: ip may not be run`, { cause });
-    case 'exit':
-      return saidFailure(cause.stderr.trim().split('\n')[0] ?? '', doing, cause);
-    case 'timeout':
-    case 'output':
-    case 'system':
-      return new KpngError('KPNG_PORTAL_FAILED', `${doing}: ${cause.message}`, { cause });
-    default:
-      return cause.failure satisfies never;
-  }
+export function ipFailure(cause: unknown, doing: string): KpngError {
+  return toolFailure(cause, doing, {
+    name: 'ip',
+    withoutIt: 'install the package iproute2, or leave --portal-interface out',
+    said: (error) => saidFailure(error.stderr.trim().split('\n')[0] ?? '', doing, error),
+  });
 }
 
 interface Rule {

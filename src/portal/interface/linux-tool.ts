@@ -2,7 +2,7 @@
 import { ADDRESS_WRITE_MS, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
 import { readBatchErrors, type BatchErrors } from './linux-batch.ts';
-import { saidFailure, toolFailure } from './linux-failure.ts';
+import { ipFailure, saidFailure } from './linux-failure.ts';
 import { readLinks, type Link, type Spelling } from './linux-list.ts';
 
 /** What `ip` may print. A listing has about 160 bytes for each address. */
@@ -24,7 +24,7 @@ export async function listLinks(exec: Exec, spelling: Spelling): Promise<Link[]>
       if (left > 1 && /Dump was interrupted/.test(stderr)) continue;
       return readLinks(stdout, spelling);
     } catch (cause) {
-      throw toolFailure(cause, doing);
+      throw ipFailure(cause, doing);
     }
   }
 }
@@ -46,7 +46,7 @@ export async function runBatch(
     return new Map();
   } catch (cause) {
     const isBatch = cause instanceof ExecError && cause.failure === 'exit';
-    if (!isBatch) throw toolFailure(cause, doing);
+    if (!isBatch) throw ipFailure(cause, doing);
     const errors = readBatchErrors(cause.stderr);
     if (errors.rest !== '' || errors.lines.size === 0) {
       throw saidFailure(errors.rest || cause.message, doing, cause);

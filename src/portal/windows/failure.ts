@@ -1,31 +1,16 @@
-import { KpngError, messageOf } from '../../errors.ts';
-import { ExecError } from '../exec.ts';
+import { KpngError } from '../../errors.ts';
+import type { ExecError } from '../exec.ts';
+import { toolFailure } from '../interface/tool-failure.ts';
 
 /** Why netsh could not do its work: `doing` says what that was. */
 export function netshFailure(cause: unknown, doing: string): KpngError {
-  if (cause instanceof KpngError) return cause;
-  if (!(cause instanceof ExecError)) {
-    return new KpngError('KPNG_PORTAL_FAILED', `${doing}: ${messageOf(cause)}`, { cause });
-  }
-  switch (cause.failure) {
-    case 'missing':
-      return new KpngError(
-        'KPNG_PORTAL_TOOL_MISSING',
-        `${doing}: there is no netsh on the PATH; it is in %SystemRoot%\\System32, or leave ` +
-          '--portal-interface empty and give the host the addresses yourself',
-        { cause },
-      );
-    case 'not-allowed':
-      return new KpngError('KPNG_PORTAL_PERMISSION', `${doing}: netsh may not be run`, { cause });
-    case 'exit':
-      return saidFailure(cause, doing);
-    case 'timeout':
-    case 'output':
-    case 'system':
-      return new KpngError('KPNG_PORTAL_FAILED', `${doing}: ${cause.message}`, { cause });
-    default:
-      return cause.failure satisfies never;
-  }
+  return toolFailure(cause, doing, {
+    name: 'netsh',
+    withoutIt:
+      'it is in %SystemRoot%\\System32, or leave --portal-interface empty and give the host the ' +
+      'addresses yourself',
+    said: saidFailure,
+  });
 }
 
 /** netsh ends with 1 whatever is wrong, and says what in the language of the system on its output. */

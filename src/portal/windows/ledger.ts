@@ -1,7 +1,8 @@
-import { appendFile, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
+import { renameOver } from '../../util/rename-over.ts';
 import { BOOT_TOLERANCE_MS } from './bounds.ts';
 
 export interface LedgerOptions {
@@ -60,7 +61,7 @@ export class AddressLedger {
       await mkdir(dirname(this.#path), { recursive: true });
       const next = `${this.#path}.new`;
       await writeFile(next, `${header(this.#bootedAt())}\n${lines.join('')}`);
-      await rename(next, this.#path);
+      await renameOver(next, this.#path);
     } catch (error) {
       throw this.#failed('writing', error);
     }

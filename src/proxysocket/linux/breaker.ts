@@ -1,17 +1,24 @@
 import { accessSync, constants, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { linuxFacts, type ProcessFacts } from './process-facts.ts';
 
-/** A run that ends by itself within this time counts against the engine. Milliseconds. */
+/** A run that dies within this time counts against the engine. Milliseconds. */
 export const YOUNG_RUN_MS = 60_000;
-/** So many such runs in a row, and the next one does without the engine. */
-const TOO_MANY = 2;
+/** So many such runs in a row, and the next one does without the engine. As with the deaths of threads. */
+const TOO_MANY = 3;
 /** Then it is forgotten, so that the engine gets another chance. Milliseconds. */
 const MEMORY_MS = 60 * 60_000;
+/** Runs that are remembered, as a process that is started again and again writes one each time. */
+const MOST_RUNS = 32;
 
-/** A run that has begun and not been seen to last. */
+/** A run that has begun and not been seen to last, nor to end. */
 interface Run {
   readonly pid: number;
+  /** Since processes of another container, or after a while, have the same number. */
+  readonly start: number;
+  readonly boot: string;
+  readonly oomKills: number;
   /** Milliseconds since 1970. */
   readonly at: number;
 }
@@ -22,29 +29,32 @@ export interface BreakerOptions {
   /** Milliseconds since 1970. */
   readonly now?: () => number;
   readonly pid?: number;
-  /** Whether a process is there. */
-  readonly isAlive?: (pid: number) => boolean;
+  readonly facts?: ProcessFacts;
 }
 
 /**
  * Remembers runs that died young, across the deaths of the process: a mistake with system calls can
  * end it without a word, and whatever starts it again would only see it die again.
  *
- * A run notes itself when it begins, and strikes the note out when it has lasted for a minute or ends
- * as it should. Notes of processes that are not there any more are deaths. Where no note can be
- * written, there is no memory and no harm.
+ * A run notes itself when it begins, and strikes the note out when it has lasted for a minute, when it is
+ * asked to end, or when it ends by itself. Notes of processes that are not there any more are deaths,
+ * unless the system was started anew since, or has killed processes because memory had run out. Nobody
+ * but its parent learns how a process died, so one that was killed without being asked before, as with
+ * `kill -9`, is taken for one that crashed.
+ *
+ * Where no note can be written, or nothing is known of processes, there is no memory and no harm.
  */
 export class CrashBreaker {
   readonly #path: string;
   readonly #now: () => number;
   readonly #pid: number;
-  readonly #isAlive: (pid: number) => boolean;
+  readonly #facts: ProcessFacts;
 
   constructor(options: BreakerOptions = {}) {
     this.#path = options.path ?? defaultPath();
     this.#now = options.now ?? Date.now;
     this.#pid = options.pid ?? process.pid;
-    this.#isAlive = options.isAlive ?? isAlive;
+    this.#facts = options.facts ?? linuxFacts;
   }
 
   get path(): string {
@@ -53,7 +63,8 @@ export class CrashBreaker {
 
   /** How many runs in a row died young. */
   deaths(): number {
-    return this.#runs().filter(({ pid }) => pid !== this.#pid && !this.#isAlive(pid)).length;
+    const oomKills = this.#facts.oomKills();
+    return this.#runs().filter((run) => run.oomKills === oomKills && !this.#isAlive(run)).length;
   }
 
   /** Whether to do without the engine. */
@@ -63,28 +74,38 @@ export class CrashBreaker {
 
   /** This run begins with the engine. */
   begin(): void {
-    this.#write([...this.#others(), { pid: this.#pid, at: this.#now() }]);
+    const start = this.#facts.startOf(this.#pid);
+    if (start === undefined) return;
+    const [boot, oomKills] = [this.#facts.bootId(), this.#facts.oomKills()];
+    this.#write([...this.#others(), { pid: this.#pid, start, boot, oomKills, at: this.#now() }]);
   }
 
   /** This run has lasted: so it is the end of a row, too. */
   lasted(): void {
-    this.#write(this.#others().filter(({ pid }) => this.#isAlive(pid)));
+    this.#write(this.#others().filter((run) => this.#isAlive(run)));
   }
 
-  /** This run ends as it should. It has not shown that the engine lasts. */
+  /** This run ends, or is asked to. It has not shown that the engine lasts. */
   end(): void {
     this.#write(this.#others());
   }
 
   #others(): Run[] {
-    return this.#runs().filter(({ pid }) => pid !== this.#pid);
+    const start = this.#facts.startOf(this.#pid);
+    return this.#runs().filter((run) => run.pid !== this.#pid || run.start !== start);
+  }
+
+  #isAlive({ pid, start }: Run): boolean {
+    return this.#facts.startOf(pid) === start;
   }
 
   #runs(): Run[] {
     try {
       const runs: unknown = JSON.parse(readFileSync(this.#path, 'utf8'));
       const from = this.#now() - MEMORY_MS;
-      return Array.isArray(runs) ? runs.filter(isRun).filter(({ at }) => at > from) : [];
+      const boot = this.#facts.bootId();
+      if (!Array.isArray(runs)) return [];
+      return runs.filter(isRun).filter((run) => run.at > from && run.boot === boot);
     } catch {
       // There is none, or it cannot be read: nothing is remembered.
       return [];
@@ -98,7 +119,7 @@ export class CrashBreaker {
         rmSync(this.#path, { force: true });
         return;
       }
-      writeFileSync(draft, JSON.stringify(runs), { mode: 0o600 });
+      writeFileSync(draft, JSON.stringify(runs.slice(-MOST_RUNS)), { mode: 0o600 });
       renameSync(draft, this.#path);
     } catch {
       // Nothing will be remembered.
@@ -108,17 +129,8 @@ export class CrashBreaker {
 }
 
 function isRun(value: unknown): value is Run {
-  const run = value as Partial<Run> | null;
-  return typeof run?.pid === 'number' && typeof run.at === 'number';
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
+  const { pid, start, oomKills, at, boot } = (value ?? {}) as Partial<Run>;
+  return [pid, start, oomKills, at].every(Number.isInteger) && typeof boot === 'string';
 }
 
 /** One for each user: in `/run` where that may be written to, since it is emptied at boot. */

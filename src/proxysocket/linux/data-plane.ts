@@ -25,7 +25,8 @@ export interface DataPlaneOptions {
  * the thread itself.
  */
 export function createDataPlane(loop: Loop, options: DataPlaneOptions): AcceptorEngine {
-  const { limits, clock, random, descriptorLimit, counters, formerPort } = options;
+  const { clock, random, descriptorLimit, counters, formerPort } = options;
+  const limits = { ...options.limits };
   const descriptors = new ProcessDescriptors({
     limit: descriptorLimit,
     reserve: limits.reservedDescriptors,
@@ -41,7 +42,7 @@ export function createDataPlane(loop: Loop, options: DataPlaneOptions): Acceptor
     descriptors,
     loops,
     newBalancer: balancerFactory(limits, clock, random),
-    udpIdleTimeoutMs: limits.udpIdleTimeoutMs,
+    limits,
     clock,
     random,
     ...(counters !== undefined && { counters }),

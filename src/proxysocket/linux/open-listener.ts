@@ -19,9 +19,9 @@ export interface OpenListenerOptions {
  * is an error, even if that is a group, too. Only then it lets others in. Throws the system's error.
  */
 export function openListener(
-  loop: Loop,
+  loop: Pick<Loop, 'sys' | 'former'>,
   protocol: Protocol,
-  spec: ListenSpec,
+  spec: Pick<ListenSpec, 'address' | 'port' | 'group'>,
   { prepare, listen = () => 0 }: OpenListenerOptions,
 ): number {
   const { sockets } = loop.sys;
@@ -36,8 +36,10 @@ export function openListener(
   const bind = (): number => {
     if (group?.joins === true) letIn();
     const bound = sockets.bind(fd, place);
-    // The first one of a group that goes on without it: its place is among the others.
-    if (bound !== -k.EADDRINUSE || group === undefined || loop.former === undefined) return bound;
+    // The first one of a group that went on without it: its place is among the others.
+    const isAmongOthers =
+      group !== undefined && loop.former?.knew(protocol, address, port) === true;
+    if (bound !== -k.EADDRINUSE || !isAmongOthers) return bound;
     letIn();
     return sockets.bind(fd, place);
   };
@@ -55,7 +57,7 @@ export function openListener(
 
 /** In the ledger of this thread, if there is one. */
 function formerSocket(
-  { former, sys }: Loop,
+  { former, sys }: Pick<Loop, 'sys' | 'former'>,
   protocol: Protocol,
   address: string,
   port: number,

@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { tcpAccepted } from '../events.ts';
 import type { Inspectable } from '../inspect.ts';
+import type { ListenerSockets } from '../listener-sockets.ts';
 import type { LoopGuard } from '../loop-guard.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../service-port.ts';
 import type { ListenSpec } from '../spec.ts';
@@ -10,7 +11,7 @@ import { TcpConnection } from './connection.ts';
 import type { Incoming } from './incoming.ts';
 import { openTcpListener, type TcpListener, type TcpListenerOptions } from './listener.ts';
 import { countRejected, rejectClient } from './reject.ts';
-import { createTcpShared, type TcpShared } from './shared.ts';
+import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
 
 export interface TcpAcceptorOptions {
   /**
@@ -20,6 +21,8 @@ export interface TcpAcceptorOptions {
   readonly documentedOnly?: boolean;
   /** Is asked about endpoints. Default: knows of no loop. */
   readonly loops?: LoopGuard;
+  /** Opens the sockets of listeners. Default: Node does. */
+  readonly sockets?: ListenerSockets | undefined;
 }
 
 /** The TCP half of the `node` engine. */
@@ -35,12 +38,14 @@ class TcpAcceptor implements Acceptor {
   readonly #listenerOptions: TcpListenerOptions;
   readonly #listeners = new Set<TcpListener>();
 
-  constructor(context: EngineContext, { documentedOnly = false, loops }: TcpAcceptorOptions) {
+  constructor(context: EngineContext, options: TcpAcceptorOptions) {
+    const { documentedOnly = false, loops, sockets } = options;
     this.#shared = createTcpShared(context, loops);
     this.#listenerOptions = {
       backlog: context.limits.backlog,
       keepAliveMs: context.limits.keepAliveMs,
       documentedOnly,
+      sockets,
       accepted: (incoming, listener) => this.#accepted(incoming, listener),
       acceptFailed: ({ owner }) => {
         countRejected(owner, 'limit', '');
@@ -53,6 +58,10 @@ class TcpAcceptor implements Acceptor {
     const listener = await openTcpListener(spec, owner, this.#listenerOptions);
     this.#listeners.add(listener);
     return listener;
+  }
+
+  limitsChanged(): void {
+    Object.assign(this.#shared, tcpTimes(this.#shared));
   }
 
   endpointGone(_owner: ServicePort, endpoint: BalancerEndpoint): void {
@@ -70,6 +79,10 @@ class TcpAcceptor implements Acceptor {
     return this.#shared.index.countOf(endpoint);
   }
 
+  cut(): void {
+    for (const connection of this.#shared.index.all()) connection.destroy();
+  }
+
   drained(): Promise<void> {
     return this.#shared.gate.empty();
   }
@@ -85,6 +98,7 @@ class TcpAcceptor implements Acceptor {
 
   #accepted(incoming: Incoming, { owner, traffic, family, filter }: TcpListener): void {
     owner.counters.connections += 1;
+    this.#shared.memory.way.accepted();
     if (tcpAccepted.hasSubscribers) {
       tcpAccepted.publish({
         servicePort: owner.name,

@@ -1,15 +1,25 @@
-import { connect, type OnReadOpts, type Socket } from 'node:net';
+import { connect, type OnReadOpts } from 'node:net';
 import type { Pick } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 import { connectErrorCause } from './connect-error.ts';
 import type { Deadline, DeadlineQueue } from './deadlines.ts';
+import { HandleSocket } from './handle-socket.ts';
+import type { RelaySocket } from './relay-socket.ts';
 import { resetSocket } from './reset.ts';
+import type { StreamCalls } from './stream-calls.ts';
 
 /** Who made an attempt, told of its outcome: exactly one of the two, unless it is abandoned. */
 export interface AttemptOwner {
-  connected(attempt: Attempt, socket: Socket, seconds: number): void;
+  connected(attempt: Attempt, socket: RelaySocket, seconds: number): void;
   failed(attempt: Attempt, cause: ConnectErrorCause, error: Error): void;
+}
+
+/** How the endpoint's socket is made. */
+export interface SocketOptions {
+  readonly onread: OnReadOpts;
+  /** Makes sockets on handles; undefined: Node does what it documents. */
+  readonly calls: StreamCalls | undefined;
 }
 
 export interface AttemptOptions {
@@ -24,25 +34,18 @@ export class Attempt {
   readonly pick: Pick;
   readonly #owner: AttemptOwner;
   readonly #options: AttemptOptions;
-  readonly #socket: Socket;
+  readonly #socket: RelaySocket;
   readonly #startedAt: number;
   /** Running while the outcome is open. */
   #deadline: Deadline<Attempt> | undefined;
 
   /** Throws when the endpoint's port is not one. */
-  constructor(pick: Pick, onread: OnReadOpts, options: AttemptOptions, owner: AttemptOwner) {
+  constructor(pick: Pick, how: SocketOptions, options: AttemptOptions, owner: AttemptOwner) {
     this.pick = pick;
     this.#owner = owner;
     this.#options = options;
     this.#startedAt = options.clock.now();
-    // An address literal needs no resolver.
-    this.#socket = connect({
-      host: pick.endpoint.address,
-      port: pick.endpoint.port,
-      allowHalfOpen: true,
-      noDelay: true,
-      onread,
-    });
+    this.#socket = open(pick.endpoint, how);
     this.#socket.once('connect', this.#onConnect);
     this.#socket.on('error', this.#onError);
     this.#deadline = options.timeouts.add(this);
@@ -95,4 +98,11 @@ export class Attempt {
     this.#deadline = undefined;
     return true;
   }
+}
+
+function open(endpoint: Pick['endpoint'], { onread, calls }: SocketOptions): RelaySocket {
+  if (calls !== undefined) return HandleSocket.connect(calls, endpoint, onread);
+  const { address: host, port } = endpoint;
+  // An address literal needs no resolver.
+  return connect({ host, port, allowHalfOpen: true, noDelay: true, onread });
 }

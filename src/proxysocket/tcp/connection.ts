@@ -1,7 +1,11 @@
-import type { Socket } from 'node:net';
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
-import { observeConnectSeconds, type ConnectErrorCause, type RejectReason } from '../counters.ts';
+import {
+  observeConnectSeconds,
+  rejectReason,
+  type ConnectErrorCause,
+  type RejectReason,
+} from '../counters.ts';
 import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../events.ts';
 import type { RelayAddresses } from '../events.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
@@ -16,6 +20,7 @@ import type { IndexEntry } from './endpoint-index.ts';
 import type { HandleAddress } from './handle.ts';
 import type { Incoming } from './incoming.ts';
 import { countRejected, rejectClient } from './reject.ts';
+import type { RelaySocket } from './relay-socket.ts';
 import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
 import { resetSocket } from './reset.ts';
 import type { SharedConnection, TcpShared } from './shared.ts';
@@ -69,6 +74,8 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   readonly traffic: Traffic;
   readonly family: Family;
   #remote: HandleAddress | undefined;
+  /** Those that there were when it began. */
+  readonly #attempts: TcpShared['attempts'];
   readonly #tries: Tries;
   #state: State = ENDED;
   /** There from the first endpoint on that took the connection. */
@@ -83,7 +90,8 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     this.#owner = origin.owner;
     this.traffic = origin.traffic;
     this.family = origin.family;
-    this.#tries = new Tries(shared.attempts.length);
+    this.#attempts = shared.attempts;
+    this.#tries = new Tries(this.#attempts.length);
     const { counters } = origin.owner;
     this.#inward = new Direction(shared.memory, (bytes) => {
       counters.bytesIn += bytes;
@@ -127,7 +135,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     this.#next('no-endpoint');
   }
 
-  connected(attempt: Attempt, endpointSocket: Socket, seconds: number): void {
+  connected(attempt: Attempt, endpointSocket: RelaySocket, seconds: number): void {
     const { endpoint } = attempt.pick;
     const { counters, balancer } = this.#owner;
     balancer.connected(endpoint);
@@ -149,7 +157,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   /** An endpoint that was silent for longer than an attempt may take had its chance. */
   endpointLost(error: Error): boolean {
     const state = this.#state;
-    const attempt = this.#shared.attempts[this.#tries.made - 1];
+    const attempt = this.#attempts[this.#tries.made - 1];
     if (state.kind !== 'relaying' || attempt === undefined) return false;
     if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
     this.#endRelay('endpoint-reset');
@@ -207,7 +215,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
 
   #attempt(pick: Pick): void {
     const { endpoint } = pick;
-    const options = this.#shared.attempts[this.#tries.made - 1];
+    const options = this.#attempts[this.#tries.made - 1];
     if (options === undefined) return;
     if (this.#tries.made > 1) this.#owner.counters.retries += 1;
     if (endpointPicked.hasSubscribers) {
@@ -224,7 +232,8 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
       this.#endpointFailed(endpoint, 'loop', loopError(this.#owner.name, endpoint.text));
       return;
     }
-    const attempt = new Attempt(pick, this.#outward.onread, options, this);
+    const how = { onread: this.#outward.onread, calls: this.#incoming.calls };
+    const attempt = new Attempt(pick, how, options, this);
     this.#state = { kind: 'connecting', attempt };
     this.#indexed = this.#shared.index.add(endpoint, this);
   }
@@ -250,7 +259,8 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     this.#next(cause === 'limit' ? 'limit' : 'connect-failed');
   }
 
-  #reject(reason: RejectReason): void {
+  #reject(why: RejectReason): void {
+    const reason = rejectReason(this.#owner, this.traffic, why);
     if (this.#relay === undefined) {
       rejectClient(this.#owner, this.#incoming, reason);
       this.#leave();
@@ -261,7 +271,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   }
 
   /** Joins the client to an endpoint; undefined when the client is gone. */
-  #relayTo(endpointSocket: Socket): Relay | undefined {
+  #relayTo(endpointSocket: RelaySocket): Relay | undefined {
     if (this.#relay !== undefined) {
       this.#relay.use(endpointSocket);
       this.#inward.resume();
@@ -274,8 +284,13 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
       this.#leave();
       return undefined;
     }
-    const { silences } = this.#shared;
-    const parts = { client, inward: this.#inward, outward: this.#outward, silences, owner: this };
+    const parts = {
+      client,
+      inward: this.#inward,
+      outward: this.#outward,
+      times: this.#shared,
+      owner: this,
+    };
     this.#relay = new Relay(parts, endpointSocket);
     this.#incoming.start(this.#inward);
     return this.#relay;
@@ -314,7 +329,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   }
 
   /** Undefined when nobody listens: the addresses cost three system calls. */
-  #relayAddresses(endpoint: BalancerEndpoint, socket: Socket): RelayAddresses | undefined {
+  #relayAddresses(endpoint: BalancerEndpoint, socket: RelaySocket): RelayAddresses | undefined {
     if (!relayStarted.hasSubscribers && !relayEnded.hasSubscribers) return undefined;
     return {
       servicePort: this.#owner.name,

@@ -1,6 +1,8 @@
-import type { OnReadOpts, Socket } from 'node:net';
+import type { OnReadOpts } from 'node:net';
 import type { BulkBuffers } from './bulk-buffers.ts';
 import type { Deadline, DeadlineQueue } from './deadlines.ts';
+import type { RelaySocket } from './relay-socket.ts';
+import type { RightOfWay, Waiting } from './right-of-way.ts';
 import type { Scratch } from './scratch.ts';
 
 /** A read of at least this many bytes makes a flow a bulk flow. */
@@ -19,6 +21,8 @@ export interface CopyMemory {
   readonly bulk: BulkBuffers;
   /** Directions whose sink takes nothing. */
   readonly stalled: DeadlineQueue<Direction>;
+  /** Tells which ones have to wait for new clients. */
+  readonly way: RightOfWay;
 }
 
 /**
@@ -30,16 +34,18 @@ export interface CopyMemory {
  * nothing more is read until it has: that is the whole back-pressure, and the reason why a private
  * buffer is never overwritten too early. So a direction holds one chunk at most.
  */
-export class Direction {
+export class Direction implements Waiting {
   readonly onread: OnReadOpts;
   readonly #memory: CopyMemory;
   readonly #count: (bytes: number) => void;
-  #source: Socket | undefined;
-  #sink: Socket | undefined;
+  #source: RelaySocket | undefined;
+  #sink: RelaySocket | undefined;
   #bulk: Buffer | undefined;
   #smallReads = 0;
   /** Running while the sink takes nothing. */
   #stalled: Deadline<Direction> | undefined;
+  /** Waits for new clients to be accepted. */
+  #yields = false;
   /** The source was not made with `onread` and emits 'data'. */
   #flowing = false;
   #bytes = 0;
@@ -61,7 +67,7 @@ export class Direction {
   }
 
   /** Joins the two sockets. The source does not read yet, or has only just begun to. */
-  join(source: Socket, sink: Socket): void {
+  join(source: RelaySocket, sink: RelaySocket): void {
     this.#source = source;
     this.#sink = sink;
   }
@@ -80,11 +86,18 @@ export class Direction {
 
   /** Reads no more until `resume`; what nobody has read yet waits in the kernel. */
   hold(): void {
+    this.#yields = false;
     this.#source?.pause();
+  }
+
+  /** New clients are in: reads on, unless something else has come between. */
+  goOn(): void {
+    if (this.#yields) this.resume();
   }
 
   /** Reads on. */
   resume(): void {
+    this.#yields = false;
     const source = this.#source;
     if (source === undefined || source.destroyed) return;
     if (this.#flowing) source.resume();
@@ -135,7 +148,7 @@ export class Direction {
     if (buffer === shared) {
       sink.write(scratch.copy(buffer, length));
       if (length >= BULK_READ) this.#bulk = bulk.take();
-      if (sink.writableLength === 0) return true;
+      if (sink.writableLength === 0) return !this.#givesWay();
       scratch.keep(length);
     } else {
       sink.write(length === buffer.length ? buffer : buffer.subarray(0, length));
@@ -145,7 +158,7 @@ export class Direction {
         this.#smallReads += 1;
         if (this.#smallReads >= SMALL_READS && taken) this.#giveBulk();
       }
-      if (taken) return true;
+      if (taken) return !this.#givesWay();
     }
     this.#stall(sink);
     return false;
@@ -157,12 +170,18 @@ export class Direction {
     this.#bytes += chunk.length;
     this.#count(chunk.length);
     sink.write(chunk);
-    if (sink.writableLength === 0) return;
+    const taken = sink.writableLength === 0;
+    if (taken && !this.#givesWay()) return;
     this.#source?.pause();
-    this.#stall(sink);
+    if (!taken) this.#stall(sink);
   }
 
-  #stall(sink: Socket): void {
+  #givesWay(): boolean {
+    this.#yields = this.#memory.way.yields(this);
+    return this.#yields;
+  }
+
+  #stall(sink: RelaySocket): void {
     this.#stalled = this.#memory.stalled.add(this);
     // Called back when everything before it is with the kernel; 'drain' would be silent here,
     // because it follows only writes above the high-water mark.

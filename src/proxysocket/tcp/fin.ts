@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { RelaySocket } from './relay-socket.ts';
 
 const EMPTY = Buffer.alloc(0);
 
@@ -6,7 +6,7 @@ const EMPTY = Buffer.alloc(0);
  * Before libuv 1.52 (Node 22 has 1.51), a reset that arrives behind data that was not read yet is
  * reported as the end of the stream. Taken for a FIN, it would make a broken transfer look complete.
  */
-const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 52);
+export const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 52);
 
 /**
  * Calls back when the end of a socket's stream is known to be a FIN.
@@ -16,7 +16,7 @@ const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 52);
  * other things, is taken at its word: for the one it does not matter, the other will find out.
  */
 export function whenFin(
-  socket: Socket,
+  socket: RelaySocket,
   callback: () => void,
   doubtful = RESET_MAY_LOOK_LIKE_FIN,
 ): void {

@@ -1,4 +1,5 @@
 import { LimitSignal } from '../limit-signal.ts';
+import type { EngineLimits } from '../limits.ts';
 import type { DescriptorBudget } from '../service-port.ts';
 
 /** One for the client and one for the endpoint. */
@@ -11,16 +12,17 @@ const DESCRIPTORS_PER_CONNECTION = 2;
  * in here has been accepted and must be reset.
  */
 export class ConnectionGate {
-  readonly #limit: number;
+  readonly #limits: Pick<EngineLimits, 'maxConnections'>;
   readonly #descriptors: DescriptorBudget;
   readonly #signal: LimitSignal;
   #inside = 0;
   #waiting: (() => void)[] = [];
 
-  constructor(limit: number, descriptors: DescriptorBudget) {
-    this.#limit = limit;
+  /** The limit may change. */
+  constructor(limits: Pick<EngineLimits, 'maxConnections'>, descriptors: DescriptorBudget) {
+    this.#limits = limits;
     this.#descriptors = descriptors;
-    this.#signal = new LimitSignal('max-connections', () => limit);
+    this.#signal = new LimitSignal('max-connections', () => limits.maxConnections);
   }
 
   /** Connections that are inside: being connected to an endpoint, or relayed. */
@@ -29,7 +31,7 @@ export class ConnectionGate {
   }
 
   enter(): boolean {
-    if (this.#inside >= this.#limit) {
+    if (this.#inside >= this.#limits.maxConnections) {
       this.#signal.refused();
       return false;
     }

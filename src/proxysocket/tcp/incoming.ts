@@ -1,24 +1,29 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import { resetSocket } from './reset.ts';
-import { socketOf, type HandleAddress, type TcpHandle } from './handle.ts';
+import { resetHandle, type HandleAddress, type TcpHandle } from './handle.ts';
+import { HandleSocket } from './handle-socket.ts';
 import type { Direction } from './direction.ts';
+import type { RelaySocket } from './relay-socket.ts';
+import type { StreamCalls } from './stream-calls.ts';
 
 /** A client's connection that was accepted and that nobody reads yet. */
 export interface Incoming {
+  /** What sockets on handles are made with, where they can be had. */
+  readonly calls: StreamCalls | undefined;
   /** Empty when the client is gone already. */
   remote(): HandleAddress;
   local(): HandleAddress;
   /** Ends it with a reset. Not after `socket`. */
   reset(): void;
   /** Turns it into a socket, which does not read before `start`. */
-  socket(onread: OnReadOpts): Socket;
+  socket(onread: OnReadOpts): RelaySocket;
   /** Lets a direction read from the socket. */
   start(direction: Direction): void;
 }
 
 /** A connection taken before Node made a socket for it. */
-export function incomingHandle(handle: TcpHandle): Incoming {
-  return new IncomingHandle(handle);
+export function incomingHandle(handle: TcpHandle, calls: StreamCalls): Incoming {
+  return new IncomingHandle(handle, calls);
 }
 
 /** A paused socket from a 'connection' event: the documented way. */
@@ -27,10 +32,12 @@ export function incomingSocket(socket: Socket): Incoming {
 }
 
 class IncomingHandle implements Incoming {
+  readonly calls: StreamCalls;
   readonly #handle: TcpHandle;
 
-  constructor(handle: TcpHandle) {
+  constructor(handle: TcpHandle, calls: StreamCalls) {
     this.#handle = handle;
+    this.calls = calls;
   }
 
   remote(): HandleAddress {
@@ -46,12 +53,11 @@ class IncomingHandle implements Incoming {
   }
 
   reset(): void {
-    // A connection that cannot be reset any more is dead already and only has to be closed.
-    if (this.#handle.reset() !== 0) this.#handle.close();
+    resetHandle(this.#handle);
   }
 
-  socket(onread: OnReadOpts): Socket {
-    return socketOf(this.#handle, onread);
+  socket(onread: OnReadOpts): RelaySocket {
+    return new HandleSocket(this.calls, this.#handle, onread);
   }
 
   start(direction: Direction): void {
@@ -60,6 +66,7 @@ class IncomingHandle implements Incoming {
 }
 
 class IncomingSocket implements Incoming {
+  readonly calls = undefined;
   readonly #socket: Socket;
 
   constructor(socket: Socket) {
@@ -81,7 +88,7 @@ class IncomingSocket implements Incoming {
     resetSocket(this.#socket);
   }
 
-  socket(): Socket {
+  socket(): RelaySocket {
     return this.#socket;
   }
 

@@ -2,6 +2,7 @@ import { createServer, isIPv6, type AddressInfo, type Server } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { familyOf, type Family } from '../../util/family.ts';
 import { takeInherited } from '../inherited.ts';
+import type { ListenerSockets, OpenedSocket } from '../listener-sockets.ts';
 import type { Listener, ServicePort } from '../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../source-ranges.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
@@ -13,6 +14,8 @@ export interface TcpListenerOptions {
   readonly keepAliveMs: number;
   /** Use only what Node documents. */
   readonly documentedOnly: boolean;
+  /** Opens the sockets; undefined: Node does. */
+  readonly sockets?: ListenerSockets | undefined;
   /** A client has connected. */
   readonly accepted: (incoming: Incoming, listener: TcpListener) => void;
   /** A client could not be accepted. */
@@ -29,13 +32,21 @@ export class TcpListener implements Listener {
   readonly boundPort: number;
   readonly #server: Server;
   readonly #options: TcpListenerOptions;
+  readonly #opened: OpenedSocket | undefined;
   #owner: ServicePort;
   #traffic: Traffic;
   #filter: SourceFilter | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(server: Server, spec: ListenSpec, owner: ServicePort, options: TcpListenerOptions) {
+  constructor(
+    server: Server,
+    spec: ListenSpec,
+    owner: ServicePort,
+    options: TcpListenerOptions,
+    opened?: OpenedSocket,
+  ) {
     this.#server = server;
+    this.#opened = opened;
     this.#options = options;
     this.address = spec.address;
     this.family = familyOf(spec.address);
@@ -48,8 +59,8 @@ export class TcpListener implements Listener {
     server.on('error', () => options.acceptFailed(this));
     const taken =
       !options.documentedOnly &&
-      takeConnections(server, options.keepAliveMs, (handle) =>
-        options.accepted(incomingHandle(handle), this),
+      takeConnections(server, options.keepAliveMs, (handle, calls) =>
+        options.accepted(incomingHandle(handle, calls), this),
       );
     if (!taken) {
       server.on('connection', (socket) => options.accepted(incomingSocket(socket), this));
@@ -85,6 +96,7 @@ export class TcpListener implements Listener {
    */
   async #close(): Promise<void> {
     this.#server.close();
+    this.#opened?.release();
     this.#options.closed(this);
     await setImmediate();
   }
@@ -104,19 +116,23 @@ export async function openTcpListener(
     keepAliveInitialDelay: options.keepAliveMs,
   });
   const { promise, resolve, reject } = Promise.withResolvers<TcpListener>();
-  server.once('error', reject);
   const { address: host, port } = spec;
   const { backlog } = options;
-  const fd = takeInherited('TCP', host, port);
+  const opened = options.sockets?.open('TCP', spec);
+  const fd = opened?.fd ?? takeInherited('TCP', host, port);
+  server.once('error', (error) => {
+    opened?.release();
+    reject(error);
+  });
   server.listen(
     fd === undefined
       ? // The IPv4 wildcard is a listener of its own.
         { host, port, backlog, ipv6Only: isIPv6(host), exclusive: true }
       : { fd, backlog },
     () => {
-      server.off('error', reject);
+      server.removeAllListeners('error');
       // At once, before the loop can accept the first connection.
-      resolve(new TcpListener(server, spec, owner, options));
+      resolve(new TcpListener(server, spec, owner, options, opened));
     },
   );
   return promise;

@@ -1,8 +1,8 @@
-import type { Socket } from 'node:net';
 import type { RelayEnded } from '../events.ts';
 import type { DeadlineQueue } from './deadlines.ts';
 import type { Direction } from './direction.ts';
 import { whenFin } from './fin.ts';
+import type { RelaySocket } from './relay-socket.ts';
 import { resetSocket } from './reset.ts';
 import { Silence } from './silence.ts';
 
@@ -21,13 +21,13 @@ export interface RelayOwner {
 
 /** What the relay of a client is made of. */
 export interface RelayParts {
-  readonly client: Socket;
+  readonly client: RelaySocket;
   /** From the client to the endpoint. */
   readonly inward: Direction;
   /** From the endpoint to the client. */
   readonly outward: Direction;
-  /** Looks at peers that have sent their FIN. */
-  readonly silences: DeadlineQueue<Silence>;
+  /** `silences` looks at peers that have sent their FIN; it is replaced when the limit changes. */
+  readonly times: { readonly silences: DeadlineQueue<Silence> };
   readonly owner: RelayOwner;
 }
 
@@ -42,12 +42,12 @@ export interface RelayParts {
  */
 export class Relay {
   readonly #parts: RelayParts;
-  #endpoint: Socket;
+  #endpoint: RelaySocket;
   #open = 1;
   #halfClosed = false;
   #reason: RelayEnd | undefined;
 
-  constructor(parts: RelayParts, endpoint: Socket) {
+  constructor(parts: RelayParts, endpoint: RelaySocket) {
     this.#parts = parts;
     this.#endpoint = endpoint;
     const { client, inward } = parts;
@@ -57,7 +57,7 @@ export class Relay {
   }
 
   /** Relays to this endpoint, instead of one that was lost. The client is not being read now. */
-  use(endpoint: Socket): void {
+  use(endpoint: RelaySocket): void {
     const { client, inward, outward } = this.#parts;
     this.#endpoint = endpoint;
     this.#open += 1;
@@ -79,7 +79,7 @@ export class Relay {
     resetSocket(this.#endpoint);
   }
 
-  #watch(source: Socket, direction: Direction): void {
+  #watch(source: RelaySocket, direction: Direction): void {
     source.on('end', () => whenFin(source, () => this.#fin(source, direction)));
     source.on('close', () => this.#closed());
   }
@@ -94,15 +94,17 @@ export class Relay {
     this.cut('endpoint-reset');
   }
 
-  #fin(source: Socket, direction: Direction): void {
+  #fin(source: RelaySocket, direction: Direction): void {
     const last = this.#halfClosed;
     this.#halfClosed = true;
     direction.end(last);
     // With everything written, too, it is being closed.
     if (source.destroyed || source.writableFinished) return;
-    const { inward, outward, silences } = this.#parts;
+    const { inward, outward, times } = this.#parts;
     const towards = direction === inward ? outward : inward;
-    const silence = new Silence(silences, source, towards, () => this.cut('half-close-timeout'));
+    const silence = new Silence(times.silences, source, towards, () =>
+      this.cut('half-close-timeout'),
+    );
     source.on('close', () => silence.stop());
   }
 

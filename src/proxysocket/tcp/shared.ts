@@ -9,6 +9,7 @@ import { DeadlineQueue } from './deadlines.ts';
 import type { CopyMemory, Direction } from './direction.ts';
 import { EndpointIndex } from './endpoint-index.ts';
 import { ConnectionGate } from './gate.ts';
+import { RightOfWay } from './right-of-way.ts';
 import { Scratch, SHARED_BYTES } from './scratch.ts';
 import { LOOKS, type Silence } from './silence.ts';
 
@@ -27,41 +28,33 @@ export interface SharedConnection extends Inspectable {
 }
 
 /** What all TCP connections of an engine share. */
-export interface TcpShared {
+export interface TcpShared extends TcpTimes {
   readonly clock: Clock;
   readonly limits: EngineLimits;
   readonly gate: ConnectionGate;
   /** Knows endpoints that would lead a client in a circle. */
   readonly loops: LoopGuard;
   readonly memory: CopyMemory;
-  /** The attempts to connect that a client gets, in order. */
-  readonly attempts: readonly AttemptOptions[];
   /** Every connection that has an endpoint, or is being connected to one. */
   readonly index: EndpointIndex<SharedConnection>;
   /** Relays that have only just begun. */
   readonly young: DeadlineQueue<SharedConnection>;
-  /** Peers that have sent their FIN, and have to take traffic. */
-  readonly silences: DeadlineQueue<Silence>;
-  /** Relays whose endpoint is gone; undefined when they may live on without limit. */
-  readonly grace: DeadlineQueue<SharedConnection> | undefined;
 }
 
-export function createTcpShared(
-  { clock, limits, descriptors }: EngineContext,
-  loops = new LoopGuard(clock),
-): TcpShared {
-  const { connectTimeoutsMs, keepAliveMs, halfCloseTimeoutMs, endpointGraceMs } = limits;
+/** Replaced when limits change; what has been added to a queue stays in it. */
+export interface TcpTimes {
+  /** The attempts to connect that a client gets, in order. */
+  attempts: readonly AttemptOptions[];
+  /** Peers that have sent their FIN, and have to take traffic. */
+  silences: DeadlineQueue<Silence>;
+  /** Relays whose endpoint is gone; undefined when they may live on without limit. */
+  grace: DeadlineQueue<SharedConnection> | undefined;
+}
+
+/** What the limits say of times now. */
+export function tcpTimes({ clock, limits }: Pick<EngineContext, 'clock' | 'limits'>): TcpTimes {
+  const { connectTimeoutsMs, halfCloseTimeoutMs, endpointGraceMs } = limits;
   return {
-    clock,
-    limits,
-    loops,
-    gate: new ConnectionGate(limits.maxConnections, descriptors),
-    memory: {
-      shared: Buffer.allocUnsafeSlow(SHARED_BYTES),
-      scratch: new Scratch(),
-      bulk: new BulkBuffers(limits.bulkBufferBudget),
-      stalled: new DeadlineQueue<Direction>(clock, keepAliveMs, (direction) => direction.probe()),
-    },
     attempts: connectTimeoutsMs.map((timeoutMs) => ({
       clock,
       timeoutMs,
@@ -72,12 +65,33 @@ export function createTcpShared(
         setImmediate,
       ),
     })),
-    index: new EndpointIndex(),
-    young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
     silences: new DeadlineQueue(clock, halfCloseTimeoutMs / LOOKS, (silence) => silence.look()),
     grace:
       endpointGraceMs > 0
         ? new DeadlineQueue(clock, endpointGraceMs, (connection) => connection.graceOver())
         : undefined,
+  };
+}
+
+export function createTcpShared(
+  { clock, limits, descriptors }: EngineContext,
+  loops = new LoopGuard(clock),
+): TcpShared {
+  const { keepAliveMs } = limits;
+  return {
+    ...tcpTimes({ clock, limits }),
+    clock,
+    limits,
+    loops,
+    gate: new ConnectionGate(limits, descriptors),
+    memory: {
+      shared: Buffer.allocUnsafeSlow(SHARED_BYTES),
+      scratch: new Scratch(),
+      bulk: new BulkBuffers(limits.bulkBufferBudget),
+      stalled: new DeadlineQueue<Direction>(clock, keepAliveMs, (direction) => direction.probe()),
+      way: new RightOfWay(),
+    },
+    index: new EndpointIndex(),
+    young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
   };
 }

@@ -1,6 +1,6 @@
-import type { Socket } from 'node:net';
 import type { Deadline, DeadlineQueue } from './deadlines.ts';
 import { queuedBytes } from './handle.ts';
+import type { RelaySocket } from './relay-socket.ts';
 
 /** A limit is as long as so many looks. */
 export const LOOKS = 8;
@@ -14,7 +14,7 @@ export const LOOKS = 8;
  */
 export class Silence {
   readonly #looks: DeadlineQueue<Silence>;
-  readonly #peer: Socket;
+  readonly #peer: RelaySocket;
   readonly #towards: { readonly bytes: number };
   readonly #tooLong: () => void;
   #inVain = 0;
@@ -25,7 +25,7 @@ export class Silence {
   /** `looks` has to call `look`; its time is the limit divided by `LOOKS`. `towards` writes to the peer. */
   constructor(
     looks: DeadlineQueue<Silence>,
-    peer: Socket,
+    peer: RelaySocket,
     towards: { readonly bytes: number },
     tooLong: () => void,
   ) {

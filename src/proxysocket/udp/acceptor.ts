@@ -1,6 +1,8 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { KpngError } from '../../errors.ts';
+import type { Heir } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
+import type { ListenerSockets } from '../listener-sockets.ts';
 import type { ListenSpec } from '../spec.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../service-port.ts';
 import { CappedListeners } from './capped-listeners.ts';
@@ -11,6 +13,8 @@ import { SessionTable } from './session-table.ts';
 export interface UdpAcceptorOptions {
   /** Reads the host's addresses; by default those of its network interfaces. */
   readonly hostAddresses?: () => HostAddresses;
+  /** Opens the sockets of listeners. Default: Node does. */
+  readonly sockets?: ListenerSockets | undefined;
 }
 
 /**
@@ -32,12 +36,14 @@ class UdpAcceptor implements Acceptor {
   readonly #deps: ListenerDeps;
   readonly #listeners = new Set<UdpListener>();
   readonly #opening = new Set<Promise<unknown>>();
+  #hasLeft = false;
   #destroyed: Promise<void> | undefined;
 
   constructor(context: EngineContext, options: UdpAcceptorOptions) {
     this.#deps = {
       context,
       table: new SessionTable(context),
+      sockets: options.sockets,
       capped: new CappedListeners(context.limits.udpWildcardSockets),
       hostAddresses: new HostAddressWatch(context.clock, options.hostAddresses),
     };
@@ -63,7 +69,13 @@ class UdpAcceptor implements Acceptor {
   }
 
   servicePortGone(owner: ServicePort): void {
+    if (this.#hasLeft) return;
     this.#deps.table.ownerGone(owner);
+  }
+
+  leave({ served }: Heir): void {
+    this.#hasLeft = true;
+    for (const listener of this.#listeners) listener.leave(served);
   }
 
   connections(): Iterable<Inspectable> {

@@ -31,6 +31,10 @@ export class ClientTable<V extends { readonly client: ClientAddress }> {
     if (ports.size === 0) this.#byAddress.delete(address);
   }
 
+  get isEmpty(): boolean {
+    return this.#byAddress.size === 0;
+  }
+
   /** Deleting while iterating is fine. */
   *values(): Generator<V> {
     for (const ports of this.#byAddress.values()) yield* ports.values();

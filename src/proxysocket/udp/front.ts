@@ -6,7 +6,7 @@ import type { SourceFilter } from '../source-ranges.ts';
 import { ClientTable } from './client-table.ts';
 import type { Session, SessionFront } from './session.ts';
 import type { SessionTable } from './session-table.ts';
-import { askBuffers, closeSocket } from './socket.ts';
+import { askBuffers, closeSocket, stopReading } from './socket.ts';
 
 /** Whom a listener works for. */
 export interface Assignment {
@@ -23,6 +23,7 @@ export class Front implements SessionFront {
   readonly #table: SessionTable;
   readonly #sessions = new ClientTable<Session>();
   #assignment: Assignment;
+  #hasLeft = false;
   #closed: Promise<void> | undefined;
 
   /** Takes over a socket that is bound. */
@@ -57,15 +58,29 @@ export class Front implements SessionFront {
 
   forget(session: Session): void {
     this.#sessions.delete(session);
+    this.#closeWhenLeft();
+  }
+
+  /**
+   * Reads no more if this is one of the sockets that are `served` by a successor, by inode numbers. It closes when
+   * the last session has ended, whose answers still leave from here; `close` does not wait for that.
+   */
+  leave(served: ReadonlySet<number>): void {
+    if (this.#closed !== undefined) return;
+    this.#hasLeft = stopReading(this.socket, (inode) => served.has(inode));
+    this.#closeWhenLeft();
   }
 
   /** Ends the sessions, whose answers have no way out any more, and closes the socket. Idempotent. */
   async close(): Promise<void> {
-    if (this.#closed === undefined) {
-      this.#table.endAll([...this.#sessions.values()]);
-      this.#closed = closeSocket(this.socket);
-    }
-    return this.#closed;
+    if (this.#hasLeft) return;
+    this.#table.endAll([...this.#sessions.values()]);
+    this.#closed ??= closeSocket(this.socket);
+    await this.#closed;
+  }
+
+  #closeWhenLeft(): void {
+    if (this.#hasLeft && this.#sessions.isEmpty) this.#closed ??= closeSocket(this.socket);
   }
 
   readonly #onMessage = (message: Buffer, remote: RemoteInfo): void => {

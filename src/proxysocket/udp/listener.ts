@@ -1,5 +1,6 @@
 import type { Socket } from 'node:dgram';
 import { familyOf, type Family } from '../../util/family.ts';
+import type { ListenerSockets } from '../listener-sockets.ts';
 import type { Traffic, ListenSpec } from '../spec.ts';
 import type { EngineContext, Listener, ServicePort } from '../service-port.ts';
 import { sourceFilter } from '../source-ranges.ts';
@@ -7,7 +8,7 @@ import { Front, type Assignment } from './front.ts';
 import type { HostAddresses, HostAddressWatch } from './host-addresses.ts';
 import type { SessionTable } from './session-table.ts';
 import type { CappedListeners } from './capped-listeners.ts';
-import { boundSocket, inheritedSocket, WILDCARD } from './socket.ts';
+import { boundSocket, inheritedSocket, openedSocket, WILDCARD } from './socket.ts';
 
 /** What the listeners of an acceptor share. */
 export interface ListenerDeps {
@@ -15,6 +16,8 @@ export interface ListenerDeps {
   readonly table: SessionTable;
   readonly hostAddresses: HostAddressWatch;
   readonly capped: CappedListeners;
+  /** Opens the sockets; undefined: Node does. */
+  readonly sockets: ListenerSockets | undefined;
 }
 
 /**
@@ -34,6 +37,10 @@ export class UdpListener implements Listener {
   readonly boundPort: number;
   readonly family: Family;
   readonly #deps: ListenerDeps;
+  /** Listeners of as many threads share the place. */
+  readonly #sharing: number;
+  /** Descriptors that a socket takes. */
+  readonly #perSocket: number;
   readonly #main: Front;
   readonly #members = new Map<string, Front>();
   readonly #onClosed: (listener: UdpListener) => void;
@@ -43,13 +50,15 @@ export class UdpListener implements Listener {
 
   private constructor(
     deps: ListenerDeps,
-    address: string,
+    { address, group }: ListenSpec,
     socket: Socket,
     assignment: Assignment,
     onClosed: (listener: UdpListener) => void,
   ) {
     this.#deps = deps;
     this.address = address;
+    this.#sharing = group?.sockets ?? 1;
+    this.#perSocket = deps.sockets?.descriptors ?? 1;
     this.family = familyOf(address);
     this.boundPort = socket.address().port;
     this.#assignment = assignment;
@@ -64,22 +73,27 @@ export class UdpListener implements Listener {
     owner: ServicePort,
     onClosed: (listener: UdpListener) => void,
   ): Promise<UdpListener> {
-    const { address, port, traffic, sourceRanges } = spec;
-    const family = familyOf(address);
+    const { address, traffic, sourceRanges } = spec;
     const assignment = { owner, traffic, admits: sourceFilter(owner.name, sourceRanges) };
-    if (!isWildcard(address)) {
-      const socket = await boundSocket(family, address, port);
-      return new UdpListener(deps, address, socket, assignment, onClosed);
+    const socket = await mainSocket(deps, spec);
+    const listener = new UdpListener(deps, spec, socket, assignment, onClosed);
+    if (isWildcard(address)) {
+      await listener.#sync(deps.hostAddresses.subscribe(listener.#onAddresses));
     }
-    const socket = await sharedSocket(family, port);
-    const listener = new UdpListener(deps, address, socket, assignment, onClosed);
-    await listener.#sync(deps.hostAddresses.subscribe(listener.#onAddresses));
     return listener;
   }
 
   assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void {
     this.#assignment = { owner, traffic, admits: sourceFilter(owner.name, sourceRanges) };
     for (const front of this.#fronts()) front.assign(this.#assignment);
+  }
+
+  /**
+   * Reads no more of what a successor has `served` by now, by inode numbers; the rest is to close. Answers still
+   * leave from here, until the last session has ended.
+   */
+  leave(served: ReadonlySet<number>): void {
+    for (const front of this.#fronts()) front.leave(served);
   }
 
   async close(): Promise<void> {
@@ -91,7 +105,7 @@ export class UdpListener implements Listener {
     this.#deps.hostAddresses.unsubscribe(this.#onAddresses);
     const fronts = this.#fronts();
     this.#deps.capped.delete(this);
-    this.#deps.context.descriptors.give(this.#members.size, 'UDP');
+    this.#deps.context.descriptors.give(this.#members.size * this.#perSocket, 'UDP');
     this.#members.clear();
     await Promise.all([...fronts.map(async (front) => front.close()), this.#syncing]);
     this.#onClosed(this);
@@ -114,7 +128,7 @@ export class UdpListener implements Listener {
     const gone = [...this.#members].filter(([address]) => !wanted.has(address));
     for (const [address, front] of gone) {
       this.#members.delete(address);
-      context.descriptors.give(1, 'UDP');
+      context.descriptors.give(this.#perSocket, 'UDP');
       await front.close();
     }
     if (this.#closed !== undefined) return;
@@ -125,18 +139,31 @@ export class UdpListener implements Listener {
       if (this.#closed !== undefined) return;
       if (this.#members.has(address)) continue;
       if (this.#members.size >= most) return;
-      if (!context.descriptors.take(1, 'UDP')) return;
-      const socket = await boundSocket(this.family, address, this.boundPort, SHARES_PORT).catch(
-        notYet,
-      );
+      if (!context.descriptors.take(this.#perSocket, 'UDP')) return;
+      const socket = await this.#memberSocket(address).catch(notYet);
       if (socket === undefined || this.#closed !== undefined) {
-        context.descriptors.give(1, 'UDP');
+        context.descriptors.give(this.#perSocket, 'UDP');
         socket?.close();
         continue;
       }
       this.#members.set(address, new Front(table, socket, this.family, this.#assignment));
     }
   }
+
+  async #memberSocket(address: string): Promise<Socket> {
+    const { sockets } = this.#deps;
+    const port = this.boundPort;
+    if (sockets === undefined) return boundSocket(this.family, address, port, SHARES_PORT);
+    const group = { sockets: this.#sharing, joins: true };
+    return openedSocket(this.family, sockets.open('UDP', { address, port, group }));
+  }
+}
+
+async function mainSocket({ sockets }: ListenerDeps, spec: ListenSpec): Promise<Socket> {
+  const { address, port } = spec;
+  const family = familyOf(address);
+  if (sockets !== undefined) return openedSocket(family, sockets.open('UDP', spec));
+  return isWildcard(address) ? sharedSocket(family, port) : boundSocket(family, address, port);
 }
 
 /**

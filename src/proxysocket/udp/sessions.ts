@@ -1,6 +1,6 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import type { ConnectErrorCause } from '../counters.ts';
+import { rejectReason, type ConnectErrorCause } from '../counters.ts';
 import {
   connectFailed,
   endpointPicked,
@@ -79,7 +79,7 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
       tried: [],
     });
     if (pick === undefined) {
-      this.refusals.refuse(owner, client, 'no-endpoint');
+      this.refusals.refuse(owner, client, rejectReason(owner, front.traffic, 'no-endpoint'));
       return undefined;
     }
     if (!this.#takeRoom()) {

@@ -1,6 +1,8 @@
+import { fstatSync } from 'node:fs';
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
 import type { Family } from '../../util/family.ts';
 import { takeInherited } from '../inherited.ts';
+import type { OpenedSocket } from '../listener-sockets.ts';
 import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
 
 /** The address that means every address of a family. */
@@ -51,6 +53,13 @@ export async function inheritedSocket(
   return fd === undefined ? undefined : bind(newSocket(family), { fd });
 }
 
+/** A socket that somebody else has opened. */
+export async function openedSocket(family: Family, opened: OpenedSocket): Promise<Socket> {
+  const socket = newSocket(family);
+  socket.once('close', () => opened.release());
+  return bind(socket, { fd: opened.fd });
+}
+
 async function bind(socket: Socket, where: BindOptions): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   const failed = (error: Error): void => {
@@ -87,6 +96,26 @@ export function sendQueueFull(socket: Socket, length: number, maxBytes: number):
   const waiting = socket.getSendQueueCount();
   if (waiting === 0) return false;
   return waiting >= MAX_QUEUED_DATAGRAMS || socket.getSendQueueSize() + length > maxBytes;
+}
+
+/** What `dgram` keeps of a bound socket. */
+interface Inner {
+  readonly handle?: { readonly fd: number; recvStop?(): number };
+}
+
+/**
+ * Leaves what comes in to others who have the socket, if a number of its inode is `wanted`; it can still send.
+ * Returns whether it does. Node has no word for that, and may have no way to it: then nothing happens.
+ */
+export function stopReading(socket: Socket, wanted: (inode: number) => boolean): boolean {
+  const key = Object.getOwnPropertySymbols(socket).find(
+    ({ description }) => description === 'state symbol',
+  );
+  if (key === undefined) return false;
+  const { handle } = (socket as unknown as Readonly<Record<symbol, Inner>>)[key] ?? {};
+  if (handle?.recvStop === undefined || !wanted(fstatSync(handle.fd).ino)) return false;
+  handle.recvStop();
+  return true;
 }
 
 /** Closes a socket; resolves when its `close` event has been emitted. */

@@ -63,7 +63,8 @@ export function placesInTheWay(
   return new Set(placesOf({ ...spec, listen: inTheWay }));
 }
 
-function isWildcard(address: string): boolean {
+/** Whether it means every address. */
+export function isWildcard(address: string): boolean {
   return address === '0.0.0.0' || address === '::';
 }
 

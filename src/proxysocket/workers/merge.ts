@@ -1,4 +1,4 @@
-import { addCounters } from '../counters.ts';
+import { addTo, newCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import type { Inspection } from '../inspect.ts';
 import type { ListenerStatus, ServicePortSpec } from '../spec.ts';
@@ -18,11 +18,15 @@ export function mergeSnapshots(
       const isLeader = index === leaderOf(snapshot.name);
       const former = merged.get(snapshot.name);
       if (former === undefined) {
-        merged.set(snapshot.name, { snapshot, isLeader });
+        // Of our own: what engines tell may be what they count with.
+        const counters = newCounters();
+        addTo(counters, snapshot.counters);
+        merged.set(snapshot.name, { snapshot: { ...snapshot, counters }, isLeader });
         continue;
       }
       const { draining: _, ...base } = isLeader ? snapshot : former.snapshot;
-      const counters = addCounters(former.snapshot.counters, snapshot.counters);
+      const { counters } = former.snapshot;
+      addTo(counters, snapshot.counters);
       const draining = former.snapshot.draining === true && snapshot.draining === true;
       merged.set(snapshot.name, {
         snapshot: { ...base, counters, ...(draining && { draining }) },

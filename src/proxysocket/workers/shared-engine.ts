@@ -1,17 +1,14 @@
 import { messageOf } from '../../errors.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import type { Engine, ServicePortSnapshot } from '../engine.ts';
+import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
 import { listenerOpened, type ListenerOpened } from '../events.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
+import type { LimitChange } from '../limits.ts';
 import type { EngineChange, ServicePortSpec } from '../spec.ts';
-import { Homes } from './homes.ts';
+import { Homes, type Steering } from './homes.ts';
 import { following, leading, placesInTheWay, placesOf, without, type Bound } from './listeners.ts';
 import { mergeInspections, mergeSnapshots } from './merge.ts';
-
-export interface SharedEngineOptions {
-  /** Whether the kernel leads all connections of a client to the same engine. */
-  readonly isSteered: boolean;
-}
+import { shareOfLimits } from './share.ts';
 
 /**
  * Several engines that listen at the same places, each with sockets of its own, so that the kernel spreads
@@ -34,10 +31,10 @@ export class SharedEngine implements Engine {
   #isOver = false;
 
   /** `engines`: at least one. They are closed with this one. */
-  constructor(engines: readonly Engine[], { isSteered }: SharedEngineOptions) {
+  constructor(engines: readonly Engine[], steering: Steering) {
     this.#engines = engines;
     this.#told = engines.map(() => new Map<string, ServicePortSpec>());
-    this.#homes = new Homes(engines.length, isSteered);
+    this.#homes = new Homes(engines.length, steering);
     listenerOpened.subscribe(this.#onOpened);
   }
 
@@ -48,6 +45,11 @@ export class SharedEngine implements Engine {
   /** See `Engine`. Every engine is tried, whatever happens to the others. */
   apply(changes: readonly EngineChange[]): Promise<void> {
     return this.#queue.run(() => this.#apply(changes));
+  }
+
+  async setLimits(limits: LimitChange): Promise<void> {
+    const share = shareOfLimits(limits, this.#engines.length);
+    await Promise.all(this.#engines.map(async (engine) => engine.setLimits?.(share)));
   }
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
@@ -68,9 +70,9 @@ export class SharedEngine implements Engine {
     );
   }
 
-  async close(): Promise<void> {
+  async close(heir?: Heir): Promise<void> {
     this.#end();
-    await Promise.all(this.#engines.map((engine) => engine.close()));
+    await Promise.all(this.#engines.map((engine) => engine.close(heir)));
   }
 
   async destroy(): Promise<void> {

@@ -1,7 +1,12 @@
 import { KpngError, messageOf } from '../../errors.ts';
 import type { Clock } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import { startHttpServer, type Answer, type HttpServer } from '../../util/http-server.ts';
+import {
+  startHttpServer,
+  type Answer,
+  type HttpServer,
+  type Inherit,
+} from '../../util/http-server.ts';
 import { listenCode } from '../../util/listen-code.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import { healthCheckFailed, healthCheckServed } from '../events.ts';
@@ -11,6 +16,7 @@ export interface CheckServerOptions {
   readonly address: string;
   readonly port: number;
   readonly clock: Clock;
+  readonly inherit?: Inherit | undefined;
   /** The service that has the port now. */
   readonly service: () => string;
   readonly answer: () => Answer;
@@ -25,11 +31,12 @@ export class CheckServer {
   #closed = false;
 
   constructor(options: CheckServerOptions) {
-    const { address, port, clock, answer } = options;
+    const { address, port, clock, answer, inherit } = options;
     this.#options = options;
     this.#server = startHttpServer({
       address: { host: address, port },
       clock,
+      inherit,
       answer,
       onListening: ({ host }) => this.#served(host),
       onBindFailed: (error, retryInMs) => void this.#failed(error, retryInMs),
@@ -46,6 +53,15 @@ export class CheckServer {
   /** Why nobody is answered; undefined: all is well. */
   get problem(): KpngError | undefined {
     return this.#problem;
+  }
+
+  get ports(): readonly number[] {
+    return this.#server.ports;
+  }
+
+  /** Another process answers; see `HttpServer`. `close` waits for the same then. */
+  async leave(): Promise<void> {
+    await this.#server.leave();
   }
 
   /** Idempotent. */

@@ -1,6 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import type { LocalChange, LocalSink, LocalView } from '../../store/local-view.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
+import type { Inherit } from '../../util/http-server.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { healthCheckFailed } from '../events.ts';
 import { answerFor, healthCheckOf, type HealthCheck } from './check.ts';
@@ -12,6 +13,8 @@ export interface HealthCheckSinkOptions {
   readonly addresses: () => readonly string[];
   /** Whether the proxy on this node does its work; default: it does. */
   readonly healthy?: () => boolean;
+  /** Gives the listening sockets of another process away. Default: there are none. */
+  readonly inherit?: Inherit;
   readonly clock?: Clock;
 }
 
@@ -55,6 +58,20 @@ export class HealthCheckSink implements LocalSink {
       await this.#settle();
       this.#tellObstacles();
     });
+  }
+
+  /** The ports that are open. */
+  get ports(): readonly number[] {
+    return [...this.#servers.values()].flatMap(({ ports }) => ports);
+  }
+
+  /**
+   * Another process answers on the same sockets. Resolves when whoever has connected has been answered, or has not
+   * asked in time.
+   */
+  async leave(): Promise<void> {
+    const left = Array.from(this.#servers.values(), (server) => server.leave());
+    await Promise.all([this.close(), ...left]);
   }
 
   /** Answers nobody any more: load balancers look elsewhere. Idempotent. */
@@ -118,6 +135,7 @@ export class HealthCheckSink implements LocalSink {
       address,
       port,
       clock: this.#clock,
+      inherit: this.#options.inherit,
       service: () => this.#ports.holder(port)?.service ?? '',
       answer: () => {
         const check = this.#ports.holder(port) ?? { service: '/', port, localEndpoints: 0 };

@@ -1,10 +1,8 @@
 /**
- * What kustomize and Helm make of deploy/. Both are hardly ever installed where the tests run, so their output
- * is kept in test/deploy/rendered/, with a hash of everything that it was made from:
- *
- *     UPDATE_RENDERED=1 npx tap test/deploy/manifests.test.ts      with kustomize and helm on the PATH
+ * What kustomize and Helm make of deploy/. `npm test` looks into it wherever it runs, so their output is kept in
+ * test/deploy/rendered/, with a hash of everything that it was made from. `npm run test:deploy` has the programs
+ * themselves and compares; with UPDATE_RENDERED=1 it keeps what they say.
  */
-import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,13 +25,13 @@ export interface Rendering {
   readonly name: string;
   /** Folder of deploy/ that it is made from. */
   readonly from: string;
-  readonly file: string;
+  readonly file: 'kubectl' | 'helm';
   readonly args: readonly string[];
 }
 
 function kustomize(name: string, path: string): Rendering {
-  const args = ['build', path, '--load-restrictor=LoadRestrictionsNone'];
-  return { name: `kustomize-${name}`, from: 'deploy/kustomize', file: 'kustomize', args };
+  const args = ['kustomize', path];
+  return { name: `kustomize-${name}`, from: 'deploy/kustomize', file: 'kubectl', args };
 }
 
 function helm(name: string, ...values: readonly string[]): Rendering {
@@ -77,19 +75,27 @@ export function inputHash({ from, args }: Rendering): string {
   return hash.digest('hex');
 }
 
-/** Runs the program and keeps what it writes. */
-export function render(rendering: Rendering): void {
+/** Keeps what the program has written. */
+export function keep(rendering: Rendering, text: string): void {
   const { name, file, args } = rendering;
-  const text = execFileSync(file, args, { cwd: ROOT, encoding: 'utf8' });
   const head = `# ${[file, ...args].join(' ')}\n# made from ${inputHash(rendering)}\n`;
   writeFileSync(join(RENDERED, `${name}.yaml`), head + text);
 }
 
-/** The hash that the kept output was made from, and its objects. */
-export function readRendered({ name }: Rendering): { madeFrom: string; manifests: Manifest[] } {
-  const text = readFileSync(join(RENDERED, `${name}.yaml`), 'utf8');
-  const manifests = parseAllDocuments(text)
+/** What is kept of a rendering: the hash that it was made from, the text, and its objects. */
+export function readRendered({ name }: Rendering): {
+  madeFrom: string;
+  text: string;
+  manifests: Manifest[];
+} {
+  const whole = readFileSync(join(RENDERED, `${name}.yaml`), 'utf8').replaceAll('\r\n', '\n');
+  const [, madeFrom = '', text = ''] = /^#.*\n# made from (\w+)\n([^]*)$/.exec(whole) ?? [];
+  return { madeFrom, text, manifests: manifestsOf(text) };
+}
+
+/** The objects of a file with several documents. */
+export function manifestsOf(text: string): Manifest[] {
+  return parseAllDocuments(text)
     .map((document) => document.toJS() as Manifest | null)
     .filter((manifest) => manifest !== null);
-  return { madeFrom: /^# made from (\w+)$/m.exec(text)?.[1] ?? '', manifests };
 }

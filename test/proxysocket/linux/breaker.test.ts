@@ -1,40 +1,50 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CrashBreaker } from '../../../src/proxysocket/linux/breaker.ts';
+import type { ProcessFacts } from '../../../src/proxysocket/linux/process-facts.ts';
+import { linuxTest } from '../../support/linux-sys.ts';
 
-/** Processes that come and go, and what they leave for the next one. */
+/** Processes that come and go on a machine, and what they leave for the next one. */
 function host(t: Test) {
   const path = join(t.testdir(), 'runs.json');
-  const alive = new Set<number>();
-  let pid = 100;
-  const state = { now: 1_000_000 };
+  const starts = new Map<number, number>();
+  const state = { now: 1_000_000, boot: 'first', oomKills: 0 };
+  let [pid, ticks] = [100, 5000];
+  const facts: ProcessFacts = {
+    bootId: () => state.boot,
+    oomKills: () => state.oomKills,
+    startOf: (each) => starts.get(each),
+  };
   return {
     path,
     state,
-    start(): CrashBreaker {
-      pid += 1;
-      alive.add(pid);
-      return new CrashBreaker({
-        path,
-        pid,
-        now: () => state.now,
-        isAlive: (each) => alive.has(each),
-      });
+    start(as = pid + 1): CrashBreaker {
+      pid = as;
+      ticks += 1;
+      starts.set(pid, ticks);
+      return new CrashBreaker({ path, pid, now: () => state.now, facts });
     },
-    die: () => alive.delete(pid),
+    die: () => starts.delete(pid),
+    /** A run that begins and dies after five seconds. */
+    lose(as?: number): void {
+      this.start(as).begin();
+      state.now += 5000;
+      this.die();
+    },
   };
 }
 
-t.test('two runs in a row that die young, and the next one does without', (t) => {
+t.test('three runs in a row that die young, and the next one does without', (t) => {
   const machine = host(t);
-  for (const deaths of [0, 1]) {
+  for (const deaths of [0, 1, 2]) {
     const breaker = machine.start();
     t.equal(breaker.deaths(), deaths);
     t.equal(breaker.isOpen(), false);
-    breaker.begin();
-    machine.state.now += 5000;
     machine.die();
+    machine.lose();
   }
   const breaker = machine.start();
   t.equal(breaker.isOpen(), true);
@@ -46,25 +56,61 @@ t.test('two runs in a row that die young, and the next one does without', (t) =>
   t.end();
 });
 
+t.test(
+  'a process of a container, which always has the same number, is not taken for itself',
+  (t) => {
+    const machine = host(t);
+    for (let count = 0; count < 3; count += 1) machine.lose(1);
+    const breaker = machine.start(1);
+    t.equal(breaker.deaths(), 3);
+    breaker.begin();
+    t.equal(breaker.deaths(), 3, 'it lives itself');
+    t.end();
+  },
+);
+
+t.test(
+  'what memory that had run out, or the end of the machine, may have killed, is no death',
+  (t) => {
+    const machine = host(t);
+    machine.lose();
+    machine.start().begin();
+    machine.state.oomKills += 1;
+    machine.die();
+    t.equal(machine.start().deaths(), 0);
+    machine.lose();
+    t.equal(machine.start().deaths(), 1, 'what dies later may be a crash');
+    machine.state.boot = 'second';
+    t.equal(machine.start().deaths(), 0);
+    t.end();
+  },
+);
+
+t.test('a program that is started again and again does not fill the memory', (t) => {
+  const machine = host(t);
+  for (let count = 0; count < 100; count += 1) machine.lose();
+  t.equal((JSON.parse(readFileSync(machine.path, 'utf8')) as []).length, 32);
+  t.equal(machine.start().isOpen(), true);
+  t.end();
+});
+
 t.test('a run that lasts ends a row of deaths', (t) => {
   const machine = host(t);
-  machine.start().begin();
-  machine.die();
+  machine.lose();
+  machine.lose();
   const lasting = machine.start();
   lasting.begin();
   lasting.lasted();
   t.notOk(existsSync(machine.path), 'nothing is left');
   machine.die();
-  machine.start().begin();
-  machine.die();
-  t.equal(machine.start().isOpen(), false);
+  machine.lose();
+  t.equal(machine.start().deaths(), 1);
   t.end();
 });
 
 t.test('a run that ends as it should is no death, and does not end a row', (t) => {
   const machine = host(t);
-  machine.start().begin();
-  machine.die();
+  machine.lose();
   const breaker = machine.start();
   breaker.begin();
   breaker.end();
@@ -102,14 +148,18 @@ t.test('what cannot be read or written is no memory, and no harm', (t) => {
   t.end();
 });
 
-t.test('real processes: this one is alive, and one that ended is not', (t) => {
+linuxTest('real processes: this one lives, and those that have ended do not', async (t) => {
   const path = join(t.testdir(), 'runs.json');
-  const gone = 2 ** 22 + 1;
-  const at = Date.now();
-  const runs = [process.ppid, gone, gone + 1].map((pid) => ({ pid, at }));
-  writeFileSync(path, JSON.stringify(runs));
-  t.equal(new CrashBreaker({ path }).deaths(), 2);
-  t.equal(new CrashBreaker({ path }).isOpen(), true);
+  const breaker = new CrashBreaker({ path });
+  breaker.begin();
+  t.ok(existsSync(path));
+  t.equal(new CrashBreaker({ path, pid: process.ppid }).deaths(), 0);
+  const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' });
+  const begun = new CrashBreaker({ path, pid: child.pid ?? 0 });
+  begun.begin();
+  t.equal(breaker.deaths(), 0);
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  t.equal(breaker.deaths(), 1);
   t.match(new CrashBreaker().path, /kpng-userspace-linux-engine\.\d+\.json$/);
-  t.end();
 });

@@ -7,8 +7,9 @@ import {
   listenerOpened,
   tcpAccepted,
 } from '../../../src/proxysocket/events.ts';
-import { createLinuxEngine, LinuxEngine } from '../../../src/proxysocket/linux/engine.ts';
+import { createLinuxEngine, newLinuxEngine } from '../../../src/proxysocket/linux/engine.ts';
 import type { EngineLimits } from '../../../src/proxysocket/limits.ts';
+import type { ThreadEngine } from '../../../src/proxysocket/threads/engine.ts';
 import { order } from '../../support/crashing-order.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
@@ -27,20 +28,20 @@ import { until } from '../../support/until.ts';
 const ENGINE_URL = new URL('../../../src/proxysocket/linux/engine.ts', import.meta.url).href;
 const module = new URL('../../support/crashing-worker.ts', import.meta.url);
 
-async function engineFor(t: Test, limits: Partial<EngineLimits> = {}): Promise<LinuxEngine> {
+async function engineFor(t: Test, limits: Partial<EngineLimits> = {}): Promise<ThreadEngine> {
   order(0);
   const engine = await createLinuxEngine({ module, limits });
   t.teardown(() => engine.destroy());
   return engine;
 }
 
-function portOf(engine: LinuxEngine, name = 'test/web:http'): number {
+function portOf(engine: ThreadEngine, name = 'test/web:http'): number {
   const [listener] = engine.snapshot(new Set([name]))[0]?.listeners ?? [];
   return listener?.state === 'listening' ? listener.boundPort : 0;
 }
 
 /** Lets the worker die, and waits until it is dead. */
-async function crash(t: Test, engine: LinuxEngine): Promise<void> {
+async function crash(t: Test, engine: ThreadEngine): Promise<void> {
   const faults = collect(t, dataPlaneFault);
   order(1);
   // Wakes it.
@@ -123,6 +124,32 @@ linuxTest('a worker that dies is replaced: the same ports, the same services', a
   await until(() => openDescriptors() < descriptors);
 });
 
+linuxTest('counters go on when a worker dies before it has all of the first batch', async (t) => {
+  const engine = await engineFor(t);
+  const server = await namedServer(t, 'there');
+  const others = Array.from({ length: 1500 }, (_, index) =>
+    tcpSpec([], { name: `test/other:${index}` }),
+  );
+  await engine.apply(
+    [tcpSpec([server.endpoint]), ...others].map((spec) => ({ kind: 'set', spec })),
+  );
+  t.equal(await request(t, portOf(engine)), 'there');
+  await crash(t, engine);
+  const faults = collect(t, dataPlaneFault);
+  const onOpened = (): void => {
+    listenerOpened.unsubscribe(onOpened);
+    order(1);
+  };
+  listenerOpened.subscribe(onOpened);
+  await until(() => faults.length > 0);
+  await engine.apply([]);
+  t.equal(await request(t, portOf(engine)), 'there');
+  await until(() => engine.snapshot()[0]?.counters.active === 0);
+  t.match(engine.snapshot(new Set(['test/web:http'])), [
+    { counters: { connections: 2, bytesOut: 10 } },
+  ]);
+});
+
 linuxTest('changes that a dying worker has not carried out are not lost', async (t) => {
   const engine = await engineFor(t);
   const one = await namedServer(t, 'one');
@@ -189,8 +216,8 @@ for (const [how, code] of [
 ] as const) {
   linuxTest(`a process that ends itself is not held up: ${how}`, async (t) => {
     const text = `
-      const { LinuxEngine } = await import(${JSON.stringify(ENGINE_URL)});
-      const engine = new LinuxEngine({});
+      const { newLinuxEngine } = await import(${JSON.stringify(ENGINE_URL)});
+      const engine = newLinuxEngine();
       if (${code} > 0) await engine.start();
       else { await engine.start(); await engine.close(); }
       ${how};`;
@@ -201,6 +228,6 @@ for (const [how, code] of [
 }
 
 t.test('the engine is only made by those who ask for it', (t) => {
-  t.equal(typeof LinuxEngine, 'function', 'loading it loads nothing that is only on Linux');
+  t.equal(typeof newLinuxEngine, 'function', 'loading it loads nothing that is only on Linux');
   t.end();
 });

@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap';
 import { dataPlaneFault } from '../../../src/proxysocket/events.ts';
-import { createLinuxEngine, type LinuxEngine } from '../../../src/proxysocket/linux/engine.ts';
-import { Deaths, Succession } from '../../../src/proxysocket/linux/successor.ts';
+import { createLinuxEngine } from '../../../src/proxysocket/linux/engine.ts';
+import type { ThreadEngine } from '../../../src/proxysocket/threads/engine.ts';
+import { Deaths, Succession } from '../../../src/proxysocket/threads/successor.ts';
 import { newCounters } from '../../../src/proxysocket/counters.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
 import { order } from '../../support/crashing-order.ts';
@@ -17,7 +18,7 @@ const module = new URL('../../support/crashing-worker.ts', import.meta.url);
 /** Hardly any time between two workers. */
 const backoff = { initialMs: 1, maxMs: 1, factor: 1, jitter: 0 };
 
-async function mortalEngine(t: Test, withSuccessor: boolean): Promise<LinuxEngine> {
+async function mortalEngine(t: Test, withSuccessor: boolean): Promise<ThreadEngine> {
   order(0);
   const engine = await createLinuxEngine({
     module,
@@ -28,13 +29,13 @@ async function mortalEngine(t: Test, withSuccessor: boolean): Promise<LinuxEngin
   return engine;
 }
 
-function portOf(engine: LinuxEngine, name: string): number {
+function portOf(engine: ThreadEngine, name: string): number {
   const [listener] = engine.snapshot(new Set([name]))[0]?.listeners ?? [];
   return listener?.state === 'listening' ? listener.boundPort : 0;
 }
 
 /** Lets worker after worker die: as soon as one serves, it is its turn. */
-async function crash(t: Test, engine: LinuxEngine, times: number): Promise<readonly string[]> {
+async function crash(t: Test, engine: ThreadEngine, times: number): Promise<readonly string[]> {
   const faults = collect(t, dataPlaneFault);
   for (let deaths = 1; deaths <= times; deaths += 1) {
     order(1);

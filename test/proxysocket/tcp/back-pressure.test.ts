@@ -136,8 +136,24 @@ async function stuckUpload(t: Teardown) {
   const server = await tcpServer(t);
   const port = await rig.serve([server.endpoint]);
   const client = await tcpClient(t, port);
-  await pushUntilStuck(client, 150);
+  await pushUntilUnread(client, rig);
   return { rig, clock, client, server, ended, port };
+}
+
+/**
+ * Writes until the relay reads no more. What it has left unread is little, so that nothing waits in the
+ * client: Wine would send that before a reset.
+ */
+async function pushUntilUnread(client: Socket, rig: TcpRig): Promise<void> {
+  const chunk = Buffer.alloc(64 * 1024);
+  while (rig.counters.bytesIn === client.bytesWritten) {
+    client.write(chunk);
+    const end = performance.now() + 150;
+    for (let turns = 0; turns < 50 || performance.now() < end; turns += 1) {
+      if (rig.counters.bytesIn === client.bytesWritten) break;
+      await new Promise(setImmediate);
+    }
+  }
 }
 
 /** Whether the kernel knows a connection between these ports; only Linux tells. */

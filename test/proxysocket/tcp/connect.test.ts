@@ -86,28 +86,34 @@ for (const { way, documentedOnly } of WAYS) {
     t.equal(clock.pending <= 1, true, 'no timer is left but that of the keepalive look');
   });
 
-  t.test(`${way}: a client that leaves during the connect costs nothing lasting`, async (t) => {
-    const clock = new FakeClock();
-    const rig = new TcpRig(t, { documentedOnly, clock });
-    const picked = collect(t, endpointPicked);
-    const hole = await blackHole(t);
-    const attempts = (): number =>
-      kernelSockets().filter(({ remotePort, state }) => remotePort === hole.port && state === 2)
-        .length;
-    const port = await rig.serve([hole]);
-    for (const leave of ['resetAndDestroy', 'destroy', 'end'] as const) {
-      const client = await tcpClient(t, port);
-      client[leave]();
-    }
-    await until(() => picked.length === 3);
-    // Node does not tell, so the attempts run on; but not longer than they may.
-    for (const ms of [250, 500, 1000, 2000]) {
-      await until(() => attempts() === 3);
-      clock.advance(ms);
-    }
-    await until(() => attempts() === 0);
-    t.equal(rig.counters.rejectedConnectFailed, 3);
-  });
+  // Only the tables of Linux tell of the attempts.
+  const skip = process.platform !== 'linux' && 'only on linux';
+  t.test(
+    `${way}: a client that leaves during the connect costs nothing lasting`,
+    { skip },
+    async (t) => {
+      const clock = new FakeClock();
+      const rig = new TcpRig(t, { documentedOnly, clock });
+      const picked = collect(t, endpointPicked);
+      const hole = await blackHole(t);
+      const attempts = (): number =>
+        kernelSockets().filter(({ remotePort, state }) => remotePort === hole.port && state === 2)
+          .length;
+      const port = await rig.serve([hole]);
+      for (const leave of ['resetAndDestroy', 'destroy', 'end'] as const) {
+        const client = await tcpClient(t, port);
+        client[leave]();
+      }
+      await until(() => picked.length === 3);
+      // Node does not tell, so the attempts run on; but not longer than they may.
+      for (const ms of [250, 500, 1000, 2000]) {
+        await until(() => attempts() === 3);
+        clock.advance(ms);
+      }
+      await until(() => attempts() === 0);
+      t.equal(rig.counters.rejectedConnectFailed, 3);
+    },
+  );
 }
 
 t.test(

@@ -58,6 +58,7 @@ function setUp() {
   let asked = 0;
   let resets = 0;
   const incoming: Incoming = {
+    calls: undefined,
     remote() {
       asked += 1;
       return { address: '::ffff:10.0.0.9', port: 1234 };

@@ -5,6 +5,7 @@ import t from 'tap';
 import { BulkBuffers } from '../../../src/proxysocket/tcp/bulk-buffers.ts';
 import { DeadlineQueue } from '../../../src/proxysocket/tcp/deadlines.ts';
 import { Direction, type CopyMemory } from '../../../src/proxysocket/tcp/direction.ts';
+import { RightOfWay } from '../../../src/proxysocket/tcp/right-of-way.ts';
 import { Scratch, SHARED_BYTES } from '../../../src/proxysocket/tcp/scratch.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { holds } from '../../support/property.ts';
@@ -77,6 +78,7 @@ function memory(budget = 8 * MB): CopyMemory {
     scratch: new Scratch(),
     bulk: new BulkBuffers(budget),
     stalled: new DeadlineQueue<Direction>(new FakeClock(), 1000, () => undefined),
+    way: new RightOfWay(),
   };
 }
 

@@ -121,7 +121,10 @@ t.test('traffic in the second half keeps it open', async (t) => {
 t.test('a reader that is slow, but reads, gets everything', async (t) => {
   const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 1000 } });
   const size = 56 * 1024 * 1024;
-  const server = await tcpServer(t, (socket) => socket.end(Buffer.alloc(size)));
+  // Closed, not ended: Wine loses what is on its way when a connection whose peer has ended is shut down.
+  const server = await tcpServer(t, (socket) => {
+    socket.write(Buffer.alloc(size), () => socket.destroy());
+  });
   const client = await tcpClient(t, await rig.serve([server.endpoint]));
   client.end();
   let got = 0;

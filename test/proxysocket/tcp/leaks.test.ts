@@ -62,9 +62,10 @@ async function leave(place: Place, how: (socket: Socket) => void): Promise<unkno
 
 // The documented way shares nearly everything with the other one.
 for (const { way, documentedOnly } of WAYS) {
-  const connections = documentedOnly ? 2000 : 10_000;
+  const connections = process.platform === 'win32' ? 600 : documentedOnly ? 2000 : 10_000;
   t.test(`${way}: ${connections} connections of all manners leave nothing behind`, async (t) => {
-    const rig = new TcpRig(t, { documentedOnly });
+    // A slow machine takes its time for so many at once; an attempt that is given up is not looked for here.
+    const rig = new TcpRig(t, { documentedOnly, limits: { connectTimeoutsMs: [20_000] } });
     // Several addresses on both sides: the kernel is slow to find a free port when many connections
     // to one place have been closed a moment ago.
     const hosts = Array.from({ length: 8 }, (_, index) => `127.0.0.${index + 1}`);

@@ -184,7 +184,7 @@ t.test('Scratch: a chunk that was taken at once costs no memory', (t) => {
 
 t.test('ConnectionGate: lets in as many as may be, and tells when all have left', async (t) => {
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
-  const gate = new ConnectionGate(2, descriptors);
+  const gate = new ConnectionGate({ maxConnections: 2 }, descriptors);
   await gate.empty();
   t.same([gate.enter(), gate.enter(), gate.enter()], [true, true, false]);
   t.equal(descriptors.used, 4, 'a connection that is refused holds nothing');
@@ -196,7 +196,10 @@ t.test('ConnectionGate: lets in as many as may be, and tells when all have left'
   gate.leave();
   await waiting;
   t.equal(descriptors.used, 0);
-  const few = new ConnectionGate(2, new ProcessDescriptors({ limit: 1, reserve: 0 }));
+  const few = new ConnectionGate(
+    { maxConnections: 2 },
+    new ProcessDescriptors({ limit: 1, reserve: 0 }),
+  );
   t.equal(few.enter(), false);
   t.equal(few.inside, 0);
 });

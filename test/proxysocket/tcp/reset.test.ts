@@ -148,10 +148,13 @@ t.test('resetSocket', async (t) => {
     const client = await tcpClient(t, server.port);
     const socket = await server.next();
     client.pause();
-    socket.end(Buffer.alloc(32 * 1024 * 1024));
+    // Windows takes one write whole, however much it is, and lets the next one wait.
+    socket.write(Buffer.alloc(32 * 1024 * 1024));
+    socket.end('more');
+    t.ok(socket.writableLength > 0);
     resetSocket(socket);
     t.ok(socket.destroyed);
-    client.write('x');
+    client.resume();
     t.match((await once(client, 'error'))[0], { code: 'ECONNRESET' });
   });
 

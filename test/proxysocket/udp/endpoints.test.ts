@@ -135,7 +135,9 @@ t.test(
     t.equal(await client.ask('first', listener.boundPort), 'alive');
     t.equal(alive.received[0]?.message.toString(), 'first', 'the first datagram was kept');
     t.match(owner.counters, { retries: 1, connections: 1, active: 1, datagramsDropped: 0 });
-    t.equal(owner.counters.connectErrors.other, 1);
+    // Where there is no way to any network, that is what the system says.
+    const { other, unreachable } = owner.counters.connectErrors;
+    t.equal(other + unreachable, 1);
     rig.update(owner, []);
     t.equal(owner.counters.active, 0, 'the session belongs to the endpoint that it got in the end');
   },

@@ -3,6 +3,7 @@
  *
  *     peer.ts echo                     serves TCP 7001 and UDP 7002 on 127.0.0.1, and says "ready"
  *     peer.ts tcp|udp ADDRESS PORT     sends each line of the input there, and prints what comes back
+ *     peer.ts http URL                 prints the status, the page, and "end"
  */
 import { createSocket } from 'node:dgram';
 import { createServer, connect } from 'node:net';
@@ -37,7 +38,13 @@ function overUdp(lines: ReturnType<typeof createInterface>): void {
   lines.on('close', () => socket.close());
 }
 
+async function page(): Promise<void> {
+  const answer = await fetch(address);
+  say(`${answer.status}\n${await answer.text()}\nend`);
+}
+
 const lines = createInterface({ input: process.stdin });
 if (mode === 'echo') echo();
+else if (mode === 'http') await page();
 else if (mode === 'tcp') overTcp(lines);
 else overUdp(lines);

@@ -5,15 +5,15 @@ import type { Readable, Writable } from 'node:stream';
 import { until } from '../../support/until.ts';
 import type { Namespace } from './namespace.ts';
 
-const PEER = join(import.meta.dirname, 'peer.ts');
-
 /** A client or server inside the namespace. */
 export class Peer {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   text = '';
 
-  constructor(namespace: Namespace, args: readonly string[]) {
-    const [file = '', ...rest] = [...namespace.inside, process.execPath, PEER, ...args];
+  /** `script`: a file of this folder. */
+  constructor(namespace: Namespace, args: readonly string[], script = 'peer.ts') {
+    const path = join(import.meta.dirname, script);
+    const [file = '', ...rest] = [...namespace.inside, process.execPath, path, ...args];
     this.#child = spawn(file, rest, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child.stdout.setEncoding('utf8').on('data', (text: string) => (this.text += text));
   }
@@ -48,6 +48,17 @@ export async function ask(
     peer.send(line);
     await until(() => peer.text !== '', 10_000);
     if (peer.text !== `${line}\n`) throw new Error(`${protocol} ${address}:${port}: ${peer.text}`);
+  } finally {
+    await peer.end();
+  }
+}
+
+/** The status and, after a line end, the page at a URL of the namespace. */
+export async function get(namespace: Namespace, url: string): Promise<string> {
+  const peer = new Peer(namespace, ['http', url]);
+  try {
+    await peer.said('\nend\n');
+    return peer.text;
   } finally {
     await peer.end();
   }

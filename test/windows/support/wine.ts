@@ -1,9 +1,10 @@
 /** Programs of Windows, run by Wine in a Debian of its own and a network namespace of the test's own. */
-import { execFile, spawn } from 'node:child_process';
+import { execFile, spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { until } from '../../support/until.ts';
 import type { Namespace } from './namespace.ts';
 
 const run = promisify(execFile);
@@ -18,6 +19,46 @@ export interface Ended {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
+}
+
+/** A program that runs longer is killed. Milliseconds. */
+const PATIENCE_MS = 180_000;
+
+/** A program that runs, in a console of its own. */
+export class Running {
+  /** What it has printed. */
+  text = '';
+  /** Resolves when it has ended. */
+  readonly code: Promise<number | null>;
+  readonly #child: ChildProcessWithoutNullStreams;
+
+  constructor(child: ChildProcessWithoutNullStreams) {
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text: string) => (this.text += text));
+    }
+    const late = setTimeout(() => this.kill(), PATIENCE_MS).unref();
+    this.code = once(child, 'close').then(([code]: unknown[]) => {
+      clearTimeout(late);
+      return code as number | null;
+    });
+  }
+
+  /** Resolves when it has printed this. */
+  async said(pattern: RegExp): Promise<void> {
+    await until(() => pattern.test(this.text) || this.#child.exitCode !== null, 60_000);
+    if (!pattern.test(this.text)) throw new Error(`ended before ${pattern.source}: ${this.text}`);
+  }
+
+  /** Presses Ctrl-C in its console. */
+  pressCtrlC(): void {
+    this.#child.stdin.write('c');
+  }
+
+  /** Ends it if it still runs; what it has started is ended with the namespace. */
+  kill(): void {
+    this.#child.kill('SIGKILL');
+  }
 }
 
 export class Wine {
@@ -37,7 +78,7 @@ export class Wine {
       'WINEARCH=win64',
       'WINEDEBUG=-all',
       // Seconds that a test may take; the machine may be slow, and Wine is.
-      'TAP_TIMEOUT=110',
+      'TAP_TIMEOUT=300',
       String.raw`WINEPATH=Z:\kpng\bin`,
       String.raw`KPNG_NETSH_SPOOL=Z:\kpng\spool`,
     ];
@@ -81,8 +122,17 @@ export class Wine {
     return { code, ...printed };
   }
 
+  /** Starts a program with pipes of Windows in a console of its own; `env`: more variables, `NAME=value`. */
+  start(program: string, args: readonly string[], env: readonly string[] = []): Running {
+    const winrun = String.raw`Z:\kpng\bin\winrun.exe`;
+    const line = this.#command('env', ...env, 'wine', winrun, '/console', program, ...args);
+    const [file = '', ...rest] = line;
+    return new Running(spawn(file, rest, { stdio: 'pipe' }));
+  }
+
   async close(): Promise<void> {
-    await this.#quiet('wineserver', '-k');
+    // It says no when programs need longer than half a second. The namespace ends whatever is left.
+    await this.#quiet('wineserver', '-k').catch(() => undefined);
   }
 
   #command(...words: readonly string[]): string[] {

@@ -1,6 +1,7 @@
 /*
  * Runs a program with pipes of Windows for its input and output, and copies what it says to ours: Node does
- * not take pipes of Linux. `winrun program arguments`; returns what the program returns.
+ * not take pipes of Linux. `winrun [/console] program arguments`; returns what the program returns.
+ * With /console the program has a console of its own, where a `c` on our input presses Ctrl-C.
  */
 #include <stdio.h>
 #include <windows.h>
@@ -19,6 +20,20 @@ static DWORD WINAPI pump(LPVOID argument) {
   return 0;
 }
 
+/* We are in the same console. */
+static BOOL WINAPI ignore(DWORD event) {
+  (void)event;
+  return TRUE;
+}
+
+static DWORD WINAPI press(LPVOID input) {
+  char key;
+  DWORD count;
+  while (ReadFile(input, &key, 1, &count, NULL) && count)
+    if (key == 'c') GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
+  return 0;
+}
+
 /* The command line behind the name of this program. */
 static LPWSTR rest(LPWSTR line) {
   int quoted = 0;
@@ -33,6 +48,16 @@ static LPWSTR rest(LPWSTR line) {
 int wmain(void) {
   SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
   HANDLE in[2], out[2], err[2], threads[2];
+  HANDLE input = GetStdHandle(STD_INPUT_HANDLE);
+  HANDLE output = GetStdHandle(STD_OUTPUT_HANDLE), error = GetStdHandle(STD_ERROR_HANDLE);
+  LPWSTR line = rest(GetCommandLineW());
+  int console = wcsncmp(line, L"/console ", 9) == 0;
+  if (console) {
+    line = rest(line);
+    FreeConsole();
+    if (!AllocConsole()) return 127;
+    SetConsoleCtrlHandler(ignore, TRUE);
+  }
   if (!CreatePipe(&in[0], &in[1], &inherited, 0) || !CreatePipe(&out[0], &out[1], &inherited, 0) ||
       !CreatePipe(&err[0], &err[1], &inherited, 0))
     return 127;
@@ -45,7 +70,7 @@ int wmain(void) {
   start.hStdOutput = out[1];
   start.hStdError = err[1];
   PROCESS_INFORMATION child;
-  if (!CreateProcessW(NULL, rest(GetCommandLineW()), NULL, NULL, TRUE, 0, NULL, NULL, &start, &child)) {
+  if (!CreateProcessW(NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &child)) {
     fprintf(stderr, "winrun: CreateProcess: %lu\n", GetLastError());
     return 127;
   }
@@ -53,7 +78,8 @@ int wmain(void) {
   CloseHandle(in[1]);
   CloseHandle(out[1]);
   CloseHandle(err[1]);
-  Pump ways[2] = {{out[0], GetStdHandle(STD_OUTPUT_HANDLE)}, {err[0], GetStdHandle(STD_ERROR_HANDLE)}};
+  Pump ways[2] = {{out[0], output}, {err[0], error}};
+  if (console) CloseHandle(CreateThread(0, 0, press, input, 0, 0));
   threads[0] = CreateThread(0, 0, pump, &ways[0], 0, 0);
   threads[1] = CreateThread(0, 0, pump, &ways[1], 0, 0);
   WaitForSingleObject(child.hProcess, INFINITE);

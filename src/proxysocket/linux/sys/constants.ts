@@ -62,6 +62,7 @@ export const EFD_CLOEXEC = 0x80000;
 
 export const O_NONBLOCK = 0x800;
 export const O_CLOEXEC = 0x80000;
+export const F_DUPFD_CLOEXEC = 1030;
 export const F_SETPIPE_SZ = 1031;
 export const SPLICE_F_MOVE = 1;
 export const SPLICE_F_NONBLOCK = 2;

@@ -1,4 +1,5 @@
 import type * as ffi from 'node:ffi';
+import { knownCalls } from './known-calls.ts';
 
 /**
  * The C functions that this engine calls, resolved from the process itself: `dlopen(null)` finds them
@@ -42,12 +43,16 @@ export const SIGNATURES = {
 } as const;
 
 export type FfiModule = typeof ffi;
-type Resolved = ffi.DynamicLibraryResult<typeof SIGNATURES>;
+type Resolved = ffi.DynamicLibraryResult<typeof SIGNATURES>['functions'];
+type Plain<F> = F extends (...values: infer A) => infer R ? (...values: A) => R : never;
+
+/** The functions by name. */
+export type Functions = { readonly [Name in keyof Resolved]: Plain<Resolved[Name]> };
 
 /** The functions by name, and where the calling thread finds its error number. */
 export interface Library {
   readonly ffi: FfiModule;
-  readonly c: Resolved['functions'];
+  readonly c: Functions;
   /** One element: the error number of the last call that failed. Read it at once. */
   readonly errno: Int32Array;
 }
@@ -58,8 +63,17 @@ export async function importFfi(): Promise<FfiModule> {
   return import('node:ffi');
 }
 
+/** By module, of which each thread has its own: the functions are resolved once (see `knownCalls`). */
+const opened = new WeakMap<FfiModule, Library>();
+
 /** Throws when a function is missing. Functions and error number belong to the calling thread. */
 export function openLibrary(ffi: FfiModule): Library {
-  const { functions: c } = ffi.dlopen(null, SIGNATURES);
-  return { ffi, c, errno: new Int32Array(ffi.toArrayBuffer(c.__errno_location(), 4, false)) };
+  const known = opened.get(ffi);
+  if (known !== undefined) return known;
+  const { functions } = ffi.dlopen(null, SIGNATURES);
+  const c = { ...functions, ...knownCalls(functions) };
+  const errno = new Int32Array(ffi.toArrayBuffer(c.__errno_location(), 4, false));
+  const library = { ffi, c, errno };
+  opened.set(ffi, library);
+  return library;
 }

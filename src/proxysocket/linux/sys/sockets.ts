@@ -1,6 +1,6 @@
 import { readSockaddr, type SocketAddress } from './address.ts';
 import * as k from './constants.ts';
-import type { DescriptorLedger } from './descriptor-ledger.ts';
+import type { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
 import { SOCKADDR_BYTES } from './layout.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
@@ -45,6 +45,14 @@ export class Sockets {
   adopt(fd: number): number {
     this.#ledger.opened(fd);
     return fd;
+  }
+
+  /**
+   * Another descriptor of the same socket, for somebody else to close: it is not in the ledger. A negative
+   * error number when there is none left.
+   */
+  duplicate(fd: number): number {
+    return this.#result(this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0));
   }
 
   bind(fd: number, to: Sockaddr): number {

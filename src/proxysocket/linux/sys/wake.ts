@@ -1,5 +1,5 @@
 import { EFD_CLOEXEC, EFD_NONBLOCK } from './constants.ts';
-import type { DescriptorLedger } from './descriptor-ledger.ts';
+import type { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
 import { systemError } from './errno.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
@@ -27,6 +27,3 @@ export class Wake {
     this.#c.read(this.fd, addressOf(this.#counter), 8);
   }
 }
-
-/** What to write to wake a thread. */
-export const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);

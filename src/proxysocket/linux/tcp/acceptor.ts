@@ -10,7 +10,7 @@ import { countRejected } from '../../tcp/reject.ts';
 import type { Loop } from '../loop.ts';
 import { Connection } from './connection.ts';
 import { TcpListener, type TcpListenerOptions } from './listener.ts';
-import { createTcpShared, type TcpShared } from './shared.ts';
+import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
 
 /** How long a listener rests when there is no descriptor even to turn a client away. */
 const REST_MS = 100;
@@ -55,6 +55,10 @@ class TcpAcceptor implements Acceptor {
     }
     this.#listeners.add(listener);
     return listener;
+  }
+
+  limitsChanged(): void {
+    Object.assign(this.#shared, tcpTimes(this.#shared));
   }
 
   endpointGone(_owner: ServicePort, endpoint: BalancerEndpoint): void {

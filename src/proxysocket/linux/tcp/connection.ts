@@ -2,6 +2,7 @@ import type { BalancerEndpoint, Pick, PickRequest } from '../../../roundrobin/ty
 import type { Family } from '../../../util/family.ts';
 import {
   observeConnectSeconds,
+  rejectReason,
   type ConnectErrorCause,
   type RejectReason,
 } from '../../counters.ts';
@@ -65,6 +66,8 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
   readonly #shared: TcpShared;
   readonly #clientFd: number;
   readonly #owner: ServicePort;
+  /** Those that there were when it began. */
+  readonly #attempts: TcpShared['attempts'];
   readonly #tries: Tries;
   #remote: MaybeAddress | undefined;
   #state: State = ENDED;
@@ -82,7 +85,8 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     this.#owner = origin.owner;
     this.traffic = origin.traffic;
     this.family = origin.family;
-    this.#tries = new Tries(shared.attempts.length);
+    this.#attempts = shared.attempts;
+    this.#tries = new Tries(this.#attempts.length);
   }
 
   /** The client's address, asked for only when somebody needs it: it costs a system call. */
@@ -195,7 +199,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
   /** An endpoint that was silent for longer than an attempt may take had its chance. */
   endpointLost(errno: number): boolean {
     const state = this.#state;
-    const attempt = this.#shared.attempts[this.#tries.made - 1];
+    const attempt = this.#attempts[this.#tries.made - 1];
     if (state.kind !== 'relaying' || attempt === undefined) return false;
     if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
     this.#endRelay('endpoint-reset');
@@ -335,7 +339,8 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     return local?.port === port && local.address === address;
   }
 
-  #reject(reason: RejectReason): void {
+  #reject(why: RejectReason): void {
+    const reason = rejectReason(this.#owner, this.traffic, why);
     countRejected(this.#owner, reason, () => addressText(this.#remoteAddress()));
     if (this.#relay !== undefined) {
       this.#relay.cut('endpoint-reset');

@@ -1,4 +1,5 @@
 import { LimitSignal } from '../../limit-signal.ts';
+import type { DescriptorBudget } from '../../service-port.ts';
 import type { Pinned } from '../sys/memory.ts';
 import type { Pipe } from '../sys/pipes.ts';
 import type { Sys } from '../sys/sys.ts';
@@ -13,8 +14,12 @@ const LARGEST_SMALL = 64 * KIB;
 /** Free buffers kept for later, of each size. More are left to the collector. */
 const MAX_FREE = 16;
 
-/** Pipes of all relays: two descriptors each. Beyond that data is copied. */
+/** Pipes of all relays, fewer where clients need the descriptors. Beyond that data is copied. */
 const MAX_PIPES = 32;
+/** Descriptors of a pipe. */
+const PER_PIPE = 2;
+
+type SpareDescriptors = Pick<DescriptorBudget, 'takeSpare' | 'giveSpare'>;
 
 /** The part of a read that the other side did not take yet. */
 export interface KeptBytes {
@@ -51,6 +56,7 @@ export type Kept = KeptBytes | KeptInPipe;
  */
 export class RelayMemory {
   readonly #sys: Sys;
+  readonly #descriptors: SpareDescriptors;
   readonly #budget: number;
   readonly #signal: LimitSignal;
   readonly #free = new Map<number, Pinned[]>();
@@ -64,8 +70,9 @@ export class RelayMemory {
   #bulkFlows = 0;
 
   /** `budget` in bytes. */
-  constructor(sys: Sys, budget: number) {
+  constructor(sys: Sys, budget: number, descriptors: SpareDescriptors) {
     this.#sys = sys;
+    this.#descriptors = descriptors;
     this.#budget = budget;
     this.#signal = new LimitSignal('bulk-buffer-budget', () => budget);
     this.#current = sys.alloc(LARGE);
@@ -117,9 +124,12 @@ export class RelayMemory {
     if (this.#bulkFlows === 0 || this.#budget - this.#used < LARGE) return undefined;
     const free = this.#freePipes.pop();
     if (free !== undefined || this.#pipes >= this.#mostPipes) return free;
+    if (!this.#descriptors.takeSpare(PER_PIPE)) return undefined;
     const pipe = this.#sys.pipes.open();
-    if (pipe === undefined) this.#mostPipes = this.#pipes;
-    else this.#pipes += 1;
+    if (pipe === undefined) {
+      this.#mostPipes = this.#pipes;
+      this.#descriptors.giveSpare(PER_PIPE);
+    } else this.#pipes += 1;
     return pipe;
   }
 
@@ -150,6 +160,7 @@ export class RelayMemory {
   #closePipe(pipe: Pipe): void {
     this.#pipes -= 1;
     this.#sys.pipes.close(pipe);
+    this.#descriptors.giveSpare(PER_PIPE);
   }
 
   #releaseBytes({ memory }: KeptBytes): void {

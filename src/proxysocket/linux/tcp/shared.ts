@@ -29,19 +29,15 @@ export interface AttemptTime {
 }
 
 /** What all TCP connections of a loop share. */
-export interface TcpShared {
+export interface TcpShared extends TcpTimes {
   readonly loop: Loop;
   readonly clock: Clock;
   readonly limits: EngineLimits;
   readonly loops: LoopGuard;
   readonly gate: ConnectionGate;
   readonly memory: RelayMemory;
-  /** The attempts that a client gets, in order. */
-  readonly attempts: readonly AttemptTime[];
   /** Every connection that has an endpoint, or is being connected to one. */
   readonly index: EndpointIndex<Connection>;
-  /** Relays whose endpoint is gone; undefined when they may live on without limit. */
-  readonly grace: DeadlineQueue<Connection> | undefined;
   readonly halfClosed: IdleLanes<Relay>;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Connection>;
@@ -51,26 +47,41 @@ export interface TcpShared {
   readonly sockaddr: (endpoint: BalancerEndpoint) => Sockaddr;
 }
 
-export function createTcpShared(loop: Loop, context: EngineContext, loops: LoopGuard): TcpShared {
-  const { clock, limits, descriptors } = context;
+/** Replaced when limits change; what has been added to a queue stays in it. */
+export interface TcpTimes {
+  /** The attempts that a client gets, in order. */
+  attempts: readonly AttemptTime[];
+  /** Relays whose endpoint is gone; undefined when they may live on without limit. */
+  grace: DeadlineQueue<Connection> | undefined;
+}
+
+/** What the limits say of times now. */
+export function tcpTimes({ clock, limits }: Pick<EngineContext, 'clock' | 'limits'>): TcpTimes {
   const { connectTimeoutsMs, endpointGraceMs } = limits;
-  const known = new WeakMap<BalancerEndpoint, Sockaddr>();
   return {
-    loop,
-    clock,
-    limits,
-    loops,
-    gate: new ConnectionGate(limits.maxConnections, descriptors),
-    memory: new RelayMemory(loop.sys, limits.bulkBufferBudget),
     attempts: connectTimeoutsMs.map((timeoutMs) => ({
       timeoutMs,
       running: new DeadlineQueue(clock, timeoutMs, (connection) => connection.timedOut(timeoutMs)),
     })),
-    index: new EndpointIndex(),
     grace:
       endpointGraceMs > 0
         ? new DeadlineQueue(clock, endpointGraceMs, (connection) => connection.graceOver())
         : undefined,
+  };
+}
+
+export function createTcpShared(loop: Loop, context: EngineContext, loops: LoopGuard): TcpShared {
+  const { clock, limits, descriptors } = context;
+  const known = new WeakMap<BalancerEndpoint, Sockaddr>();
+  return {
+    ...tcpTimes(context),
+    loop,
+    clock,
+    limits,
+    loops,
+    gate: new ConnectionGate(limits, descriptors),
+    memory: new RelayMemory(loop.sys, limits.bulkBufferBudget, descriptors),
+    index: new EndpointIndex(),
     halfClosed: new IdleLanes(
       clock,
       () => limits.halfCloseTimeoutMs,

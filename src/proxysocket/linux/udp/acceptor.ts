@@ -1,5 +1,6 @@
 import { KpngError } from '../../../errors.ts';
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import type { Heir } from '../../engine.ts';
 import type { Inspectable } from '../../inspect.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../../service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
@@ -15,6 +16,7 @@ export function createLinuxUdpAcceptor(loop: Loop, context: EngineContext): Acce
 class UdpAcceptor implements Acceptor {
   readonly #shared: UdpShared;
   readonly #listeners = new Set<UdpListener>();
+  #hasLeft = false;
   #isDestroyed = false;
 
   constructor(loop: Loop, context: EngineContext) {
@@ -38,7 +40,13 @@ class UdpAcceptor implements Acceptor {
   }
 
   servicePortGone(owner: ServicePort): void {
+    if (this.#hasLeft) return;
     this.#shared.sessions.ownerGone(owner);
+  }
+
+  leave({ served }: Heir): void {
+    this.#hasLeft = true;
+    for (const listener of this.#listeners) listener.leave(served);
   }
 
   connections(): Iterable<Inspectable> {

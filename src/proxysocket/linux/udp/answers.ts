@@ -28,7 +28,8 @@ export class Answers implements TurnEnd {
   /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */
   take(session: UdpSession, fd: number, most: number): number {
     if (this.#sessions.length + most > SLOTS) this.endTurn();
-    const count = this.#slots.receive(fd, this.#sessions.length, most);
+    const first = this.#sessions.length;
+    const count = most === 1 ? this.#slots.read(fd, first) : this.#slots.receive(fd, first, most);
     for (let index = 0; index < count; index += 1) this.#sessions.push(session);
     return count;
   }

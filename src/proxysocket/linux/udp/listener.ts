@@ -1,3 +1,4 @@
+import { fstatSync } from 'node:fs';
 import { familyOf, type Family } from '../../../util/family.ts';
 import type { Listener, ServicePort } from '../../service-port.ts';
 import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
@@ -40,7 +41,7 @@ export class UdpListener implements Listener, Pollable, UdpFront {
   #owner: ServicePort;
   #traffic: Traffic;
   #admits: SourceFilter | undefined;
-  #isClosed = false;
+  #state: 'open' | 'left' | 'closed' = 'open';
 
   /** Throws the system's error. */
   constructor(
@@ -86,17 +87,27 @@ export class UdpListener implements Listener, Pollable, UdpFront {
     const asked = this.#asked.get(client.asked);
     asked?.sessions.delete(client.key);
     if (asked?.sessions.size === 0) this.#asked.delete(client.asked);
+    this.#closeWhenLeft();
+  }
+
+  /**
+   * Reads no more if this is one of the sockets that are `served` by a successor, by inode numbers. Answers still
+   * leave from here, until the last session has ended; `close` does not wait for that.
+   */
+  leave(served: ReadonlySet<number>): void {
+    if (this.#state !== 'open' || !served.has(fstatSync(this.fd).ino)) return;
+    this.#state = 'left';
+    this.#shared.loop.unwatch(this.fd);
+    this.#closeWhenLeft();
   }
 
   /** Ends the sessions, whose answers have no way out any more, and frees the port. */
   async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+    if (this.#state !== 'open') return;
     this.#shared.sessions.endAll(this.#all());
     // A successor may have the socket, too: then closing a descriptor does not end the watch.
     this.#shared.loop.unwatch(this.fd);
-    this.#shared.loop.close(this.fd);
-    this.#onClosed(this);
+    this.#end();
   }
 
   ready(): void {
@@ -116,6 +127,16 @@ export class UdpListener implements Listener, Pollable, UdpFront {
 
   failed(): void {
     this.#touched.length = 0;
+  }
+
+  #closeWhenLeft(): void {
+    if (this.#state === 'left' && this.#asked.size === 0) this.#end();
+  }
+
+  #end(): void {
+    this.#state = 'closed';
+    this.#shared.loop.close(this.fd);
+    this.#onClosed(this);
   }
 
   #all(): UdpSession[] {

@@ -36,11 +36,10 @@ export interface UdpClient extends ClientAddress {
 }
 
 const NONE: readonly BalancerEndpoint[] = [];
-/**
- * Datagrams that are taken together. For a single one the call costs no more than a plain read does, as
- * far as can be measured; and a flow that has several under way gets them all to its client at once.
- */
+/** Datagrams that are taken together where there are several. */
 const AT_ONCE = 16;
+/** So often in a row there was only one, and from then on they are taken one by one, which costs half. */
+const SINGLE_ONES = 4;
 
 /** One client port of one listening socket, and the connected socket to its endpoint. */
 export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
@@ -64,6 +63,10 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   readonly #host: SessionHost<UdpSession>;
   #state: 'opening' | 'open' | 'ended' = 'opening';
   #fd = -1;
+  /** Events in a row with no more than one answer. */
+  #singles = SINGLE_ONES;
+  /** The turn of the loop in which there was an answer. */
+  #answeredIn = -1;
   /** Slots of this event's datagrams from the client. */
   readonly #queue: number[] = [];
   readonly #recipient: Recipient;
@@ -151,8 +154,9 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   /** Datagrams of the endpoint are there, or an ICMP message. */
   ready(): void {
     if (this.#state !== 'open') return;
-    const count = this.#shared.answers.take(this, this.#fd, AT_ONCE);
+    const count = this.#shared.answers.take(this, this.#fd, this.#atOnce());
     if (count >= 0) {
+      this.#singles = count > 1 ? 0 : this.#singles + 1;
       this.#host.touch(this);
       if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
     } else if (count !== -EAGAIN) {
@@ -205,6 +209,14 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
     this.#state = 'ended';
     this.#fd = -1;
     return 0;
+  }
+
+  /** Answers to take. Where one was left by the last turn, or came right after it, there are more. */
+  #atOnce(): number {
+    const { turns } = this.#shared.loop;
+    const isNext = turns === this.#answeredIn + 1;
+    this.#answeredIn = turns;
+    return isNext || this.#singles < SINGLE_ONES ? AT_ONCE : 1;
   }
 
   #sendOne(slot: number): void {

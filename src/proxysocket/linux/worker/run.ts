@@ -8,13 +8,13 @@ import { LoopClock } from '../loop-clock.ts';
 import { PROBES } from '../probes/all.ts';
 import { newSys } from '../probes/basics.ts';
 import { ProbeFailure, runProbes, type Probe } from '../probes/probe.ts';
-import { DescriptorLedger } from '../sys/descriptor-ledger.ts';
+import { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
 import { INTEREST } from '../sys/poller.ts';
 import type { Sys } from '../sys/sys.ts';
-import { BookKeeper } from './book-keeper.ts';
-import { CounterSlots } from './counter-slots.ts';
-import { Outbox } from './outbox.ts';
-import { CONTROL, type Command, type WorkerStart } from './protocol.ts';
+import { BookKeeper } from '../../threads/book-keeper.ts';
+import { CounterSlots } from '../../threads/counter-slots.ts';
+import { Outbox } from '../../threads/outbox.ts';
+import { CONTROL, type Command, type WorkerStart } from '../../threads/protocol.ts';
 
 /** A clock whose timers run when the loop says so. */
 export interface TurnClock extends Clock {
@@ -47,7 +47,9 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
     port.close();
     return;
   }
-  const former = start.orphans && new FormerListeners(sys, new DescriptorLedger(start.orphans));
+  const former =
+    start.orphans &&
+    new FormerListeners(sys, new DescriptorLedger(start.orphans), start.formerPlaces);
   const clock = parts.clock ?? new LoopClock();
   const loop = new Loop(sys, {
     onFault: (error) => outbox.fault(error),
@@ -78,6 +80,11 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
         outbox.found(command.id, engine.inspectNow(command.query));
         return;
       }
+      if (command.kind === 'limits') {
+        engine.setLimitsNow(command.limits);
+        outbox.done(command.id);
+        return;
+      }
       if (command.kind === 'apply') {
         keeper.changed(command.changes);
         await engine.apply(command.changes);
@@ -85,7 +92,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
         former?.closeRest();
       } else {
         ending += 1;
-        await engine[command.kind]();
+        await (command.kind === 'close' ? engine.close(command.heir) : engine.destroy());
         ended = true;
       }
       outbox.done(command.id);

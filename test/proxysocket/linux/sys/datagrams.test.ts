@@ -206,3 +206,21 @@ linuxTest('a few datagrams at a time, into whatever slots are free', (t) => {
   t.equal(slots.write(from.fd, 0), -k.ECONNREFUSED, 'an ICMP message comes with a later call');
   sys.sockets.close(from.fd);
 });
+
+linuxTest('a connected socket gives its datagrams one by one, also empty and large ones', (t) => {
+  const sys = newSys();
+  const slots = sys.datagramSlots(3);
+  const [from, to] = [bound(sys), bound(sys)];
+  sys.sockets.connect(to.fd, sys.sockaddr(from));
+  send(sys, from.fd, to, 'x'.repeat(65_507), '', 'three');
+  t.same([slots.read(to.fd, 2), slots.length(2)], [1, 65_507]);
+  t.same([slots.read(to.fd, 0), slots.length(0)], [1, 0], 'a datagram, not the end of anything');
+  t.equal(slots.receive(to.fd, 1, 1), 1, 'what is left can be taken the other way');
+  t.equal(slots.length(1), 5);
+  t.same(slots.senderAddress(1).port, from.port);
+  t.equal(slots.read(to.fd, 0), -k.EAGAIN);
+  sys.sockets.close(from.fd);
+  t.equal(slots.write(to.fd, 1), 5);
+  t.equal(slots.read(to.fd, 0), -k.ECONNREFUSED);
+  sys.sockets.close(to.fd);
+});

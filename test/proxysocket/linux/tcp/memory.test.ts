@@ -1,3 +1,4 @@
+import { ProcessDescriptors } from '../../../../src/proxysocket/descriptors.ts';
 import { limitChanged } from '../../../../src/proxysocket/events.ts';
 import { RelayMemory, type KeptBytes } from '../../../../src/proxysocket/linux/tcp/memory.ts';
 import type { Pipe } from '../../../../src/proxysocket/linux/sys/pipes.ts';
@@ -6,13 +7,14 @@ import { collect, openDescriptors } from '../../../support/sockets.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
+const PLENTY = new ProcessDescriptors({ limit: 20_000, reserve: 0 });
 
 function content({ memory, start, end }: KeptBytes): string {
   return Buffer.from(memory.bytes.subarray(start, end)).toString();
 }
 
 linuxTest('a small rest is copied, and lives on while others read', (t) => {
-  const memory = new RelayMemory(newSys(), 4 * MIB);
+  const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
   const { current } = memory;
   current.bytes.set(Buffer.from('....rest'));
   const kept = memory.keep(4, 8);
@@ -26,7 +28,7 @@ linuxTest('a small rest is copied, and lives on while others read', (t) => {
 });
 
 linuxTest('with a large rest goes the buffer, and another one takes its place', (t) => {
-  const memory = new RelayMemory(newSys(), 4 * MIB);
+  const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
   const { current } = memory;
   current.bytes.set(Buffer.from('large'), 100);
   const kept = memory.keep(100, 900 * KIB);
@@ -42,7 +44,7 @@ linuxTest('with a large rest goes the buffer, and another one takes its place', 
 
 linuxTest('the budget makes reads smaller, never rests larger', (t) => {
   const changes = collect(t, limitChanged);
-  const memory = new RelayMemory(newSys(), MIB + 256 * KIB);
+  const memory = new RelayMemory(newSys(), MIB + 256 * KIB, PLENTY);
   const limits: number[] = [];
   const all: KeptBytes[] = [];
   for (let count = 0; count < 5; count += 1) {
@@ -60,7 +62,7 @@ linuxTest('the budget makes reads smaller, never rests larger', (t) => {
 });
 
 linuxTest('without a budget everything still works, in small steps', (t) => {
-  const memory = new RelayMemory(newSys(), 0);
+  const memory = new RelayMemory(newSys(), 0, PLENTY);
   t.equal(memory.readLimit, 64 * KIB);
   const kept = memory.keep(0, 64 * KIB);
   t.equal(kept.end - kept.start, 64 * KIB);
@@ -70,7 +72,7 @@ linuxTest('without a budget everything still works, in small steps', (t) => {
 
 linuxTest('pipes are for bulk flows, and go with the last of them', (t) => {
   const before = openDescriptors();
-  const memory = new RelayMemory(newSys(), 4 * MIB);
+  const memory = new RelayMemory(newSys(), 4 * MIB, PLENTY);
   t.equal(memory.takePipe(), undefined);
   memory.noteBulk(true);
   memory.noteBulk(true);
@@ -88,7 +90,7 @@ linuxTest('pipes are for bulk flows, and go with the last of them', (t) => {
 
 linuxTest('what is left in a pipe is within the budget, and goes with it', (t) => {
   const before = openDescriptors();
-  const memory = new RelayMemory(newSys(), 2 * MIB);
+  const memory = new RelayMemory(newSys(), 2 * MIB, PLENTY);
   memory.noteBulk(true);
   memory.noteBulk(true);
   const take = (): Pipe => {
@@ -115,7 +117,7 @@ linuxTest('what is left in a pipe is within the budget, and goes with it', (t) =
 
 linuxTest('where there are no pipes, they are not asked for again and again', (t) => {
   const sys = newSys();
-  const memory = new RelayMemory(sys, 4 * MIB);
+  const memory = new RelayMemory(sys, 4 * MIB, PLENTY);
   let asked = 0;
   const { pipes } = sys;
   const open = pipes.open.bind(pipes);
@@ -136,4 +138,36 @@ linuxTest('where there are no pipes, they are not asked for again and again', (t
   const pipe = memory.takePipe();
   t.ok(pipe, 'there may be some the next time');
   if (pipe !== undefined) pipes.close(pipe);
+});
+
+linuxTest('pipes count as descriptors, and are not for the last of them', (t) => {
+  const changes = collect(t, limitChanged);
+  const descriptors = new ProcessDescriptors({ limit: 40, reserve: 0 });
+  const sys = newSys();
+  const memory = new RelayMemory(sys, 64 * MIB, descriptors);
+  memory.noteBulk(true);
+  const pipes = [memory.takePipe(), memory.takePipe()];
+  t.equal(descriptors.used, 4);
+  t.equal(memory.takePipe(), undefined, 'an eighth is for pipes');
+  const [one, other] = pipes;
+  if (one === undefined || other === undefined) throw new Error('there are two');
+  memory.givePipe(one);
+  t.equal(descriptors.used, 4, 'it waits for the next one');
+  t.equal(memory.takePipe(), one);
+  t.ok(descriptors.take(36), 'clients may have the others');
+  memory.noteBulk(false);
+  memory.givePipe(one);
+  memory.givePipe(other);
+  t.equal(descriptors.used, 36);
+  t.ok(descriptors.take(3));
+  memory.noteBulk(true);
+  t.equal(memory.takePipe(), undefined, 'one is not enough');
+  memory.noteBulk(false);
+  const { pipes: system } = sys;
+  system.open = () => undefined;
+  descriptors.give(39);
+  memory.noteBulk(true);
+  t.equal(memory.takePipe(), undefined);
+  t.equal(descriptors.used, 0, 'what the system did not give is not counted');
+  t.same(changes, [], 'copying is no limit that anybody has to know of');
 });

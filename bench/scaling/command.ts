@@ -1,0 +1,178 @@
+/** `npm run bench -- scaling`: both engines with one and several workers. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { checkMachine } from '../data/command.ts';
+import { DataNetwork } from '../data/network.ts';
+import { openPeers, type OpenPeer } from '../data/open.ts';
+import { ours } from '../data/peers/ours.ts';
+import type { OurEngine } from '../data/plan.ts';
+import { runRounds } from '../data/rounds.ts';
+import { startServers } from '../data/servers.ts';
+import { busyShare } from '../data/usage.ts';
+import { describeMachine, machine } from '../report/machine.ts';
+import { putSection } from '../report/sections.ts';
+import { asText } from '../report/table.ts';
+import { isInstalled } from '../support/tools.ts';
+import { run } from '../support/worker.ts';
+import type { Cost, CostSettings } from './cost.ts';
+import { CLIENTS, scalingLoads } from './loads.ts';
+import { renderReasoned } from './reason.ts';
+import { costRows, renderScaling, trafficRows, type ScalingReport } from './report.ts';
+import { skewRows } from './skew.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const COST = join(import.meta.dirname, 'cost.ts');
+const ENGINES: readonly OurEngine[] = ['node', 'linux'];
+
+export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures both engines with several workers; needs root, ip, nft and wrk
+
+  --workers LIST     numbers of workers (1,2,4)
+  --engines LIST     node, linux (both)
+  --rounds N         rounds, of which the medians count (3)
+  --seconds N        whole seconds of each measurement (2)
+  --service-ports N  service ports that costs are measured with, 0: none (1000)
+  --skew             only computes how evenly clients fall on workers, and measures nothing
+  --json FILE        where the figures go (bench/results/scaling.json)
+  --write-docs       writes the section of docs/benchmarks.md, and what follows from it into docs/scaling.md`;
+
+export interface ScalingPlan {
+  readonly workers: readonly number[];
+  readonly engines: readonly OurEngine[];
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly servicePorts: number;
+  readonly skew: boolean;
+  readonly json: string;
+  readonly writeDocs: boolean;
+}
+
+/** What the command line asks for; throws a TypeError that says what is wrong with it. */
+export function readScalingArgs(args: readonly string[]): ScalingPlan {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      workers: { type: 'string', default: '1,2,4' },
+      engines: { type: 'string', default: ENGINES.join(',') },
+      rounds: { type: 'string', default: '3' },
+      seconds: { type: 'string', default: '2' },
+      'service-ports': { type: 'string', default: '1000' },
+      skew: { type: 'boolean', default: false },
+      json: { type: 'string', default: join(ROOT, 'bench/results/scaling.json') },
+      'write-docs': { type: 'boolean', default: false },
+    },
+  });
+  return {
+    workers: values.workers.split(',').map((each) => count('workers', each, 1, 64)),
+    engines: values.engines.split(',').map(engine),
+    rounds: count('rounds', values.rounds, 1, 100),
+    seconds: count('seconds', values.seconds, 1, 600),
+    servicePorts: count('service-ports', values['service-ports'], 0, 10_000),
+    skew: values.skew,
+    json: resolve(values.json),
+    writeDocs: values['write-docs'],
+  };
+}
+
+/** Measures, prints, and writes the files. Rejects when namespaces cannot be made here. */
+export async function runScaling(
+  plan: ScalingPlan,
+  print: (text: string) => void,
+  progress: (text: string) => void,
+): Promise<void> {
+  if (plan.skew) {
+    print(asText(skewRows(), 1));
+    return;
+  }
+  checkMachine();
+  process.setMaxListeners(200);
+  const report = await measureScaling(plan, progress);
+  progress('');
+  print(`${describeMachine(report.machine)}\n\n${asText(trafficRows(report), 2)}`);
+  if (report.costs.length > 0) print(`\n${asText(costRows(report.costs), 1)}`);
+  for (const { peer, load, why } of report.missing)
+    print(`not measured: ${peer} ${load ?? ''}: ${why}`);
+  mkdirSync(dirname(plan.json), { recursive: true });
+  writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
+  print(`all figures: ${plan.json}`);
+  if (!plan.writeDocs) return;
+  const page = join(ROOT, 'docs/benchmarks.md');
+  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'scaling', renderScaling(report)));
+  if (report.costs.length > 0) writeReasoned(report);
+}
+
+/** What follows from it, in docs/scaling.md. */
+export function writeReasoned(report: ScalingReport): void {
+  const page = join(ROOT, 'docs/scaling.md');
+  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'reasoned', renderReasoned(report)));
+}
+
+async function measureScaling(
+  plan: ScalingPlan,
+  onProgress: (text: string) => void,
+): Promise<ScalingReport> {
+  const { rounds, seconds } = plan;
+  const busyBefore = await busyShare();
+  const kinds = plan.engines.flatMap((each) =>
+    plan.workers.map((workers) => ours(each, [], workers)),
+  );
+  const network = new DataNetwork('reno');
+  network.addClients(CLIENTS);
+  const servers = startServers(network);
+  const opened: OpenPeer[] = [];
+  try {
+    const { open, missing } = await openPeers(network, kinds, onProgress);
+    opened.push(...open);
+    const loads = scalingLoads(network).filter(({ word, tool }) => {
+      if (tool === undefined || isInstalled(tool.command)) return true;
+      missing.push({ load: word, why: `not installed: ${tool.command} (package ${tool.package})` });
+      return false;
+    });
+    const found = await runRounds({ network, peers: open, loads, rounds, seconds, onProgress });
+    return {
+      date: new Date().toISOString().slice(0, 10),
+      machine: machine(),
+      rounds,
+      seconds,
+      peers: open.map(({ kind: { word, title } }) => ({ word, title })),
+      loads: found.results,
+      costs: plan.servicePorts === 0 ? [] : await costsOf(plan, onProgress),
+      missing: [...missing, ...found.missing],
+      busyBefore,
+    };
+  } finally {
+    onProgress('cleaning up');
+    for (const { peer } of opened.toReversed()) await peer.close();
+    await servers.close();
+    network.remove();
+  }
+}
+
+async function costsOf(
+  { engines, workers, servicePorts }: ScalingPlan,
+  onProgress: (text: string) => void,
+): Promise<Cost[]> {
+  const costs: Cost[] = [];
+  for (const each of engines) {
+    for (const number of workers) {
+      onProgress(`${servicePorts} service ports, ${each} with ${number}`);
+      const settings: CostSettings = { engine: each, workers: number, servicePorts };
+      costs.push(await run<Cost>(COST, settings));
+    }
+  }
+  return costs;
+}
+
+function engine(word: string): OurEngine {
+  const found = ENGINES.find((each) => each === word);
+  if (found !== undefined) return found;
+  throw new TypeError(`--engines ${word}: expected some of ${ENGINES.join(', ')}`);
+}
+
+function count(flag: string, text: string, min: number, max: number): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new TypeError(
+    `--${flag} ${JSON.stringify(text)}: expected a whole number from ${min} to ${max}`,
+  );
+}

@@ -1,0 +1,74 @@
+/** Loads from many client addresses: workers share clients out by these. */
+import type { DataLoad, LoadRun, Sample } from '../data/loads/load.ts';
+import { ownEcho } from '../data/loads/own.ts';
+import { readWrk, wrkWords } from '../data/loads/wrk.ts';
+import type { DataNetwork } from '../data/network.ts';
+import { runProgram } from '../data/program.ts';
+import { cpuUse, since } from '../data/usage.ts';
+
+/** Client addresses of every load. */
+export const CLIENTS = 16;
+
+const WRK = { command: 'wrk', package: 'wrk' } as const;
+
+/** One wrk for each address, all at once. */
+async function manyWrk(
+  network: DataNetwork,
+  how: LoadRun,
+  connections: number,
+  headers: readonly string[] = [],
+): Promise<Sample> {
+  const before = cpuUse(how.pids);
+  const words = wrkWords(how, connections, headers);
+  const within = (how.seconds + 15) * 1000;
+  const outputs = await Promise.all(
+    network.clientAddresses.map((_, index) =>
+      runProgram(network.clientAs(index + 1, ...words), within),
+    ),
+  );
+  const cpu = since(before, how.pids);
+  const samples = outputs.map(readWrk);
+  const sum = (pick: (sample: (typeof samples)[number]) => number): number =>
+    samples.reduce((all, sample) => all + pick(sample), 0);
+  return {
+    total: sum(({ total }) => total),
+    rate: sum(({ rate }) => rate),
+    cpu,
+    lost: sum(({ lost = 0, total }) => lost * total) / sum(({ total }) => total),
+  };
+}
+
+/** What is measured, of each number of workers. */
+export function scalingLoads(network: DataNetwork): DataLoad[] {
+  const rate = { name: 'k/s', factor: 1e-3 };
+  const cpu = (unit: string) => ({ name: `µs/${unit}`, factor: 1e6 });
+  return [
+    {
+      word: 'requests',
+      title: `small requests, ${CLIENTS} clients with 4 connections each`,
+      protocol: 'TCP',
+      tool: WRK,
+      rate,
+      cpu: cpu('request'),
+      run: (how) => manyWrk(network, how, 4),
+    },
+    {
+      word: 'connections',
+      title: `a connection for each request, ${CLIENTS} clients`,
+      protocol: 'TCP',
+      tool: WRK,
+      rate,
+      cpu: cpu('connection'),
+      run: (how) => manyWrk(network, how, 1, ['Connection: close']),
+    },
+    {
+      word: 'udp',
+      title: `UDP round trips, ${CLIENTS} clients with 4 ports each`,
+      protocol: 'UDP',
+      tool: undefined,
+      rate,
+      cpu: cpu('round trip'),
+      run: (how) => ownEcho(how, 4 * CLIENTS, network.clientAddresses),
+    },
+  ];
+}

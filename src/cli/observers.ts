@@ -1,0 +1,145 @@
+import type { Admin } from '../admin/start.ts';
+import type { ProcessSubject, ProxySubject } from '../admin/subject.ts';
+import { Health } from '../observe/health.ts';
+import { followPortal, followSources } from '../observe/health-events.ts';
+import type { HttpServer } from '../observe/http-server.ts';
+import { CONFIG_RULES } from '../observe/log-config.ts';
+import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
+import { FILE_RULES } from '../observe/log-file.ts';
+import { KUBE_RULES } from '../observe/log-kube.ts';
+import { PORTAL_RULES } from '../observe/log-portal.ts';
+import { subscribeLog } from '../observe/log-rules.ts';
+import { SERVER_RULES } from '../observe/log-server.ts';
+import { SINK_RULES } from '../observe/log-sinks.ts';
+import { STATE_RULES } from '../observe/log-state.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import { allServers } from '../util/all-servers.ts';
+import { systemClock } from '../util/clock.ts';
+import type { ChangingOptions, LateLimits } from './appliers.ts';
+import { configz } from './configz.ts';
+import type { GlobalOptions } from './flags/global.ts';
+import { inheritServer } from './inherit-server.ts';
+import type { LiveSettings } from './live-settings.ts';
+import type { RunOptions } from './run.ts';
+import { programVersion } from './version.ts';
+
+/** The options with those that may change. */
+export interface Live extends RunOptions {
+  readonly globals: ChangingOptions;
+  readonly live: LiveSettings;
+  readonly limits: LateLimits;
+}
+
+const SOURCE_RULES = [
+  ...CONFIG_RULES,
+  ...FILE_RULES,
+  ...KUBE_RULES,
+  ...STATE_RULES,
+  ...SERVER_RULES,
+];
+
+const WORK_RULES = [...PORTAL_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
+
+/** Everything that watches, so that it can be ended together. */
+export interface Observers {
+  readonly health: Health;
+  readonly metrics: Metrics | undefined;
+  readonly onProxy: (proxy: ProxySubject) => void;
+  /** For metrics and health, and the admin API. */
+  readonly servers: HttpServer;
+  close(): Promise<void>;
+}
+
+/** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */
+export async function observe(options: Live): Promise<Observers> {
+  const { sink, globals, given, log, live } = options;
+  const health = new Health();
+  // What a dry run would do is no news.
+  const rules = sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...WORK_RULES];
+  const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];
+  const isWanted = (flag: keyof GlobalOptions): boolean =>
+    sink.isDry !== true && (sink.servesByDefault || given.has(flag));
+  const wanted = (flag: 'metrics-bind-address' | 'healthz-bind-address' | 'status-bind-address') =>
+    isWanted(flag) ? globals[flag] : undefined;
+  const metricsAddress = wanted('metrics-bind-address');
+  const healthAddress = wanted('healthz-bind-address');
+  let metrics: Metrics | undefined;
+  if (metricsAddress !== undefined) {
+    const { createMetrics } = await import('../observe/metrics.ts');
+    metrics = createMetrics({
+      version: programVersion(),
+      perEndpoint: globals['metrics-per-endpoint'],
+    });
+    ends.push(() => metrics?.close());
+  }
+  let servers: HttpServer | undefined;
+  if (metricsAddress !== undefined || healthAddress !== undefined) {
+    const { observeServers } = await import('./observe-servers.ts');
+    servers = await observeServers({
+      metricsAddress,
+      healthAddress,
+      health,
+      metrics,
+      configz: () => configz(live, log.verbosity),
+      log,
+      globals,
+      clock: systemClock,
+    });
+  }
+  let proxy: ProxySubject | undefined;
+  const socketPath = isWanted('admin-socket') ? globals['admin-socket'] : '';
+  const pageAddress = wanted('status-bind-address');
+  let admin: Admin | undefined;
+  if (socketPath !== '' || pageAddress !== undefined) {
+    const { startAdmin } = await import('../admin/start.ts');
+    const subject = processSubject(options, health, () => proxy);
+    const uid = process.getuid?.();
+    admin = startAdmin({ socketPath, pageAddress, subject, uid, inherit: inheritServer });
+  }
+  const all = together(servers, admin);
+  return {
+    health,
+    metrics,
+    onProxy: (started) => (proxy = started),
+    servers: all,
+    async close() {
+      await all.close();
+      for (const end of ends) end();
+    },
+  };
+}
+
+/** The admin socket is no socket of a port: its file is the successor's to replace, once this one has let go of it. */
+function together(servers: HttpServer | undefined, admin: Admin | undefined): HttpServer {
+  const found = (): HttpServer[] => [servers, admin?.page].filter((each) => each !== undefined);
+  return {
+    get ports() {
+      return allServers(found()).ports;
+    },
+    adopt: () => allServers(found()).adopt(),
+    async leave() {
+      await Promise.all([allServers(found()).leave(), admin?.close()]);
+    },
+    async close() {
+      await Promise.all([servers?.close(), admin?.close()]);
+    },
+  };
+}
+
+/** What the admin API knows of this process. */
+function processSubject(
+  { source, sink, log, globals }: RunOptions,
+  health: Health,
+  proxy: () => ProxySubject | undefined,
+): ProcessSubject {
+  return {
+    version: programVersion(),
+    command: `${source.word} ${sink.word}`,
+    nodeName: sink.scope === 'local' ? sink.nodeName : undefined,
+    health,
+    log,
+    clock: systemClock,
+    drainDelayMs: () => globals['drain-delay'],
+    proxy,
+  };
+}

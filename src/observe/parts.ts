@@ -1,0 +1,26 @@
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+
+/** Where all service ports can be looked at. */
+export interface SnapshotSource {
+  /** Every service port, or only those named. */
+  snapshot(names?: ReadonlySet<string>): readonly ServicePortSnapshot[];
+  /** The names of all of them; absent or undefined: they can only be had all at once. */
+  names?(): readonly string[] | undefined;
+}
+
+/** Service ports that are looked at in one turn of the event loop: a few milliseconds of work. */
+export const PER_PART = 250;
+
+/** All service ports, some at a time; each is as it is when its part is taken. */
+export function* snapshotParts(
+  source: SnapshotSource,
+): Generator<readonly ServicePortSnapshot[], void, void> {
+  const names = source.names?.();
+  if (names === undefined) {
+    yield source.snapshot();
+    return;
+  }
+  for (let start = 0; start < names.length; start += PER_PART) {
+    yield source.snapshot(new Set(names.slice(start, start + PER_PART)));
+  }
+}

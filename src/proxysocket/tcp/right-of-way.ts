@@ -1,0 +1,103 @@
+/** What can be made to wait. */
+export interface Waiting {
+  /** Called when the wait is over. */
+  goOn(): void;
+}
+
+/** A turn of the event loop in which so many chunks are relayed is a long one. */
+const LONG_TURN = 64;
+/** New clients go first for so many turns; then all have their turn who waited meanwhile. */
+const TURNS = 64;
+
+/**
+ * - `free`: nothing is looked at.
+ * - `noticed`: a client came after much data; this turn ends, and the next one tells more.
+ * - `looking`: in the turn after that.
+ * - `given`: clients come first, data waits.
+ */
+type Phase = 'free' | 'noticed' | 'looking' | 'given';
+
+/**
+ * Lets clients that wait to be accepted go before data.
+ *
+ * The event loop accepts one client in each of its turns, and in the same turn serves every connection
+ * that has data. With hundreds of busy connections a turn takes several milliseconds, so new clients
+ * would get in at a hundred a second, however many wait. Therefore, once clients come in in one long
+ * turn after the other, whoever has been read from waits: the turns after that have next to nothing to
+ * do but to accept. Data waits for 64 clients at most, or until nobody is left to be accepted.
+ *
+ * Where turns are short, or clients come one by one, it costs a few comparisons.
+ */
+export class RightOfWay {
+  readonly #afterSockets: (callback: () => void) => void;
+  readonly #endTurn = (): void => this.#turnEnds();
+  #phase: Phase = 'free';
+  #waiting: Waiting[] = [];
+  #turnsLeft = 0;
+  /** Whether a client came in this turn. */
+  #accepted = false;
+  /** Chunks in this turn; while it is `free`, since the last client. */
+  #relayed = 0;
+
+  /** `afterSockets` calls back when the loop has looked at its sockets once more. */
+  constructor(afterSockets: (callback: () => void) => void = setImmediate) {
+    this.#afterSockets = afterSockets;
+  }
+
+  /** A client was accepted. */
+  accepted(): void {
+    this.#accepted = true;
+    if (this.#phase !== 'free') return;
+    if (this.#relayed >= LONG_TURN) this.#goOnWith('noticed');
+    this.#relayed = 0;
+  }
+
+  /** A chunk was relayed. Returns whether its reader has to wait until it is told to go on. */
+  yields(reader: Waiting): boolean {
+    this.#relayed += 1;
+    if (this.#phase !== 'given') return false;
+    this.#waiting.push(reader);
+    return true;
+  }
+
+  #turnEnds(): void {
+    const accepted = this.#accepted;
+    const long = this.#relayed >= LONG_TURN;
+    this.#accepted = false;
+    this.#relayed = 0;
+    if (!accepted) this.#free();
+    else if (this.#phase === 'noticed') this.#goOnWith('looking');
+    else if (this.#phase === 'looking') {
+      if (long) this.#give();
+      else this.#free();
+    } else {
+      this.#turnsLeft -= 1;
+      if (this.#turnsLeft === 0) this.#give();
+      else this.#goOnWith('given');
+    }
+  }
+
+  /** The end of this turn, or of the next one if it is the end of one now, is looked at. */
+  #goOnWith(phase: Phase): void {
+    this.#phase = phase;
+    this.#afterSockets(this.#endTurn);
+  }
+
+  #give(): void {
+    this.#turnsLeft = TURNS;
+    this.#letGo();
+    this.#goOnWith('given');
+  }
+
+  #free(): void {
+    this.#phase = 'free';
+    this.#letGo();
+  }
+
+  #letGo(): void {
+    const waiting = this.#waiting;
+    if (waiting.length === 0) return;
+    this.#waiting = [];
+    for (const reader of waiting) reader.goOn();
+  }
+}

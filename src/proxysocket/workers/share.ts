@@ -1,0 +1,18 @@
+import type { EngineLimits } from '../limits.ts';
+
+/** What each of several engines gets of the limits that are of all service ports together; others as they are. */
+export function shareOfLimits<Limits extends Partial<EngineLimits>>(
+  limits: Limits,
+  workers: number,
+): Limits {
+  const part = (limit: number): number => Math.max(1, Math.floor(limit / workers));
+  const { maxConnections, maxUdpSessions, bulkBufferBudget } = limits;
+  return {
+    ...limits,
+    ...(maxConnections !== undefined && { maxConnections: part(maxConnections) }),
+    ...(maxUdpSessions !== undefined && { maxUdpSessions: part(maxUdpSessions) }),
+    ...(bulkBufferBudget !== undefined && {
+      bulkBufferBudget: Math.floor(bulkBufferBudget / workers),
+    }),
+  };
+}

@@ -1,0 +1,19 @@
+const WORDS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file (ENOENT)',
+  ENOTDIR: 'a part of the path is not a directory (ENOTDIR)',
+  EACCES: 'permission denied (EACCES)',
+  EISDIR: 'it is a directory',
+  ELOOP: 'its symbolic links lead in a circle (ELOOP)',
+};
+
+/** Says why a file cannot be read, for somebody who knows which file it is about. */
+export function fileErrorText(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code = '' } = error as NodeJS.ErrnoException;
+  return WORDS[code] ?? error.message;
+}
+
+/** The same for a code of the system; what is none stays as it is. */
+export function fileCodeText(code: string): string {
+  return WORDS[code] ?? code;
+}

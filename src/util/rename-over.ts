@@ -1,0 +1,38 @@
+import { rename } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Backoff } from './backoff.ts';
+
+/** What Windows says while another program has the file open. */
+const HELD: ReadonlySet<string> = new Set(['EPERM', 'EACCES', 'EBUSY']);
+
+const WAITS = { initialMs: 10, maxMs: 250, factor: 2, jitter: 0 };
+/** About two seconds in all: readers, virus scanners and indexers are done with a file in less. */
+const ATTEMPTS = 12;
+
+export interface RenameOptions {
+  readonly platform?: NodeJS.Platform;
+  readonly rename?: (from: string, to: string) => Promise<void>;
+  readonly wait?: (ms: number) => Promise<unknown>;
+}
+
+/**
+ * Renames a file over another one. Linux does so whoever reads the other one. Windows refuses while any
+ * program has it open, even only to read it: there it is tried again, for two seconds. Rejects with the
+ * system's error.
+ */
+export async function renameOver(
+  from: string,
+  to: string,
+  { platform = process.platform, rename: move = rename, wait = delay }: RenameOptions = {},
+): Promise<void> {
+  const backoff = new Backoff(WAITS, Math.random);
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await move(from, to);
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code ?? '';
+      if (platform !== 'win32' || !HELD.has(code) || attempt === ATTEMPTS) throw error;
+    }
+    await wait(backoff.next());
+  }
+}

@@ -1,0 +1,46 @@
+/** Both targets of Dockerfile.linux, built on stand-ins for the base images and run (deploy/image/try.sh says how). */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import t from 'tap';
+import { missing } from '../support/toolbox.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+const skip =
+  process.getuid?.() === 0 ? missing('buildah', 'mmdebstrap') : 'only root can build these images';
+
+/** Output of the script, and how it ended. */
+function tryImages(): Promise<{ code: unknown; text: string }> {
+  return new Promise((resolve) => {
+    const script = join(ROOT, 'deploy', 'image', 'try.sh');
+    execFile(
+      'env',
+      ['-u', 'NODE_OPTIONS', script],
+      { cwd: ROOT, maxBuffer: 1 << 26 },
+      (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : error.code, text: stdout + stderr });
+      },
+    );
+  });
+}
+
+t.test(
+  'images are built, proxy and end, with what they may do and no more',
+  { skip },
+  async (t) => {
+    const { code, text } = await tryImages();
+    t.equal(code, 0, text);
+    const [, slim = '', full = ''] = text.split(/^== size of .*$/m);
+    t.match(slim, /user, capabilities, no new privileges: 65532 0{16} 1$/m);
+    t.match(
+      full,
+      /user, capabilities, no new privileges: 0 0{12}3000 1$/m,
+      'NET_ADMIN and NET_RAW',
+    );
+    for (const said of [slim, full]) {
+      for (const path of ['healthz', 'livez', 'readyz']) t.match(said, `/${path}: 200`);
+      t.match(said, /^through the proxy$/m);
+      t.match(said, /^ended with 0 after TERM to process 1$/m);
+    }
+    t.match(full, /^table inet kpng-userspace$/m, 'its nft has written rules');
+  },
+);

@@ -1,0 +1,111 @@
+/** Every manifest against the schemas of the Kubernetes API, strictly: a field that there is not is a mistake. */
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { toolScript } from '../../runner/check.ts';
+import { manifestsOf, readRendered, RENDERINGS, type Manifest } from '../support/rendered.ts';
+import { FOLDER, missing, run } from '../support/toolbox.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+const WINDOWS = join(ROOT, 'deploy', 'windows');
+
+/** The oldest version that is promised (docs/deploy.md), and the newest whose schema there is. */
+const KUBERNETES = ['1.29', '1.37'] as const;
+
+/** All manifests that are shipped, by name. */
+const SHIPPED = new Map<string, readonly Manifest[]>([
+  ...RENDERINGS.map((each) => [each.name, readRendered(each).manifests] as const),
+  ...readdirSync(WINDOWS)
+    .filter((file) => file.endsWith('.yaml'))
+    .map((file) => [file, manifestsOf(readFileSync(join(WINDOWS, file), 'utf8'))] as const),
+]);
+const isMonitoring = ({ apiVersion }: Manifest): boolean =>
+  apiVersion === 'monitoring.coreos.com/v1';
+
+/** Writes objects of Kubernetes itself to files and has them checked. */
+async function validate(t: Test, sets: ReadonlyMap<string, readonly Manifest[]>, version: string) {
+  const folder = t.testdir();
+  const files = [...sets].map(([name, manifests]) => {
+    const file = join(folder, `${name}.json`);
+    const items = manifests.filter((each) => !isMonitoring(each));
+    writeFileSync(file, items.map((each) => JSON.stringify(each)).join('\n---\n'));
+    return file;
+  });
+  return run('kubernetes-validate', ['--strict', '-k', version, ...files]);
+}
+
+for (const version of KUBERNETES) {
+  t.test(`Kubernetes ${version}`, { skip: missing('kubernetes-validate') }, async (t) => {
+    const { code, text } = await validate(t, SHIPPED, version);
+    t.equal(code, 0, text);
+    t.notMatch(text, /WARN/, 'there is a schema for each');
+    const objects = [...SHIPPED.values()].flat().filter((each) => !isMonitoring(each));
+    t.equal(text.match(/ passed for resource /g)?.length, objects.length, 'each was looked at');
+  });
+}
+
+/** Mistakes as people make them, in the DaemonSet of `direct`. */
+const MISTAKES: Readonly<Record<string, (text: string) => string>> = {
+  'a misspelled field': (text) => text.replace('"hostNetwork"', '"hostNetwrok"'),
+  'a number for a text': (text) => text.replace(/"name":"proxy"/, '"name":7'),
+  'a field on the wrong level': (text) => text.replace('"spec":{', '"spec":{"containers":[],'),
+  'no selector': (text) => text.replace(/"selector":\{.*?\}\},?/, ''),
+};
+
+t.test('the schemas find mistakes', { skip: missing('kubernetes-validate') }, async (t) => {
+  const daemonSet = SHIPPED.get('kustomize-direct')?.find(({ kind }) => kind === 'DaemonSet');
+  const good = JSON.stringify(daemonSet);
+  for (const [name, spoil] of Object.entries(MISTAKES)) {
+    const bad = spoil(good);
+    t.not(bad, good, name);
+    const sets = new Map([['bad', [JSON.parse(bad) as Manifest]]]);
+    const { code, text } = await validate(t, sets, KUBERNETES[1]);
+    t.not(code, 0, `${name}: ${text}`);
+  }
+});
+
+/** Has TypeScript compare objects with the types of the operator, which have no index signatures: nothing unknown gets by. */
+async function typeCheck(t: Test, objects: readonly Manifest[]) {
+  const folder = t.testdir();
+  mkdirSync(folder, { recursive: true });
+  symlinkSync(join(FOLDER, 'node_modules'), join(folder, 'node_modules'));
+  const lines = objects.map(
+    (object, index) =>
+      `import type { I${object.kind} as I${index} } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/${object.kind}';\n` +
+      `export const object${index}: I${index} = ${JSON.stringify(object)};\n`,
+  );
+  writeFileSync(join(folder, 'objects.mts'), lines.join(''));
+  const args = [
+    '--ignoreConfig',
+    '--noEmit',
+    '--strict',
+    '--skipLibCheck',
+    '--module',
+    'nodenext',
+    '--types',
+    '',
+  ];
+  const script = toolScript(ROOT, 'typescript', 'tsc');
+  // tap adds options for Node that are for tests only.
+  const node = ['-u', 'NODE_OPTIONS', process.execPath];
+  return run('env', [...node, script, ...args, join(folder, 'objects.mts')]);
+}
+
+t.test(
+  'objects of the Prometheus operator',
+  { skip: missing('prometheus-operator') },
+  async (t) => {
+    const objects = [...SHIPPED.values()].flat().filter(isMonitoring);
+    t.same(new Set(objects.map(({ kind }) => kind)), new Set(['PodMonitor', 'PrometheusRule']));
+    const { code, text } = await typeCheck(t, objects);
+    t.equal(code, 0, text);
+    const spoiled = JSON.stringify(objects).replace(
+      '"podMetricsEndpoints"',
+      '"podMetricEndpoints"',
+    );
+    t.not(spoiled, JSON.stringify(objects));
+    const refused = await typeCheck(t, JSON.parse(spoiled) as Manifest[]);
+    t.not(refused.code, 0);
+    t.match(refused.text, /podMetricEndpoints/, 'and a misspelled field is found');
+  },
+);

@@ -1,0 +1,111 @@
+/** Scripts: shellcheck for shells, a parser for PowerShell. */
+import { globSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import t from 'tap';
+import { SCRIPTS } from '../../../src/cli/completion/scripts.ts';
+import { missing, run, tool } from '../support/toolbox.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+
+/** All shell scripts of the project. */
+const SHELL = [
+  '.ci/run',
+  ...globSync('{deploy,test,tools,bench,examples}/**/*.sh', {
+    cwd: ROOT,
+    exclude: (name) => name === 'node_modules',
+  }),
+];
+
+t.test('shellcheck finds nothing', { skip: missing('shellcheck') }, async (t) => {
+  t.ok(SHELL.length > 3);
+  const { code, text } = await run('shellcheck', ['--severity=style', ...SHELL], { cwd: ROOT });
+  t.equal(code, 0, text);
+  const bash = await run('shellcheck', ['--severity=error', '--shell=bash', '-'], {
+    input: SCRIPTS.bash,
+  });
+  t.equal(bash.code, 0, bash.text);
+});
+
+/** What the grammar of PowerShell cannot make sense of, as `line:column`. */
+interface SyntaxNode {
+  readonly type: string;
+  readonly isError: boolean;
+  readonly isMissing: boolean;
+  readonly startPosition: { readonly row: number; readonly column: number };
+  readonly children: readonly SyntaxNode[];
+  readonly text: string;
+}
+interface TreeSitter {
+  readonly Parser: {
+    init(options: object): Promise<void>;
+    new (): { setLanguage(language: unknown): void; parse(text: string): { rootNode: SyntaxNode } };
+  };
+  readonly Language: { load(path: string): Promise<unknown> };
+}
+
+async function powershell(): Promise<(text: string) => SyntaxNode> {
+  const folder = tool('tree-sitter');
+  const { Parser, Language } = createRequire(join(folder, 'x.js'))(folder) as TreeSitter;
+  await Parser.init({ locateFile: (name: string) => join(folder, 'wasm', name) });
+  const parser = new Parser();
+  parser.setLanguage(await Language.load(join(folder, 'wasm', 'tree-sitter-powershell.wasm')));
+  return (text) => parser.parse(text).rootNode;
+}
+
+function everyNode(node: SyntaxNode): SyntaxNode[] {
+  return [node, ...node.children.flatMap(everyNode)];
+}
+const faults = (root: SyntaxNode): string[] =>
+  everyNode(root)
+    .filter((node) => node.isError || node.isMissing)
+    .map(({ startPosition: { row, column } }) => `${row + 1}:${column + 1}`);
+
+/** Cmdlets that a bare Windows has; the rest has to be a function of the script. */
+const CMDLETS = new Set([
+  'Invoke-Program',
+  'Join-Path',
+  'ForEach-Object',
+  'Get-ChildItem',
+  'Select-Object',
+  'Register-ArgumentCompleter',
+  'Where-Object',
+]);
+
+t.test(
+  'PowerShell can be parsed, and calls what there is',
+  { skip: missing('tree-sitter') },
+  async (t) => {
+    const parse = await powershell();
+    const scripts = new Map(
+      globSync('deploy/**/*.ps1', { cwd: ROOT }).map((file) => [
+        file,
+        readFileSync(join(ROOT, file), 'utf8'),
+      ]),
+    );
+    t.ok(scripts.size > 0);
+    scripts.set('completion', SCRIPTS.powershell);
+    for (const [name, text] of scripts) {
+      const root = parse(text);
+      t.same(faults(root), [], name);
+      const called = everyNode(root)
+        .filter(({ type }) => type === 'command_name')
+        .map((node) => node.text)
+        .filter((word) => /^[A-Z]\w*-\w+$/.test(word));
+      for (const word of called) t.ok(CMDLETS.has(word), `${name} calls ${word}`);
+    }
+    const install = scripts.get(join('deploy', 'windows', 'install.ps1')) ?? '';
+    for (const [good, bad] of [
+      ['throw "$Program', 'throw "$($Program'],
+      ['-ne 0', '-nee 0'],
+      [
+        "foreach ($name in @('kpng', 'winuserspace')) {",
+        "foreach ($name in @('kpng', 'winuserspace')) {{",
+      ],
+    ] as const) {
+      const spoiled = install.replace(good, bad);
+      t.not(spoiled, install);
+      t.not(faults(parse(spoiled)).length, 0, `a fault is found in ${bad}`);
+    }
+  },
+);

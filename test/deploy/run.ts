@@ -1,0 +1,33 @@
+/**
+ * `npm run test:deploy`: what is shipped beside the program, checked with the tools that users have: kubectl, helm,
+ * promtool, systemd, shells, builders of images, npm.
+ *
+ *     npm run test:deploy                                          all
+ *     npm run test:deploy -- test/deploy/checks/rendered.test.ts   only these
+ *
+ * Brings the tools that Debian has not (see support/toolbox.ts). A test whose tool is missing is skipped, and fails
+ * with CI=true.
+ */
+import { globSync } from 'node:fs';
+import { join } from 'node:path';
+import { indent, tallyLine } from '../runner/print.ts';
+import { runTap } from '../runner/tap-run.ts';
+import type { Tally } from '../runner/tap-report.ts';
+import { prepare } from './support/toolbox.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+
+async function main(paths: readonly string[]): Promise<boolean> {
+  const total: Tally = { passed: 0, failed: 0, skipped: 0 };
+  const problems = await prepare();
+  if (problems.length > 0) {
+    process.stdout.write(`some tools could not be brought:\n${indent(problems.join('\n'), 4)}\n`);
+  }
+  const files = paths.length > 0 ? paths : globSync('test/deploy/checks/*.test.ts', { cwd: root });
+  const rcFile = join(import.meta.dirname, '.taprc');
+  await runTap({ files, rcFile, strict: process.env['CI'] === 'true' }, total);
+  process.stdout.write(`\n${tallyLine(total)}\n`);
+  return total.failed === 0;
+}
+
+process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;

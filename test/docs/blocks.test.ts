@@ -1,0 +1,165 @@
+/**
+ * Nothing on a page escapes the tests. A block is of one of these kinds, and anything else fails:
+ *
+ * - `console`: run by a test that names the page. `<!-- run apart -->`: by a second one, as a long page
+ *   takes too long for one. `<!-- in a namespace -->`: by test/system.
+ * - `sh`, `powershell`, `bat` after `<!-- not run: REASON -->`, one of the reasons below: what of it
+ *   is ours is there.
+ * - `yaml`, `json`, `js`, `ts`, `promql`: can be read, and means something.
+ * - `text` after `<!-- drawing -->`, `<!-- form -->`, `<!-- compared by: FILE -->`, a test that names the page,
+ *   or `<!-- not compared: REASON -->`.
+ */
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
+import { basename, join } from 'node:path';
+import t from 'tap';
+import { parseAllDocuments } from 'yaml';
+import { configFields } from '../../src/cli/flags/fields.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
+import { resolveConfig } from '../../src/config/resolve.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
+import { formatProblems } from '../../src/file/problem.ts';
+import { problemsOf } from '../support/command-line.ts';
+import { blocksOf, type Block } from '../support/page-blocks.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+const pages = globSync('{*.md,docs/*.md,examples/**/*.md,deploy/**/*.md}', { cwd: root }).sort();
+
+/** Why a command is not run by a test. */
+const REASONS = new Set([
+  'needs a cluster',
+  'needs Windows',
+  'needs another program',
+  'needs another system',
+  'needs a network',
+  'needs an installed package',
+  'changes the machine',
+  'takes minutes',
+]);
+
+/** What runs the commands with a mark. */
+const RUNS: Readonly<Record<string, string>> = { 'in a namespace': 'test/system/docs.test.ts' };
+
+/** What keeps a block from being believed. */
+function problemsWith(page: string, block: Block): string[] {
+  const { language, mark, text } = block;
+  switch (language) {
+    case 'console': {
+      const test = { ...RUNS, '': testOf(page), 'run apart': testOf(page, '-apart') }[mark];
+      if (test === undefined) return [`unknown mark ${mark}`];
+      if (!text.startsWith('$ ')) return ['no command: lines begin with `$ `'];
+      return names(test, page) ? [] : [`${test} does not run it`];
+    }
+    case 'sh':
+    case 'powershell':
+    case 'bat':
+      return [
+        ...reasonProblems(mark),
+        ...text.replaceAll('\\\n', ' ').split('\n').flatMap(problemsOf),
+      ];
+    case 'yaml':
+      return yamlProblems(mark, text);
+    case 'json':
+      return attempt(() => void JSON.parse(text));
+    case 'js':
+    case 'ts':
+      return attempt(() => void stripTypeScriptTypes(text));
+    case 'promql':
+      return [];
+    case 'text': {
+      if (mark === 'form') {
+        const lines = [...text.matchAll(/^Command line: +(.*)$/gm)];
+        return lines.flatMap(([, line = '']) => problemsOf(line));
+      }
+      if (mark.startsWith('not compared: ')) return reasonProblems(mark);
+      if (mark === 'drawing') {
+        const commands = text
+          .split('\n')
+          .filter((line) => /^\s*(?:\$ |kpng|npm |curl )/.test(line));
+        return commands.map((line) => `not a drawing: ${line}`);
+      }
+      const test = /^compared by: (\S+)$/.exec(mark)?.[1];
+      return test !== undefined && names(test, page) ? [] : ['nothing compares it'];
+    }
+    default:
+      return [`a block of the kind ${JSON.stringify(language)}`];
+  }
+}
+
+/** The test that runs the commands of a page. */
+function testOf(page: string, part = ''): string {
+  return `test/docs/${basename(page, '.md').toLowerCase()}${part}.test.ts`;
+}
+
+function names(test: string, page: string): boolean {
+  return existsSync(join(root, test)) && read(test).includes(basename(page));
+}
+
+function reasonProblems(mark: string): string[] {
+  const reason = /^not (?:run|compared): (.*)$/.exec(mark)?.[1];
+  if (reason !== undefined && REASONS.has(reason)) return [];
+  return [`neither run nor marked with a reason, but with ${JSON.stringify(mark)}`];
+}
+
+function yamlProblems(mark: string, text: string): string[] {
+  // That these are refused is tested with their errors.
+  if (mark === 'refused') return [];
+  const documents = parseAllDocuments(text);
+  const broken = documents.flatMap(({ errors }) => errors.map(({ message }) => message));
+  if (broken.length > 0) return broken;
+  if (/^services:/m.test(text)) {
+    const state = parseStateFile(text);
+    return state.ok ? [] : [formatProblems('shown', state.errors)];
+  }
+  if (/^apiVersion: (?:kubeproxy\.config|kpng-userspace)/m.test(text)) {
+    const config = resolveConfig('shown', text, configFields(REGISTRY));
+    return config.ok ? [] : ['the configuration is refused'];
+  }
+  const unknown = documents.filter((each) => !each.has('apiVersion') || !each.has('kind'));
+  return unknown.map(
+    () => 'neither a state file, nor a configuration, nor an object of Kubernetes',
+  );
+}
+
+function attempt(action: () => void): string[] {
+  try {
+    action();
+    return [];
+  } catch (error) {
+    return [String(error)];
+  }
+}
+
+t.test('every block of every page is run, compared or read', async (t) => {
+  let count = 0;
+  for (const page of pages) {
+    for (const block of blocksOf(read(page))) {
+      count += 1;
+      t.same(problemsWith(page, block), [], `${page}:${block.line}`);
+    }
+  }
+  t.ok(count > 60, `${count} blocks`);
+});
+
+t.test('what is wrong with a block is found', async (t) => {
+  const wrong = (block: string): string[] =>
+    blocksOf(block).flatMap((each) => problemsWith('docs/status.md', each));
+  t.match(wrong('```\nanything\n```\n'), [/kind ""/]);
+  t.match(wrong('text\n\n    npm ci\n'), [/indented/]);
+  t.match(wrong('```sh\nkpng-userspace version\n```\n'), [/neither run nor marked/]);
+  const marked = (line: string): string[] =>
+    wrong(`<!-- not run: needs a cluster -->\n\`\`\`sh\n${line}\n\`\`\`\n`);
+  t.same(marked('kubectl apply -k deploy/kustomize/overlays/direct && kpng-userspace version'), []);
+  t.match(marked('kpng-userspace local to-json --nmae x'), [/nmae/]);
+  t.match(marked('kubectl apply -f deploy/nothing.yaml'), [/there is no deploy\/nothing.yaml/]);
+  t.match(marked('npm run nothing'), [/no npm script/]);
+  t.match(marked('systemctl start other@a'), [/no unit/]);
+  t.match(marked('kbuectl get pods'), [/no program/]);
+  t.match(wrong('<!-- drawing -->\n```text\nkpng-userspace status\n```\n'), [/not a drawing/]);
+  t.match(wrong('<!-- compared by: test/none.ts -->\n```text\nx\n```\n'), [/nothing compares/]);
+  t.match(wrong('```yaml\nservices: [{ name: x }]\n```\n'), [/./]);
+  t.match(wrong('```yaml\nkind: [\n```\n'), [/./]);
+  t.match(wrong('```json\n{\n```\n'), [/./]);
+  t.match(wrong('```console\nkpng-userspace status\n```\n'), [/no command/]);
+});

@@ -1,0 +1,127 @@
+/**
+ * Whatever a page names is there: flags, metrics, codes, variables, channels, files, command lines.
+ * That everything there is has its line on a page is tested beside the lists: test/cli/docs.test.ts,
+ * config-docs.test.ts, test/observe/docs.test.ts, events-docs.test.ts, test/admin/docs.test.ts.
+ */
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { defaultText } from '../../src/cli/flags/table.ts';
+import { localSource } from '../../src/cli/sources/local.ts';
+import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
+import { MAX_HOPS } from '../../src/proxysocket/udp/bounds.ts';
+import { formatDuration } from '../../src/util/duration.ts';
+import { problemsOf } from '../support/command-line.ts';
+import { tableRows } from '../support/markdown.ts';
+import { proseOf } from '../support/page-blocks.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+const pages = globSync('{*.md,docs/*.md}', { cwd: root }).sort();
+
+function all(text: string, pattern: RegExp): string[] {
+  return [...new Set([...text.matchAll(pattern)].map(([whole, name = whole]) => name))];
+}
+
+const METRICS = new Set(all(read('docs/metrics.md'), /^\| `(\w+)`/gm));
+const CHANNELS = new Set(all(read('docs/events.md'), /^\| `([\w:-]+)`/gm));
+const FLAGS = new Set(all(read('docs/cli.md'), /(?<![\w-])--[a-z][\w-]+/g));
+/** Error codes, and variables of the environment. */
+const CODES = new Set([
+  ...all(read('docs/errors.md'), /^\| `(KPNG_\w+)`/gm),
+  ...all(read('docs/configuration.md'), /`(KPNG_\w+)`/g),
+  'KPNG_TEST_ENGINE',
+]);
+/** Flags of other programs, and of the benchmarks. */
+const FOREIGN = new Set([
+  '--allow-ffi',
+  '--build-arg',
+  '--help',
+  '--noflush',
+  '--permission',
+  '--proxy-mode',
+  '--write-docs',
+]);
+
+const isMetric = (name: string): boolean =>
+  name.endsWith('_') || METRICS.has(name) || METRICS.has(name.replace(/_(bucket|sum|count)$/, ''));
+
+/** Paths that a run writes. */
+const isWritten = (path: string): boolean => path.startsWith('bench/results/');
+
+/** What a page names that there is not. */
+function unknownOn(text: string): string[] {
+  const prose = proseOf(text);
+  const commands = all(
+    prose,
+    /`((?:npm (?:start|run)|kpng(?:-userspace|-json|-callout)?|winuserspace) [^`…]+)`/g,
+  ).filter((line) => !/ARGS|\.\.\./.test(line));
+  return [
+    ...all(text, /\b(?:kpng_userspace|kubeproxy)_[a-z][a-z_]+/g).filter((name) => !isMetric(name)),
+    ...all(text, /\bKPNG_[A-Z_]*[A-Z]\b/g).filter((name) => !CODES.has(name)),
+    ...all(text, /\bkpng-userspace:[a-z]+:[a-z-]+/g).filter((name) => !CHANNELS.has(name)),
+    ...all(prose, /`(--[a-z][\w-]+)/g).filter((name) => !FLAGS.has(name) && !FOREIGN.has(name)),
+    ...all(prose, /`((?:bench|deploy|docs|examples|schema|src|test|tools)\/[\w./@-]+)`/g).filter(
+      (path) => !existsSync(join(root, path)) && !isWritten(path),
+    ),
+    // Prose may leave out what does not matter there.
+    ...commands.flatMap((line) =>
+      problemsOf(line.replaceAll('\\|', '|').replace('SOURCE', 'local')).filter(
+        (problem) => !/no (?:backend|source) was named|needs a value/.test(problem),
+      ),
+    ),
+  ];
+}
+
+t.test('whatever a page names is there', async (t) => {
+  t.ok(METRICS.size > 90 && CHANNELS.size > 50 && FLAGS.size > 90 && CODES.size > 100);
+  for (const page of pages) t.same(unknownOn(read(page)), [], page);
+});
+
+t.test('a name that there is not is found', async (t) => {
+  const wrong = [
+    '`kpng_userspace_conections_total`',
+    '`KPNG_NO_SUCH_CODE`',
+    '`kpng-userspace:tcp:acepted`',
+    'use `--max-conections`',
+    'see `src/proxysocket/nothing.ts`',
+    'say `kpng-userspace file --inptu x to-json`',
+    'say `npm run nothing`',
+  ];
+  for (const text of wrong) t.equal(unknownOn(text).length, 1, text);
+  t.same(
+    unknownOn('`kpng_userspace_connect_seconds_bucket`, `--portal none`, `kpng kube to-api`'),
+    [],
+  );
+});
+
+t.test('docs/signals.md has the signals of the program, and its exit codes', async (t) => {
+  const source = read('src/cli/lifecycle.ts');
+  const handled = all(source, /\['SIG(\w+)'/g);
+  const page = read('docs/signals.md');
+  const named = tableRows(page, 'Signals and exit codes').flatMap(([cell = '']) =>
+    all(cell, /[A-Z]{3,}/g),
+  );
+  t.same(named.sort(), handled.sort());
+  t.same(
+    tableRows(page, 'Exit codes').map(([code]) => code),
+    ['0', '1', '2'],
+  );
+  const codes = globSync('src/cli/**/*.ts', { cwd: root }).flatMap((path) =>
+    all(read(path), /process\.exit\((\d+)\)/g),
+  );
+  for (const code of codes) t.match(code, /^[012]$/);
+});
+
+t.test('docs/limits.md has the limits that cannot be set, with their values', async (t) => {
+  const page = read('docs/limits.md');
+  const values = (section: string): (string | undefined)[] =>
+    tableRows(page, section).map(([, value]) => value);
+  t.same(values('Services that are endpoints of services'), ['1', String(MAX_HOPS)]);
+  t.same(values('Listeners that rules no longer lead to'), [
+    formatDuration(LINGER_MS),
+    String(MAX_LINGERING),
+  ]);
+  const size = localSource.flags['max-msg-size'];
+  t.same(values('Source'), [size && defaultText(size)]);
+});

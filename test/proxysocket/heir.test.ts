@@ -1,0 +1,155 @@
+/** UDP sessions of an engine that has handed its listening sockets over. */
+import { closeSync, fstatSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { formerListeners } from '../../src/cli/sinks/handover.ts';
+import { HandoverServer } from '../../src/handover/predecessor.ts';
+import { takeOver } from '../../src/handover/successor.ts';
+import type { Heir } from '../../src/proxysocket/engine.ts';
+import { closeInherited, takeInherited } from '../../src/proxysocket/inherited.ts';
+import { boundSocket } from '../../src/proxysocket/udp/socket.ts';
+import { ENGINE } from '../support/engine-under-test.ts';
+import { linuxTest } from '../support/linux-sys.ts';
+import { shortDir } from '../support/short-dir.ts';
+import { freePort } from '../support/sockets.ts';
+import { TcpRig } from '../support/tcp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { until } from '../support/until.ts';
+
+/** A client whose request is at the endpoint, and not answered yet. */
+async function asked(t: Test, udpIdleTimeoutMs: number) {
+  const { engine } = new TcpRig(t, { limits: { udpIdleTimeoutMs } });
+  return { engine, ...(await askedOf(t, engine, 'test/dns')) };
+}
+
+/** The same of one more service port. */
+async function askedOf(t: Test, engine: TcpRig['engine'], name: string) {
+  const backend = await UdpBackend.start(t, () => undefined);
+  const port = await freePort();
+  const spec = {
+    name,
+    protocol: 'UDP',
+    listen: [{ address: '127.0.0.1', port, traffic: 'internal' }],
+    endpoints: [backend.spec],
+    affinity: { kind: 'none' },
+  } as const;
+  await engine.apply([{ kind: 'set', spec }]);
+  const client = await UdpClient.open(t);
+  client.send('question', port);
+  await until(() => backend.received.length === 1);
+  return { backend, client, port };
+}
+
+function close(engine: TcpRig['engine'], heir?: Heir): { readonly isOver: () => boolean } {
+  let over = false;
+  void engine.close(heir).then(() => (over = true));
+  return { isOver: () => over };
+}
+
+/** Whatever has a number of an inode. */
+function everySocket(): Set<number> {
+  const inodes = readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      return [fstatSync(Number(fd)).ino];
+    } catch {
+      // The one that has read the folder.
+      return [];
+    }
+  });
+  return new Set(inodes);
+}
+
+/** Binds as a successor does, again and again while somebody has the place. It answers whatever it gets. */
+async function boundAnew(t: Test, port: number, deadlineMs = 20_000): Promise<void> {
+  const end = performance.now() + deadlineMs;
+  for (;;) {
+    try {
+      const socket = await boundSocket(4, '127.0.0.1', port);
+      t.teardown(() => socket.close());
+      socket.on('message', (_, from) => socket.send('of the heir', from.port, from.address));
+      return;
+    } catch (error) {
+      const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
+      if (!isTaken || performance.now() > end) throw error;
+      await new Promise(setImmediate);
+    }
+  }
+}
+
+const onLinux = { skip: process.platform !== 'linux' && 'only on linux' };
+
+t.test(
+  'with an heir, an answer that is on its way arrives, and nothing new is read',
+  onLinux,
+  async (t) => {
+    const { engine, backend, client, port } = await asked(t, 3_000);
+    const { isOver } = close(engine, { served: everySocket() });
+    // A thread reads on until it is told.
+    const isToldAtOnce = ENGINE === 'node' || ENGINE === 'inline';
+    if (isToldAtOnce) client.send('for the heir', port);
+    backend.send(Buffer.from('answer'), backend.firstPeer);
+    await until(() => client.lastReply === 'answer');
+    await until(isOver);
+    t.equal(client.replies[0]?.from, `127.0.0.1:${port}`);
+    t.same(
+      backend.received.map(({ message }) => String(message)),
+      ['question'],
+    );
+  },
+);
+
+t.test('what the heir does not serve is closed, and the sessions with it', onLinux, async (t) => {
+  const { engine } = await asked(t, 3_600_000);
+  const { isOver } = close(engine, { served: new Set() });
+  await until(isOver);
+  t.pass('it did not wait for them to be idle');
+});
+
+t.test('without an heir sessions end', async (t) => {
+  const { engine } = await asked(t, 3_600_000);
+  const { isOver } = close(engine);
+  await until(isOver);
+  t.pass();
+});
+
+t.test('what still lives can be cut', onLinux, async (t) => {
+  const { engine } = await asked(t, 3_600_000);
+  const { isOver } = close(engine, { served: everySocket() });
+  await engine.destroy();
+  await until(isOver);
+  t.pass();
+});
+
+linuxTest(
+  'a socket that was opened after the successor had called closes, for the successor to bind',
+  async (t) => {
+    const { engine, port: early } = await asked(t, 3_600_000);
+    const path = join(shortDir(t), 'socket');
+    const server = new HandoverServer({
+      path,
+      listeners: () => formerListeners(engine.snapshot()),
+      ports: () => [],
+      onGiven: () => undefined,
+      onFailed: (reason) => t.fail(reason),
+    });
+    await server.listen();
+    t.teardown(() => {
+      closeInherited();
+      server.close();
+    });
+    const successor = await takeOver(path);
+    if (successor.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(successor)}`);
+    const { client, port: late } = await askedOf(t, engine, 'test/late');
+    const takes = () => takeInherited('UDP', '127.0.0.1', early);
+    // Each worker has one.
+    for (let fd = takes(); fd !== undefined; fd = takes()) t.teardown(() => closeSync(fd));
+    successor.complete();
+    const { heir } = await server.taken;
+    const { isOver } = close(engine, heir);
+    await boundAnew(t, late);
+    t.equal(await client.ask('once more', late), 'of the heir');
+    t.notOk(isOver(), 'the session of the socket that the successor has got lives on');
+    await engine.destroy();
+    await until(isOver);
+  },
+);

@@ -1,0 +1,169 @@
+/** Limits that change while an engine runs. */
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { ENGINE } from '../support/engine-under-test.ts';
+import { freePort } from '../support/sockets.ts';
+import { connectionEnd, echoServer, endOf, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { TcpRig } from '../support/tcp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { until } from '../support/until.ts';
+
+/** So many that each of several workers has some. */
+const MANY = 24;
+
+/** A client that is in. */
+async function served(t: Test, port: number): Promise<Socket> {
+  const client = await tcpClient(t, port);
+  client.write('hello');
+  await once(client, 'data');
+  return client;
+}
+
+t.test('more connections are let in when the limit is raised', async (t) => {
+  const rig = new TcpRig(t, { limits: { maxConnections: 2 } });
+  const port = await rig.serve([(await echoServer(t)).endpoint]);
+  // Each of several workers has its part.
+  const clients = await Promise.allSettled([1, 2, 3].map(() => tcpClient(t, port)));
+  await until(() => {
+    const { rejectedLimit, active } = rig.counters;
+    return rejectedLimit > 0 && rejectedLimit + active === clients.length;
+  });
+  const { rejectedLimit: refused, active: inside } = rig.counters;
+  await rig.engine.setLimits?.({ maxConnections: 20 });
+  for (const _ of [1, 2, 3]) await served(t, port);
+  t.equal(rig.counters.rejectedLimit, refused);
+  t.equal(rig.counters.active, inside + 3, 'those who were in are in');
+});
+
+t.test('a lower limit of connections cuts nobody off, and keeps others out', async (t) => {
+  const rig = new TcpRig(t);
+  const port = await rig.serve([(await echoServer(t)).endpoint]);
+  const inside: Socket[] = [];
+  for (let count = 0; count < MANY; count += 1) inside.push(await served(t, port));
+  await rig.engine.setLimits?.({ maxConnections: 1 });
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  for (const client of inside) {
+    client.write('still here');
+    t.equal(String((await once(client, 'data'))[0]), 'still here');
+  }
+  t.equal(rig.counters.active, MANY);
+  t.equal(rig.counters.rejectedLimit, 1);
+});
+
+t.test('connections that half close from then on get the new time', async (t) => {
+  const rig = new TcpRig(t, { limits: { halfCloseTimeoutMs: 3_600_000 } });
+  const server = await tcpServer(t, (socket) => socket.resume().write('hello'));
+  const port = await rig.serve([server.endpoint]);
+  const [before, after] = [await tcpClient(t, port), await tcpClient(t, port)];
+  await Promise.all([once(before, 'data'), once(after, 'data')]);
+  before.end();
+  await until(() => server.sockets.some((socket) => socket.readableEnded));
+  await rig.engine.setLimits?.({ halfCloseTimeoutMs: 200 });
+  after.end();
+  t.equal(await endOf(after), 'ECONNRESET');
+  await until(() => rig.counters.halfCloseTimeouts === 1);
+  t.equal(rig.counters.active, 1, 'one that was half closed keeps its time');
+  if (ENGINE.startsWith('node')) return;
+  for (const socket of server.sockets) if (!socket.destroyed) socket.write('a byte');
+  t.equal(await endOf(before), 'ECONNRESET');
+  await until(() => rig.counters.halfCloseTimeouts === 2);
+});
+
+t.test('new connections get the new number of attempts', async (t) => {
+  const rig = new TcpRig(t, { limits: { connectTimeoutsMs: [1000] } });
+  const dead = await Promise.all([freePort(), freePort(), freePort()]);
+  const endpoints = dead.map((port) => ({
+    address: '127.0.0.1',
+    port,
+    internal: true,
+    external: true,
+  }));
+  const port = await rig.serve(endpoints);
+  await tcpClient(t, port).then(endOf, () => undefined);
+  await until(() => rig.counters.connectErrors.refused === 1);
+  t.equal(rig.counters.retries, 0);
+  await rig.engine.setLimits?.({ connectTimeoutsMs: [1000, 1000, 1000] });
+  await tcpClient(t, port).then(endOf, () => undefined);
+  await until(() => rig.counters.connectErrors.refused === 4);
+  t.equal(rig.counters.retries, 2);
+});
+
+t.test('a connection gets a grace period that there was none of when it began', async (t) => {
+  const rig = new TcpRig(t);
+  const port = await rig.serve([(await echoServer(t)).endpoint]);
+  const client = await tcpClient(t, port);
+  client.write('hello');
+  await once(client, 'data');
+  await rig.engine.setLimits?.({ endpointGraceMs: 1 });
+  await rig.endpoints([]);
+  await endOf(client);
+  await until(() => rig.counters.active === 0);
+});
+
+t.test(
+  'sessions take a new idle limit with their next datagram, unless they have their own',
+  async (t) => {
+    const rig = new TcpRig(t, { limits: { udpIdleTimeoutMs: 3_600_000 } });
+    const backend = await UdpBackend.start(t);
+    const [port, ownPort] = [await freePort(), await freePort()];
+    const listen = (at: number) => [
+      { address: '127.0.0.1', port: at, traffic: 'internal' as const },
+    ];
+    const base = {
+      protocol: 'UDP',
+      endpoints: [backend.spec],
+      affinity: { kind: 'none' },
+    } as const;
+    await rig.engine.apply([
+      { kind: 'set', spec: { ...base, name: 'test/dns', listen: listen(port) } },
+      {
+        kind: 'set',
+        spec: { ...base, name: 'test/own', listen: listen(ownPort), udpIdleTimeoutMs: 3_600_000 },
+      },
+    ]);
+    const client = await UdpClient.open(t);
+    await client.ask('one', port);
+    await client.ask('one', ownPort);
+    await rig.engine.setLimits?.({ udpIdleTimeoutMs: 1500 });
+    await client.ask('two', port);
+    await client.ask('two', ownPort);
+    await until(() => rig.snapshot('test/dns').counters.active === 0);
+    t.equal(rig.snapshot('test/dns').counters.idleTimeouts, 1);
+    t.equal(rig.snapshot('test/own').counters.active, 1);
+  },
+);
+
+t.test('a lower limit of sessions ends the least recently used with the next client', async (t) => {
+  const rig = new TcpRig(t);
+  const backend = await UdpBackend.start(t);
+  const port = await freePort();
+  const listen = [{ address: '127.0.0.1', port, traffic: 'internal' as const }];
+  const spec = {
+    name: 'test/dns',
+    protocol: 'UDP',
+    listen,
+    endpoints: [backend.spec],
+    affinity: { kind: 'none' },
+  } as const;
+  await rig.engine.apply([{ kind: 'set', spec }]);
+  const counters = () => rig.snapshot('test/dns').counters;
+  const clients: UdpClient[] = [];
+  for (let count = 0; count < MANY; count += 1) clients.push(await UdpClient.open(t));
+  for (const client of clients) await client.ask('one', port);
+  await rig.engine.setLimits?.({ maxUdpSessions: 2 });
+  for (const client of clients) await client.ask('two', port);
+  t.match(counters(), { active: MANY, connections: MANY, sessionsEvicted: 0 }, 'nobody is cut off');
+  const fresh = await UdpClient.open(t);
+  t.equal(await fresh.ask('three', port), 'three');
+  await until(() => counters().sessionsEvicted > 0);
+  const { active, sessionsEvicted } = counters();
+  t.equal(active + sessionsEvicted, MANY + 1);
+  await fresh.ask('four', port);
+  // Each of several workers has its part of the limit.
+  if (!ENGINE.endsWith('workers')) {
+    t.equal(active, 2);
+    await clients.at(-1)?.ask('four', port);
+  }
+  t.equal(counters().connections, MANY + 1, 'the new one and the last one have their session');
+});

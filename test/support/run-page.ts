@@ -1,0 +1,191 @@
+import { once } from 'node:events';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { delimiter, dirname, join } from 'node:path';
+import tap, { type Test } from 'tap';
+import { shownCommands } from './console.ts';
+import { shortDir } from './short-dir.ts';
+import { prints, Terminal } from './terminal.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+
+/** Of the program, and of examples/state-file/minimal.yaml. */
+const DEFAULT_PORTS = ['10249', '10256', '12090', '8080', '9001', '9002'];
+
+export interface PageRun {
+  /** Such as `docs/status.md`. */
+  readonly page: string;
+  /** Only blocks with this mark. Default: those with none. */
+  readonly mark?: string;
+  /** Ports of the page that the test has already, such as that of an API server. */
+  readonly ports?: Readonly<Record<string, number>>;
+  readonly env?: NodeJS.ProcessEnv;
+  /** Files that are there, by name. */
+  readonly files?: Readonly<Record<string, string>>;
+  /** Whether the environment keeps the program off the default ports, and its log as at a terminal. Default: true. */
+  readonly apart?: boolean;
+  /** What runs the shell. In a namespace of its own the ports of the page are free. */
+  readonly inside?: readonly string[];
+  /** What is done there before. */
+  readonly setup?: readonly string[];
+}
+
+/** A test that every command of a page does what the page says. `prepare` starts what the page talks to. */
+export function testPage(
+  page: string,
+  prepare: (t: Test) => Omit<PageRun, 'page'> | Promise<Omit<PageRun, 'page'>> = () => ({}),
+): void {
+  const missing = ['bash', 'curl', 'jq'].filter((name) => !isOnPath(name));
+  const skip =
+    process.platform === 'win32'
+      ? 'the page is for a POSIX shell'
+      : missing.length > 0 && `needs ${missing.join(', ')}`;
+  void tap.test(`every command of ${page} does what it says`, { skip }, async (t) =>
+    runPage(t, { page, ...(await prepare(t)) }),
+  );
+}
+
+function isOnPath(name: string): boolean {
+  return (process.env['PATH'] ?? '').split(delimiter).some((each) => existsSync(join(each, name)));
+}
+
+/** Types every command of a page into a shell, in a folder of its own, and compares what it prints. */
+async function runPage(t: Test, run: PageRun): Promise<void> {
+  const folder = shortDir(t);
+  for (const each of ['deploy', 'schema']) symlinkSync(join(root, each), join(folder, each));
+  for (const [name, text] of Object.entries(run.files ?? {}))
+    writeFileSync(join(folder, name), text);
+  let text = readFileSync(join(root, run.page), 'utf8');
+  const env = { ...process.env, ...run.env };
+  let replace = (other: string): string => other;
+  if (run.inside === undefined) {
+    const ports = await otherPorts(text, run.ports);
+    replace = (other) => other.replaceAll(/\b\d{4,5}\b/g, (port) => ports.get(port) ?? port);
+    if (run.apart !== false) {
+      env['KPNG_METRICS_BIND_ADDRESS'] ??= `127.0.0.1:${ports.get('10249')}`;
+      env['KPNG_HEALTHZ_BIND_ADDRESS'] ??= `127.0.0.1:${ports.get('10256')}`;
+      env['KPNG_API'] = `127.0.0.1:${ports.get('12090')}`;
+      env['KPNG_LISTEN'] = `tcp://127.0.0.1:${ports.get('12090')}`;
+      // Whoever runs the tests as root keeps the rules and addresses of the machine.
+      env['KPNG_PORTAL'] = 'address';
+    }
+  }
+  text = replace(text);
+  copyExamples(folder, replace);
+  if (run.apart !== false) env['KPNG_LOGGING_FORMAT'] = 'text';
+  if (run.apart !== false) {
+    env['KPNG_ADMIN_SOCKET'] = run.env?.['KPNG_ADMIN_SOCKET'] ?? join(folder, 'run', 'admin.sock');
+  } else delete env['KPNG_ADMIN_SOCKET'];
+  mkdirSync(join(folder, 'run'), { mode: 0o700 });
+  text = text.replaceAll(/\/run\/kpng(?:-userspace)?\b/g, join(folder, 'run'));
+  env['PATH'] = [programs(folder), dirname(process.execPath), env['PATH']].join(delimiter);
+  const commands = shownCommands(text, run.mark);
+  if (run.inside === undefined) {
+    for (const { command } of commands) checkHarmless(command);
+  }
+  t.ok(commands.length > 0, 'the page has commands');
+  const terminal = new Terminal(folder, env, run.inside);
+  try {
+    for (const command of run.setup ?? []) {
+      await terminal.run({ command, output: '', interrupted: false, background: false });
+    }
+    for (const shown of commands) {
+      const printed = await terminal.run(shown);
+      const goesOn = shown.background || shown.interrupted;
+      const ok = prints(printed, shown, goesOn);
+      t.ok(ok, shown.command, { printed, shown: shown.output });
+      // What follows builds on it.
+      if (!ok) break;
+    }
+  } finally {
+    await terminal.close();
+  }
+}
+
+/** The state files of examples/, with other ports where the page has others. */
+function copyExamples(folder: string, replace: (text: string) => string): void {
+  const [from, to] = [root, folder].map((each) => join(each, 'examples', 'state-file'));
+  mkdirSync(to ?? '', { recursive: true });
+  for (const name of readdirSync(from ?? '')) {
+    writeFileSync(join(to ?? '', name), replace(readFileSync(join(from ?? '', name), 'utf8')));
+  }
+}
+
+/**
+ * For each port on 127.0.0.1 that the page shows, and for the default ones, one that is free and has
+ * as many digits, so that tables look the same.
+ */
+async function otherPorts(
+  text: string,
+  given: Readonly<Record<string, number>> = {},
+): Promise<Map<string, string>> {
+  const shown = text.matchAll(
+    /(?:(?:127\.0\.0\.1|localhost|\[::1\]|port)[: ]|port: |listen\(|-bind-address :)(\d{4,5})\b/g,
+  );
+  const ports = new Set([...DEFAULT_PORTS, ...[...shown].map(([, port = '']) => port)]);
+  const others = new Map(Object.entries(given).map(([port, other]) => [port, String(other)]));
+  for (const port of ports) {
+    if (!others.has(port)) others.set(port, await freePortLike(port, [...others.values()]));
+  }
+  return others;
+}
+
+async function freePortLike(port: string, taken: readonly string[]): Promise<string> {
+  for (let tries = 0; tries < 1000; tries += 1) {
+    const [least, most] = port.length === 4 ? [1024, 9999] : [10_000, 32_000];
+    const other = String(least + Math.floor(Math.random() * (most - least)));
+    if (!taken.includes(other) && (await isFree(Number(other)))) return other;
+  }
+  throw new Error('no port is free');
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer().listen(port);
+  return once(server, 'listening').then(
+    async () => {
+      server.close();
+      await once(server, 'close');
+      return true;
+    },
+    () => false,
+  );
+}
+
+/** Throws for what would change packet rules or addresses of the machine. */
+function checkHarmless(command: string): void {
+  const dangerous =
+    /(?:^|[|;&] *)(?:nft|ip6?tables\S*|ip|sysctl|systemctl|kubectl) |\bcleanup\b|--portal[ =](?!address|none)|--portal-interface/;
+  if (/--dry-run/.test(command)) return;
+  if (dangerous.test(command)) throw new Error(`not outside a namespace: ${command}`);
+}
+
+/** A folder with the programs of the package, and an `npm` that starts the program as `npm start` does, but sooner. */
+function programs(folder: string): string {
+  const bin = join(folder, '.bin');
+  mkdirSync(bin);
+  const write = (name: string, lines: string): void => {
+    writeFileSync(join(bin, name), `#!/bin/sh\n${lines}\n`);
+    chmodSync(join(bin, name), 0o755);
+  };
+  const start = (file: string): string =>
+    `exec "${process.execPath}" "${join(root, 'bin', file)}" "$@"`;
+  for (const file of readdirSync(join(root, 'bin'))) {
+    if (file !== 'start.js') write(file.replace(/\.js$/, ''), start(file));
+  }
+  const words = 'for word in start -s --; do [ "$1" = "$word" ] && shift; done';
+  write(
+    'npm',
+    `case "$1" in start) ;; *) echo "not in a test: npm $*" >&2; exit 127;; esac\n${words}\n${start('kpng-userspace.js')}`,
+  );
+  // It writes each answer at once when it writes to a terminal.
+  write('jq', `PATH=\${PATH#*:} exec jq --unbuffered "$@"`);
+  return bin;
+}

@@ -1,0 +1,95 @@
+/** The command lines of the posts: `kpng.exe kube to-api` beside `winuserspace.exe -v=4`. */
+import { deepEqual, equal, match } from 'node:assert/strict';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { until } from '../support/until.ts';
+import type { Lab } from './life.ts';
+import { PORTAL_LINK } from './support/namespace.ts';
+import { ask, get, Peer } from './support/peers.ts';
+import type { Steps } from './support/steps.ts';
+
+const FOLDER = String.raw`C:\k`;
+const CONFIG = String.raw`${FOLDER}\config`;
+const SERVICE = '10.96.0.20';
+const ADDED = '10.96.0.21';
+
+export async function cluster(steps: Steps, lab: Lab): Promise<void> {
+  const { wine, namespace, desk } = lab;
+  for (const name of ['kpng.exe', 'winuserspace.exe']) {
+    await wine.put(`${lab.executables}/${name}`, [FOLDER, name].join('\\'));
+  }
+  const echo = new Peer(namespace, ['echo']);
+  await echo.said('ready');
+  const api = new Peer(namespace, [], 'api.ts');
+  await api.said('http:');
+  await mkdir(dirname(wine.hostPath(CONFIG)), { recursive: true });
+  await writeFile(wine.hostPath(CONFIG), kubeconfig(api.text.trim()));
+
+  const controller = wine.start(String.raw`${FOLDER}\kpng.exe`, [
+    'kube',
+    '--kubeconfig',
+    CONFIG,
+    'to-api',
+  ]);
+  const proxy = wine.start(
+    String.raw`${FOLDER}\winuserspace.exe`,
+    ['-v=4'],
+    [`INTERFACE_TO_ADD_SERVICE_IP=${PORTAL_LINK}`],
+  );
+
+  const running = await steps.step(
+    'kpng.exe kube to-api beside winuserspace.exe -v=4',
+    async () => {
+      await proxy.said(/The first complete state is in place/);
+      await ask(namespace, 'tcp', SERVICE, 80, 'over TCP');
+      await ask(namespace, 'udp', SERVICE, 53, 'over UDP');
+      deepEqual(
+        desk.netsh.on(PORTAL_LINK).map(({ address }) => address),
+        [SERVICE],
+      );
+      // Wine itself has something to say about consoles, too.
+      const lines = proxy.text.trim().split('\n');
+      for (const line of lines.filter((each) => !each.startsWith('error: XDG'))) JSON.parse(line);
+    },
+  );
+
+  const end = async (): Promise<void> => {
+    proxy.kill();
+    controller.kill();
+    await api.end();
+    await echo.end();
+  };
+  if (!running) return end();
+
+  await steps.step('a Service that is made in the cluster is served', async () => {
+    api.send('more');
+    await until(() => desk.netsh.on(PORTAL_LINK).length === 2, 60_000);
+    // The log tells of the two ports of the first Service, and then of those of this one.
+    await proxy.said(/(?:"msg":"Adding new service"[^]*){4}/);
+    await ask(namespace, 'tcp', ADDED, 80, 'over TCP');
+  });
+
+  await steps.step('metrics and health of the executable', async () => {
+    const page = await get(namespace, 'http://127.0.0.1:10249/metrics');
+    match(page, /^200\n/);
+    match(page, /^kpng_userspace_connections_total\{[^}]*service="web",port="http"[^}]*\} 1$/m);
+    match(await get(namespace, 'http://127.0.0.1:10256/healthz'), /^200\n/);
+  });
+
+  // Of the proxy alone: Wine may lose the console of the other one together with this one.
+  await steps.step('Ctrl-C in its console ends the proxy in order', async () => {
+    proxy.pressCtrlC();
+    equal(await proxy.code, 0);
+    match(proxy.text, /"signal":"SIGINT".*"msg":"Stopping"/);
+    match(proxy.text, /"msg":"Stopped"/);
+  });
+  await end();
+}
+
+function kubeconfig(server: string): string {
+  return `clusters: [{ name: c, cluster: { server: "${server}" } }]
+contexts: [{ name: x, context: { cluster: c, user: u } }]
+users: [{ name: u, user: {} }]
+current-context: x
+`;
+}
