@@ -8,6 +8,8 @@ import type { CountedEngine, Counts } from './program.ts';
 import { UdpEndpoint } from './udp-endpoint.ts';
 
 const PROGRAM = join(import.meta.dirname, 'program.ts');
+/** So that what has been warmed up is also compiled, and a slow machine counts the same. */
+const FLAGS = ['--no-concurrent-recompilation'];
 
 /** For one unit of work: a request, a connection, a datagram there and back, a MiB. */
 export interface Cost {
@@ -47,7 +49,7 @@ export class CountedProxy {
     const udp = await UdpEndpoint.open();
     const endpoint = { tcp: (server.address() as AddressInfo).port, udp: udp.port };
     const settings: CountedEngine = { engine, calls, endpoint };
-    const dialogue = new Dialogue([process.execPath, PROGRAM, JSON.stringify(settings)]);
+    const dialogue = new Dialogue([process.execPath, ...FLAGS, PROGRAM, JSON.stringify(settings)]);
     try {
       return new CountedProxy(dialogue, [server, udp], udp, await dialogue.ask<Counts>({}));
     } catch (error) {

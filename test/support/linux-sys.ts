@@ -16,6 +16,9 @@ async function open(): Promise<Library | string> {
 
 const opened = await open();
 
+// Otherwise Node frees the system calls of this thread while V8 optimises them: see `compileInPlace`.
+process.once('exit', () => process.exit());
+
 /** A test that needs system calls. */
 export function linuxTest(name: string, run: (t: Test) => void | Promise<void>): void {
   t.test(name, { skip: typeof opened === 'string' ? opened : false }, async (t) => run(t));

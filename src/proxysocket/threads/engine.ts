@@ -238,6 +238,7 @@ export class ThreadEngine implements Engine {
         this.#engines,
       ),
       module: this.#thread.module,
+      compilesInPlace: this.#thread.kind === 'linux',
       formerPorts: this.#mirror.chosenPorts(),
       formerPlaces: this.#mirror.places(),
       former,

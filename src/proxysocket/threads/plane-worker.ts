@@ -13,6 +13,7 @@ import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
 import { ADDRESS_POLL_MS } from '../udp/bounds.ts';
+import { compileInPlace } from './compile-in-place.ts';
 import { DescriptorLedger } from './descriptor-ledger.ts';
 import { decodeError } from './event-codec.ts';
 import {
@@ -35,6 +36,8 @@ export interface PlaneWorkerOptions {
   readonly descriptorShare: number;
   /** The module that the thread runs. */
   readonly module: URL;
+  /** Whether it makes so many system calls that V8 optimises them: see `compileInPlace`. */
+  readonly compilesInPlace: boolean;
   readonly formerPorts?: ReadonlyMap<string, number>;
   readonly formerPlaces?: ReadonlySet<string>;
   /** A worker that has died, whose descriptors this one is to close. */
@@ -103,13 +106,15 @@ export class PlaneWorker {
       formerPlaces: options.formerPlaces ?? new Set(),
       orphans: options.former?.ledger,
     };
-    this.#worker = new Worker(options.module, {
-      name: 'kpng-userspace data plane',
-      workerData: start,
-      transferList: [port2],
-      // That `node:ffi` is experimental is known, and what the probes are for.
-      execArgv: ['--disable-warning=ExperimentalWarning'],
-    });
+    const create = (): Worker =>
+      new Worker(options.module, {
+        name: 'kpng-userspace data plane',
+        workerData: start,
+        transferList: [port2],
+        // That `node:ffi` is experimental is known, and what the probes are for.
+        execArgv: ['--disable-warning=ExperimentalWarning'],
+      });
+    this.#worker = options.compilesInPlace ? compileInPlace(create) : create();
     this.ready = this.#start.promise;
     this.over = this.#ends();
     port1.on('message', (report: Report) => this.#take(report));

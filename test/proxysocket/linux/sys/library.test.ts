@@ -11,7 +11,9 @@ linuxTest('the functions of a thread are resolved once, or V8 would not know the
 });
 
 linuxTest('V8 copies the wrapper of each function to where it knows which one it is', (t) => {
-  const flags = ['--disable-warning=ExperimentalWarning', '--trace-turbo-inlining'];
+  // As a worker of the engine compiles: where the calls are, so it is through before the child is.
+  const compilation = ['--no-concurrent-recompilation', '--trace-turbo-inlining'];
+  const flags = ['--disable-warning=ExperimentalWarning', ...compilation];
   const trace = execFileSync(process.execPath, [...flags, CHILD], { encoding: 'utf8' });
   for (const name of ['knownRead', 'knownWrite']) {
     // `invoke` is what node:ffi calls its wrappers.
