@@ -88,6 +88,20 @@ t.test('node: nothing else is asked', async (t) => {
   await engine.destroy();
 });
 
+t.test('node: the log says how it relays', async (t) => {
+  for (const [streamCalls, expected] of [
+    [undefined, { msg: 'The node engine relays on TCP handles' }],
+    [() => undefined, { level: 'info', msg: /^The node engine relays without TCP handles/ }],
+  ] as const) {
+    const { log, lines } = await captureLog(4);
+    const seams = streamCalls === undefined ? {} : { streamCalls };
+    const engine = await createEngine({ engine: 'node', limits }, {}, log, {}, seams);
+    t.match(lines(), [expected]);
+    t.equal(lines().length, 1);
+    await engine.destroy();
+  }
+});
+
 linuxTest('linux: node carries on in the same process when its threads keep dying', async (t) => {
   const { log, guard } = await setUp(t);
   const backoff = { initialMs: 1, maxMs: 1, factor: 1, jitter: 0 };

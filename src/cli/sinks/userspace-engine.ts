@@ -19,6 +19,7 @@ export interface EngineOptions {
 /** For tests. */
 export interface Seams {
   readonly nodeWorkers?: Parameters<typeof createNodeWorkers>[1];
+  readonly streamCalls?: () => object | undefined;
 }
 
 /** Further deaths cannot be worse than no engine at all, which is all that could be had instead. */
@@ -30,6 +31,18 @@ function insist(log: Log): Required<Pick<GuardOptions, 'onDeaths'>> {
         path,
       }),
   };
+}
+
+/** Works without them, too: only who wonders what the engine costs has to know. */
+async function tellOfHandles(log: Log, seams: Seams): Promise<void> {
+  const { streamCalls } = await import('../../proxysocket/tcp/stream-calls.ts');
+  if ((seams.streamCalls ?? streamCalls)() !== undefined) {
+    log.v(1, 'The node engine relays on TCP handles');
+  } else {
+    log.info('The node engine relays without TCP handles, at a higher price', {
+      reason: 'this Node does not give them',
+    });
+  }
 }
 
 /**
@@ -50,12 +63,15 @@ export async function createEngine(
   };
   const nodeEngine = async (formerPort?: FormerPort): Promise<Engine> => {
     const { createNodeEngine } = await import('../../proxysocket/node-engine.ts');
+    await tellOfHandles(log, seams);
     return createNodeEngine({ limits, ...(formerPort !== undefined && { formerPort }), ...host });
   };
   const nodeWorkers = async (): Promise<Engine> => {
     const { createNodeWorkers } = await import('../../proxysocket/workers/create.ts');
     try {
-      return await createNodeWorkers(workers, { limits, ...host, ...seams.nodeWorkers });
+      const several = await createNodeWorkers(workers, { limits, ...host, ...seams.nodeWorkers });
+      await tellOfHandles(log, seams);
+      return several;
     } catch (error) {
       const { UnfitError } = await import('../../proxysocket/threads/plane-worker.ts');
       if (error instanceof UnfitError) log.info('Chose --workers 1', { reason: error.message });

@@ -2,7 +2,7 @@ import t from 'tap';
 import { limitChanged, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
-import { collect, openDescriptors } from '../../support/sockets.ts';
+import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 
 t.test('the least recently used session of any service port makes room', async (t) => {
@@ -112,7 +112,7 @@ t.test(
     const backend = await UdpBackend.start(t);
     const owner = rig.service([backend.spec]);
     const listener = await rig.listen(owner);
-    const before = openDescriptors();
+    const before = await settledDescriptors();
 
     for (let batch = 0; batch < 20; batch += 1) {
       // An address of its own, because the system may give a port that is free again to a new client.

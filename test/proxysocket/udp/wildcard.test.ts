@@ -4,7 +4,7 @@ import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
 import type { HostAddresses } from '../../../src/proxysocket/udp/host-addresses.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
-import { collect, openDescriptors } from '../../support/sockets.ts';
+import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { until } from '../../support/until.ts';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
@@ -164,7 +164,7 @@ t.test('addresses are read only while there is a wildcard listener', async (t) =
   t.equal(clock.pending, 0);
   t.equal(readings, 0);
 
-  const before = openDescriptors();
+  const before = await settledDescriptors();
   const wildcards = [
     await rig.listen(owner, { address: '0.0.0.0' }),
     await rig.listen(owner, { address: '::' }),
@@ -177,6 +177,8 @@ t.test('addresses are read only while there is a wildcard listener', async (t) =
 
   for (const listener of wildcards) await listener.close();
   t.equal(clock.pending, 0);
+  // Windows closes sockets some turns later.
+  await until(() => openDescriptors() <= before);
   t.equal(openDescriptors(), before);
   await plain.close();
 });
