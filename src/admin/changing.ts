@@ -18,6 +18,13 @@ export interface DrainOutcome {
   readonly inSeconds?: number;
 }
 
+/** What stop answers. */
+export interface StopOutcome {
+  readonly pid: number;
+  /** Connections and sessions that are open, and drain. */
+  readonly active: number;
+}
+
 export const MAX_LOG_LEVEL = 10;
 
 /** What changes something in the process. */
@@ -61,6 +68,13 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
       access: 'change',
       inputs: ['service', 'endpoint'],
       run: (input) => undrain(subject, drains, drainOf(input)),
+    },
+    {
+      name: 'stop',
+      summary: 'ends the process in order: open connections drain, as after TERM',
+      access: 'change',
+      inputs: [],
+      run: () => stop(subject),
     },
   ];
 }
@@ -145,6 +159,14 @@ class ProcessDrain {
     this.#subject.log.info(DRAINING, { ...outcome });
     return outcome;
   }
+}
+
+function stop(subject: ProcessSubject): StopOutcome {
+  const snapshots = subject.proxy()?.engine.snapshot() ?? [];
+  const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
+  // The answer goes first: with nothing to drain, the socket would be closed before it.
+  setImmediate(() => subject.stop());
+  return { pid: process.pid, active };
 }
 
 const EVERYTHING = drainText({ kind: 'process' });

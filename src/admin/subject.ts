@@ -31,4 +31,6 @@ export interface ProcessSubject {
   drainDelayMs?(): number;
   /** Undefined until the sink has been started, and in a process that does not proxy. */
   proxy(): ProxySubject | undefined;
+  /** Begins to stop in order, as TERM does. Idempotent. */
+  stop(): void;
 }

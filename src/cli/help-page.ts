@@ -39,7 +39,7 @@ export function helpPage(registry: Registry): string {
     '| signal | what it does |',
     '| --- | --- |',
     '| INT, TERM | The first one stops in order: the source, then the way in for new clients, then the connections, which may run on for `--drain-timeout`. Health answers 503 meanwhile. The second one ends at once, with exit code 1. |',
-    '| HUP | At a terminal, which it means was closed: the same. Otherwise the configuration file is read again, as it is whenever it changes ([configuration.md](configuration.md)). |',
+    '| HUP | At a terminal, and on Windows at a console, which it means was closed: the same. Otherwise the configuration file is read again, as it is whenever it changes ([configuration.md](configuration.md)). |',
     '',
     '`to-json` ends with 0 when a write finds that its reader has gone, as after `| head`.',
     '',

@@ -7,14 +7,38 @@ export interface ProcessLike extends Pick<EventEmitter, 'on' | 'off'> {
   exit(code: number): void;
 }
 
+/**
+ * What HUP says.
+ *
+ * - `console-closed`: on Windows, always. Windows ends the process a few seconds later.
+ * - `terminal-closed`: elsewhere, where a terminal is behind the process
+ * - `read-again`: to a daemon
+ */
+export type HangUp = 'console-closed' | 'terminal-closed' | 'read-again';
+
+export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean): HangUp {
+  if (platform === 'win32') return 'console-closed';
+  return atTerminal ? 'terminal-closed' : 'read-again';
+}
+
+/** Who has asked the program to stop. */
+export interface StopReason {
+  /** The keys that the log has of it. */
+  readonly told: { readonly signal: string } | { readonly by: string };
+  /** How long there is, whatever the flags say. Milliseconds; absent: as long as it takes. */
+  readonly withinMs?: number;
+}
+
+/** A process whose console is closed is ended by Windows after five seconds; some of it is left for the end. */
+export const CONSOLE_CLOSED_MS = 4000;
+
 export interface LifecycleOptions {
   readonly process: ProcessLike;
   readonly log: Log;
-  /** Whether a terminal is behind this: HUP then means that it was closed. */
-  readonly terminal: boolean;
+  readonly hangUp: HangUp;
   /** Told of the first signal that ends the program. */
-  readonly onStop: (signal: string) => void;
-  /** Told of HUP where no terminal is behind this. Absent: there is nothing to read again. */
+  readonly onStop: (reason: StopReason) => void;
+  /** Told of HUP that says to read again. Absent: there is nothing to read. */
   readonly onHangUp?: () => void;
 }
 
@@ -22,12 +46,12 @@ export interface LifecycleOptions {
  * Handles signals and what nobody caught, as kpng does where it is sensible.
  *
  * INT and TERM: the first one stops in order, the second one ends at once with code 1. HUP does the
- * same when the program runs at a terminal; otherwise the configuration file is read again, if there
- * is one: state files are followed by themselves. On Windows, Ctrl-C is INT, Ctrl-Break does the same,
- * and HUP says that the console is being closed. Returns the function that ends the handling.
+ * same when a terminal or console was closed; otherwise the configuration file is read again, if there
+ * is one: state files are followed by themselves. On Windows, Ctrl-C is INT and Ctrl-Break does the same.
+ * Returns the function that ends the handling.
  */
 export function watchProcess(options: LifecycleOptions): () => void {
-  const { process, log, terminal, onStop, onHangUp } = options;
+  const { process, log, onStop, onHangUp } = options;
   let stopping = false;
 
   const stop = (signal: string): void => {
@@ -37,10 +61,11 @@ export function watchProcess(options: LifecycleOptions): () => void {
       return;
     }
     stopping = true;
-    onStop(signal);
+    const isShort = signal === 'SIGHUP' && options.hangUp === 'console-closed';
+    onStop({ told: { signal }, ...(isShort && { withinMs: CONSOLE_CLOSED_MS }) });
   };
   const hangUp = (signal: string): void => {
-    if (terminal) stop(signal);
+    if (options.hangUp !== 'read-again') stop(signal);
     else if (onHangUp !== undefined) onHangUp();
     else log.info('HUP changes nothing: state files are followed by themselves');
   };

@@ -19,6 +19,7 @@ import type { ChangingOptions, LateLimits } from './appliers.ts';
 import { configz } from './configz.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { inheritServer } from './inherit-server.ts';
+import type { StopReason } from './lifecycle.ts';
 import type { LiveSettings } from './live-settings.ts';
 import type { RunOptions } from './run.ts';
 import { programVersion } from './version.ts';
@@ -28,6 +29,8 @@ export interface Live extends RunOptions {
   readonly globals: ChangingOptions;
   readonly live: LiveSettings;
   readonly limits: LateLimits;
+  /** Stops in order, for a reason. Idempotent. */
+  readonly stop: (reason: StopReason) => void;
 }
 
 const SOURCE_RULES = [
@@ -128,7 +131,7 @@ function together(servers: HttpServer | undefined, admin: Admin | undefined): Ht
 
 /** What the admin API knows of this process. */
 function processSubject(
-  { source, sink, log, globals }: RunOptions,
+  { source, sink, log, globals, stop }: Live,
   health: Health,
   proxy: () => ProxySubject | undefined,
 ): ProcessSubject {
@@ -141,5 +144,6 @@ function processSubject(
     clock: systemClock,
     drainDelayMs: () => globals['drain-delay'],
     proxy,
+    stop: () => stop({ told: { by: 'the admin socket' } }),
   };
 }

@@ -72,9 +72,10 @@ async function start(
   invocation: Invocation & { kind: 'run' },
   config: RunOptions['config'],
 ): Promise<number> {
-  const [{ createLog }, { run }] = await Promise.all([
+  const [{ createLog }, { run }, { meaningOfHangUp }] = await Promise.all([
     import('../observe/log.ts'),
     import('./run.ts'),
+    import('./lifecycle.ts'),
   ]);
   const { globals, warnings } = invocation;
   const log = await createLog({
@@ -90,13 +91,12 @@ async function start(
       err: message,
     });
   }
-  const terminal = process.platform === 'win32' || process.stdin.isTTY || process.stderr.isTTY;
   return run({
     ...invocation,
     log,
     process,
     stdout: process.stdout,
-    terminal,
+    hangUp: meaningOfHangUp(process.platform, process.stdin.isTTY || process.stderr.isTTY),
     ...(config !== undefined && { config }),
   });
 }

@@ -6,14 +6,14 @@ import { formatDuration } from '../util/duration.ts';
 import { appliers, LateLimits } from './appliers.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import { watchProcess, type ProcessLike } from './lifecycle.ts';
+import { watchProcess, type HangUp, type ProcessLike, type StopReason } from './lifecycle.ts';
 import { LiveSettings } from './live-settings.ts';
 import { observe, type Live, type Observers } from './observers.ts';
 import { setOomScore } from './oom-score.ts';
 import { prepare } from './prepare.ts';
 import type { FollowConfigOptions, FollowedConfig } from './reload.ts';
 import type { EffectiveSetting } from './settings.ts';
-import { drain, remainingOf } from './stopping.ts';
+import { drain, remainingOf, stopTimes, type StopTimes } from './stopping.ts';
 import { programVersion } from './version.ts';
 
 /** A command line that was understood and is to be carried out. */
@@ -26,8 +26,7 @@ export interface RunOptions {
   readonly log: AdjustableLog;
   readonly process: ProcessLike;
   readonly stdout: Writable;
-  /** Whether a terminal is behind the process. */
-  readonly terminal: boolean;
+  readonly hangUp: HangUp;
   /** The words of the command and what it is set to, for those who ask. */
   readonly command?: readonly string[];
   readonly settings?: readonly EffectiveSetting[];
@@ -51,7 +50,9 @@ export async function run(given: RunOptions): Promise<number> {
     { command, settings },
     appliers({ globals, log, setLimits: (change) => limits.set(change) }),
   );
-  const options: Live = { ...given, globals, live, limits };
+  const asked = new AbortController();
+  const stop = (reason: StopReason): void => asked.abort(reason);
+  const options: Live = { ...given, globals, live, limits, stop };
   let observers: Observers;
   try {
     observers = await observe(options);
@@ -59,18 +60,20 @@ export async function run(given: RunOptions): Promise<number> {
     return cannotGoOn(error, log);
   }
   const config = await follow(options);
-  const stop = new AbortController();
+  const { process, hangUp } = options;
   const endWatch = watchProcess({
-    process: options.process,
+    process,
     log,
-    terminal: options.terminal,
-    onStop(signal) {
-      log.info('Stopping', { signal });
-      observers.health.stopping();
-      stop.abort();
-    },
+    hangUp,
+    onStop: stop,
     ...(config !== undefined && { onHangUp: () => config.again() }),
   });
+  const stopping = (): void => {
+    log.info('Stopping', reasonOf(asked.signal).told);
+    observers.health.stopping();
+  };
+  if (asked.signal.aborted) stopping();
+  else asked.signal.addEventListener('abort', stopping, { once: true });
   // Timers of the clock let the process end; while a source waits, this keeps it.
   const alive = setInterval(() => {}, 2 ** 31 - 1);
   try {
@@ -81,7 +84,7 @@ export async function run(given: RunOptions): Promise<number> {
       ...(sink.scope === 'local' && { node: sink.nodeName }),
     });
     await setOomScore(options.globals['oom-score-adj'], log);
-    return await carry(options, observers, stop.signal);
+    return await carry(options, observers, asked.signal);
   } catch (error) {
     return cannotGoOn(error, log);
   } finally {
@@ -123,8 +126,13 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
   });
   const serves = (): boolean =>
     dataPath !== undefined && observers.health.facts.firstSyncAt !== undefined;
+  const times = (): StopTimes =>
+    stopTimes(
+      { delayMs: globals['drain-delay'], timeoutMs: globals['drain-timeout'] },
+      asked.aborted ? reasonOf(asked).withinMs : undefined,
+    );
   const endLater = (): void => {
-    const delayMs = serves() ? globals['drain-delay'] : 0;
+    const delayMs = serves() ? times().delayMs : 0;
     if (delayMs === 0) return endNow();
     log.info('Serving new connections for the drain delay', {
       drainDelay: formatDuration(delayMs),
@@ -142,7 +150,7 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
       {
         log,
         clock: systemClock,
-        timeoutMs: globals['drain-timeout'],
+        timeoutMs: times().timeoutMs,
         remaining: dataPath && (() => remainingOf(dataPath.snapshot())),
       },
     );
@@ -159,6 +167,11 @@ function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     signal.addEventListener('abort', () => resolve(), { once: true });
   });
+}
+
+/** Of a signal that was aborted. */
+function reasonOf(asked: AbortSignal): StopReason {
+  return asked.reason as StopReason;
 }
 
 function isConfiguration(error: unknown): boolean {

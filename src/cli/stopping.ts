@@ -23,6 +23,20 @@ export interface DrainOptions {
 /** What became of something that had a time limit. */
 export type InTime = 'in time' | 'time is up';
 
+/** How long the steps of a stop may take. Milliseconds. */
+export interface StopTimes {
+  /** New connections are served on for so long. */
+  readonly delayMs: number;
+  /** Open ones have so long to end. */
+  readonly timeoutMs: number;
+}
+
+/** The times that flags say, or what fits where somebody ends the process after `withinMs`. */
+export function stopTimes(flags: StopTimes, withinMs: number | undefined): StopTimes {
+  if (withinMs === undefined) return flags;
+  return { delayMs: 0, timeoutMs: Math.min(flags.timeoutMs, withinMs) };
+}
+
 /** A drain is told at its begin, and then in such a part of its time, within these bounds. */
 const SHARE = 5;
 const MOST_OFTEN_MS = 1000;

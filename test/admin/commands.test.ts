@@ -151,6 +151,27 @@ t.test('a drained process is not ready, and is ready again after undrain', async
   t.equal(existsSync(rig.socket), false, 'and takes its socket away');
 });
 
+t.test('stop drains as TERM does, without a signal', async (t) => {
+  const rig = await adminRig(
+    t,
+    [{ name: 'web', endpoints: [await greeter(t, 'hi')] }],
+    ['--drain-timeout=30s'],
+  );
+  const { socket } = await greeted(t, rig.ports['web']);
+  const { code, stdout } = await rig.run('stop');
+  t.equal(code, 0);
+  t.equal(stdout, `process ${rig.cli.child.pid} stops; 1 connections are open and drain\n`);
+  await rig.cli.line('Stopping', { by: 'the admin socket' });
+  await rig.cli.line('Waiting for connections to end');
+  t.equal(await refused(rig.ports['web']), true);
+  t.equal((await rig.run('stop')).code, 0, 'twice is as once');
+  socket.write('still there?');
+  const [echo] = (await once(socket, 'data')) as [Buffer];
+  t.equal(String(echo), 'still there?', 'the open connection goes on');
+  socket.destroy();
+  t.equal((await rig.cli.exited).code, 0);
+});
+
 t.test('where nothing runs, commands say so', async (t) => {
   const socket = join(shortDir(t), 'none.sock');
   const { code, stderr, stdout } = await runCli(['status', '--socket', socket]);

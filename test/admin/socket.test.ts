@@ -231,6 +231,15 @@ t.test('what changes something is asked for with POST, and bad input is told', u
   t.strictSame(engine.drains(), [], 'none of it has done anything');
 });
 
+t.test('stop ends the process in order, and answers first', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const made = await scene(t, path);
+  t.strictSame(await post(path, 'stop'), { pid: process.pid, active: 0 });
+  t.equal(made.stops, 1);
+  t.equal((await raw(path, 'GET', '/v1/stop', '')).status, 405);
+  t.equal(made.stops, 1, 'looking stops nothing');
+});
+
 t.test('a page of somebody else cannot use a socket that is forwarded', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
   const { engine } = await scene(t, path);

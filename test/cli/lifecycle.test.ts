@@ -1,18 +1,24 @@
 import { EventEmitter } from 'node:events';
 import t from 'tap';
-import { watchProcess } from '../../src/cli/lifecycle.ts';
+import {
+  CONSOLE_CLOSED_MS,
+  meaningOfHangUp,
+  watchProcess,
+  type HangUp,
+  type StopReason,
+} from '../../src/cli/lifecycle.ts';
 import { captureLog } from '../support/captured-log.ts';
 
-async function setup(terminal = false) {
+async function setup(hangUp: HangUp = 'read-again') {
   const process = Object.assign(new EventEmitter(), {
     exits: [] as number[],
     exit(code: number) {
       this.exits.push(code);
     },
   });
-  const stops: string[] = [];
+  const stops: StopReason[] = [];
   const { log, lines } = await captureLog();
-  const end = watchProcess({ process, log, terminal, onStop: (signal) => stops.push(signal) });
+  const end = watchProcess({ process, log, hangUp, onStop: (reason) => stops.push(reason) });
   return { process, stops, lines, end };
 }
 
@@ -20,9 +26,13 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGBREAK']) {
   t.test(`${signal}: the first stops in order, the second ends at once`, async (t) => {
     const { process, stops, lines } = await setup();
     process.emit(signal, signal);
-    t.same([stops, process.exits], [[signal], []]);
+    t.same(
+      [stops, process.exits],
+      [[{ told: { signal } }], []],
+      'with all the time that flags say',
+    );
     process.emit(signal, signal);
-    t.same([stops, process.exits], [[signal], [1]]);
+    t.same([stops.length, process.exits], [1, [1]]);
     t.match(lines(), [{ level: 'warn', msg: /ending at once/, signal }]);
   });
 }
@@ -43,9 +53,23 @@ t.test('HUP changes nothing for a daemon without a configuration file', async (t
 });
 
 t.test('HUP of a terminal that is closed ends the program', async (t) => {
-  const { process, stops } = await setup(true);
+  const { process, stops } = await setup('terminal-closed');
   process.emit('SIGHUP', 'SIGHUP');
-  t.same(stops, ['SIGHUP']);
+  t.same(stops, [{ told: { signal: 'SIGHUP' } }]);
+});
+
+t.test('HUP of a console that is closed ends it before Windows does', async (t) => {
+  const { process, stops } = await setup('console-closed');
+  process.emit('SIGHUP', 'SIGHUP');
+  t.same(stops, [{ told: { signal: 'SIGHUP' }, withinMs: CONSOLE_CLOSED_MS }]);
+  t.ok(CONSOLE_CLOSED_MS < 5000, 'Windows waits for five seconds');
+});
+
+t.test('on Windows HUP never means to read the configuration again', async (t) => {
+  t.equal(meaningOfHangUp('win32', false), 'console-closed', 'a service, or output into a pipe');
+  t.equal(meaningOfHangUp('win32', true), 'console-closed');
+  t.equal(meaningOfHangUp('linux', true), 'terminal-closed');
+  t.equal(meaningOfHangUp('linux', false), 'read-again');
 });
 
 t.test('what nobody caught is logged with its stack and ends the program with 1', async (t) => {

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap';
 import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
+import type { HangUp } from '../../src/cli/lifecycle.ts';
 import { run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
@@ -56,6 +57,7 @@ interface Setup {
   readonly globals?: Partial<GlobalOptions>;
   readonly given?: readonly string[];
   readonly servesByDefault?: boolean;
+  readonly hangUp?: HangUp;
 }
 
 async function setup(t: Test, options: Setup = {}) {
@@ -97,7 +99,7 @@ async function setup(t: Test, options: Setup = {}) {
     log: captured.log,
     process,
     stdout: new PassThrough(),
-    terminal: false,
+    hangUp: options.hangUp ?? 'read-again',
   });
   t.teardown(() => process.emit('SIGTERM', 'SIGTERM'));
   const told = (msg: string): Promise<void> => until(() => captured.messages().includes(msg));
@@ -124,6 +126,19 @@ t.test('runs until a signal, then ends source and sink in order, with 0', async 
   t.same(fake.steps, ['sync', 'close', 'destroy']);
   t.same(messages(), ['Starting', 'The first complete state is in place', 'Stopping', 'Stopped']);
   t.same(process.eventNames(), [], 'signals are nobody’s business any more');
+});
+
+t.test('a console that is closed ends the program as TERM does', async (t) => {
+  const sink = new FakeSink();
+  const closed = await setup(t, { sink, hangUp: 'console-closed' });
+  await closed.told('The first complete state is in place');
+  closed.process.emit('SIGHUP', 'SIGHUP');
+  t.equal(await closed.ended, 0);
+  t.same(sink.steps, ['sync', 'close', 'destroy']);
+  t.match(
+    closed.lines().find(({ msg }) => msg === 'Stopping'),
+    { signal: 'SIGHUP' },
+  );
 });
 
 t.test('what outlasts the drain timeout is cut', async (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { drain, remainingOf, type Remaining } from '../../src/cli/stopping.ts';
+import { drain, remainingOf, stopTimes, type Remaining } from '../../src/cli/stopping.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { captureLog } from '../support/captured-log.ts';
@@ -99,4 +99,11 @@ t.test('a failure is passed on, and the timers are gone', async (t) => {
   await t.rejects(outcome, { message: 'no' });
   clock.advance(5000);
   t.same(lines(), []);
+});
+
+t.test('where somebody ends the process soon, nothing waits for longer', async (t) => {
+  const flags = { delayMs: 10_000, timeoutMs: 30_000 };
+  t.same(stopTimes(flags, undefined), flags);
+  t.same(stopTimes(flags, 4000), { delayMs: 0, timeoutMs: 4000 });
+  t.same(stopTimes({ delayMs: 0, timeoutMs: 1000 }, 4000), { delayMs: 0, timeoutMs: 1000 });
 });

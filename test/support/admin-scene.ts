@@ -54,6 +54,8 @@ export class AdminScene {
   readonly health = new Health();
   readonly log = sceneLog();
   readonly subject: ProcessSubject;
+  /** How often the process was told to stop. */
+  stops = 0;
   readonly #fake: SceneEngine;
   readonly #services: readonly SceneService[];
   #second = 0;
@@ -70,6 +72,9 @@ export class AdminScene {
       health: this.health,
       log: this.log,
       clock: this.clock,
+      stop: () => {
+        this.stops += 1;
+      },
       proxy: () => ({
         engine: this.engine,
         portal: 'nftables',

@@ -20,7 +20,7 @@ const engine = await createGuardedLinuxEngine({
 watchProcess({
   process,
   log,
-  terminal: false,
+  hangUp: 'read-again',
   onStop() {
     stop.abort();
     process.send?.('stopping');

@@ -21,7 +21,15 @@ export interface AdminCommand {
 }
 
 export type AdminWord =
-  'status' | 'services' | 'connections' | 'top' | 'drain' | 'undrain' | 'loglevel' | 'dump';
+  | 'status'
+  | 'services'
+  | 'connections'
+  | 'top'
+  | 'drain'
+  | 'undrain'
+  | 'loglevel'
+  | 'stop'
+  | 'dump';
 
 export const ADMIN_COMMANDS: readonly AdminCommand[] = [
   {
@@ -101,6 +109,15 @@ export const ADMIN_COMMANDS: readonly AdminCommand[] = [
     operand: '[LEVEL]',
     flags: SHOW_FLAGS,
     examples: [{ line: 'loglevel 4', does: 'logs what happens to every connection' }],
+  },
+  {
+    word: 'stop',
+    summary: 'End it in order',
+    description:
+      'As TERM does: connections that are open have --drain-timeout to end. Returns at once. On Windows, where no ' +
+      'signal reaches a process that has no console, this is the way to end one that is no service.',
+    flags: SHOW_FLAGS,
+    examples: [{ line: 'stop', does: 'lets connections run out, and ends the proxy' }],
   },
   {
     word: 'dump',

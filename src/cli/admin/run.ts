@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
 import { askAdmin, type AdminCall } from '../../admin/client.ts';
 import { MAX_ROWS } from '../../admin/services.ts';
-import type { DrainOutcome } from '../../admin/changing.ts';
+import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
 import type {
   ConnectionsView,
   ServiceDetails,
@@ -18,6 +18,7 @@ import {
   drainedText,
   servicesText,
   statusText,
+  stoppingText,
   undrainedText,
 } from './tables.ts';
 
@@ -104,6 +105,10 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
         ? ask('GET', 'loglevel')
         : ask('POST', 'loglevel', { level: operand }))) as { level: number };
       return { value, lines: [String(value.level)] };
+    }
+    case 'stop': {
+      const value = (await ask('POST', 'stop')) as StopOutcome;
+      return { value, lines: stoppingText(value) };
     }
     case 'dump': {
       const value = await ask('GET', 'dump');

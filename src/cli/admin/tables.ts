@@ -1,5 +1,5 @@
 /** What the answers of the admin API look like as text. */
-import type { DrainOutcome } from '../../admin/changing.ts';
+import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
 import { drainText } from '../../admin/drains.ts';
 import type {
   ConnectionView,
@@ -217,4 +217,8 @@ export function drainedText({ what, servicePorts, active, inSeconds }: DrainOutc
 
 export function undrainedText({ what, servicePorts }: DrainOutcome): string[] {
   return [`${what}: taken back; ${servicePorts} service ports take connections as before`];
+}
+
+export function stoppingText({ pid, active }: StopOutcome): string[] {
+  return [`process ${pid} stops; ${active} connections are open and drain`];
 }
