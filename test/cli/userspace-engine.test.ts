@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createEngine } from '../../src/cli/sinks/userspace-engine.ts';
@@ -13,7 +13,7 @@ const module = new URL('../support/crashing-worker.ts', import.meta.url);
 const limits = DEFAULT_LIMITS;
 
 async function setUp(t: Test) {
-  const path = join(t.testdir(), 'runs.json');
+  const path = join(t.testdir(), 'runs');
   const { log, lines } = await captureLog();
   order(0);
   return { path, log, lines, guard: { module, breaker: new CrashBreaker({ path }) } };
@@ -24,9 +24,9 @@ linuxTest('auto: linux where its probes pass, and the log says so', async (t) =>
   const engine = await createEngine({ engine: 'auto', limits }, {}, log, guard);
   t.equal(engine.kind, 'linux');
   t.match(lines(), [{ msg: 'Chose --engine linux' }]);
-  t.ok(existsSync(path), 'should it die now, the next run will know');
+  t.equal(readdirSync(path).length, 1, 'should it die now, the next run will know');
   await engine.destroy();
-  t.notOk(existsSync(path), 'it did not');
+  t.strictSame(readdirSync(path), [], 'it did not');
 });
 
 linuxTest('auto: node where a probe fails, and the log names it', async (t) => {
@@ -36,7 +36,7 @@ linuxTest('auto: node where a probe fails, and the log names it', async (t) => {
   t.equal(engine.kind, 'node');
   t.match(lines(), [{ msg: 'Chose --engine node', reason: 'weather: it rains' }]);
   t.equal(lines().length, 1);
-  t.notOk(existsSync(path));
+  t.strictSame(readdirSync(path), []);
   await engine.destroy();
 });
 

@@ -1,4 +1,4 @@
-import { accessSync, constants, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { linuxFacts, type ProcessFacts } from './process-facts.ts';
@@ -12,7 +12,7 @@ const MEMORY_MS = 60 * 60_000;
 /** Runs that are remembered, as a process that is started again and again writes one each time. */
 const MOST_RUNS = 32;
 
-/** A run that has begun and not been seen to last, nor to end. */
+/** A run that has begun and not been seen to last, nor to end: the name of an empty file says all of it. */
 interface Run {
   readonly pid: number;
   /** Since processes of another container, or after a while, have the same number. */
@@ -24,7 +24,7 @@ interface Run {
 }
 
 export interface BreakerOptions {
-  /** Where runs are noted. */
+  /** The folder where runs are noted. It is made when there is something to note; the one around it is not. */
   readonly path?: string;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -41,6 +41,8 @@ export interface BreakerOptions {
  * unless the system was started anew since, or has killed processes because memory had run out. Nobody
  * but its parent learns how a process died, so one that was killed without being asked before, as with
  * `kill -9`, is taken for one that crashed.
+ *
+ * A note is a file of its own, so runs that begin or end at the same time do not lose each other's.
  *
  * Where no note can be written, or nothing is known of processes, there is no memory and no harm.
  */
@@ -77,65 +79,102 @@ export class CrashBreaker {
     const start = this.#facts.startOf(this.#pid);
     if (start === undefined) return;
     const [boot, oomKills] = [this.#facts.bootId(), this.#facts.oomKills()];
-    this.#write([...this.#others(), { pid: this.#pid, start, boot, oomKills, at: this.#now() }]);
+    this.#tidy();
+    this.#add({ pid: this.#pid, start, boot, oomKills, at: this.#now() });
   }
 
   /** This run has lasted: so it is the end of a row, too. */
   lasted(): void {
-    this.#write(this.#others().filter((run) => this.#isAlive(run)));
+    this.#remove(this.#runs().filter((run) => this.#isOwn(run) || !this.#isAlive(run)));
   }
 
   /** This run ends, or is asked to. It has not shown that the engine lasts. */
   end(): void {
-    this.#write(this.#others());
+    this.#remove(this.#runs().filter((run) => this.#isOwn(run)));
   }
 
-  #others(): Run[] {
-    const start = this.#facts.startOf(this.#pid);
-    return this.#runs().filter((run) => run.pid !== this.#pid || run.start !== start);
+  #isOwn(run: Run): boolean {
+    return run.pid === this.#pid && this.#isAlive(run);
   }
 
   #isAlive({ pid, start }: Run): boolean {
     return this.#facts.startOf(pid) === start;
   }
 
+  /** Those that count, the oldest first. */
   #runs(): Run[] {
+    return this.#notes().filter((run) => this.#counts(run));
+  }
+
+  #counts({ at, boot }: Run): boolean {
+    return at > this.#now() - MEMORY_MS && boot === this.#facts.bootId();
+  }
+
+  /** Makes room for one more. */
+  #tidy(): void {
+    const notes = this.#notes();
+    const counting = notes.filter((run) => this.#counts(run));
+    this.#remove(notes.filter((run) => !this.#counts(run)));
+    this.#remove(counting.slice(0, Math.max(0, counting.length - MOST_RUNS + 1)));
+  }
+
+  #notes(): Run[] {
     try {
-      const runs: unknown = JSON.parse(readFileSync(this.#path, 'utf8'));
-      const from = this.#now() - MEMORY_MS;
-      const boot = this.#facts.bootId();
-      if (!Array.isArray(runs)) return [];
-      return runs.filter(isRun).filter((run) => run.at > from && run.boot === boot);
+      return readdirSync(this.#path)
+        .map(readNote)
+        .filter((run) => run !== undefined)
+        .sort((one, other) => one.at - other.at);
     } catch {
-      // There is none, or it cannot be read: nothing is remembered.
+      // There are none, or they cannot be read: nothing is remembered.
       return [];
     }
   }
 
-  #write(runs: readonly Run[]): void {
-    const draft = `${this.#path}.${this.#pid}`;
+  #add(run: Run): void {
     try {
-      if (runs.length === 0) {
-        rmSync(this.#path, { force: true });
-        return;
-      }
-      writeFileSync(draft, JSON.stringify(runs.slice(-MOST_RUNS)), { mode: 0o600 });
-      renameSync(draft, this.#path);
+      mkdirSync(this.#path, { mode: 0o700 });
+    } catch {
+      // It is there, or writing will fail as well.
+    }
+    try {
+      writeFileSync(join(this.#path, noteOf(run)), '', { mode: 0o600 });
     } catch {
       // Nothing will be remembered.
-      rmSync(draft, { force: true });
+    }
+  }
+
+  #remove(runs: readonly Run[]): void {
+    for (const run of runs) {
+      try {
+        rmSync(join(this.#path, noteOf(run)), { force: true });
+      } catch {
+        // It counts until it is old.
+      }
     }
   }
 }
 
-function isRun(value: unknown): value is Run {
-  const { pid, start, oomKills, at, boot } = (value ?? {}) as Partial<Run>;
-  return [pid, start, oomKills, at].every(Number.isInteger) && typeof boot === 'string';
+function noteOf({ at, pid, start, oomKills, boot }: Run): string {
+  return [at, pid, start, oomKills, boot].join('.');
+}
+
+/** Undefined for what is no note. */
+function readNote(name: string): Run | undefined {
+  const [, at, pid, start, oomKills, boot = ''] =
+    /^(\d+)\.(\d+)\.(\d+)\.(\d+)\.([\w-]*)$/.exec(name) ?? [];
+  if (at === undefined) return undefined;
+  return {
+    at: Number(at),
+    pid: Number(pid),
+    start: Number(start),
+    oomKills: Number(oomKills),
+    boot,
+  };
 }
 
 /** One for each user: in `/run` where that may be written to, since it is emptied at boot. */
 function defaultPath(): string {
-  const name = `kpng-userspace-linux-engine.${process.getuid?.() ?? 0}.json`;
+  const name = `kpng-userspace-linux-engine.${process.getuid?.() ?? 0}`;
   try {
     accessSync('/run', constants.W_OK);
     return join('/run', name);

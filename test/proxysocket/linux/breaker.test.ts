@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CrashBreaker } from '../../../src/proxysocket/linux/breaker.ts';
@@ -9,7 +9,7 @@ import { linuxTest } from '../../support/linux-sys.ts';
 
 /** Processes that come and go on a machine, and what they leave for the next one. */
 function host(t: Test) {
-  const path = join(t.testdir(), 'runs.json');
+  const path = join(t.testdir(), 'runs');
   const starts = new Map<number, number>();
   const state = { now: 1_000_000, boot: 'first', oomKills: 0 };
   let [pid, ticks] = [100, 5000];
@@ -21,13 +21,19 @@ function host(t: Test) {
   return {
     path,
     state,
-    start(as = pid + 1): CrashBreaker {
+    /** `look`: called whenever it looks at the clock. */
+    start(as = pid + 1, look = (): void => undefined): CrashBreaker {
       pid = as;
       ticks += 1;
       starts.set(pid, ticks);
-      return new CrashBreaker({ path, pid, now: () => state.now, facts });
+      const now = (): number => {
+        look();
+        return state.now;
+      };
+      return new CrashBreaker({ path, pid, now, facts });
     },
     die: () => starts.delete(pid),
+    dies: (each: number) => starts.delete(each),
     /** A run that begins and dies after five seconds. */
     lose(as?: number): void {
       this.start(as).begin();
@@ -89,7 +95,7 @@ t.test(
 t.test('a program that is started again and again does not fill the memory', (t) => {
   const machine = host(t);
   for (let count = 0; count < 100; count += 1) machine.lose();
-  t.equal((JSON.parse(readFileSync(machine.path, 'utf8')) as []).length, 32);
+  t.equal(readdirSync(machine.path).length, 32);
   t.equal(machine.start().isOpen(), true);
   t.end();
 });
@@ -101,7 +107,7 @@ t.test('a run that lasts ends a row of deaths', (t) => {
   const lasting = machine.start();
   lasting.begin();
   lasting.lasted();
-  t.notOk(existsSync(machine.path), 'nothing is left');
+  t.strictSame(readdirSync(machine.path), [], 'nothing is left');
   machine.die();
   machine.lose();
   t.equal(machine.start().deaths(), 1);
@@ -126,19 +132,44 @@ t.test('others that run at the same time are not taken for dead', (t) => {
   t.equal(breaker.deaths(), 0);
   breaker.begin();
   breaker.lasted();
-  t.equal((JSON.parse(readFileSync(machine.path, 'utf8')) as []).length, 3, 'nor forgotten');
+  t.equal(readdirSync(machine.path).length, 3, 'nor forgotten');
+  t.end();
+});
+
+t.test('runs that begin and end at the same time do not lose each other’s notes', (t) => {
+  const machine = host(t);
+  machine.lose();
+  // While one of them is about to note itself, another one does.
+  const between = { action: (): void => undefined };
+  const late = machine.start(201);
+  const first = machine.start(202, () => {
+    between.action();
+    between.action = () => undefined;
+  });
+  between.action = () => late.begin();
+  first.begin();
+  between.action = () => late.end();
+  first.end();
+  t.equal(readdirSync(machine.path).length, 1, 'that of the one that died');
+  between.action = () => late.begin();
+  first.begin();
+  t.equal(readdirSync(machine.path).length, 3);
+  machine.dies(201);
+  machine.dies(202);
+  t.equal(machine.start().deaths(), 3);
   t.end();
 });
 
 t.test('what cannot be read or written is no memory, and no harm', (t) => {
   const machine = host(t);
-  for (const text of ['', '{', 'null', '{}', '[1, null, {}, {"pid":"x","at":1}]']) {
-    writeFileSync(machine.path, text);
-    t.equal(machine.start().deaths(), 0, JSON.stringify(text));
+  mkdirSync(machine.path);
+  for (const name of ['note', '1.2.3.4', 'x.2.3.4.first', '999999.1.2.0.first/']) {
+    writeFileSync(join(machine.path, name.replace('/', '.more.')), '');
+    t.equal(machine.start().deaths(), 0, name);
   }
-  const directory = join(t.testdirName, 'there');
-  mkdirSync(directory);
-  for (const path of [directory, join(t.testdirName, 'missing', 'file')]) {
+  const file = join(t.testdirName, 'there');
+  writeFileSync(file, '');
+  for (const path of [file, join(t.testdirName, 'missing', 'folder')]) {
     const breaker = new CrashBreaker({ path });
     breaker.begin();
     t.equal(breaker.isOpen(), false);
@@ -149,10 +180,10 @@ t.test('what cannot be read or written is no memory, and no harm', (t) => {
 });
 
 linuxTest('real processes: this one lives, and those that have ended do not', async (t) => {
-  const path = join(t.testdir(), 'runs.json');
+  const path = join(t.testdir(), 'runs');
   const breaker = new CrashBreaker({ path });
   breaker.begin();
-  t.ok(existsSync(path));
+  t.equal(readdirSync(path).length, 1);
   t.equal(new CrashBreaker({ path, pid: process.ppid }).deaths(), 0);
   const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' });
   const begun = new CrashBreaker({ path, pid: child.pid ?? 0 });
@@ -161,5 +192,5 @@ linuxTest('real processes: this one lives, and those that have ended do not', as
   child.kill('SIGKILL');
   await once(child, 'exit');
   t.equal(breaker.deaths(), 1);
-  t.match(new CrashBreaker().path, /kpng-userspace-linux-engine\.\d+\.json$/);
+  t.match(new CrashBreaker().path, /kpng-userspace-linux-engine\.\d+$/);
 });

@@ -22,7 +22,7 @@ interface Rig {
 }
 
 async function set(t: Test, connections = 0): Promise<Rig> {
-  const path = join(t.testdir(), 'runs.json');
+  const path = join(t.testdir(), 'runs');
   const server = await echoServer(t);
   const child = fork(CHILD, [path, String(server.port)]);
   t.teardown(() => child.kill('SIGKILL'));
