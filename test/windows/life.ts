@@ -17,6 +17,9 @@ const LOG = String.raw`C:\ProgramData\kpng-userspace\logs\winuserspace.log`;
 const CLUSTER_IP = '10.96.0.10';
 const CLUSTER_IP6 = 'fd00:96::10';
 
+/** What is aimed at, with Wine and with entering the Debian; four times as much is a mistake somewhere. */
+const MAX_START_MS = 500;
+
 const stateWith = (services: string) => `services:${services}`;
 const WEB = `
   - service:
@@ -71,12 +74,18 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
   await echo.said('ready');
 
   await steps.step('the executable starts, and is what its name says', async () => {
-    const begin = performance.now();
-    const { code, stdout } = await wine.run(KPNG, ['version']);
-    const ms = performance.now() - begin;
-    equal(code, 0);
+    let ms = Infinity;
+    let stdout = '';
+    // The best of several, so that it is not the rest of the machine that is measured.
+    for (let tries = 0; tries < 5 && ms > MAX_START_MS; tries += 1) {
+      const begin = performance.now();
+      const ended = await wine.run(KPNG, ['version']);
+      ms = Math.min(ms, performance.now() - begin);
+      equal(ended.code, 0);
+      ({ stdout } = ended);
+    }
     match(stdout, /^platform: win32 x64$/m);
-    ok(ms < 2000, `${ms} ms`);
+    ok(ms < 4 * MAX_START_MS, `${ms} ms`);
     const wrong = await wine.run(PROXY, ['--portal', 'bogus']);
     equal(wrong.code, 2);
     match(wrong.stderr, /expected auto/);

@@ -1,10 +1,15 @@
 /** Programs of Windows, run by Wine in a Debian of its own and a network namespace of the test's own. */
-import { execFile, spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
+import {
+  execFile,
+  spawn,
+  type ChildProcess,
+  type ChildProcessWithoutNullStreams,
+} from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { until } from '../../support/until.ts';
 import type { Namespace } from './namespace.ts';
 
 const run = promisify(execFile);
@@ -38,16 +43,28 @@ export class Running {
       stream.setEncoding('utf8').on('data', (text: string) => (this.text += text));
     }
     const late = setTimeout(() => this.kill(), PATIENCE_MS).unref();
-    this.code = once(child, 'close').then(([code]: unknown[]) => {
-      clearTimeout(late);
-      return code as number | null;
-    });
+    this.code = endOf(child, () => this.text.length).finally(() => clearTimeout(late));
   }
 
-  /** Resolves when it has printed this. */
+  /** Resolves when it has printed this; rejects when it has ended before, or after a minute. */
   async said(pattern: RegExp): Promise<void> {
-    await until(() => pattern.test(this.text) || this.#child.exitCode !== null, 60_000);
-    if (!pattern.test(this.text)) throw new Error(`ended before ${pattern.source}: ${this.text}`);
+    const { promise, resolve, reject } = Promise.withResolvers<undefined>();
+    const look = (): void => {
+      if (pattern.test(this.text)) resolve(undefined);
+    };
+    const fail = (how: string): void =>
+      reject(new Error(`${how} before ${pattern.source}: ${this.text}`));
+    const late = setTimeout(fail, 60_000, 'a minute is over');
+    const streams = [this.#child.stdout, this.#child.stderr];
+    for (const stream of streams) stream.on('data', look);
+    look();
+    void this.code.then(() => fail('ended'), reject);
+    try {
+      await promise;
+    } finally {
+      clearTimeout(late);
+      for (const stream of streams) stream.off('data', look);
+    }
   }
 
   /** Presses Ctrl-C in its console. */
@@ -59,6 +76,22 @@ export class Running {
   kill(): void {
     this.#child.kill('SIGKILL');
   }
+}
+
+/**
+ * Resolves with the exit code, when what the program printed has been read; `read`: how much that is so far. Its
+ * pipes may stay open for longer: the first program that needs a desktop starts one, which inherits them.
+ */
+async function endOf(child: ChildProcess, read: () => number): Promise<number | null> {
+  const [code] = (await once(child, 'exit')) as [number | null];
+  let before: number;
+  do {
+    before = read();
+    // One turn of the loop reads what is there already.
+    await setImmediate();
+    await setImmediate();
+  } while (read() > before);
+  return code;
 }
 
 export class Wine {
@@ -117,8 +150,8 @@ export class Wine {
       child[name].setEncoding('utf8').on('data', (text: string) => (printed[name] += text));
     }
     const timer = setTimeout(() => child.kill('SIGKILL'), timeoutMs);
-    const [code] = (await once(child, 'close')) as [number | null];
-    clearTimeout(timer);
+    const read = () => printed.stdout.length + printed.stderr.length;
+    const code = await endOf(child, read).finally(() => clearTimeout(timer));
     return { code, ...printed };
   }
 
