@@ -14,6 +14,7 @@ import { ProbeFailure, runProbes, type Probe } from '../linux/probes/probe.ts';
 import { DescriptorLedger } from '../threads/descriptor-ledger.ts';
 import { createNodeEngine } from '../node-engine.ts';
 import { BookKeeper } from '../threads/book-keeper.ts';
+import { carryOut, type CommandParts } from '../threads/carry-out.ts';
 import { CounterSlots } from '../threads/counter-slots.ts';
 import { Outbox } from '../threads/outbox.ts';
 import { CONTROL, type Command, type Notice, type WorkerStart } from '../threads/protocol.ts';
@@ -102,31 +103,12 @@ export async function runNodeWorker(
   }
 
   const ended = Promise.withResolvers<void>();
-  const carryOut = async (command: Command): Promise<void> => {
-    try {
-      if (command.kind === 'inspect') {
-        outbox.found(command.id, await engine.inspect(command.query));
-        return;
-      }
-      if (command.kind === 'limits') {
-        engine.setLimitsNow(command.limits);
-        outbox.done(command.id);
-        return;
-      }
-      if (command.kind === 'apply') {
-        keeper.changed(command.changes);
-        await engine.apply(command.changes);
-        // The first batch has everything that the worker before this one had.
-        former?.closeRest();
-      } else {
-        await (command.kind === 'close' ? engine.close(command.heir) : engine.destroy());
-        ended.resolve();
-      }
-      outbox.done(command.id);
-    } catch (error) {
-      outbox.done(command.id, error);
-    }
-    if (command.kind === 'apply') keeper.changed(command.changes);
+  const commandParts: CommandParts = {
+    engine,
+    keeper,
+    outbox,
+    closeFormer: () => former?.closeRest(),
+    onEnded: () => ended.resolve(),
   };
 
   /** Whoever waits until everything is done and told, is told so. */
@@ -149,7 +131,7 @@ export async function runNodeWorker(
   port.on('message', (message: Command | Notice) => {
     if (message.kind === 'look') void look();
     else if (message.kind === 'host') host = message.addresses;
-    else void carryOut(message);
+    else void carryOut(message, commandParts);
   });
   outbox.tell({ ready: { steers: canSteer(sys) } });
   await ended.promise;

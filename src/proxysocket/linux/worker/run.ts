@@ -12,6 +12,7 @@ import { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
 import { INTEREST } from '../sys/poller.ts';
 import type { Sys } from '../sys/sys.ts';
 import { BookKeeper } from '../../threads/book-keeper.ts';
+import { carryOut, type CommandParts } from '../../threads/carry-out.ts';
 import { CounterSlots } from '../../threads/counter-slots.ts';
 import { Outbox } from '../../threads/outbox.ts';
 import { CONTROL, type Command, type WorkerStart } from '../../threads/protocol.ts';
@@ -70,36 +71,17 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   });
   const keeper = new BookKeeper(engine, slots, outbox);
   const wake = sys.wake();
-  let ending = 0;
+  let ending = false;
   let ended = false;
   let syncSeen = 0;
 
-  const carryOut = async (command: Command): Promise<void> => {
-    try {
-      if (command.kind === 'inspect') {
-        outbox.found(command.id, engine.inspectNow(command.query));
-        return;
-      }
-      if (command.kind === 'limits') {
-        engine.setLimitsNow(command.limits);
-        outbox.done(command.id);
-        return;
-      }
-      if (command.kind === 'apply') {
-        keeper.changed(command.changes);
-        await engine.apply(command.changes);
-        // The first batch has everything that the worker before this one had.
-        former?.closeRest();
-      } else {
-        ending += 1;
-        await (command.kind === 'close' ? engine.close(command.heir) : engine.destroy());
-        ended = true;
-      }
-      outbox.done(command.id);
-    } catch (error) {
-      outbox.done(command.id, error);
-    }
-    if (command.kind === 'apply') keeper.changed(command.changes);
+  const commandParts: CommandParts = {
+    engine,
+    keeper,
+    outbox,
+    closeFormer: () => former?.closeRest(),
+    onEnding: () => (ending = true),
+    onEnded: () => (ended = true),
   };
 
   const commands: Pollable = {
@@ -109,7 +91,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
       for (;;) {
         const received = receiveMessageOnPort(port);
         if (received === undefined) return;
-        void carryOut(received.message as Command);
+        void carryOut(received.message as Command, commandParts);
       }
     },
     failed(error) {
@@ -141,7 +123,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
       }
       loop.turn(engine.isBusy ? 0 : clock.waitMs());
       clock.run();
-      if (engine.isBusy || ending > 0) {
+      if (engine.isBusy || ending) {
         setImmediate(turn);
         return;
       }
