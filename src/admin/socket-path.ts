@@ -35,9 +35,17 @@ export function isPipe(path: string): boolean {
 
 /**
  * Makes sure that the directory of a socket is one in which nobody else can put another socket in its
- * place; makes it, for its owner only, when it is missing. Rejects with KPNG_ADMIN_SOCKET.
+ * place; makes it, for its owner only, when it is missing. Rejects with KPNG_ADMIN_SOCKET, on Windows
+ * always: Node has no sockets in directories there.
  */
-export async function checkDirectory(path: string, uid: number | undefined): Promise<void> {
+export async function checkDirectory(
+  path: string,
+  uid: number | undefined,
+  platform: NodeJS.Platform = process.platform,
+): Promise<void> {
+  if (platform === 'win32') {
+    throw refusal(path, String.raw`on Windows it is a named pipe, such as \\.\pipe\NAME`);
+  }
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
     throw refusal(path, `the path is longer than ${MAX_PATH_BYTES} bytes`);
   }

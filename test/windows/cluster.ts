@@ -68,6 +68,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
     // The log tells of the two ports of the first Service, and then of those of this one.
     await proxy.said(/(?:"msg":"Adding new service"[^]*){4}/);
     await ask(namespace, 'tcp', ADDED, 80, 'over TCP');
+    await ask(namespace, 'udp', ADDED, 54, 'over UDP');
   });
 
   await steps.step('metrics and health of the executable', async () => {
@@ -75,6 +76,16 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
     match(page, /^200\n/);
     match(page, /^kpng_userspace_connections_total\{[^}]*service="web",port="http"[^}]*\} 1$/m);
     match(await get(namespace, 'http://127.0.0.1:10256/healthz'), /^200\n/);
+  });
+
+  await steps.step('status, over the named pipe of the proxy', async () => {
+    const { code, stdout, stderr } = await wine.run(String.raw`${FOLDER}\winuserspace.exe`, [
+      'status',
+    ]);
+    equal(code, 0, stderr);
+    match(stdout, /^readyz +ok$/m);
+    match(stdout, /^service ports +4$/m);
+    return stdout;
   });
 
   // Of the proxy alone: Wine may lose the console of the other one together with this one.

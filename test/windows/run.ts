@@ -74,6 +74,7 @@ async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
       await suites(
         steps,
         wine,
+        namespace,
         parts.filter((part) => part.endsWith('.test.ts')),
       );
     }

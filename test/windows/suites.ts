@@ -3,6 +3,7 @@ import { match } from 'node:assert/strict';
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { DIFFERENCES } from './differences.ts';
+import type { Namespace } from './support/namespace.ts';
 import type { Steps } from './support/steps.ts';
 import type { Ended, Wine } from './support/wine.ts';
 
@@ -19,10 +20,13 @@ const SUITES = [
   'test/proxysocket/*.test.ts',
   'test/proxysocket/tcp/*.test.ts',
   'test/proxysocket/udp/*.test.ts',
+  'test/proxysocket/threads/*.test.ts',
+  'test/proxysocket/workers/*.test.ts',
   'test/proxier/*.test.ts',
   'test/store/*.test.ts',
   'test/file/*.test.ts',
   'test/util/*.test.ts',
+  'test/admin/pipe.test.ts',
 ];
 
 /** Files that are of no use here, and why. They run on Linux. */
@@ -30,12 +34,20 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'test/util/tls-files.test.ts': 'there is no openssl here, which makes the certificates',
 };
 
+/** An address that is not on loopback, for the scripts that show differences. */
+const ADDRESS = '10.96.0.99';
+
 /** A file that hangs is given up. Milliseconds. */
 const PATIENCE_MS = 310_000;
 
 /** What Wine does differently, and then the test files, one after the other; `only`: these instead. */
-export async function suites(steps: Steps, wine: Wine, only: readonly string[]): Promise<void> {
-  if (only.length === 0) await differences(steps, wine);
+export async function suites(
+  steps: Steps,
+  wine: Wine,
+  namespace: Namespace,
+  only: readonly string[],
+): Promise<void> {
+  if (only.length === 0) await differences(steps, wine, namespace);
   const all = SUITES.flatMap((pattern) => globSync(pattern, { cwd: ROOT }).sort());
   const files = only.length === 0 ? all : only;
   for (const file of files) {
@@ -46,7 +58,8 @@ export async function suites(steps: Steps, wine: Wine, only: readonly string[]):
 }
 
 /** When Wine does as Windows one day, tests need not be written with it in mind any more. */
-async function differences(steps: Steps, wine: Wine): Promise<void> {
+async function differences(steps: Steps, wine: Wine, namespace: Namespace): Promise<void> {
+  await namespace.addAddress(ADDRESS);
   for (const { what, script, therefore } of DIFFERENCES) {
     await steps.step(what, async () => {
       const { stdout, stderr } = await runScript(wine, script);
@@ -54,6 +67,7 @@ async function differences(steps: Steps, wine: Wine): Promise<void> {
       return `${stdout.trim()}\n${therefore}`;
     });
   }
+  await namespace.deleteAddress(ADDRESS);
 }
 
 /** Resolves with the tests that were skipped in it, if any were. */
