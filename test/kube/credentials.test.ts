@@ -1,0 +1,144 @@
+/** As whom the server is asked: tokens, certificates, impersonation. */
+import { readFile, writeFile } from 'node:fs/promises';
+import t from 'tap';
+import { kubeStarted } from '../../src/kube/events.ts';
+import { makeAuthority } from '../support/certs.ts';
+import { config, place, port, secureRig, users } from '../support/kube-access.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+t.test('TLS with the authority of the kubeconfig, and a token', async (t) => {
+  const here = await place(t);
+  const started = collect(t, kubeStarted);
+  const auth = { tokens: new Map([['secret', 'system:serviceaccount:kube-system:kpng']]) };
+  const { api, watching } = await secureRig(
+    t,
+    here,
+    { user: { token: 'secret' } },
+    { api: { auth } },
+  );
+  await watching();
+  t.strictSame(users(api), ['system:serviceaccount:kube-system:kpng']);
+  t.match(started, [{ context: 'test', user: 'u', by: 'token', proxy: undefined }]);
+});
+
+t.test('the user of a token is read from it', async (t) => {
+  const here = await place(t);
+  const started = collect(t, kubeStarted);
+  const claims = { sub: 'system:serviceaccount:kube-system:kpng' };
+  const token = `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
+  const auth = { tokens: new Map([[token, 'kpng']]) };
+  const { watching } = await secureRig(t, here, { user: { token } }, { api: { auth } });
+  await watching();
+  t.match(started, [{ user: claims.sub }]);
+});
+
+t.test('a client certificate', async (t) => {
+  const here = await place(t);
+  const { key, crt } = await here.certs.issue('kpng-node');
+  const started = collect(t, kubeStarted);
+  const user = { 'client-certificate': crt, 'client-key': key };
+  const { api, watching } = await secureRig(t, here, { user }, { api: { auth: {} } });
+  await watching();
+  t.strictSame(users(api), ['kpng-node']);
+  t.match(started, [{ user: 'kpng-node', by: 'certificate' }]);
+});
+
+t.test('a certificate that is replaced is shown from the next request on', async (t) => {
+  const here = await place(t);
+  const first = await here.certs.issue('first');
+  const second = await here.certs.issue('second');
+  const crt = await here.write('user.crt', await readFile(first.crt, 'utf8'));
+  const key = await here.write('user.key', await readFile(first.key, 'utf8'));
+  const user = { 'client-certificate': crt, 'client-key': key };
+  const { api, watching, failures, advanceUntil } = await secureRig(
+    t,
+    here,
+    { user },
+    { api: { auth: {} } },
+  );
+  await watching();
+  await writeFile(crt, await readFile(second.crt, 'utf8'));
+  await writeFile(key, await readFile(second.key, 'utf8'));
+  api.cut();
+  await until(() => failures.length === 3);
+  await advanceUntil(() => api.watches().length === 3);
+  t.strictSame(users(api), ['first', 'second']);
+});
+
+t.test('a token file is read again, and may end with a newline', async (t) => {
+  const here = await place(t);
+  const tokens = new Map([['one', 'one']]);
+  await here.write('token', 'one\n');
+  const user = { tokenFile: 'token', token: 'not this one' };
+  const { api, watching, failures, advanceUntil } = await secureRig(
+    t,
+    here,
+    { user },
+    {
+      api: { auth: { tokens } },
+    },
+  );
+  await watching();
+  await here.write('token', 'two\n');
+  tokens.clear();
+  tokens.set('two', 'two');
+  api.cut();
+  await until(() => failures.length === 3);
+  await advanceUntil(() => api.watches().length === 3);
+  t.strictSame(users(api), ['one', 'two']);
+  t.ok(
+    failures.some(({ kind }) => kind === 'unauthorized'),
+    'the old one was tried once more',
+  );
+});
+
+t.test('credentials that expired: the message says so', async (t) => {
+  const here = await place(t);
+  const claims = { sub: 'kpng', exp: Date.parse('2026-01-02T03:04:05Z') / 1000 };
+  const token = `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
+  const { failures } = await secureRig(t, here, { user: { token } }, { api: { auth: {} } });
+  await until(() => failures.length === 3);
+  t.match(failures[0], { kind: 'unauthorized', error: { code: 'KPNG_KUBE_UNAUTHORIZED' } });
+  t.match(failures[0]?.error.message, /401 Unauthorized; the token expired at 2026-01-02T03:04:05/);
+});
+
+t.test('credentials that nobody knows: the message says whose they are', async (t) => {
+  const here = await place(t);
+  const { key, crt } = await here.certs.issue('stranger');
+  const user = { 'client-certificate': crt, 'client-key': key };
+  const auth = { tokens: new Map() };
+  const other = await makeAuthority(t, 'other');
+  const tls = { ...here.tls, ca: await readFile(other.ca, 'utf8') };
+  const { failures } = await secureRig(t, here, { user }, { api: { auth, tls } });
+  await until(() => failures.length === 3);
+  t.match(
+    failures[0]?.error.message,
+    /401 Unauthorized; the server does not accept the certificate of "stranger"$/,
+  );
+});
+
+t.test('who is impersonated', async (t) => {
+  const here = await place(t);
+  const tokens = new Map([['secret', 'admin']]);
+  const user = { token: 'secret', as: 'kpng', 'as-groups': ['system:nodes', 'ops'] };
+  const { api, watching } = await secureRig(t, here, { user }, { api: { auth: { tokens } } });
+  await watching();
+  t.match(api.requests[0]?.headers, {
+    'impersonate-user': 'kpng',
+    'impersonate-group': 'system:nodes, ops',
+    'user-agent': 'test',
+  });
+});
+
+t.test('over plain HTTP no credentials are sent', async (t) => {
+  const here = await place(t);
+  const at = await port();
+  const cluster = { server: `http://127.0.0.1:${at}`, 'certificate-authority': undefined };
+  const kubeconfig = await config(here, at, { cluster, user: { token: 'secret' } });
+  const { api, watching } = await startKubeRig(t, { kubeconfig, api: { port: at } });
+  await watching();
+  t.ok(api.requests.length > 0);
+  t.ok(api.requests.every(({ headers }) => headers.authorization === undefined));
+});

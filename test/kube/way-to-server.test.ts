@@ -1,0 +1,77 @@
+/** Proxies and paths between us and the server. */
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
+import { kubeStarted } from '../../src/kube/events.ts';
+import { place, port, secureRig, users } from '../support/kube-access.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+/** An HTTP proxy, and where it was asked to lead. */
+async function startProxy(t: Test): Promise<{ url: string; through: string[] }> {
+  const through: string[] = [];
+  const proxy = createServer().on('connect', (request, client, head) => {
+    through.push(request.url ?? '');
+    const [host = '', to] = (request.url ?? '').split(':');
+    const server = connect(Number(to), host, () => {
+      client.write('HTTP/1.1 200 Connection established\r\n\r\n');
+      server.write(head);
+      server.pipe(client).pipe(server);
+    });
+    for (const socket of [client, server]) socket.on('error', () => socket.destroy());
+  });
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  t.teardown(() => proxy.close());
+  return { url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, through };
+}
+
+t.test('through a proxy of the kubeconfig, also with a certificate that is replaced', async (t) => {
+  const here = await place(t);
+  const { url, through } = await startProxy(t);
+  const started = collect(t, kubeStarted);
+  const first = await here.certs.issue('first');
+  const second = await here.certs.issue('second');
+  const crt = await here.write('user.crt', await readFile(first.crt, 'utf8'));
+  const key = await here.write('user.key', await readFile(first.key, 'utf8'));
+  const { api, watching, failures, advanceUntil } = await secureRig(
+    t,
+    here,
+    {
+      cluster: { 'proxy-url': url },
+      user: { 'client-certificate': crt, 'client-key': key },
+    },
+    { api: { auth: {} } },
+  );
+  await watching();
+  t.ok(through.length >= 3);
+  t.strictSame(new Set(through), new Set([api.url.replace('https://', '')]));
+  t.match(started, [{ proxy: url.replace('http://', ''), user: 'first' }]);
+  await writeFile(crt, await readFile(second.crt, 'utf8'));
+  await writeFile(key, await readFile(second.key, 'utf8'));
+  api.cut();
+  await until(() => failures.length === 3);
+  await advanceUntil(() => api.watches().length === 3);
+  t.strictSame(users(api), ['first', 'second']);
+});
+
+t.test('a server below a path', async (t) => {
+  const at = await port();
+  const behind = createServer().on('request', (request, response) => {
+    response.writeHead(404).end(request.url);
+    paths.push(request.url ?? '');
+  });
+  const paths: string[] = [];
+  behind.listen(at, '127.0.0.1');
+  await once(behind, 'listening');
+  t.teardown(() => behind.close());
+  const { failures } = await startKubeRig(t, {
+    source: { config: { kubeconfig: '', server: `http://127.0.0.1:${at}/k8s/c1/`, env: {} } },
+  });
+  await until(() => failures.length === 3);
+  t.ok(paths.some((path) => path.startsWith('/k8s/c1/api/v1/services?')));
+  t.match(failures[0], { kind: 'server', error: { message: /404 Not Found/ } });
+});
