@@ -6,14 +6,14 @@ export const WRITE_TIMEOUT_MS = 30_000;
 /** How often a connection through the rules is made, to see whether they are still there. */
 export const CANARY_INTERVAL_MS = 500;
 
-/** The same for iptables, so that every second or third look can be a thorough one. */
-export const CHAINS_INTERVAL_MS = 400;
+/** The same for iptables. Also how often, at the most, the chains are looked at that no packet of the host itself passes. */
+export const CHAINS_INTERVAL_MS = 750;
 
 /** And how often where writing all rules takes long. */
 export const MIN_CANARY_INTERVAL_MS = 200;
 
 /** How long a look and writing all rules may take together; the rest of a second is for what else has to be done. */
-export const REPAIR_GOAL_MS = 800;
+export const REPAIR_GOAL_MS = 900;
 
 /** How long that connection may take. */
 export const CANARY_TIMEOUT_MS = 300;
@@ -60,11 +60,8 @@ export const LOCK_WAIT_S = 5;
 /** What the list of all rules of one family may come to. About 300 bytes each. */
 export const MAX_RULE_LIST = 256 * 1024 * 1024;
 
-/** How often, at the most, the chains are looked at that no packet of the host itself passes. */
-export const AUDIT_INTERVAL_MS = 700;
-
-/** And how seldom: as a multiple of the time that it takes, and at the least. */
-export const AUDIT_SHARE = 15;
+/** How seldom those chains are looked at: as a multiple of the time that it takes, and at the least. */
+export const AUDIT_SHARE = 12;
 export const MAX_AUDIT_INTERVAL_MS = 5000;
 
 /**

@@ -11,6 +11,9 @@ const REPAIR_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 
  */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
+/** Of the time between looks, how much is left at the least to what else there is when a look took long. */
+const REST_SHARE = 0.5;
+
 /**
  * So many repairs in a row are done without a wait, since somebody may remove the rules more than once;
  * after that something else is wrong.
@@ -20,7 +23,7 @@ const QUICK_REPAIRS = 5;
 export interface GuardOptions {
   readonly clock: Clock;
   readonly random: () => number;
-  /** How long to wait before the next look. Milliseconds. Default 500. */
+  /** How long it is from the beginning of one look to that of the next. Milliseconds. Default 500. */
   readonly interval?: () => number;
   /** Finds out whether the rules are there. */
   readonly look: () => Promise<ProbeResult>;
@@ -75,6 +78,7 @@ export class Guard {
 
   /** Looks once; resolves with the wait until the next look, and never rejects. */
   async #round(): Promise<number> {
+    const begin = this.#options.clock.now();
     const found = await this.#options.look();
     if (this.#state === 'closed') return 0;
     if (found === 'alive') {
@@ -82,13 +86,19 @@ export class Guard {
       this.#repairs = 0;
       this.#backoff.reset();
       await attempt(this.#options.housekeeping());
-      return this.#interval();
+      return this.#rest(begin);
     }
     this.#silences = found === 'silent' ? this.#silences + 1 : CANARY_SILENCES;
-    if (this.#silences < CANARY_SILENCES) return this.#interval();
+    if (this.#silences < CANARY_SILENCES) return this.#rest(begin);
     this.#repairs += 1;
     await attempt(this.#options.repair(found, this.#repairs === 1));
-    return this.#repairs <= QUICK_REPAIRS ? this.#interval() : this.#backoff.next();
+    return this.#repairs <= QUICK_REPAIRS ? this.#rest(begin) : this.#backoff.next();
+  }
+
+  /** What is left of the time between looks. What was removed while one ran has to wait until the next one. */
+  #rest(begin: number): number {
+    const interval = this.#interval();
+    return Math.max(interval - (this.#options.clock.now() - begin), REST_SHARE * interval);
   }
 }
 

@@ -176,7 +176,7 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
       formatBytes(bounds.MAX_FLOW_LIST),
       formatDuration(bounds.LOCK_WAIT_S * 1000),
       formatBytes(bounds.MAX_RULE_LIST),
-      [bounds.AUDIT_INTERVAL_MS, bounds.MAX_AUDIT_INTERVAL_MS].map(formatDuration).join(' to '),
+      [bounds.CHAINS_INTERVAL_MS, bounds.MAX_AUDIT_INTERVAL_MS].map(formatDuration).join(' to '),
       String(bounds.MAX_COMPARISONS),
     ],
     'in the order of src/portal/bounds.ts',

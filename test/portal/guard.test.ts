@@ -13,12 +13,18 @@ function guarded() {
     fails: false,
     log: [] as string[],
     looks: 0,
+    /** How long a look takes. Milliseconds. */
+    takes: 0,
+    onLook: (): unknown => undefined,
   };
   const guard = new Guard({
     clock,
     random: () => 0.5,
     look: async () => {
       state.looks += 1;
+      state.onLook();
+      await Promise.resolve();
+      clock.advance(state.takes);
       return state.found;
     },
     housekeeping: async () => {
@@ -53,6 +59,23 @@ t.test('looks every half second, and only once it was started', async (t) => {
   await pass(state.clock, 2000);
   t.equal(state.looks, 4);
   t.equal(state.clock.pending, 0);
+});
+
+t.test('what a look takes does not put off the next one', async (t) => {
+  const { guard, state } = guarded();
+  guard.start();
+  const begin = state.clock.now();
+  const begins: number[] = [];
+  state.takes = 100;
+  state.onLook = () => begins.push(state.clock.now() - begin);
+  await pass(state.clock, 1400);
+  t.strictSame(begins, [500, 1000, 1500], 'half a second from begin to begin');
+  state.takes = 10_000;
+  begins.length = 0;
+  await pass(state.clock, 1000);
+  const [first = 0, second = 0] = begins;
+  t.equal(second - first, 10_250, 'but after a long one there is a rest');
+  await guard.close();
 });
 
 t.test('has rules that are gone repaired at the next look', async (t) => {

@@ -1,3 +1,4 @@
+import { CHAINS_INTERVAL_MS } from '../../src/portal/bounds.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import type { ProbeResult } from '../../src/portal/guard.ts';
 import { PortAllocator } from '../../src/portal/port-allocator.ts';
@@ -99,8 +100,8 @@ export abstract class RuleRig {
     return this.landing(packet(to, more), new Set(this.host.map(({ address }) => address)));
   }
 
-  /** Lets time pass until the portal has looked at its rules once more, and has done what follows. */
-  async look(ms = 400): Promise<void> {
+  /** Lets time pass until the portal has looked at its rules once more, whatever they are, and has done what follows. */
+  async look(ms = CHAINS_INTERVAL_MS): Promise<void> {
     this.clock.advance(ms);
     for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
   }

@@ -6,16 +6,13 @@ import { everywhere, SERVICE, simple } from './support/services.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
 
-/**
- * A second, and half of one more for a machine where looking at all chains takes long: that may only have its
- * share of the time (AUDIT_SHARE). `npm run bench -- portals` measures how long it takes.
- */
-const REPAIR_MS = 1500;
+/** `npm run bench -- portals` measures how long it takes. */
+const REPAIR_MS = 1000;
 
 /** After so many repairs in a row a process waits, as it might fight somebody. */
 const QUICK_REPAIRS = 5;
 
-testEachKind('rules that somebody else removes are back within a second or so', async (t, here) => {
+testEachKind('rules that somebody else removes are back within a second', async (t, here) => {
   let proxy = here.start();
   let repairs = QUICK_REPAIRS;
   const repair = async (file: string, args: readonly string[]): Promise<number> => {

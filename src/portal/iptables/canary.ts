@@ -1,7 +1,7 @@
 import type { Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
-import { AUDIT_INTERVAL_MS, AUDIT_SHARE, MAX_AUDIT_INTERVAL_MS } from '../bounds.ts';
+import { AUDIT_SHARE, CHAINS_INTERVAL_MS, MAX_AUDIT_INTERVAL_MS } from '../bounds.ts';
 import type { ProbeResult } from '../guard.ts';
 import {
   Canary,
@@ -46,19 +46,24 @@ export function iptablesCanary(
 ): RuleCanary<SlotName> {
   const { prefix, audit, clock = systemClock } = options;
   const all = families.map((family) => new FamilyCanary(owner, family, prefix));
-  let nextAudit = 0;
+  let nextAudit = -Infinity;
+  let lastLook = clock.now();
   const durations: number[] = [];
   const look = async (): Promise<ProbeResult> => {
     const begin = clock.now();
-    if (begin < nextAudit) return 'alive';
+    const toNextLook = Math.min(begin - lastLook, CHAINS_INTERVAL_MS);
+    lastLook = begin;
+    // At the look that is nearest, or it would often come almost a whole look late.
+    if (begin + toNextLook / 2 <= nextAudit) return 'alive';
     // What cannot be looked at says nothing; a write will tell why.
     const there = await audit().catch(() => true);
     const end = clock.now();
     durations.push(end - begin);
     if (durations.length > DURATIONS) durations.shift();
     // One that took long may only have waited for others.
-    const wait = Math.max(AUDIT_INTERVAL_MS, AUDIT_SHARE * Math.min(...durations));
-    nextAudit = end + Math.min(wait, MAX_AUDIT_INTERVAL_MS);
+    const wait = Math.max(CHAINS_INTERVAL_MS, AUDIT_SHARE * Math.min(...durations));
+    const bounded = Math.min(wait, MAX_AUDIT_INTERVAL_MS);
+    nextAudit = (end - begin < bounded / 2 ? begin : end) + bounded;
     return there ? 'alive' : 'gone';
   };
   return {

@@ -5,7 +5,7 @@ import type { LedgerView } from '../rules/ledger.ts';
 import { TABLES, type SlotName } from './chains.ts';
 import { iptablesFailure } from './failure.ts';
 import { findRules, type Found } from './found.ts';
-import { readInspection, renderInspection, type Scope } from './inspect.ts';
+import { readInspection, renderInspection } from './inspect.ts';
 import type { Place } from './script.ts';
 import { programOf, restore, save, type Tools } from './tools.ts';
 
@@ -55,19 +55,15 @@ export class Kernel {
   }
 
   /** The same, quickly, of what was written before. Undefined when a chain of ours is not there. */
-  async inspect(
-    place: Place,
-    ledger: LedgerView<SlotName>,
-    scope: Scope,
-  ): Promise<Found | undefined> {
+  async inspect(place: Place, ledger: LedgerView<SlotName>): Promise<Found | undefined> {
     const command = restore(this.#tools, place.family);
     const listings = TABLES.map(async (table) => {
-      const stdin = renderInspection(place, ledger, table, scope);
+      const stdin = renderInspection(place, ledger, table);
       const { stdout } = await this.#exec({ ...command, stdin, maxOutput: MAX_RULE_LIST });
       return stdout;
     });
     try {
-      return readInspection(place, ledger, await Promise.all(listings), scope);
+      return readInspection(place, ledger, await Promise.all(listings));
     } catch (error) {
       // The thorough way finds out what is wrong.
       if (error instanceof ExecError) return undefined;

@@ -1,5 +1,5 @@
 import { CHAINS_INTERVAL_MS } from '../bounds.ts';
-import { systemExec, type Exec } from '../exec.ts';
+import { systemExec } from '../exec.ts';
 import type { RuleConfig } from '../rules/config.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { iptablesCanary } from './canary.ts';
@@ -27,7 +27,7 @@ export class IptablesPortal extends RulePortal<SlotName> {
   /** Throws KPNG_USAGE for a bind address or prefix that cannot be, RangeError for node port addresses. */
   constructor(options: IptablesPortalOptions) {
     const { exec = systemExec, prefix = DEFAULT_PREFIX, clock } = options;
-    const store = new IptablesStore(exec, options.tools ?? lazyTools(exec), prefix);
+    const store = new IptablesStore(exec, options.tools ?? (() => findTools(exec, 'auto')), prefix);
     const audit = (): Promise<boolean> => store.leadsThere();
     super(options, {
       kind: 'iptables',
@@ -40,9 +40,4 @@ export class IptablesPortal extends RulePortal<SlotName> {
         ((config) => iptablesCanary(config, { prefix, audit, ...(clock && { clock }) })),
     });
   }
-}
-
-function lazyTools(exec: Exec): () => Promise<Tools> {
-  let found: Tools | undefined;
-  return async () => (found ??= await findTools(exec, 'auto'));
 }

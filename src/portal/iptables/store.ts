@@ -7,7 +7,7 @@ import type { ItemChange, LedgerView } from '../rules/ledger.ts';
 import { RuleError, type RuleStore } from '../rules/store.ts';
 import { checkPrefix, readSlotName, type SlotName } from './chains.ts';
 import { isNothing, ownersOf, type Found } from './found.ts';
-import { areThere, jumps } from './jumps.ts';
+import { hasAllJumps, readJumpListing, renderJumpListing } from './inspect.ts';
 import { Kernel } from './kernel.ts';
 import {
   renderDelta,
@@ -23,22 +23,26 @@ import type { Tools } from './tools.ts';
 export class IptablesStore implements RuleStore<SlotName | FlowSet> {
   readonly what: string;
   readonly #exec: Exec;
-  readonly #tools: () => Promise<Tools>;
+  readonly #findTools: () => Promise<Tools>;
+  #tools: Tools | undefined;
   readonly #prefix: string;
   /**
    * What the chains were last written for, as long as they are as they were written, or somebody else has
    * changed them. Undefined while they are being written, and when it is not known what of a change is there.
    */
   #written: RuleConfig | undefined;
-  /** What is known to be wrong is that jumps are missing which packets of the host do not meet. */
-  #missesJumps = false;
+  /**
+   * The built-in chains of each family as they were listed, when all that is known to be wrong is that jumps are
+   * missing there which packets of the host do not meet.
+   */
+  #withoutJumps: ReadonlyMap<Family, string> | undefined;
 
   /** `tools` is asked again as long as it rejects. Throws KPNG_USAGE for a prefix that cannot be. */
   constructor(exec: Exec, tools: () => Promise<Tools>, prefix: string) {
     checkPrefix(prefix);
     this.what = `the iptables chains ${prefix}-*`;
     this.#exec = exec;
-    this.#tools = tools;
+    this.#findTools = tools;
     this.#prefix = prefix;
   }
 
@@ -53,13 +57,15 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
   ): Promise<string | undefined> {
     const damaged = onlyOwn && this.#written === config;
     this.#written = undefined;
-    const scope = this.#missesJumps ? 'jumps' : 'all';
-    this.#missesJumps = false;
+    const known = damaged ? this.#withoutJumps : undefined;
+    this.#withoutJumps = undefined;
     const kernel = await this.#kernel();
     const found = await inFamilies(config.families, async (family) => {
-      const seen = damaged
-        ? await kernel.inspect(this.#place(config, family), ledger, scope)
-        : undefined;
+      const place = this.#place(config, family);
+      const listing = known?.get(family);
+      const inspect = async () => (damaged ? kernel.inspect(place, ledger) : undefined);
+      const seen =
+        listing === undefined ? await inspect() : readJumpListing(place, ledger, listing);
       return { family, found: seen ?? (await kernel.find(family, this.#prefix, true)) };
     });
     const other = found
@@ -139,35 +145,30 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
   }
 
   /**
-   * Whether built-in chains still lead to ours where packets of the host itself do not come by. True
-   * as well while the rules are being written.
+   * Whether built-in chains still lead to ours, also where packets of the host itself do not come by. True as well
+   * while the rules are being written. To be asked only when packets pass our chains: then the next `replace` takes
+   * it that these jumps are all that is missing, and need not look again.
    */
   async leadsThere(): Promise<boolean> {
     const config = this.#written;
     if (config === undefined) return true;
     const kernel = await this.#kernel();
-    const seen = await inFamilies(config.families, async (family) => {
-      const script = '*nat\n-S PREROUTING\nCOMMIT\n*filter\n-S FORWARD\nCOMMIT\n';
+    const listings = await inFamilies(config.families, async (family) => {
+      const script = renderJumpListing(this.#place(config, family));
       const text = await kernel.restore(family, script, `looking for jumps to ${this.what}`);
-      const wanted = jumps(this.#prefix, config.nodePortNetworks[family]).filter(
-        ({ from }) => from === 'PREROUTING' || from === 'FORWARD',
-      );
-      const targets = new Set(wanted.map(({ to }) => to));
-      const lines = text
-        .split('\n')
-        .filter(
-          (line) => line.startsWith('-A ') && targets.has(line.slice(line.lastIndexOf(' ') + 1)),
-        )
-        .map((line) => line.slice(3));
-      return areThere(wanted, lines);
+      return [family, text] as const;
     });
     if (this.#written !== config) return true;
-    this.#missesJumps = seen.includes(false);
-    return !this.#missesJumps;
+    const there = listings.every(([family, text]) =>
+      hasAllJumps(this.#place(config, family), text),
+    );
+    this.#withoutJumps = there ? undefined : new Map(listings);
+    return there;
   }
 
   async #kernel(): Promise<Kernel> {
-    return new Kernel(this.#exec, await this.#tools());
+    this.#tools ??= await this.#findTools();
+    return new Kernel(this.#exec, this.#tools);
   }
 
   #place(config: RuleConfig, family: Family) {

@@ -26,8 +26,10 @@ export class Pace {
     if (reason === 'start') this.#perItemMs = durationMs / Math.max(1, this.#items);
   }
 
+  /** An even part of `maxMs` where that is long enough, so that what is done every `maxMs` falls on a look. */
   get intervalMs(): number {
-    const left = REPAIR_GOAL_MS - this.#items * this.#perItemMs;
-    return Math.max(MIN_CANARY_INTERVAL_MS, Math.min(left, this.#maxMs));
+    const left = Math.max(MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS - this.#items * this.#perItemMs);
+    const parts = Math.ceil(this.#maxMs / left);
+    return Math.max(MIN_CANARY_INTERVAL_MS, this.#maxMs / parts);
   }
 }

@@ -157,17 +157,17 @@ t.test(
       return audit.count - before;
     };
     audit.takes = 167;
-    t.equal(await looks(10_000), 4, 'a 15th of the time');
+    t.equal(await looks(10_000), 6, 'a twelfth of the time');
     audit.takes = 10_000;
     await looks(30_000);
     t.equal(await looks(20_000), 4, 'but every five seconds at the least');
     audit.takes = 0;
     await looks(30_000);
-    t.equal(await looks(7000), 10);
+    t.equal(await looks(8000), 10, 'the look that is nearest to 0.75 s');
     audit.takes = 3000;
     await looks(100);
     audit.takes = 0;
-    t.equal(await looks(7000), 10, 'once it had only to wait for others');
+    t.equal(await looks(8000), 10, 'once it had only to wait for others');
   },
 );
 

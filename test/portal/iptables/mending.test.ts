@@ -95,7 +95,7 @@ t.test('only the jumps of a table come back when no more than these were removed
   }
 });
 
-t.test('chains that packets of the host have passed are not looked at', async (t) => {
+t.test('what a look at the jumps has told is not looked at again', async (t) => {
   const { fake, before, store, repair } = await written();
   const looked = (): string[] => {
     const texts = fake.commands.splice(0).map(({ stdin = '' }) => stdin);
@@ -106,6 +106,12 @@ t.test('chains that packets of the host have passed are not looked at', async (t
   looked();
   await repair();
   t.same(looked(), []);
+  fake.commands.length = 0;
+  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
+  t.equal(await store.leadsThere(), false);
+  fake.commands.length = 0;
+  t.equal((await repair()).length, 1);
+  t.equal(fake.commands.length, 1, 'one program, for the family that it is about');
   fake.run('*nat\n-F PREROUTING\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
   await repair();
   t.match(looked(), [/^-S KUBE-/]);

@@ -29,10 +29,10 @@ async function written(t: Test, rig: RuleRig) {
 testEachRig('rules that somebody else removed come back as they were', async (t, make) => {
   const { rig, told } = await written(t, make());
   const runs = rig.runs;
-  await rig.look(500);
+  await rig.look();
   t.equal(rig.runs, runs, 'as long as all is well, no program is run');
   rig.flush();
-  await rig.look(500);
+  await rig.look();
   t.strictSame(told, ['lost', 'written: repair']);
   t.equal(rig.lands('10.0.0.1:80'), 'proxy port 40002');
   t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
@@ -42,10 +42,10 @@ testEachRig('a repair that fails is tried again until it succeeds', async (t, ma
   const { rig, told } = await written(t, make());
   rig.flush();
   rig.breakTools({ fails: 'missing' });
-  await rig.look(500);
+  await rig.look();
   t.strictSame(told, ['lost', 'failed: KPNG_PORTAL_TOOL_MISSING']);
   rig.breakTools(undefined);
-  await rig.look(500);
+  await rig.look();
   t.strictSame(told.slice(2), ['written: repair'], 'and the loss is told once');
 });
 
@@ -89,10 +89,10 @@ testEachRig(
     const other = await rig.takeOver([wants('x/x', 'clusterIP 10.9.9.9:80')]);
     told.length = 0;
 
-    await rig.look(500);
+    await rig.look();
     t.strictSame(told, ['lost', 'failed: KPNG_PORTAL_TAKEN']);
     const runs = rig.runs;
-    for (let n = 0; n < 5; n += 1) await rig.look(500);
+    for (let n = 0; n < 5; n += 1) await rig.look();
     t.equal(rig.runs, runs, 'it leaves the table alone');
     await t.rejects(rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]), {
       code: 'KPNG_PORTAL_TAKEN',
@@ -100,7 +100,7 @@ testEachRig(
     t.match(rig.lands('10.9.9.9:80'), /proxy port/);
 
     rig.dead.add(other);
-    await rig.look(500);
+    await rig.look();
     t.equal(told.at(-1), 'written: start');
     t.match(rig.lands('10.0.0.1:80'), /proxy port/);
     t.match(rig.lands('10.0.0.2:5432'), /proxy port/, 'with what has changed in the meantime');

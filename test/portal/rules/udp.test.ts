@@ -53,7 +53,7 @@ testEachRig('after a start or a repair it looks which flows are wrong', async (t
   await rig.sync([dns, wants('d/web', 'clusterIP fd00::1:80', 'nodePort 30000')]);
   t.strictSame(removed(), ['-L -f ipv4 -p udp']);
   rig.flush();
-  await rig.look(500);
+  await rig.look();
   t.strictSame(removed(), ['-L -f ipv4 -p udp']);
 });
 
