@@ -4,7 +4,7 @@ import type { Timer } from '../util/clock.ts';
 import { drainText, type Drain, type DrainingEngine } from './drains.ts';
 import { numberOf, type Operation, type OperationInput } from './operations.ts';
 import { proxyOf } from './standard.ts';
-import type { ProcessSubject } from './subject.ts';
+import type { ProcessSubject, ProxySubject } from './subject.ts';
 
 /** What drain and undrain answer. */
 export interface DrainOutcome {
@@ -98,11 +98,21 @@ async function drain(
   drains: ProcessDrain,
   what: Drain,
 ): Promise<DrainOutcome> {
-  const { engine } = proxyOf(subject);
+  const { engine } = drainable(subject);
   if (what.kind === 'process') return drains.begin(engine);
   const outcome = outcomeOf(subject, drainText(what), await engine.drain(what));
   subject.log.info(DRAINING, { ...outcome });
   return outcome;
+}
+
+/** Throws KPNG_ADMIN_REFUSED when the process does not take new connections in any case. */
+function drainable(subject: ProcessSubject): ProxySubject {
+  const successor = subject.successor?.();
+  if (successor === undefined) return proxyOf(subject);
+  throw new KpngError(
+    'KPNG_ADMIN_REFUSED',
+    `process ${successor} has taken over and takes the new connections; this one, ${process.pid}, takes none`,
+  );
 }
 
 const DRAINING = 'Draining: no new connections';
@@ -113,7 +123,7 @@ async function undrain(
   drains: ProcessDrain,
   what: Drain,
 ): Promise<DrainOutcome> {
-  const { engine } = proxyOf(subject);
+  const { engine } = drainable(subject);
   const isAll = what.kind === 'process';
   if (isAll) drains.end();
   const names = await engine.undrain(isAll ? undefined : what);

@@ -43,7 +43,9 @@ function exchange(call: AdminCall): Promise<{ status: number; text: string }> {
   const path = `/v1/${operation}${query === '' ? '' : `?${query}`}`;
   const headers = body === '' ? {} : { 'content-type': 'application/json' };
   return new Promise((resolve, reject) => {
-    const sent = httpRequest({ socketPath: socket, method, path, headers, timeout: timeoutMs });
+    const options = { method, path, headers, timeout: timeoutMs };
+    // A connection that is kept leads to a process that may have a successor by the next call.
+    const sent = httpRequest({ socketPath: socket, agent: false, ...options });
     sent.on('timeout', () => sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
     sent.on('error', (error) => reject(connectFailure(socket, error)));
     sent.on('response', (response) => {

@@ -7,6 +7,7 @@ import {
   type HttpServer,
   type Inherit,
 } from '../util/http-server.ts';
+import type { Turn } from '../util/turn.ts';
 import { failure, type AdminRequest } from './handler.ts';
 import { isLocalName, isLoopback } from './local-name.ts';
 import type { ProcessSubject } from './subject.ts';
@@ -17,11 +18,13 @@ export interface PageServerOptions {
   readonly answer: (request: AdminRequest) => Promise<Answer>;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
   readonly inherit?: Inherit | undefined;
+  /** When it may begin. Default: at once. */
+  readonly turn?: Turn | undefined;
 }
 
 /** Serves the status page, and what it reads, over TCP. Nothing can be changed there. */
 export function startPageServer(options: PageServerOptions): HttpServer {
-  const { address, answer, subject, inherit } = options;
+  const { address, answer, subject, inherit, turn } = options;
   const { log, clock } = subject;
   const host = address.host === '' ? '127.0.0.1' : address.host;
   const isPrivate = isLoopback(host);
@@ -30,6 +33,7 @@ export function startPageServer(options: PageServerOptions): HttpServer {
     address: place,
     clock,
     inherit,
+    turn,
     async answer(path, { method, query, host: asked }) {
       // A page of somebody else may have its name point here, and read what is on this one.
       if (isPrivate && !isLocalName(asked)) {

@@ -1,14 +1,14 @@
 import { chmod, lstat, rename, unlink } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { messageOf } from '../errors.ts';
 import type { Answer } from '../util/http-server.ts';
-import { askAdmin } from './client.ts';
 import { failure, type AdminRequest } from './handler.ts';
+import { Leaving } from './leaving.ts';
 import { isLocalName } from './local-name.ts';
-import { checkDirectory, isCode, isPipe, refusal } from './socket-path.ts';
+import { checkFree } from './other-sockets.ts';
+import { checkDirectory, isPipe, refusal } from './socket-path.ts';
 
 /** Clients at once; whoever comes beyond that is cut. */
 export const MAX_ADMIN_CLIENTS = 32;
@@ -17,19 +17,24 @@ const MAX_BODY_BYTES = 64 * 1024;
 const HEADERS_TIMEOUT_MS = 5000;
 /** A client that does nothing for so long is cut. */
 const IDLE_TIMEOUT_MS = 30_000;
-/** How long whoever has the socket may take to say who it is. */
-const HOLDER_TIMEOUT_MS = 1000;
 
 export interface SocketServerOptions {
   readonly path: string;
   /** Number of this user; undefined on Windows. */
   readonly uid: number | undefined;
+  /** The process that the path may be taken from while it lives; undefined: none. */
+  readonly predecessor?: number | undefined;
   readonly answer: (request: AdminRequest) => Promise<Answer>;
   /** Told of an answer that could not be made. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
 
 export interface SocketServer {
+  /**
+   * Removes the socket if it is still ours, and stops listening. Resolves when whoever had connected has been answered or
+   * has gone. Idempotent.
+   */
+  leave(): Promise<void>;
   /** Stops listening, cuts clients and removes the socket if it is still ours. Idempotent. */
   close(): Promise<void>;
 }
@@ -37,71 +42,43 @@ export interface SocketServer {
 /**
  * Serves the admin API on a Unix socket, for its owner only, or on a named pipe.
  *
- * A socket that a dead process has left is replaced. Rejects with KPNG_ADMIN_SOCKET when a live one has it,
- * which the message names, or when the directory is not safe.
+ * A socket that a dead process has left is replaced, and that of the predecessor, in one step: whoever connects finds one
+ * of the two. Rejects with KPNG_ADMIN_SOCKET when another live one has it, which the message names, or when the directory is
+ * not safe.
  */
 export async function startSocketServer(options: SocketServerOptions): Promise<SocketServer> {
-  const { path, uid } = options;
+  const { path, uid, predecessor } = options;
   if (!isPipe(path)) {
     await checkDirectory(path, uid);
-    await checkFree(path);
+    await checkFree(path, predecessor);
   }
   const server = createServer({ headersTimeout: HEADERS_TIMEOUT_MS }, (request, response) => {
     void respond(request, response, options);
   });
+  const leaving = new Leaving(server);
   server.maxConnections = MAX_ADMIN_CLIENTS;
   server.timeout = IDLE_TIMEOUT_MS;
   if (isPipe(path)) await listen(server, path);
   const own = isPipe(path) ? undefined : await claim(server, path);
+  const giveUpPath = async (): Promise<void> => {
+    // A successor may have the path by now.
+    if (own === undefined || (await inodeOf(path)) !== own) return;
+    await unlink(path).catch(() => undefined);
+  };
   return {
+    async leave() {
+      await giveUpPath();
+      await leaving.leave();
+    },
     async close() {
       const closed = new Promise<void>((resolve) => {
         server.close(() => resolve());
       });
       server.closeAllConnections();
       await closed;
-      // A successor may have the path by now.
-      if (own === undefined || (await inodeOf(path)) !== own) return;
-      await unlink(path).catch(() => undefined);
+      await giveUpPath();
     },
   };
-}
-
-/** Finds out whether the path may be taken: nothing is there, or the socket of a process that is gone. */
-async function checkFree(path: string): Promise<void> {
-  const found = await lstat(path).catch((error: unknown) => {
-    if (isCode(error, 'ENOENT')) return undefined;
-    throw refusal(path, messageOf(error), error);
-  });
-  if (found === undefined) return;
-  if (!found.isSocket()) throw refusal(path, 'there is something that is not a socket');
-  if (await isLive(path)) throw refusal(path, `${await holderOf(path)} has it`);
-}
-
-function isLive(path: string): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(path);
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', (error) => {
-      if (isCode(error, 'ECONNREFUSED') || isCode(error, 'ENOENT')) resolve(false);
-      else if (isCode(error, 'EAGAIN')) resolve(true);
-      else reject(refusal(path, messageOf(error), error));
-    });
-  });
-}
-
-async function holderOf(path: string): Promise<string> {
-  try {
-    const call = { socket: path, method: 'GET', operation: 'status' } as const;
-    const status = await askAdmin({ ...call, timeoutMs: HOLDER_TIMEOUT_MS });
-    const { pid, command } = (status as { process: { pid: number; command: string } }).process;
-    return `process ${pid} (${command})`;
-  } catch {
-    return 'another process that does not say who it is';
-  }
 }
 
 async function listen(server: Server, path: string): Promise<void> {

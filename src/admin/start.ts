@@ -1,13 +1,11 @@
-import { KpngError, messageOf } from '../errors.ts';
-import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import type { Timer } from '../util/clock.ts';
 import type { HostPort } from '../util/host-port.ts';
 import { plain, type Answer, type HttpServer, type Inherit } from '../util/http-server.ts';
+import { Turn } from '../util/turn.ts';
 import { changingOperations } from './changing.ts';
 import { answerAdmin, type AdminRequest } from './handler.ts';
+import { HeldSocket } from './held-socket.ts';
 import { Operations } from './operations.ts';
 import { Sampler } from './sampler.ts';
-import { startSocketServer, type SocketServer } from './socket-server.ts';
 import { standardOperations } from './standard.ts';
 import type { ProcessSubject } from './subject.ts';
 
@@ -21,6 +19,8 @@ export interface AdminOptions {
   readonly uid: number | undefined;
   /** Gives the listening sockets of another process away. Default: there are none. */
   readonly inherit?: Inherit;
+  /** When socket and page may be served. Default: at once. */
+  readonly turn?: Turn;
 }
 
 /** The admin API of a process, on its socket and behind the status page. */
@@ -31,19 +31,23 @@ export interface Admin {
   readonly tried: Promise<void>;
   /** Of the status page; undefined: it is not served, or not yet. */
   readonly page: HttpServer | undefined;
+  /**
+   * Another process has taken over: it is asked on the socket from now on, and this one, which only ends its connections, on
+   * another one. Idempotent.
+   */
+  leave(successor: number): Promise<void>;
   /** Idempotent. */
   close(): Promise<void>;
 }
-
-/** Waits before the socket is tried again: its holder may be a process that is about to end. */
-const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
 
 /**
  * Starts what lets an operator look into the process. A socket or an address that cannot be had is
  * told and tried again for ever: watching must never keep the proxy from its work.
  */
 export function startAdmin(options: AdminOptions): Admin {
-  const { subject, pageAddress, inherit } = options;
+  const { socketPath: path, uid, pageAddress, inherit, turn = Turn.atOnce() } = options;
+  let successor: number | undefined;
+  const subject: ProcessSubject = { ...options.subject, successor: () => successor };
   const { clock } = subject;
   const sampler = new Sampler({
     clock,
@@ -59,11 +63,11 @@ export function startAdmin(options: AdminOptions): Admin {
     const { answerPage } = await import('./page.ts');
     return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
   };
-  const socket = holdSocket(options, answer);
+  const socket = new HeldSocket({ path, uid, subject, answer, turn });
   let page: HttpServer | undefined;
   const startPage = async (address: HostPort): Promise<void> => {
     const { startPageServer } = await import('./page-server.ts');
-    page = startPageServer({ address, answer, subject, inherit });
+    page = startPageServer({ address, answer, subject, inherit, turn });
   };
   const started = pageAddress === undefined ? undefined : startPage(pageAddress);
   let closed: Promise<void> | undefined;
@@ -73,6 +77,10 @@ export function startAdmin(options: AdminOptions): Admin {
     get page() {
       return page;
     },
+    async leave(by) {
+      successor = by;
+      await Promise.all([socket.leave(), started?.then(() => page?.leave())]);
+    },
     close() {
       closed ??= (async () => {
         sampler.close();
@@ -81,59 +89,4 @@ export function startAdmin(options: AdminOptions): Admin {
       return closed;
     },
   };
-}
-
-interface HeldSocket {
-  readonly tried: Promise<void>;
-  close(): Promise<void>;
-}
-
-function holdSocket(
-  { socketPath: path, uid, subject }: AdminOptions,
-  answer: (request: AdminRequest) => Promise<Answer>,
-): HeldSocket {
-  const { log, clock } = subject;
-  const backoff = new Backoff(RETRY, Math.random);
-  let server: SocketServer | undefined;
-  let timer: Timer | undefined;
-  let closed = false;
-  let told = '';
-
-  const attempt = async (): Promise<void> => {
-    if (path === '' || closed) return;
-    try {
-      const onAnswerFailed = (at: string, error: unknown): void => {
-        log.error('A page could not be made', { path: at, err: error });
-      };
-      server = await startSocketServer({ path, uid, answer, onAnswerFailed });
-      if (told === '') log.v(1, 'Serving the admin API', { path });
-      else log.info('Serving the admin API after all', { path });
-      if (closed) await server.close();
-    } catch (error) {
-      const retryInMs = Math.round(backoff.next());
-      const reason = messageOf(error);
-      if (reason !== told)
-        log.warn('Cannot serve the admin API yet', { err: asKnown(error), retryInMs });
-      told = reason;
-      if (!closed)
-        timer = clock.setTimer(retryInMs, () => {
-          running = attempt();
-        });
-    }
-  };
-  let running = attempt();
-  return {
-    tried: running,
-    async close() {
-      closed = true;
-      timer?.cancel();
-      await running;
-      await server?.close();
-    },
-  };
-}
-
-function asKnown(error: unknown): KpngError {
-  if (error instanceof KpngError) return error;
-  return new KpngError('KPNG_ADMIN_SOCKET', messageOf(error), { cause: error });
 }

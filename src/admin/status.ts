@@ -36,6 +36,7 @@ export function* statusOf(
       uptimeSeconds: Math.floor(uptime),
       command,
       nodeName: nodeName ?? null,
+      successor: subject.successor?.() ?? null,
       rssBytes: process.memoryUsage.rss(),
     },
     state: stateOfProcess(subject, proxy, probes),
@@ -46,11 +47,12 @@ export function* statusOf(
 }
 
 function stateOfProcess(
-  { health }: ProcessSubject,
+  subject: ProcessSubject,
   proxy: ProxySubject | undefined,
   { healthz, readyz }: StatusView['health'],
 ): StatusView['state'] {
-  if (health.facts.stopping) return 'stopping';
+  const { health } = subject;
+  if (health.facts.stopping || subject.successor?.() !== undefined) return 'stopping';
   if (proxy?.engine.drains().some(({ kind }) => kind === 'process') === true) return 'drained';
   if (health.facts.firstSyncAt === undefined) return 'starting';
   return healthz.status === 200 && readyz.status === 200 ? 'ready' : 'not-ready';

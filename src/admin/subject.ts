@@ -29,6 +29,8 @@ export interface ProcessSubject {
   readonly clock: Clock;
   /** How long new clients are served on once health says no, when the process drains. Milliseconds. Default: 0. */
   drainDelayMs?(): number;
+  /** The process that has taken over from this one; undefined: none has. */
+  successor?(): number | undefined;
   /** Undefined until the sink has been started, and in a process that does not proxy. */
   proxy(): ProxySubject | undefined;
   /** Begins to stop in order, as TERM does. Idempotent. */

@@ -147,6 +147,8 @@ export interface StatusView {
     /** The command: source and sink, such as `file to-userspace`. */
     readonly command: string;
     readonly nodeName: string | null;
+    /** The process that has taken over from this one, which only serves the connections that it has; null: none has. */
+    readonly successor: number | null;
     readonly rssBytes: number;
   };
   /** `starting` before the first complete state, `drained` and `stopping` when it takes nobody new. */

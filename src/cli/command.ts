@@ -6,7 +6,7 @@ import type { GlobalSource } from '../store/global-source.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { LocalSink } from '../store/local-view.ts';
-import type { HttpServer } from '../util/http-server.ts';
+import type { Turn } from '../util/turn.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { pickValues, type FlagTable, type FlagValues, type RawValues } from './flags/table.ts';
 
@@ -20,6 +20,10 @@ export interface RunContext {
   readonly nodeName?: string;
   /** Aborted by the first signal that ends the program, before anything is stopped. */
   readonly stopping?: AbortSignal;
+  /** When what else this process serves may begin. A sink that says that it `succeeds` another process makes it come. */
+  readonly turn?: Turn;
+  /** What else this process listens on, to be handed over: TCP ports. */
+  readonly otherPorts?: () => readonly number[];
 }
 
 /** Where node-local state comes from, while it runs. */
@@ -39,8 +43,8 @@ export interface Running {
   readonly dataPath?: MeasuredDataPath;
   /** What the admin API tells about it. */
   readonly proxy?: ProxySubject;
-  /** Resolves when another process serves the clients; absent: that does not happen. */
-  readonly handedOver?: Promise<void>;
+  /** Resolves with its number when another process serves the clients; absent: that does not happen. */
+  readonly handedOver?: Promise<number>;
   /**
    * What is waited for when everything has ended; absent: nothing. `asked` resolves at a signal. Returns the
    * exit code.
@@ -57,8 +61,8 @@ export interface Running {
 /** Where node-local state goes, while it runs. */
 export interface RunningSink extends Running {
   readonly sink: LocalSink;
-  /** Told after each change set that is in place, when health knows of it; with what else listens in this process. */
-  inPlace?(servers: Pick<HttpServer, 'ports' | 'adopt'>): Promise<void>;
+  /** Told after each change set that is in place, when health knows of it. */
+  inPlace?(): Promise<void>;
 }
 
 /** A source or sink whose flags have been read and found good, ready to be started. */
@@ -100,6 +104,8 @@ interface BoundSinkBase extends Bound {
 export interface BoundLocalSink extends BoundSinkBase {
   readonly scope: 'local';
   readonly nodeName: string;
+  /** Whether it may take over from a process that runs. Default: no. */
+  readonly succeeds?: boolean;
   start(context: RunContext): Promise<RunningSink>;
 }
 
@@ -208,6 +214,8 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
       isDry?(options: Options): boolean;
       /** The limits of the data path; absent: it has none. */
       limits?(options: Options): EngineLimits;
+      /** Whether it may take over from a process that runs; absent: no. */
+      succeeds?(options: Options): boolean;
       start(options: Options, context: RunContext): Promise<RunningSink>;
     },
 ): SinkCommand {
@@ -221,7 +229,9 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
       const start = (context: RunContext) => command.start(options, context);
       const isDry = command.isDry?.(options) ?? false;
       const limits = command.limits?.(options);
-      return { word, options, scope: 'local', nodeName, servesByDefault, isDry, limits, start };
+      const succeeds = command.succeeds?.(options) ?? false;
+      const known = { word, options, nodeName, servesByDefault, isDry, limits, succeeds };
+      return { ...known, scope: 'local', start };
     },
   };
 }

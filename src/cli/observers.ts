@@ -13,8 +13,8 @@ import { SERVER_RULES } from '../observe/log-server.ts';
 import { SINK_RULES } from '../observe/log-sinks.ts';
 import { STATE_RULES } from '../observe/log-state.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import { allServers } from '../util/all-servers.ts';
 import { systemClock } from '../util/clock.ts';
+import type { Turn } from '../util/turn.ts';
 import type { ChangingOptions, LateLimits } from './appliers.ts';
 import { configz } from './configz.ts';
 import type { GlobalOptions } from './flags/global.ts';
@@ -29,6 +29,7 @@ export interface Live extends RunOptions {
   readonly globals: ChangingOptions;
   readonly live: LiveSettings;
   readonly limits: LateLimits;
+  readonly turn: Turn;
   /** Stops in order, for a reason. Idempotent. */
   readonly stop: (reason: StopReason) => void;
 }
@@ -48,8 +49,10 @@ export interface Observers {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
   readonly onProxy: (proxy: ProxySubject) => void;
-  /** For metrics and health, and the admin API. */
-  readonly servers: HttpServer;
+  /** For metrics and health, and the status page. */
+  readonly servers: { readonly ports: readonly number[] };
+  /** Another process has taken over, and answers at the same places. Resolves when whoever had connected has been answered. */
+  leave(successor: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -87,6 +90,7 @@ export async function observe(options: Live): Promise<Observers> {
       log,
       globals,
       clock: systemClock,
+      turn: options.turn,
     });
   }
   let proxy: ProxySubject | undefined;
@@ -97,34 +101,24 @@ export async function observe(options: Live): Promise<Observers> {
     const { startAdmin } = await import('../admin/start.ts');
     const subject = processSubject(options, health, () => proxy);
     const uid = process.getuid?.();
-    admin = startAdmin({ socketPath, pageAddress, subject, uid, inherit: inheritServer });
+    const { turn } = options;
+    admin = startAdmin({ socketPath, pageAddress, subject, uid, inherit: inheritServer, turn });
   }
-  const all = together(servers, admin);
   return {
     health,
     metrics,
     onProxy: (started) => (proxy = started),
-    servers: all,
-    async close() {
-      await all.close();
-      for (const end of ends) end();
+    servers: {
+      get ports() {
+        return [...(servers?.ports ?? []), ...(admin?.page?.ports ?? [])];
+      },
     },
-  };
-}
-
-/** The admin socket is no socket of a port: its file is the successor's to replace, once this one has let go of it. */
-function together(servers: HttpServer | undefined, admin: Admin | undefined): HttpServer {
-  const found = (): HttpServer[] => [servers, admin?.page].filter((each) => each !== undefined);
-  return {
-    get ports() {
-      return allServers(found()).ports;
-    },
-    adopt: () => allServers(found()).adopt(),
-    async leave() {
-      await Promise.all([allServers(found()).leave(), admin?.close()]);
+    async leave(successor) {
+      await Promise.all([servers?.leave(), admin?.leave(successor)]);
     },
     async close() {
       await Promise.all([servers?.close(), admin?.close()]);
+      for (const end of ends) end();
     },
   };
 }

@@ -7,7 +7,6 @@ import type { Metrics } from '../observe/metrics.ts';
 import { GlobalStore } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
 import type { LocalSink } from '../store/local-view.ts';
-import type { HttpServer } from '../util/http-server.ts';
 import type {
   BoundLocalSink,
   BoundSink,
@@ -29,7 +28,7 @@ interface Options extends RunContext {
 interface Observed {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
-  readonly servers: HttpServer;
+  readonly servers: { readonly ports: readonly number[] };
   /** Told of what proxies, once it has been started. */
   readonly onProxy?: (proxy: ProxySubject) => void;
 }
@@ -42,9 +41,16 @@ export interface Prepared {
 
 /** Starts the sink of a command line, and tells how to feed it from its source. */
 export async function prepare(options: Options, observers: Observed): Promise<Prepared> {
-  const { source, sink, globals, log, stdout, stopping } = options;
+  const { source, sink, globals, log, stdout, stopping, turn } = options;
   const { health } = observers;
-  const context = { log, globals, stdout, ...(stopping !== undefined && { stopping }) };
+  const context = {
+    log,
+    globals,
+    stdout,
+    otherPorts: () => observers.servers.ports,
+    ...(stopping !== undefined && { stopping }),
+    ...(turn !== undefined && { turn }),
+  };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
     observeDataPath(running, observers);
@@ -96,11 +102,7 @@ async function feedBackend(
 }
 
 /** Tells health, and once the log, that change sets are in place. */
-function watched(
-  running: RunningSink,
-  { health, metrics, servers }: Observed,
-  log: Log,
-): LocalSink {
+function watched(running: RunningSink, { health, metrics }: Observed, log: Log): LocalSink {
   const policies = new LocalPolicyBook();
   return {
     async sync(change) {
@@ -116,7 +118,7 @@ function watched(
         log.info('The first complete state is in place', { services: change.view.size });
       }
       health.synced();
-      await running.inPlace?.(servers);
+      await running.inPlace?.();
     },
   };
 }

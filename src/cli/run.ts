@@ -3,6 +3,7 @@ import { KpngError, type ErrorCode } from '../errors.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
+import { Turn } from '../util/turn.ts';
 import { appliers, LateLimits } from './appliers.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
@@ -50,9 +51,10 @@ export async function run(given: RunOptions): Promise<number> {
     { command, settings },
     appliers({ globals, log, setLimits: (change) => limits.set(change) }),
   );
+  const turn = sink.scope === 'local' && sink.succeeds === true ? new Turn() : Turn.atOnce();
   const asked = new AbortController();
   const stop = (reason: StopReason): void => asked.abort(reason);
-  const options: Live = { ...given, globals, live, limits, stop };
+  const options: Live = { ...given, globals, live, limits, stop, turn };
   let observers: Observers;
   try {
     observers = await observe(options);
@@ -119,9 +121,8 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
   const end = new AbortController();
   const endNow = (): void => end.abort();
   void running.ended?.then(endNow);
-  void running.handedOver?.then(() => {
-    // The successor answers on the same sockets.
-    void observers.servers.leave();
+  void running.handedOver?.then((successor) => {
+    void observers.leave(successor);
     endNow();
   });
   const serves = (): boolean =>

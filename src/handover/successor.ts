@@ -16,6 +16,8 @@ export interface Inheritance {
   readonly pid: number;
   readonly sockets: number;
   readonly former: readonly FormerListener[];
+  /** Resolves when the predecessor has ended, or has given up this process. */
+  readonly predecessorGone: Promise<void>;
   /** Tells the predecessor that its clients are served here now, and closes what nobody has taken. */
   complete(): void;
 }
@@ -58,11 +60,14 @@ function inheritance({ pid, sockets, former, connection }: Taken): Inheritance {
   // It tells the predecessor by being open that this process lives.
   const socket = new Socket({ fd: connection, readable: true, writable: true });
   socket.on('error', () => undefined);
+  const gone = Promise.withResolvers<void>();
+  socket.once('close', () => gone.resolve());
   socket.unref();
   socket.resume();
   return {
     kind: 'inherited',
     pid,
+    predecessorGone: gone.promise,
     sockets: sockets.length,
     former,
     complete() {

@@ -1,6 +1,7 @@
 import { allServers } from '../util/all-servers.ts';
 import type { Clock } from '../util/clock.ts';
 import type { HostPort } from '../util/host-port.ts';
+import type { Turn } from '../util/turn.ts';
 import { bindFailureLog } from './bind-failure.ts';
 import type { Health } from './health.ts';
 import {
@@ -29,6 +30,8 @@ export interface ServersOptions {
   readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;
   /** Gives the listening sockets of another process away. Default: there are none. */
   readonly inherit?: Inherit;
+  /** When they may begin. Default: at once. */
+  readonly turn?: Turn | undefined;
   /** Who may see the pages of the metrics server; undefined: everybody. */
   readonly guard?: Guard | undefined;
   readonly log: Log;
@@ -59,7 +62,7 @@ function start(
   what: 'metrics' | 'health',
   address: HostPort,
   pages: Pages,
-  { log, clock, secure, guard, inherit }: ServersOptions,
+  { log, clock, secure, guard, inherit, turn }: ServersOptions,
 ): HttpServer {
   const create = secure?.[what];
   const scheme = create === undefined ? 'http' : 'https';
@@ -68,6 +71,7 @@ function start(
     pages,
     clock,
     inherit,
+    turn,
     ...(create !== undefined && { create }),
     ...(what === 'metrics' && guard !== undefined && { guard }),
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),

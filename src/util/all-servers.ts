@@ -9,9 +9,6 @@ export function allServers(servers: readonly HttpServer[]): HttpServer {
     get ports() {
       return servers.flatMap(({ ports }) => ports);
     },
-    adopt() {
-      for (const server of servers) server.adopt();
-    },
     leave: () => all((server) => server.leave()),
     close: () => all((server) => server.close()),
   };

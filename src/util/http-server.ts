@@ -10,6 +10,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock, Timer } from './clock.ts';
 import { formatHostPort, type HostPort } from './host-port.ts';
+import type { Turn } from './turn.ts';
 
 /** What a client is answered. */
 export interface Answer {
@@ -37,6 +38,8 @@ export interface HttpServerOptions {
   readonly clock: Clock;
   /** The listening socket that another process has had at the address, if it is there. Default: it never is. */
   readonly inherit?: Inherit | undefined;
+  /** When it may begin. Default: at once. */
+  readonly turn?: Turn | undefined;
   /** Makes the server. Default: one of plain HTTP. */
   readonly create?: CreateServer;
   /** Answers GET and HEAD. The path has no query. */
@@ -65,8 +68,6 @@ export interface HttpTimes {
 export interface HttpServer {
   /** The ports that it listens on now. */
   readonly ports: readonly number[];
-  /** Tries again at once, if it does not listen yet and there is a socket to inherit. */
-  adopt(): void;
   /**
    * Stops listening because another process answers. Resolves when whoever has connected has been answered, or has
    * not asked in time. Idempotent.
@@ -88,7 +89,7 @@ const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 30_000;
 
 /**
- * Answers GET and HEAD. An address that is taken is reported and tried again for ever, with growing
+ * Answers GET and HEAD, once its turn has come. An address that is taken is reported and tried again for ever, with growing
  * waits: watching must never keep the proxy from its work.
  */
 export function startHttpServer(options: HttpServerOptions): HttpServer {
@@ -98,7 +99,12 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
   let closed = false;
   let left: Promise<void> | undefined;
   let clients = new Clients();
-  let server = attempt(options.inherit?.(address));
+  let server: Server | undefined;
+  const begin = (): void => {
+    if (!closed) server = attempt(options.inherit?.(address));
+  };
+  if (options.turn === undefined) begin();
+  else options.turn.whenItComes(begin);
 
   function attempt(fd?: number): Server {
     const started = create(
@@ -132,6 +138,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
   }
 
   async function leave(): Promise<void> {
+    if (server === undefined) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     // Not as a server of HTTP does it, which also ends whoever has not asked yet.
     NetServer.prototype.close.call(server, () => resolve());
@@ -145,15 +152,8 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
 
   return {
     get ports() {
-      const bound = server.address();
-      return bound !== null && typeof bound === 'object' ? [bound.port] : [];
-    },
-    adopt() {
-      if (closed || server.listening) return;
-      const fd = options.inherit?.(address);
-      if (fd === undefined) return;
-      retry?.cancel();
-      server = attempt(fd);
+      const bound = server?.address();
+      return bound !== undefined && bound !== null && typeof bound === 'object' ? [bound.port] : [];
     },
     leave() {
       closed = true;
@@ -166,6 +166,10 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
       new Promise((resolve) => {
         closed = true;
         retry?.cancel();
+        if (server === undefined) {
+          resolve();
+          return;
+        }
         // The callback's error only says that it was not listening, which is what is wanted.
         server.close(() => resolve());
         server.closeAllConnections();

@@ -28,6 +28,7 @@ export function statusText(status: StatusView): string[] {
         'process',
         `${about.pid}, up ${age(about.uptimeSeconds)}, ${bytes(about.rssBytes)} of memory`,
       ],
+      ...successorPair(about.successor),
       ['version', `${about.version}, Node ${about.node}, ${about.platform}`],
       ['command', command],
       ['healthz', probeText(health.healthz)],
@@ -38,6 +39,10 @@ export function statusText(status: StatusView): string[] {
     ]),
     ...(proxy === null ? [] : problemLines(proxy)),
   ];
+}
+
+function successorPair(pid: number | null): [string, string][] {
+  return pid === null ? [] : [['successor', `process ${pid} takes the new connections`]];
 }
 
 function probeText({ status, failing, degraded }: ProbeView): string {

@@ -5,30 +5,47 @@ import type { Log } from '../../observe/log.ts';
 import type { Heir, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import type { FormerListener } from '../../proxysocket/inherited.ts';
 import { slotKeys } from '../../proxysocket/listener-slot.ts';
-import type { HttpServer } from '../../util/http-server.ts';
+import type { Turn } from '../../util/turn.ts';
 
-/** What else a process listens with: handed over with the sockets of the data path. */
-export type OtherServers = Pick<HttpServer, 'ports' | 'adopt'>;
+/** What a process hands over. */
+export interface Estate {
+  /** Where service ports listen. */
+  snapshot(): ServicePortSnapshot[];
+  /** TCP ports of what else listens. */
+  ports(): readonly number[];
+}
+
+export interface HandoverOptions {
+  /** Of the unix socket. */
+  readonly path: string;
+  readonly log: Log;
+  /** Made to come when nobody else serves, or this process is about to. */
+  readonly turn: Turn;
+}
 
 /** A process between the one before it and the one after it. */
 export class Handover {
   readonly #path: string;
   readonly #log: Log;
   readonly #inheritance: Inheritance | undefined;
-  readonly #taken = Promise.withResolvers<void>();
+  readonly #turn: Turn;
+  readonly #taken = Promise.withResolvers<number>();
   #server: HandoverServer | undefined;
   #isTaken = false;
   #heir: Heir | undefined;
   #closed = false;
 
-  private constructor(path: string, log: Log, inheritance: Inheritance | undefined) {
+  private constructor(options: HandoverOptions, inheritance: Inheritance | undefined) {
+    const { path, log, turn } = options;
     this.#path = path;
     this.#log = log;
+    this.#turn = turn;
     this.#inheritance = inheritance;
   }
 
   /** Gets what a process that runs has to give; if there is none, or it cannot be had, this one starts alone. */
-  static async begin(path: string, log: Log): Promise<Handover> {
+  static async begin(options: HandoverOptions): Promise<Handover> {
+    const { path, log, turn } = options;
     const { takeOver } = await import('../../handover/successor.ts');
     const begin = performance.now();
     const found = await takeOver(path);
@@ -36,16 +53,19 @@ export class Handover {
       const { pid, sockets } = found;
       const ms = Math.round(performance.now() - begin);
       log.info('Taking over from a process that runs', { pid, sockets, ms });
-      return new Handover(path, log, found);
+      const handover = new Handover(options, found);
+      void found.predecessorGone.then(() => handover.#widowed(pid));
+      return handover;
     }
     if (found.kind === 'failed') {
       log.warn('Cannot take over; starting as if nobody ran', { path, reason: found.reason });
     }
-    return new Handover(path, log, undefined);
+    await turn.come();
+    return new Handover(options, undefined);
   }
 
-  /** Resolves when a successor serves the clients. */
-  get taken(): Promise<void> {
+  /** Resolves with the number of the successor when it serves the clients. */
+  get taken(): Promise<number> {
     return this.#taken.promise;
   }
 
@@ -64,8 +84,8 @@ export class Handover {
   }
 
   /** Takes over, and begins to wait for a successor, now that a state is in place. Only the first call does. */
-  async inPlace(snapshot: () => ServicePortSnapshot[], others: OtherServers): Promise<void> {
-    if (this.#server === undefined && !this.#closed) await this.#serve(snapshot, others);
+  async inPlace(estate: Estate): Promise<void> {
+    if (this.#server === undefined && !this.#closed) await this.#serve(estate);
   }
 
   /** Waits while a successor is about to take over. */
@@ -92,13 +112,13 @@ export class Handover {
     if (!this.#isTaken) this.#server?.close();
   }
 
-  async #serve(snapshot: () => ServicePortSnapshot[], others: OtherServers): Promise<void> {
+  async #serve(estate: Estate): Promise<void> {
     const log = this.#log;
     const { HandoverServer } = await import('../../handover/predecessor.ts');
     const server = new HandoverServer({
       path: this.#path,
-      listeners: () => formerListeners(snapshot()),
-      ports: () => others.ports,
+      listeners: () => formerListeners(estate.snapshot()),
+      ports: () => estate.ports(),
       onGiven: (pid, sockets) => log.info('Giving the listeners to a successor', { pid, sockets }),
       onFailed: (reason) => log.warn('A successor did not take over; going on', { reason }),
     });
@@ -108,7 +128,7 @@ export class Handover {
       this.#heir = heir;
       server.close();
       log.info('A successor has taken over', { pid });
-      this.#taken.resolve();
+      this.#taken.resolve(pid);
     });
     try {
       await server.listen();
@@ -119,10 +139,18 @@ export class Handover {
       });
     }
     if (this.#inheritance === undefined) return;
-    // Until now they would have told that nothing is in place yet.
-    others.adopt();
+    const { pid } = this.#inheritance;
+    // Until now metrics and health would have told that nothing is in place yet.
+    await this.#turn.come(pid);
     this.#inheritance.complete();
-    log.info('Took over from the former process', { pid: this.#inheritance.pid });
+    log.info('Took over from the former process', { pid });
+  }
+
+  /** The former process has ended before this one serves. Clients wait in the queues; nobody else can answer probes. */
+  async #widowed(pid: number): Promise<void> {
+    if (this.#server !== undefined) return;
+    this.#log.warn('The former process has ended before this one could serve', { pid });
+    await this.#turn.come(pid);
   }
 }
 

@@ -7,8 +7,9 @@ import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
+import { Turn } from '../../util/turn.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { Handover, type OtherServers } from './handover.ts';
+import { Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 import { createEngine } from './userspace-engine.ts';
@@ -26,25 +27,16 @@ async function both(
   }
 }
 
-/** The servers of health-check node ports have been open since the first sync, and adopt nothing. */
-function bothServers(servers: OtherServers, checks: HealthCheckSink): OtherServers {
-  return {
-    get ports() {
-      return [...servers.ports, ...checks.ports];
-    },
-    adopt: () => servers.adopt(),
-  };
-}
-
 /** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
 export async function startUserspace(
   options: UserspaceOptions,
-  { log, stopping }: Pick<RunContext, 'log' | 'stopping'>,
+  context: Pick<RunContext, 'log' | 'stopping' | 'turn' | 'otherPorts'>,
 ): Promise<RunningSink> {
-  const { handoverSocket } = options;
+  const { handoverSocket: path } = options;
+  const { log, stopping, turn = Turn.atOnce() } = context;
   // Metrics, the status and an engine that takes over from another one look at it, too.
   const limits = { ...options.limits };
-  const handover = handoverSocket === '' ? undefined : await Handover.begin(handoverSocket, log);
+  const handover = path === '' ? undefined : await Handover.begin({ path, log, turn });
   const portal = await createPortal(options, log, undefined, undefined, handover?.former);
   const engine = new DrainingEngine(
     await createEngine(
@@ -68,11 +60,11 @@ export async function startUserspace(
   return {
     sink,
     ...(handover !== undefined && {
-      inPlace: async (servers: OtherServers) =>
-        handover.inPlace(
-          () => engine.snapshot(),
-          checks === undefined ? servers : bothServers(servers, checks),
-        ),
+      inPlace: async () =>
+        handover.inPlace({
+          snapshot: () => engine.snapshot(),
+          ports: () => [...(context.otherPorts?.() ?? []), ...(checks?.ports ?? [])],
+        }),
       handedOver: handover.taken,
       afterwards: async (asked: Promise<void>) => (options.handoverWait ? handover.wait(asked) : 0),
     }),

@@ -1,0 +1,140 @@
+import { KpngError, messageOf } from '../errors.ts';
+import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
+import type { Timer } from '../util/clock.ts';
+import type { Answer } from '../util/http-server.ts';
+import type { Turn } from '../util/turn.ts';
+import type { AdminRequest } from './handler.ts';
+import { removeDeadSockets } from './other-sockets.ts';
+import { isPipe } from './socket-path.ts';
+import { startSocketServer, type SocketServer } from './socket-server.ts';
+import type { ProcessSubject } from './subject.ts';
+
+export interface HeldSocketOptions {
+  /** Empty: there is to be none. */
+  readonly path: string;
+  readonly uid: number | undefined;
+  readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
+  readonly answer: (request: AdminRequest) => Promise<Answer>;
+  /** When it may be had. */
+  readonly turn: Turn;
+}
+
+/** Waits before the socket is tried again: its holder may be a process that is about to end. */
+const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
+
+/** Somebody who has connected when another process takes over has this long to ask and be answered. */
+const LEAVE_MS = 2000;
+
+/**
+ * The admin socket of a process: that of the process before it as soon as it is this one's turn, and under a name of
+ * its own once another process has it. One that cannot be had is told, and tried again for ever.
+ */
+export class HeldSocket {
+  readonly #options: HeldSocketOptions;
+  readonly #tried = Promise.withResolvers<void>();
+  readonly #backoff = new Backoff(RETRY, Math.random);
+  #server: SocketServer | undefined;
+  #ownServer: SocketServer | undefined;
+  #leaving: Promise<void> | undefined;
+  #running: Promise<void> = Promise.resolve();
+  #timer: Timer | undefined;
+  #isOver = false;
+  #told = '';
+
+  constructor(options: HeldSocketOptions) {
+    this.#options = options;
+    if (options.path === '') this.#tried.resolve();
+    else options.turn.whenItComes((predecessor) => this.#try(predecessor));
+  }
+
+  /** Resolves when the socket was tried once. */
+  get tried(): Promise<void> {
+    return this.#tried.promise;
+  }
+
+  /**
+   * Another process has the path now, or is to have it. From now on this one is asked at the path with its process
+   * number at the end. Whoever has connected is still answered. Idempotent.
+   */
+  leave(): Promise<void> {
+    this.#leaving ??= this.#leave();
+    return this.#leaving;
+  }
+
+  /** Idempotent. */
+  async close(): Promise<void> {
+    await this.#stopTrying();
+    await this.#leaving;
+    await Promise.all([this.#server?.close(), this.#ownServer?.close()]);
+  }
+
+  async #leave(): Promise<void> {
+    if (this.#isOver) return;
+    await this.#stopTrying();
+    const { path, subject } = this.#options;
+    const { log, clock } = subject;
+    if (this.#server === undefined || isPipe(path)) {
+      await this.#server?.close();
+      return;
+    }
+    const limit = Promise.withResolvers<void>();
+    const timer = clock.setTimer(LEAVE_MS, limit.resolve);
+    const left = Promise.race([this.#server.leave(), limit.promise]);
+    const own = `${path}.${process.pid}`;
+    try {
+      this.#ownServer = await this.#start(own, undefined);
+      log.info('Serving the admin API beside the successor', { path: own });
+    } catch (error) {
+      log.warn('Cannot serve the admin API beside the successor', { err: asKnown(error) });
+    }
+    await left;
+    timer.cancel();
+  }
+
+  async #stopTrying(): Promise<void> {
+    this.#isOver = true;
+    this.#timer?.cancel();
+    await this.#running;
+  }
+
+  #try(predecessor: number | undefined): Promise<void> {
+    this.#running = this.#attempt(predecessor).finally(() => this.#tried.resolve());
+    return this.#running;
+  }
+
+  async #attempt(predecessor: number | undefined): Promise<void> {
+    if (this.#isOver) return;
+    const { path, subject } = this.#options;
+    const { log, clock } = subject;
+    try {
+      this.#server = await this.#start(path, predecessor);
+      if (this.#told === '') log.v(1, 'Serving the admin API', { path });
+      else log.info('Serving the admin API after all', { path });
+      await removeDeadSockets(path);
+    } catch (error) {
+      const retryInMs = Math.round(this.#backoff.next());
+      const reason = messageOf(error);
+      if (reason !== this.#told)
+        log.warn('Cannot serve the admin API yet', { err: asKnown(error), retryInMs });
+      this.#told = reason;
+      if (!this.#isOver) this.#timer = clock.setTimer(retryInMs, () => void this.#try(predecessor));
+    }
+  }
+
+  #start(path: string, predecessor: number | undefined): Promise<SocketServer> {
+    const { uid, answer, subject } = this.#options;
+    return startSocketServer({
+      path,
+      uid,
+      predecessor,
+      answer,
+      onAnswerFailed: (at, error) =>
+        subject.log.error('A page could not be made', { path: at, err: error }),
+    });
+  }
+}
+
+function asKnown(error: unknown): KpngError {
+  if (error instanceof KpngError) return error;
+  return new KpngError('KPNG_ADMIN_SOCKET', messageOf(error), { cause: error });
+}

@@ -1,0 +1,72 @@
+import { lstat, readdir, unlink } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { basename, dirname, join } from 'node:path';
+import { messageOf } from '../errors.ts';
+import { askAdmin } from './client.ts';
+import { isCode, isPipe, refusal } from './socket-path.ts';
+import type { StatusView } from './views.ts';
+
+/** How long whoever has a socket may take to say who it is. */
+const HOLDER_TIMEOUT_MS = 1000;
+
+/**
+ * Finds out whether the path may be taken: nothing is there, or the socket of a process that is gone, or that of the
+ * predecessor. Rejects with KPNG_ADMIN_SOCKET.
+ */
+export async function checkFree(path: string, predecessor: number | undefined): Promise<void> {
+  const found = await lstat(path).catch((error: unknown) => {
+    if (isCode(error, 'ENOENT')) return undefined;
+    throw refusal(path, messageOf(error), error);
+  });
+  if (found === undefined) return;
+  if (!found.isSocket()) throw refusal(path, 'there is something that is not a socket');
+  if (!(await isLive(path))) return;
+  const holder = await holderOf(path);
+  if (holder !== undefined && holder.pid === predecessor) return;
+  throw refusal(
+    path,
+    `${holder === undefined ? UNKNOWN : `process ${holder.pid} (${holder.command})`} has it`,
+  );
+}
+
+const UNKNOWN = 'another process that does not say who it is';
+
+/** Removes the sockets beside a path that processes have left which had another successor, and are gone. */
+export async function removeDeadSockets(path: string): Promise<void> {
+  if (isPipe(path)) return;
+  const [folder, name] = [dirname(path), basename(path)];
+  for (const entry of await readdir(folder).catch(() => [])) {
+    const number = entry.startsWith(`${name}.`) ? entry.slice(name.length + 1) : '';
+    if (!/^\d+$/.test(number)) continue;
+    const found = join(folder, entry);
+    const isSocket = (await lstat(found).catch(() => undefined))?.isSocket() === true;
+    if (isSocket && !(await isLive(found).catch(() => true)))
+      await unlink(found).catch(() => undefined);
+  }
+}
+
+function isLive(path: string): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(path);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', (error) => {
+      if (isCode(error, 'ECONNREFUSED') || isCode(error, 'ENOENT')) resolve(false);
+      else if (isCode(error, 'EAGAIN')) resolve(true);
+      else reject(refusal(path, messageOf(error), error));
+    });
+  });
+}
+
+/** The process that answers there; undefined: it does not say. */
+async function holderOf(path: string): Promise<StatusView['process'] | undefined> {
+  try {
+    const call = { socket: path, method: 'GET', operation: 'status' } as const;
+    const status = await askAdmin({ ...call, timeoutMs: HOLDER_TIMEOUT_MS });
+    return (status as StatusView).process;
+  } catch {
+    return undefined;
+  }
+}

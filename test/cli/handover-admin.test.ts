@@ -1,0 +1,117 @@
+/** What an operator sees of a restart: the admin socket, commands, pages and the log. */
+import { existsSync, readdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { StatusView } from '../../src/admin/views.ts';
+import { runCli, type Outcome } from '../support/cli.ts';
+import { handoverRig, pages } from '../support/handover-rig.ts';
+import { linuxTest } from '../support/linux-sys.ts';
+import { LongConnection } from '../support/restart-load.ts';
+import { until } from '../support/until.ts';
+
+const run = (socket: string, ...command: string[]): Promise<Outcome> =>
+  runCli([...command, '--socket', socket]);
+
+async function status(socket: string): Promise<StatusView> {
+  const { stdout, stderr } = await run(socket, 'status', '--output=json');
+  if (stdout === '') throw new Error(stderr);
+  return JSON.parse(stdout) as StatusView;
+}
+
+linuxTest('the admin socket is the successor’s as soon as it serves', async (t) => {
+  const rig = await handoverRig(t);
+  const flag = `--admin-socket=${rig.admin}`;
+  const first = rig.start(flag);
+  await first.line('The first complete state is in place');
+  const long = await LongConnection.open('127.0.0.1', rig.port);
+  const { pid = 0 } = first.child;
+  t.match(await status(rig.admin), { state: 'ready', process: { pid, successor: null } });
+
+  const second = rig.start(flag);
+  await second.line('Took over from the former process', { pid });
+  t.match(await status(rig.admin), { state: 'ready', process: { pid: second.child.pid } });
+
+  const { path } = await first.line('Serving the admin API beside the successor');
+  const own = String(path);
+  t.equal(own, `${rig.admin}.${pid}`);
+  t.match(await status(own), {
+    state: 'stopping',
+    process: { pid, successor: second.child.pid },
+    proxy: { active: { tcp: 1 } },
+  });
+  t.match((await run(own, 'status')).stdout, /^successor +process \d+ takes the new connections/m);
+  t.match((await run(own, 'connections')).stdout, /echo:p1/, 'what it still waits for');
+  const refused = { code: 1, stderr: /process \d+ has taken over .*\(KPNG_ADMIN_REFUSED\)/ };
+  t.match(await run(own, 'drain'), refused);
+  t.match(await run(own, 'undrain', 'default/echo'), refused);
+  t.match((await run(rig.admin, 'drain', 'default/echo')).stdout, /no new connections/);
+
+  await long.end();
+  t.match(await first.exited, { code: 0 });
+  t.notOk(existsSync(own), 'it goes with its process');
+  second.kill('SIGTERM');
+  await second.exited;
+  t.same(readdirSync(dirname(rig.admin)), [], 'nothing is left');
+});
+
+linuxTest('whoever asks without a pause gets an answer from one of the two', async (t) => {
+  const rig = await handoverRig(t);
+  const flag = `--admin-socket=${rig.admin}`;
+  const first = rig.start(flag);
+  await first.line('The first complete state is in place');
+  const { askAdmin } = await import('../../src/admin/client.ts');
+  const seen = new Map<number, number>();
+  const over = new AbortController();
+  const asking = (async () => {
+    while (!over.signal.aborted) {
+      const call = { socket: rig.admin, method: 'GET', operation: 'status' } as const;
+      const { process: about } = (await askAdmin(call)) as StatusView;
+      seen.set(about.pid, (seen.get(about.pid) ?? 0) + 1);
+    }
+  })();
+  // A failure is told when it is waited for.
+  asking.catch(() => undefined);
+  const second = rig.start(flag);
+  t.match(await first.exited, { code: 0 });
+  const { pid = 0 } = second.child;
+  await until(() => (seen.get(pid) ?? 0) > 5);
+  over.abort();
+  await asking;
+  t.same([...seen.keys()], [first.child.pid, pid], 'first the one, then the other');
+});
+
+linuxTest('the sockets of processes that were killed while they drained are removed', async (t) => {
+  const rig = await handoverRig(t);
+  const flag = `--admin-socket=${rig.admin}`;
+  const first = rig.start(flag);
+  await first.line('The first complete state is in place');
+  const long = await LongConnection.open('127.0.0.1', rig.port);
+  const second = rig.start(flag);
+  await first.line('Serving the admin API beside the successor');
+  first.kill('SIGKILL');
+  await first.exited;
+  await long.end().catch(() => undefined);
+  t.equal(readdirSync(dirname(rig.admin)).length, 2);
+  const third = rig.start(flag);
+  t.match(await second.exited, { code: 0 });
+  await until(() => readdirSync(dirname(rig.admin)).length === 1);
+  t.match(await status(rig.admin), { process: { pid: third.child.pid } });
+});
+
+linuxTest('the log of a restart tells nothing that alarms', async (t) => {
+  const rig = await handoverRig(t);
+  const { flags } = await pages();
+  const all = [...flags, `--admin-socket=${rig.admin}`, '--status-bind-address=127.0.0.1:0'];
+  const first = rig.start(...all);
+  await first.line('The first complete state is in place');
+  const second = rig.start(...all);
+  t.match(await first.exited, { code: 0 });
+  await second.line('Serving metrics');
+  await second.line('Serving health');
+  for (const { log, otherLines } of [first, second]) {
+    t.same(
+      log.filter(({ level }) => level !== 'info'),
+      [],
+    );
+    t.same(otherLines, []);
+  }
+});
