@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import type { FormerListener } from '../proxysocket/inherited.ts';
 import type { Rights } from '../proxysocket/linux/sys/rights.ts';
-import { inodeOf } from './inode.ts';
+import { inodeOf } from '../util/inode.ts';
 import { mayTakePart, refusal, type Hello, type Offer } from './protocol.ts';
 import type { Wire } from './wire.ts';
 

@@ -1,7 +1,7 @@
 import { EAGAIN, EBADF, ETOOMANYREFS } from '../proxysocket/linux/sys/constants.ts';
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
 import { MAX_DESCRIPTORS, type Rights } from '../proxysocket/linux/sys/rights.ts';
-import { inodeOf } from './inode.ts';
+import { inodeOf } from '../util/inode.ts';
 import { MAX_LINE_BYTES } from './protocol.ts';
 
 /** Between two looks at a socket that is not ready. */

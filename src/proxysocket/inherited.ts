@@ -1,5 +1,6 @@
-import { closeSync, fstatSync } from 'node:fs';
+import { closeSync } from 'node:fs';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import { inodeOf } from '../util/inode.ts';
 import type { Protocol, Traffic } from './spec.ts';
 
 /** A socket that another process listened on, open in this one, too. */
@@ -33,6 +34,10 @@ interface Estate {
   readonly ports: ReadonlyMap<string, number>;
   /** -1 once somebody has taken a socket. */
   readonly descriptors: SharedArrayBuffer;
+  /** How many workers have asked for their share of a place, by the index of its first socket. */
+  readonly shares: SharedArrayBuffer;
+  /** What they were when they came. */
+  readonly given: readonly { readonly fd: number; readonly inode: number | undefined }[];
 }
 
 const NAME = 'kpng-userspace inherited sockets';
@@ -52,7 +57,37 @@ export function keepInherited(
   const ports = new Map(
     former.filter(({ asked }) => asked === 0).map(({ key, port }) => [key, port]),
   );
-  setEnvironmentData(NAME, { descriptors, places, ports });
+  const shares = new SharedArrayBuffer(sockets.length * 4);
+  const given = sockets.map(({ fd }) => ({ fd, inode: inodeOf(fd) }));
+  setEnvironmentData(NAME, { descriptors, places, ports, shares, given });
+}
+
+/**
+ * How many of the sockets of a place are for the worker that asks, when so many workers listen there. Each asks once, and
+ * together they have all.
+ */
+export function inheritedShare(
+  protocol: Protocol,
+  address: string,
+  port: number,
+  workers: number,
+): number {
+  const estate = getEstate();
+  const indexes = estate?.places.get(placeOf({ protocol, address, port })) ?? [];
+  const [first] = indexes;
+  if (estate === undefined || first === undefined) return 0;
+  const rank = Atomics.add(new Int32Array(estate.shares), first, 1);
+  const spare = rank < indexes.length % workers ? 1 : 0;
+  return Math.floor(indexes.length / workers) + spare;
+}
+
+/** Whether there is a socket to take. */
+export function hasInherited(protocol: Protocol, address: string, port: number): boolean {
+  const estate = getEstate();
+  if (estate === undefined) return false;
+  const descriptors = new Int32Array(estate.descriptors);
+  const indexes = estate.places.get(placeOf({ protocol, address, port })) ?? [];
+  return indexes.some((index) => Atomics.load(descriptors, index) >= 0);
 }
 
 /** A descriptor of a place; then it is the caller's. Undefined when none is left, or ever was. */
@@ -76,20 +111,22 @@ export function inheritedPort(key: string): number | undefined {
   return getEstate()?.ports.get(key);
 }
 
-/** Closes what nobody has taken, and forgets the rest. Returns the inode numbers of what it closed. Idempotent. */
+/**
+ * Closes what nobody has taken, and forgets the rest. Returns the inode numbers of what this process does not have open any
+ * more, which may have been taken before. Idempotent.
+ */
 export function closeInherited(): number[] {
   const estate = getEstate();
   if (estate === undefined) return [];
   setEnvironmentData(NAME, undefined);
   const descriptors = new Int32Array(estate.descriptors);
-  const closed: number[] = [];
   for (let index = 0; index < descriptors.length; index += 1) {
     const fd = Atomics.exchange(descriptors, index, -1);
-    if (fd < 0) continue;
-    closed.push(fstatSync(fd).ino);
-    closeSync(fd);
+    if (fd >= 0) closeSync(fd);
   }
-  return closed;
+  return estate.given.flatMap(({ fd, inode }) =>
+    inode === undefined || inodeOf(fd) === inode ? [] : [inode],
+  );
 }
 
 function getEstate(): Estate | undefined {

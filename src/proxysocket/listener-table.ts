@@ -13,6 +13,7 @@ import { newSlot, slotKeys, type Claim, type Slot } from './listener-slot.ts';
 import { RetrySchedule } from './retry-schedule.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import type { ListenSpec, Protocol } from './spec.ts';
+import { withSurplus } from './surplus.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const PER_TURN = 128;
@@ -168,7 +169,7 @@ export class ListenerTable {
     }
     try {
       const acceptor = acceptors[slot.protocol];
-      const listener =
+      const first =
         listen.port === 0
           ? await listenOnAnyPort(
               (port) => acceptor.listen({ ...listen, port }, owner),
@@ -177,6 +178,13 @@ export class ListenerTable {
               this.#options.formerPort?.(slot.key) ?? inheritedPort(slot.key),
             )
           : await acceptor.listen(listen, owner);
+      const listener = await withSurplus(first, {
+        acceptor,
+        owner,
+        listen,
+        hold: () => descriptors.hold(slot.protocol),
+        drop: () => descriptors.drop(slot.protocol),
+      });
       this.#retries.delete(slot);
       slot.state = { kind: 'listening', listener, holder, listen };
       this.#noteDoor(slot, owner);

@@ -1,6 +1,6 @@
 /** Giver and taker in one process: the sockets of the one become further descriptors of the other. */
 import { once } from 'node:events';
-import { existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
@@ -172,6 +172,16 @@ linuxTest('a socket that the successor did not want is none that it serves', asy
   await server.listen();
   const found = await takeOver(path);
   if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+  found.complete();
+  t.same(await server.taken, { pid: process.pid, heir: { served: new Set() } });
+});
+
+linuxTest('neither is one that it had closed again when it served', async (t) => {
+  const { path, port, server } = await rig(t);
+  await server.listen();
+  const found = await takeOver(path);
+  if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+  closeSync(takeInherited('TCP', '127.0.0.1', port) ?? -1);
   found.complete();
   t.same(await server.taken, { pid: process.pid, heir: { served: new Set() } });
 });
