@@ -7,6 +7,7 @@ import { Cli } from '../support/cli.ts';
 import { lab, type Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
+import { RULE_KINDS, type RuleKind } from './support/rule-kinds.ts';
 
 /** How often it is restarted; more by hand. */
 const RESTARTS = Number(process.env['RESTARTS'] ?? 1);
@@ -50,8 +51,8 @@ function ceaseless(machine: Machine): () => Promise<Record<string, number>> {
   };
 }
 
-/** Starts the program on the node, with these flags each time. */
-function starter(t: Test, here: Lab, flags: string): () => Cli {
+/** Starts the program on the node, with these flags each time and some more. */
+function starter(t: Test, here: Lab, flags: string): (more?: string) => Cli {
   const folder = mkdtempSync(join(tmpdir(), 'kpng-system-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, 'state.yaml'), state());
@@ -63,8 +64,8 @@ function starter(t: Test, here: Lab, flags: string): () => Cli {
     ),
     ...flags.replace('FOLDER', folder).split(' '),
   ];
-  return () => {
-    const cli = new Cli(args, undefined, inside);
+  return (more = '') => {
+    const cli = new Cli([...args, ...more.split(' ').filter(Boolean)], undefined, inside);
     t.teardown(async () => {
       cli.kill('SIGKILL');
       await cli.exited;
@@ -73,26 +74,49 @@ function starter(t: Test, here: Lab, flags: string): () => Cli {
   };
 }
 
-/** The proxy ports that the rules lead to. */
-async function proxyPorts(here: Lab): Promise<string[]> {
-  const rules = await here.ruleset();
-  return [...rules.matchAll(/10\.96\.0\.10 \. (tcp|udp) \. \d+ : \d+/g)].map(String).sort();
+/** The proxy ports that the rules lead to, for TCP and UDP. */
+async function proxyPorts(here: Lab, kind: RuleKind): Promise<(string | undefined)[]> {
+  const rules = await kind.rules(here.network);
+  return (['tcp', 'udp'] as const).map((protocol) => {
+    const port = protocol === 'tcp' ? 80 : 53;
+    return kind.portalOf('10.96.0.10', protocol, port).exec(rules)?.[1];
+  });
 }
 
-for (const flags of ['', ' --cleanup-on-exit --port-range 36000-37000']) {
-  t.test(`nftables, handed over${flags}: no connection fails, UDP flows go on`, async (t) => {
+const [NFTABLES, IPTABLES_NFT, IPTABLES_LEGACY] = RULE_KINDS;
+if (NFTABLES === undefined || IPTABLES_NFT === undefined || IPTABLES_LEGACY === undefined)
+  throw new Error('a kind of rules is missing');
+
+/** Rules of each kind, and in some of them other workers or another engine after each restart. */
+const CASES = [
+  { kind: NFTABLES, flags: '', chain: [''] },
+  { kind: NFTABLES, flags: '--cleanup-on-exit --port-range 36000-37000', chain: [''] },
+  {
+    kind: NFTABLES,
+    flags: '',
+    chain: ['--engine linux --workers 2', '--engine node --workers 1', '--workers 2'],
+  },
+  { kind: IPTABLES_NFT, flags: '', chain: ['--workers 2', '--workers 1'] },
+  { kind: IPTABLES_LEGACY, flags: '--cleanup-on-exit', chain: [''] },
+];
+
+for (const { kind, flags, chain } of CASES) {
+  const what = [kind.name, flags, chain.join(', then ')].filter(Boolean).join('; ');
+  t.test(`handed over, ${what}: no connection fails, UDP flows go on`, async (t) => {
     const here = await lab(t);
-    const start = starter(t, here, `--portal nftables --handover-socket FOLDER/socket${flags}`);
-    let running = start();
+    const start = starter(t, here, `${kind.flags} --handover-socket FOLDER/socket ${flags}`.trim());
+    let running = start(chain[0]);
     await running.line('The first complete state is in place');
-    const ports = await proxyPorts(here);
+    const ports = await proxyPorts(here, kind);
+    t.match(ports, [/^\d+$/, /^\d+$/]);
     const stop = ceaseless(here.client);
     await here.client.open('udp', '10.96.0.10:53/UDP');
     t.match(await here.client.say('udp'), /^pod-a/);
-    for (let round = 0; round < RESTARTS; round += 1) {
+    const restarts = chain.length > 1 ? chain.length - 1 : RESTARTS;
+    for (let round = 1; round <= restarts; round += 1) {
       await here.client.open('kept', PLACES[0] ?? '');
       t.match(await here.client.say('kept'), /^pod-a/);
-      const successor = start();
+      const successor = start(chain[round % chain.length]);
       await successor.line('Took over from the former process');
       await running.line('Waiting for connections to end');
       t.match(await here.client.say('kept'), /^pod-a/, 'over the process that was there');
@@ -104,8 +128,8 @@ for (const flags of ['', ' --cleanup-on-exit --port-range 36000-37000']) {
     }
     const counts = await stop();
     t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
-    t.same(await proxyPorts(here), ports, 'the rules are there, with the same proxy ports');
-    t.comment(`${RESTARTS} restarts, ${counts['pod-a'] ?? 0} connections`);
+    t.same(await proxyPorts(here, kind), ports, 'the rules are there, with the same proxy ports');
+    t.comment(`${restarts} restarts, ${counts['pod-a'] ?? 0} connections`);
   });
 }
 
@@ -129,6 +153,10 @@ t.test(
     }
     const counts = await stop();
     t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
-    t.equal((await proxyPorts(here)).length, 2, 'the old process leaves the rules of the new one');
+    t.match(
+      await proxyPorts(here, NFTABLES),
+      [/^\d+$/, /^\d+$/],
+      'the rules are those of the new one',
+    );
   },
 );

@@ -1,0 +1,133 @@
+/** One of the two processes of a restart dies, or they do not fit together. */
+import { once } from 'node:events';
+import { existsSync, writeFileSync } from 'node:fs';
+import { get } from 'node:http';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import { messageOf } from '../../src/errors.ts';
+import { helloFrom, networkNamespace } from '../../src/handover/protocol.ts';
+import { handoverRig, pages } from '../support/handover-rig.ts';
+import { linuxTest } from '../support/linux-sys.ts';
+import { ceaseless, LongConnection } from '../support/restart-load.ts';
+import { shortDir } from '../support/short-dir.ts';
+import { until } from '../support/until.ts';
+
+/** The status of an answer, or the code of the error. */
+function statusOf(url: string): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  get(url, { agent: false }, (response) => {
+    response.resume();
+    resolve(String(response.statusCode));
+  }).on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+  return promise;
+}
+
+linuxTest('clients wait while a process has died whose successor has no state yet', async (t) => {
+  const rig = await handoverRig(t);
+  const { flags, urls } = await pages();
+  const [, healthz = '', readyz = ''] = urls;
+  const first = rig.start(...flags);
+  await first.line('The first complete state is in place');
+  const late = join(shortDir(t), 'late.yaml');
+  const admin = `--admin-socket=${rig.admin}`;
+  const second = rig.start(...flags, admin, `--input=${late}`);
+  await second.line('Taking over from a process that runs');
+  first.kill('SIGKILL');
+  await first.exited;
+  const { pid } = first.child;
+  const line = await second.line('The former process has ended before this one could serve', {
+    pid,
+  });
+  t.equal(line.level, 'warn');
+
+  // Probes are answered with the truth, by the process that is left.
+  await second.line('Serving health');
+  t.same([await statusOf(healthz), await statusOf(readyz)], ['503', '503']);
+
+  const client = connect(rig.port, '127.0.0.1');
+  await once(client, 'connect');
+  client.write('hello');
+  writeFileSync(late, rig.state);
+  const [answer] = (await once(client, 'data')) as [Buffer];
+  t.equal(String(answer), 'hello', 'who came in between has waited, and is served');
+  client.destroy();
+  await second.line('The first complete state is in place');
+  t.equal(await statusOf(readyz), '200');
+  const third = rig.start();
+  await third.line('Took over from the former process', { pid: second.child.pid });
+});
+
+linuxTest(
+  'a process that dies right after it was relieved takes its connections along only',
+  async (t) => {
+    const rig = await handoverRig(t);
+    const first = rig.start();
+    await first.line('The first complete state is in place');
+    const second = rig.start();
+    await second.line('Took over from the former process', { pid: first.child.pid });
+    first.kill('SIGKILL');
+    await first.exited;
+    const stop = ceaseless('127.0.0.1', rig.port);
+    const third = rig.start();
+    await third.line('Took over from the former process', { pid: second.child.pid });
+    t.match(await second.exited, { code: 0 });
+    t.same((await stop()).failed, {});
+  },
+);
+
+linuxTest('a successor that speaks an unknown version gets nothing, and says why', async (t) => {
+  const rig = await handoverRig(t);
+  const first = rig.start();
+  await first.line('The first complete state is in place');
+  await until(() => existsSync(rig.socket));
+  const socket = connect(rig.socket).setEncoding('utf8');
+  socket.write(`${JSON.stringify({ ...helloFrom(4711, networkNamespace()), handover: 99 })}\n`);
+  const [offer] = (await once(socket, 'data')) as [string];
+  t.match(JSON.parse(offer), {
+    ok: false,
+    reason: /speaks version 99 of the handover, this one 1/,
+  });
+  await first.line('A successor did not take over; going on');
+  const second = rig.start();
+  await second.line('Took over from the former process', { pid: first.child.pid });
+});
+
+linuxTest('one that runs and speaks an unknown version is told, and left alone', async (t) => {
+  const rig = await handoverRig(t);
+  const strange = createServer((socket) => {
+    const offer = { ok: false, reason: 'it speaks version 1 of the handover, this one 99' };
+    socket.once('data', () => socket.end(`${JSON.stringify(offer)}\n`));
+  }).listen(rig.socket);
+  await once(strange, 'listening');
+  const first = rig.start();
+  const { reason } = await first.line('Cannot take over; starting as if nobody ran');
+  t.match(reason, /the predecessor refuses: it speaks version 1 of the handover/);
+  await first.line('The first complete state is in place');
+  strange.close();
+});
+
+linuxTest('a successor with lower limits keeps to them, and no connection is cut', async (t) => {
+  const rig = await handoverRig(t);
+  const first = rig.start();
+  await first.line('The first complete state is in place');
+  const long: LongConnection[] = [];
+  for (let count = 0; count < 3; count += 1)
+    long.push(await LongConnection.open('127.0.0.1', rig.port));
+  const second = rig.start('--max-connections=1', '--max-udp-sessions=1');
+  await second.line('Took over from the former process', { pid: first.child.pid });
+  // The first ones may still get to the process that runs.
+  let refusal = '';
+  for (let count = 0; count < 10 && refusal === ''; count += 1) {
+    try {
+      long.push(await LongConnection.open('127.0.0.1', rig.port));
+    } catch (error) {
+      refusal = messageOf(error);
+    }
+  }
+  t.match(refusal, /ECONNRESET/, 'the limit is that of the successor');
+  for (const each of long) {
+    await each.exchange('goes on');
+    await each.end();
+  }
+  t.match(await first.exited, { code: 0 });
+});
