@@ -45,6 +45,8 @@ function settings(spec: ServiceSpec): [string, ...string[]][] {
     ['set', 'AppStopMethodConsole', stop],
     ['set', 'AppRestartDelay', String(spec.restartDelayMs)],
     ['set', 'AppExit', 'Default', 'Restart'],
+    // It has ended as asked, by `stop` over the admin pipe.
+    ['set', 'AppExit', '0', 'Exit'],
     // A wrong command line or configuration does not get better by being tried again.
     ['set', 'AppExit', '2', 'Exit'],
   ];

@@ -119,7 +119,7 @@ export class Nssm {
       const state = await this.status(name);
       if (state === wanted) return;
       const over = wanted === 'running' && (state === 'stopped' || state === 'pausing');
-      if (over || this.#clock.now() >= end) throw failure ?? notThere(name, wanted, state);
+      if (over || this.#clock.now() >= end) throw notThere(name, wanted, state, failure);
       await new Promise<void>((resolve) => this.#clock.setTimer(LOOK_MS, resolve));
     }
   }
@@ -172,8 +172,17 @@ function isNoService(error: unknown): boolean {
   );
 }
 
-function notThere(name: string, wanted: 'running' | 'stopped', state: ServiceState): KpngError {
+/** `failure`: what NSSM has said of it, if it has. */
+function notThere(
+  name: string,
+  wanted: 'running' | 'stopped',
+  state: ServiceState,
+  failure: KpngError | undefined,
+): KpngError {
   const what = wanted === 'running' ? 'does not run' : 'has not stopped';
   const hint = wanted === 'running' ? '; see its log file' : '';
-  return new KpngError('KPNG_WRAPPER_FAILED', `the service ${name} ${what}, it is ${state}${hint}`);
+  const message = `the service ${name} ${what}, it is ${state}${hint}`;
+  if (failure === undefined) return new KpngError('KPNG_WRAPPER_FAILED', message);
+  const cause = failure;
+  return new KpngError('KPNG_WRAPPER_FAILED', `${failure.message}; ${message}`, { cause });
 }

@@ -1,3 +1,4 @@
+import { KpngError } from '../errors.ts';
 import { commandLine } from './command-line.ts';
 import type { ServiceSpec, StartMode } from './spec.ts';
 
@@ -7,7 +8,21 @@ const START: Readonly<Record<StartMode, string>> = {
   demand: 'Manual',
 };
 
-/** The definition of a service for WinSW 2 or 3: a file beside the executable of WinSW, of the same name. */
+/**
+ * WinSW has Windows start the service again, whatever the exit code says, so the waits grow by themselves:
+ * a wrong configuration is not tried every two seconds for ever. Milliseconds, of the second and all later
+ * failures; the service counts as recovered after an hour.
+ */
+const LATER_MS = [10_000, 60_000] as const;
+const RESET_FAILURE = '1 hour';
+
+/** WinSW counts in bytes, as a whole number of 32 bits. Kilobytes. */
+const MAX_LOG_KB = 2_097_151;
+
+/**
+ * The definition of a service for WinSW 2 or 3: a file beside the executable of WinSW, of the same name. Throws
+ * KPNG_USAGE for control characters, which XML cannot have.
+ */
 export function winswDefinition(spec: ServiceSpec): string {
   const lines = [
     element('id', spec.name),
@@ -22,10 +37,13 @@ export function winswDefinition(spec: ServiceSpec): string {
     ...spec.environment.map(variable),
     element('logpath', spec.logDirectory),
     '<log mode="roll-by-size">',
-    `  ${element('sizeThreshold', String(Math.max(1, Math.round(spec.logBytes / 1024))))}`,
+    `  ${element('sizeThreshold', String(kilobytes(spec.logBytes)))}`,
     '  <keepFiles>8</keepFiles>',
     '</log>',
-    `<onfailure action="restart" delay="${spec.restartDelayMs} ms"/>`,
+    ...[0, ...LATER_MS].map((least) => {
+      return `<onfailure action="restart" delay="${Math.max(least, spec.restartDelayMs)} ms"/>`;
+    }),
+    element('resetfailure', RESET_FAILURE),
     element('stoptimeout', `${spec.stopTimeoutMs} ms`),
   ];
   return ['<service>', ...lines.map((line) => `  ${line}`), '</service>', ''].join('\r\n');
@@ -40,10 +58,22 @@ function variable(setting: string): string {
   return `<env name="${escaped(setting.slice(0, at))}" value="${escaped(setting.slice(at + 1))}"/>`;
 }
 
+function kilobytes(bytes: number): number {
+  return Math.min(MAX_LOG_KB, Math.max(1, Math.round(bytes / 1024)));
+}
+
+/** White space but blanks is written as numbers: readers of XML make blanks of it otherwise. */
 function escaped(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- they are what is looked for
+  const bad = /[\u0000-\u0008\v\f\u000e-\u001f\ufffe\uffff]/.exec(text)?.[0];
+  if (bad !== undefined) {
+    const code = bad.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
+    throw new KpngError('KPNG_USAGE', `a definition for WinSW cannot have the character U+${code}`);
+  }
   return text
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')
     .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
+    .replaceAll('"', '&quot;')
+    .replaceAll(/[\t\n\r]/g, (space) => `&#${space.charCodeAt(0)};`);
 }

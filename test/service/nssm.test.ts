@@ -61,6 +61,7 @@ t.test('what NSSM is told, word for word', async (t) => {
     ['set', 'winuserspace', 'AppStopMethodConsole', '15000'],
     ['set', 'winuserspace', 'AppRestartDelay', '2000'],
     ['set', 'winuserspace', 'AppExit', 'Default', 'Restart'],
+    ['set', 'winuserspace', 'AppExit', '0', 'Exit'],
     ['set', 'winuserspace', 'AppExit', '2', 'Exit'],
   ];
   t.same(installCommands(SPEC, false), [['install', 'winuserspace', SPEC.program], ...rest]);
@@ -129,7 +130,7 @@ t.test('a program that ends at once is told of, with what NSSM says', async (t) 
   await nssm.stop(SPEC.name);
   fake.givesUp = true;
   await t.rejects(nssm.start(SPEC.name), {
-    message: /NSSM says "Unexpected status SERVICE_PAUSED"/,
+    message: /NSSM says "Unexpected status SERVICE_PAUSED"; .*it is pausing; see its log/,
   });
 });
 
@@ -173,6 +174,9 @@ t.test('a definition for WinSW says the same', async (t) => {
       '    <keepFiles>8</keepFiles>',
       '  </log>',
       '  <onfailure action="restart" delay="2000 ms"/>',
+      '  <onfailure action="restart" delay="10000 ms"/>',
+      '  <onfailure action="restart" delay="60000 ms"/>',
+      '  <resetfailure>1 hour</resetfailure>',
       '  <stoptimeout>15000 ms</stoptimeout>',
       '</service>',
       '',

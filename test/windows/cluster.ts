@@ -90,7 +90,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
 
   // Of the proxy alone: Wine may lose the console of the other one together with this one.
   await steps.step('Ctrl-C in its console ends the proxy in order', async () => {
-    proxy.pressCtrlC();
+    proxy.press('Ctrl-C');
     equal(await proxy.code, 0);
     match(proxy.text, /"signal":"SIGINT".*"msg":"Stopping"/);
     match(proxy.text, /"msg":"Stopped"/);

@@ -4,6 +4,7 @@
  *
  *     npm run test:windows                  everything
  *     npm run test:windows -- life          the life of the services only
+ *     npm run test:windows -- services      what NSSM is told, logs, exit codes, ways to stop
  *     npm run test:windows -- cluster       the command lines of the posts only
  *     npm run test:windows -- suites        the test files only
  *     npm run test:windows -- suites test/file/watch.test.ts
@@ -18,6 +19,8 @@ import { nodeOf } from '../../tools/sea/node-of.ts';
 import { TARGETS } from '../../tools/sea/targets.ts';
 import { cluster } from './cluster.ts';
 import { life, type Lab } from './life.ts';
+import { services } from './services.ts';
+import { stops } from './stops.ts';
 import { suites } from './suites.ts';
 import { Namespace } from './support/namespace.ts';
 import { NetshDesk } from './support/netsh-desk.ts';
@@ -61,6 +64,11 @@ async function inWine(steps: Steps, parts: readonly string[]): Promise<void> {
     if (wanted('life')) {
       steps.say('\nthe life of the services');
       await life(steps, lab);
+    }
+    if (wanted('services')) {
+      steps.say('\nwhat services are told, and how they end');
+      await services(steps, lab);
+      await stops(steps, lab);
     }
     if (wanted('cluster')) {
       steps.say('\nthe command lines of the posts');

@@ -67,9 +67,9 @@ export class Running {
     }
   }
 
-  /** Presses Ctrl-C in its console. */
-  pressCtrlC(): void {
-    this.#child.stdin.write('c');
+  /** Presses Ctrl-C or Ctrl-Break in its console, or closes that. */
+  press(what: 'Ctrl-C' | 'Ctrl-Break' | 'close'): void {
+    this.#child.stdin.write({ 'Ctrl-C': 'c', 'Ctrl-Break': 'b', close: 'h' }[what]);
   }
 
   /** Ends it if it still runs; what it has started is ended with the namespace. */

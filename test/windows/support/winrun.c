@@ -1,7 +1,9 @@
 /*
  * Runs a program with pipes of Windows for its input and output, and copies what it says to ours: Node does
  * not take pipes of Linux. `winrun [/console] program arguments`; returns what the program returns.
- * With /console the program has a console of its own, where a `c` on our input presses Ctrl-C.
+ * With /console the program has a console of its own, where a `c` on our input presses Ctrl-C, a `b` is
+ * Ctrl-Break, and an `h` closes the console. Wine passes on the first one only. So the others come to the
+ * program in the way that Windows brings them: as a thread in it, at CtrlRoutine, with the number of the event.
  */
 #include <stdio.h>
 #include <windows.h>
@@ -26,11 +28,27 @@ static BOOL WINAPI ignore(DWORD event) {
   return TRUE;
 }
 
-static DWORD WINAPI press(LPVOID input) {
+typedef struct {
+  HANDLE input, program;
+} Keyboard;
+
+static void bring(HANDLE program, DWORD event) {
+  FARPROC routine = GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine");
+  LPVOID argument = (LPVOID)(ULONG_PTR)event;
+  HANDLE thread = routine ? CreateRemoteThread(program, NULL, 0, (LPTHREAD_START_ROUTINE)routine, argument, 0, NULL) : NULL;
+  if (thread) CloseHandle(thread);
+  else fprintf(stderr, "winrun: no way to bring event %lu: %lu\n", event, GetLastError());
+}
+
+static DWORD WINAPI press(LPVOID argument) {
+  Keyboard *keyboard = argument;
   char key;
   DWORD count;
-  while (ReadFile(input, &key, 1, &count, NULL) && count)
+  while (ReadFile(keyboard->input, &key, 1, &count, NULL) && count) {
     if (key == 'c') GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
+    if (key == 'b') bring(keyboard->program, CTRL_BREAK_EVENT);
+    if (key == 'h') bring(keyboard->program, CTRL_CLOSE_EVENT);
+  }
   return 0;
 }
 
@@ -79,7 +97,8 @@ int wmain(void) {
   CloseHandle(out[1]);
   CloseHandle(err[1]);
   Pump ways[2] = {{out[0], output}, {err[0], error}};
-  if (console) CloseHandle(CreateThread(0, 0, press, input, 0, 0));
+  Keyboard keyboard = {input, child.hProcess};
+  if (console) CloseHandle(CreateThread(0, 0, press, &keyboard, 0, 0));
   threads[0] = CreateThread(0, 0, pump, &ways[0], 0, 0);
   threads[1] = CreateThread(0, 0, pump, &ways[1], 0, 0);
   WaitForSingleObject(child.hProcess, INFINITE);

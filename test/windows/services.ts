@@ -1,0 +1,285 @@
+/** What a service is told, by the real NSSM: its settings, its log, its exit codes. */
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Lab } from './life.ts';
+import { ask, Peer } from './support/peers.ts';
+import { registryOf, serviceKey } from './support/registry.ts';
+import type { Steps } from './support/steps.ts';
+
+const FOLDER = String.raw`C:\Program Files\Odd (x64) & Sons`;
+const PROGRAM = String.raw`${FOLDER}\winuserspace.exe`;
+const NSSM = String.raw`${FOLDER}\nssm.exe`;
+const STATE = String.raw`${FOLDER}\the state.yaml`;
+const LOGS = String.raw`${FOLDER}\the logs`;
+const PIPE = String.raw`\\.\pipe\the "odd" one`;
+const NAME = 'odd';
+/** Of the service that is proxied, on an address that the machine has. */
+const PORT = 8081;
+const LOG_BYTES = 65_536;
+
+const LINE = [
+  'file',
+  '-i',
+  STATE,
+  ...'to-local to-userspace --portal address --portal-interface='.split(' '),
+  ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout 20s --admin-socket'.split(
+    ' ',
+  ),
+  PIPE,
+];
+const ENVIRONMENT = [
+  'KPNG_V=4',
+  String.raw`SAID=say "hi" to C:\a b` + '\\',
+  'EMPTY=',
+  String.raw`PATH=Z:\kpng\bin;C:\windows\system32`,
+  String.raw`KPNG_NETSH_SPOOL=Z:\kpng\spool`,
+];
+
+/** A state with so many Services; only the first one has an address and an endpoint. */
+function state(count: number): string {
+  const service = (index: number): string => `
+  - service:
+      namespace: lab
+      name: svc-${index}
+      ips: { clusterips: { v4: ["127.0.0.1"] } }
+      ports: [{ name: http, protocol: TCP, port: ${PORT + index}, targetport: 7001 }]
+    endpoints: [{ podname: echo, endpoint: { ips: { v4: [127.0.0.1] } } }]
+`;
+  return `services:${Array.from({ length: count }, (_, index) => service(index)).join('')}`;
+}
+
+export async function services(steps: Steps, lab: Lab): Promise<void> {
+  const { wine, namespace } = lab;
+  const service = async (expected: number, verb: string, ...more: string[]): Promise<string> => {
+    const args = ['service', verb, '--name', NAME, ...more];
+    const { code, stdout, stderr } = await wine.run(PROGRAM, args);
+    equal(code, expected, `${verb}: ${stdout}${stderr}`);
+    // Wine itself has something to say now and then.
+    return stdout + stderr.replaceAll(/^error: XDG.*\n?/gm, '');
+  };
+  const install = (...more: string[]): Promise<string> =>
+    service(
+      0,
+      'install',
+      '--display-name',
+      'The "odd" proxy & <more>',
+      '--log-dir',
+      LOGS,
+      ...'--start demand --log-size 64Ki --restart-delay 500ms'.split(' '),
+      ...ENVIRONMENT.flatMap((each) => ['--env', each]),
+      ...(more.includes('--') ? more : [...more, '--', ...LINE]),
+    );
+  const logFiles = async (): Promise<string[]> =>
+    (await readdir(wine.hostPath(LOGS))).filter((file) => file.startsWith(NAME)).sort();
+  /** All that was logged, the oldest first: what was put aside sorts before the log itself. */
+  const logged = async (): Promise<string> => {
+    const files = await logFiles();
+    // One that was there a moment ago may be put aside now; whoever waits looks again.
+    const texts = files.map((file) =>
+      readFile(join(wine.hostPath(LOGS), file), 'utf8').catch(() => ''),
+    );
+    return (await Promise.all(texts)).join('');
+  };
+  const becomes = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
+    const end = performance.now() + 60_000;
+    while (!(await holds())) {
+      if (performance.now() > end) throw new Error(`${what}: not so\n${await logged()}`);
+    }
+  };
+  const says = (pattern: RegExp, from = 0): Promise<void> =>
+    becomes(pattern.source, async () => pattern.test((await logged()).slice(from)));
+
+  await wine.put(`${lab.executables}/winuserspace.exe`, PROGRAM);
+  await wine.put(lab.nssm, NSSM);
+  await writeFile(wine.hostPath(STATE), state(1));
+  const echo = new Peer(namespace, ['echo']);
+  await echo.said('ready');
+
+  const installed = await steps.step(
+    'what Windows has of a service is what NSSM was told, and twice is as once',
+    async () => {
+      match(await install(), /is installed and stopped/);
+      const found = await registryOf(wine, serviceKey(NAME));
+      const own = (name: string) => found.get(`Parameters\\${name}`);
+      deepEqual(
+        {
+          start: found.get('Start'),
+          displayName: found.get('DisplayName'),
+          program: own('Application'),
+          parameters: own('AppParameters'),
+          directory: own('AppDirectory'),
+          environment: own('AppEnvironmentExtra'),
+          log: [own('AppStdout'), own('AppStderr')],
+          rotation: ['AppRotateFiles', 'AppRotateOnline', 'AppRotateBytes'].map(own),
+          stop: [own('AppStopMethodSkip'), own('AppStopMethodConsole')],
+          restart: own('AppRestartDelay'),
+          exits: ['(Default)', '0', '2'].map((code) => own(`AppExit\\${code}`)),
+        },
+        {
+          start: ['REG_DWORD', '0x3'],
+          displayName: ['REG_SZ', 'The "odd" proxy & <more>'],
+          program: ['REG_EXPAND_SZ', PROGRAM],
+          parameters: [
+            'REG_EXPAND_SZ',
+            `file -i "${STATE}" to-local to-userspace --portal address --portal-interface= ` +
+              `--metrics-bind-address= --healthz-bind-address= --drain-timeout 20s ` +
+              String.raw`--admin-socket "\\.\pipe\the \"odd\" one"`,
+          ],
+          directory: ['REG_EXPAND_SZ', FOLDER],
+          environment: ['REG_MULTI_SZ', `${ENVIRONMENT.join(String.raw`\0`)}${String.raw`\0`}`],
+          log: Array.from({ length: 2 }, () => ['REG_EXPAND_SZ', String.raw`${LOGS}\odd.log`]),
+          rotation: ['0x1', '0x1', '0x10000'].map((data) => ['REG_DWORD', data]),
+          stop: ['0x6', '0x3a98'].map((data) => ['REG_DWORD', data]),
+          restart: ['REG_DWORD', '0x1f4'],
+          exits: ['Restart', 'Exit', 'Exit'].map((data) => ['REG_SZ', data]),
+        },
+      );
+      match(await install(), /is changed and stopped/);
+      deepEqual(await registryOf(wine, serviceKey(NAME)), found);
+      await install('--start', 'delayed-auto');
+      const delayed = await registryOf(wine, serviceKey(NAME));
+      deepEqual(delayed.get('Start'), ['REG_DWORD', '0x2']);
+      deepEqual(delayed.get('DelayedAutoStart'), ['REG_DWORD', '0x1']);
+      await install();
+      return [...found].map(([name, [type, data]]) => `${name} ${type} ${data}`).join('\n');
+    },
+  );
+  if (!installed) return echo.end();
+
+  await steps.step('NSSM asks Windows for the dependency', async () => {
+    const { code, text } = await dependencyAsked(lab);
+    equal(code, 0, text);
+    const calls = text.split('\n').filter((line) => /:Call .*ChangeServiceConfigW\(/.test(line));
+    match(calls.join('\n'), /L"odd"/);
+    return calls.map((line) => line.replace(/^.*?Call /, '')).join('\n');
+  });
+
+  const started = await steps.step('quotes and blanks arrive; start twice is as once', async () => {
+    await service(0, 'start');
+    match(await service(0, 'start'), /The service odd runs/);
+    equal((await service(0, 'status')).trim(), 'running');
+    const { code, stdout, stderr } = await wine.run(PROGRAM, ['status', '--socket', PIPE]);
+    equal(code, 0, stderr);
+    match(stdout, /^log level +4$/m);
+    await ask(namespace, 'tcp', '127.0.0.1', PORT, 'over TCP');
+    return stdout;
+  });
+  if (!started) return echo.end();
+
+  await steps.step('a log that is full is put aside while the service runs', async () => {
+    await writeFile(wine.hostPath(STATE), state(400));
+    await says(/"servicePorts":400,[^\n]*"msg":"userspace syncProxyRules complete"/);
+    const files = await logFiles();
+    ok(files.length > 1, files.join(' '));
+    const texts = await Promise.all(
+      files.map((file) => readFile(join(wine.hostPath(LOGS), file), 'utf8')),
+    );
+    const sizes = texts.map((text) => Buffer.byteLength(text));
+    for (const [index, text] of texts.entries()) {
+      const isCurrent = index === texts.length - 1;
+      // At the end of a line, which it looks for in pieces.
+      ok(
+        isCurrent || (sizes[index] ?? 0) >= LOG_BYTES - 1024,
+        `${sizes[index]}: before it is full`,
+      );
+      ok((sizes[index] ?? 0) < LOG_BYTES * 2, 'and soon after');
+      if (!isCurrent) ok(text.endsWith('}\n'), 'after a whole line');
+    }
+    const lines = texts.join('').trimEnd().split('\n');
+    const added = lines.filter((line) => {
+      const { msg } = JSON.parse(line) as { msg: string };
+      return msg === 'Adding new service';
+    });
+    equal(new Set(added).size, 400, 'no line is lost, none is there twice');
+    const rotated = await wine.run(NSSM, ['rotate', NAME]);
+    equal(rotated.code, 0, rotated.stderr);
+    await becomes('put aside at once', async () => {
+      await ask(namespace, 'tcp', '127.0.0.1', PORT, 'something to log');
+      return (await logFiles()).length === files.length + 1;
+    });
+    return files.map((file, index) => `${file}  ${sizes[index]} bytes`).join('\n');
+  });
+
+  await steps.step('stop over the pipe drains, and the service is not started again', async () => {
+    const from = (await logged()).length;
+    const client = new Peer(namespace, ['tcp', '127.0.0.1', String(PORT)]);
+    client.send('before');
+    await client.said('before');
+    const { code, stdout, stderr } = await wine.run(PROGRAM, ['stop', '--socket', PIPE]);
+    equal(code, 0, stderr);
+    await says(/"by":"the admin socket","msg":"Stopping"/, from);
+    client.send('while it drains');
+    await client.said('while it drains');
+    await client.end();
+    await says(/"msg":"Stopped"/, from);
+    await becomes('stopped', async () => (await service(1, 'status')).trim() === 'stopped');
+    match(await exitCodes(lab), /WIN32_EXIT_CODE +: 0 /);
+    await service(0, 'stop');
+    return stdout;
+  });
+
+  await steps.step('a log that is full is put aside when the service starts', async () => {
+    const before = await logFiles();
+    const filler = `${JSON.stringify({ msg: 'x'.repeat(LOG_BYTES) })}\n`;
+    await appendFile(join(wine.hostPath(LOGS), `${NAME}.log`), filler);
+    await writeFile(wine.hostPath(STATE), state(1));
+    await service(0, 'start');
+    const after = await logFiles();
+    equal(after.length, before.length + 1, after.join(' '));
+    const aside = after.at(-2) ?? '';
+    ok((await readFile(join(wine.hostPath(LOGS), aside), 'utf8')).endsWith(filler));
+    await service(0, 'stop');
+  });
+
+  await steps.step(
+    'a wrong configuration ends it with 2, for Windows to see, and for good',
+    async () => {
+      await install('--', ...LINE, '--config', String.raw`${FOLDER}\none.yaml`);
+      match(await service(1, 'start'), /does not run, it is stopped; see its log file/);
+      const codes = await exitCodes(lab);
+      match(codes, /WIN32_EXIT_CODE +: 1066 [^]*SERVICE_EXIT_CODE +: 2 /);
+      equal((await service(1, 'status')).trim(), 'stopped');
+      return codes.trim();
+    },
+  );
+
+  await steps.step('uninstall twice is as once; nothing is left in the registry', async () => {
+    match(await service(0, 'uninstall'), /is removed/);
+    match(await service(0, 'uninstall'), /There is no service odd/);
+    await registryOf(wine, serviceKey(NAME)).then(
+      () => Promise.reject(new Error('it is still there')),
+      () => undefined,
+    );
+  });
+  await echo.end();
+}
+
+/**
+ * Wine takes the dependencies of a service and forgets them; so what is looked at is the call that NSSM makes. Wine
+ * shows the first name of the list.
+ */
+async function dependencyAsked({ wine }: Lab): Promise<{ code: number | null; text: string }> {
+  const call = 'ChangeServiceConfigW';
+  await wine.run(String.raw`C:\windows\system32\reg.exe`, [
+    'add',
+    String.raw`HKCU\Software\Wine\Debug`,
+    ...`/v RelayInclude /f /d advapi32.${call}`.split(' '),
+  ]);
+  const depends = ['set', 'dependent', 'DependOnService', NAME];
+  await wine.run(NSSM, ['install', 'dependent', PROGRAM]);
+  const running = wine.start(NSSM, depends, ['WINEDEBUG=+relay']);
+  const code = await running.code;
+  await wine.run(NSSM, ['remove', 'dependent', 'confirm']);
+  return { code, text: running.text };
+}
+
+/** What Windows, and so its event log, has of the end of the service. */
+async function exitCodes({ wine }: Lab): Promise<string> {
+  const { stdout } = await wine.run(String.raw`C:\windows\system32\sc.exe`, ['query', NAME]);
+  return stdout
+    .split('\r\n')
+    .map((line) => line.trim())
+    .filter((line) => line.includes('EXIT_CODE'))
+    .join('\n');
+}

@@ -1,0 +1,112 @@
+/** Ways to end the program in a console, and the lines for NSSM of the page, as they are printed there. */
+import { equal, match } from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { Lab } from './life.ts';
+import { Peer } from './support/peers.ts';
+import type { Steps } from './support/steps.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const FOLDER = String.raw`C:\Program Files\kpng`;
+const PORT = 8091;
+
+const STATE = `
+services:
+  - service:
+      namespace: lab
+      name: web
+      ips: { clusterips: { v4: ["127.0.0.1"] } }
+      ports: [{ name: http, protocol: TCP, port: ${PORT}, targetport: 7001 }]
+    endpoints: [{ podname: echo, endpoint: { ips: { v4: [127.0.0.1] } } }]
+`;
+
+const KUBECONFIG = `clusters: [{ name: c, cluster: { server: "http://127.0.0.1:1" } }]
+contexts: [{ name: x, context: { cluster: c, user: u } }]
+users: [{ name: u, user: {} }]
+current-context: x
+`;
+
+/** Keys, the signal that Node makes of each, and flags that would make the drain too long. */
+const ENDS = [
+  { key: 'Ctrl-C', signal: 'SIGINT', flags: [] },
+  { key: 'Ctrl-Break', signal: 'SIGBREAK', flags: [] },
+  { key: 'close', signal: 'SIGHUP', flags: ['--drain-delay', '1h'] },
+] as const;
+
+export async function stops(steps: Steps, lab: Lab): Promise<void> {
+  const { wine, namespace } = lab;
+  await mkdir(wine.hostPath(FOLDER), { recursive: true });
+  for (const name of ['kpng.exe', 'winuserspace.exe']) {
+    await wine.put(`${lab.executables}/${name}`, [FOLDER, name].join('\\'));
+  }
+  await wine.put(lab.nssm, String.raw`${FOLDER}\nssm.exe`);
+  await writeFile(wine.hostPath(String.raw`${FOLDER}\state.yaml`), STATE);
+  await writeFile(wine.hostPath(String.raw`${FOLDER}\config`), KUBECONFIG);
+  const echo = new Peer(namespace, ['echo']);
+  await echo.said('ready');
+
+  for (const { key, signal, flags } of ENDS) {
+    const what = key === 'close' ? 'closing its console' : `${key} in its console`;
+    await steps.step(`${what} lets connections drain`, async () => {
+      const proxy = wine.start(String.raw`${FOLDER}\winuserspace.exe`, [
+        'file',
+        '-i',
+        String.raw`${FOLDER}\state.yaml`,
+        ...'to-local to-userspace --portal address --portal-interface= --admin-socket='.split(' '),
+        ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout 1h'.split(' '),
+        ...flags,
+      ]);
+      await proxy.said(/The first complete state is in place/);
+      const client = new Peer(namespace, ['tcp', '127.0.0.1', String(PORT)]);
+      client.send('before');
+      await client.said('before');
+      proxy.press(key);
+      await proxy.said(new RegExp(`"signal":"${signal}","msg":"Stopping"`));
+      await proxy.said(/"msg":"Waiting for connections to end"/);
+      client.send('while it drains');
+      await client.said('while it drains');
+      await client.end();
+      equal(await proxy.code, 0);
+      match(proxy.text, /"msg":"Stopped"/);
+      // Windows ends a program five seconds after its console was closed.
+      match(proxy.text, key === 'close' ? /"cutIn":"4s"/ : /"cutIn":"1h"/);
+      return proxy.text
+        .split('\n')
+        .filter((line) => /"msg":"(?:Stop|Waiting|Cutting)/.test(line))
+        .join('\n');
+    });
+  }
+
+  await steps.step('the lines for NSSM on the page make a service that runs', async () => {
+    const page = await readFile(join(ROOT, 'docs', 'windows.md'), 'utf8');
+    const lines = /```bat\n(nssm install [^`]*)```/.exec(page)?.[1] ?? '';
+    const script = String.raw`${FOLDER}\lines.bat`;
+    const all = ['@cd /d %~dp0', ...lines.trimEnd().split('\n'), 'nssm start kpng', ''];
+    await writeFile(wine.hostPath(script), all.join('\r\n'));
+    const { stdout, stderr } = await wine.run(String.raw`C:\windows\system32\cmd.exe`, [
+      '/c',
+      script,
+    ]);
+    const program = String.raw`${FOLDER}\kpng.exe`;
+    const status = await wine.run(program, ['service', 'status', '--name', 'kpng']);
+    equal(status.stdout.trim(), 'running', stdout + stderr);
+    await listens(lab, 12_090);
+    await wine.run(program, ['service', 'uninstall', '--name', 'kpng']);
+    return lines;
+  });
+  await echo.end();
+}
+
+/** Resolves when something in the namespace listens on a TCP port. */
+async function listens({ namespace }: Lab, port: number): Promise<void> {
+  const [file, ...inside] = namespace.inside;
+  const end = performance.now() + 30_000;
+  for (;;) {
+    const args = [...inside, 'ss', '-Hltn', `sport = :${port}`];
+    const { stdout } = await promisify(execFile)(file ?? '', args);
+    if (stdout !== '') return;
+    if (performance.now() > end) throw new Error(`nothing listens on ${port}`);
+  }
+}
