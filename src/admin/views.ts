@@ -200,8 +200,9 @@ export interface ConnectionView {
   /** The client, as `ip:port`. */
   readonly client: string;
   readonly endpoint: string;
-  readonly state: 'connecting' | 'open';
-  /** TCP: since it is open; UDP: since its last datagram. Seconds. */
+  /** `held`: it waits, since there is no endpoint. */
+  readonly state: 'held' | 'connecting' | 'open';
+  /** TCP: since it is open, or since it waits; UDP: since its last datagram. Seconds. */
   readonly ageSeconds: number;
   /** TCP: bytes. UDP: datagrams. */
   readonly in: number;

@@ -37,8 +37,9 @@ export function addLimitMetrics(
   return (servicePorts) => {
     // Some may change while the program runs.
     for (const [limit, value] of Object.entries(limitValues(limits))) values.set({ limit }, value);
-    const { tcp, udp } = active(servicePorts);
-    used.set({ limit: LIMIT_NAMES.maxConnections }, tcp);
+    const { tcp, udp, held } = active(servicePorts);
+    used.set({ limit: LIMIT_NAMES.maxConnections }, tcp + held);
+    used.set({ limit: LIMIT_NAMES.maxHeldConnections }, held);
     used.set({ limit: LIMIT_NAMES.maxUdpSessions }, udp);
   };
 }
@@ -51,6 +52,8 @@ function limitValues(limits: EngineLimits): Record<LimitName, number> {
     [LIMIT_NAMES.reservedDescriptors]: limits.reservedDescriptors,
     [LIMIT_NAMES.connectTimeoutsMs]: sum(limits.connectTimeoutsMs) / 1000,
     [LIMIT_NAMES.halfCloseTimeoutMs]: limits.halfCloseTimeoutMs / 1000,
+    [LIMIT_NAMES.holdTimeoutMs]: limits.holdTimeoutMs / 1000,
+    [LIMIT_NAMES.maxHeldConnections]: limits.maxHeldConnections,
     [LIMIT_NAMES.endpointGraceMs]: limits.endpointGraceMs / 1000,
     [LIMIT_NAMES.keepAliveMs]: limits.keepAliveMs / 1000,
     [LIMIT_NAMES.udpIdleTimeoutMs]: limits.udpIdleTimeoutMs / 1000,
@@ -63,14 +66,22 @@ function limitValues(limits: EngineLimits): Record<LimitName, number> {
   };
 }
 
-function active(servicePorts: readonly ServicePortSnapshot[]): { tcp: number; udp: number } {
+interface Use {
+  readonly tcp: number;
+  readonly udp: number;
+  readonly held: number;
+}
+
+function active(servicePorts: readonly ServicePortSnapshot[]): Use {
+  let held = 0;
   let tcp = 0;
   let udp = 0;
   for (const { protocol, counters } of servicePorts) {
+    held += counters.held;
     if (protocol === 'TCP') tcp += counters.active;
     else udp += counters.active;
   }
-  return { tcp, udp };
+  return { tcp, udp, held };
 }
 
 function sum(values: readonly number[]): number {

@@ -92,6 +92,28 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     limited: true,
   }),
   logRule({
+    channel: events.tcpHeld,
+    severity: 'info',
+    v: 0,
+    message: ({ waiting }) =>
+      waiting === 1 ? 'A client waits until the service has an endpoint' : undefined,
+    keys: ({ servicePort, remoteAddress }) => ({ servicePortName: servicePort, remoteAddress }),
+    limited: true,
+  }),
+  logRule({
+    channel: events.tcpHoldEnded,
+    severity: 'info',
+    v: 3,
+    message: 'A client waits no more',
+    keys: ({ servicePort, remoteAddress, waiting, durationMs, reason }) => ({
+      servicePortName: servicePort,
+      remoteAddress,
+      waiting,
+      durationMs,
+      reason,
+    }),
+  }),
+  logRule({
     channel: events.relayStarted,
     severity: 'info',
     v: 4,
@@ -223,6 +245,7 @@ const REJECTED = {
   'connect-failed': 'Failed to connect to balancer',
   limit: 'Refused a client because a limit is reached',
   source: undefined,
+  'hold-timeout': 'No endpoint came for a client that was held',
 } as const satisfies Record<events.Rejected['reason'], string | undefined>;
 
 const REJECTED_CODES = {
@@ -231,6 +254,7 @@ const REJECTED_CODES = {
   'connect-failed': 'KPNG_CONNECT_FAILED',
   limit: 'KPNG_LIMIT_REACHED',
   source: undefined,
+  'hold-timeout': 'KPNG_NO_ENDPOINT',
 } as const;
 
 function addresses(event: events.RelayAddresses) {

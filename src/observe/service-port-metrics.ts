@@ -87,7 +87,22 @@ export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = [
       ifAny(counters.rejectedConnectFailed, `${labels},reason="connect-failed"`, out);
       ifAny(counters.rejectedLimit, `${labels},reason="limit"`, out);
       ifAny(counters.rejectedSource, `${labels},reason="source"`, out);
+      ifAny(counters.rejectedHoldTimeout, `${labels},reason="hold-timeout"`, out);
     },
+  },
+  {
+    name: 'kpng_userspace_connections_held',
+    type: 'gauge',
+    help: 'TCP clients that wait until there is an endpoint.',
+    write({ counters }, labels, out) {
+      if (counters.held + counters.heldTotal > 0) out.sample(labels, counters.held);
+    },
+  },
+  {
+    name: 'kpng_userspace_connections_held_total',
+    type: 'counter',
+    help: 'TCP clients that have had to wait until there is an endpoint.',
+    write: ({ counters }, labels, out) => ifAny(counters.heldTotal, labels, out),
   },
   {
     name: 'kpng_userspace_half_close_timeouts_total',

@@ -5,15 +5,24 @@ import { samePortals } from './diff.ts';
 /** What a portal has to know of one service port. */
 export type PortalInput = Required<Omit<ServicePortPortals, 'servicePort'>>;
 
+/** What decides whether a portal lets clients in. */
+export interface PortalPolicy {
+  /** Whether the portal leads clients to proxy ports, and so can refuse them. */
+  readonly redirects: boolean;
+  /** Whether the engine lets TCP clients wait for an endpoint. */
+  readonly holds: boolean;
+}
+
 /**
- * Of its endpoints a portal knows only whether there are any, and only if it redirects: nothing else
- * about endpoints concerns a portal.
+ * Of its endpoints a portal knows only whether there are any, and only if it redirects and clients of none
+ * have nothing to wait for: nothing else about endpoints concerns a portal.
  */
 export function portalInput(
   { spec, portals, splitTraffic }: DesiredServicePort,
-  redirects: boolean,
+  { redirects, holds }: PortalPolicy,
 ): PortalInput {
   if (!redirects) return { portals, served: SERVED, splitTraffic: true };
+  if (holds && spec.protocol === 'TCP') return { portals, served: SERVED, splitTraffic };
   const served = {
     internal: spec.endpoints.some(({ internal }) => internal),
     external: spec.endpoints.some(({ external }) => external),

@@ -32,6 +32,8 @@ export interface ProxierOptions {
    * Milliseconds. Default: LINGER_MS.
    */
   readonly lingerMs?: number;
+  /** Whether the engine holds TCP clients of service ports without endpoints, which then must get there. Default: no. */
+  readonly holds?: boolean;
 }
 
 /** What the proxier does now, for status pages. */
@@ -64,6 +66,7 @@ export class Proxier implements LocalSink {
   /** Undefined when the portal does not redirect, that is when listeners are the front door. */
   readonly #lateClosings: LateClosings | undefined;
   readonly #redirects: boolean;
+  #holds: boolean;
   readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
@@ -77,6 +80,7 @@ export class Proxier implements LocalSink {
     this.#clock = options.clock ?? systemClock;
     this.#portalSync = new PortalSync(options.portal);
     this.#redirects = options.portal.redirects === true;
+    this.#holds = options.holds === true;
     this.#engineSync = new EngineSync(options.engine);
     this.#problems = new Problems({
       clock: this.#clock,
@@ -103,6 +107,22 @@ export class Proxier implements LocalSink {
    */
   sync(change: LocalChange): Promise<void> {
     return this.#queue.run(() => this.#sync(change));
+  }
+
+  /**
+   * Says whether the engine holds TCP clients from now on. Resolves when the portal lets those in whom it
+   * has refused, or the reverse. Rejects as `sync` does; then it is done with the next change set.
+   */
+  setHolds(holds: boolean): Promise<void> {
+    return this.#queue.run(async () => {
+      if (holds === this.#holds) return;
+      this.#holds = holds;
+      if (!this.#redirects || this.#wanted.ports.size === 0) return;
+      await this.#attempt(async () => {
+        const names = [...this.#wanted.ports.values()].map(({ spec }) => spec.name);
+        await this.#problems.holdBack(() => this.#putNames(new Set(names)));
+      });
+    });
   }
 
   snapshot(): ProxierSnapshot {
@@ -164,10 +184,15 @@ export class Proxier implements LocalSink {
   }
 
   async #pass(change: LocalChange): Promise<readonly Step[]> {
-    const touched = this.#refresh(change);
+    return this.#putNames(this.#refresh(change));
+  }
+
+  /** Puts service ports in place as they are wanted. */
+  async #putNames(touched: Set<string>): Promise<readonly Step[]> {
+    const policy = { redirects: this.#redirects, holds: this.#holds };
     for (const name of touched) {
       const port = this.#wanted.ports.get(name);
-      this.#portalSync.want(name, port && portalInput(port, this.#redirects));
+      this.#portalSync.want(name, port && portalInput(port, policy));
     }
     const plan = this.#portalSync.plan();
     if (plan !== undefined) {

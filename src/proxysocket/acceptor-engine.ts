@@ -164,7 +164,7 @@ export class AcceptorEngine implements Engine {
       } else if (change.kind === 'endpoints') {
         const entry = this.#book.get(change.name);
         if (entry === undefined) unknown.push(change.name);
-        else this.#endpointsGone(entry.owner, updateEndpoints(entry.owner, change.endpoints));
+        else this.#endpointsChanged(entry.owner, updateEndpoints(entry.owner, change.endpoints));
       }
     }
     return unknown;
@@ -176,7 +176,7 @@ export class AcceptorEngine implements Engine {
     const { entry, gone } = this.#book.set(spec);
     entry.claims = this.#table.set(entry.owner, entry.claims, spec.listen);
     if (spec.protocol === 'TCP') this.#loops.setPortals(entry.owner, spec.portals ?? []);
-    this.#endpointsGone(entry.owner, gone);
+    this.#endpointsChanged(entry.owner, gone);
   }
 
   #remove(name: string): void {
@@ -190,9 +190,10 @@ export class AcceptorEngine implements Engine {
     this.#acceptors[owner.protocol].servicePortGone(owner);
   }
 
-  #endpointsGone(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
+  #endpointsChanged(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
     const acceptor = this.#acceptors[owner.protocol];
     for (const endpoint of gone) acceptor.endpointGone(owner, endpoint);
+    acceptor.endpointsChanged?.(owner);
   }
 
   #endpointsOf(servicePort: string): Inspection['endpoints'] {

@@ -52,6 +52,12 @@ export interface ServicePortCounters {
   rejectedLimit: number;
   /** Connections reset, or datagrams dropped, because the client is outside the source ranges. */
   rejectedSource: number;
+  /** Connections reset because no endpoint came while they were held. */
+  rejectedHoldTimeout: number;
+  /** TCP clients that wait for an endpoint now. */
+  held: number;
+  /** TCP clients that have had to wait for one. */
+  heldTotal: number;
   /** Relays ended because the second half stayed open too long after the first had closed. */
   halfCloseTimeouts: number;
   /** UDP sessions ended because they were idle. */
@@ -69,6 +75,7 @@ export const REJECT_COUNTERS = {
   'connect-failed': 'rejectedConnectFailed',
   limit: 'rejectedLimit',
   source: 'rejectedSource',
+  'hold-timeout': 'rejectedHoldTimeout',
 } as const satisfies Record<string, keyof ServicePortCounters>;
 export type RejectReason = keyof typeof REJECT_COUNTERS;
 
@@ -100,6 +107,9 @@ export function newCounters(): ServicePortCounters {
     rejectedConnectFailed: 0,
     rejectedLimit: 0,
     rejectedSource: 0,
+    rejectedHoldTimeout: 0,
+    held: 0,
+    heldTotal: 0,
     halfCloseTimeouts: 0,
     idleTimeouts: 0,
     connectErrors: {

@@ -45,6 +45,20 @@ export interface Rejected {
   reason: RejectReason;
 }
 
+/** A TCP client waits, since its service port has no endpoint. */
+export interface TcpHeld {
+  servicePort: string;
+  remoteAddress: string;
+  /** Clients of the service port that wait now, as far as the same thread has them. */
+  waiting: number;
+}
+
+export interface TcpHoldEnded extends TcpHeld {
+  durationMs: number;
+  /** `endpoint`: there is one. `service-gone`: the service port was removed, or nobody is accepted any more. */
+  reason: 'endpoint' | 'client-gone' | 'hold-timeout' | 'drained' | 'service-gone' | 'destroyed';
+}
+
 /** The four addresses of a relay, named as kube-proxy's winuserspace names them. */
 export interface RelayAddresses {
   servicePort: string;
@@ -133,6 +147,8 @@ export const tcpAccepted = typedChannel<TcpAccepted>('tcp:accepted');
 export const endpointPicked = typedChannel<EndpointPicked>('endpoint:picked');
 export const connectFailed = typedChannel<ConnectFailed>('endpoint:connect-failed');
 export const rejected = typedChannel<Rejected>('client:rejected');
+export const tcpHeld = typedChannel<TcpHeld>('tcp:held');
+export const tcpHoldEnded = typedChannel<TcpHoldEnded>('tcp:hold-ended');
 export const relayStarted = typedChannel<RelayStarted>('tcp:relay-started');
 export const relayEnded = typedChannel<RelayEnded>('tcp:relay-ended');
 export const udpSessionStarted = typedChannel<UdpSessionStarted>('udp:session-started');

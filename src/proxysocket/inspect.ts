@@ -16,8 +16,9 @@ export interface ConnectionSnapshot {
   readonly client: string;
   /** Empty while there is none. */
   readonly endpoint: string;
-  readonly state: 'connecting' | 'open';
-  /** TCP: since it was opened. UDP: since its last datagram. Milliseconds. */
+  /** `held`: it waits, since there is no endpoint. */
+  readonly state: 'held' | 'connecting' | 'open';
+  /** TCP: since it was opened, or since it waits. UDP: since its last datagram. Milliseconds. */
   readonly ageMs: number;
   /** From the client. TCP: bytes. UDP: datagrams. */
   readonly in: number;

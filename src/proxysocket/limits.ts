@@ -10,6 +10,10 @@ export interface EngineLimits {
   readonly connectTimeoutsMs: readonly number[];
   /** How long the second half of a relay may stay open without traffic after the first half closed. Milliseconds. */
   readonly halfCloseTimeoutMs: number;
+  /** How long a TCP client waits for an endpoint where its service port has none; 0: it is reset. Milliseconds. */
+  readonly holdTimeoutMs: number;
+  /** TCP clients that wait so at once, of all service ports. Above it new ones are reset. */
+  readonly maxHeldConnections: number;
   /** How long an established TCP relay may outlive its endpoint; 0: until a peer ends it. Milliseconds. */
   readonly endpointGraceMs: number;
   /** TCP keepalive: idle time before the first probe. Milliseconds. */
@@ -36,6 +40,8 @@ export const DEFAULT_LIMITS: EngineLimits = {
   reservedDescriptors: 256,
   connectTimeoutsMs: [250, 500, 1000, 2000],
   halfCloseTimeoutMs: 60_000,
+  holdTimeoutMs: 0,
+  maxHeldConnections: 1000,
   endpointGraceMs: 0,
   keepAliveMs: 15_000,
   udpIdleTimeoutMs: 30_000,
@@ -57,6 +63,8 @@ export const LIMIT_NAMES = {
   reservedDescriptors: 'reserved-descriptors',
   connectTimeoutsMs: 'connect-timeouts',
   halfCloseTimeoutMs: 'half-close-timeout',
+  holdTimeoutMs: 'hold-timeout',
+  maxHeldConnections: 'max-held-connections',
   endpointGraceMs: 'endpoint-grace-period',
   keepAliveMs: 'tcp-keepalive',
   udpIdleTimeoutMs: 'udp-idle-timeout',
@@ -72,13 +80,15 @@ export const LIMIT_NAMES = {
  * Those that can change while an engine runs. A connection that is being made keeps its attempts; one that is half
  * closed keeps its time in the `node` engine, and takes the new one with its next byte in `linux`. A lower
  * `maxConnections` cuts nobody off, and keeps others out until it is kept; with a lower `maxUdpSessions` the next new
- * client ends the least recently used sessions down to it.
+ * client ends the least recently used sessions down to it. A client that is held keeps its time.
  */
 export const LIVE_LIMITS = [
   'maxConnections',
   'maxUdpSessions',
   'connectTimeoutsMs',
   'halfCloseTimeoutMs',
+  'holdTimeoutMs',
+  'maxHeldConnections',
   'endpointGraceMs',
   'udpIdleTimeoutMs',
 ] as const satisfies readonly (keyof EngineLimits)[];

@@ -65,9 +65,11 @@ export interface Acceptor {
   listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
   /** An endpoint of a service port is gone: end its UDP sessions now, its TCP relays after the grace. */
   endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void;
+  /** A service port has other endpoints than before. Absent: nobody waits for one. */
+  endpointsChanged?(owner: ServicePort): void;
   /** Times of `EngineContext.limits` have changed. Absent: they are looked at anew anyway. */
   limitsChanged?(): void;
-  /** The service port is gone: end its UDP sessions; TCP relays run on. */
+  /** The service port is gone: end its UDP sessions, reset clients that wait; TCP relays run on. */
   servicePortGone(owner: ServicePort): void;
   /** Resets every connection at once; listeners are left alone. Absent: nobody would notice. */
   cut?(): void;
@@ -76,7 +78,7 @@ export interface Acceptor {
    * whatever closes. Absent: it does so anyway.
    */
   leave?(heir: Heir): void;
-  /** Everything that has an endpoint or is getting one, oldest first. Not to be kept. */
+  /** Everything that waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
   connections?(): Iterable<Inspectable>;
   /** How many connections or sessions have this endpoint. */
   activeOf?(owner: ServicePort, endpoint: BalancerEndpoint): number;

@@ -182,6 +182,11 @@ export class RoundRobinBalancer implements Balancer {
     return next.inTurn;
   }
 
+  serves(traffic: Traffic): boolean {
+    const pools = this.#pools[traffic];
+    return pools[4].size > 0 || pools[6].size > 0;
+  }
+
   /**
    * Failures that arrive while the endpoint is already being skipped belong to attempts made before,
    * or to attempts made for want of another endpoint. They do not make it longer.

@@ -50,6 +50,8 @@ export interface Balancer {
   setAffinity(affinity: AffinitySpec): void;
   /** The next endpoint for a client, or undefined when there is none (left). O(1) but for `tried`. */
   pick(request: PickRequest): Pick | undefined;
+  /** Whether there is an endpoint for this traffic, be it skipped or not. */
+  serves(traffic: Traffic): boolean;
   /** Whether an endpoint is being skipped now; absent: the balancer skips none. */
   isSkipped?(endpoint: BalancerEndpoint): boolean;
   /** A connection to the endpoint failed: it is skipped for a while, unless all are. */

@@ -18,6 +18,8 @@ import type { ConfigFile } from '../../src/config/config-file.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { holds } from '../support/property.ts';
+import { freePort } from '../support/sockets.ts';
+import { connectionEnd, endOf, tcpClient } from '../support/tcp-peers.ts';
 
 const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
 
@@ -217,6 +219,35 @@ t.test('config validate and config print, as commands', async (t) => {
     code: 2,
     stderr: /KPNG_CONFIG_READ/,
   });
+});
+
+t.test('a running program begins and ends to hold clients as the file says', async (t) => {
+  const dir = directory(t);
+  const [path, state, port] = [join(dir, 'c.yaml'), join(dir, 's.yaml'), await freePort()];
+  const write = (text: string): void => {
+    writeFileSync(
+      `${path}.new`,
+      `${HEAD}command: file to-local to-userspace\ninput: ${state}\n${text}`,
+    );
+    renameSync(`${path}.new`, path);
+  };
+  const service = `{ name: web, ips: { externalips: { v4: [127.0.0.1] } }, ports: [{ port: ${port} }] }`;
+  writeFileSync(state, `services: [{ service: ${service} }]\n`);
+  write('portal: address\n');
+  const cli = startCli(t, ['--config', path]);
+  await cli.line('The first complete state is in place');
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  write('portal: address\nholdTimeout: 1h\n');
+  t.match(await cli.line('Changed a setting'), { field: 'holdTimeout', from: '0s', to: '1h' });
+  const client = await tcpClient(t, port);
+  await cli.line('A client waits until the service has an endpoint');
+  write('portal: address\n');
+  await cli.line('Changed a setting', { field: 'holdTimeout', to: '0s' });
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  const end = endOf(client);
+  cli.kill('SIGTERM');
+  t.equal(await end, 'ECONNRESET', 'a client that is held does not keep the program from ending');
+  t.match(await cli.exited, { code: 0 });
 });
 
 t.test('a running program follows the file and HUP', async (t) => {

@@ -125,7 +125,7 @@ t.test('every limit has a flag that works', (t) => {
       '--endpoint-grace-period 4s --tcp-keepalive 5s --udp-idle-timeout 6s --max-connections 7 ' +
       '--max-udp-sessions 8 --reserved-descriptors 9 --max-affinity-clients 10 --backlog 11 ' +
       '--bulk-buffer-budget 12Ki --udp-socket-buffer 13Ki --udp-send-queue 14 ' +
-      '--udp-wildcard-sockets 15',
+      '--udp-wildcard-sockets 15 --hold-timeout 16s --max-held-connections 17',
   );
   t.match(sink.options, {
     limits: {
@@ -143,6 +143,8 @@ t.test('every limit has a flag that works', (t) => {
       udpSocketBuffer: 13 * 1024,
       udpSendQueueBytes: 14,
       udpWildcardSockets: 15,
+      holdTimeoutMs: 16_000,
+      maxHeldConnections: 17,
     },
   });
   t.end();

@@ -62,6 +62,9 @@ const BUSY: ServicePortSnapshot = {
     rejectedConnectFailed: 1,
     rejectedLimit: 1,
     rejectedSource: 1,
+    rejectedHoldTimeout: 1,
+    held: 1,
+    heldTotal: 1,
     halfCloseTimeouts: 1,
     idleTimeouts: 1,
     connectErrors: {

@@ -126,6 +126,7 @@ t.test('errors, rejections and timeouts appear with their cause', (t) => {
       rejectedConnectFailed: 2,
       rejectedLimit: 3,
       rejectedSource: 4,
+      rejectedHoldTimeout: 9,
       halfCloseTimeouts: 5,
       idleTimeouts: 6,
       sessionsEvicted: 7,
@@ -134,12 +135,25 @@ t.test('errors, rejections and timeouts appear with their cause', (t) => {
   const errors = (cause: string) => metrics.value('kpng_userspace_connect_errors_total', { cause });
   t.same(['refused', 'timeout', 'unreachable', 'other'].map(errors), [3, 2, undefined, 1]);
   const rejected = (reason: string) => metrics.value('kpng_userspace_rejected_total', { reason });
-  const reasons = ['no-endpoint', 'connect-failed', 'limit', 'source', 'drained'];
-  t.same(reasons.map(rejected), [1, 2, 3, 4, 8]);
+  const reasons = ['no-endpoint', 'connect-failed', 'limit', 'source', 'drained', 'hold-timeout'];
+  t.same(reasons.map(rejected), [1, 2, 3, 4, 8, 9]);
   t.equal(metrics.value('kpng_userspace_retries_total'), 4);
   t.equal(metrics.value('kpng_userspace_half_close_timeouts_total'), 5);
   t.equal(metrics.value('kpng_userspace_udp_idle_timeouts_total'), 6);
   t.equal(metrics.value('kpng_userspace_udp_sessions_evicted_total'), 7);
+  t.end();
+});
+
+t.test('held clients appear once there has been one, and as none then', (t) => {
+  const held = (counters: { held: number; heldTotal: number }) => {
+    const metrics = page(servicePort('a/b:c', counters));
+    return ['kpng_userspace_connections_held', 'kpng_userspace_connections_held_total'].map(
+      (name) => metrics.value(name),
+    );
+  };
+  t.same(held({ held: 0, heldTotal: 0 }), [undefined, undefined]);
+  t.same(held({ held: 2, heldTotal: 5 }), [2, 5]);
+  t.same(held({ held: 0, heldTotal: 5 }), [0, 5]);
   t.end();
 });
 

@@ -170,6 +170,7 @@ t.test('failures always appear, with their codes', async (t) => {
   events.rejected.publish({ ...client, reason: 'connect-failed' });
   events.rejected.publish({ ...client, reason: 'limit' });
   events.rejected.publish({ ...client, reason: 'source' });
+  events.rejected.publish({ ...client, reason: 'hold-timeout' });
   events.limitChanged.publish({ limit: 'max-connections', value: 10, reached: true });
   events.limitChanged.publish({ limit: 'max-connections', value: 10, reached: false });
   t.match(lines(), [
@@ -178,10 +179,34 @@ t.test('failures always appear, with their codes', async (t) => {
     { msg: 'Refused a client because the endpoints are drained', code: 'KPNG_DRAINED' },
     { msg: 'Failed to connect to balancer', code: 'KPNG_CONNECT_FAILED' },
     { msg: 'Refused a client because a limit is reached', code: 'KPNG_LIMIT_REACHED' },
+    { msg: 'No endpoint came for a client that was held', code: 'KPNG_NO_ENDPOINT' },
     { level: 'warn', msg: 'Limit reached', limit: 'max-connections', value: 10 },
     { level: 'warn', msg: 'Below the limit again' },
   ]);
 });
+
+t.test(
+  'the first client that waits for an endpoint is mentioned, the end of each wait from -v=3',
+  async (t) => {
+    const client = { servicePort: SERVICE, remoteAddress: '127.0.0.1:5' };
+    const publish = (): void => {
+      events.tcpHeld.publish({ ...client, waiting: 1 });
+      events.tcpHeld.publish({ ...client, waiting: 2 });
+      events.tcpHoldEnded.publish({ ...client, waiting: 1, durationMs: 5, reason: 'endpoint' });
+    };
+    const quiet = await follow(t, 0);
+    publish();
+    t.match(quiet.lines(), [
+      { level: 'info', msg: /waits until/, servicePortName: SERVICE, remoteAddress: '127.0.0.1:5' },
+    ]);
+    const chatty = await follow(t, 3);
+    publish();
+    t.match(chatty.lines(), [
+      { msg: /waits until/ },
+      { msg: 'A client waits no more', waiting: 1, durationMs: 5, reason: 'endpoint' },
+    ]);
+  },
+);
 
 t.test('clients outside the source ranges are mentioned from -v=2 on', async (t) => {
   const { lines } = await follow(t, 2);

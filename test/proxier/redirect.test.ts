@@ -14,7 +14,7 @@ import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 
 /** A proxier with the nftables portal, on a kernel that evaluates. */
-function nftablesRig(exec?: (exec: Exec) => Exec, clock?: Clock) {
+function nftablesRig(exec?: (exec: Exec) => Exec, clock?: Clock, holds = false) {
   const nft = new FakeNft();
   const portal = new NftablesPortal({
     allocator: new PortAllocator(undefined, Math.random),
@@ -23,7 +23,7 @@ function nftablesRig(exec?: (exec: Exec) => Exec, clock?: Clock) {
     ...(clock !== undefined && { clock }),
     canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
   });
-  const rig = new Rig(portal);
+  const rig = new Rig(portal, { holds });
   t.teardown(async () => {
     await rig.close();
     await portal.close();
@@ -33,7 +33,10 @@ function nftablesRig(exec?: (exec: Exec) => Exec, clock?: Clock) {
   const lands = (to: string): string | undefined => {
     const end = landing(nft.table().sets, packet(to), local);
     const [, port] = /^proxy port (\d+)$/.exec(end) ?? [];
-    return port === undefined ? end : rig.engine.lands('0.0.0.0', Number(port))?.servicePort;
+    const protocol = to.endsWith('/UDP') ? 'UDP' : 'TCP';
+    return port === undefined
+      ? end
+      : rig.engine.lands('0.0.0.0', Number(port), protocol)?.servicePort;
   };
   rig.engine.addresses.add('0.0.0.0').add('::');
   return { rig, nft, lands };
@@ -58,6 +61,41 @@ t.test('the first endpoint opens the way, the last one closes it', async (t) => 
   await sync('10.1.0.3');
   t.equal(nft.commands.length, runs, 'other changes of endpoints run no program');
   await sync();
+  t.equal(lands('10.0.0.1:80'), 'refused');
+});
+
+t.test('where clients are held, TCP is let in without endpoints, and UDP is not', async (t) => {
+  const { rig, nft, lands } = nftablesRig(undefined, undefined, true);
+  const web = (...endpoints: string[]) =>
+    rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints)));
+  const dns = (...endpoints: string[]) =>
+    rig.proxier.sync(rig.view.set(clusterEntry('d/dns', '10.0.0.2', '- UDP 53 53', endpoints)));
+  await web();
+  await dns();
+  t.equal(lands('10.0.0.1:80'), 'd/web');
+  t.equal(lands('10.0.0.2:53/UDP'), 'refused');
+  const runs = nft.commands.length;
+  await web('10.1.0.1');
+  await web();
+  t.equal(nft.commands.length, runs, 'the first and the last endpoint run no program');
+  await dns('10.1.0.1');
+  t.equal(lands('10.0.0.2:53/UDP'), 'd/dns');
+});
+
+t.test('rules follow when holding begins and ends while the program runs', async (t) => {
+  const { rig, nft, lands } = nftablesRig();
+  await rig.proxier.setHolds(true);
+  t.equal(nft.commands.length, 0, 'nothing is written before the first state');
+  await rig.proxier.setHolds(false);
+  const web = clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', []);
+  await rig.proxier.sync(rig.view.set(web));
+  t.equal(lands('10.0.0.1:80'), 'refused');
+  await rig.proxier.setHolds(true);
+  t.equal(lands('10.0.0.1:80'), 'd/web');
+  const runs = nft.commands.length;
+  await rig.proxier.setHolds(true);
+  t.equal(nft.commands.length, runs);
+  await rig.proxier.setHolds(false);
   t.equal(lands('10.0.0.1:80'), 'refused');
 });
 

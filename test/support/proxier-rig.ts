@@ -41,7 +41,7 @@ export class Rig<P extends Portal = CountingPortal> {
     this.messages.push(problem.message);
   };
 
-  constructor(portal: P, more: Pick<ProxierOptions, 'holderOf'> = {}) {
+  constructor(portal: P, more: Pick<ProxierOptions, 'holderOf' | 'holds'> = {}) {
     this.portal = portal;
     const { engine, clock } = this;
     this.proxier = new Proxier({ engine, portal, clock, platform: 'linux', ...more });

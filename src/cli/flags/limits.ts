@@ -24,6 +24,15 @@ export const LIMIT_FLAGS = {
     group: TIMES,
     live: true,
   }),
+  'hold-timeout': flag<number>({
+    kind: duration(),
+    default: DEFAULT_LIMITS.holdTimeoutMs,
+    help:
+      'How long a TCP client of a service without endpoints is held until there is one. 0: it is reset, or ' +
+      'refused by packet rules.',
+    group: TIMES,
+    live: true,
+  }),
   'endpoint-grace-period': flag<number>({
     kind: duration(),
     default: DEFAULT_LIMITS.endpointGraceMs,
@@ -48,6 +57,13 @@ export const LIMIT_FLAGS = {
     kind: integer(1),
     default: DEFAULT_LIMITS.maxConnections,
     help: 'TCP connections at once, of all services. More are reset.',
+    group: LIMITS,
+    live: true,
+  }),
+  'max-held-connections': flag<number>({
+    kind: integer(1),
+    default: DEFAULT_LIMITS.maxHeldConnections,
+    help: 'TCP clients held at once with --hold-timeout, of all services. More are reset.',
     group: LIMITS,
     live: true,
   }),
@@ -111,6 +127,8 @@ export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits
     reservedDescriptors: values['reserved-descriptors'],
     connectTimeoutsMs: values['connect-timeouts'],
     halfCloseTimeoutMs: values['half-close-timeout'],
+    holdTimeoutMs: values['hold-timeout'],
+    maxHeldConnections: values['max-held-connections'],
     endpointGraceMs: values['endpoint-grace-period'],
     keepAliveMs: values['tcp-keepalive'],
     udpIdleTimeoutMs: values['udp-idle-timeout'],

@@ -39,7 +39,11 @@ export async function startDryRun(
     dryExec(write),
     PARTS,
   );
-  const proxier = new Proxier({ engine: new DryEngine(write), portal });
+  const proxier = new Proxier({
+    engine: new DryEngine(write),
+    portal,
+    holds: options.limits.holdTimeoutMs > 0,
+  });
   let outcome: Promise<void> | undefined;
   let hasFailed = false;
   // Nobody waits for a file to come, or to be mended, to see what would be done with it.

@@ -49,6 +49,7 @@ export async function startUserspace(
   const proxier = new Proxier({
     engine,
     portal,
+    holds: limits.holdTimeoutMs > 0,
     holderOf: async (place) => {
       const holder = await socketHolder(place);
       return holder && holderText(holder);
@@ -92,6 +93,7 @@ export async function startUserspace(
     async setLimits(change) {
       Object.assign(limits, change);
       await engine.setLimits(change);
+      if (change.holdTimeoutMs !== undefined) await proxier.setHolds(change.holdTimeoutMs > 0);
     },
     async close() {
       await handover?.settled();

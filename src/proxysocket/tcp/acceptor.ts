@@ -62,17 +62,25 @@ class TcpAcceptor implements Acceptor {
 
   limitsChanged(): void {
     Object.assign(this.#shared, tcpTimes(this.#shared));
+    this.#shared.room.limitsChanged();
   }
 
   endpointGone(_owner: ServicePort, endpoint: BalancerEndpoint): void {
     for (const connection of this.#shared.index.of(endpoint)) connection.endpointGone();
   }
 
-  /** Established relays run on, as they do in kube-proxy's userspace mode. */
-  servicePortGone(): void {}
+  endpointsChanged(owner: ServicePort): void {
+    this.#shared.room.endpointsChanged(owner);
+  }
 
-  connections(): Iterable<Inspectable> {
-    return this.#shared.index;
+  /** Established relays run on, as they do in kube-proxy's userspace mode. */
+  servicePortGone(owner: ServicePort): void {
+    this.#shared.room.servicePortGone(owner);
+  }
+
+  *connections(): Iterable<Inspectable> {
+    yield* this.#shared.room;
+    yield* this.#shared.index;
   }
 
   activeOf(_owner: ServicePort, endpoint: BalancerEndpoint): number {
@@ -80,7 +88,8 @@ class TcpAcceptor implements Acceptor {
   }
 
   cut(): void {
-    for (const connection of this.#shared.index.all()) connection.destroy();
+    const { index, room } = this.#shared;
+    for (const connection of [...room, ...index.all()]) connection.destroy();
   }
 
   drained(): Promise<void> {
@@ -88,10 +97,9 @@ class TcpAcceptor implements Acceptor {
   }
 
   async destroy(): Promise<void> {
-    const { index, gate } = this.#shared;
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
-    for (const connection of index.all()) connection.destroy();
-    await gate.empty();
+    this.cut();
+    await this.#shared.gate.empty();
     // The last handles are closed in the next turn of the loop.
     await setImmediate();
   }

@@ -18,13 +18,14 @@ import { loopError } from './connect-error.ts';
 import type { Deadline } from './deadlines.ts';
 import type { IndexEntry } from './endpoint-index.ts';
 import type { HandleAddress } from './handle.ts';
-import type { Incoming } from './incoming.ts';
+import type { HeldIncoming, Incoming } from './incoming.ts';
 import { countRejected, rejectClient } from './reject.ts';
 import type { RelaySocket } from './relay-socket.ts';
 import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
 import { resetSocket } from './reset.ts';
 import type { SharedConnection, TcpShared } from './shared.ts';
 import { Tries } from './tries.ts';
+import type { HeldClient, Stay } from './waiting-room.ts';
 
 /** Where the client came in. */
 export interface Origin {
@@ -34,6 +35,7 @@ export interface Origin {
 }
 
 type State =
+  | { readonly kind: 'held'; readonly stay: Stay; readonly incoming: HeldIncoming }
   | { readonly kind: 'connecting'; readonly attempt: Attempt }
   | {
       readonly kind: 'relaying';
@@ -61,13 +63,15 @@ const ENDED: State = { kind: 'ended' };
  * may serve it. Once the endpoint has been sent something it may have acted on it, and only the client
  * can know whether that may happen twice.
  *
- * The client is not read before it has an endpoint. Node does not watch a socket that it does not
+ * The client is not read before it has an endpoint, unless it is held because there is none. Node does not watch a socket that it does not
  * read, so a client that vanishes meanwhile is noticed right after: by the first read, at most the sum
  * of the time limits later (3.75 s by default).
  */
-export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, SharedConnection {
+export class TcpConnection
+  implements AttemptOwner, RelayOwner, PickRequest, SharedConnection, HeldClient
+{
   readonly #shared: TcpShared;
-  readonly #incoming: Incoming;
+  #incoming: Incoming;
   readonly #owner: ServicePort;
   readonly #inward: Direction;
   readonly #outward: Direction;
@@ -76,7 +80,7 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   #remote: HandleAddress | undefined;
   /** Those that there were when it began. */
   readonly #attempts: TcpShared['attempts'];
-  readonly #tries: Tries;
+  #tries: Tries;
   #state: State = ENDED;
   /** There from the first endpoint on that took the connection. */
   #relay: Relay | undefined;
@@ -106,6 +110,10 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
     return clientAddress(this.#remoteAddress());
   }
 
+  get remoteAddress(): string {
+    return addressText(this.#remoteAddress());
+  }
+
   get tried(): readonly BalancerEndpoint[] {
     return this.#tries.tried;
   }
@@ -117,11 +125,18 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
   inspect(): ConnectionSnapshot | undefined {
     const state = this.#state;
     if (state.kind === 'ended') return undefined;
-    const isOpen = state.kind === 'relaying';
-    return {
+    const known = {
       servicePort: this.#owner.name,
       protocol: 'TCP',
-      client: addressText(this.#remoteAddress()),
+      client: this.remoteAddress,
+    } as const;
+    if (state.kind === 'held') {
+      const ageMs = this.#shared.clock.now() - state.stay.since;
+      return { ...known, endpoint: '', state: 'held', ageMs, in: 0, out: 0 };
+    }
+    const isOpen = state.kind === 'relaying';
+    return {
+      ...known,
       endpoint: isOpen ? state.endpoint.text : state.attempt.pick.endpoint.text,
       state: isOpen ? 'open' : 'connecting',
       ageMs: isOpen ? this.#shared.clock.now() - state.startedAt : 0,
@@ -210,6 +225,26 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
       }
     } else if (this.#state.kind === 'relaying') {
       this.#state.relay.cut('destroyed');
+    } else if (this.#state.kind === 'held') {
+      this.#leaveRoom(this.#state.stay, 'destroyed');
+    }
+  }
+
+  /** There is an endpoint for a client that has been held. */
+  endpointThere(): void {
+    if (this.#state.kind !== 'held') return;
+    this.#state.incoming.release();
+    this.#next('no-endpoint');
+  }
+
+  /** Resets the client, and says why. */
+  turnAway(reason: RejectReason): void {
+    if (this.#relay === undefined) {
+      rejectClient(this.#owner, this.#incoming, reason);
+      this.#leave();
+    } else {
+      countRejected(this.#owner, reason, () => this.remoteAddress);
+      this.#relay.cut('endpoint-reset');
     }
   }
 
@@ -261,13 +296,29 @@ export class TcpConnection implements AttemptOwner, RelayOwner, PickRequest, Sha
 
   #reject(why: RejectReason): void {
     const reason = rejectReason(this.#owner, this.traffic, why);
-    if (this.#relay === undefined) {
-      rejectClient(this.#owner, this.#incoming, reason);
-      this.#leave();
-    } else {
-      countRejected(this.#owner, reason, () => addressText(this.#remoteAddress()));
-      this.#relay.cut('endpoint-reset');
+    if (reason !== 'no-endpoint' || this.#relay !== undefined) {
+      this.turnAway(reason);
+      return;
     }
+    const stay = this.#shared.room.enter(this, this.#owner);
+    if (typeof stay === 'string') this.turnAway(stay);
+    else this.#hold(stay);
+  }
+
+  /** What has been tried before does not count when an endpoint comes. */
+  #hold(stay: Stay): void {
+    const incoming = this.#incoming.hold(this.#inward.onread, () =>
+      this.#leaveRoom(stay, 'client-gone'),
+    );
+    this.#incoming = incoming;
+    this.#tries = new Tries(this.#attempts.length);
+    this.#state = { kind: 'held', stay, incoming };
+  }
+
+  #leaveRoom(stay: Stay, reason: 'client-gone' | 'destroyed'): void {
+    stay.end(reason);
+    this.#incoming.reset();
+    this.#leave();
   }
 
   /** Joins the client to an endpoint; undefined when the client is gone. */

@@ -77,6 +77,12 @@ export class Direction implements Waiting {
     this.#source?.read(0);
   }
 
+  /** The same, when a first chunk was read before. */
+  startWith(chunk: Buffer): void {
+    this.#pass(chunk);
+    if (this.#stalled === undefined && !this.#yields) this.start();
+  }
+
   /** Starts reading from a source that emits 'data', where `onread` is not to be had. */
   startFlowing(): void {
     this.#flowing = true;

@@ -2,6 +2,7 @@ import type { OnReadOpts, Socket } from 'node:net';
 import { resetSocket } from './reset.ts';
 import { resetHandle, type HandleAddress, type TcpHandle } from './handle.ts';
 import { HandleSocket } from './handle-socket.ts';
+import { HeldHandle, HeldSocket } from './held-incoming.ts';
 import type { Direction } from './direction.ts';
 import type { RelaySocket } from './relay-socket.ts';
 import type { StreamCalls } from './stream-calls.ts';
@@ -19,6 +20,18 @@ export interface Incoming {
   socket(onread: OnReadOpts): RelaySocket;
   /** Lets a direction read from the socket. */
   start(direction: Direction): void;
+  /**
+   * Nobody is going to read for a while: `gone` is called when the client leaves meanwhile, also if it ends its
+   * half before it has sent anything. A client that has sent something and its FIN may want the answer.
+   * `onread` is for `socket`. What is returned is to be used instead of this from then on.
+   */
+  hold(onread: OnReadOpts, gone: () => void): HeldIncoming;
+}
+
+/** A client that was held once. What it has sent meanwhile is not lost. */
+export interface HeldIncoming extends Incoming {
+  /** Nobody wants to know any more whether the client leaves. */
+  release(): void;
 }
 
 /** A connection taken before Node made a socket for it. */
@@ -63,6 +76,10 @@ class IncomingHandle implements Incoming {
   start(direction: Direction): void {
     direction.start();
   }
+
+  hold(onread: OnReadOpts, gone: () => void): HeldIncoming {
+    return new HeldHandle(this, this.#handle, this.calls, onread).hold(onread, gone);
+  }
 }
 
 class IncomingSocket implements Incoming {
@@ -94,6 +111,10 @@ class IncomingSocket implements Incoming {
 
   start(direction: Direction): void {
     direction.startFlowing();
+  }
+
+  hold(onread: OnReadOpts, gone: () => void): HeldIncoming {
+    return new HeldSocket(this, this.#socket).hold(onread, gone);
   }
 }
 

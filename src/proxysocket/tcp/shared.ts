@@ -12,6 +12,7 @@ import { ConnectionGate } from './gate.ts';
 import { RightOfWay } from './right-of-way.ts';
 import { Scratch, SHARED_BYTES } from './scratch.ts';
 import { LOOKS, type Silence } from './silence.ts';
+import { WaitingRoom } from './waiting-room.ts';
 
 /**
  * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system
@@ -37,6 +38,8 @@ export interface TcpShared extends TcpTimes {
   readonly memory: CopyMemory;
   /** Every connection that has an endpoint, or is being connected to one. */
   readonly index: EndpointIndex<SharedConnection>;
+  /** Clients that wait for an endpoint. */
+  readonly room: WaitingRoom;
   /** Relays that have only just begun. */
   readonly young: DeadlineQueue<SharedConnection>;
 }
@@ -92,6 +95,7 @@ export function createTcpShared(
       way: new RightOfWay(),
     },
     index: new EndpointIndex(),
+    room: new WaitingRoom({ clock, limits, descriptors }),
     young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
   };
 }

@@ -87,7 +87,7 @@ export class Mirror {
         this.#former.delete(name);
         continue;
       }
-      if (!entry.isLost) this.#former.set(name, { ...this.#countersOf(entry), active: 0 });
+      if (!entry.isLost) this.#former.set(name, { ...this.#countersOf(entry), active: 0, held: 0 });
       this.#entries.set(name, { state: entry.state, isLost: true });
     }
     this.#reader = new CounterReader();

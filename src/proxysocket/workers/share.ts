@@ -6,10 +6,11 @@ export function shareOfLimits<Limits extends Partial<EngineLimits>>(
   workers: number,
 ): Limits {
   const part = (limit: number): number => Math.max(1, Math.floor(limit / workers));
-  const { maxConnections, maxUdpSessions, bulkBufferBudget } = limits;
+  const { maxConnections, maxHeldConnections, maxUdpSessions, bulkBufferBudget } = limits;
   return {
     ...limits,
     ...(maxConnections !== undefined && { maxConnections: part(maxConnections) }),
+    ...(maxHeldConnections !== undefined && { maxHeldConnections: part(maxHeldConnections) }),
     ...(maxUdpSessions !== undefined && { maxUdpSessions: part(maxUdpSessions) }),
     ...(bulkBufferBudget !== undefined && {
       bulkBufferBudget: Math.floor(bulkBufferBudget / workers),

@@ -69,6 +69,9 @@ function setUp() {
       throw new Error('there is no endpoint to relay to');
     },
     start: () => undefined,
+    hold() {
+      throw new Error('there is no hold timeout');
+    },
   };
   const connection = new TcpConnection(shared, incoming, { owner, traffic: 'internal', family: 4 });
   shared.gate.enter();

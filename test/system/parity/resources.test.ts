@@ -1,6 +1,6 @@
 /** What clients and servers leave behind when they behave badly: no socket, no descriptor, no dead proxy. */
 import t from 'tap';
-import { setTimeout as wait } from 'node:timers/promises';
+import { eventually } from '../support/eventually.ts';
 import { lab, type Lab } from '../support/lab.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, startWith } from '../support/portals-under-test.ts';
@@ -17,16 +17,6 @@ async function sockets(here: Lab, machine: 'node' | 'pod-a', state: string): Pro
 }
 
 const WEB_LABELS = { service: 'parity', port: 'web' };
-
-/** Looks every 50 ms until it is so; the deadline decides only how long a failing test takes. */
-async function eventually(look: () => boolean | Promise<boolean>): Promise<boolean> {
-  const end = performance.now() + 20_000;
-  while (performance.now() < end) {
-    if (await look()) return true;
-    await wait(50);
-  }
-  return false;
-}
 
 /** A client on another machine, and a server in `pod-a` that greets it. */
 async function ends(t: Parameters<typeof lab>[0], here: Lab, options: { ends: boolean }) {

@@ -69,6 +69,8 @@ export const SPLICE_F_NONBLOCK = 2;
 
 /** How many bytes are in the send queue of a socket. */
 export const SIOCOUTQ = 0x5411;
+/** Bytes that can be read. */
+export const FIONREAD = 0x541b;
 
 export const EPERM = 1;
 export const EINTR = 4;

@@ -20,6 +20,8 @@ export const INTEREST = {
   /** Readable, again and again for as long as it is so. */
   readable: EPOLLIN,
   writable: EPOLLOUT,
+  /** The end of the stream only, once. */
+  end: (EPOLLRDHUP | EPOLLET) >>> 0,
   /** Readable, writable and the end of the stream, each time that it becomes so. */
   edges: (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) >>> 0,
 } as const;

@@ -146,6 +146,13 @@ export class Sockets {
       : this.#scratch.view.getInt32(0, true);
   }
 
+  /** Bytes that have come and were not read; 0 when the socket does not say. */
+  unread(fd: number): number {
+    return this.#c.ioctl(fd, k.FIONREAD, this.#value) < 0
+      ? 0
+      : this.#scratch.view.getInt32(0, true);
+  }
+
   #open(type: number, family: 4 | 6): number {
     const domain = family === 4 ? k.AF_INET : k.AF_INET6;
     return this.#opened(this.#c.socket(domain, type | FLAGS, 0));

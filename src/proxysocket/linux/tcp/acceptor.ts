@@ -59,17 +59,25 @@ class TcpAcceptor implements Acceptor {
 
   limitsChanged(): void {
     Object.assign(this.#shared, tcpTimes(this.#shared));
+    this.#shared.room.limitsChanged();
   }
 
   endpointGone(_owner: ServicePort, endpoint: BalancerEndpoint): void {
     for (const connection of this.#shared.index.of(endpoint)) connection.endpointGone();
   }
 
-  /** Established relays run on, as they do in kube-proxy's userspace mode. */
-  servicePortGone(): void {}
+  endpointsChanged(owner: ServicePort): void {
+    this.#shared.room.endpointsChanged(owner);
+  }
 
-  connections(): Iterable<Inspectable> {
-    return this.#shared.index;
+  /** Established relays run on, as they do in kube-proxy's userspace mode. */
+  servicePortGone(owner: ServicePort): void {
+    this.#shared.room.servicePortGone(owner);
+  }
+
+  *connections(): Iterable<Inspectable> {
+    yield* this.#shared.room;
+    yield* this.#shared.index;
   }
 
   activeOf(_owner: ServicePort, endpoint: BalancerEndpoint): number {
@@ -81,9 +89,9 @@ class TcpAcceptor implements Acceptor {
   }
 
   async destroy(): Promise<void> {
-    const { index, gate } = this.#shared;
+    const { index, room, gate } = this.#shared;
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
-    for (const connection of index.all()) connection.destroy();
+    for (const connection of [...room, ...index.all()]) connection.destroy();
     await gate.empty();
     if (this.#spare >= 0) this.#loop.sys.sockets.close(this.#spare);
     this.#spare = -1;

@@ -6,7 +6,7 @@ import {
   type ConnectErrorCause,
   type RejectReason,
 } from '../../counters.ts';
-import { connectFailed, type RelayAddresses } from '../../events.ts';
+import { connectFailed } from '../../events.ts';
 import type { ConnectionSnapshot } from '../../inspect.ts';
 import type { ServicePort } from '../../service-port.ts';
 import type { Traffic } from '../../spec.ts';
@@ -16,51 +16,28 @@ import type { Deadline } from '../../tcp/deadlines.ts';
 import type { IndexEntry } from '../../tcp/endpoint-index.ts';
 import { countRejected } from '../../tcp/reject.ts';
 import { Tries } from '../../tcp/tries.ts';
+import type { HeldClient, Stay } from '../../tcp/waiting-room.ts';
 import type { Pollable } from '../loop.ts';
 import { ECONNREFUSED, ECONNRESET, EINPROGRESS } from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
-import { READY } from '../sys/poller.ts';
+import { INTEREST, READY } from '../sys/poller.ts';
 import { setKeepAlive, setNoDelay } from './options.ts';
 import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
+import { isConnectedToItself } from './self-connect.ts';
 import type { TcpShared } from './shared.ts';
+import { ENDED, type Origin, type State } from './state.ts';
 import { relayAddresses, tellEnded, tellPicked, tellStarted, type MaybeAddress } from './tell.ts';
 
-/** Where the client came in. */
-export interface Origin {
-  readonly owner: ServicePort;
-  readonly traffic: Traffic;
-  readonly family: Family;
-}
-
-type State =
-  | {
-      readonly kind: 'connecting';
-      readonly fd: number;
-      readonly endpoint: BalancerEndpoint;
-      readonly deadline: Deadline<Connection>;
-      readonly startedAt: number;
-    }
-  | {
-      readonly kind: 'relaying';
-      readonly relay: Relay;
-      readonly endpoint: BalancerEndpoint;
-      readonly endpointFd: number;
-      readonly startedAt: number;
-      readonly addresses: RelayAddresses | undefined;
-    }
-  | { readonly kind: 'ended' };
-
-const ENDED: State = { kind: 'ended' };
 const NO_ADDRESS: MaybeAddress = {};
 
 /**
  * One accepted client, from the first attempt to connect to the end of its relay. The rules are those
  * of the `node` engine.
  *
- * The client's socket is not watched before it has an endpoint, so that another one can be tried; a
+ * The client's socket is not read before it has an endpoint, so that another one can be tried; a
  * client that leaves meanwhile is noticed right after.
  */
-export class Connection implements Pollable, RelayOwner, PickRequest {
+export class Connection implements Pollable, RelayOwner, PickRequest, HeldClient {
   readonly traffic: Traffic;
   readonly family: Family;
   readonly #shared: TcpShared;
@@ -68,7 +45,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
   readonly #owner: ServicePort;
   /** Those that there were when it began. */
   readonly #attempts: TcpShared['attempts'];
-  readonly #tries: Tries;
+  #tries: Tries;
   #remote: MaybeAddress | undefined;
   #state: State = ENDED;
   /** There from the first endpoint on that took the connection. */
@@ -94,6 +71,10 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     return clientAddress(this.#remoteAddress());
   }
 
+  get remoteAddress(): string {
+    return addressText(this.#remoteAddress());
+  }
+
   get tried(): readonly BalancerEndpoint[] {
     return this.#tries.tried;
   }
@@ -105,12 +86,19 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
   inspect(): ConnectionSnapshot | undefined {
     const state = this.#state;
     if (state.kind === 'ended') return undefined;
+    const known = {
+      servicePort: this.#owner.name,
+      protocol: 'TCP',
+      client: this.remoteAddress,
+    } as const;
+    if (state.kind === 'held') {
+      const ageMs = this.#shared.clock.now() - state.stay.since;
+      return { ...known, endpoint: '', state: 'held', ageMs, in: 0, out: 0 };
+    }
     const isOpen = state.kind === 'relaying';
     const bytes = isOpen ? state.relay.bytes : undefined;
     return {
-      servicePort: this.#owner.name,
-      protocol: 'TCP',
-      client: addressText(this.#remoteAddress()),
+      ...known,
       endpoint: state.endpoint.text,
       state: isOpen ? 'open' : 'connecting',
       ageMs: isOpen ? this.#shared.clock.now() - state.startedAt : 0,
@@ -132,16 +120,17 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     }
   }
 
-  /** The socket that is being connected has an outcome. */
+  /** The socket that is being connected has an outcome; or a held client has ended its half, or all. */
   ready(mask: number): void {
     const state = this.#state;
+    if (state.kind === 'held') this.#stirred(state.stay, mask);
     if (state.kind !== 'connecting') return;
     const { sockets } = this.#shared.loop.sys;
     const broken = (mask & (READY.error | READY.hangUp)) !== 0;
     const errno = broken ? sockets.takeError(state.fd) : 0;
     if (errno !== 0) {
       this.#giveUp(systemError(Math.abs(errno), 'connect'));
-    } else if (this.#isConnectedToItself(state.fd, state.endpoint)) {
+    } else if (isConnectedToItself(this.#shared, state.fd, state.endpoint)) {
       const error = systemError(ECONNREFUSED, 'connect');
       error.message = 'connected to itself: nobody listens there';
       this.#giveUp(error, true);
@@ -187,6 +176,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
   }
 
   destroy(): void {
+    if (this.#state.kind === 'held') this.#state.stay.end('destroyed');
     this.#abandon(true);
     if (this.#relay !== undefined) {
       this.#relay.cut('destroyed');
@@ -207,6 +197,24 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     const error = systemError(errno === 0 ? ECONNRESET : errno, 'read');
     this.next(this.#attemptFailed(state.endpoint, error, 'reset'));
     return true;
+  }
+
+  /** There is an endpoint for a client that has been held. */
+  endpointThere(): void {
+    if (this.#state.kind !== 'held') return;
+    this.#shared.loop.unwatch(this.#clientFd);
+    this.next('no-endpoint');
+  }
+
+  /** Resets the client, and says why. */
+  turnAway(reason: RejectReason): void {
+    countRejected(this.#owner, reason, () => this.remoteAddress);
+    if (this.#relay !== undefined) {
+      this.#relay.cut('endpoint-reset');
+    } else {
+      this.#shared.loop.reset(this.#clientFd);
+      this.#leave();
+    }
   }
 
   relayEnded(reason: RelayEnd): void {
@@ -327,27 +335,32 @@ export class Connection implements Pollable, RelayOwner, PickRequest {
     return new Relay(this.#clientFd, { loop, memory, halfClosed, counters, owner: this });
   }
 
-  /**
-   * To reach an endpoint of this host, the kernel may choose the endpoint's own port for our side. If
-   * nobody listens there, TCP then connects the socket to itself: the client would get its own bytes
-   * back, and the endpoint could not have its port again.
-   */
-  #isConnectedToItself(fd: number, { address, port }: BalancerEndpoint): boolean {
-    const range = this.#shared.kernelPorts;
-    if (range !== undefined && (port < range.first || port > range.last)) return false;
-    const local = this.#shared.loop.sys.sockets.localAddress(fd);
-    return local?.port === port && local.address === address;
-  }
-
   #reject(why: RejectReason): void {
     const reason = rejectReason(this.#owner, this.traffic, why);
-    countRejected(this.#owner, reason, () => addressText(this.#remoteAddress()));
-    if (this.#relay !== undefined) {
-      this.#relay.cut('endpoint-reset');
-    } else {
-      this.#shared.loop.reset(this.#clientFd);
-      this.#leave();
+    if (reason !== 'no-endpoint' || this.#relay !== undefined) {
+      this.turnAway(reason);
+      return;
     }
+    const stay = this.#shared.room.enter(this, this.#owner);
+    if (typeof stay === 'string') this.turnAway(stay);
+    else this.#hold(stay);
+  }
+
+  /** What has been tried before does not count when an endpoint comes. */
+  #hold(stay: Stay): void {
+    this.#tries = new Tries(this.#attempts.length);
+    this.#state = { kind: 'held', stay };
+    if (this.#shared.loop.watch(this.#clientFd, this, INTEREST.end) < 0) this.destroy();
+  }
+
+  /** A client that has sent something and its FIN may want the answer. */
+  #stirred(stay: Stay, mask: number): void {
+    const { loop } = this.#shared;
+    const isBroken = (mask & (READY.error | READY.hangUp)) !== 0;
+    if (!isBroken && loop.sys.sockets.unread(this.#clientFd) > 0) return;
+    stay.end('client-gone');
+    loop.reset(this.#clientFd);
+    this.#leave();
   }
 
   /** Counts the relay to one endpoint out, unless that has been done. */

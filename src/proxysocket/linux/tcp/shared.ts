@@ -8,6 +8,7 @@ import type { EngineContext } from '../../service-port.ts';
 import { DeadlineQueue } from '../../tcp/deadlines.ts';
 import { EndpointIndex } from '../../tcp/endpoint-index.ts';
 import { ConnectionGate } from '../../tcp/gate.ts';
+import { WaitingRoom } from '../../tcp/waiting-room.ts';
 import { IdleLanes } from '../../udp/idle-lanes.ts';
 import type { Loop } from '../loop.ts';
 import type { Sockaddr } from '../sys/sockaddr.ts';
@@ -38,6 +39,8 @@ export interface TcpShared extends TcpTimes {
   readonly memory: RelayMemory;
   /** Every connection that has an endpoint, or is being connected to one. */
   readonly index: EndpointIndex<Connection>;
+  /** Clients that wait for an endpoint. */
+  readonly room: WaitingRoom;
   readonly halfClosed: IdleLanes<Relay>;
   /** Relays that are too young for keepalive. */
   readonly young: DeadlineQueue<Connection>;
@@ -82,6 +85,7 @@ export function createTcpShared(loop: Loop, context: EngineContext, loops: LoopG
     gate: new ConnectionGate(limits, descriptors),
     memory: new RelayMemory(loop.sys, limits.bulkBufferBudget, descriptors),
     index: new EndpointIndex(),
+    room: new WaitingRoom(context),
     halfClosed: new IdleLanes(
       clock,
       () => limits.halfCloseTimeoutMs,

@@ -1,0 +1,373 @@
+/** TCP clients of a service port without endpoints, with a hold timeout. */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import t, { type Test } from 'tap';
+import { rejected, tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
+import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
+import type { NodeEngineOptions } from '../../../src/proxysocket/node-engine.ts';
+import { catchUp, ENGINE } from '../../support/engine-under-test.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { collect, settledDescriptors } from '../../support/sockets.ts';
+import { blackHole } from '../../support/tcp-black-hole.ts';
+import {
+  connectionEnd,
+  digestServer,
+  echoServer,
+  endOf,
+  namedServer,
+  readAll,
+  refusingEndpoint,
+  tcpClient,
+} from '../../support/tcp-peers.ts';
+import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+const HOUR = 3_600_000;
+const isWorkers = ENGINE.endsWith('workers');
+
+/** An engine that holds clients for an hour, unless it is told otherwise. */
+function holding(t: Test, options: NodeEngineOptions = {}): TcpRig {
+  return new TcpRig(t, { ...options, limits: { holdTimeoutMs: HOUR, ...options.limits } });
+}
+
+/** Waits until so many clients are held. */
+async function held(rig: TcpRig, count: number): Promise<void> {
+  await until(() => rig.counters.held === count);
+}
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(
+    `${way}: a client gets its answer when an endpoint comes, without a byte lost`,
+    async (t) => {
+      const rig = holding(t, { documentedOnly });
+      const begun = collect(t, tcpHeld);
+      const ended = collect(t, tcpHoldEnded);
+      const port = await rig.serve([]);
+      const [early, silent] = [await tcpClient(t, port), await tcpClient(t, port)];
+      early.write('hello ');
+      await held(rig, 2);
+      early.write('there');
+      const server = await echoServer(t);
+      await rig.endpoints([server.endpoint]);
+      let answer = '';
+      early.on('data', (chunk) => (answer += String(chunk)));
+      await until(() => answer === 'hello there');
+      silent.write('me, too');
+      t.equal(String((await once(silent, 'data'))[0]), 'me, too');
+      early.end(' and bye');
+      await once(early, 'end');
+      t.equal(answer, 'hello there and bye');
+      t.match(rig.counters, { held: 0, heldTotal: 2, connections: 2, rejectedNoEndpoint: 0 });
+      t.equal(begun.length, 2);
+      t.match(begun[0], { servicePort: 'test/web:http', waiting: 1 });
+      t.match(
+        ended.map(({ reason }) => reason),
+        ['endpoint', 'endpoint'],
+      );
+      t.match(begun.map(({ remoteAddress }) => remoteAddress).sort(), [
+        /^127\.0\.0\.1:\d+$/,
+        /^127\.0\.0\.1:\d+$/,
+      ]);
+      if (!isWorkers)
+        t.strictSame(
+          ended.map(({ waiting }) => waiting),
+          [1, 0],
+        );
+    },
+  );
+
+  t.test(
+    `${way}: more than is kept of a client, and its FIN, arrive whole and in order`,
+    async (t) => {
+      const rig = holding(t, { documentedOnly });
+      const port = await rig.serve([]);
+      const sizes = [1, 16 * 1024, 300_000, 5_000_000];
+      const bodies = sizes.map((size) => Buffer.alloc(size, 'abcdefg'));
+      const clients = await Promise.all(bodies.map(() => tcpClient(t, port)));
+      for (const [index, client] of clients.entries()) client.end(bodies[index] ?? '');
+      // When it has been seen that this one has gone, the ends of the others have been seen.
+      const last = await tcpClient(t, port);
+      await until(() => rig.counters.heldTotal === clients.length + 1);
+      last.end();
+      await held(rig, clients.length);
+      const server = await digestServer(t);
+      const answers = Promise.all(clients.map(readAll));
+      await rig.endpoints([server.endpoint]);
+      t.strictSame(
+        (await answers).map(String),
+        bodies.map((body) => createHash('sha256').update(body).digest('hex')),
+      );
+      await until(() => rig.counters.active === 0);
+      t.equal(
+        rig.counters.bytesIn,
+        sizes.reduce((sum, size) => sum + size, 0),
+      );
+    },
+  );
+
+  t.test(`${way}: a client that leaves is let go at once, however it leaves`, async (t) => {
+    const rig = holding(t, { documentedOnly });
+    const ended = collect(t, tcpHoldEnded);
+    const port = await rig.serve([]);
+    const before = await settledDescriptors();
+    const clients = await Promise.all(Array.from({ length: 4 }, () => tcpClient(t, port)));
+    const [fin, reset, resetAfterData, half] = clients;
+    resetAfterData?.write('something');
+    await held(rig, 4);
+    fin?.destroy();
+    await held(rig, 3);
+    reset?.resetAndDestroy();
+    await held(rig, 2);
+    resetAfterData?.resetAndDestroy();
+    await held(rig, 1);
+    half?.end();
+    await held(rig, 0);
+    t.equal(await endOf(half as never), 'ECONNRESET', 'it can be waiting for nothing');
+    catchUp();
+    t.strictSame(
+      ended.map(({ reason }) => reason),
+      ['client-gone', 'client-gone', 'client-gone', 'client-gone'],
+    );
+    t.match(rig.counters, { rejectedNoEndpoint: 0, rejectedHoldTimeout: 0, active: 0 });
+    await until(() => true);
+    t.equal(await settledDescriptors(), before, 'no descriptor is left');
+  });
+
+  t.test(
+    `${way}: a client that is held again after its endpoint has gone loses nothing`,
+    async (t) => {
+      const rig = holding(t, { documentedOnly });
+      const port = await rig.serve([]);
+      const client = await tcpClient(t, port);
+      client.write('one ');
+      await held(rig, 1);
+      // It never answers, so the client is being connected until it is gone.
+      await rig.endpoints([await blackHole(t)]);
+      await until(() => rig.counters.held === 0);
+      client.write('two');
+      await rig.endpoints([]);
+      await held(rig, 1);
+      await rig.endpoints([(await echoServer(t)).endpoint]);
+      let answer = '';
+      client.on('data', (chunk) => (answer += String(chunk)));
+      await until(() => answer === 'one two');
+      t.equal(rig.counters.heldTotal, 2);
+    },
+  );
+}
+
+for (const { way, documentedOnly } of WAYS) {
+  t.test(`${way}: a client may end its half while its endpoint is being connected`, async (t) => {
+    const rig = holding(t, { documentedOnly, limits: { connectTimeoutsMs: [HOUR] } });
+    const port = await rig.serve([]);
+    const client = await tcpClient(t, port);
+    await held(rig, 1);
+    await rig.endpoints([await blackHole(t)]);
+    await until(() => rig.counters.held === 0);
+    client.end();
+    await once(client, 'finish');
+    const other = await rig.serve([], { name: 'test/other' });
+    // When the end of this one has been seen, that of the client has come, too.
+    const last = await tcpClient(t, other);
+    await until(() => rig.snapshot('test/other').counters.held === 1);
+    last.end();
+    await until(() => rig.snapshot('test/other').counters.held === 0);
+    await rig.endpoints([(await digestServer(t)).endpoint]);
+    t.equal(String(await readAll(client)), createHash('sha256').digest('hex'));
+  });
+}
+
+t.test('without a hold timeout a client is reset at once', async (t) => {
+  const rig = new TcpRig(t);
+  const port = await rig.serve([]);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.match(rig.counters, { rejectedNoEndpoint: 1, heldTotal: 0 });
+});
+
+t.test('a client that has waited for the hold timeout is reset, and no earlier', async (t) => {
+  const clock = new FakeClock();
+  const rig = holding(t, { clock, limits: { holdTimeoutMs: 5000 } });
+  const ended = collect(t, tcpHoldEnded);
+  const refused = collect(t, rejected);
+  const port = await rig.serve([]);
+  const first = await tcpClient(t, port);
+  await held(rig, 1);
+  clock.advance(3000);
+  const second = await tcpClient(t, port);
+  await held(rig, 2);
+  clock.advance(1999);
+  t.equal(rig.counters.held, 2);
+  clock.advance(1);
+  t.equal(await endOf(first), 'ECONNRESET');
+  await held(rig, 1);
+  clock.advance(3000);
+  t.equal(await endOf(second), 'ECONNRESET');
+  await held(rig, 0);
+  t.match(rig.counters, { rejectedHoldTimeout: 2, rejectedNoEndpoint: 0 });
+  t.match(ended, [
+    { reason: 'hold-timeout', durationMs: 5000 },
+    { reason: 'hold-timeout', durationMs: 5000 },
+  ]);
+  t.match(refused, [{ reason: 'hold-timeout', protocol: 'TCP' }, { reason: 'hold-timeout' }]);
+});
+
+t.test('only an endpoint for its traffic ends the wait of a client', async (t) => {
+  const rig = holding(t);
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  const server = await namedServer(t, 'inside');
+  await rig.endpoints([{ ...server.endpoint, internal: false }]);
+  t.equal(rig.counters.held, 1);
+  await rig.endpoints([server.endpoint]);
+  t.equal(String(await readAll(client)), 'inside');
+});
+
+t.test('clients of a service port whose endpoints refuse are not held', async (t) => {
+  const rig = holding(t, { limits: { connectTimeoutsMs: [1000, 1000] } });
+  const port = await rig.serve([await refusingEndpoint(t)]);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.match(rig.counters, { rejectedConnectFailed: 1, heldTotal: 0 });
+});
+
+t.test('clients of drained endpoints are reset, those held before as well', async (t) => {
+  const rig = holding(t);
+  const server = await echoServer(t);
+  const drained: EndpointSpec = {
+    ...server.endpoint,
+    internal: false,
+    external: false,
+    drained: ['internal'],
+  };
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  await rig.endpoints([drained]);
+  t.equal(await endOf(client), 'ECONNRESET');
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.match(rig.counters, { rejectedDrained: 2, held: 0, heldTotal: 1 });
+});
+
+t.test('a held client keeps to its endpoint by affinity', async (t) => {
+  const rig = holding(t);
+  const port = await rig.serve([], { affinity: { kind: 'clientIP', timeoutSeconds: 100 } });
+  const clients = await Promise.all(Array.from({ length: 6 }, () => tcpClient(t, port)));
+  await held(rig, 6);
+  const servers = await Promise.all(['a', 'b', 'c'].map((name) => namedServer(t, name)));
+  const answers = Promise.all(clients.map(readAll));
+  await rig.endpoints(servers.map(({ endpoint }) => endpoint));
+  t.equal(new Set((await answers).map(String)).size, 1);
+});
+
+t.test('more than go on at once all get their endpoint', async (t) => {
+  const rig = holding(t);
+  const port = await rig.serve([]);
+  const clients = await Promise.all(Array.from({ length: 200 }, () => tcpClient(t, port)));
+  await held(rig, 200);
+  const server = await namedServer(t, 'here');
+  const answers = Promise.all(clients.map(readAll));
+  await rig.endpoints([server.endpoint]);
+  t.ok((await answers).every((answer) => String(answer) === 'here'));
+  t.match(rig.counters, { held: 0, heldTotal: 200 });
+});
+
+t.test(
+  'clients beyond the limit of held ones are reset, and others are not kept out',
+  async (t) => {
+    const rig = holding(t, { limits: { maxHeldConnections: 2 } });
+    const port = await rig.serve([]);
+    const busy = await rig.serve([(await namedServer(t, 'served')).endpoint], {
+      name: 'test/busy',
+    });
+    const clients = await Promise.all(Array.from({ length: 6 }, () => tcpClient(t, port)));
+    await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
+    // Each of several workers has its part of the limit.
+    t.ok(rig.counters.held <= 2);
+    t.ok(rig.counters.rejectedLimit >= 4);
+    t.equal(String(await readAll(await tcpClient(t, busy))), 'served');
+  },
+);
+
+t.test('held clients count as connections', async (t) => {
+  const rig = holding(t, { limits: { maxConnections: 1 } });
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port, '127.0.0.1', '127.0.0.1');
+  await held(rig, 1);
+  if (!isWorkers) t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  if (!isWorkers) t.equal(rig.counters.rejectedLimit, 1);
+  client.destroy();
+  await held(rig, 0);
+  await tcpClient(t, port);
+  await held(rig, 1);
+});
+
+t.test(
+  'held clients are reset when their service port goes, and when the engine closes',
+  async (t) => {
+    const rig = holding(t);
+    const ended = collect(t, tcpHoldEnded);
+    const port = await rig.serve([]);
+    const other = await rig.serve([], { name: 'test/other' });
+    const [client, last] = [await tcpClient(t, port), await tcpClient(t, other)];
+    await held(rig, 1);
+    await until(() => rig.snapshot('test/other').counters.held === 1);
+    await rig.remove();
+    t.equal(await endOf(client), 'ECONNRESET');
+    const closed = rig.engine.close();
+    t.equal(await endOf(last), 'ECONNRESET');
+    await closed;
+    t.strictSame(
+      ended.map(({ reason }) => reason),
+      ['service-gone', 'service-gone'],
+    );
+  },
+);
+
+t.test('held clients are reset when the engine is destroyed', async (t) => {
+  const rig = holding(t);
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  const end = endOf(client);
+  await rig.engine.destroy();
+  t.equal(await end, 'ECONNRESET');
+});
+
+t.test('the hold timeout can be given, changed and taken away while an engine runs', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const port = await rig.serve([]);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  await rig.engine.setLimits?.({ holdTimeoutMs: 1000 });
+  const before = await tcpClient(t, port);
+  await held(rig, 1);
+  await rig.engine.setLimits?.({ holdTimeoutMs: 0 });
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.equal(rig.counters.held, 1, 'who is held keeps the time');
+  clock.advance(1000);
+  t.equal(await endOf(before), 'ECONNRESET');
+  t.match(rig.counters, { rejectedNoEndpoint: 2, rejectedHoldTimeout: 1 });
+});
+
+t.test('a held client is told of when somebody asks', async (t) => {
+  const clock = new FakeClock();
+  const rig = holding(t, { clock });
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  clock.advance(2000);
+  catchUp();
+  const found = await rig.engine.inspect?.({ maxConnections: 10 });
+  t.match(found, {
+    matched: 1,
+    connections: [
+      {
+        servicePort: 'test/web:http',
+        client: `127.0.0.1:${client.localPort}`,
+        endpoint: '',
+        state: 'held',
+      },
+    ],
+  });
+  t.ok((found?.connections[0]?.ageMs ?? 0) >= 2000);
+});
