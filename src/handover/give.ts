@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs';
 import type { FormerListener } from '../proxysocket/inherited.ts';
+import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import type { Rights } from '../proxysocket/linux/sys/rights.ts';
 import { inodeOf } from '../util/inode.ts';
 import { mayTakePart, refusal, type Hello, type Offer } from './protocol.ts';
@@ -7,6 +8,8 @@ import type { Wire } from './wire.ts';
 
 export interface GiveOptions {
   readonly listeners: readonly FormerListener[];
+  /** UDP sessions, whose clients the successor leads to the same endpoints. */
+  readonly flows: readonly FormerFlow[];
   /** TCP ports of what else listens in this process. */
   readonly ports: readonly number[];
   readonly pid: number;
@@ -30,7 +33,7 @@ export type Given =
  * to whoever may not have them or cannot use them.
  */
 export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
-  const { listeners, ports, pid, uid, network } = options;
+  const { listeners, flows, ports, pid, uid, network } = options;
   const refuse = (reason: string): Given => {
     wire.say({ ok: false, reason } satisfies Offer);
     return { ok: false, reason };
@@ -49,6 +52,7 @@ export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
     pid,
     sockets: found.size,
     former: listeners,
+    flows,
   } satisfies Offer);
   wire.sendDescriptors([...found.values()]);
   return { ok: true, pid: hello.pid, inodes: [...found.keys()] };

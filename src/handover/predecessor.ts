@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { messageOf } from '../errors.ts';
 import type { Heir } from '../proxysocket/engine.ts';
 import type { FormerListener } from '../proxysocket/inherited.ts';
+import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import { MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
 import { giveInThread } from './thread.ts';
 
@@ -15,6 +16,8 @@ export interface HandoverServerOptions {
   readonly path: string;
   /** What this process listens on now. */
   readonly listeners: () => readonly FormerListener[];
+  /** The UDP sessions that it has now. */
+  readonly flows: () => Promise<readonly FormerFlow[]>;
   /** TCP ports of what else listens in this process and is to be handed over. */
   readonly ports: () => readonly number[];
   /** A successor has got the sockets, and puts its own state in place. */
@@ -123,12 +126,13 @@ export class HandoverServer {
   }
 
   async #give(socket: Socket): Promise<void> {
-    const { listeners, ports, onGiven, onFailed } = this.#options;
+    const { listeners, flows, ports, onGiven, onFailed } = this.#options;
     try {
       const given = await giveInThread({
         kind: 'give',
         fd: descriptorOf(socket),
         listeners: listeners(),
+        flows: await flows(),
         ports: ports(),
         pid: process.pid,
         uid: process.geteuid?.() ?? -1,

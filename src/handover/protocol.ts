@@ -9,6 +9,7 @@
  */
 import { readlinkSync } from 'node:fs';
 import type { FormerListener } from '../proxysocket/inherited.ts';
+import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 
 /** Changes when processes of different versions would not understand each other. */
 export const HANDOVER_VERSION = 1;
@@ -51,6 +52,8 @@ export type Offer =
       /** How many descriptors follow. */
       readonly sockets: number;
       readonly former: readonly FormerListener[];
+      /** UDP sessions; absent: a predecessor of an earlier version does not tell. */
+      readonly flows?: readonly FormerFlow[];
     }
   | { readonly ok: false; readonly reason: string };
 

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import { closeInherited, keepInherited, type FormerListener } from '../proxysocket/inherited.ts';
+import { keepFormerFlows } from '../proxysocket/udp/former-flows.ts';
 import { networkNamespace, takenText } from './protocol.ts';
 import type { Taken } from './take.ts';
 import { canHandOver, takeInThread } from './thread.ts';
@@ -55,8 +56,9 @@ export async function takeOver(path: string): Promise<TakeOver> {
   }
 }
 
-function inheritance({ pid, sockets, former, connection }: Taken): Inheritance {
+function inheritance({ pid, sockets, former, flows, connection }: Taken): Inheritance {
   keepInherited(sockets, former);
+  keepFormerFlows(flows);
   // It tells the predecessor by being open that this process lives.
   const socket = new Socket({ fd: connection, readable: true, writable: true });
   socket.on('error', () => undefined);

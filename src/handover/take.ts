@@ -2,6 +2,7 @@ import { closeSync } from 'node:fs';
 import type { FormerListener, InheritedSocket } from '../proxysocket/inherited.ts';
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
 import type { Rights } from '../proxysocket/linux/sys/rights.ts';
+import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import { helloFrom, mayTakePart, type Offer } from './protocol.ts';
 import { Wire } from './wire.ts';
 
@@ -20,6 +21,7 @@ export interface Taken {
   readonly pid: number;
   readonly sockets: readonly InheritedSocket[];
   readonly former: readonly FormerListener[];
+  readonly flows: readonly FormerFlow[];
   /** The connection to it. */
   readonly connection: number;
 }
@@ -38,9 +40,9 @@ export function take(rights: Rights, options: TakeOptions): Taken {
     wire.say(helloFrom(options.pid, options.network));
     const offer = wire.hear() as Offer;
     if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
-    const { pid, former } = offer;
+    const { pid, former, flows = [] } = offer;
     const sockets = sortOut(rights, wire.receiveDescriptors(offer.sockets));
-    return { pid, former, connection, sockets };
+    return { pid, former, flows, connection, sockets };
   } catch (error) {
     for (const fd of [...wire.descriptors, connection]) closeSync(fd);
     throw error;

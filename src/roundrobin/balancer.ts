@@ -158,25 +158,22 @@ export class RoundRobinBalancer implements Balancer {
   }
 
   pick(request: PickRequest): Pick | undefined {
-    const { traffic, tried } = request;
+    const { traffic, tried, former } = request;
     const pool = this.#poolFor(traffic, request.family);
     const affinity = this.#affinity;
     if (this.#skips.size > 0) this.#unskipDue();
-    if (affinity === undefined) return pool.next(tried)?.inTurn;
+    const known = former === undefined ? undefined : this.#members.get(former);
+    const kept = known !== undefined && isUsable(known, traffic, pool) ? known : undefined;
+    if (affinity === undefined) return (kept ?? pool.next(tried))?.inTurn;
 
     // Only here: asking a socket for its peer costs a system call.
     const { client } = request;
     const now = this.#clock.now();
     const bound = affinity.use(client, now);
-    if (
-      bound !== undefined &&
-      bound.seats[traffic] !== undefined &&
-      !tried.includes(bound) &&
-      (bound.skipped === undefined || pool.allSkipped)
-    ) {
+    if (bound !== undefined && !tried.includes(bound) && isUsable(bound, traffic, pool)) {
       return bound.byAffinity;
     }
-    const next = pool.next(tried);
+    const next = kept ?? pool.next(tried);
     if (next === undefined) return undefined;
     affinity.bind(client, next, now);
     return next.inTurn;
@@ -268,4 +265,10 @@ export class RoundRobinBalancer implements Balancer {
     member.gone = true;
     this.#members.delete(member.text);
   }
+}
+
+/** Whether a client may be sent there although it is not its turn. */
+function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {
+  if (member.seats[traffic] === undefined) return false;
+  return member.skipped === undefined || pool.allSkipped;
 }

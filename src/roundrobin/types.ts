@@ -23,6 +23,8 @@ export interface PickRequest {
   readonly traffic: Traffic;
   /** Family of the listener: endpoints of it are preferred, the other one is used when there is none. */
   readonly family: Family;
+  /** `ip:port` of the endpoint that this client had in another process, which it keeps if it may. Default: it had none. */
+  readonly former?: string | undefined;
   /** Endpoints that this client has tried in vain. Empty on the first attempt. */
   readonly tried: readonly BalancerEndpoint[];
 }

@@ -7,6 +7,7 @@ import { CrashBreaker } from '../../src/proxysocket/linux/breaker.ts';
 import type { Cli } from '../support/cli.ts';
 import { handoverRig, pages, restart, RESTARTS } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
+import { manyEndpoints, namedEndpoint, UdpClient } from '../support/udp-flows.ts';
 import { ceaseless, ceaselessPages } from '../support/restart-load.ts';
 
 // Runs that other tests have killed are no reason to do without the engine.
@@ -71,6 +72,27 @@ linuxTest('--portal none keeps its proxy ports', async (t) => {
   t.same(failed, {});
   t.ok(answered > 10);
 });
+
+for (const engine of ['node', 'linux']) {
+  linuxTest(`--engine ${engine}: UDP clients keep their endpoints`, async (t) => {
+    const rig = await handoverRig(t);
+    const endpoints = [await namedEndpoint(t), await namedEndpoint(t), await namedEndpoint(t)];
+    const input = manyEndpoints(rig, endpoints);
+    const first = rig.start(`--engine=${engine}`, `--input=${input}`);
+    await first.line('The first complete state is in place');
+    const clients = [];
+    for (let count = 0; count < 12; count += 1) clients.push(await UdpClient.open(t, rig.port));
+    const before = new Map<UdpClient, string>();
+    for (const client of clients) before.set(client, await client.ask());
+    t.equal(new Set(before.values()).size, 3);
+    const second = rig.start(`--engine=${engine}`, `--input=${input}`);
+    await second.line('Took over from the former process');
+    t.match(await first.exited, { code: 0 });
+    // Not by turns: those of one endpoint come one after the other.
+    const inOrder = [...before].sort(([, one], [, other]) => one.localeCompare(other));
+    for (const [client, endpoint] of inOrder) t.equal(await client.ask(), endpoint);
+  });
+}
 
 linuxTest('a successor that dies before it serves changes nothing', async (t) => {
   const rig = await handoverRig(t);

@@ -68,6 +68,7 @@ function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
       port,
       key: `UDP 127.0.0.1 ${port}`,
     })),
+    flows: [],
     ports: [],
     pid: process.pid,
     uid: process.geteuid?.() ?? -1,

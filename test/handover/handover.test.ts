@@ -43,6 +43,7 @@ async function rig(t: Test, name = 'socket') {
   const server = new HandoverServer({
     path,
     listeners: () => [listener],
+    flows: async () => [],
     ports: () => [],
     onGiven: (_, sockets) => given.push(sockets),
     onFailed: (reason) => failed.push(reason),
@@ -136,6 +137,7 @@ linuxTest(
     const second = new HandoverServer({
       path: first.path,
       listeners: () => [],
+      flows: async () => [],
       ports: () => [],
       onGiven: () => undefined,
       onFailed: () => undefined,

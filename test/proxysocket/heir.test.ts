@@ -128,6 +128,7 @@ linuxTest(
     const server = new HandoverServer({
       path,
       listeners: () => formerListeners(engine.snapshot()),
+      flows: async () => [],
       ports: () => [],
       onGiven: () => undefined,
       onFailed: (reason) => t.fail(reason),

@@ -2,8 +2,10 @@ import { messageOf } from '../../errors.ts';
 import type { HandoverServer } from '../../handover/predecessor.ts';
 import type { Inheritance } from '../../handover/successor.ts';
 import type { Log } from '../../observe/log.ts';
-import type { Heir, ServicePortSnapshot } from '../../proxysocket/engine.ts';
+import type { Engine, Heir, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import type { FormerListener } from '../../proxysocket/inherited.ts';
+import type { FormerFlow } from '../../proxysocket/udp/former-flows.ts';
+import { MAX_LISTED } from '../../proxysocket/inspect.ts';
 import { slotKeys } from '../../proxysocket/listener-slot.ts';
 import type { Turn } from '../../util/turn.ts';
 
@@ -11,6 +13,8 @@ import type { Turn } from '../../util/turn.ts';
 export interface Estate {
   /** Where service ports listen. */
   snapshot(): ServicePortSnapshot[];
+  /** UDP sessions. */
+  flows(): Promise<readonly FormerFlow[]>;
   /** TCP ports of what else listens. */
   ports(): readonly number[];
 }
@@ -118,6 +122,14 @@ export class Handover {
     const server = new HandoverServer({
       path: this.#path,
       listeners: () => formerListeners(estate.snapshot()),
+      flows: async () => {
+        try {
+          return await estate.flows();
+        } catch (error) {
+          log.warn('Cannot tell a successor which endpoints UDP clients have', { err: error });
+          return [];
+        }
+      },
       ports: () => estate.ports(),
       onGiven: (pid, sockets) => log.info('Giving the listeners to a successor', { pid, sockets }),
       onFailed: (reason) => log.warn('A successor did not take over; going on', { reason }),
@@ -168,4 +180,21 @@ export function formerListeners(snapshot: readonly ServicePortSnapshot[]): Forme
       return [{ ...place, asked, port: status.boundPort, key: keys[index] ?? '' }];
     });
   });
+}
+
+/** UDP sessions now, up to as many as one question gets. None where the engine cannot tell. */
+export async function formerFlows(
+  engine: Pick<Engine, 'snapshot'> & Required<Pick<Engine, 'inspect'>>,
+): Promise<FormerFlow[]> {
+  const servicePorts = engine
+    .snapshot()
+    .filter(({ protocol, counters }) => protocol === 'UDP' && counters.active > 0)
+    .map(({ name }) => name);
+  if (servicePorts.length === 0) return [];
+  const { connections } = await engine.inspect({ servicePorts, maxConnections: MAX_LISTED });
+  return connections.map(({ servicePort, client, endpoint }) => ({
+    servicePort,
+    client,
+    endpoint,
+  }));
 }

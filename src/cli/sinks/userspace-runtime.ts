@@ -9,7 +9,7 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import { Turn } from '../../util/turn.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { Handover } from './handover.ts';
+import { formerFlows, Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
 import type { UserspaceOptions } from './to-userspace.ts';
 import { createEngine } from './userspace-engine.ts';
@@ -64,6 +64,7 @@ export async function startUserspace(
       inPlace: async () =>
         handover.inPlace({
           snapshot: () => engine.snapshot(),
+          flows: () => formerFlows(engine),
           ports: () => [...(context.otherPorts?.() ?? []), ...(checks?.ports ?? [])],
         }),
       handedOver: handover.taken,

@@ -13,6 +13,7 @@ import { LimitSignal, SharedLimitSignal } from '../limit-signal.ts';
 import type { EngineContext, ServicePort } from '../service-port.ts';
 import { MAX_HOPS } from './bounds.ts';
 import { ClientTable, type ClientAddress } from './client-table.ts';
+import { FormerFlows } from './former-flows.ts';
 import { IdleLanes } from './idle-lanes.ts';
 import { Refusals } from './refusals.ts';
 import type { EndReason, Exit, MakeSession, SessionHost, TableSession } from './table-session.ts';
@@ -32,6 +33,7 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
   readonly #byBackendAddress = new ClientTable<Exit<S>>();
   readonly #full: LimitSignal;
   readonly #queues: SharedLimitSignal;
+  readonly #former: FormerFlows;
   #size = 0;
   #whenEmpty: (() => void)[] = [];
 
@@ -44,6 +46,7 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
     this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
     this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
     this.refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
+    this.#former = new FormerFlows(clock, limits.udpIdleTimeoutMs);
     this.#lanes = new IdleLanes(
       clock,
       (session) => session.owner.udpIdleTimeoutMs,
@@ -77,6 +80,7 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
       traffic: front.traffic,
       family: front.family,
       tried: [],
+      former: this.#former.take(owner.name, client),
     });
     if (pick === undefined) {
       this.refusals.refuse(owner, client, rejectReason(owner, front.traffic, 'no-endpoint'));
