@@ -1,3 +1,4 @@
+import type { Activity } from '../proxysocket/activity.ts';
 import { KpngError } from '../errors.ts';
 import type { InspectQuery, Inspection } from '../proxysocket/inspect.ts';
 import type { Engine, Heir } from '../proxysocket/engine.ts';
@@ -67,6 +68,10 @@ export class DrainingEngine implements Engine {
 
   names(): string[] | undefined {
     return this.#engine.names?.();
+  }
+
+  activity(): Activity | undefined {
+    return this.#engine.activity?.();
   }
 
   async inspect(query: InspectQuery): Promise<Inspection> {

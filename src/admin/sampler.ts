@@ -1,3 +1,4 @@
+import { isSameActivity, type Activity } from '../proxysocket/activity.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { History, HISTORY_SAMPLES, SAMPLE_MS } from './history.ts';
@@ -13,6 +14,8 @@ const SPARK_POINTS = 30;
 interface Tracked {
   totals: Totals;
   rates: Rates;
+  /** Relays and UDP sessions. */
+  active: number;
   history: History | undefined;
   /** Samples in a row without any traffic. */
   idle: number;
@@ -28,6 +31,8 @@ export interface SamplerOptions {
   readonly snapshot: (names?: ReadonlySet<string>) => readonly ServicePortSnapshot[];
   /** The names of all, so that very many are looked at in several turns; absent: in one. */
   readonly names?: () => readonly string[];
+  /** Whether anything has moved since the last time; absent or undefined: only the counters of all tell. */
+  readonly activity?: () => Activity | undefined;
   readonly clock: Clock;
 }
 
@@ -41,7 +46,8 @@ interface Look {
 /**
  * Looks at the counters every other second, so that there are rates and a history of the last five
  * minutes: of all service ports together, and of each that has traffic, up to MAX_HISTORIES. A service
- * port that nobody uses costs nothing but the look at it; its history goes when nothing of it is left.
+ * port that nobody uses costs nothing but the look at it; its history goes when nothing of it is left. While
+ * nothing moves anywhere, none is looked at.
  */
 export class Sampler {
   readonly #options: SamplerOptions;
@@ -53,6 +59,7 @@ export class Sampler {
   #round = 0;
   #lastAt: number;
   #rates = NO_RATES;
+  #activity: Activity | undefined;
   #timer: Timer | undefined;
 
   constructor(options: SamplerOptions) {
@@ -100,12 +107,29 @@ export class Sampler {
     const now = this.#options.clock.now();
     const seconds = Math.max(now - this.#lastAt, 1) / 1000;
     this.#lastAt = now;
+    const before = this.#activity;
+    // Before the counters, so that what is counted meanwhile is something new the next time.
+    this.#activity = this.#options.activity?.();
+    if (before !== undefined && this.#activity !== undefined) {
+      if (isSameActivity(before, this.#activity)) {
+        this.#pause(this.#activity.active);
+        return;
+      }
+    }
     this.#round += 1;
     const sum = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
     const look: Look = { seconds, sum, active: 0 };
     const names = this.#options.names?.() ?? [];
     if (names.length > PER_TURN) this.#part(look, names, 0);
     else this.#finish(look, this.#options.snapshot());
+  }
+
+  /** Nothing has moved since the last look. */
+  #pause(active: number): void {
+    for (const tracked of this.#tracked.values()) this.#note(tracked, NO_RATES);
+    this.#rates = NO_RATES;
+    this.#total.add(NO_RATES, active);
+    this.#arm();
   }
 
   /** Service ports that are gone, but for their last connections, are left out where there are so many. */
@@ -151,18 +175,24 @@ export class Sampler {
     const totals = totalsOf(counters);
     if (tracked === undefined) {
       if (totals.connections === 0 && totals.errors === 0) return NO_RATES;
-      tracked = { totals: ZERO, rates: NO_RATES, history: undefined, idle: 0, seen: 0 };
+      tracked = { totals: ZERO, rates: NO_RATES, active: 0, history: undefined, idle: 0, seen: 0 };
       this.#tracked.set(name, tracked);
     }
     tracked.seen = this.#round;
     const isIdle = sameTotals(tracked.totals, totals);
-    tracked.rates = isIdle ? NO_RATES : ratesBetween(tracked.totals, totals, seconds);
+    const rates = isIdle ? NO_RATES : ratesBetween(tracked.totals, totals, seconds);
     tracked.totals = totals;
-    tracked.idle = isIdle && counters.active === 0 ? tracked.idle + 1 : 0;
+    tracked.active = counters.active;
+    this.#note(tracked, rates);
+    return rates;
+  }
+
+  #note(tracked: Tracked, rates: Rates): void {
+    tracked.rates = rates;
+    tracked.idle = rates === NO_RATES && tracked.active === 0 ? tracked.idle + 1 : 0;
     if (tracked.idle >= HISTORY_SAMPLES) this.#dropHistory(tracked);
     else if (tracked.idle === 0) tracked.history ??= this.#newHistory();
-    tracked.history?.add(tracked.rates, counters.active);
-    return tracked.rates;
+    tracked.history?.add(rates, tracked.active);
   }
 
   #newHistory(): History | undefined {

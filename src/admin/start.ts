@@ -53,6 +53,7 @@ export function startAdmin(options: AdminOptions): Admin {
     clock,
     snapshot: (names) => subject.proxy()?.engine.snapshot(names) ?? [],
     names: () => subject.proxy()?.engine.names() ?? [],
+    activity: () => subject.proxy()?.engine.activity(),
   });
   const operations = new Operations()
     .add(...standardOperations(subject, sampler))

@@ -1,3 +1,4 @@
+import type { Activity } from './activity.ts';
 import type { EngineChange, ListenerStatus, Protocol } from './spec.ts';
 import type { ServicePortCounters } from './counters.ts';
 import type { InspectQuery, Inspection } from './inspect.ts';
@@ -61,6 +62,12 @@ export interface Engine {
    * Absent or undefined: only the whole can be had.
    */
   names?(): string[] | undefined;
+
+  /**
+   * Whether anything has moved since the last time, for whoever would have to look at all service ports to find out:
+   * costs a small part of a snapshot. Absent or undefined: only a snapshot tells.
+   */
+  activity?(): Activity | undefined;
 
   /**
    * Single connections, and endpoints as balancers see them; absent: the engine cannot tell. Costs

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
 import { formatHostPort } from '../util/host-port.ts';
+import { countedIn, type Activity } from './activity.ts';
 import { newCounters, type ServicePortCounters } from './counters.ts';
 import type { ServicePortSnapshot } from './engine.ts';
 import { endpointInvalid } from './events.ts';
@@ -96,6 +97,18 @@ export class ServicePortBook {
 
   names(): string[] {
     return [...new Set([...this.#entries.keys(), ...this.#draining.keys()])];
+  }
+
+  activity(): Activity {
+    this.#forgetDrained();
+    let [counted, active] = [0, 0];
+    const add = ({ counters }: ServicePort): void => {
+      counted += countedIn(counters);
+      active += counters.active;
+    };
+    for (const { owner } of this.#entries.values()) add(owner);
+    for (const owner of this.#draining.values()) add(owner);
+    return { servicePorts: this.#entries.size + this.#draining.size, counted, active };
   }
 
   #snapshotOf(name: string): ServicePortSnapshot | undefined {

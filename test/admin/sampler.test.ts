@@ -1,6 +1,7 @@
 import t from 'tap';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
+import type { Activity } from '../../src/proxysocket/activity.ts';
 import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -149,5 +150,51 @@ t.test('it ends with its timer', (t) => {
   const rig = new Rig();
   rig.sampler.close();
   t.equal(rig.clock.pending, 0);
+  t.end();
+});
+
+t.test('while nothing moves, no service port is looked at, and the history goes on', (t) => {
+  const clock = new FakeClock();
+  const counters = newCounters();
+  let looks = 0;
+  let activity: Activity | undefined = { servicePorts: 1, counted: 0, active: 0 };
+  const sampler = new Sampler({
+    clock,
+    activity: () => activity,
+    snapshot() {
+      looks += 1;
+      return [{ name: 'ns/a', protocol: 'TCP', listeners: [], endpoints: 1, counters }];
+    },
+  });
+  clock.advance(10 * SAMPLE_MS);
+  t.equal(looks, 1);
+  counters.connections = 4;
+  counters.active = 2;
+  activity = { servicePorts: 1, counted: 4, active: 2 };
+  clock.advance(SAMPLE_MS);
+  t.equal(looks, 2);
+  t.equal(sampler.ratesOf('ns/a').connections, 2);
+  clock.advance(SAMPLE_MS);
+  t.equal(looks, 2);
+  t.equal(sampler.ratesOf('ns/a').connections, 0);
+  t.equal(sampler.rates.connections, 0);
+  const last = (name: string | undefined) => {
+    const { connections = [], active = [] } = sampler.history(name) ?? {};
+    return [connections.slice(-2), active.slice(-2)];
+  };
+  for (const name of ['ns/a', undefined])
+    t.strictSame(last(name), [
+      [2, 0],
+      [2, 2],
+    ]);
+  counters.active = 0;
+  activity = { servicePorts: 1, counted: 4, active: 0 };
+  clock.advance(HISTORY_SAMPLES * SAMPLE_MS);
+  t.equal(looks, 3);
+  t.equal(sampler.history('ns/a'), undefined, 'nothing of it is left');
+  activity = undefined;
+  clock.advance(3 * SAMPLE_MS);
+  t.equal(looks, 6, 'an engine that does not tell is looked at each time');
+  sampler.close();
   t.end();
 });

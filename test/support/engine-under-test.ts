@@ -97,6 +97,10 @@ function threadedEngine(t: Teardown, { limits = {}, clock }: NodeEngineOptions):
       return engine.snapshot(names);
     },
     names: () => engine.names?.(),
+    activity() {
+      engine.sync();
+      return engine.activity();
+    },
     inspect: (query) => engine.inspect(query),
     setLimits: (limits) => engine.setLimits(limits),
     close: (heir) => engine.close(heir),

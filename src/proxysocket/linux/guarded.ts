@@ -58,6 +58,7 @@ export async function createGuardedLinuxEngine(options: GuardOptions = {}): Prom
     setLimits: async (change) => engine.setLimits?.(change),
     snapshot: (names) => engine.snapshot(names),
     names: () => engine.names?.(),
+    activity: () => engine.activity?.(),
     inspect: async (query) => (await engine.inspect?.(query)) ?? NOTHING,
     close(heir) {
       ended();

@@ -5,6 +5,7 @@ import {
   PLAIN_COUNTERS,
   type ServicePortCounters,
 } from '../counters.ts';
+import { GROWS, type Activity } from '../activity.ts';
 import type { CounterStore } from '../service-port-book.ts';
 
 /*
@@ -22,6 +23,7 @@ const FIRST_BUCKET = FIRST_ERROR + CONNECT_ERROR_CAUSES.length;
 const BUCKETS = CONNECT_SECONDS_BUCKETS.length + 1;
 const SUM = FIRST_BUCKET + BUCKETS;
 const SLOT_LENGTH = SUM + 1;
+const ACTIVE = FIRST_PLAIN + PLAIN_COUNTERS.indexOf('active');
 const SLOTS_PER_BLOCK = 256;
 
 /** Where the counters of a service port are. */
@@ -156,6 +158,22 @@ export class CounterReader {
 
   addBlock(memory: SharedArrayBuffer): void {
     this.#blocks.push(new Float64Array(memory));
+  }
+
+  /** What was counted in a slot, and how many relays there are; undefined when it belongs to another service port. */
+  activityOf({
+    block,
+    slot,
+    generation,
+  }: CounterPlace): Omit<Activity, 'servicePorts'> | undefined {
+    const values = this.#blocks[block];
+    const start = slot * SLOT_LENGTH;
+    if (values === undefined || values[start + GENERATION] !== generation) return undefined;
+    let counted = 0;
+    for (let index = FIRST_PLAIN; index < FIRST_BUCKET; index += 1) {
+      if (GROWS[index - FIRST_PLAIN] ?? true) counted += values[start + index] ?? 0;
+    }
+    return { counted, active: values[start + ACTIVE] ?? 0 };
   }
 
   /** The present values; undefined when the slot belongs to another service port by now. */

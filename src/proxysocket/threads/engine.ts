@@ -1,3 +1,4 @@
+import type { Activity } from '../activity.ts';
 import { setImmediate, setTimeout as delay } from 'node:timers/promises';
 import { KpngError, messageOf } from '../../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
@@ -148,6 +149,11 @@ export class ThreadEngine implements Engine {
     const successor = this.#succession?.engine;
     if (successor === undefined) return this.#mirror.names();
     return successor.names?.() ?? successor.snapshot().map(({ name }) => name);
+  }
+
+  activity(): Activity | undefined {
+    const successor = this.#succession?.engine;
+    return successor === undefined ? this.#mirror.activity() : successor.activity?.();
   }
 
   async inspect(query: InspectQuery): Promise<Inspection> {

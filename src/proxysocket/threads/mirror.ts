@@ -1,3 +1,4 @@
+import { countedIn, type Activity } from '../activity.ts';
 import { addCounters, newCounters, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import { placeKey, slotKeys } from '../listener-slot.ts';
@@ -49,6 +50,18 @@ export class Mirror {
 
   names(): string[] {
     return [...this.#entries.keys()];
+  }
+
+  activity(): Activity {
+    let [counted, active] = [0, 0];
+    for (const { state, isLost } of this.#entries.values()) {
+      const present = isLost ? undefined : this.#reader.activityOf(state.counters);
+      const former = this.#former.get(state.name);
+      counted += present?.counted ?? 0;
+      active += present?.active ?? 0;
+      if (former !== undefined) counted += countedIn(former);
+    }
+    return { servicePorts: this.#entries.size, counted, active };
   }
 
   /** The ports of listeners that had asked for any, by the key of their place. */

@@ -1,3 +1,4 @@
+import { addActivity, NO_ACTIVITY, type Activity } from '../activity.ts';
 import { messageOf } from '../../errors.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
@@ -60,6 +61,16 @@ export class SharedEngine implements Engine {
   names(): string[] {
     const names = this.#engines.flatMap((engine) => engine.names?.() ?? [...this.#specs.keys()]);
     return [...new Set(names)];
+  }
+
+  activity(): Activity | undefined {
+    let total: Activity = NO_ACTIVITY;
+    for (const engine of this.#engines) {
+      const activity = engine.activity?.();
+      if (activity === undefined) return undefined;
+      total = addActivity(total, activity);
+    }
+    return total;
   }
 
   async inspect(query: InspectQuery): Promise<Inspection> {
