@@ -102,7 +102,8 @@ t.test('docs/signals.md has the signals of the program, and its exit codes', asy
   const named = tableRows(page, 'Signals and exit codes').flatMap(([cell = '']) =>
     all(cell, /[A-Z]{3,}/g),
   );
-  t.same(named.sort(), handled.sort());
+  // One that means something else on Windows has two rows.
+  t.same([...new Set(named)].sort(), handled.sort());
   t.same(
     tableRows(page, 'Exit codes').map(([code]) => code),
     ['0', '1', '2'],
