@@ -81,6 +81,11 @@ export function inheritedShare(
   return Math.floor(indexes.length / workers) + spare;
 }
 
+/** How many sockets came for a place, taken or not; 0 once `closeInherited` has been called. */
+export function inheritedCount(protocol: Protocol, address: string, port: number): number {
+  return getEstate()?.places.get(placeOf({ protocol, address, port }))?.length ?? 0;
+}
+
 /** Whether there is a socket to take. */
 export function hasInherited(protocol: Protocol, address: string, port: number): boolean {
   const estate = getEstate();

@@ -1,5 +1,5 @@
 import type { Family } from '../../util/family.ts';
-import { takeInherited } from '../inherited.ts';
+import { inheritedCount, takeInherited } from '../inherited.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import type { Loop } from './loop.ts';
 import * as k from './sys/constants.ts';
@@ -51,7 +51,9 @@ export function openListener(
     sockets.close(fd);
     throw systemError(-result, bound < 0 ? 'bind' : 'listen');
   }
-  if (group?.joins === true) sockets.steer(fd, group.sockets);
+  // Those of former workers that are not replaced one by one have clients, too.
+  const others = inheritedCount(protocol, address, port);
+  if (group?.joins === true) sockets.steer(fd, Math.max(group.sockets, others));
   return fd;
 }
 
