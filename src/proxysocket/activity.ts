@@ -1,4 +1,4 @@
-import { CONNECT_ERROR_CAUSES, PLAIN_COUNTERS, type ServicePortCounters } from './counters.ts';
+import { PLAIN_COUNTERS, type ServicePortCounters } from './counters.ts';
 
 /** What tells whether anything has moved, of all service ports together: as long as it is the same, nothing has. */
 export interface Activity {
@@ -15,16 +15,41 @@ export const NO_ACTIVITY: Activity = { servicePorts: 0, counted: 0, active: 0 };
 /** Plain counters that say how many there are now, and so go down as well. */
 const GAUGES: ReadonlySet<string> = new Set(['active', 'held']);
 
-/** Whether a plain counter only grows. */
+/** Whether a plain counter only grows, in their order. */
 export const GROWS: readonly boolean[] = PLAIN_COUNTERS.map((name) => !GAUGES.has(name));
-const GROWING = PLAIN_COUNTERS.filter((_, index) => GROWS[index]);
 
-/** All that was counted of a service port. */
+/**
+ * All that was counted of a service port, but for those gauges. One by one, since looking properties up by name takes
+ * ten times as long, and this is done for every service port again and again.
+ */
 export function countedIn(counters: ServicePortCounters): number {
-  let sum = 0;
-  for (const name of GROWING) sum += counters[name];
-  for (const cause of CONNECT_ERROR_CAUSES) sum += counters.connectErrors[cause];
-  return sum;
+  const { connectErrors: by } = counters;
+  return (
+    counters.connections +
+    counters.bytesIn +
+    counters.bytesOut +
+    counters.datagramsIn +
+    counters.datagramsOut +
+    counters.datagramsDropped +
+    counters.sessionsEvicted +
+    counters.retries +
+    counters.rejectedNoEndpoint +
+    counters.rejectedDrained +
+    counters.rejectedConnectFailed +
+    counters.rejectedLimit +
+    counters.rejectedSource +
+    counters.rejectedHoldTimeout +
+    counters.heldTotal +
+    counters.halfCloseTimeouts +
+    counters.idleTimeouts +
+    by.refused +
+    by.timeout +
+    by.unreachable +
+    by.reset +
+    by.loop +
+    by.limit +
+    by.other
+  );
 }
 
 export function addActivity(one: Activity, other: Activity): Activity {

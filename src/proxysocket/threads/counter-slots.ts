@@ -24,6 +24,8 @@ const BUCKETS = CONNECT_SECONDS_BUCKETS.length + 1;
 const SUM = FIRST_BUCKET + BUCKETS;
 const SLOT_LENGTH = SUM + 1;
 const ACTIVE = FIRST_PLAIN + PLAIN_COUNTERS.indexOf('active');
+/** Places of those that say how many there are now. */
+const GAUGES = GROWS.flatMap((grows, index) => (grows ? [] : [FIRST_PLAIN + index]));
 const SLOTS_PER_BLOCK = 256;
 
 /** Where the counters of a service port are. */
@@ -170,9 +172,10 @@ export class CounterReader {
     const start = slot * SLOT_LENGTH;
     if (values === undefined || values[start + GENERATION] !== generation) return undefined;
     let counted = 0;
-    for (let index = FIRST_PLAIN; index < FIRST_BUCKET; index += 1) {
-      if (GROWS[index - FIRST_PLAIN] ?? true) counted += values[start + index] ?? 0;
+    for (let index = start + FIRST_PLAIN; index < start + FIRST_BUCKET; index += 1) {
+      counted += values[index] ?? 0;
     }
+    for (const gauge of GAUGES) counted -= values[start + gauge] ?? 0;
     return { counted, active: values[start + ACTIVE] ?? 0 };
   }
 
