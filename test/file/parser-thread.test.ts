@@ -1,4 +1,4 @@
-import { rename, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t, { type Test } from 'tap';
@@ -6,6 +6,7 @@ import { fileReadFailed, type FileReadFailed } from '../../src/file/events.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import type { FileLoaderOptions } from '../../src/file/loader.ts';
 import { FileSource } from '../../src/file/source.ts';
+import { renameOver } from '../../src/util/rename-over.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { until } from '../support/until.ts';
 
@@ -14,7 +15,7 @@ const LIMITS = { ...DEFAULT_FILE_LIMITS, settleMs: 10 };
 
 async function put(path: string, text: string): Promise<void> {
   await writeFile(`${path}.new`, text);
-  await rename(`${path}.new`, path);
+  await renameOver(`${path}.new`, path);
 }
 
 /** Follows a file until the test ends, and notes what is told of reads that fail. */

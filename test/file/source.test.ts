@@ -1,4 +1,4 @@
-import { rename, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
@@ -7,6 +7,7 @@ import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileLoader } from '../../src/file/loader.ts';
 import { FileSource } from '../../src/file/source.ts';
 import { sourceSynced } from '../../src/store/events.ts';
+import { renameOver } from '../../src/util/rename-over.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { lines } from '../support/state-file.ts';
 import { until } from '../support/until.ts';
@@ -26,7 +27,7 @@ const DNS = lines('- service: {name: dns, ports: [{port: 53, protocol: UDP}]}');
 /** Puts a new file in the place of the state file. */
 async function put(path: string, text: string): Promise<void> {
   await writeFile(`${path}.new`, text);
-  await rename(`${path}.new`, path);
+  await renameOver(`${path}.new`, path);
 }
 
 /** Notes the events of the source of one path, in a few words each. */
@@ -175,10 +176,10 @@ t.test('nothing is delivered before the first valid file', async (t) => {
 t.test('a file that is gone for a while changes nothing', async (t) => {
   const { path, sink, source, heard } = run(t, `services:\n${DNS}`);
   await sink.next();
-  await rename(path, `${path}.away`);
+  await renameOver(path, `${path}.away`);
   await until(() => source.snapshot().readFailures === 1);
   t.equal(source.snapshot().state, 'stale');
-  await rename(`${path}.away`, path);
+  await renameOver(`${path}.away`, path);
   await until(() => source.snapshot().state === 'loaded');
   t.equal(heard.at(-1), 'recovered');
   t.equal(source.snapshot().loads, 1);
@@ -191,9 +192,9 @@ t.test('a broken file that was gone for a while is still broken', async (t) => {
   const { path, source, heard } = run(t, 'services: 1\n');
   await until(() => source.snapshot().invalid === 1);
   const said = heard.at(-1);
-  await rename(path, `${path}.away`);
+  await renameOver(path, `${path}.away`);
   await until(() => source.snapshot().readFailures === 1);
-  await rename(`${path}.away`, path);
+  await renameOver(`${path}.away`, path);
   await until(() => heard.length === 3);
   t.equal(heard.at(-1), said);
   t.match(source.snapshot(), { invalid: 1, error: { code: 'KPNG_STATE_FILE_INVALID' } });
@@ -203,11 +204,11 @@ t.test('a file that is not text is refused', async (t) => {
   const { path, source } = run(t, undefined);
   await until(() => source.snapshot().readFailures === 1);
   await writeFile(`${path}.new`, Buffer.from([0x23, 0x0a, 0x23, 0x20, 0xff, 0xfe]));
-  await rename(`${path}.new`, path);
+  await renameOver(`${path}.new`, path);
   await until(() => source.snapshot().invalid === 1);
   t.match(source.snapshot().error?.message, `${path}:2:3: the file is not UTF-8 text`);
   await writeFile(`${path}.new`, '\ufeffservices: []\n');
-  await rename(`${path}.new`, path);
+  await renameOver(`${path}.new`, path);
   await until(() => source.snapshot().loads === 1);
   t.pass('a byte order mark is no harm');
 });

@@ -88,7 +88,7 @@ t.test('an editor moves the file away as a backup and writes a new one', async (
   const path = join(dir, 'state.yaml');
   const { comesTo } = follow(t, path);
   await comesTo('one');
-  await rename(path, `${path}~`);
+  await renameOver(path, `${path}~`);
   await writeFile(path, 'two');
   await comesTo('two');
 });
@@ -146,9 +146,9 @@ t.test('a file that comes back as it was is told as recovered', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
   const { comesTo, failed, contents, recovered } = follow(t, path);
   await comesTo('one');
-  await rename(path, `${path}.away`);
+  await renameOver(path, `${path}.away`);
   await failed();
-  await rename(`${path}.away`, path);
+  await renameOver(`${path}.away`, path);
   await until(() => recovered() === 1);
   t.strictSame(contents, ['one']);
 });
