@@ -71,7 +71,10 @@ function why(
     return `the process may not listen on the port; ${allowPort(listen.port, platform)}`;
   }
   if (code === 'KPNG_LIMIT_REACHED') {
-    return 'the process has no file descriptor left for it; raise its limit (ulimit -n)';
+    return (
+      'the process has no file descriptor left for listeners, which each worker has for itself; ' +
+      'raise its limit (ulimit -n, LimitNOFILE in systemd) or take fewer --workers'
+    );
   }
   return `the system says ${cause}`;
 }
