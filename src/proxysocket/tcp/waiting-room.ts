@@ -95,6 +95,7 @@ export class WaitingRoom implements Iterable<HeldClient> {
   readonly #waiting = new Map<ServicePort, LinkedList<Stay>>();
   /** Those whose clients are being sent on, bundle by bundle. */
   readonly #waking = new Set<ServicePort>();
+  readonly #gone = new WeakSet<ServicePort>();
   #timeouts: DeadlineQueue<Stay> | undefined;
   #size = 0;
 
@@ -126,11 +127,13 @@ export class WaitingRoom implements Iterable<HeldClient> {
 
   /**
    * Lets a client wait that found no endpoint; else why it has to be turned away. Not where there are
-   * endpoints, all of which the client has tried: no other one may ever come.
+   * endpoints, all of which the client has tried: no other one may ever come. Nor where the service port is
+   * gone, whose listeners close some time after: none will come.
    */
   enter(client: HeldClient, owner: ServicePort): Stay | RejectReason {
     const timeouts = this.#timeouts;
     if (timeouts === undefined || owner.balancer.serves(client.traffic)) return 'no-endpoint';
+    if (this.#gone.has(owner)) return 'no-endpoint';
     if (this.#size >= this.#most) {
       this.#signal.refused();
       return 'limit';
@@ -157,8 +160,9 @@ export class WaitingRoom implements Iterable<HeldClient> {
     if (this.#waiting.has(owner) && !this.#waking.has(owner)) this.#wake(owner);
   }
 
-  /** The service port takes nobody any more. */
+  /** The service port takes nobody any more, ever. */
   servicePortGone(owner: ServicePort): void {
+    this.#gone.add(owner);
     for (const stay of this.#of(owner)) {
       stay.end('service-gone');
       stay.client.turnAway('no-endpoint');

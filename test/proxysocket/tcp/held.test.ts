@@ -19,7 +19,7 @@ import {
   refusingEndpoint,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { tcpSpec, TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
 const HOUR = 3_600_000;
@@ -322,6 +322,17 @@ t.test(
     );
   },
 );
+
+t.test('nobody is held who comes in while listeners close, which takes a while', async (t) => {
+  const rig = holding(t);
+  const names = Array.from({ length: 600 }, (_, index) => `test/web${index}`);
+  await rig.engine.apply(names.map((name) => ({ kind: 'set', spec: tcpSpec([], { name }) })));
+  const last = names.slice(-50).map((name) => rig.port(name));
+  const closed = rig.engine.close();
+  const ends = await Promise.all(last.map((port) => connectionEnd(t, port)));
+  t.ok(ends.every((end) => end === 'ECONNRESET' || end === 'ECONNREFUSED'));
+  await closed;
+});
 
 t.test('held clients are reset when the engine is destroyed', async (t) => {
   const rig = holding(t);

@@ -107,6 +107,18 @@ t.test('held clients have half of the descriptors at the most', async (t) => {
   t.match(changes, [{ reached: true }, { reached: false }]);
 });
 
+t.test('nobody is let in whose service port is gone: nothing would end the wait', async (t) => {
+  const { room, owner, clock } = newRoom();
+  const client = new Client();
+  room.enter(client, owner);
+  room.servicePortGone(owner);
+  t.equal(client.outcome, 'no-endpoint');
+  t.equal(room.enter(new Client(), owner), 'no-endpoint');
+  t.match([room.size, owner.counters.held, owner.counters.heldTotal], [0, 0, 1]);
+  clock.advance(1000);
+  t.equal(clock.pending, 0);
+});
+
 t.test('nobody is let in where there are endpoints, or without a hold timeout', async (t) => {
   const { room, owner, serves, limits } = newRoom({ holdTimeoutMs: 0 });
   t.equal(room.enter(new Client(), owner), 'no-endpoint');
