@@ -1,30 +1,11 @@
-import type { ServicePortCounters } from '../proxysocket/counters.ts';
+import { errorsIn, type ServicePortCounters } from '../proxysocket/counters.ts';
 import type { Rates, Totals } from './views.ts';
 
 export const NO_RATES: Rates = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
 
-/** What went wrong, of everything that is counted: failed attempts, and clients turned away. */
-export function errorsOf(counters: ServicePortCounters): number {
-  const { connectErrors: by } = counters;
-  return (
-    by.refused +
-    by.timeout +
-    by.unreachable +
-    by.reset +
-    by.loop +
-    by.limit +
-    by.other +
-    counters.rejectedNoEndpoint +
-    counters.rejectedDrained +
-    counters.rejectedConnectFailed +
-    counters.rejectedLimit +
-    counters.rejectedSource
-  );
-}
-
 export function totalsOf(counters: ServicePortCounters): Totals {
   const { connections, bytesIn, bytesOut } = counters;
-  return { connections, bytesIn, bytesOut, errors: errorsOf(counters) };
+  return { connections, bytesIn, bytesOut, errors: errorsIn(counters) };
 }
 
 /** What was counted between two looks, for each second. A counter that went back began anew. */

@@ -1,4 +1,4 @@
-import { PLAIN_COUNTERS, type ServicePortCounters } from './counters.ts';
+import { errorsIn, PLAIN_COUNTERS, type ServicePortCounters } from './counters.ts';
 
 /** What tells whether anything has moved, of all service ports together: as long as it is the same, nothing has. */
 export interface Activity {
@@ -18,12 +18,8 @@ const GAUGES: ReadonlySet<string> = new Set(['active', 'held']);
 /** Whether a plain counter only grows, in their order. */
 export const GROWS: readonly boolean[] = PLAIN_COUNTERS.map((name) => !GAUGES.has(name));
 
-/**
- * All that was counted of a service port, but for those gauges. One by one, since looking properties up by name takes
- * ten times as long, and this is done for every service port again and again.
- */
+/** All that was counted of a service port, but for those gauges. One by one, for the reason of `errorsIn`. */
 export function countedIn(counters: ServicePortCounters): number {
-  const { connectErrors: by } = counters;
   return (
     counters.connections +
     counters.bytesIn +
@@ -33,22 +29,10 @@ export function countedIn(counters: ServicePortCounters): number {
     counters.datagramsDropped +
     counters.sessionsEvicted +
     counters.retries +
-    counters.rejectedNoEndpoint +
-    counters.rejectedDrained +
-    counters.rejectedConnectFailed +
-    counters.rejectedLimit +
-    counters.rejectedSource +
-    counters.rejectedHoldTimeout +
     counters.heldTotal +
     counters.halfCloseTimeouts +
     counters.idleTimeouts +
-    by.refused +
-    by.timeout +
-    by.unreachable +
-    by.reset +
-    by.loop +
-    by.limit +
-    by.other
+    errorsIn(counters)
   );
 }
 

@@ -2,7 +2,12 @@ import t from 'tap';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
 import type { Activity } from '../../src/proxysocket/activity.ts';
-import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
+import {
+  CONNECT_ERROR_CAUSES,
+  newCounters,
+  REJECT_COUNTERS,
+  type ServicePortCounters,
+} from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
@@ -52,6 +57,25 @@ t.test('rates are what was counted between two looks, for each second', (t) => {
   t.equal(rig.sampler.rates.connections, 0, 'nothing happens any more');
   t.end();
 });
+
+t.test(
+  'everybody who is turned away and every failed attempt is an error, whatever the reason',
+  (t) => {
+    const rig = new Rig();
+    const a = rig.of('ns/a');
+    for (const counter of Object.values(REJECT_COUNTERS)) {
+      a[counter] += SAMPLE_MS / 1000;
+      rig.sample();
+      t.equal(rig.sampler.ratesOf('ns/a').errors, 1, counter);
+    }
+    for (const cause of CONNECT_ERROR_CAUSES) {
+      a.connectErrors[cause] += SAMPLE_MS / 1000;
+      rig.sample();
+      t.equal(rig.sampler.ratesOf('ns/a').errors, 1, cause);
+    }
+    t.end();
+  },
+);
 
 t.test('a service port that is set anew begins from zero', (t) => {
   const rig = new Rig();
