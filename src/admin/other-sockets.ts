@@ -31,13 +31,16 @@ export async function checkFree(path: string, predecessor: number | undefined): 
 
 const UNKNOWN = 'another process that does not say who it is';
 
-/** Removes the sockets beside a path that processes have left which had another successor, and are gone. */
+/** What processes with a successor add to the path, and what it is called while a socket is made. */
+const BESIDE = /^(?:\.\d+)?(?:~\d+)?$/;
+
+/** Removes the sockets beside a path that processes have left which are gone. */
 export async function removeDeadSockets(path: string): Promise<void> {
   if (isPipe(path)) return;
   const [folder, name] = [dirname(path), basename(path)];
   for (const entry of await readdir(folder).catch(() => [])) {
-    const number = entry.startsWith(`${name}.`) ? entry.slice(name.length + 1) : '';
-    if (!/^\d+$/.test(number)) continue;
+    if (entry === name || !entry.startsWith(name)) continue;
+    if (!BESIDE.test(entry.slice(name.length))) continue;
     const found = join(folder, entry);
     const isSocket = (await lstat(found).catch(() => undefined))?.isSocket() === true;
     if (isSocket && !(await isLive(found).catch(() => true)))

@@ -100,11 +100,12 @@ async function listen(server: Server, path: string): Promise<void> {
 
 /**
  * Makes the socket under another name and moves it into place, with its mode: whoever finds it at the path
- * finds it complete. It also keeps Node from removing whatever is at the path when the server closes.
+ * finds it complete. It also keeps Node from removing whatever is at the path when the server closes: it removes
+ * what has the name of the draft then, so no socket that stays may have such a name.
  * Returns the number of its file, to know it again.
  */
 async function claim(server: Server, path: string): Promise<number> {
-  const draft = `${path}.${process.pid}`;
+  const draft = `${path}~${process.pid}`;
   await unlink(draft).catch(() => undefined);
   await listen(server, draft);
   try {

@@ -1,0 +1,89 @@
+/** The admin socket of a process whose successor has taken its place. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, linkSync, readdirSync, renameSync } from 'node:fs';
+import { connect, createServer, type Server } from 'node:net';
+import { dirname, join } from 'node:path';
+import t, { type Test } from 'tap';
+import { askAdmin } from '../../src/admin/client.ts';
+import { AdminScene } from '../support/admin-scene.ts';
+import { shortDir } from '../support/short-dir.ts';
+
+const unix = { skip: process.platform === 'win32' ? 'only on linux' : false };
+
+/** Takes the place of the socket, as a successor does. */
+async function succeed(t: Test, path: string): Promise<Server> {
+  const server = createServer();
+  t.teardown(() => server.close());
+  const draft = join(dirname(path), 'successor');
+  await new Promise<void>((resolve) => {
+    server.listen(draft, resolve);
+  });
+  renameSync(draft, path);
+  return server;
+}
+
+/** Connects, and goes again. */
+function call(path: string): Promise<void> {
+  return new Promise((resolve) => {
+    const socket = connect(path, () => socket.destroy());
+    socket.on('error', () => undefined);
+    socket.once('close', () => resolve());
+  });
+}
+
+t.test('it is asked at its own path, also when clients kept coming until then', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const own = `${path}.${process.pid}`;
+  const made = await AdminScene.create([]);
+  const admin = made.start({ socketPath: path });
+  t.teardown(() => admin.close());
+  await admin.tried;
+  const former = `${path}-former`;
+  linkSync(path, former);
+  await succeed(t, path);
+
+  const left = admin.leave(4711);
+  while (!existsSync(own)) await Promise.all([call(former), call(former)]);
+  await left;
+  const status = await askAdmin({ socket: own, method: 'GET', operation: 'status' });
+  t.match(status, { process: { pid: process.pid, successor: 4711 } });
+
+  await admin.close();
+  t.strictSame(
+    readdirSync(dirname(path)).sort(),
+    ['a.sock', 'a.sock-former'],
+    'only what is of others is left',
+  );
+});
+
+t.test('what dead processes have left beside it is removed, and nothing else', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const names = ['a.sock.7', 'a.sock~7', 'a.sock.7~7', 'a.sock.old', 'a.sockets', 'a.sock.8'];
+  const code = `
+    const places = ${JSON.stringify(names.map((name) => join(dirname(path), name)))};
+    let left = places.length;
+    for (const place of places)
+      require('net').createServer().listen(place, () => {
+        left -= 1;
+        if (left === 0) process.kill(process.pid, 'SIGKILL');
+      });`;
+  await once(spawn(process.execPath, ['-e', code]), 'close');
+  const live = createServer();
+  t.teardown(() => live.close());
+  renameSync(join(dirname(path), 'a.sock.8'), join(dirname(path), 'dead'));
+  await once(live.listen(join(dirname(path), 'a.sock.8')), 'listening');
+  t.equal(readdirSync(dirname(path)).length, names.length + 1);
+
+  const made = await AdminScene.create([]);
+  const admin = made.start({ socketPath: path });
+  t.teardown(() => admin.close());
+  await admin.tried;
+  t.strictSame(readdirSync(dirname(path)).sort(), [
+    'a.sock',
+    'a.sock.8',
+    'a.sock.old',
+    'a.sockets',
+    'dead',
+  ]);
+});
