@@ -81,6 +81,7 @@ export class TcpConnection
   /** Those that there were when it began. */
   readonly #attempts: TcpShared['attempts'];
   #tries: Tries;
+  #heldSince: number | undefined;
   #state: State = ENDED;
   /** There from the first endpoint on that took the connection. */
   #relay: Relay | undefined;
@@ -112,6 +113,10 @@ export class TcpConnection
 
   get remoteAddress(): string {
     return addressText(this.#remoteAddress());
+  }
+
+  get heldSince(): number | undefined {
+    return this.#heldSince;
   }
 
   get tried(): readonly BalancerEndpoint[] {
@@ -312,6 +317,7 @@ export class TcpConnection
     );
     this.#incoming = incoming;
     this.#tries = new Tries(this.#attempts.length);
+    this.#heldSince ??= stay.since;
     this.#state = { kind: 'held', stay, incoming };
   }
 

@@ -28,6 +28,8 @@ export interface HeldClient extends Inspectable {
   readonly traffic: Traffic;
   /** The client's `ip:port`; empty when it is gone. */
   readonly remoteAddress: string;
+  /** When it began to wait for the first time, on the clock. */
+  readonly heldSince: number | undefined;
   /** There is an endpoint: the wait is over. */
   endpointThere(): void;
   /** It has waited in vain. */
@@ -54,7 +56,7 @@ export class Stay {
     this.#place = list.add(this);
     this.since = room.clock.now();
     owner.counters.held += 1;
-    owner.counters.heldTotal += 1;
+    if (client.heldSince === undefined) owner.counters.heldTotal += 1;
     if (tcpHeld.hasSubscribers) tcpHeld.publish(this.#who(list.size));
   }
 
@@ -129,11 +131,15 @@ export class WaitingRoom implements Iterable<HeldClient> {
    * Lets a client wait that found no endpoint; else why it has to be turned away. Not where there are
    * endpoints, all of which the client has tried: no other one may ever come. Nor where the service port is
    * gone, whose listeners close some time after: none will come.
+   *
+   * A client whose endpoint has gone again gets the whole time once more, unless that is over since it has begun
+   * to wait: with endpoints that come and go it could wait for ever.
    */
   enter(client: HeldClient, owner: ServicePort): Stay | RejectReason {
     const timeouts = this.#timeouts;
     if (timeouts === undefined || owner.balancer.serves(client.traffic)) return 'no-endpoint';
     if (this.#gone.has(owner)) return 'no-endpoint';
+    if (this.#isOverdue(client)) return 'hold-timeout';
     if (this.#size >= this.#most) {
       this.#signal.refused();
       return 'limit';
@@ -172,6 +178,10 @@ export class WaitingRoom implements Iterable<HeldClient> {
   /** Those who wait, service port by service port. */
   *[Symbol.iterator](): Generator<HeldClient, void, void> {
     for (const list of this.#waiting.values()) for (const { client } of list) yield client;
+  }
+
+  #isOverdue({ heldSince }: HeldClient): boolean {
+    return heldSince !== undefined && this.clock.now() - heldSince >= this.#limits.holdTimeoutMs;
   }
 
   get #most(): number {

@@ -151,7 +151,7 @@ for (const { way, documentedOnly } of WAYS) {
       let answer = '';
       client.on('data', (chunk) => (answer += String(chunk)));
       await until(() => answer === 'one two');
-      t.equal(rig.counters.heldTotal, 2);
+      t.equal(rig.counters.heldTotal, 1, 'it is one client');
     },
   );
 }
@@ -209,6 +209,32 @@ t.test('a client that has waited for the hold timeout is reset, and no earlier',
     { reason: 'hold-timeout', durationMs: 5000 },
   ]);
   t.match(refused, [{ reason: 'hold-timeout', protocol: 'TCP' }, { reason: 'hold-timeout' }]);
+});
+
+t.test('endpoints that come and go make a client wait twice the time at the most', async (t) => {
+  const clock = new FakeClock();
+  const rig = holding(t, {
+    clock,
+    limits: { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] },
+  });
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  const silent = await blackHole(t);
+  for (const ms of [4000, 999]) {
+    clock.advance(ms);
+    await rig.endpoints([silent]);
+    await held(rig, 0);
+    await rig.endpoints([]);
+    await held(rig, 1);
+  }
+  clock.advance(4999);
+  await rig.endpoints([silent]);
+  await held(rig, 0);
+  await rig.endpoints([]);
+  await until(() => rig.counters.rejectedHoldTimeout === 1);
+  t.equal(await endOf(client), 'ECONNRESET');
+  t.match(rig.counters, { held: 0, heldTotal: 1 });
 });
 
 t.test('only an endpoint for its traffic ends the wait of a client', async (t) => {

@@ -27,6 +27,7 @@ class Client implements HeldClient {
   readonly traffic: Traffic;
   readonly remoteAddress = '192.0.2.1:5';
   readonly servicePort = 'd/web';
+  heldSince: number | undefined;
   outcome: RejectReason | 'endpoint' | 'none' = 'none';
 
   constructor(traffic: Traffic = 'internal') {

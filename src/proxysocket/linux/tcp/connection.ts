@@ -46,6 +46,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest, HeldClient
   /** Those that there were when it began. */
   readonly #attempts: TcpShared['attempts'];
   #tries: Tries;
+  #heldSince: number | undefined;
   #remote: MaybeAddress | undefined;
   #state: State = ENDED;
   /** There from the first endpoint on that took the connection. */
@@ -73,6 +74,10 @@ export class Connection implements Pollable, RelayOwner, PickRequest, HeldClient
 
   get remoteAddress(): string {
     return addressText(this.#remoteAddress());
+  }
+
+  get heldSince(): number | undefined {
+    return this.#heldSince;
   }
 
   get tried(): readonly BalancerEndpoint[] {
@@ -349,6 +354,7 @@ export class Connection implements Pollable, RelayOwner, PickRequest, HeldClient
   /** What has been tried before does not count when an endpoint comes. */
   #hold(stay: Stay): void {
     this.#tries = new Tries(this.#attempts.length);
+    this.#heldSince ??= stay.since;
     this.#state = { kind: 'held', stay };
     if (this.#shared.loop.watch(this.#clientFd, this, INTEREST.end) < 0) this.destroy();
   }
