@@ -13,13 +13,15 @@ import type { StreamCalls } from './stream-calls.ts';
  */
 const HELD_BYTES = 16 * 1024;
 
+const NOTHING = Buffer.alloc(0);
+
 /** Holds a connection that Node has not made a socket for. */
 export class HeldHandle implements HeldIncoming {
   readonly calls: StreamCalls;
   readonly #inner: Incoming;
   readonly #socket: HandleSocket;
   readonly #onread: OnReadOpts;
-  readonly #early = Buffer.allocUnsafeSlow(HELD_BYTES);
+  #early = Buffer.allocUnsafeSlow(HELD_BYTES);
   #length = 0;
   /** The client's FIN came behind something. */
   #ended = false;
@@ -74,8 +76,11 @@ export class HeldHandle implements HeldIncoming {
 
   start(direction: Direction): void {
     this.#started = true;
+    const early = this.#early.subarray(0, this.#length);
+    // This object lives as long as the relay.
+    this.#early = NOTHING;
     if (this.#length === 0) direction.start();
-    else direction.startWith(this.#early.subarray(0, this.#length));
+    else direction.startWith(early);
     if (this.#ended) this.#socket.emit('end');
   }
 

@@ -1,0 +1,34 @@
+/** What is kept for clients that were held, once they have their endpoint. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import t from 'tap';
+import { echoServer, tcpClient } from '../../support/tcp-peers.ts';
+import { TcpRig } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+const CLIENTS = 200;
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+t.test('the buffer of a client that was held is let go of', async (t) => {
+  const rig = new TcpRig(t, { limits: { holdTimeoutMs: 3_600_000 } });
+  const port = await rig.serve([]);
+  const clients = await Promise.all(Array.from({ length: CLIENTS }, () => tcpClient(t, port)));
+  const answers = clients.map(() => '');
+  for (const [index, client] of clients.entries()) {
+    client.on('data', (data) => (answers[index] += String(data)));
+    client.write('before ');
+  }
+  await until(() => rig.counters.held === CLIENTS);
+  collectGarbage();
+  const { arrayBuffers: held } = process.memoryUsage();
+  await rig.endpoints([(await echoServer(t)).endpoint]);
+  await until(() => answers.every((answer) => answer === 'before '));
+  for (const client of clients) client.write('after');
+  await until(() => answers.every((answer) => answer === 'before after'));
+  await until(() => {
+    collectGarbage();
+    return process.memoryUsage().arrayBuffers < held - CLIENTS * 8 * 1024;
+  });
+});
