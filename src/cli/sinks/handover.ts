@@ -2,22 +2,10 @@ import { messageOf } from '../../errors.ts';
 import type { HandoverServer } from '../../handover/predecessor.ts';
 import type { Inheritance } from '../../handover/successor.ts';
 import type { Log } from '../../observe/log.ts';
-import type { Engine, Heir, ServicePortSnapshot } from '../../proxysocket/engine.ts';
+import type { Heir } from '../../proxysocket/engine.ts';
 import type { FormerListener } from '../../proxysocket/inherited.ts';
-import type { FormerFlow } from '../../proxysocket/udp/former-flows.ts';
-import { MAX_LISTED } from '../../proxysocket/inspect.ts';
-import { slotKeys } from '../../proxysocket/listener-slot.ts';
 import type { Turn } from '../../util/turn.ts';
-
-/** What a process hands over. */
-export interface Estate {
-  /** Where service ports listen. */
-  snapshot(): ServicePortSnapshot[];
-  /** UDP sessions. */
-  flows(): Promise<readonly FormerFlow[]>;
-  /** TCP ports of what else listens. */
-  ports(): readonly number[];
-}
+import { formerListeners, type HandedOver } from './handed-over.ts';
 
 export interface HandoverOptions {
   /** Of the unix socket. */
@@ -58,7 +46,7 @@ export class Handover {
       const ms = Math.round(performance.now() - begin);
       log.info('Taking over from a process that runs', { pid, sockets, ms });
       const handover = new Handover(options, found);
-      void found.predecessorGone.then(() => handover.#widowed(pid));
+      void found.predecessorGone.then(() => handover.#predecessorGone(pid));
       return handover;
     }
     if (found.kind === 'failed') {
@@ -88,8 +76,8 @@ export class Handover {
   }
 
   /** Takes over, and begins to wait for a successor, now that a state is in place. Only the first call does. */
-  async inPlace(estate: Estate): Promise<void> {
-    if (this.#server === undefined && !this.#closed) await this.#serve(estate);
+  async inPlace(handedOver: HandedOver): Promise<void> {
+    if (this.#server === undefined && !this.#closed) await this.#serve(handedOver);
   }
 
   /** Waits while a successor is about to take over. */
@@ -116,21 +104,21 @@ export class Handover {
     if (!this.#isTaken) this.#server?.close();
   }
 
-  async #serve(estate: Estate): Promise<void> {
+  async #serve(handedOver: HandedOver): Promise<void> {
     const log = this.#log;
     const { HandoverServer } = await import('../../handover/predecessor.ts');
     const server = new HandoverServer({
       path: this.#path,
-      listeners: () => formerListeners(estate.snapshot()),
+      listeners: () => formerListeners(handedOver.snapshot()),
       flows: async () => {
         try {
-          return await estate.flows();
+          return await handedOver.flows();
         } catch (error) {
           log.warn('Cannot tell a successor which endpoints UDP clients have', { err: error });
           return [];
         }
       },
-      ports: () => estate.ports(),
+      ports: () => handedOver.ports(),
       onGiven: (pid, sockets) => log.info('Giving the listeners to a successor', { pid, sockets }),
       onFailed: (reason) => log.warn('A successor did not take over; going on', { reason }),
     });
@@ -159,42 +147,9 @@ export class Handover {
   }
 
   /** The former process has ended before this one serves. Clients wait in the queues; nobody else can answer probes. */
-  async #widowed(pid: number): Promise<void> {
+  async #predecessorGone(pid: number): Promise<void> {
     if (this.#server !== undefined) return;
     this.#log.warn('The former process has ended before this one could serve', { pid });
     await this.#turn.come(pid);
   }
-}
-
-/** Where service ports listen now, for a successor. */
-export function formerListeners(snapshot: readonly ServicePortSnapshot[]): FormerListener[] {
-  return snapshot.flatMap(({ name, protocol, listeners }) => {
-    const keys = slotKeys(
-      { name, protocol },
-      listeners.map(({ listen }) => listen),
-    );
-    return listeners.flatMap((status, index): FormerListener[] => {
-      if (status.state !== 'listening') return [];
-      const { address, traffic, port: asked } = status.listen;
-      const place = { servicePort: name, protocol, address, traffic };
-      return [{ ...place, asked, port: status.boundPort, key: keys[index] ?? '' }];
-    });
-  });
-}
-
-/** UDP sessions now, up to as many as one question gets. None where the engine cannot tell. */
-export async function formerFlows(
-  engine: Pick<Engine, 'snapshot'> & Required<Pick<Engine, 'inspect'>>,
-): Promise<FormerFlow[]> {
-  const servicePorts = engine
-    .snapshot()
-    .filter(({ protocol, counters }) => protocol === 'UDP' && counters.active > 0)
-    .map(({ name }) => name);
-  if (servicePorts.length === 0) return [];
-  const { connections } = await engine.inspect({ servicePorts, maxConnections: MAX_LISTED });
-  return connections.map(({ servicePort, client, endpoint }) => ({
-    servicePort,
-    client,
-    endpoint,
-  }));
 }
