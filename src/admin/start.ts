@@ -1,9 +1,9 @@
 import type { HostPort } from '../util/host-port.ts';
 import { plain, type Answer, type HttpServer, type Inherit } from '../util/http-server.ts';
 import { Turn } from '../util/turn.ts';
+import { AdminSocket } from './admin-socket.ts';
 import { changingOperations } from './changing.ts';
 import { answerAdmin, type AdminRequest } from './handler.ts';
-import { HeldSocket } from './held-socket.ts';
 import { Operations } from './operations.ts';
 import { Sampler } from './sampler.ts';
 import { standardOperations } from './standard.ts';
@@ -64,7 +64,7 @@ export function startAdmin(options: AdminOptions): Admin {
     const { answerPage } = await import('./page.ts');
     return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
   };
-  const socket = new HeldSocket({ path, uid, subject, answer, turn });
+  const socket = new AdminSocket({ path, uid, subject, answer, turn });
   let page: HttpServer | undefined;
   const startPage = async (address: HostPort): Promise<void> => {
     const { startPageServer } = await import('./page-server.ts');

@@ -9,7 +9,7 @@ import { isPipe } from './socket-path.ts';
 import { startSocketServer, type SocketServer } from './socket-server.ts';
 import type { ProcessSubject } from './subject.ts';
 
-export interface HeldSocketOptions {
+export interface AdminSocketOptions {
   /** Empty: there is to be none. */
   readonly path: string;
   readonly uid: number | undefined;
@@ -29,8 +29,8 @@ const LEAVE_MS = 2000;
  * The admin socket of a process: that of the process before it as soon as it is this one's turn, and under a name of
  * its own once another process has it. One that cannot be had is told, and tried again for ever.
  */
-export class HeldSocket {
-  readonly #options: HeldSocketOptions;
+export class AdminSocket {
+  readonly #options: AdminSocketOptions;
   readonly #tried = Promise.withResolvers<void>();
   readonly #backoff = new Backoff(RETRY, Math.random);
   #server: SocketServer | undefined;
@@ -41,7 +41,7 @@ export class HeldSocket {
   #isOver = false;
   #told = '';
 
-  constructor(options: HeldSocketOptions) {
+  constructor(options: AdminSocketOptions) {
     this.#options = options;
     if (options.path === '') this.#tried.resolve();
     else options.turn.whenItComes((predecessor) => this.#try(predecessor));
