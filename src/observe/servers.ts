@@ -1,4 +1,3 @@
-import { allServers } from '../util/all-servers.ts';
 import type { Clock } from '../util/clock.ts';
 import type { HostPort } from '../util/host-port.ts';
 import type { Turn } from '../util/turn.ts';
@@ -55,7 +54,20 @@ export function startServers(options: ServersOptions): HttpServer {
   if (healthAddress !== undefined && !same(metricsAddress, healthAddress)) {
     servers.push(start('health', healthAddress, health, options));
   }
-  return allServers(servers);
+  return together(servers);
+}
+
+function together(servers: readonly HttpServer[]): HttpServer {
+  const all = async (work: (server: HttpServer) => Promise<void>): Promise<void> => {
+    await Promise.all(servers.map(work));
+  };
+  return {
+    get ports() {
+      return servers.flatMap(({ ports }) => ports);
+    },
+    leave: () => all((server) => server.leave()),
+    close: () => all((server) => server.close()),
+  };
 }
 
 function start(

@@ -10,7 +10,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock, Timer } from './clock.ts';
 import { formatHostPort, type HostPort } from './host-port.ts';
-import type { Turn } from './turn.ts';
+import { Turn } from './turn.ts';
 
 /** What a client is answered. */
 export interface Answer {
@@ -93,18 +93,16 @@ const MAX_RETRY_MS = 30_000;
  * waits: watching must never keep the proxy from its work.
  */
 export function startHttpServer(options: HttpServerOptions): HttpServer {
-  const { address, clock, create = createServer } = options;
+  const { address, clock, create = createServer, turn = Turn.atOnce() } = options;
   let retry: Timer | undefined;
   let retryInMs = FIRST_RETRY_MS;
   let closed = false;
   let left: Promise<void> | undefined;
   let clients = new Clients();
   let server: Server | undefined;
-  const begin = (): void => {
+  turn.whenItComes(() => {
     if (!closed) server = attempt(options.inherit?.(address));
-  };
-  if (options.turn === undefined) begin();
-  else options.turn.whenItComes(begin);
+  });
 
   function attempt(fd?: number): Server {
     const started = create(
