@@ -36,6 +36,8 @@ interface Estate {
   readonly descriptors: SharedArrayBuffer;
   /** How many workers have asked for their share of a place, by the index of its first socket. */
   readonly shares: SharedArrayBuffer;
+  /** 1 once `closeInherited` has been called: threads that run then have a copy of the rest. */
+  readonly over: SharedArrayBuffer;
   /** What they were when they came. */
   readonly given: readonly { readonly fd: number; readonly inode: number | undefined }[];
 }
@@ -59,7 +61,8 @@ export function keepInherited(
   );
   const shares = new SharedArrayBuffer(sockets.length * 4);
   const given = sockets.map(({ fd }) => ({ fd, inode: inodeOf(fd) }));
-  setEnvironmentData(NAME, { descriptors, places, ports, shares, given });
+  const over = new SharedArrayBuffer(4);
+  setEnvironmentData(NAME, { descriptors, places, ports, shares, over, given });
 }
 
 /**
@@ -117,13 +120,14 @@ export function inheritedPort(key: string): number | undefined {
 }
 
 /**
- * Closes what nobody has taken, and forgets the rest. Returns the inode numbers of what this process does not have open any
- * more, which may have been taken before. Idempotent.
+ * Closes what nobody has taken, and forgets the rest, in all threads. Returns the inode numbers of what this process does
+ * not have open any more, which may have been taken before. Idempotent.
  */
 export function closeInherited(): number[] {
   const estate = getEstate();
   if (estate === undefined) return [];
   setEnvironmentData(NAME, undefined);
+  Atomics.store(new Int32Array(estate.over), 0, 1);
   const descriptors = new Int32Array(estate.descriptors);
   for (let index = 0; index < descriptors.length; index += 1) {
     const fd = Atomics.exchange(descriptors, index, -1);
@@ -135,7 +139,9 @@ export function closeInherited(): number[] {
 }
 
 function getEstate(): Estate | undefined {
-  return getEnvironmentData(NAME) as unknown as Estate | undefined;
+  const estate = getEnvironmentData(NAME) as unknown as Estate | undefined;
+  if (estate === undefined || Atomics.load(new Int32Array(estate.over), 0) === 1) return undefined;
+  return estate;
 }
 
 function placeOf(socket: Omit<InheritedSocket, 'fd'> | undefined): string {

@@ -89,3 +89,29 @@ t.test('a thread and the main thread never get the same socket', async (t) => {
   t.same(await once(worker, 'message'), [fd]);
   t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
 });
+
+t.test('a thread that runs knows as well that nothing is inherited any more', async (t) => {
+  keepInherited([socket(80), socket(80), socket(80)], [FORMER]);
+  const module = new URL('../../src/proxysocket/inherited.ts', import.meta.url).href;
+  const code = `
+    import { parentPort, workerData } from 'node:worker_threads';
+    import { inheritedCount, inheritedPort } from '${module}';
+    const tell = () => parentPort.postMessage([
+      inheritedCount('TCP', '10.0.0.1', 80),
+      inheritedPort('${FORMER.key}'),
+    ]);
+    const turn = new Int32Array(workerData);
+    tell();
+    Atomics.wait(turn, 0, 0);
+    tell();
+  `;
+  const turn = new SharedArrayBuffer(4);
+  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), {
+    workerData: turn,
+  });
+  t.same(await once(worker, 'message'), [[3, 40_123]]);
+  closeInherited();
+  Atomics.store(new Int32Array(turn), 0, 1);
+  Atomics.notify(new Int32Array(turn), 0);
+  t.same(await once(worker, 'message'), [[0, undefined]]);
+});
