@@ -128,11 +128,13 @@ export class HandoverServer {
   async #give(socket: Socket): Promise<void> {
     const { listeners, flows, ports, onGiven, onFailed } = this.#options;
     try {
+      const sessions = await flows();
       const given = await giveInThread({
         kind: 'give',
+        // Only now: the number of one that was closed meanwhile may be that of something else.
         fd: descriptorOf(socket),
         listeners: listeners(),
-        flows: await flows(),
+        flows: sessions,
         ports: ports(),
         pid: process.pid,
         uid: process.geteuid?.() ?? -1,

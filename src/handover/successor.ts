@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import { closeInherited, keepInherited, type FormerListener } from '../proxysocket/inherited.ts';
-import { keepFormerFlows } from '../proxysocket/udp/former-flows.ts';
+import { forgetFormerFlows, keepFormerFlows } from '../proxysocket/udp/former-flows.ts';
 import { networkNamespace, takenText } from './protocol.ts';
 import type { Taken } from './take.ts';
 import { canHandOver, takeInThread } from './thread.ts';
@@ -19,7 +19,7 @@ export interface Inheritance {
   readonly former: readonly FormerListener[];
   /** Resolves when the predecessor has ended, or has given up this process. */
   readonly predecessorGone: Promise<void>;
-  /** Tells the predecessor that its clients are served here now, and closes what nobody has taken. */
+  /** Tells the predecessor that its clients are served here now, closes what nobody has taken, and forgets what was told. */
   complete(): void;
 }
 
@@ -73,6 +73,7 @@ function inheritance({ pid, sockets, former, flows, connection }: Taken): Inheri
     sockets: sockets.length,
     former,
     complete() {
+      forgetFormerFlows();
       socket.write(takenText(closeInherited()));
     },
   };

@@ -1,7 +1,7 @@
 /** Giver and taker in one process: the sockets of the one become further descriptors of the other. */
 import { once } from 'node:events';
 import { closeSync, existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
 import { HandoverServer } from '../../src/handover/predecessor.ts';
@@ -19,12 +19,18 @@ import {
   takeInherited,
   type FormerListener,
 } from '../../src/proxysocket/inherited.ts';
+import { FormerFlows, type FormerFlow } from '../../src/proxysocket/udp/former-flows.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { openDescriptors } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
-async function rig(t: Test, name = 'socket') {
+async function rig(
+  t: Test,
+  name = 'socket',
+  flows: () => Promise<readonly FormerFlow[]> = async () => [],
+) {
   const tcp = createServer((socket) => socket.end('hello')).listen(0, '127.0.0.1');
   await once(tcp, 'listening');
   const { port } = tcp.address() as AddressInfo;
@@ -43,7 +49,7 @@ async function rig(t: Test, name = 'socket') {
   const server = new HandoverServer({
     path,
     listeners: () => [listener],
-    flows: async () => [],
+    flows,
     ports: () => [],
     onGiven: (_, sockets) => given.push(sockets),
     onFailed: (reason) => failed.push(reason),
@@ -58,6 +64,19 @@ async function rig(t: Test, name = 'socket') {
     tcp.close();
   });
   return { tcp, port, path, server, given, failed, isTaken: () => taken, listener };
+}
+
+/** One end of a connection within this process. */
+async function pair(t: Test): Promise<Socket> {
+  const server = createServer((socket) => socket.resume()).listen(join(shortDir(t), 'pair'));
+  await once(server, 'listening');
+  const socket = connect(server.address() as string).resume();
+  await once(socket, 'connect');
+  t.teardown(() => {
+    socket.destroy();
+    server.close();
+  });
+  return socket;
 }
 
 linuxTest(
@@ -197,4 +216,39 @@ linuxTest('one that does not say what it left is no heir', async (t) => {
   await until(() => socket.bytesRead > 0);
   socket.write(TAKEN);
   t.same(await server.taken, { pid: 1, heir: undefined });
+});
+
+linuxTest('what clients had is told to engines that begin before it serves, only', async (t) => {
+  const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
+  const { path, server } = await rig(t, 'socket', async () => [flow]);
+  await server.listen();
+  const found = await takeOver(path);
+  if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
+  const engine = (): FormerFlows => new FormerFlows(new FakeClock(), 30_000);
+  const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
+  found.complete();
+  t.equal(engine().take('d/dns:dns', client), undefined, 'the worker after one that died');
+  t.equal(early.take('d/dns:dns', client), '10.1.0.1:53');
+});
+
+linuxTest('nothing is given over a connection that was closed meanwhile', async (t) => {
+  const flows = Promise.withResolvers<readonly FormerFlow[]>();
+  let isAsked = false;
+  const { path, server, given, failed } = await rig(t, 'socket', () => {
+    isAsked = true;
+    return flows.promise;
+  });
+  await server.listen();
+  const successor = connect(path).resume();
+  successor.on('error', () => undefined);
+  await until(() => isAsked);
+  server.close();
+  await once(successor, 'close');
+  // Descriptors get the lowest number that is free, so one of these has that of the connection.
+  const ends = await Promise.all([pair(t), pair(t)]);
+  flows.resolve([]);
+  await until(() => failed.length > 0);
+  t.same(failed, ['the connection is closed']);
+  t.same(given, []);
+  t.ok(ends.every((end) => end.bytesRead === 0));
 });

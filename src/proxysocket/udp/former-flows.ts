@@ -26,6 +26,11 @@ export function keepFormerFlows(flows: readonly FormerFlow[]): void {
   );
 }
 
+/** Forgets them, but for engines that are there already: threads that begin later find none. */
+export function forgetFormerFlows(): void {
+  setEnvironmentData(NAME, undefined);
+}
+
 /**
  * Which endpoints the clients of the former process had. Only for the time in which that one would have ended an idle
  * session: who comes back later begins anew.
