@@ -5,6 +5,7 @@ import type { Engine, Heir } from '../proxysocket/engine.ts';
 import type { LimitChange } from '../proxysocket/limits.ts';
 import type { EndpointSpec, EngineChange, Protocol } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
+import { nameHint } from './name-hint.ts';
 
 /** What takes no new connections, because somebody said so. */
 export type Drain =
@@ -135,7 +136,9 @@ export class DrainingEngine implements Engine {
   async drain(drain: Drain): Promise<readonly string[]> {
     const names = this.#concerned(drain);
     if (names.length === 0 && drain.kind !== 'process') {
-      throw new KpngError('KPNG_ADMIN_REFUSED', `there is no ${wordsOf(drain)}`);
+      const { service } = drain;
+      const hint = service === undefined ? '' : nameHint(service, this.#wanted.keys());
+      throw new KpngError('KPNG_ADMIN_REFUSED', `there is no ${wordsOf(drain)}${hint}`);
     }
     const key = keyOf(drain);
     if (!this.#drains.has(key) && this.#drains.size >= MAX_DRAINS) {

@@ -4,6 +4,7 @@ import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, NONE_FAILING, type Failing } from './failing.ts';
 import { SAMPLE_MS } from './history.ts';
+import { nameHint } from './name-hint.ts';
 import { inTurns } from './parts.ts';
 import type { Operation, OperationInput } from './operations.ts';
 import { numberOf, wordOf } from './operations.ts';
@@ -92,7 +93,11 @@ export function namedPorts(proxy: ProxySubject, name: string): string[] {
   if (name === '') throw new KpngError('KPNG_USAGE', 'name a service: namespace/name[:port]');
   const names = namesOf(proxy, name);
   if (names.length > 0) return names;
-  throw new KpngError('KPNG_ADMIN_REFUSED', `there is no service ${JSON.stringify(name)}`);
+  const hint = nameHint(
+    name,
+    proxy.desired().map(({ spec }) => spec.name),
+  );
+  throw new KpngError('KPNG_ADMIN_REFUSED', `there is no service ${JSON.stringify(name)}${hint}`);
 }
 
 function servicesQuery(input: OperationInput): ServicesQuery {

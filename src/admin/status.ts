@@ -65,7 +65,7 @@ function* proxyView(
 ): Parts<ProxyView> {
   const states = noStates();
   const listeners = { open: 0, failed: 0 };
-  const active = { tcp: 0, udp: 0 };
+  const active = { tcp: 0, udp: 0, held: 0 };
   const totals = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
   let servicePorts = 0;
   let endpoints = 0;
@@ -78,6 +78,7 @@ function* proxyView(
     listeners.failed += failed;
     listeners.open += snapshot.listeners.length - failed;
     active[protocol === 'TCP' ? 'tcp' : 'udp'] += counters.active;
+    active.held += counters.held;
     const mine = totalsOf(counters);
     totals.connections += mine.connections;
     totals.bytesIn += mine.bytesIn;
@@ -88,7 +89,12 @@ function* proxyView(
     part.forEach(add);
     yield;
   }
-  const { maxConnections, maxUdpSessions } = subject.limits;
+  const { maxConnections, maxUdpSessions, maxHeldConnections, holdTimeoutMs } = subject.limits;
+  const held = {
+    limit: LIMIT_NAMES.maxHeldConnections,
+    used: active.held,
+    max: maxHeldConnections,
+  };
   return {
     engine: subject.engine.kind,
     portal: subject.portal,
@@ -100,8 +106,9 @@ function* proxyView(
     totals,
     rates,
     limits: [
-      { limit: LIMIT_NAMES.maxConnections, used: active.tcp, max: maxConnections },
+      { limit: LIMIT_NAMES.maxConnections, used: active.tcp + active.held, max: maxConnections },
       { limit: LIMIT_NAMES.maxUdpSessions, used: active.udp, max: maxUdpSessions },
+      ...(holdTimeoutMs > 0 ? [held] : []),
     ],
     problems: subject.problems(),
     drains: subject.engine.drains(),

@@ -170,7 +170,8 @@ export interface ProxyView {
   readonly states: Readonly<Record<ServiceState, number>>;
   readonly endpoints: number;
   readonly listeners: { readonly open: number; readonly failed: number };
-  readonly active: { readonly tcp: number; readonly udp: number };
+  /** `held`: TCP clients that wait for an endpoint; `tcp` does not count them. */
+  readonly active: { readonly tcp: number; readonly udp: number; readonly held: number };
   readonly totals: Totals;
   readonly rates: Rates;
   readonly limits: readonly {

@@ -115,6 +115,9 @@ t.test('what runs is shown, and drained, and logged, while connections go on', a
   const misses = await rig.run('drain', 'default/nobody');
   t.equal(misses.code, 1);
   t.match(misses.stderr, /there is no service "default\/nobody" \(KPNG_ADMIN_REFUSED\)/);
+  const short = await rig.run('services', 'web');
+  t.equal(short.code, 1);
+  t.match(short.stderr, /there is no service "web"; did you mean "default\/web"\?/);
 });
 
 t.test('a drained process is not ready, and is ready again after undrain', async (t) => {

@@ -105,7 +105,16 @@ t.test('while nothing is drained, a batch passes as it is', async (t) => {
 t.test('what is not there cannot be drained, nor taken back', async (t) => {
   const { engine } = await rig();
   const refused = { code: 'KPNG_ADMIN_REFUSED' };
-  await t.rejects(engine.drain({ kind: 'service', service: 'ns/we' }), refused);
+  await t.rejects(engine.drain({ kind: 'service', service: 'web' }), {
+    message: 'there is no service "web"; did you mean "ns/web"?',
+  });
+  await t.rejects(engine.drain({ kind: 'service', service: 'we' }), {
+    message: 'there is no service "we"; services are named namespace/name',
+  });
+  await t.rejects(engine.drain({ kind: 'service', service: 'ns/we' }), {
+    ...refused,
+    message: 'there is no service "ns/we"',
+  });
   await t.rejects(engine.drain({ kind: 'endpoint', endpoint: '10.9.9.9:1' }), refused);
   await t.rejects(
     engine.drain({ kind: 'endpoint', endpoint: '10.1.0.2:8080', service: 'ns/webs' }),

@@ -130,6 +130,32 @@ t.test('services, and one of them', async (t) => {
   t.match(text, /failed +internal +KPNG_LISTEN_ADDRESS_NOT_AVAILABLE EADDRNOTAVAIL/);
 });
 
+t.test('clients that are held are told of, and count as connections', async (t) => {
+  const scene = await AdminScene.create([
+    { name: 'ns/idle', address: '10.96.0.6', endpoints: [], traffic: () => ({ held: 2 }) },
+    {
+      name: 'ns/busy',
+      address: '10.96.0.7',
+      endpoints: ['10.1.0.1:80'],
+      traffic: () => ({ active: 3 }),
+    },
+  ]);
+  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
+  scene.pass(2);
+  const proxy = scene.subject.proxy() as ProxySubject;
+  const holding = { ...proxy, limits: { ...proxy.limits, holdTimeoutMs: 1000 } };
+  const text = (now: ProxySubject): string =>
+    statusText(atOnce(statusOf({ ...scene.subject, proxy: () => now }, sampler))).join('\n');
+  t.match(text(holding), /\nactive +3 TCP connections, 0 UDP sessions, 2 TCP clients held\n/);
+  t.match(
+    text(holding),
+    /\nlimits +max-connections 5 of 100000, .*, max-held-connections 2 of 1000$/,
+  );
+  t.notMatch(text(proxy), /max-held-connections/, 'no limit of what is switched off');
+  const details = detailsText(await describeServices(proxy, sampler, ['ns/idle']));
+  t.match(details.join('\n'), /\ncounted +held 2, held total 2\n/);
+});
+
 t.test('connections, and what is left out', (t) => {
   const connection = {
     servicePort: 'ns/a',

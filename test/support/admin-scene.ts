@@ -41,6 +41,8 @@ export interface SceneTraffic {
   readonly bytesOut: number;
   readonly refused: number;
   readonly active: number;
+  /** Clients that are held at the end of it. */
+  readonly held: number;
 }
 
 /** The log of a scene: lines that were written. */
@@ -134,13 +136,15 @@ export class AdminScene {
 }
 
 function carry(counters: ServicePortCounters, traffic: Partial<SceneTraffic>): void {
-  const { connections = 0, bytesIn = 0, bytesOut = 0, refused = 0, active = 0 } = traffic;
+  const { connections = 0, bytesIn = 0, bytesOut = 0, refused = 0, active = 0, held = 0 } = traffic;
   counters.connections += Math.round(connections);
   counters.bytesIn += Math.round(bytesIn);
   counters.bytesOut += Math.round(bytesOut);
   counters.connectErrors.refused += Math.round(refused);
   counters.retries += Math.round(refused);
   counters.active = Math.round(active);
+  counters.held = held;
+  counters.heldTotal = Math.max(counters.heldTotal, held);
   const counts = counters.connectSeconds.counts;
   for (const [index, share] of [0.55, 0.3, 0.1, 0.04, 0.01].entries()) {
     counts[index] = (counts[index] ?? 0) + Math.round(connections * share);

@@ -64,7 +64,7 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
     ],
     ['endpoints', String(proxy.endpoints)],
     ['listeners', `${listeners.open} open${failed}`],
-    ['active', `${active.tcp} TCP connections, ${active.udp} UDP sessions`],
+    ['active', `${active.tcp} TCP connections, ${active.udp} UDP sessions${heldText(active.held)}`],
     ['now', ratesText(proxy.rates)],
     [
       'so far',
@@ -76,6 +76,10 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
       ? []
       : [['drained', drains.map(drainText).join(', ')] satisfies [string, string]]),
   ];
+}
+
+function heldText(held: number): string {
+  return held > 0 ? `, ${held} TCP clients held` : '';
 }
 
 function ratesText({ connections, bytesIn, bytesOut, errors }: Rates): string {
@@ -152,7 +156,9 @@ function oneService(service: ServiceDetails): string[] {
   const errors = Object.entries(service.connectErrors).map(
     ([cause, number]) => `${number} ${cause}`,
   );
-  const others = Object.entries(service.counters).map(([name, number]) => `${name} ${number}`);
+  const others = Object.entries(service.counters).map(
+    ([name, number]) => `${inWords(name)} ${number}`,
+  );
   return [
     ...pairs([
       ['service port', `${service.name} ${service.protocol}`],
@@ -184,6 +190,11 @@ function oneService(service: ServiceDetails): string[] {
           ...problems.map(({ code, message }) => plainText(`  ${message} (${code})`)),
         ]),
   ];
+}
+
+/** `rejectedNoEndpoint` as `rejected no endpoint`. */
+function inWords(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
 
 const CONNECTION_COLUMNS: readonly Column<ConnectionView>[] = [

@@ -198,7 +198,7 @@ function totalsLine({ status: { proxy } }: TopData): Line {
     piece('   service ports ', 'dim'),
     piece(String(servicePorts), 'bold'),
     ...notOk.flatMap((state): Piece[] => [
-      piece(' '),
+      piece(', ', 'dim'),
       piece(`${states[state]} ${state}`, STATE_STYLES[state]),
     ]),
   ];
