@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import t from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
 import { makeAuthority } from '../support/certs.ts';
-import { config, place, port, secureRig, users } from '../support/kube-access.ts';
+import { config, cutAndWatch, place, port, secureRig, users } from '../support/kube-access.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
@@ -52,18 +52,12 @@ t.test('a certificate that is replaced is shown from the next request on', async
   const crt = await here.write('user.crt', await readFile(first.crt, 'utf8'));
   const key = await here.write('user.key', await readFile(first.key, 'utf8'));
   const user = { 'client-certificate': crt, 'client-key': key };
-  const { api, watching, failures, advanceUntil } = await secureRig(
-    t,
-    here,
-    { user },
-    { api: { auth: {} } },
-  );
+  const rig = await secureRig(t, here, { user }, { api: { auth: {} } });
+  const { api, watching } = rig;
   await watching();
   await writeFile(crt, await readFile(second.crt, 'utf8'));
   await writeFile(key, await readFile(second.key, 'utf8'));
-  api.cut();
-  await until(() => failures.length === 3);
-  await advanceUntil(() => api.watches().length === 3);
+  await cutAndWatch(rig);
   t.strictSame(users(api), ['first', 'second']);
 });
 
@@ -72,7 +66,7 @@ t.test('a token file is read again, and may end with a newline', async (t) => {
   const tokens = new Map([['one', 'one']]);
   await here.write('token', 'one\n');
   const user = { tokenFile: 'token', token: 'not this one' };
-  const { api, watching, failures, advanceUntil } = await secureRig(
+  const rig = await secureRig(
     t,
     here,
     { user },
@@ -80,13 +74,12 @@ t.test('a token file is read again, and may end with a newline', async (t) => {
       api: { auth: { tokens } },
     },
   );
+  const { api, watching, failures } = rig;
   await watching();
   await here.write('token', 'two\n');
   tokens.clear();
   tokens.set('two', 'two');
-  api.cut();
-  await until(() => failures.length === 3);
-  await advanceUntil(() => api.watches().length === 3);
+  await cutAndWatch(rig);
   t.strictSame(users(api), ['one', 'two']);
   t.ok(
     failures.some(({ kind }) => kind === 'unauthorized'),

@@ -2,7 +2,7 @@
 import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { place, secureRig, users } from '../support/kube-access.ts';
+import { cutAndWatch, place, secureRig, users } from '../support/kube-access.ts';
 import { until } from '../support/until.ts';
 
 t.test('a program that fetches credentials is run again when they are refused', async (t) => {
@@ -20,7 +20,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
   await here.write('current', 'one');
   const tokens = new Map([['one', 'one']]);
   const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: './login.sh' };
-  const { api, watching, failures, advanceUntil } = await secureRig(
+  const rig = await secureRig(
     t,
     here,
     { user: { exec } },
@@ -28,6 +28,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
       api: { auth: { tokens } },
     },
   );
+  const { api, watching } = rig;
   await watching();
   const runs = async (): Promise<number> =>
     (await readFile(join(script, '../runs'), 'utf8')).split('\n').length - 1;
@@ -39,9 +40,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
   await here.write('current', 'two');
   tokens.clear();
   tokens.set('two', 'two');
-  api.cut();
-  await until(() => failures.length === 3);
-  await advanceUntil(() => api.watches().length === 3);
+  await cutAndWatch(rig);
   t.strictSame(users(api), ['one', 'two']);
 });
 

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
-import { place, port, secureRig, users } from '../support/kube-access.ts';
+import { cutAndWatch, place, port, secureRig, users } from '../support/kube-access.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
@@ -37,7 +37,7 @@ t.test('through a proxy of the kubeconfig, also with a certificate that is repla
   const second = await here.certs.issue('second');
   const crt = await here.write('user.crt', await readFile(first.crt, 'utf8'));
   const key = await here.write('user.key', await readFile(first.key, 'utf8'));
-  const { api, watching, failures, advanceUntil } = await secureRig(
+  const rig = await secureRig(
     t,
     here,
     {
@@ -46,15 +46,14 @@ t.test('through a proxy of the kubeconfig, also with a certificate that is repla
     },
     { api: { auth: {} } },
   );
+  const { api, watching } = rig;
   await watching();
   t.ok(through.length >= 3);
   t.strictSame(new Set(through), new Set([api.url.replace('https://', '')]));
   t.match(started, [{ proxy: url.replace('http://', ''), user: 'first' }]);
   await writeFile(crt, await readFile(second.crt, 'utf8'));
   await writeFile(key, await readFile(second.key, 'utf8'));
-  api.cut();
-  await until(() => failures.length === 3);
-  await advanceUntil(() => api.watches().length === 3);
+  await cutAndWatch(rig);
   t.strictSame(users(api), ['first', 'second']);
 });
 

@@ -10,6 +10,7 @@ import { makeAuthority, type CertFiles } from './certs.ts';
 import { service } from './fake-api/objects.ts';
 import type { FakeApi } from './fake-api/server.ts';
 import { startKubeRig, type KubeRig, type KubeRigOptions } from './kube-rig.ts';
+import { until } from './until.ts';
 
 /** A directory with what a kubeconfig names: the certificates of a server, and an authority that issues more. */
 export interface Place {
@@ -93,6 +94,17 @@ export async function secureRig(
     ...options,
     api: { tls: here.tls, port: at, ...options.api },
   });
+}
+
+/** Cuts the watches, and waits until each resource is watched again, with the credentials that there are then. */
+export async function cutAndWatch(
+  rig: Pick<KubeRig, 'api' | 'failures' | 'advanceUntil'>,
+): Promise<void> {
+  const { api, failures, advanceUntil } = rig;
+  const before = failures.length;
+  api.cut();
+  await until(() => failures.length === before + 3);
+  await advanceUntil(() => api.watches().length === 3);
 }
 
 /** Who has asked, each once. */
