@@ -8,7 +8,7 @@ export interface CommandParts {
   readonly keeper: BookKeeper;
   readonly outbox: Outbox;
   /** Closes what the worker before this one had and this one has not taken. */
-  readonly closeFormer?: (() => void) | undefined;
+  readonly closeFormer: () => void;
   /** The worker has been told to end. */
   readonly onEnding?: () => void;
   /** Its engine has ended. */
@@ -33,7 +33,7 @@ export async function carryOut(command: Command, parts: CommandParts): Promise<v
         keeper.changed(command.changes);
         await engine.apply(command.changes);
         // The first batch has everything that the worker before this one had.
-        parts.closeFormer?.();
+        parts.closeFormer();
         break;
       case 'close':
       case 'destroy':
