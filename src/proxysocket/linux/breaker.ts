@@ -1,4 +1,12 @@
-import { accessSync, constants, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { linuxFacts, type ProcessFacts } from './process-facts.ts';
@@ -44,7 +52,8 @@ export interface BreakerOptions {
  *
  * A note is a file of its own, so runs that begin or end at the same time do not lose each other's.
  *
- * Where no note can be written, or nothing is known of processes, there is no memory and no harm.
+ * Where no note can be written, or nothing is known of processes, there is no memory and no harm. Neither is there one in
+ * a folder that others may write to: they could have it look as if the engine died.
  */
 export class CrashBreaker {
   readonly #path: string;
@@ -120,6 +129,7 @@ export class CrashBreaker {
 
   #notes(): Run[] {
     try {
+      if (!isPrivate(this.#path)) return [];
       return readdirSync(this.#path)
         .map(readNote)
         .filter((run) => run !== undefined)
@@ -137,6 +147,7 @@ export class CrashBreaker {
       // It is there, or writing will fail as well.
     }
     try {
+      if (!isPrivate(this.#path)) return;
       writeFileSync(join(this.#path, noteOf(run)), '', { mode: 0o600 });
     } catch {
       // Nothing will be remembered.
@@ -152,6 +163,13 @@ export class CrashBreaker {
       }
     }
   }
+}
+
+/** Whether it is a folder, and one that nobody but its owner, this user, may write to. */
+function isPrivate(path: string): boolean {
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  const isFolder = found?.isDirectory() === true && (found.mode & 0o022) === 0;
+  return isFolder && found.uid === (process.getuid?.() ?? found.uid);
 }
 
 function noteOf({ at, pid, start, oomKills, boot }: Run): string {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CrashBreaker } from '../../../src/proxysocket/linux/breaker.ts';
@@ -177,6 +177,24 @@ t.test('what cannot be read or written is no memory, and no harm', (t) => {
     breaker.end();
   }
   t.end();
+});
+
+linuxTest('a folder that others may write to, or have put there, is not believed', async (t) => {
+  const machine = host(t);
+  for (let count = 0; count < 3; count += 1) machine.lose();
+  t.ok(machine.start().isOpen());
+  chmodSync(machine.path, 0o777);
+  t.notOk(machine.start().isOpen());
+  machine.start().begin();
+  t.equal(readdirSync(machine.path).length, 3, 'nothing is noted there');
+  chmodSync(machine.path, 0o700);
+  t.ok(machine.start().isOpen());
+  const elsewhere = `${machine.path}-elsewhere`;
+  renameSync(machine.path, elsewhere);
+  symlinkSync(elsewhere, machine.path);
+  t.notOk(machine.start().isOpen());
+  machine.start().begin();
+  t.equal(readdirSync(elsewhere).length, 3);
 });
 
 linuxTest('real processes: this one lives, and those that have ended do not', async (t) => {
