@@ -20,7 +20,7 @@ export interface RunContext {
   readonly nodeName?: string;
   /** Aborted by the first signal that ends the program, before anything is stopped. */
   readonly stopping?: AbortSignal;
-  /** When what else this process serves may begin. A sink that says that it `succeeds` another process makes it come. */
+  /** When what else this process serves may begin. A sink that `takesOver` from another process makes it come. */
   readonly turn?: Turn;
   /** What else this process listens on, to be handed over: TCP ports. */
   readonly otherPorts?: () => readonly number[];
@@ -105,7 +105,7 @@ export interface BoundLocalSink extends BoundSinkBase {
   readonly scope: 'local';
   readonly nodeName: string;
   /** Whether it may take over from a process that runs. Default: no. */
-  readonly succeeds?: boolean;
+  readonly takesOver?: boolean;
   start(context: RunContext): Promise<RunningSink>;
 }
 
@@ -215,7 +215,7 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
       /** The limits of the data path; absent: it has none. */
       limits?(options: Options): EngineLimits;
       /** Whether it may take over from a process that runs; absent: no. */
-      succeeds?(options: Options): boolean;
+      takesOver?(options: Options): boolean;
       start(options: Options, context: RunContext): Promise<RunningSink>;
     },
 ): SinkCommand {
@@ -229,8 +229,8 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
       const start = (context: RunContext) => command.start(options, context);
       const isDry = command.isDry?.(options) ?? false;
       const limits = command.limits?.(options);
-      const succeeds = command.succeeds?.(options) ?? false;
-      const known = { word, options, nodeName, servesByDefault, isDry, limits, succeeds };
+      const takesOver = command.takesOver?.(options) ?? false;
+      const known = { word, options, nodeName, servesByDefault, isDry, limits, takesOver };
       return { ...known, scope: 'local', start };
     },
   };

@@ -51,7 +51,7 @@ export async function run(given: RunOptions): Promise<number> {
     { command, settings },
     appliers({ globals, log, setLimits: (change) => limits.set(change) }),
   );
-  const turn = sink.scope === 'local' && sink.succeeds === true ? new Turn() : Turn.atOnce();
+  const turn = sink.scope === 'local' && sink.takesOver === true ? new Turn() : Turn.atOnce();
   const asked = new AbortController();
   const stop = (reason: StopReason): void => asked.abort(reason);
   const options: Live = { ...given, globals, live, limits, stop, turn };

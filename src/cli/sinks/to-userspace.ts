@@ -202,7 +202,7 @@ function userspace(variant: Variant): SinkCommand {
     read: readUserspace,
     isDry: ({ dryRun }) => dryRun,
     limits: ({ limits }) => limits,
-    succeeds: ({ dryRun, handoverSocket }) => !dryRun && handoverSocket !== '',
+    takesOver: ({ dryRun, handoverSocket }) => !dryRun && handoverSocket !== '',
     async start(options, context) {
       if (options.dryRun) {
         const { startDryRun } = await import('./dry-run.ts');
