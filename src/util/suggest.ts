@@ -13,18 +13,25 @@ export function closest(word: string, candidates: readonly string[]): string | u
   return best;
 }
 
-/** Insertions, deletions and replacements from `a` to `b` (Levenshtein); `limit` when it is not less. */
+/**
+ * Insertions, deletions, replacements and neighbours that changed places, from `a` to `b` (optimal
+ * string alignment); `limit` when it is not less.
+ */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
-  let previous = Array.from({ length: b.length + 1 }, (_, column) => column);
+  let beforePrevious: readonly number[] = [];
+  let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (let row = 1; row <= a.length; row += 1) {
     const current = [row];
     for (let column = 1; column <= b.length; column += 1) {
       const replace = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
       const remove = (previous[column] ?? 0) + 1;
       const insert = (current[column - 1] ?? 0) + 1;
-      current.push(Math.min(replace, remove, insert));
+      const swapped = row > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1];
+      const swap = swapped ? (beforePrevious[column - 2] ?? 0) + 1 : Infinity;
+      current.push(Math.min(replace, remove, insert, swap));
     }
+    beforePrevious = previous;
     previous = current;
   }
   return Math.min(limit, previous[b.length] ?? limit);
