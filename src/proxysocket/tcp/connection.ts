@@ -63,9 +63,9 @@ const ENDED: State = { kind: 'ended' };
  * may serve it. Once the endpoint has been sent something it may have acted on it, and only the client
  * can know whether that may happen twice.
  *
- * The client is not read before it has an endpoint, unless it is held because there is none. Node does not watch a socket that it does not
- * read, so a client that vanishes meanwhile is noticed right after: by the first read, at most the sum
- * of the time limits later (3.75 s by default).
+ * The client is not read before it has an endpoint, unless it is held because there is none. Node does
+ * not watch a socket that it does not read, so a client that vanishes meanwhile is noticed right after:
+ * by the first read, at most the sum of the time limits later (3.75 s by default).
  */
 export class TcpConnection
   implements AttemptOwner, RelayOwner, PickRequest, SharedConnection, HeldClient
@@ -130,18 +130,12 @@ export class TcpConnection
   inspect(): ConnectionSnapshot | undefined {
     const state = this.#state;
     if (state.kind === 'ended') return undefined;
-    const known = {
+    if (state.kind === 'held') return state.stay.inspect();
+    const isOpen = state.kind === 'relaying';
+    return {
       servicePort: this.#owner.name,
       protocol: 'TCP',
       client: this.remoteAddress,
-    } as const;
-    if (state.kind === 'held') {
-      const ageMs = this.#shared.clock.now() - state.stay.since;
-      return { ...known, endpoint: '', state: 'held', ageMs, in: 0, out: 0 };
-    }
-    const isOpen = state.kind === 'relaying';
-    return {
-      ...known,
       endpoint: isOpen ? state.endpoint.text : state.attempt.pick.endpoint.text,
       state: isOpen ? 'open' : 'connecting',
       ageMs: isOpen ? this.#shared.clock.now() - state.startedAt : 0,

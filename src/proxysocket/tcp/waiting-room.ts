@@ -2,7 +2,7 @@ import type { Clock } from '../../util/clock.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 import { rejectReason, type RejectReason } from '../counters.ts';
 import { tcpHeld, tcpHoldEnded, type TcpHoldEnded } from '../events.ts';
-import type { Inspectable } from '../inspect.ts';
+import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { LimitSignal } from '../limit-signal.ts';
 import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
 import type { DescriptorBudget, EngineContext, ServicePort } from '../service-port.ts';
@@ -76,6 +76,20 @@ export class Stay {
     if (!tcpHoldEnded.hasSubscribers) return;
     const durationMs = this.#room.clock.now() - this.since;
     tcpHoldEnded.publish({ ...this.#who(waiting), durationMs, reason });
+  }
+
+  /** What is told of the client while it waits. */
+  inspect(): ConnectionSnapshot {
+    return {
+      servicePort: this.owner.name,
+      protocol: 'TCP',
+      client: this.#remoteAddress,
+      endpoint: '',
+      state: 'held',
+      ageMs: this.#room.clock.now() - this.since,
+      in: 0,
+      out: 0,
+    };
   }
 
   #who(waiting: number): { servicePort: string; remoteAddress: string; waiting: number } {

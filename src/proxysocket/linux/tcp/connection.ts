@@ -91,19 +91,13 @@ export class Connection implements Pollable, RelayOwner, PickRequest, HeldClient
   inspect(): ConnectionSnapshot | undefined {
     const state = this.#state;
     if (state.kind === 'ended') return undefined;
-    const known = {
-      servicePort: this.#owner.name,
-      protocol: 'TCP',
-      client: this.remoteAddress,
-    } as const;
-    if (state.kind === 'held') {
-      const ageMs = this.#shared.clock.now() - state.stay.since;
-      return { ...known, endpoint: '', state: 'held', ageMs, in: 0, out: 0 };
-    }
+    if (state.kind === 'held') return state.stay.inspect();
     const isOpen = state.kind === 'relaying';
     const bytes = isOpen ? state.relay.bytes : undefined;
     return {
-      ...known,
+      servicePort: this.#owner.name,
+      protocol: 'TCP',
+      client: this.remoteAddress,
       endpoint: state.endpoint.text,
       state: isOpen ? 'open' : 'connecting',
       ageMs: isOpen ? this.#shared.clock.now() - state.startedAt : 0,
