@@ -43,11 +43,12 @@ export function showTiles(proxy, history) {
   const { active, rates, totals, states, limits } = proxy;
   const [connections] = limits;
   const now = active.tcp + active.udp;
+  const held = active.held > 0 ? ` · ${whole(active.held)} held` : '';
   byId('tiles').replaceChildren(
     tile(
       'Active',
       count(now),
-      `${whole(active.tcp)} TCP of ${count(connections.max)} · ${whole(active.udp)} UDP`,
+      `${whole(active.tcp)} TCP of ${count(connections.max)} · ${whole(active.udp)} UDP${held}`,
       plot(history.active, 'c-main', 'active connections'),
     ),
     tile(

@@ -159,6 +159,13 @@ t.test('by keyboard: search, sort, filter', options, async (t) => {
   t.match(hash, /state=problems/, 'the address tells what is shown');
 });
 
+t.test('clients that are held are told of beside the active ones', options, async (t) => {
+  const { page } = await rig(t, [
+    { name: 'ns/idle', address: '10.96.0.6', endpoints: [], traffic: () => ({ held: 2 }) },
+  ]);
+  t.match(await page.evaluate(`document.querySelector('#tiles').innerText`), /0 UDP · 2 held/);
+});
+
 t.test('ten thousand service ports: pages, found and sorted at once', options, async (t) => {
   const many = Array.from({ length: 10_000 }, (_, index): SceneService => {
     const number = String(index).padStart(5, '0');
