@@ -11,18 +11,18 @@ const HOLDER_TIMEOUT_MS = 1000;
 
 /**
  * Finds out whether the path may be taken: nothing is there, or the socket of a process that is gone, or that of the
- * predecessor. Rejects with KPNG_ADMIN_SOCKET.
+ * predecessor. Resolves with whether there is such a socket, to be replaced. Rejects with KPNG_ADMIN_SOCKET.
  */
-export async function checkFree(path: string, predecessor: number | undefined): Promise<void> {
+export async function checkFree(path: string, predecessor: number | undefined): Promise<boolean> {
   const found = await lstat(path).catch((error: unknown) => {
     if (isCode(error, 'ENOENT')) return undefined;
     throw refusal(path, messageOf(error), error);
   });
-  if (found === undefined) return;
+  if (found === undefined) return false;
   if (!found.isSocket()) throw refusal(path, 'there is something that is not a socket');
-  if (!(await isLive(path))) return;
+  if (!(await isLive(path))) return true;
   const holder = await holderOf(path);
-  if (holder !== undefined && holder.pid === predecessor) return;
+  if (holder !== undefined && holder.pid === predecessor) return true;
   throw refusal(
     path,
     `${holder === undefined ? UNKNOWN : `process ${holder.pid} (${holder.command})`} has it`,

@@ -1,4 +1,4 @@
-import { chmod, lstat, rename, unlink } from 'node:fs/promises';
+import { chmod, link, lstat, rename, unlink } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -8,7 +8,7 @@ import { failure, type AdminRequest } from './handler.ts';
 import { Leaving } from './leaving.ts';
 import { isLocalName } from './local-name.ts';
 import { checkFree } from './other-sockets.ts';
-import { checkDirectory, isPipe, refusal } from './socket-path.ts';
+import { checkDirectory, isCode, isPipe, refusal } from './socket-path.ts';
 
 /** Clients at once; whoever comes beyond that is cut. */
 export const MAX_ADMIN_CLIENTS = 32;
@@ -48,9 +48,10 @@ export interface SocketServer {
  */
 export async function startSocketServer(options: SocketServerOptions): Promise<SocketServer> {
   const { path, uid, predecessor } = options;
+  let replaces = false;
   if (!isPipe(path)) {
     await checkDirectory(path, uid);
-    await checkFree(path, predecessor);
+    replaces = await checkFree(path, predecessor);
   }
   const server = createServer({ headersTimeout: HEADERS_TIMEOUT_MS }, (request, response) => {
     void respond(request, response, options);
@@ -59,7 +60,7 @@ export async function startSocketServer(options: SocketServerOptions): Promise<S
   server.maxConnections = MAX_ADMIN_CLIENTS;
   server.timeout = IDLE_TIMEOUT_MS;
   if (isPipe(path)) await listen(server, path);
-  const own = isPipe(path) ? undefined : await claim(server, path);
+  const own = isPipe(path) ? undefined : await claim(server, path, replaces);
   const giveUpPath = async (): Promise<void> => {
     // A successor may have the path by now.
     if (own === undefined || (await inodeOf(path)) !== own) return;
@@ -104,7 +105,7 @@ async function listen(server: Server, path: string): Promise<void> {
  * what has the name of the draft then, so no socket that stays may have such a name.
  * Returns the number of its file, to know it again.
  */
-async function claim(server: Server, path: string): Promise<number> {
+async function claim(server: Server, path: string, replaces: boolean): Promise<number> {
   const draft = `${path}~${process.pid}`;
   await unlink(draft).catch(() => undefined);
   await listen(server, draft);
@@ -112,12 +113,25 @@ async function claim(server: Server, path: string): Promise<number> {
     await chmod(draft, 0o600);
     const own = await inodeOf(draft);
     if (own === undefined) throw new Error('it is gone again');
-    await rename(draft, path);
+    await (replaces ? rename(draft, path) : nameAnew(draft, path));
     return own;
   } catch (error) {
     server.close();
     throw refusal(path, messageOf(error), error);
   }
+}
+
+/** Unlike `rename`, replaces nothing: another process may have got the path since it was looked at. */
+async function nameAnew(draft: string, path: string): Promise<void> {
+  try {
+    await link(draft, path);
+  } catch (error) {
+    if (isCode(error, 'EEXIST')) throw error;
+    // Not every file system lets a file have two names.
+    await rename(draft, path);
+    return;
+  }
+  await unlink(draft);
 }
 
 async function inodeOf(path: string): Promise<number | undefined> {

@@ -1,4 +1,4 @@
-/** The admin socket of a process whose successor has taken its place. */
+/** The admin socket of a process beside others: its successor, dead ones, and one that starts with it. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, linkSync, readdirSync, renameSync } from 'node:fs';
@@ -6,6 +6,8 @@ import { connect, createServer, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
 import { askAdmin } from '../../src/admin/client.ts';
+import { startSocketServer } from '../../src/admin/socket-server.ts';
+import { plain } from '../../src/util/http-server.ts';
 import { AdminScene } from '../support/admin-scene.ts';
 import { shortDir } from '../support/short-dir.ts';
 
@@ -86,4 +88,20 @@ t.test('what dead processes have left beside it is removed, and nothing else', u
     'a.sockets',
     'dead',
   ]);
+});
+
+t.test('of two that start at the same time, the first keeps the path', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const answer = async () => plain(200, 'mine');
+  const uid = process.getuid?.();
+  const started = startSocketServer({ path, uid, answer, onAnswerFailed: () => undefined });
+  const refused = t.rejects(started, { code: 'KPNG_ADMIN_SOCKET', message: /EEXIST/ });
+  // It has looked at the path, and is about to take it.
+  while (readdirSync(dirname(path)).length === 0) await new Promise(setImmediate);
+  const first = createServer((socket) => socket.end('first')).listen(path);
+  t.teardown(() => first.close());
+  await refused;
+  const [said] = (await once(connect(path), 'data')) as [Buffer];
+  t.equal(String(said), 'first');
+  t.strictSame(readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
 });
