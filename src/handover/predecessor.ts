@@ -5,11 +5,8 @@ import { messageOf } from '../errors.ts';
 import type { Heir } from '../proxysocket/engine.ts';
 import type { FormerListener } from '../proxysocket/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
-import { MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
+import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
 import { giveInThread } from './thread.ts';
-
-/** How long a successor may take to say what it wants and to take it. */
-const LIMIT_MS = 10_000;
 
 export interface HandoverServerOptions {
   /** Of the unix socket. Whatever socket is there is replaced. */
@@ -139,7 +136,7 @@ export class HandoverServer {
         pid: process.pid,
         uid: process.geteuid?.() ?? -1,
         network: networkNamespace(),
-        limitMs: LIMIT_MS,
+        limitMs: EXCHANGE_LIMIT_MS,
       });
       if (!given.ok) throw new Error(`it got nothing: ${given.reason}`);
       onGiven(given.pid, given.inodes.length);

@@ -57,6 +57,9 @@ export type Offer =
     }
   | { readonly ok: false; readonly reason: string };
 
+/** How long either side may take until it has said what it wants, and the sockets are with the successor. Milliseconds. */
+export const EXCHANGE_LIMIT_MS = 10_000;
+
 /** A line longer than this is no message: 10,000 listeners take about 2 MB. */
 export const MAX_LINE_BYTES = 64 << 20;
 

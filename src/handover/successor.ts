@@ -3,12 +3,9 @@ import { Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import { closeInherited, keepInherited, type FormerListener } from '../proxysocket/inherited.ts';
 import { forgetFormerFlows, keepFormerFlows } from '../proxysocket/udp/former-flows.ts';
-import { networkNamespace, takenText } from './protocol.ts';
+import { EXCHANGE_LIMIT_MS, networkNamespace, takenText } from './protocol.ts';
 import type { Taken } from './take.ts';
 import { canHandOver, takeInThread } from './thread.ts';
-
-/** How long a predecessor may take to answer. */
-const LIMIT_MS = 10_000;
 
 /** What a process got from the one before it. */
 export interface Inheritance {
@@ -47,7 +44,7 @@ export async function takeOver(path: string): Promise<TakeOver> {
       pid: process.pid,
       uid: process.geteuid?.() ?? -1,
       network: networkNamespace(),
-      limitMs: LIMIT_MS,
+      limitMs: EXCHANGE_LIMIT_MS,
     });
     return inheritance(taken);
   } catch (error) {
