@@ -146,7 +146,7 @@ t.test('clients that are held are told of, and count as connections', async (t) 
   const holding = { ...proxy, limits: { ...proxy.limits, holdTimeoutMs: 1000 } };
   const text = (now: ProxySubject): string =>
     statusText(atOnce(statusOf({ ...scene.subject, proxy: () => now }, sampler))).join('\n');
-  t.match(text(holding), /\nactive +3 TCP connections, 0 UDP sessions, 2 TCP clients held\n/);
+  t.match(text(holding), /\nactive +3 TCP connections, 0 UDP sessions, 2 held\n/);
   t.match(
     text(holding),
     /\nlimits +max-connections 5 of 100000, .*, max-held-connections 2 of 1000$/,

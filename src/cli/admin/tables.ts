@@ -79,7 +79,7 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
 }
 
 function heldText(held: number): string {
-  return held > 0 ? `, ${held} TCP clients held` : '';
+  return held > 0 ? `, ${held} held` : '';
 }
 
 function ratesText({ connections, bytesIn, bytesOut, errors }: Rates): string {
