@@ -1,4 +1,4 @@
-import { errorsIn, PLAIN_COUNTERS, type ServicePortCounters } from './counters.ts';
+import { errorsIn, type ServicePortCounters } from './counters.ts';
 
 /** What tells whether anything has moved, of all service ports together: as long as it is the same, nothing has. */
 export interface Activity {
@@ -12,13 +12,7 @@ export interface Activity {
 
 export const NO_ACTIVITY: Activity = { servicePorts: 0, counted: 0, active: 0 };
 
-/** Plain counters that say how many there are now, and so go down as well. */
-const GAUGES: ReadonlySet<string> = new Set(['active', 'held']);
-
-/** Whether a plain counter only grows, in their order. */
-export const GROWS: readonly boolean[] = PLAIN_COUNTERS.map((name) => !GAUGES.has(name));
-
-/** All that was counted of a service port, but for those gauges. One by one, for the reason of `errorsIn`. */
+/** All that was counted of a service port, but for gauges. One by one, for the reason of `errorsIn`. */
 export function countedIn(counters: ServicePortCounters): number {
   return (
     counters.connections +

@@ -167,6 +167,9 @@ export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounter
   .filter(([, value]) => typeof value === 'number')
   .map(([name]) => name as PlainCounter);
 
+/** Those that say how many there are now, and so go down as well. */
+export const GAUGE_COUNTERS = ['active', 'held'] as const satisfies readonly PlainCounter[];
+
 /** Both together. */
 export function addCounters(
   one: ServicePortCounters,

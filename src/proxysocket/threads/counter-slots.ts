@@ -1,11 +1,12 @@
 import {
   CONNECT_ERROR_CAUSES,
   CONNECT_SECONDS_BUCKETS,
+  GAUGE_COUNTERS,
   newCounters,
   PLAIN_COUNTERS,
   type ServicePortCounters,
 } from '../counters.ts';
-import { GROWS, type Activity } from '../activity.ts';
+import type { Activity } from '../activity.ts';
 import type { CounterStore } from '../service-port-book.ts';
 
 /*
@@ -24,8 +25,7 @@ const BUCKETS = CONNECT_SECONDS_BUCKETS.length + 1;
 const SUM = FIRST_BUCKET + BUCKETS;
 const SLOT_LENGTH = SUM + 1;
 const ACTIVE = FIRST_PLAIN + PLAIN_COUNTERS.indexOf('active');
-/** Places of those that say how many there are now. */
-const GAUGES = GROWS.flatMap((grows, index) => (grows ? [] : [FIRST_PLAIN + index]));
+const GAUGES = GAUGE_COUNTERS.map((name) => FIRST_PLAIN + PLAIN_COUNTERS.indexOf(name));
 const SLOTS_PER_BLOCK = 256;
 
 /** Where the counters of a service port are. */
