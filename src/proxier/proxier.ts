@@ -3,7 +3,8 @@ import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
-import { systemClock, type Clock } from '../util/clock.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
+import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import type { DesiredServicePort } from './desired.ts';
 import { EngineSync, type Step } from './engine-sync.ts';
@@ -15,6 +16,9 @@ import { LateListeners } from './late-listeners.ts';
 import type { Problem } from './problem-book.ts';
 import { Problems, type HolderOf } from './problems.ts';
 import { Wanted } from './wanted.ts';
+
+/** Waits before rules are tried again that nobody asks for once more. */
+const RETRY: BackoffPolicy = { ...DEFAULT_BACKOFF, jitter: 0 };
 
 export interface ProxierOptions {
   /** Carries the traffic. Whoever made it closes it. */
@@ -67,6 +71,7 @@ export class Proxier implements LocalSink {
   readonly #lateClosings: LateClosings | undefined;
   readonly #redirects: boolean;
   #holds: boolean;
+  #retry: Timer | undefined;
   readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
@@ -111,17 +116,13 @@ export class Proxier implements LocalSink {
 
   /**
    * Says whether the engine holds TCP clients from now on. Resolves when the portal lets those in whom it
-   * has refused, or the reverse. Rejects as `sync` does; then it is done with the next change set.
+   * has refused, or the reverse. Rejects as `sync` does; then it is tried again, and with the next change set.
    */
   setHolds(holds: boolean): Promise<void> {
     return this.#queue.run(async () => {
       if (holds === this.#holds) return;
       this.#holds = holds;
-      if (!this.#redirects || this.#wanted.ports.size === 0) return;
-      await this.#attempt(async () => {
-        const names = [...this.#wanted.ports.values()].map(({ spec }) => spec.name);
-        await this.#problems.holdBack(() => this.#putNames(new Set(names)));
-      });
+      await this.#putPolicy(new Backoff(RETRY, () => 0));
     });
   }
 
@@ -140,6 +141,7 @@ export class Proxier implements LocalSink {
     this.#closed = true;
     this.#lateListeners?.close();
     this.#lateClosings?.stop();
+    this.#retry?.cancel();
     await this.#queue.idle();
     this.#problems.close();
   }
@@ -148,6 +150,32 @@ export class Proxier implements LocalSink {
     return this.#attempt(async (begin) => {
       const steps = await this.#problems.holdBack(() => this.#pass(change));
       this.#publish(steps, this.#clock.now() - begin);
+    });
+  }
+
+  /** Puts everything in place by other rules. No source would bring it again if it fails. */
+  async #putPolicy(backoff: Backoff): Promise<void> {
+    this.#retry?.cancel();
+    this.#retry = undefined;
+    if (!this.#redirects || this.#wanted.ports.size === 0) return;
+    const names = new Set([...this.#wanted.ports.values()].map(({ spec }) => spec.name));
+    try {
+      await this.#attempt(async () => {
+        await this.#problems.holdBack(() => this.#putNames(names));
+      });
+    } catch (error) {
+      if (!this.#closed) this.#putPolicyLater(backoff);
+      throw error;
+    }
+  }
+
+  #putPolicyLater(backoff: Backoff): void {
+    this.#retry = this.#clock.setTimer(backoff.next(), () => {
+      const again = this.#queue.run(async () => {
+        if (!this.#closed) await this.#putPolicy(backoff);
+      });
+      // That it failed is told, and it is due again.
+      again.catch(() => undefined);
     });
   }
 

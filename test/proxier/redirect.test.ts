@@ -99,6 +99,29 @@ t.test('rules follow when holding begins and ends while the program runs', async
   t.equal(lands('10.0.0.1:80'), 'refused');
 });
 
+t.test('rules that could not be written when holding began are tried again', async (t) => {
+  let isBusy = false;
+  let failures = 0;
+  const { rig, lands } = nftablesRig((exec) => async (command) => {
+    if (!isBusy) return exec(command);
+    failures += 1;
+    throw new Error('nft is busy');
+  });
+  await rig.proxier.sync(rig.view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', [])));
+  isBusy = true;
+  await t.rejects(rig.proxier.setHolds(true), { code: 'KPNG_SINK_FAILED' });
+  const before = failures;
+  rig.clock.advance(1000);
+  await until(() => failures > before);
+  await rig.proxier.setHolds(true);
+  t.equal(lands('10.0.0.1:80'), 'refused');
+  isBusy = false;
+  rig.clock.advance(2000);
+  await until(() => lands('10.0.0.1:80') === 'd/web');
+  await rig.proxier.setHolds(true);
+  t.equal(rig.clock.pending, 0, 'nothing is tried any more');
+});
+
 t.test('traffic of a kind that has no endpoint is refused', async (t) => {
   const { rig, lands } = nftablesRig();
   const service = {
