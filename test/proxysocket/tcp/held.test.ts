@@ -1,12 +1,12 @@
 /** TCP clients of a service port without endpoints, with a hold timeout. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import t, { type Test } from 'tap';
-import { rejected, tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
+import t from 'tap';
+import { tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
-import type { NodeEngineOptions } from '../../../src/proxysocket/node-engine.ts';
 import { catchUp, ENGINE } from '../../support/engine-under-test.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
+import { held, holding, HOUR } from '../../support/held-rig.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
 import { blackHole } from '../../support/tcp-black-hole.ts';
 import {
@@ -19,21 +19,10 @@ import {
   refusingEndpoint,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { tcpSpec, TcpRig, WAYS } from '../../support/tcp-rig.ts';
+import { tcpSpec, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
-const HOUR = 3_600_000;
 const isWorkers = ENGINE.endsWith('workers');
-
-/** An engine that holds clients for an hour, unless it is told otherwise. */
-function holding(t: Test, options: NodeEngineOptions = {}): TcpRig {
-  return new TcpRig(t, { ...options, limits: { holdTimeoutMs: HOUR, ...options.limits } });
-}
-
-/** Waits until so many clients are held. */
-async function held(rig: TcpRig, count: number): Promise<void> {
-  await until(() => rig.counters.held === count);
-}
 
 for (const { way, documentedOnly } of WAYS) {
   t.test(
@@ -177,66 +166,6 @@ for (const { way, documentedOnly } of WAYS) {
   });
 }
 
-t.test('without a hold timeout a client is reset at once', async (t) => {
-  const rig = new TcpRig(t);
-  const port = await rig.serve([]);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.match(rig.counters, { rejectedNoEndpoint: 1, heldTotal: 0 });
-});
-
-t.test('a client that has waited for the hold timeout is reset, and no earlier', async (t) => {
-  const clock = new FakeClock();
-  const rig = holding(t, { clock, limits: { holdTimeoutMs: 5000 } });
-  const ended = collect(t, tcpHoldEnded);
-  const refused = collect(t, rejected);
-  const port = await rig.serve([]);
-  const first = await tcpClient(t, port);
-  await held(rig, 1);
-  clock.advance(3000);
-  const second = await tcpClient(t, port);
-  await held(rig, 2);
-  clock.advance(1999);
-  t.equal(rig.counters.held, 2);
-  clock.advance(1);
-  t.equal(await endOf(first), 'ECONNRESET');
-  await held(rig, 1);
-  clock.advance(3000);
-  t.equal(await endOf(second), 'ECONNRESET');
-  await held(rig, 0);
-  t.match(rig.counters, { rejectedHoldTimeout: 2, rejectedNoEndpoint: 0 });
-  t.match(ended, [
-    { reason: 'hold-timeout', durationMs: 5000 },
-    { reason: 'hold-timeout', durationMs: 5000 },
-  ]);
-  t.match(refused, [{ reason: 'hold-timeout', protocol: 'TCP' }, { reason: 'hold-timeout' }]);
-});
-
-t.test('endpoints that come and go make a client wait twice the time at the most', async (t) => {
-  const clock = new FakeClock();
-  const rig = holding(t, {
-    clock,
-    limits: { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] },
-  });
-  const port = await rig.serve([]);
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
-  const silent = await blackHole(t);
-  for (const ms of [4000, 999]) {
-    clock.advance(ms);
-    await rig.endpoints([silent]);
-    await held(rig, 0);
-    await rig.endpoints([]);
-    await held(rig, 1);
-  }
-  clock.advance(4999);
-  await rig.endpoints([silent]);
-  await held(rig, 0);
-  await rig.endpoints([]);
-  await until(() => rig.counters.rejectedHoldTimeout === 1);
-  t.equal(await endOf(client), 'ECONNRESET');
-  t.match(rig.counters, { held: 0, heldTotal: 1 });
-});
-
 t.test('only an endpoint for its traffic ends the wait of a client', async (t) => {
   const rig = holding(t);
   const port = await rig.serve([]);
@@ -298,36 +227,6 @@ t.test('more than go on at once all get their endpoint', async (t) => {
 });
 
 t.test(
-  'clients beyond the limit of held ones are reset, and others are not kept out',
-  async (t) => {
-    const rig = holding(t, { limits: { maxHeldConnections: 2 } });
-    const port = await rig.serve([]);
-    const busy = await rig.serve([(await namedServer(t, 'served')).endpoint], {
-      name: 'test/busy',
-    });
-    const clients = await Promise.all(Array.from({ length: 6 }, () => tcpClient(t, port)));
-    await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
-    // Each of several workers has its part of the limit.
-    t.ok(rig.counters.held <= 2);
-    t.ok(rig.counters.rejectedLimit >= 4);
-    t.equal(String(await readAll(await tcpClient(t, busy))), 'served');
-  },
-);
-
-t.test('held clients count as connections', async (t) => {
-  const rig = holding(t, { limits: { maxConnections: 1 } });
-  const port = await rig.serve([]);
-  const client = await tcpClient(t, port, '127.0.0.1', '127.0.0.1');
-  await held(rig, 1);
-  if (!isWorkers) t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  if (!isWorkers) t.equal(rig.counters.rejectedLimit, 1);
-  client.destroy();
-  await held(rig, 0);
-  await tcpClient(t, port);
-  await held(rig, 1);
-});
-
-t.test(
   'held clients are reset when their service port goes, and when the engine closes',
   async (t) => {
     const rig = holding(t);
@@ -368,22 +267,6 @@ t.test('held clients are reset when the engine is destroyed', async (t) => {
   const end = endOf(client);
   await rig.engine.destroy();
   t.equal(await end, 'ECONNRESET');
-});
-
-t.test('the hold timeout can be given, changed and taken away while an engine runs', async (t) => {
-  const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
-  const port = await rig.serve([]);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  await rig.engine.setLimits?.({ holdTimeoutMs: 1000 });
-  const before = await tcpClient(t, port);
-  await held(rig, 1);
-  await rig.engine.setLimits?.({ holdTimeoutMs: 0 });
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.equal(rig.counters.held, 1, 'who is held keeps the time');
-  clock.advance(1000);
-  t.equal(await endOf(before), 'ECONNRESET');
-  t.match(rig.counters, { rejectedNoEndpoint: 2, rejectedHoldTimeout: 1 });
 });
 
 t.test('a held client is told of when somebody asks', async (t) => {

@@ -1,0 +1,121 @@
+/** How long TCP clients of a service port without endpoints are held, and how many. */
+import t from 'tap';
+import { rejected, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
+import { ENGINE } from '../../support/engine-under-test.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { held, holding, HOUR } from '../../support/held-rig.ts';
+import { collect } from '../../support/sockets.ts';
+import { blackHole } from '../../support/tcp-black-hole.ts';
+import { connectionEnd, endOf, namedServer, readAll, tcpClient } from '../../support/tcp-peers.ts';
+import { TcpRig } from '../../support/tcp-rig.ts';
+import { until } from '../../support/until.ts';
+
+const isWorkers = ENGINE.endsWith('workers');
+
+t.test('without a hold timeout a client is reset at once', async (t) => {
+  const rig = new TcpRig(t);
+  const port = await rig.serve([]);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.match(rig.counters, { rejectedNoEndpoint: 1, heldTotal: 0 });
+});
+
+t.test('a client that has waited for the hold timeout is reset, and no earlier', async (t) => {
+  const clock = new FakeClock();
+  const rig = holding(t, { clock, limits: { holdTimeoutMs: 5000 } });
+  const ended = collect(t, tcpHoldEnded);
+  const refused = collect(t, rejected);
+  const port = await rig.serve([]);
+  const first = await tcpClient(t, port);
+  await held(rig, 1);
+  clock.advance(3000);
+  const second = await tcpClient(t, port);
+  await held(rig, 2);
+  clock.advance(1999);
+  t.equal(rig.counters.held, 2);
+  clock.advance(1);
+  t.equal(await endOf(first), 'ECONNRESET');
+  await held(rig, 1);
+  clock.advance(3000);
+  t.equal(await endOf(second), 'ECONNRESET');
+  await held(rig, 0);
+  t.match(rig.counters, { rejectedHoldTimeout: 2, rejectedNoEndpoint: 0 });
+  t.match(ended, [
+    { reason: 'hold-timeout', durationMs: 5000 },
+    { reason: 'hold-timeout', durationMs: 5000 },
+  ]);
+  t.match(refused, [{ reason: 'hold-timeout', protocol: 'TCP' }, { reason: 'hold-timeout' }]);
+});
+
+t.test('endpoints that come and go make a client wait twice the time at the most', async (t) => {
+  const clock = new FakeClock();
+  const rig = holding(t, {
+    clock,
+    limits: { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] },
+  });
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  const silent = await blackHole(t);
+  for (const ms of [4000, 999]) {
+    clock.advance(ms);
+    await rig.endpoints([silent]);
+    await held(rig, 0);
+    await rig.endpoints([]);
+    await held(rig, 1);
+  }
+  clock.advance(4999);
+  await rig.endpoints([silent]);
+  await held(rig, 0);
+  await rig.endpoints([]);
+  await until(() => rig.counters.rejectedHoldTimeout === 1);
+  t.equal(await endOf(client), 'ECONNRESET');
+  t.match(rig.counters, { held: 0, heldTotal: 1 });
+});
+
+t.test(
+  'clients beyond the limit of held ones are reset, and others are not kept out',
+  async (t) => {
+    const rig = holding(t, { limits: { maxHeldConnections: 2 } });
+    const port = await rig.serve([]);
+    const busy = await rig.serve([(await namedServer(t, 'served')).endpoint], {
+      name: 'test/busy',
+    });
+    // Whoever is reset may not even have seen that it was connected.
+    const clients = Array.from({ length: 6 }, () => tcpClient(t, port));
+    await Promise.allSettled(clients);
+    await until(() => rig.counters.held + rig.counters.rejectedLimit === clients.length);
+    // Each of several workers has its part of the limit.
+    t.ok(rig.counters.held <= 2);
+    t.ok(rig.counters.rejectedLimit >= 4);
+    t.equal(String(await readAll(await tcpClient(t, busy))), 'served');
+  },
+);
+
+t.test('held clients count as connections', async (t) => {
+  const rig = holding(t, { limits: { maxConnections: 1 } });
+  const port = await rig.serve([]);
+  const client = await tcpClient(t, port, '127.0.0.1', '127.0.0.1');
+  await held(rig, 1);
+  if (!isWorkers) t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  if (!isWorkers) t.equal(rig.counters.rejectedLimit, 1);
+  client.destroy();
+  await held(rig, 0);
+  await tcpClient(t, port);
+  await held(rig, 1);
+});
+
+t.test('the hold timeout can be given, changed and taken away while an engine runs', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const port = await rig.serve([]);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  await rig.engine.setLimits?.({ holdTimeoutMs: 1000 });
+  const before = await tcpClient(t, port);
+  await held(rig, 1);
+  await rig.engine.setLimits?.({ holdTimeoutMs: 0 });
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.equal(rig.counters.held, 1, 'who is held keeps the time');
+  clock.advance(1000);
+  t.equal(await endOf(before), 'ECONNRESET');
+  t.match(rig.counters, { rejectedNoEndpoint: 2, rejectedHoldTimeout: 1 });
+});
