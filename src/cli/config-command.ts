@@ -54,12 +54,15 @@ function tryCommand(config: ConfigFile): BoundCommand['warnings'] | KpngError {
 
 /** Prints what a command is set to, and where each value comes from. */
 export function printConfig(
-  { output, settings, command, warnings }: BoundCommand & { readonly output: OutputForm },
+  { output, settings, command, warnings, misspelt }: BoundCommand & { readonly output: OutputForm },
   path: string,
   { stdout, stderr }: Streams,
 ): 0 {
   for (const warning of warnings) {
     stderr.write(`${PROGRAM}: warning: ${problemText(path, warning)}\n`);
+  }
+  for (const { variable, meant } of misspelt) {
+    stderr.write(`${PROGRAM}: warning: ${variable} is not known; did you mean ${meant}?\n`);
   }
   if (output === 'json') stdout.write(asJson(settings, command));
   else stdout.write(output === 'yaml' ? asYaml(settings, command) : asTable(settings));

@@ -7,6 +7,7 @@ import { splitArgv } from './argv.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import { CLEANUP_FLAGS, readCleanup, type CleanupTargets } from './flags/cleanup.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
+import { misspeltVariables, type MisspeltVariable } from './flags/misspelt.ts';
 import { checkObserve } from './flags/observe.ts';
 import { readFlags, type Environment } from './flags/read.ts';
 import { pickValues, variableOf, type FlagTable } from './flags/table.ts';
@@ -37,6 +38,7 @@ export interface BoundCommand {
   readonly settings: readonly EffectiveSetting[];
   /** What of the configuration file has no effect. */
   readonly warnings: readonly ConfigProblem[];
+  readonly misspelt: readonly MisspeltVariable[];
 }
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
@@ -130,6 +132,7 @@ function bind(words: Words, { flags, env, everything, registry, config }: Given)
     command,
     settings: effectiveSettings(table, raw),
     warnings: [...(config?.warnings ?? []), ...idle(config, table, command)],
+    misspelt: misspeltVariables(env, Object.keys(everything)),
   };
 }
 

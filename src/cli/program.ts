@@ -77,7 +77,7 @@ async function start(
     import('./run.ts'),
     import('./lifecycle.ts'),
   ]);
-  const { globals, warnings } = invocation;
+  const { globals, warnings, misspelt } = invocation;
   const log = await createLog({
     format: globals['logging-format'] ?? (process.stderr.isTTY ? 'text' : 'json'),
     verbosity: globals.v,
@@ -90,6 +90,9 @@ async function start(
       field,
       err: message,
     });
+  }
+  for (const { variable, meant } of misspelt) {
+    log.warn('An environment variable that is not known has no effect', { variable, meant });
   }
   return run({
     ...invocation,
