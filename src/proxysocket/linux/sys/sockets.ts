@@ -12,6 +12,9 @@ const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
 /**
  * Socket calls. All of them return what the C function returns, or a negative error number; none
  * blocks. Descriptors that they open are noted in the ledger until `close`.
+ *
+ * The error number is read right where the call was made, with no function in between: V8 may compile a function as it
+ * is entered, with system calls of its own, which change the error number of the thread.
  */
 export class Sockets {
   readonly #ffi: Library['ffi'];
@@ -52,30 +55,38 @@ export class Sockets {
    * error number when there is none left.
    */
   duplicate(fd: number): number {
-    return this.#result(this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0));
+    const result = this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
   bind(fd: number, to: Sockaddr): number {
-    return this.#result(this.#c.bind(fd, addressOf(to.memory), to.length));
+    const result = this.#c.bind(fd, addressOf(to.memory), to.length);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
   listen(fd: number, backlog: number): number {
-    return this.#result(this.#c.listen(fd, backlog));
+    const result = this.#c.listen(fd, backlog);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
   /** `-EINPROGRESS` when the outcome of a stream is still open. */
   connect(fd: number, to: Sockaddr): number {
-    return this.#result(this.#c.connect(fd, addressOf(to.memory), to.length));
+    const result = this.#c.connect(fd, addressOf(to.memory), to.length);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
   /** The descriptor of a new connection, which does not block; `-EAGAIN` when none waits. */
   accept(fd: number): number {
-    return this.#opened(this.#c.accept4(fd, 0n, 0n, FLAGS));
+    const accepted = this.#c.accept4(fd, 0n, 0n, FLAGS);
+    if (accepted < 0) return -(this.#errno[0] ?? 0);
+    this.#ledger.opened(accepted);
+    return accepted;
   }
 
   /** Sends a FIN behind what has been written. */
   shutdownWrite(fd: number): number {
-    return this.#result(this.#c.shutdown(fd, k.SHUT_WR));
+    const result = this.#c.shutdown(fd, k.SHUT_WR);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
   /** A descriptor must not be used after this, and not be closed twice: it may be somebody else's by then. */
@@ -109,7 +120,8 @@ export class Sockets {
   /** Sets an option that is an int. */
   setOption(fd: number, level: number, option: number, value: number): number {
     this.#scratch.view.setInt32(0, value, true);
-    return this.#result(this.#c.setsockopt(fd, level, option, this.#value, 4));
+    const result = this.#c.setsockopt(fd, level, option, this.#value, 4);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
   /** Reads an option that is an int; a negative error number when that fails. */
@@ -117,7 +129,7 @@ export class Sockets {
     const { view } = this.#scratch;
     view.setUint32(SOCKADDR_BYTES, 4, true);
     const result = this.#c.getsockopt(fd, level, option, this.#value, this.#length);
-    return result < 0 ? this.#result(result) : view.getInt32(0, true);
+    return result < 0 ? -(this.#errno[0] ?? 0) : view.getInt32(0, true);
   }
 
   /**
@@ -129,9 +141,9 @@ export class Sockets {
     const { view } = this.#scratch;
     view.setUint16(0, instructionsOf(program), true);
     view.setBigUint64(8, addressOf(program), true);
-    return this.#result(
-      this.#c.setsockopt(fd, k.SOL_SOCKET, k.SO_ATTACH_REUSEPORT_CBPF, this.#value, 16),
-    );
+    const option = k.SO_ATTACH_REUSEPORT_CBPF;
+    const result = this.#c.setsockopt(fd, k.SOL_SOCKET, option, this.#value, 16);
+    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
   /** The pending error of a socket, which is thereby cleared; 0 when there is none. */
@@ -155,16 +167,9 @@ export class Sockets {
 
   #open(type: number, family: 4 | 6): number {
     const domain = family === 4 ? k.AF_INET : k.AF_INET6;
-    return this.#opened(this.#c.socket(domain, type | FLAGS, 0));
-  }
-
-  #opened(fd: number): number {
-    if (fd < 0) return this.#result(fd);
+    const fd = this.#c.socket(domain, type | FLAGS, 0);
+    if (fd < 0) return -(this.#errno[0] ?? 0);
     this.#ledger.opened(fd);
     return fd;
-  }
-
-  #result(result: number): number {
-    return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 }
