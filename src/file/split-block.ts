@@ -50,6 +50,8 @@ function cutItems(
     const indent = first - lineStart;
     const char = first < lineEnd ? text.charAt(first) : '\r';
     if (char === '\t') return undefined;
+    // A CR is part of an end of line before a LF only.
+    if (first < lineEnd && char === '\r' && first + 1 !== newline) return undefined;
     if (char !== '\r' && char !== '#' && (itemIndent === -1 || indent <= itemIndent)) {
       if (isDash(text, first, lineEnd) && (itemIndent === -1 || indent === itemIndent)) {
         if (indent < column) return undefined;

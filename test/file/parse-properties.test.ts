@@ -250,6 +250,9 @@ t.test(
   },
 );
 
+/** A CR that ends no line. */
+const LONE_CR: Mutation = { at: SAMPLE.lastIndexOf('  endpoints'), remove: 0, insert: '\r' };
+
 for (const [pieces, largeItem] of [
   ['pieces', undefined],
   ['small pieces', 0],
@@ -271,7 +274,7 @@ for (const [pieces, largeItem] of [
           assert.deepEqual(a.errors.first.map(said), b.errors.first.map(said));
         }
       }),
-      { ...BOUNDED, numRuns: 2000 },
+      { ...BOUNDED, numRuns: 2000, examples: [[[LONE_CR]]] },
     );
     t.ok(both > 0, `${both} were valid`);
   });

@@ -53,7 +53,10 @@ export type Functions = { readonly [Name in keyof Resolved]: Plain<Resolved[Name
 export interface Library {
   readonly ffi: FfiModule;
   readonly c: Functions;
-  /** One element: the error number of the last call that failed. Read it at once. */
+  /**
+   * One element: the error number of the last call that failed. To be read where the call was made, before any
+   * other function begins: V8 may compile that one first, with system calls of its own.
+   */
   readonly errno: Int32Array;
 }
 

@@ -65,9 +65,9 @@ export class Rights {
     bytes.set(text, 2);
     bytes[2 + text.length] = 0;
     const fd = this.#c.socket(k.AF_UNIX, k.SOCK_STREAM | k.SOCK_NONBLOCK | k.SOCK_CLOEXEC, 0);
-    if (fd < 0) return this.#failure();
+    if (fd < 0) return -(this.#errno[0] ?? 0);
     if (this.#c.connect(fd, addressOf(this.#buffer), 3 + text.length) === 0) return fd;
-    const failure = this.#failure();
+    const failure = -(this.#errno[0] ?? 0);
     this.#c.close(fd);
     return failure;
   }
@@ -86,14 +86,14 @@ export class Rights {
     }
     this.#describe(part.length, descriptors.length === 0 ? 0 : controlBytes);
     const sent = this.#c.sendmsg(fd, addressOf(this.#header), k.MSG_NOSIGNAL);
-    return sent < 0 ? this.#failure() : sent;
+    return sent < 0 ? -(this.#errno[0] ?? 0) : sent;
   }
 
   /** What has come; no bytes at the end of the stream. */
   receive(fd: number): Received | number {
     this.#describe(BUFFER_BYTES, CONTROL_BYTES);
     const count = this.#c.recvmsg(fd, addressOf(this.#header), k.MSG_CMSG_CLOEXEC);
-    if (count < 0) return this.#failure();
+    if (count < 0) return -(this.#errno[0] ?? 0);
     return { bytes: this.#buffer.bytes.slice(0, count), descriptors: this.#takeDescriptors() };
   }
 
@@ -147,10 +147,6 @@ export class Rights {
     return Array.from({ length: count }, (_, index) => {
       return view.getInt32(CMSGHDR_BYTES + index * 4, true);
     });
-  }
-
-  #failure(): number {
-    return -(this.#errno[0] ?? 0);
   }
 }
 
