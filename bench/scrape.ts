@@ -75,7 +75,7 @@ export async function runScrape(
 }
 
 async function nodeEngine(): Promise<Engine> {
-  const { createNodeEngine } = await import('../src/proxysocket/node-engine.ts');
+  const { createNodeEngine } = await import('../src/proxysocket/node/engine.ts');
   return createNodeEngine();
 }
 

@@ -6,7 +6,7 @@ import { messageOf } from '../src/errors.ts';
 import { fileInvalid, fileReadFailed } from '../src/file/events.ts';
 import { FileSource } from '../src/file/source.ts';
 import { Proxier } from '../src/proxier/proxier.ts';
-import { createNodeEngine } from '../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../src/proxysocket/node/engine.ts';
 import { NonePortal } from '../src/portal/none.ts';
 import { PortAllocator } from '../src/portal/port-allocator.ts';
 import type { LocalSink } from '../src/store/local-view.ts';

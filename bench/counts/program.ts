@@ -5,14 +5,14 @@
 import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
-import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { importFfi, openLibrary } from '../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
-import { createNodeEngine } from '../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import type { EngineChange, Protocol } from '../../src/proxysocket/spec.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { answerRequests } from '../support/dialogue.ts';

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { parse } from '../../src/cli/parse.ts';
-import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { describeMachine, machine } from '../report/machine.ts';
 import { putSection } from '../report/sections.ts';
 import { asText } from '../report/table.ts';

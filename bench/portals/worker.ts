@@ -5,7 +5,7 @@ import { parse } from '../../src/cli/parse.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
-import { createNodeEngine } from '../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import { answerRequests } from '../support/dialogue.ts';
 import { settings } from '../support/worker.ts';
 import { now } from './clock.ts';

@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { describeMachine, machine } from '../report/machine.ts';
 import { putSection } from '../report/sections.ts';
 import { asText } from '../report/table.ts';

@@ -1,7 +1,7 @@
 /** What a proxy costs while nobody uses it. */
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { Dialogue } from '../support/dialogue.ts';
 import { start } from '../support/worker.ts';
 import type { RestBackendAnswer } from './backend.ts';

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { listenerFailed } from '../../src/proxysocket/events.ts';
 import { createLinuxEngine } from '../../src/proxysocket/linux/engine.ts';
-import { createNodeEngine } from '../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
 import { createLinuxWorkers, createNodeWorkers } from '../../src/proxysocket/workers/create.ts';
 import { answer, settings } from '../support/worker.ts';

@@ -1,4 +1,4 @@
-import type { Activity } from '../proxysocket/activity.ts';
+import type { Activity } from '../proxysocket/core/activity.ts';
 import { KpngError } from '../errors.ts';
 import type { InspectQuery, Inspection } from '../proxysocket/inspect.ts';
 import type { Engine, Heir } from '../proxysocket/engine.ts';

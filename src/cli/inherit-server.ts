@@ -1,4 +1,4 @@
-import { takeInherited } from '../proxysocket/inherited.ts';
+import { takeInherited } from '../proxysocket/core/inherited.ts';
 import type { HostPort } from '../util/host-port.ts';
 
 /** Every address of the host, as the kernel writes it, with and without IPv6. */

@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs';
-import type { FormerListener } from '../proxysocket/inherited.ts';
+import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import type { Rights } from '../proxysocket/linux/sys/rights.ts';
 import { inodeOf } from '../util/inode.ts';

@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { messageOf } from '../errors.ts';
 import type { Heir } from '../proxysocket/engine.ts';
-import type { FormerListener } from '../proxysocket/inherited.ts';
+import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
 import { giveInThread } from './thread.ts';

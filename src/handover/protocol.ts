@@ -8,7 +8,7 @@
  * The connection stays open as long as both live, so that each notices when the other has gone.
  */
 import { readlinkSync } from 'node:fs';
-import type { FormerListener } from '../proxysocket/inherited.ts';
+import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 
 /** Changes when processes of different versions would not understand each other. */

@@ -1,7 +1,11 @@
 import { existsSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
-import { closeInherited, keepInherited, type FormerListener } from '../proxysocket/inherited.ts';
+import {
+  closeInherited,
+  keepInherited,
+  type FormerListener,
+} from '../proxysocket/core/inherited.ts';
 import { forgetFormerFlows, keepFormerFlows } from '../proxysocket/udp/former-flows.ts';
 import { EXCHANGE_LIMIT_MS, networkNamespace, takenText } from './protocol.ts';
 import type { Taken } from './take.ts';

@@ -1,5 +1,5 @@
 import { closeSync } from 'node:fs';
-import type { FormerListener, InheritedSocket } from '../proxysocket/inherited.ts';
+import type { FormerListener, InheritedSocket } from '../proxysocket/core/inherited.ts';
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
 import type { Rights } from '../proxysocket/linux/sys/rights.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';

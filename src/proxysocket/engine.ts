@@ -1,4 +1,4 @@
-import type { Activity } from './activity.ts';
+import type { Activity } from './core/activity.ts';
 import type { EngineChange, ListenerStatus, Protocol } from './spec.ts';
 import type { ServicePortCounters } from './counters.ts';
 import type { InspectQuery, Inspection } from './inspect.ts';

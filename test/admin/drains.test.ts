@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
 import { DrainingEngine, MAX_DRAINS } from '../../src/admin/drains.ts';
-import { createNodeEngine } from '../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import type { EndpointSpec, ServicePortSpec } from '../../src/proxysocket/spec.ts';
 import { FakeEngine } from '../support/fake-engine.ts';
 import {

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
-import type { Activity } from '../../src/proxysocket/activity.ts';
+import type { Activity } from '../../src/proxysocket/core/activity.ts';
 import {
   CONNECT_ERROR_CAUSES,
   newCounters,

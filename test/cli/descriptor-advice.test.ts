@@ -1,7 +1,7 @@
 import t from 'tap';
 import { adviseOnDescriptors } from '../../src/cli/sinks/descriptor-advice.ts';
 import type { Log } from '../../src/observe/log.ts';
-import { defaultReserve } from '../../src/proxysocket/descriptors.ts';
+import { defaultReserve } from '../../src/proxysocket/core/descriptors.ts';
 
 /** What is said about a limit and a reserve. */
 function advice(limit: number, reserve: number): string[] {

@@ -18,7 +18,7 @@ import {
   closeInherited,
   takeInherited,
   type FormerListener,
-} from '../../src/proxysocket/inherited.ts';
+} from '../../src/proxysocket/core/inherited.ts';
 import { FormerFlows, type FormerFlow } from '../../src/proxysocket/udp/former-flows.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { linuxTest } from '../support/linux-sys.ts';

@@ -9,7 +9,7 @@ import { NonePortal } from '../../src/portal/none.ts';
 import { PortAllocator } from '../../src/portal/port-allocator.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
-import { createNodeEngine } from '../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import { endpoint } from '../support/messages.ts';
 import { until } from '../support/until.ts';
 import { entry, ports, TestView } from '../support/views.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { countedIn, type Activity } from '../../src/proxysocket/activity.ts';
+import { countedIn, type Activity } from '../../src/proxysocket/core/activity.ts';
 import {
   CONNECT_ERROR_CAUSES,
   GAUGE_COUNTERS,

@@ -3,9 +3,9 @@ import {
   defaultReserve,
   ProcessDescriptors,
   processDescriptorLimit,
-} from '../../src/proxysocket/descriptors.ts';
+} from '../../src/proxysocket/core/descriptors.ts';
 import { limitChanged } from '../../src/proxysocket/events.ts';
-import { LimitSignal } from '../../src/proxysocket/limit-signal.ts';
+import { LimitSignal } from '../../src/proxysocket/core/limit-signal.ts';
 import { collect } from '../support/sockets.ts';
 
 t.test('the limit of the process', (t) => {

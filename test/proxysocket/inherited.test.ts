@@ -9,7 +9,7 @@ import {
   takeInherited,
   type FormerListener,
   type InheritedSocket,
-} from '../../src/proxysocket/inherited.ts';
+} from '../../src/proxysocket/core/inherited.ts';
 
 function socket(port: number, protocol: 'TCP' | 'UDP' = 'TCP'): InheritedSocket {
   return { protocol, address: '10.0.0.1', port, fd: openSync('/dev/null', 'r') };
@@ -79,7 +79,7 @@ t.test('without an inheritance there is nothing', async (t) => {
 t.test('a thread and the main thread never get the same socket', async (t) => {
   const { fd } = socket(80);
   keepInherited([{ ...socket(80), fd }], []);
-  const module = new URL('../../src/proxysocket/inherited.ts', import.meta.url).href;
+  const module = new URL('../../src/proxysocket/core/inherited.ts', import.meta.url).href;
   const code = `
     import { parentPort } from 'node:worker_threads';
     import { takeInherited } from '${module}';
@@ -92,7 +92,7 @@ t.test('a thread and the main thread never get the same socket', async (t) => {
 
 t.test('a thread that runs knows as well that nothing is inherited any more', async (t) => {
   keepInherited([socket(80), socket(80), socket(80)], [FORMER]);
-  const module = new URL('../../src/proxysocket/inherited.ts', import.meta.url).href;
+  const module = new URL('../../src/proxysocket/core/inherited.ts', import.meta.url).href;
   const code = `
     import { parentPort, workerData } from 'node:worker_threads';
     import { inheritedCount, inheritedPort } from '${module}';

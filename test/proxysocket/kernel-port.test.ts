@@ -1,6 +1,6 @@
 import t from 'tap';
-import { kernelPortRange, listenOnAnyPort } from '../../src/proxysocket/kernel-port.ts';
-import type { Listener } from '../../src/proxysocket/service-port.ts';
+import { kernelPortRange, listenOnAnyPort } from '../../src/proxysocket/core/kernel-port.ts';
+import type { Listener } from '../../src/proxysocket/core/service-port.ts';
 
 const range = { first: 40_000, last: 40_009 };
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { newCounters } from '../../src/proxysocket/counters.ts';
-import { LoopGuard } from '../../src/proxysocket/loop-guard.ts';
-import type { ServicePort } from '../../src/proxysocket/service-port.ts';
+import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
+import type { ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
 import { FakeClock } from '../support/fake-clock.ts';

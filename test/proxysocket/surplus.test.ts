@@ -2,12 +2,12 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Test } from 'tap';
-import { closeInherited, keepInherited } from '../../src/proxysocket/inherited.ts';
+import { closeInherited, keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
 import * as k from '../../src/proxysocket/linux/sys/constants.ts';
-import type { Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
+import type { Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';
-import { withSurplus } from '../../src/proxysocket/surplus.ts';
+import { withSurplus } from '../../src/proxysocket/core/surplus.ts';
 import { linuxTest, newSys } from '../support/linux-sys.ts';
 
 const OWNER = { name: 'd/web:http' } as ServicePort;

@@ -12,14 +12,14 @@
  */
 import { setEnvironmentData } from 'node:worker_threads';
 import type { Engine } from '../../src/proxysocket/engine.ts';
-import { processDescriptorLimit } from '../../src/proxysocket/descriptors.ts';
+import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { createLinuxUdpAcceptor } from '../../src/proxysocket/linux/udp/acceptor.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
-import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
-import type { Acceptor, EngineContext } from '../../src/proxysocket/service-port.ts';
+import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
+import type { Acceptor, EngineContext } from '../../src/proxysocket/core/service-port.ts';
 import { ThreadEngine } from '../../src/proxysocket/threads/engine.ts';
 import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
 import { SharedEngine } from '../../src/proxysocket/workers/shared-engine.ts';

@@ -1,7 +1,7 @@
-import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
-import { AcceptorEngine } from '../../src/proxysocket/acceptor-engine.ts';
+import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
+import { AcceptorEngine } from '../../src/proxysocket/core/acceptor-engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
+import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { ListenSpec, Protocol, ServicePortSpec, Traffic } from '../../src/proxysocket/spec.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import { FakeClock } from './fake-clock.ts';

@@ -1,6 +1,6 @@
 /** Engines that hold TCP clients of service ports without endpoints. */
 import type { Test } from 'tap';
-import type { NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
+import type { NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import { TcpRig } from './tcp-rig.ts';
 import { until } from './until.ts';
 

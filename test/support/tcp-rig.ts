@@ -1,4 +1,4 @@
-import type { NodeEngineOptions } from '../../src/proxysocket/node-engine.ts';
+import type { NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import type {
   AffinitySpec,

@@ -1,7 +1,7 @@
 /** Runs by itself, as under `--permission`: whether there are handles, and what a client gets then. */
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
-import { createNodeEngine } from '../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import { streamCalls } from '../../src/proxysocket/tcp/stream-calls.ts';
 import { endpointAt } from './tcp-peers.ts';
 import { tcpSpec } from './tcp-rig.ts';

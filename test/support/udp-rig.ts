@@ -1,9 +1,9 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { newCounters } from '../../src/proxysocket/counters.ts';
-import { ProcessDescriptors } from '../../src/proxysocket/descriptors.ts';
+import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../../src/proxysocket/limits.ts';
-import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/service-port.ts';
+import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
 import type { UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';

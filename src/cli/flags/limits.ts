@@ -1,4 +1,4 @@
-import { defaultReserve, processDescriptorLimit } from '../../proxysocket/descriptors.ts';
+import { defaultReserve, processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits, type LimitName } from '../../proxysocket/limits.ts';
 import { duration, durations, integer, size } from './kinds.ts';
 import { flag, type FlagSpec, type FlagValues } from './table.ts';

@@ -1,7 +1,7 @@
 import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
-import type { FormerListener } from '../../proxysocket/inherited.ts';
+import type { FormerListener } from '../../proxysocket/core/inherited.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';
-import { slotKeys } from '../../proxysocket/listener-slot.ts';
+import { slotKeys } from '../../proxysocket/core/listener-slot.ts';
 import type { FormerFlow } from '../../proxysocket/udp/former-flows.ts';
 
 /** What a process hands over. */

@@ -3,7 +3,7 @@ import type { HandoverServer } from '../../handover/predecessor.ts';
 import type { Inheritance } from '../../handover/successor.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Heir } from '../../proxysocket/engine.ts';
-import type { FormerListener } from '../../proxysocket/inherited.ts';
+import type { FormerListener } from '../../proxysocket/core/inherited.ts';
 import type { Turn } from '../../util/turn.ts';
 import { formerListeners, type HandedOver } from './handed-over.ts';
 

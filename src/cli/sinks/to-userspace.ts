@@ -1,6 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
-import { processDescriptorLimit } from '../../proxysocket/descriptors.ts';
+import { processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
 import { autoWorkers, MAX_WORKERS } from '../../proxysocket/workers/count.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';

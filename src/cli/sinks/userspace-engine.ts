@@ -62,7 +62,7 @@ export async function createEngine(
     hostAddresses: () => portal.hostAddresses?.() ?? [],
   };
   const nodeEngine = async (formerPort?: FormerPort): Promise<Engine> => {
-    const { createNodeEngine } = await import('../../proxysocket/node-engine.ts');
+    const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
     await tellOfHandles(log, seams);
     return createNodeEngine({ limits, ...(formerPort !== undefined && { formerPort }), ...host });
   };

@@ -3,7 +3,7 @@ import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
-import type { FormerListener } from '../../proxysocket/inherited.ts';
+import type { FormerListener } from '../../proxysocket/core/inherited.ts';
 import { formerKey, PortAllocator } from '../../portal/port-allocator.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import {

@@ -1,10 +1,10 @@
 import type { Clock } from '../../util/clock.ts';
-import { AcceptorEngine } from '../acceptor-engine.ts';
-import { balancerFactory } from '../balancer-factory.ts';
-import { ProcessDescriptors } from '../descriptors.ts';
+import { AcceptorEngine } from '../core/acceptor-engine.ts';
+import { balancerFactory } from '../core/balancer-factory.ts';
+import { ProcessDescriptors } from '../core/descriptors.ts';
 import type { EngineLimits } from '../limits.ts';
-import { LoopGuard } from '../loop-guard.ts';
-import type { CounterStore } from '../service-port-book.ts';
+import { LoopGuard } from '../core/loop-guard.ts';
+import type { CounterStore } from '../core/service-port-book.ts';
 import type { Loop } from './loop.ts';
 import { createLinuxTcpAcceptor } from './tcp/acceptor.ts';
 import { createLinuxUdpAcceptor } from './udp/acceptor.ts';

@@ -1,7 +1,7 @@
-import { placeKey } from '../listener-slot.ts';
+import { placeKey } from '../core/listener-slot.ts';
 import type { Protocol } from '../spec.ts';
 import * as k from './sys/constants.ts';
-import type { DescriptorLedger } from '../threads/descriptor-ledger.ts';
+import type { DescriptorLedger } from '../core/descriptor-ledger.ts';
 import type { Sys } from './sys/sys.ts';
 
 /**

@@ -1,5 +1,5 @@
 import type { Family } from '../../util/family.ts';
-import { inheritedCount, takeInherited } from '../inherited.ts';
+import { inheritedCount, takeInherited } from '../core/inherited.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import type { Loop } from './loop.ts';
 import * as k from './sys/constants.ts';

@@ -3,7 +3,7 @@ import { openListener, type OpenListenerOptions } from '../linux/open-listener.t
 import * as k from '../linux/sys/constants.ts';
 import { systemError } from '../linux/sys/errno.ts';
 import type { Sys } from '../linux/sys/sys.ts';
-import type { ListenerSockets, OpenedSocket } from '../listener-sockets.ts';
+import type { ListenerSockets, OpenedSocket } from '../core/listener-sockets.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 
 export interface KeptSocketsOptions {

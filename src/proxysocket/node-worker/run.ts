@@ -11,8 +11,8 @@ import {
   platformProbe,
 } from '../linux/probes/basics.ts';
 import { ProbeFailure, runProbes, type Probe } from '../linux/probes/probe.ts';
-import { DescriptorLedger } from '../threads/descriptor-ledger.ts';
-import { createNodeEngine } from '../node-engine.ts';
+import { DescriptorLedger } from '../core/descriptor-ledger.ts';
+import { createNodeEngine } from '../node/engine.ts';
 import { BookKeeper } from '../threads/book-keeper.ts';
 import { carryOut, type CommandParts } from '../threads/carry-out.ts';
 import { CounterSlots } from '../threads/counter-slots.ts';

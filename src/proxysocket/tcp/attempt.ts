@@ -3,7 +3,7 @@ import type { Pick } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 import { connectErrorCause } from './connect-error.ts';
-import type { Deadline, DeadlineQueue } from './deadlines.ts';
+import type { Deadline, DeadlineQueue } from '../core/deadlines.ts';
 import { HandleSocket } from './handle-socket.ts';
 import type { RelaySocket } from './relay-socket.ts';
 import { resetSocket } from './reset.ts';

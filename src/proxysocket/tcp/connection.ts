@@ -9,14 +9,14 @@ import {
 import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../events.ts';
 import type { RelayAddresses } from '../events.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
-import type { ServicePort } from '../service-port.ts';
+import type { ServicePort } from '../core/service-port.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, clientAddress } from './addresses.ts';
 import { Attempt, type AttemptOwner } from './attempt.ts';
 import { Direction } from './direction.ts';
 import { loopError } from './connect-error.ts';
-import type { Deadline } from './deadlines.ts';
-import type { IndexEntry } from './endpoint-index.ts';
+import type { Deadline } from '../core/deadlines.ts';
+import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { HandleAddress } from './handle.ts';
 import type { HeldIncoming, Incoming } from './incoming.ts';
 import { countRejected, rejectClient } from './reject.ts';

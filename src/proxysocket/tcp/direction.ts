@@ -1,6 +1,6 @@
 import type { OnReadOpts } from 'node:net';
 import type { BulkBuffers } from './bulk-buffers.ts';
-import type { Deadline, DeadlineQueue } from './deadlines.ts';
+import type { Deadline, DeadlineQueue } from '../core/deadlines.ts';
 import type { RelaySocket } from './relay-socket.ts';
 import type { RightOfWay, Waiting } from './right-of-way.ts';
 import type { Scratch } from './scratch.ts';

@@ -1,6 +1,6 @@
-import { LimitSignal } from '../limit-signal.ts';
+import { LimitSignal } from '../core/limit-signal.ts';
 import type { EngineLimits } from '../limits.ts';
-import type { DescriptorBudget } from '../service-port.ts';
+import type { DescriptorBudget } from '../core/service-port.ts';
 
 /** One for the client and one for the endpoint. */
 const DESCRIPTORS_PER_CONNECTION = 2;

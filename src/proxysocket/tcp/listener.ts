@@ -1,10 +1,10 @@
 import { createServer, isIPv6, type AddressInfo, type Server } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { familyOf, type Family } from '../../util/family.ts';
-import { takeInherited } from '../inherited.ts';
-import type { ListenerSockets, OpenedSocket } from '../listener-sockets.ts';
-import type { Listener, ServicePort } from '../service-port.ts';
-import { sourceFilter, type SourceFilter } from '../source-ranges.ts';
+import { takeInherited } from '../core/inherited.ts';
+import type { ListenerSockets, OpenedSocket } from '../core/listener-sockets.ts';
+import type { Listener, ServicePort } from '../core/service-port.ts';
+import { sourceFilter, type SourceFilter } from '../core/source-ranges.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import { takeConnections } from './handle.ts';
 import { incomingHandle, incomingSocket, type Incoming } from './incoming.ts';

@@ -1,6 +1,6 @@
 import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
 import { rejected } from '../events.ts';
-import type { ServicePort } from '../service-port.ts';
+import type { ServicePort } from '../core/service-port.ts';
 import { addressText } from './addresses.ts';
 import type { Incoming } from './incoming.ts';
 

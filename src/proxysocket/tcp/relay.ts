@@ -1,5 +1,5 @@
 import type { RelayEnded } from '../events.ts';
-import type { DeadlineQueue } from './deadlines.ts';
+import type { DeadlineQueue } from '../core/deadlines.ts';
 import type { Direction } from './direction.ts';
 import { whenFin } from './fin.ts';
 import type { RelaySocket } from './relay-socket.ts';

@@ -1,13 +1,13 @@
 import type { Clock } from '../../util/clock.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { EngineLimits } from '../limits.ts';
-import { LoopGuard } from '../loop-guard.ts';
-import type { EngineContext } from '../service-port.ts';
+import { LoopGuard } from '../core/loop-guard.ts';
+import type { EngineContext } from '../core/service-port.ts';
 import type { Attempt, AttemptOptions } from './attempt.ts';
 import { BulkBuffers } from './bulk-buffers.ts';
-import { DeadlineQueue } from './deadlines.ts';
+import { DeadlineQueue } from '../core/deadlines.ts';
 import type { CopyMemory, Direction } from './direction.ts';
-import { EndpointIndex } from './endpoint-index.ts';
+import { EndpointIndex } from '../core/endpoint-index.ts';
 import { ConnectionGate } from './gate.ts';
 import { RightOfWay } from './right-of-way.ts';
 import { Scratch, SHARED_BYTES } from './scratch.ts';

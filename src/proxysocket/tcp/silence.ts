@@ -1,4 +1,4 @@
-import type { Deadline, DeadlineQueue } from './deadlines.ts';
+import type { Deadline, DeadlineQueue } from '../core/deadlines.ts';
 import { queuedBytes } from './handle.ts';
 import type { RelaySocket } from './relay-socket.ts';
 

@@ -3,11 +3,11 @@ import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 import { rejectReason, type RejectReason } from '../counters.ts';
 import { tcpHeld, tcpHoldEnded, type TcpHoldEnded } from '../events.ts';
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
-import { LimitSignal } from '../limit-signal.ts';
+import { LimitSignal } from '../core/limit-signal.ts';
 import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
-import type { DescriptorBudget, EngineContext, ServicePort } from '../service-port.ts';
+import type { DescriptorBudget, EngineContext, ServicePort } from '../core/service-port.ts';
 import type { Traffic } from '../spec.ts';
-import { DeadlineQueue, type Deadline } from './deadlines.ts';
+import { DeadlineQueue, type Deadline } from '../core/deadlines.ts';
 
 export type HoldEnd = TcpHoldEnded['reason'];
 

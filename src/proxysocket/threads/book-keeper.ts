@@ -1,5 +1,5 @@
 import type { TypedChannel } from '../../util/channel.ts';
-import type { AcceptorEngine } from '../acceptor-engine.ts';
+import type { AcceptorEngine } from '../core/acceptor-engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened, type ListenerOpened } from '../events.ts';
 import type { EngineChange } from '../spec.ts';
 import type { CounterSlots } from './counter-slots.ts';

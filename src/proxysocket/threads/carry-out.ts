@@ -1,4 +1,4 @@
-import type { AcceptorEngine } from '../acceptor-engine.ts';
+import type { AcceptorEngine } from '../core/acceptor-engine.ts';
 import type { BookKeeper } from './book-keeper.ts';
 import type { Outbox } from './outbox.ts';
 import type { Command } from './protocol.ts';

@@ -6,8 +6,8 @@ import {
   PLAIN_COUNTERS,
   type ServicePortCounters,
 } from '../counters.ts';
-import type { Activity } from '../activity.ts';
-import type { CounterStore } from '../service-port-book.ts';
+import type { Activity } from '../core/activity.ts';
+import type { CounterStore } from '../core/service-port-book.ts';
 
 /*
  * Counters in memory that two threads share: one writes, the other reads whenever it likes. Each is a

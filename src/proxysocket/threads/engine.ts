@@ -1,10 +1,10 @@
-import type { Activity } from '../activity.ts';
+import type { Activity } from '../core/activity.ts';
 import { setImmediate, setTimeout as delay } from 'node:timers/promises';
 import { KpngError, messageOf } from '../../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import { watchSubscribers } from '../../util/channel.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
-import { processDescriptorLimit } from '../descriptors.ts';
+import { processDescriptorLimit } from '../core/descriptors.ts';
 import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
 import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';

@@ -1,7 +1,7 @@
-import { countedIn, type Activity } from '../activity.ts';
+import { countedIn, type Activity } from '../core/activity.ts';
 import { addCounters, newCounters, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
-import { placeKey, slotKeys } from '../listener-slot.ts';
+import { placeKey, slotKeys } from '../core/listener-slot.ts';
 import { CounterReader } from './counter-slots.ts';
 import type { FormerCounts } from './successor.ts';
 import type { Report, ServicePortState } from './protocol.ts';

@@ -14,7 +14,7 @@ import type { EngineLimits, LimitChange } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
 import { ADDRESS_POLL_MS } from '../udp/bounds.ts';
 import { compileInPlace } from './compile-in-place.ts';
-import { DescriptorLedger } from './descriptor-ledger.ts';
+import { DescriptorLedger } from '../core/descriptor-ledger.ts';
 import { decodeError } from './event-codec.ts';
 import {
   CONTROL,

@@ -1,4 +1,4 @@
-import { LimitSignal } from '../limit-signal.ts';
+import { LimitSignal } from '../core/limit-signal.ts';
 
 /**
  * The wildcard listeners that may not open a socket for each address of the host. The limit is reached

@@ -1,8 +1,8 @@
 import type { RemoteInfo, Socket } from 'node:dgram';
 import type { Family } from '../../util/family.ts';
 import type { Traffic } from '../spec.ts';
-import type { ServicePort } from '../service-port.ts';
-import type { SourceFilter } from '../source-ranges.ts';
+import type { ServicePort } from '../core/service-port.ts';
+import type { SourceFilter } from '../core/source-ranges.ts';
 import { ClientTable } from './client-table.ts';
 import type { Session, SessionFront } from './session.ts';
 import type { SessionTable } from './session-table.ts';

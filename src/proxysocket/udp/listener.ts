@@ -1,9 +1,9 @@
 import type { Socket } from 'node:dgram';
 import { familyOf, type Family } from '../../util/family.ts';
-import type { ListenerSockets } from '../listener-sockets.ts';
+import type { ListenerSockets } from '../core/listener-sockets.ts';
 import type { Traffic, ListenSpec } from '../spec.ts';
-import type { EngineContext, Listener, ServicePort } from '../service-port.ts';
-import { sourceFilter } from '../source-ranges.ts';
+import type { EngineContext, Listener, ServicePort } from '../core/service-port.ts';
+import { sourceFilter } from '../core/source-ranges.ts';
 import { Front, type Assignment } from './front.ts';
 import type { HostAddresses, HostAddressWatch } from './host-addresses.ts';
 import type { SessionTable } from './session-table.ts';

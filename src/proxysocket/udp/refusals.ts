@@ -2,7 +2,7 @@ import { formatHostPort } from '../../util/host-port.ts';
 import type { Clock } from '../../util/clock.ts';
 import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
 import { rejected } from '../events.ts';
-import type { ServicePort } from '../service-port.ts';
+import type { ServicePort } from '../core/service-port.ts';
 import { MAX_REFUSED_CLIENTS } from './bounds.ts';
 import type { ClientAddress } from './client-table.ts';
 

@@ -1,5 +1,5 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import type { ServicePort } from '../service-port.ts';
+import type { ServicePort } from '../core/service-port.ts';
 
 /** What is indexed: something that belongs to a service port and to one of its endpoints. */
 export interface Indexed {

@@ -1,4 +1,4 @@
-import type { EngineContext } from '../service-port.ts';
+import type { EngineContext } from '../core/service-port.ts';
 import { Session } from './session.ts';
 import { Sessions } from './sessions.ts';
 

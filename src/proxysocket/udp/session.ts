@@ -1,9 +1,9 @@
 import type { Socket } from 'node:dgram';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import type { ServicePort } from '../service-port.ts';
+import type { ServicePort } from '../core/service-port.ts';
 import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
 import type { ClientAddress } from './client-table.ts';
-import type { IdleLane } from './idle-lanes.ts';
+import type { IdleLane } from '../core/idle-lanes.ts';
 import { askBuffers, newSocket, sendQueueFull } from './socket.ts';
 import type { Exit, SessionHost, SessionStart, TableFront, TableSession } from './table-session.ts';
 

@@ -9,12 +9,12 @@ import {
   type UdpSessionStarted,
 } from '../events.ts';
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
-import { LimitSignal, SharedLimitSignal } from '../limit-signal.ts';
-import type { EngineContext, ServicePort } from '../service-port.ts';
+import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
+import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import { MAX_HOPS } from './bounds.ts';
 import { ClientTable, type ClientAddress } from './client-table.ts';
 import { FormerFlows } from './former-flows.ts';
-import { IdleLanes } from './idle-lanes.ts';
+import { IdleLanes } from '../core/idle-lanes.ts';
 import { Refusals } from './refusals.ts';
 import type { EndReason, Exit, MakeSession, SessionHost, TableSession } from './table-session.ts';
 import { SessionIndex } from './session-index.ts';

@@ -1,8 +1,8 @@
 import { fstatSync } from 'node:fs';
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
 import type { Family } from '../../util/family.ts';
-import { takeInherited } from '../inherited.ts';
-import type { OpenedSocket } from '../listener-sockets.ts';
+import { takeInherited } from '../core/inherited.ts';
+import type { OpenedSocket } from '../core/listener-sockets.ts';
 import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
 
 /** The address that means every address of a family. */

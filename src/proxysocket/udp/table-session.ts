@@ -1,10 +1,10 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import type { UdpSessionEnded } from '../events.ts';
-import type { ServicePort } from '../service-port.ts';
+import type { ServicePort } from '../core/service-port.ts';
 import type { Traffic } from '../spec.ts';
 import type { ClientAddress } from './client-table.ts';
-import type { IdleEntry } from './idle-lanes.ts';
+import type { IdleEntry } from '../core/idle-lanes.ts';
 
 export type EndReason = UdpSessionEnded['reason'];
 

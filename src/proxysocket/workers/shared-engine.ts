@@ -1,4 +1,4 @@
-import { addActivity, NO_ACTIVITY, type Activity } from '../activity.ts';
+import { addActivity, NO_ACTIVITY, type Activity } from '../core/activity.ts';
 import { messageOf } from '../../errors.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';

@@ -16,7 +16,7 @@ import {
   type Probe,
 } from '../../../src/proxysocket/linux/probes/probe.ts';
 import { relayProbe } from '../../../src/proxysocket/linux/probes/relay.ts';
-import { DescriptorLedger } from '../../../src/proxysocket/threads/descriptor-ledger.ts';
+import { DescriptorLedger } from '../../../src/proxysocket/core/descriptor-ledger.ts';
 import type { FfiModule, Library } from '../../../src/proxysocket/linux/sys/library.ts';
 import { library, linuxTest } from '../../support/linux-sys.ts';
 import { openDescriptors } from '../../support/sockets.ts';

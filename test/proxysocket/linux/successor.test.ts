@@ -4,7 +4,7 @@ import { createLinuxEngine } from '../../../src/proxysocket/linux/engine.ts';
 import type { ThreadEngine } from '../../../src/proxysocket/threads/engine.ts';
 import { Deaths, Succession } from '../../../src/proxysocket/threads/successor.ts';
 import { newCounters } from '../../../src/proxysocket/counters.ts';
-import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import { order } from '../../support/crashing-order.ts';
 import { FakeEngine } from '../../support/fake-engine.ts';
 import { linuxTest } from '../../support/linux-sys.ts';

@@ -1,12 +1,12 @@
 import t from 'tap';
 import { newCounters } from '../../../src/proxysocket/counters.ts';
-import { ProcessDescriptors } from '../../../src/proxysocket/descriptors.ts';
+import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { rejected } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import type { Attempt } from '../../../src/proxysocket/tcp/attempt.ts';
 import { connectErrorCause } from '../../../src/proxysocket/tcp/connect-error.ts';
 import { TcpConnection } from '../../../src/proxysocket/tcp/connection.ts';
-import { DeadlineQueue, type Deadline } from '../../../src/proxysocket/tcp/deadlines.ts';
+import { DeadlineQueue, type Deadline } from '../../../src/proxysocket/core/deadlines.ts';
 import type { Incoming } from '../../../src/proxysocket/tcp/incoming.ts';
 import { createTcpShared, type TcpShared } from '../../../src/proxysocket/tcp/shared.ts';
 import { RoundRobinBalancer } from '../../../src/roundrobin/balancer.ts';

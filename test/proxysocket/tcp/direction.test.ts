@@ -3,7 +3,7 @@ import type { OnReadOpts, Socket } from 'node:net';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { BulkBuffers } from '../../../src/proxysocket/tcp/bulk-buffers.ts';
-import { DeadlineQueue } from '../../../src/proxysocket/tcp/deadlines.ts';
+import { DeadlineQueue } from '../../../src/proxysocket/core/deadlines.ts';
 import { Direction, type CopyMemory } from '../../../src/proxysocket/tcp/direction.ts';
 import { RightOfWay } from '../../../src/proxysocket/tcp/right-of-way.ts';
 import { Scratch, SHARED_BYTES } from '../../../src/proxysocket/tcp/scratch.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import t from 'tap';
-import { processDescriptorLimit } from '../../../src/proxysocket/descriptors.ts';
+import { processDescriptorLimit } from '../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged, rejected } from '../../../src/proxysocket/events.ts';
 import {
   connectionEnd,

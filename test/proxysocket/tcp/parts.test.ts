@@ -1,12 +1,12 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
-import { ProcessDescriptors } from '../../../src/proxysocket/descriptors.ts';
+import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { addressText, clientAddress } from '../../../src/proxysocket/tcp/addresses.ts';
 import { BulkBuffers } from '../../../src/proxysocket/tcp/bulk-buffers.ts';
 import { connectErrorCause } from '../../../src/proxysocket/tcp/connect-error.ts';
-import { DeadlineQueue } from '../../../src/proxysocket/tcp/deadlines.ts';
-import { EndpointIndex } from '../../../src/proxysocket/tcp/endpoint-index.ts';
+import { DeadlineQueue } from '../../../src/proxysocket/core/deadlines.ts';
+import { EndpointIndex } from '../../../src/proxysocket/core/endpoint-index.ts';
 import { ConnectionGate } from '../../../src/proxysocket/tcp/gate.ts';
 import { takeConnections } from '../../../src/proxysocket/tcp/handle.ts';
 import { Scratch, SHARED_BYTES } from '../../../src/proxysocket/tcp/scratch.ts';

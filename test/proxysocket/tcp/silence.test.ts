@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import t from 'tap';
-import { DeadlineQueue } from '../../../src/proxysocket/tcp/deadlines.ts';
+import { DeadlineQueue } from '../../../src/proxysocket/core/deadlines.ts';
 import { LOOKS, Silence } from '../../../src/proxysocket/tcp/silence.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 

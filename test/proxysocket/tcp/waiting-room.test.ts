@@ -3,7 +3,7 @@ import t from 'tap';
 import { newCounters, type RejectReason } from '../../../src/proxysocket/counters.ts';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
-import type { ServicePort } from '../../../src/proxysocket/service-port.ts';
+import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
 import type { Traffic } from '../../../src/proxysocket/spec.ts';
 import { WaitingRoom, type HeldClient } from '../../../src/proxysocket/tcp/waiting-room.ts';
 import { FakeClock } from '../../support/fake-clock.ts';

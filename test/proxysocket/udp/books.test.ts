@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { newCounters } from '../../../src/proxysocket/counters.ts';
-import type { ServicePort } from '../../../src/proxysocket/service-port.ts';
+import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
 import { ClientTable } from '../../../src/proxysocket/udp/client-table.ts';
 import { SessionIndex } from '../../../src/proxysocket/udp/session-index.ts';
 import { RoundRobinBalancer } from '../../../src/roundrobin/balancer.ts';

@@ -4,7 +4,7 @@ import {
   IdleLanes,
   type IdleEntry,
   type IdleLane,
-} from '../../../src/proxysocket/udp/idle-lanes.ts';
+} from '../../../src/proxysocket/core/idle-lanes.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 class Entry implements IdleEntry<Entry> {

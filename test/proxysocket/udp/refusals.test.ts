@@ -1,7 +1,7 @@
 import t from 'tap';
 import { newCounters } from '../../../src/proxysocket/counters.ts';
 import { rejected } from '../../../src/proxysocket/events.ts';
-import type { ServicePort } from '../../../src/proxysocket/service-port.ts';
+import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
 import { MAX_REFUSED_CLIENTS } from '../../../src/proxysocket/udp/bounds.ts';
 import { Refusals } from '../../../src/proxysocket/udp/refusals.ts';
 import { FakeClock } from '../../support/fake-clock.ts';

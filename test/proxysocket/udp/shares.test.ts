@@ -1,6 +1,6 @@
 import t from 'tap';
 import { limitChanged, type LimitChanged } from '../../../src/proxysocket/events.ts';
-import { ProcessDescriptors } from '../../../src/proxysocket/descriptors.ts';
+import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
-import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import type { HostAddresses } from '../../../src/proxysocket/udp/host-addresses.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';

@@ -17,7 +17,7 @@ import { NftablesPortal } from '../../../src/portal/nftables/portal.ts';
 import { PortAllocator } from '../../../src/portal/port-allocator.ts';
 import type { Portal } from '../../../src/portal/portal.ts';
 import { Proxier } from '../../../src/proxier/proxier.ts';
-import { createNodeEngine } from '../../../src/proxysocket/node-engine.ts';
+import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { endpoint } from '../../support/messages.ts';
 import { entry, TestView } from '../../support/views.ts';

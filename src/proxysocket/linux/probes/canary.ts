@@ -1,8 +1,8 @@
 import { RoundRobinBalancer } from '../../../roundrobin/balancer.ts';
 import { newCounters } from '../../counters.ts';
-import { ProcessDescriptors } from '../../descriptors.ts';
+import { ProcessDescriptors } from '../../core/descriptors.ts';
 import { DEFAULT_LIMITS } from '../../limits.ts';
-import type { EngineContext, ServicePort } from '../../service-port.ts';
+import type { EngineContext, ServicePort } from '../../core/service-port.ts';
 import type { Protocol } from '../../spec.ts';
 import { Loop } from '../loop.ts';
 import { LoopClock } from '../loop-clock.ts';

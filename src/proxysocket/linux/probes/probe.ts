@@ -1,4 +1,4 @@
-import type { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import type { EpollLayout } from '../sys/layout.ts';
 import type { FfiModule, Library } from '../sys/library.ts';
 

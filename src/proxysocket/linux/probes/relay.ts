@@ -1,4 +1,4 @@
-import { LoopGuard } from '../../loop-guard.ts';
+import { LoopGuard } from '../../core/loop-guard.ts';
 import { ECONNRESET } from '../sys/constants.ts';
 import type { Pinned } from '../sys/memory.ts';
 import { createLinuxTcpAcceptor } from '../tcp/acceptor.ts';

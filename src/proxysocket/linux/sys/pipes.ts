@@ -5,7 +5,7 @@ import {
   SPLICE_F_MOVE,
   SPLICE_F_NONBLOCK,
 } from './constants.ts';
-import type { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
 

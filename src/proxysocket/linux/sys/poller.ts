@@ -9,7 +9,7 @@ import {
   EPOLLOUT,
   EPOLLRDHUP,
 } from './constants.ts';
-import type { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import { systemError } from './errno.ts';
 import type { EpollLayout } from './layout.ts';
 import type { Library } from './library.ts';

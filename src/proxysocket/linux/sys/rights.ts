@@ -1,6 +1,6 @@
 import type { SocketAddress } from './address.ts';
 import * as k from './constants.ts';
-import { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import { CMSGHDR_BYTES, IOVEC_BYTES, MSGHDR_BYTES } from './layout.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';

@@ -1,6 +1,6 @@
 import { readSockaddr, type SocketAddress } from './address.ts';
 import * as k from './constants.ts';
-import type { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import { SOCKADDR_BYTES } from './layout.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';

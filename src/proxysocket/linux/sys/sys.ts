@@ -6,7 +6,7 @@
 import type { SocketAddress } from './address.ts';
 import { SOL_UDP, UDP_SEGMENT } from './constants.ts';
 import { DatagramSlots } from './datagram-slots.ts';
-import { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import { epollLayoutOf, type EpollLayout } from './layout.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
 import { Pinned } from './memory.ts';

@@ -1,5 +1,5 @@
 import { EFD_CLOEXEC, EFD_NONBLOCK } from './constants.ts';
-import type { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import { systemError } from './errno.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';

@@ -8,12 +8,12 @@ import {
 } from '../../counters.ts';
 import { connectFailed } from '../../events.ts';
 import type { ConnectionSnapshot } from '../../inspect.ts';
-import type { ServicePort } from '../../service-port.ts';
+import type { ServicePort } from '../../core/service-port.ts';
 import type { Traffic } from '../../spec.ts';
 import { addressText, clientAddress } from '../../tcp/addresses.ts';
 import { connectErrorCause, loopError } from '../../tcp/connect-error.ts';
-import type { Deadline } from '../../tcp/deadlines.ts';
-import type { IndexEntry } from '../../tcp/endpoint-index.ts';
+import type { Deadline } from '../../core/deadlines.ts';
+import type { IndexEntry } from '../../core/endpoint-index.ts';
 import { countRejected } from '../../tcp/reject.ts';
 import { Tries } from '../../tcp/tries.ts';
 import type { HeldClient, Stay } from '../../tcp/waiting-room.ts';

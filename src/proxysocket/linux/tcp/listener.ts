@@ -1,6 +1,6 @@
 import { familyOf, type Family } from '../../../util/family.ts';
-import type { Listener, ServicePort } from '../../service-port.ts';
-import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
+import type { Listener, ServicePort } from '../../core/service-port.ts';
+import { sourceFilter, type SourceFilter } from '../../core/source-ranges.ts';
 import type { ListenSpec, Traffic } from '../../spec.ts';
 import type { Loop, Pollable } from '../loop.ts';
 import { openListener } from '../open-listener.ts';

@@ -1,5 +1,5 @@
-import { LimitSignal } from '../../limit-signal.ts';
-import type { DescriptorBudget } from '../../service-port.ts';
+import { LimitSignal } from '../../core/limit-signal.ts';
+import type { DescriptorBudget } from '../../core/service-port.ts';
 import type { Pinned } from '../sys/memory.ts';
 import type { Pipe } from '../sys/pipes.ts';
 import type { Sys } from '../sys/sys.ts';

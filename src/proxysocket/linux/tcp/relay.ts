@@ -1,6 +1,6 @@
 import type { ServicePortCounters } from '../../counters.ts';
 import type { RelayEnded } from '../../events.ts';
-import type { IdleEntry, IdleLane, IdleLanes } from '../../udp/idle-lanes.ts';
+import type { IdleEntry, IdleLane, IdleLanes } from '../../core/idle-lanes.ts';
 import type { Loop } from '../loop.ts';
 import type { RelayMemory } from './memory.ts';
 import { Side } from './side.ts';

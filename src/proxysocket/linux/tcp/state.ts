@@ -1,9 +1,9 @@
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type { Family } from '../../../util/family.ts';
 import type { RelayAddresses } from '../../events.ts';
-import type { ServicePort } from '../../service-port.ts';
+import type { ServicePort } from '../../core/service-port.ts';
 import type { Traffic } from '../../spec.ts';
-import type { Deadline } from '../../tcp/deadlines.ts';
+import type { Deadline } from '../../core/deadlines.ts';
 import type { Stay } from '../../tcp/waiting-room.ts';
 import type { Connection } from './connection.ts';
 import type { Relay } from './relay.ts';

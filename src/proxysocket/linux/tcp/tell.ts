@@ -6,7 +6,7 @@ import {
   type RelayAddresses,
   type RelayEnded,
 } from '../../events.ts';
-import type { ServicePort } from '../../service-port.ts';
+import type { ServicePort } from '../../core/service-port.ts';
 import { addressText } from '../../tcp/addresses.ts';
 import type { SocketAddress } from '../sys/address.ts';
 import type { Sockets } from '../sys/sockets.ts';

@@ -2,7 +2,7 @@ import { KpngError } from '../../../errors.ts';
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type { Heir } from '../../engine.ts';
 import type { Inspectable } from '../../inspect.ts';
-import type { Acceptor, EngineContext, Listener, ServicePort } from '../../service-port.ts';
+import type { Acceptor, EngineContext, Listener, ServicePort } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import type { Loop } from '../loop.ts';
 import { UdpListener } from './listener.ts';

@@ -1,7 +1,7 @@
 import { fstatSync } from 'node:fs';
 import { familyOf, type Family } from '../../../util/family.ts';
-import type { Listener, ServicePort } from '../../service-port.ts';
-import { sourceFilter, type SourceFilter } from '../../source-ranges.ts';
+import type { Listener, ServicePort } from '../../core/service-port.ts';
+import { sourceFilter, type SourceFilter } from '../../core/source-ranges.ts';
 import type { ListenSpec, Traffic } from '../../spec.ts';
 import type { Pollable } from '../loop.ts';
 import { openListener } from '../open-listener.ts';

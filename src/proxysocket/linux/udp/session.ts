@@ -1,7 +1,7 @@
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
-import type { ServicePort } from '../../service-port.ts';
+import type { ServicePort } from '../../core/service-port.ts';
 import type { ClientAddress } from '../../udp/client-table.ts';
-import type { IdleLane } from '../../udp/idle-lanes.ts';
+import type { IdleLane } from '../../core/idle-lanes.ts';
 import type {
   Exit,
   SessionHost,

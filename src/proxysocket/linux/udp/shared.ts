@@ -1,5 +1,5 @@
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
-import type { EngineContext } from '../../service-port.ts';
+import type { EngineContext } from '../../core/service-port.ts';
 import { Sessions } from '../../udp/sessions.ts';
 import type { Loop } from '../loop.ts';
 import type { DatagramSlots } from '../sys/datagram-slots.ts';

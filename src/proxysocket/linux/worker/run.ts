@@ -8,7 +8,7 @@ import { LoopClock } from '../loop-clock.ts';
 import { PROBES } from '../probes/all.ts';
 import { newSys } from '../probes/basics.ts';
 import { ProbeFailure, runProbes, type Probe } from '../probes/probe.ts';
-import { DescriptorLedger } from '../../threads/descriptor-ledger.ts';
+import { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import { INTEREST } from '../sys/poller.ts';
 import type { Sys } from '../sys/sys.ts';
 import { BookKeeper } from '../../threads/book-keeper.ts';

@@ -1,4 +1,4 @@
-import { ProcessDescriptors } from '../../../../src/proxysocket/descriptors.ts';
+import { ProcessDescriptors } from '../../../../src/proxysocket/core/descriptors.ts';
 import { limitChanged } from '../../../../src/proxysocket/events.ts';
 import { RelayMemory, type KeptBytes } from '../../../../src/proxysocket/linux/tcp/memory.ts';
 import type { Pipe } from '../../../../src/proxysocket/linux/sys/pipes.ts';

@@ -1,5 +1,5 @@
 import { createLinuxUdpAcceptor } from '../../../../src/proxysocket/linux/udp/acceptor.ts';
-import type { Listener } from '../../../../src/proxysocket/service-port.ts';
+import type { Listener } from '../../../../src/proxysocket/core/service-port.ts';
 import type { Test } from 'tap';
 import { inlineLoop } from '../../../support/engine-under-test.ts';
 import { linuxTest, newSys } from '../../../support/linux-sys.ts';

@@ -1,8 +1,8 @@
-import type { BalancerEndpoint } from '../roundrobin/types.ts';
-import type { Clock } from '../util/clock.ts';
-import { hostAddresses } from '../util/host-addresses.ts';
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { Clock } from '../../util/clock.ts';
+import { hostAddresses } from '../../util/host-addresses.ts';
 import type { ServicePort } from './service-port.ts';
-import type { PortalAddress } from './spec.ts';
+import type { PortalAddress } from '../spec.ts';
 
 /** Where connections come in, and for whom: by port, then by address or the sign for every address. */
 type Places = Map<number, Map<string, ServicePort>>;

@@ -1,4 +1,4 @@
-import { errorsIn, type ServicePortCounters } from './counters.ts';
+import { errorsIn, type ServicePortCounters } from '../counters.ts';
 
 /** What tells whether anything has moved, of all service ports together: as long as it is the same, nothing has. */
 export interface Activity {

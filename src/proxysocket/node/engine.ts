@@ -1,15 +1,15 @@
-import { systemClock, type Clock } from '../util/clock.ts';
-import type { HostAddress } from '../util/host-addresses.ts';
-import { AcceptorEngine } from './acceptor-engine.ts';
-import { balancerFactory } from './balancer-factory.ts';
-import { defaultReserve, ProcessDescriptors, processDescriptorLimit } from './descriptors.ts';
-import type { ListenerSockets } from './listener-sockets.ts';
-import { LoopGuard } from './loop-guard.ts';
-import { DEFAULT_LIMITS, type EngineLimits } from './limits.ts';
-import type { CounterStore } from './service-port-book.ts';
-import { createTcpAcceptor } from './tcp/acceptor.ts';
-import { createUdpAcceptor } from './udp/acceptor.ts';
-import { readHostAddresses, type HostAddresses } from './udp/host-addresses.ts';
+import { systemClock, type Clock } from '../../util/clock.ts';
+import type { HostAddress } from '../../util/host-addresses.ts';
+import { AcceptorEngine } from '../core/acceptor-engine.ts';
+import { balancerFactory } from '../core/balancer-factory.ts';
+import { defaultReserve, ProcessDescriptors, processDescriptorLimit } from '../core/descriptors.ts';
+import type { ListenerSockets } from '../core/listener-sockets.ts';
+import { LoopGuard } from '../core/loop-guard.ts';
+import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
+import type { CounterStore } from '../core/service-port-book.ts';
+import { createTcpAcceptor } from '../tcp/acceptor.ts';
+import { createUdpAcceptor } from '../udp/acceptor.ts';
+import { readHostAddresses, type HostAddresses } from '../udp/host-addresses.ts';
 
 export interface NodeEngineOptions {
   /** Instead of the defaults, each by itself. */

@@ -1,10 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
-import { KpngError } from '../errors.ts';
-import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
-import type { Clock } from '../util/clock.ts';
-import { formatHostPort } from '../util/host-port.ts';
+import { KpngError } from '../../errors.ts';
+import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
+import type { Clock } from '../../util/clock.ts';
+import { formatHostPort } from '../../util/host-port.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
-import { listenerClosed, listenerFailed, listenerOpened } from './events.ts';
+import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
 import { inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import { assertAddress, listenFailure } from './listen-error.ts';
@@ -12,7 +12,7 @@ import type { LoopGuard } from './loop-guard.ts';
 import { newSlot, slotKeys, type Claim, type Slot } from './listener-slot.ts';
 import { RetrySchedule } from './retry-schedule.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
-import type { ListenSpec, Protocol } from './spec.ts';
+import type { ListenSpec, Protocol } from '../spec.ts';
 import { withSurplus } from './surplus.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */

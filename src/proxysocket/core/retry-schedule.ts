@@ -1,5 +1,5 @@
-import type { Clock, Timer } from '../util/clock.ts';
-import { Heap } from '../util/heap.ts';
+import type { Clock, Timer } from '../../util/clock.ts';
+import { Heap } from '../../util/heap.ts';
 
 /** Between two bundles of retries, so that thousands of them do not hold up the relays. */
 const PAUSE_MS = 10;

@@ -1,13 +1,13 @@
 import { setImmediate } from 'node:timers/promises';
-import { KpngError } from '../errors.ts';
-import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
-import type { Clock } from '../util/clock.ts';
-import { SerialQueue } from '../util/serial-queue.ts';
+import { KpngError } from '../../errors.ts';
+import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { Clock } from '../../util/clock.ts';
+import { SerialQueue } from '../../util/serial-queue.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
-import type { Engine, Heir, ServicePortSnapshot } from './engine.ts';
+import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
 import type { Activity } from './activity.ts';
-import { inspectAll, type InspectQuery, type Inspection } from './inspect.ts';
-import type { EngineLimits, LimitChange } from './limits.ts';
+import { inspectAll, type InspectQuery, type Inspection } from '../inspect.ts';
+import type { EngineLimits, LimitChange } from '../limits.ts';
 import { ListenerTable } from './listener-table.ts';
 import { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
@@ -17,7 +17,7 @@ import {
   type CounterStore,
   type Entry,
 } from './service-port-book.ts';
-import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from './spec.ts';
+import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from '../spec.ts';
 
 /** Changes that are noted in one turn of the event loop: some milliseconds of work. */
 const PER_TURN = 256;

@@ -1,4 +1,4 @@
-import type { ListenSpec, Protocol } from './spec.ts';
+import type { ListenSpec, Protocol } from '../spec.ts';
 
 /** Opens the sockets of listeners in Node's place, where they are shared, or outlive whoever has opened them. */
 export interface ListenerSockets {

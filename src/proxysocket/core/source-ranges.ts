@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net';
-import type { Family } from '../util/family.ts';
-import { sourceRangeInvalid } from './events.ts';
+import type { Family } from '../../util/family.ts';
+import { sourceRangeInvalid } from '../events.ts';
 
 /** Says whether a client may come in. */
 export type SourceFilter = (client: string) => boolean;

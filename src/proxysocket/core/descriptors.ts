@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { LimitSignal } from './limit-signal.ts';
-import { DEFAULT_LIMITS } from './limits.ts';
+import { DEFAULT_LIMITS } from '../limits.ts';
 import type { DescriptorBudget } from './service-port.ts';
-import type { Protocol } from './spec.ts';
+import type { Protocol } from '../spec.ts';
 
 /**
  * Where the system does not tell: Windows has no such limit for sockets, and elsewhere Node raises

@@ -1,7 +1,7 @@
-import type { Backoff } from '../util/backoff.ts';
+import type { Backoff } from '../../util/backoff.ts';
 import type { ListenFailure } from './listen-error.ts';
 import type { Listener, ServicePort } from './service-port.ts';
-import type { ListenerStatus, ListenSpec, Protocol } from './spec.ts';
+import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
 
 /** A service port's wish to listen at a place. */
 export interface Claim {

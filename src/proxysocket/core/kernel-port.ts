@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { PortRange } from '../util/port-range.ts';
+import type { PortRange } from '../../util/port-range.ts';
 import type { Listener } from './service-port.ts';
 
 /** Ports tried by chance before the kernel is asked for a free one. */

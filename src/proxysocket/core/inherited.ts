@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
-import { inodeOf } from '../util/inode.ts';
-import type { Protocol, Traffic } from './spec.ts';
+import { inodeOf } from '../../util/inode.ts';
+import type { Protocol, Traffic } from '../spec.ts';
 
 /** A socket that another process listened on, open in this one, too. */
 export interface InheritedSocket {

@@ -1,11 +1,11 @@
-import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
-import type { Clock } from '../util/clock.ts';
-import type { Family } from '../util/family.ts';
-import type { ServicePortCounters } from './counters.ts';
-import type { Heir } from './engine.ts';
-import type { Inspectable } from './inspect.ts';
-import type { EngineLimits } from './limits.ts';
-import type { ListenSpec, Protocol, Traffic } from './spec.ts';
+import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { Clock } from '../../util/clock.ts';
+import type { Family } from '../../util/family.ts';
+import type { ServicePortCounters } from '../counters.ts';
+import type { Heir } from '../engine.ts';
+import type { Inspectable } from '../inspect.ts';
+import type { EngineLimits } from '../limits.ts';
+import type { ListenSpec, Protocol, Traffic } from '../spec.ts';
 
 /** What the sockets of one service port share. It outlives its listeners while relays run. */
 export interface ServicePort {

@@ -1,6 +1,6 @@
 import { hasInherited, inheritedShare } from './inherited.ts';
 import type { Acceptor, Listener, ServicePort } from './service-port.ts';
-import type { ListenSpec } from './spec.ts';
+import type { ListenSpec } from '../spec.ts';
 
 export interface SurplusOptions {
   readonly acceptor: Acceptor;

@@ -1,8 +1,8 @@
 import { isIP } from 'node:net';
-import { KpngError } from '../errors.ts';
-import { formatHostPort } from '../util/host-port.ts';
-import { listenCode } from '../util/listen-code.ts';
-import type { ListenSpec, Protocol } from './spec.ts';
+import { KpngError } from '../../errors.ts';
+import { formatHostPort } from '../../util/host-port.ts';
+import { listenCode } from '../../util/listen-code.ts';
+import type { ListenSpec, Protocol } from '../spec.ts';
 
 /** Why a listener failed. */
 export interface ListenFailure {

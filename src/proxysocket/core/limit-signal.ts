@@ -1,6 +1,6 @@
-import type { Clock } from '../util/clock.ts';
-import { limitChanged } from './events.ts';
-import type { LimitName } from './limits.ts';
+import type { Clock } from '../../util/clock.ts';
+import { limitChanged } from '../events.ts';
+import type { LimitName } from '../limits.ts';
 
 /** Below this part of the limit it counts as left again, so that a load right at it does not flap. */
 const LEFT_BELOW = 0.95;

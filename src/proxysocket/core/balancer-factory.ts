@@ -1,9 +1,9 @@
-import { RoundRobinBalancer } from '../roundrobin/balancer.ts';
-import type { Balancer } from '../roundrobin/types.ts';
-import type { Clock } from '../util/clock.ts';
+import { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
+import type { Balancer } from '../../roundrobin/types.ts';
+import type { Clock } from '../../util/clock.ts';
 import { LimitSignal } from './limit-signal.ts';
-import { LIMIT_NAMES, type EngineLimits } from './limits.ts';
-import type { AffinitySpec } from './spec.ts';
+import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
+import type { AffinitySpec } from '../spec.ts';
 
 /** Makes the balancers of an engine's service ports. */
 export function balancerFactory(

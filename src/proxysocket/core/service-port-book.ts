@@ -1,14 +1,14 @@
 import { isIP } from 'node:net';
-import type { Balancer, BalancerEndpoint } from '../roundrobin/types.ts';
-import { formatHostPort } from '../util/host-port.ts';
+import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
+import { formatHostPort } from '../../util/host-port.ts';
 import { countedIn, type Activity } from './activity.ts';
-import { newCounters, type ServicePortCounters } from './counters.ts';
-import type { ServicePortSnapshot } from './engine.ts';
-import { endpointInvalid } from './events.ts';
-import type { EngineLimits } from './limits.ts';
+import { newCounters, type ServicePortCounters } from '../counters.ts';
+import type { ServicePortSnapshot } from '../engine.ts';
+import { endpointInvalid } from '../events.ts';
+import type { EngineLimits } from '../limits.ts';
 import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
-import type { AffinitySpec, EndpointSpec, ServicePortSpec } from './spec.ts';
+import type { AffinitySpec, EndpointSpec, ServicePortSpec } from '../spec.ts';
 
 /** A service port and what it wants to listen on. */
 export interface Entry {
