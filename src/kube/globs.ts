@@ -1,20 +1,28 @@
 /**
  * The patterns of kpng's `--with-...` flags: `*` any text, `?` one character, `[ab]`, `[a-z]`, `[!a]`,
- * `{x,y}` one of several, `\` takes the next character as it is. Nothing separates parts: `*` crosses
+ * `{x,y}` one of several, `\` takes the next character literally. Nothing separates parts: `*` crosses
  * `/` and `.`.
  */
 export type Matcher = (key: string) => boolean;
 
+/** One part of a pattern: any text, one character, or one of several patterns. */
+type Part = '*' | ((char: string) => boolean) | Choice;
+
+interface Choice {
+  readonly alternatives: Part[][];
+}
+
 const EXACT = /^[^*?[\]{}\\]*$/;
+
+/** Matching recurses once for each level of braces. */
+const MAX_DEPTH = 16;
 
 /** Matches when any of the patterns does; undefined without patterns. Throws an Error for a bad one. */
 export function compileGlobs(patterns: readonly string[]): Matcher | undefined {
   if (patterns.length === 0) return undefined;
   const exact = new Set(patterns.filter((pattern) => EXACT.test(pattern)));
-  const expressions = patterns
-    .filter((pattern) => !EXACT.test(pattern))
-    .map((pattern) => new RegExp(`^(?:${translate(pattern)})$`, 'su'));
-  return (key) => exact.has(key) || expressions.some((expression) => expression.test(key));
+  const parsed = patterns.filter((pattern) => !EXACT.test(pattern)).map(parseGlob);
+  return (key) => exact.has(key) || parsed.some((parts) => matchesAll(parts, Array.from(key)));
 }
 
 /** The entries whose keys match. Without a matcher: none. */
@@ -30,56 +38,91 @@ export function pick(
   return picked;
 }
 
-function translate(pattern: string): string {
-  let expression = '';
-  let depth = 0;
-  for (let i = 0; i < pattern.length; i += 1) {
-    const char = pattern[i] ?? '';
-    if (char === '*') {
-      // Two of them are no more than one.
-      if (!expression.endsWith('.*')) expression += '.*';
-    } else if (char === '?') expression += '.';
+function matchesAll(parts: readonly Part[], key: readonly string[]): boolean {
+  return endsOf(parts, key, new Set([0])).has(key.length);
+}
+
+/**
+ * The positions in `key` where `parts` can end when they begin at one of `starts`. A regular expression would
+ * try combinations; this takes at most length of the pattern times length of the key.
+ */
+function endsOf(
+  parts: readonly Part[],
+  key: readonly string[],
+  starts: ReadonlySet<number>,
+): ReadonlySet<number> {
+  let ends = starts;
+  for (const part of parts) {
+    if (ends.size === 0) break;
+    const next = new Set<number>();
+    if (part === '*') {
+      for (let at = Math.min(...ends); at <= key.length; at += 1) next.add(at);
+    } else if (typeof part === 'function') {
+      for (const at of ends) if (at < key.length && part(key[at] ?? '')) next.add(at + 1);
+    } else {
+      for (const alternative of part.alternatives) {
+        for (const at of endsOf(alternative, key, ends)) next.add(at);
+      }
+    }
+    ends = next;
+  }
+  return ends;
+}
+
+function parseGlob(pattern: string): Part[] {
+  const chars = Array.from(pattern);
+  const whole: Part[] = [];
+  const open: { readonly choice: Choice; readonly around: Part[] }[] = [];
+  let parts = whole;
+  for (let i = 0; i < chars.length; i += 1) {
+    const char = chars[i] ?? '';
+    if (char === '*') parts.push('*');
+    else if (char === '?') parts.push(() => true);
     else if (char === '[') {
-      const end = pattern.indexOf(']', i + 2);
+      const end = chars.indexOf(']', i + 2);
       if (end === -1) throw new Error(`no ] for the [ in ${pattern}`);
-      expression += characters(pattern.slice(i + 1, end), pattern);
+      parts.push(parseCharacters(chars.slice(i + 1, end), pattern));
       i = end;
     } else if (char === '{') {
-      depth += 1;
-      expression += '(?:';
+      if (open.length === MAX_DEPTH) {
+        throw new Error(`braces are nested more than ${MAX_DEPTH} deep`);
+      }
+      const choice: Choice = { alternatives: [[]] };
+      parts.push(choice);
+      open.push({ choice, around: parts });
+      parts = choice.alternatives[0] ?? [];
     } else if (char === '}') {
-      if (depth === 0) throw new Error(`no { for the } in ${pattern}`);
-      depth -= 1;
-      expression += ')';
-    } else if (char === ',' && depth > 0) expression += '|';
-    else if (char === '\\') {
-      i += 1;
-      if (i === pattern.length) throw new Error(`nothing after the \\ in ${pattern}`);
-      expression += literal(pattern[i] ?? '');
-    } else expression += literal(char);
+      const closed = open.pop();
+      if (closed === undefined) throw new Error(`no { for the } in ${pattern}`);
+      parts = closed.around;
+    } else if (char === ',' && open.length > 0) {
+      parts = [];
+      open.at(-1)?.choice.alternatives.push(parts);
+    } else {
+      if (char === '\\') i += 1;
+      const literal = chars[i];
+      if (literal === undefined) throw new Error(`nothing after the \\ in ${pattern}`);
+      parts.push((each) => each === literal);
+    }
   }
-  if (depth > 0) throw new Error(`no } for the { in ${pattern}`);
-  return expression;
+  if (open.length > 0) throw new Error(`no } for the { in ${pattern}`);
+  return whole;
 }
 
-function characters(set: string, pattern: string): string {
-  const not = set.startsWith('!');
-  const members = not ? set.slice(1) : set;
-  if (members === '') throw new Error(`nothing between [ and ] in ${pattern}`);
-  const range = /^(.)-(.)$/su.exec(members);
-  const [, low = '', high = ''] = range ?? [];
-  if (low > high) throw new Error(`${members} is no range in ${pattern}`);
-  const inside =
-    range === null
-      ? members.replaceAll(/[\^\\\]\-[]/g, String.raw`\$&`)
-      : `${inClass(low)}-${inClass(high)}`;
-  return `[${not ? '^' : ''}${inside}]`;
+/** What stands between `[` and `]`: characters or one range, with `!` before it none of them. */
+function parseCharacters(set: readonly string[], pattern: string): (char: string) => boolean {
+  const isNegated = set[0] === '!';
+  const members = isNegated ? set.slice(1) : set;
+  if (members.length === 0) throw new Error(`nothing between [ and ] in ${pattern}`);
+  const [low = '', dash, high = ''] = members;
+  if (members.length !== 3 || dash !== '-') {
+    return (char) => members.includes(char) !== isNegated;
+  }
+  const [from, to] = [codePoint(low), codePoint(high)];
+  if (from > to) throw new Error(`${members.join('')} is no range in ${pattern}`);
+  return (char) => (codePoint(char) >= from && codePoint(char) <= to) !== isNegated;
 }
 
-function literal(char: string): string {
-  return /[\^$\\.*+?()[\]{}|/]/.test(char) ? `\\${char}` : char;
-}
-
-function inClass(char: string): string {
-  return /[\^\\\]\-[]/.test(char) ? `\\${char}` : char;
+function codePoint(char: string): number {
+  return char.codePointAt(0) ?? 0;
 }

@@ -165,6 +165,7 @@ t.test('flags are those of kpng', (t) => {
 
 t.test('a list of patterns is divided at commas outside of braces', (t) => {
   t.strictSame(globs().parse('a, {b,c}d ,,e'), ['a', '{b,c}d', 'e']);
+  t.strictSame(globs().parse('{a,{b,c}}x,d'), ['{a,{b,c}}x', 'd']);
   t.equal(globs().format(['a', 'b']), 'a,b');
   t.end();
 });

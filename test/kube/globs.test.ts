@@ -36,6 +36,14 @@ t.test('patterns', (t) => {
   t.end();
 });
 
+t.test('the time to match grows with the pattern and the key, not with their combinations', (t) => {
+  const key = 'a'.repeat(250);
+  t.notOk(matches(`${'*a'.repeat(30)}*b`, key));
+  t.notOk(matches(`${'{a,aa,*}'.repeat(60)}b`, key));
+  t.ok(matches(`${'{a,aa,*}'.repeat(60)}a`, key));
+  t.end();
+});
+
 t.test('bad patterns say what is wrong with them', (t) => {
   for (const [pattern, message] of [
     ['a[b', /no \] for the \[ in a\[b/],
@@ -45,6 +53,7 @@ t.test('bad patterns say what is wrong with them', (t) => {
     ['[!]x', /nothing between|no \]/],
     ['[c-a]', /c-a is no range/],
     ['a\\', /nothing after the \\/],
+    ['{'.repeat(100_000), /braces are nested more than 16 deep/],
   ] as const) {
     t.throws(() => compileGlobs([pattern]), { message }, pattern);
   }

@@ -7,8 +7,7 @@ export function globs(): FlagKind<readonly string[]> {
     placeholder: 'patterns',
     schema: { type: ['array', 'string'], items: { type: 'string' } },
     parse(given) {
-      const patterns = given
-        .split(/,(?![^{]*\})/)
+      const patterns = splitPatterns(given)
         .map((pattern) => pattern.trim())
         .filter((pattern) => pattern !== '');
       compileGlobs(patterns);
@@ -17,4 +16,21 @@ export function globs(): FlagKind<readonly string[]> {
     format: (value) => value.join(','),
     merge: (former, latter) => [...former, ...latter],
   };
+}
+
+function splitPatterns(given: string): string[] {
+  const patterns: string[] = [];
+  let depth = 0;
+  let start = 0;
+  for (let i = 0; i < given.length; i += 1) {
+    const char = given[i];
+    if (char === '\\') i += 1;
+    else if (char === '{') depth += 1;
+    else if (char === '}') depth -= 1;
+    else if (char === ',' && depth <= 0) {
+      patterns.push(given.slice(start, i));
+      start = i + 1;
+    }
+  }
+  return [...patterns, given.slice(start)];
 }
