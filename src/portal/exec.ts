@@ -1,20 +1,15 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, open, rm, type FileHandle } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 
 /** A program to run. There is no shell: arguments are passed as they are. */
 export interface Command {
   /** Name or path of the program. */
   readonly file: string;
   readonly args: readonly string[];
-  /** What it reads from its standard input; default: nothing. */
-  readonly stdin?: string;
   /**
-   * Give it that as a file without a name. For programs that open `/dev/stdin`, which they cannot do
-   * with Node's pipes, since these are sockets. Default: a pipe.
+   * What it reads from its standard input; default: nothing. Node's pipes are sockets, so a program that
+   * opens `/dev/stdin` by name, as conntrack does, cannot read it.
    */
-  readonly stdinIsFile?: boolean;
+  readonly stdin?: string;
   /** It is killed after this long. Milliseconds. Default 30 s. */
   readonly timeoutMs?: number;
   /** It is killed when it prints more than this, in all. Bytes. Default 1 MiB. */
@@ -82,24 +77,18 @@ export function printable({ file, args }: Command): string {
 
 /** Runs programs of this host. Their messages are in English whatever the locale. */
 export const systemExec: Exec = async (command) => {
-  const { stdin = '', stdinIsFile = false } = command;
-  const input = stdinIsFile ? await unnamedFile(command, stdin) : undefined;
-  try {
-    const child = start(command, input?.fd ?? 'pipe');
-    // A program that ends without reading everything breaks the pipe; its exit code says why.
-    child.stdin?.on('error', () => undefined);
-    child.stdin?.end(stdin);
-    return await outcome(command, child);
-  } finally {
-    await input?.close();
-  }
+  const child = start(command);
+  // A program that ends without reading everything breaks the pipe; its exit code says why.
+  child.stdin?.on('error', () => undefined);
+  child.stdin?.end(command.stdin);
+  return outcome(command, child);
 };
 
-/** Most failures to start are told by the child's `error` event, and a few are thrown. */
-function start(command: Command, stdin: number | 'pipe'): ChildProcess {
+/** Most failures to start are reported by the child's `error` event, and a few are thrown. */
+function start(command: Command): ChildProcess {
   try {
     return spawn(command.file, command.args, {
-      stdio: [stdin, 'pipe', 'pipe'],
+      stdio: 'pipe',
       env: { ...process.env, LC_ALL: 'C' },
     });
   } catch (cause) {
@@ -117,6 +106,8 @@ async function outcome(command: Command, child: ChildProcess): Promise<Output> {
   const kill = (why: 'timeout' | 'output'): void => {
     killedFor ??= why;
     child.kill('SIGKILL');
+    // A child of its own may have inherited the pipes and would keep them open.
+    for (const pipe of child.stdio) pipe?.destroy();
   };
   const timer = setTimeout(() => kill('timeout'), timeoutMs);
   for (const name of ['stdout', 'stderr'] as const) {
@@ -143,20 +134,6 @@ async function outcome(command: Command, child: ChildProcess): Promise<Output> {
 function startFailure({ code }: NodeJS.ErrnoException): ExecFailure {
   if (code === 'ENOENT') return 'missing';
   return code === 'EACCES' || code === 'EPERM' ? 'not-allowed' : 'system';
-}
-
-/** A file that nobody else can open, and that is gone when it is closed. */
-async function unnamedFile(command: Command, text: string): Promise<FileHandle> {
-  try {
-    const folder = await mkdtemp(join(tmpdir(), 'kpng-userspace-'));
-    const path = join(folder, 'input');
-    const handle = await open(path, 'wx+', 0o600);
-    await rm(folder, { recursive: true });
-    await handle.writeFile(text);
-    return handle;
-  } catch (cause) {
-    throw new ExecError('system', command, { cause });
-  }
 }
 
 function reasonText(

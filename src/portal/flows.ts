@@ -20,12 +20,11 @@ import { MAX_FLOW_COMMANDS, MAX_FLOW_LIST, MAX_FLOW_PLACES } from './bounds.ts';
  *
  * Each removal walks through the kernel's whole table, and so does a list. Up to `MAX_FLOW_PLACES` places
  * of which it is known where their flows have led are removed straight away; otherwise the flows are
- * listed once, and those that lead wrong are removed. One process does all removals of a call
- * (conntrack 1.4.7 or later); with an older one, one process for each.
+ * listed once, and those that lead wrong are removed, one process for each: `conntrack --load-file`
+ * reads files only, and a file needs disk space.
  */
 export class FlowCleaner {
   readonly #exec: Exec;
-  #canLoad = true;
 
   constructor(exec: Exec) {
     this.#exec = exec;
@@ -42,7 +41,9 @@ export class FlowCleaner {
   ): Promise<void> {
     try {
       const commands = knownCommands(places, targets) ?? (await this.#list(places, targets, local));
-      await this.#remove(commands.slice(0, MAX_FLOW_COMMANDS));
+      for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) {
+        await this.#run({ file: 'conntrack', args });
+      }
       if (commands.length > MAX_FLOW_COMMANDS) {
         const left = commands.length - MAX_FLOW_COMMANDS;
         throw new KpngError(
@@ -70,30 +71,6 @@ export class FlowCleaner {
       commands.push(...stale.map((flow) => removalOf(family, flow)));
     }
     return commands;
-  }
-
-  async #remove(commands: readonly string[][]): Promise<void> {
-    if (commands.length > 1 && this.#canLoad) {
-      const stdin = `${commands.map((args) => args.join(' ')).join('\n')}\n`;
-      if (await this.#load(stdin)) return;
-      this.#canLoad = false;
-    }
-    for (const args of commands) await this.#run({ file: 'conntrack', args });
-  }
-
-  /** False when this conntrack cannot read commands, or there is no place for the file with them. */
-  async #load(stdin: string): Promise<boolean> {
-    try {
-      const args = ['--load-file', '-'];
-      await this.#run({ file: 'conntrack', args, stdin, stdinIsFile: true });
-      return true;
-    } catch (error) {
-      const cannot =
-        error instanceof ExecError &&
-        (error.failure === 'system' || /unknown|unrecognized|invalid option/i.test(error.stderr));
-      if (cannot) return false;
-      throw error;
-    }
   }
 
   async #run(command: Command): Promise<void> {

@@ -73,6 +73,20 @@ testEachKind('many UDP ports at once', async (t, here) => {
   for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
 });
 
+testEachKind('a full temporary directory is in the way of nothing', async (t, here) => {
+  const proxy = here.start({ diskFull: true });
+  const names = Array.from({ length: 11 }, (_, n) => n);
+  const services = (endpoints: readonly string[]) =>
+    Object.fromEntries(names.map((n) => [`d/s${n}`, simple(`10.96.1.${n}`, 'UDP 53', endpoints)]));
+  await here.client.open('flow', '10.96.1.3:53/UDP');
+  for (let round = 0; round < 5; round += 1) {
+    await proxy.sync(services([]));
+    await proxy.sync(services([ADDRESSES['pod-a'].v4]));
+    t.match(await here.client.say('flow'), /^pod-a/);
+  }
+  t.notMatch(proxy.events, [{ channel: 'kpng-userspace:portal:flows-not-cleared' }]);
+});
+
 testEachKind(
   'when cleanup removes the rules, a UDP client is not led astray any more',
   async (t, here) => {

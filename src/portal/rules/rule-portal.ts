@@ -232,6 +232,8 @@ export class RulePortal<Name extends string> implements Portal {
     try {
       this.#book.add(await this.#canary.open());
     } catch (cause) {
+      // Some of its ports may be open.
+      this.#canary.close();
       const message = `opening the canary's port: ${messageOf(cause)}`;
       throw new KpngError('KPNG_PORTAL_FAILED', message, { cause });
     }

@@ -43,9 +43,14 @@ async function unnamedFile(): Promise<FileHandle> {
 
 async function unnamedFileIn(parent: string): Promise<FileHandle> {
   const folder = await mkdtemp(join(parent, 'kpng-userspace-'));
+  const opened = open(join(folder, 'state'), 'wx+', 0o600);
+  // Whether it can be opened or not, the folder goes.
+  await Promise.allSettled([opened]);
   try {
-    return await open(join(folder, 'state'), 'wx+', 0o600);
-  } finally {
     await rm(folder, { recursive: true });
+  } catch (error) {
+    await opened.then((handle) => handle.close());
+    throw error;
   }
+  return opened;
 }

@@ -1,4 +1,8 @@
 /** Runs on the node of a test network: engine, proxier and portal, told what to serve line by line. */
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { DeepPartial, Endpoint, Service } from '../../../src/api/generated/localv1/api.ts';
 import {
   flowsCleared,
@@ -23,7 +27,7 @@ import { endpoint } from '../../support/messages.ts';
 import { entry, TestView } from '../../support/views.ts';
 import { serveLines, tell } from './lines.ts';
 
-/** How the proxy leads traffic to itself. */
+/** How the proxy redirects traffic to itself. */
 export interface ProxyOptions {
   readonly nodePortAddresses?: readonly string[];
   /** Default: `nftables`. */
@@ -32,6 +36,8 @@ export interface ProxyOptions {
   readonly prefix?: string;
   /** Interface of the portal `address`. */
   readonly portalInterface?: string;
+  /** No byte can be written to the temporary directory. */
+  readonly diskFull?: boolean;
 }
 
 /** One service: its fields, and its endpoints as addresses or with more fields. */
@@ -43,7 +49,8 @@ export interface WantedService {
 export type ProxyRequest =
   { do: 'sync'; set: Record<string, WantedService>; remove: readonly string[] } | { do: 'usage' };
 
-const options = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
+const { diskFull, ...options } = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
+if (diskFull === true) fillTemporaryDirectory();
 const portal = createPortal(options);
 const engine = createNodeEngine({
   ...(portal.hostAddresses !== undefined && {
@@ -82,6 +89,12 @@ function readEndpoint(given: WantedService['endpoints'][number]): [string, Endpo
   const { address, more } = typeof given === 'string' ? { address: given, more: {} } : given;
   const ips = address.includes(':') ? { v6: [address] } : { v4: [address] };
   return [address, endpoint(address, { ips, ...more })];
+}
+
+/** `ip netns exec` has given the process a mount namespace of its own. */
+function fillTemporaryDirectory(): void {
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'tmpfs', tmpdir()]);
+  writeFileSync(join(tmpdir(), 'full'), Buffer.alloc(4096));
 }
 
 function createPortal({
