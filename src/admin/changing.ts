@@ -1,7 +1,7 @@
 import { KpngError } from '../errors.ts';
 import { parseHostPort } from '../util/host-port.ts';
 import type { Timer } from '../util/clock.ts';
-import { drainText, type Drain, type DrainingEngine } from './drains.ts';
+import { drainText, type Drain } from '../proxier/drains.ts';
 import { numberOf, type Operation, type OperationInput } from './operations.ts';
 import { proxyOf } from './standard.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
@@ -98,9 +98,9 @@ async function drain(
   drains: ProcessDrain,
   what: Drain,
 ): Promise<DrainOutcome> {
-  const { engine } = drainable(subject);
-  if (what.kind === 'process') return drains.begin(engine);
-  const outcome = outcomeOf(subject, drainText(what), await engine.drain(what));
+  const { proxier } = drainable(subject);
+  if (what.kind === 'process') return drains.begin(proxier);
+  const outcome = outcomeOf(subject, drainText(what), await proxier.drain(what));
   subject.log.info(DRAINING, { ...outcome });
   return outcome;
 }
@@ -123,10 +123,11 @@ async function undrain(
   drains: ProcessDrain,
   what: Drain,
 ): Promise<DrainOutcome> {
-  const { engine } = drainable(subject);
+  const { proxier } = drainable(subject);
   const isAll = what.kind === 'process';
+  if (isAll) drains.cancel();
+  const names = await proxier.undrain(isAll ? undefined : what);
   if (isAll) drains.end();
-  const names = await engine.undrain(isAll ? undefined : what);
   const outcome = outcomeOf(subject, isAll ? 'all' : drainText(what), names);
   subject.log.info('Draining no longer', { ...outcome });
   return outcome;
@@ -141,14 +142,14 @@ class ProcessDrain {
     this.#subject = subject;
   }
 
-  async begin(engine: DrainingEngine): Promise<DrainOutcome> {
+  async begin(proxier: ProxySubject['proxier']): Promise<DrainOutcome> {
     const { health, clock, log } = this.#subject;
     health.draining(true);
-    const delayMs = engine.isAllDrained ? 0 : (this.#subject.drainDelayMs?.() ?? 0);
+    const delayMs = proxier.drains.isAllDrained ? 0 : (this.#subject.drainDelayMs?.() ?? 0);
     this.#timer?.cancel();
-    if (delayMs === 0) return this.#refuse(engine);
+    if (delayMs === 0) return this.#refuse(proxier);
     this.#timer = clock.setTimer(delayMs, () => {
-      this.#refuse(engine).catch((error: unknown) => log.error('Cannot drain', { err: error }));
+      this.#refuse(proxier).catch((error: unknown) => log.error('Cannot drain', { err: error }));
     });
     const all = outcomeOf(this.#subject, EVERYTHING, undefined);
     const outcome = { ...all, inSeconds: delayMs / 1000 };
@@ -158,13 +159,23 @@ class ProcessDrain {
     return outcome;
   }
 
-  end(): void {
+  /** Refuses nothing when the drain delay is over. */
+  cancel(): void {
     this.#timer?.cancel();
+  }
+
+  end(): void {
     this.#subject.health.draining(false);
   }
 
-  async #refuse(engine: DrainingEngine): Promise<DrainOutcome> {
-    const names = await engine.drain({ kind: 'process' });
+  async #refuse(proxier: ProxySubject['proxier']): Promise<DrainOutcome> {
+    let names: readonly string[];
+    try {
+      names = await proxier.drain({ kind: 'process' });
+    } catch (error) {
+      this.#subject.health.draining(proxier.drains.isAllDrained);
+      throw error;
+    }
     const outcome = outcomeOf(this.#subject, EVERYTHING, names);
     this.#subject.log.info(DRAINING, { ...outcome });
     return outcome;

@@ -7,7 +7,7 @@ import type { DesiredServicePort } from '../proxier/desired.ts';
 import type { Inspection } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { serviceOf } from './drains.ts';
+import { serviceOf } from '../proxier/drains.ts';
 import { groupFailing } from './failing.ts';
 import type { Sampler } from './sampler.ts';
 import { endpointText, factsOf, isUsable, stateOf, type Facts } from './service-state.ts';
@@ -41,7 +41,7 @@ export async function describeServices(
   rates: Sampler,
   names: readonly string[],
 ): Promise<ServiceDetails[]> {
-  const { engine } = subject;
+  const { engine, proxier } = subject;
   const inspection = await engine.inspect({ servicePorts: names, maxConnections: 0 });
   const wanted = new Set(names);
   const desired = new Map(
@@ -53,7 +53,7 @@ export async function describeServices(
   const failing = groupFailing(inspection.endpoints);
   return engine.snapshot(wanted).map((snapshot) => {
     const { name } = snapshot;
-    const facts = factsOf(snapshot, engine, failing);
+    const facts = factsOf(snapshot, proxier, failing);
     return detailsOf(subject, rates, facts, desired.get(name), seen.get(name) ?? new Map());
   });
 }
@@ -93,16 +93,16 @@ function detailsOf(
 }
 
 function endpointsOf(
-  { engine }: ProxySubject,
+  { proxier }: ProxySubject,
   name: string,
   allDrained: boolean,
   seen: SeenEndpoints,
 ): EndpointView[] {
   const list: EndpointView[] = [];
-  for (const spec of engine.endpointsOf(name).slice(0, MAX_ENDPOINTS)) {
+  for (const spec of proxier.endpointsOf(name).slice(0, MAX_ENDPOINTS)) {
     const address = endpointText(spec);
     const known = seen.get(address);
-    const drained = allDrained || engine.isEndpointDrained(name, address);
+    const drained = allDrained || proxier.drains.isEndpointDrained(name, address);
     const state = endpointState(spec, drained, known?.failing === true);
     const traffic = (['internal', 'external'] as const).filter((kind) => spec[kind]);
     list.push({ address, state, traffic, ...(known !== undefined && { active: known.active }) });

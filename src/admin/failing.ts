@@ -1,4 +1,4 @@
-import type { DrainingEngine } from './drains.ts';
+import type { ProxySubject } from './subject.ts';
 import { snapshotParts } from '../observe/parts.ts';
 import { inTurns, type Parts } from './parts.ts';
 
@@ -15,7 +15,7 @@ export const NONE_FAILING: Failing = new Map();
  * have one, so that a list of thousands that are well costs nothing.
  */
 export async function failingOf(
-  engine: Pick<DrainingEngine, 'snapshot' | 'names' | 'inspect'>,
+  engine: Pick<ProxySubject['engine'], 'snapshot' | 'names' | 'inspect'>,
 ): Promise<Failing> {
   const servicePorts = await inTurns(suspects(engine));
   if (servicePorts.length === 0) return NONE_FAILING;
@@ -24,7 +24,7 @@ export async function failingOf(
 }
 
 /** Service ports of which an attempt to connect has failed. */
-function* suspects(engine: Pick<DrainingEngine, 'snapshot' | 'names'>): Parts<string[]> {
+function* suspects(engine: Pick<ProxySubject['engine'], 'snapshot' | 'names'>): Parts<string[]> {
   const found: string[] = [];
   for (const part of snapshotParts(engine)) {
     for (const { name, counters } of part) {

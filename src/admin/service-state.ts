@@ -1,8 +1,8 @@
 import type { DesiredServicePort } from '../proxier/desired.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
-import type { DrainingEngine } from './drains.ts';
 import type { Failing } from './failing.ts';
+import type { ProxySubject } from './subject.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { ServiceState } from './views.ts';
 
@@ -29,23 +29,21 @@ export interface Facts {
 /** Gathers what there is to know; cheap, as it is done for every service port of a list. */
 export function factsOf(
   snapshot: ServicePortSnapshot,
-  engine: Pick<
-    DrainingEngine,
-    'endpointsOf' | 'isDrained' | 'isEndpointDrained' | 'drainsEndpoints'
-  >,
+  proxier: Pick<ProxySubject['proxier'], 'drains' | 'endpointsOf'>,
   failingOfAll: Failing,
 ): Facts {
   const { name } = snapshot;
+  const { drains } = proxier;
   const refusing = failingOfAll.get(name);
   let usable = 0;
   let failing = 0;
-  for (const endpoint of engine.endpointsOf(name)) {
+  for (const endpoint of proxier.endpointsOf(name)) {
     if (!isUsable(endpoint)) continue;
-    if (engine.drainsEndpoints && engine.isEndpointDrained(name, endpointText(endpoint))) continue;
+    if (!drains.isEmpty && drains.isEndpointDrained(name, endpointText(endpoint))) continue;
     usable += 1;
     if (refusing?.has(endpointText(endpoint)) === true) failing += 1;
   }
-  return { snapshot, usable, failing, drained: engine.isDrained(name) };
+  return { snapshot, usable, failing, drained: drains.isDrained(name) };
 }
 
 export function isUsable({ internal, external }: EndpointSpec): boolean {

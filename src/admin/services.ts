@@ -43,7 +43,7 @@ export interface ServicesQuery {
   readonly limit: number;
 }
 
-type Subject = Pick<ProxySubject, 'engine' | 'desired'>;
+type Subject = Pick<ProxySubject, 'engine' | 'proxier' | 'desired'>;
 type Rates = Pick<Sampler, 'ratesOf' | 'sparkOf'>;
 
 interface Entry extends Facts {
@@ -68,7 +68,7 @@ export function* listServices(
   let total = 0;
   const add = (snapshot: ServicePortSnapshot): void => {
     total += 1;
-    const facts = factsOf(snapshot, subject.engine, failing);
+    const facts = factsOf(snapshot, subject.proxier, failing);
     const state = stateOf(facts);
     states[state] += 1;
     const entry = { ...facts, state };

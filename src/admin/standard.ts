@@ -4,7 +4,7 @@ import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, NONE_FAILING, type Failing } from './failing.ts';
 import { SAMPLE_MS } from './history.ts';
-import { nameHint } from './name-hint.ts';
+import { nameHint } from '../util/name-hint.ts';
 import { inTurns } from './parts.ts';
 import type { Operation, OperationInput } from './operations.ts';
 import { numberOf, wordOf } from './operations.ts';

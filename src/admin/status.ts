@@ -53,7 +53,7 @@ function stateOfProcess(
 ): StatusView['state'] {
   const { health } = subject;
   if (health.facts.stopping || subject.successor?.() !== undefined) return 'stopping';
-  if (proxy?.engine.drains().some(({ kind }) => kind === 'process') === true) return 'drained';
+  if (proxy?.proxier.drains.isAllDrained === true) return 'drained';
   if (health.facts.firstSyncAt === undefined) return 'starting';
   return healthz.status === 200 && readyz.status === 200 ? 'ready' : 'not-ready';
 }
@@ -72,7 +72,7 @@ function* proxyView(
   const add = (snapshot: ServicePortSnapshot): void => {
     servicePorts += 1;
     const { counters, protocol } = snapshot;
-    states[stateOf(factsOf(snapshot, subject.engine, failing))] += 1;
+    states[stateOf(factsOf(snapshot, subject.proxier, failing))] += 1;
     endpoints += snapshot.endpoints;
     const failed = failedListeners(snapshot);
     listeners.failed += failed;
@@ -111,6 +111,6 @@ function* proxyView(
       ...(holdTimeoutMs > 0 ? [held] : []),
     ],
     problems: subject.problems(),
-    drains: subject.engine.drains(),
+    drains: subject.proxier.drains.list(),
   };
 }

@@ -1,14 +1,17 @@
 import type { Health } from '../observe/health.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { Proxier } from '../proxier/proxier.ts';
+import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { Clock } from '../util/clock.ts';
-import type { DrainingEngine } from './drains.ts';
 import type { ProblemView } from './views.ts';
 
 /** What the admin API knows of a process that proxies. */
 export interface ProxySubject {
-  readonly engine: DrainingEngine;
+  readonly engine: Required<Pick<Engine, 'kind' | 'snapshot' | 'names' | 'activity' | 'inspect'>>;
+  /** What is drained, and what may be. */
+  readonly proxier: Pick<Proxier, 'drains' | 'drain' | 'undrain' | 'endpointsOf'>;
   /** The kind of the portal. */
   readonly portal: string;
   readonly limits: EngineLimits;

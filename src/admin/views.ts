@@ -5,7 +5,7 @@
 import type { ConnectErrorCause } from '../proxysocket/counters.ts';
 import type { LimitName } from '../proxysocket/limits.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
-import type { Drain } from './drains.ts';
+import type { Drain } from '../proxier/drains.ts';
 
 /** What is going on each second, from the last two samples. */
 export interface Rates {

@@ -63,7 +63,8 @@ function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): 
       (one.address === other.address &&
         one.port === other.port &&
         one.internal === other.internal &&
-        one.external === other.external),
+        one.external === other.external &&
+        sameTexts(one.drained ?? [], other.drained ?? [])),
   );
 }
 

@@ -44,6 +44,11 @@ export class EngineSync {
     this.#pending.set(name, wanted);
   }
 
+  /** Whether a service port is in place, or wanted. */
+  isKnown(name: string): boolean {
+    return this.#inPlace.has(name) || this.#pending.get(name) !== undefined;
+  }
+
   /**
    * Gives the engine one batch with all that was wanted since the last one that succeeded; none when
    * nothing differs. Rejects with the engine's error; then all of it stays wanted, and the service

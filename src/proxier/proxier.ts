@@ -1,12 +1,13 @@
 import { KpngError, messageOf } from '../errors.ts';
 import type { Portal } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
-import type { ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
+import type { EndpointSpec, ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import type { DesiredServicePort } from './desired.ts';
+import { Drains, type Drain, type DrainChange } from './drains.ts';
 import { EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
 import { PortalSync } from './portal-sync.ts';
@@ -71,6 +72,8 @@ export class Proxier implements LocalSink {
   readonly #lateClosings: LateClosings | undefined;
   readonly #redirects: boolean;
   #holds: boolean;
+  readonly #drains = new Drains();
+  /** There while something is due that no source brings again. */
   #retry: Timer | undefined;
   readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
@@ -111,7 +114,7 @@ export class Proxier implements LocalSink {
    * out one after another.
    */
   sync(change: LocalChange): Promise<void> {
-    return this.#queue.run(() => this.#sync(change));
+    return this.#queue.run(() => this.#sync(() => this.#putNames(this.#refresh(change))));
   }
 
   /**
@@ -122,8 +125,37 @@ export class Proxier implements LocalSink {
     return this.#queue.run(async () => {
       if (holds === this.#holds) return;
       this.#holds = holds;
-      await this.#putPolicy(new Backoff(RETRY, () => 0));
+      if (!this.#redirects || this.#wanted.ports.size === 0) return;
+      await this.#attemptUnasked(() => this.#putNames(new Set(this.#wanted.ports.keys())));
     });
+  }
+
+  /** What is drained now. */
+  get drains(): Omit<Drains, 'drain' | 'undrain'> {
+    return this.#drains;
+  }
+
+  /** The endpoints that a service port is to have, drained or not. */
+  endpointsOf(servicePort: string): readonly EndpointSpec[] {
+    return this.#wanted.ports.get(servicePort)?.spec.endpoints ?? [];
+  }
+
+  /**
+   * Takes no new connections from now on. Resolves with the names of the service ports that this concerns.
+   * Rejects with KPNG_ADMIN_REFUSED when there is none or too much is drained, and as `sync` does when the engine
+   * fails; then nothing more is drained than before.
+   */
+  drain(drain: Drain): Promise<readonly string[]> {
+    return this.#queue.run(async () =>
+      this.#putDrains(this.#drains.drain(drain, this.#wanted.ports)),
+    );
+  }
+
+  /** Takes a drain back; without one, all of them. Resolves and rejects as `drain` does. */
+  undrain(drain?: Drain): Promise<readonly string[]> {
+    return this.#queue.run(async () =>
+      this.#putDrains(this.#drains.undrain(drain, this.#wanted.ports)),
+    );
   }
 
   snapshot(): ProxierSnapshot {
@@ -146,43 +178,61 @@ export class Proxier implements LocalSink {
     this.#problems.close();
   }
 
-  #sync(change: LocalChange): Promise<void> {
+  #sync(pass: () => Promise<readonly Step[]>): Promise<void> {
     return this.#attempt(async (begin) => {
-      const steps = await this.#problems.holdBack(() => this.#pass(change));
+      const steps = await this.#problems.holdBack(pass);
       this.#publish(steps, this.#clock.now() - begin);
     });
   }
 
-  /** Puts everything in place by other rules. No source would bring it again if it fails. */
-  async #putPolicy(backoff: Backoff): Promise<void> {
-    this.#retry?.cancel();
-    this.#retry = undefined;
-    if (!this.#redirects || this.#wanted.ports.size === 0) return;
-    const names = new Set([...this.#wanted.ports.values()].map(({ spec }) => spec.name));
+  /** Brings the engine what is drained now. Portals do not see drains: the engine resets with that reason. */
+  async #putDrains({ names, undo }: DrainChange): Promise<readonly string[]> {
+    const want = (): void => {
+      for (const name of names) if (this.#engineSync.isKnown(name)) this.#want(name);
+    };
+    want();
+    await this.#attemptUnasked(
+      () => this.#flush(),
+      () => {
+        undo();
+        // What the engine made of the batch is not known: it gets these service ports again.
+        want();
+      },
+    );
+    return names;
+  }
+
+  /** Rules of a service port whose listener could not be opened before. */
+  async #recommit(names: readonly string[]): Promise<void> {
+    if (this.#closed) return;
+    await this.#attemptUnasked(() => this.#portalSync.recommit(names, this.#engine));
+  }
+
+  /** Does what no source would bring again: if it fails, what is due then is tried again with back-off. */
+  async #attemptUnasked(
+    action: () => Promise<unknown>,
+    onFailed: () => void = () => undefined,
+  ): Promise<void> {
     try {
-      await this.#attempt(async () => {
-        await this.#problems.holdBack(() => this.#putNames(names));
-      });
+      await this.#attempt(() => this.#problems.holdBack(action));
     } catch (error) {
-      if (!this.#closed) this.#putPolicyLater(backoff);
+      onFailed();
+      this.#catchUpLater(new Backoff(RETRY, () => 0));
       throw error;
     }
   }
 
-  #putPolicyLater(backoff: Backoff): void {
+  #catchUpLater(backoff: Backoff): void {
+    if (this.#closed || this.#retry !== undefined) return;
     this.#retry = this.#clock.setTimer(backoff.next(), () => {
-      const again = this.#queue.run(async () => {
-        if (!this.#closed) await this.#putPolicy(backoff);
-      });
-      // That it failed is told, and it is due again.
-      again.catch(() => undefined);
+      this.#retry = undefined;
+      this.#queue
+        .run(async () => {
+          if (!this.#closed) await this.#sync(() => this.#putNames(new Set()));
+        })
+        // `proxierSyncFailed` has reported it.
+        .catch(() => this.#catchUpLater(backoff));
     });
-  }
-
-  /** If it fails, the next change set makes up for it. */
-  async #recommit(names: readonly string[]): Promise<void> {
-    if (this.#closed) return;
-    await this.#attempt(() => this.#portalSync.recommit(names, this.#engine));
   }
 
   async #closeSurplus(names: readonly string[]): Promise<void> {
@@ -195,7 +245,7 @@ export class Proxier implements LocalSink {
     }
   }
 
-  async #attempt(action: (begin: number) => Promise<void>): Promise<void> {
+  async #attempt(action: (begin: number) => Promise<unknown>): Promise<void> {
     if (this.#closed) throw new KpngError('KPNG_SINK_FAILED', 'the proxier is closed');
     const begin = this.#clock.now();
     try {
@@ -209,10 +259,6 @@ export class Proxier implements LocalSink {
       }
       throw error;
     }
-  }
-
-  async #pass(change: LocalChange): Promise<readonly Step[]> {
-    return this.#putNames(this.#refresh(change));
   }
 
   /** Puts service ports in place as they are wanted. */
@@ -230,14 +276,14 @@ export class Proxier implements LocalSink {
     }
     for (const name of touched) {
       this.#lateClosings?.forget(name);
-      const port = this.#wanted.ports.get(name);
-      const listen = this.#portalSync.listen(name);
-      this.#engineSync.want(
-        name,
-        port && { spec: this.#specOf(port, listen), portals: port.portals },
-      );
+      this.#want(name);
     }
-    const steps = await this.#putInPlace();
+    const steps = await this.#flush();
+    await this.#portalSync.commit(this.#engine);
+    this.#lateClosings?.add(this.#engineSync.surplus());
+    // Nothing is due any more.
+    this.#retry?.cancel();
+    this.#retry = undefined;
     this.#askPortal();
     // Not before: until the engine had the batch, it may have gone on trying what it was to give up.
     for (const name of touched) {
@@ -252,24 +298,27 @@ export class Proxier implements LocalSink {
     if (problems !== undefined) this.#problems.ofPortals(problems);
   }
 
-  /** With rules, clients come in where the engine does not listen; it has to know its own addresses. */
-  #specOf({ spec, portals }: DesiredServicePort, listen: readonly ListenSpec[]): ServicePortSpec {
-    return this.#redirects && spec.protocol === 'TCP'
-      ? { ...spec, listen, portals }
-      : { ...spec, listen };
+  #want(name: string): void {
+    const port = this.#wanted.ports.get(name);
+    const listen = this.#portalSync.listen(name);
+    this.#engineSync.want(
+      name,
+      port && { spec: this.#specOf(port, listen), portals: port.portals },
+    );
   }
 
-  async #putInPlace(): Promise<readonly Step[]> {
-    if (this.#lateClosings === undefined) {
-      const steps = await this.#engineSync.flush();
-      await this.#portalSync.commit(this.#engine);
-      return steps;
-    }
-    // Until the rules have changed, they lead to listeners that are not wanted any more.
-    const steps = await this.#engineSync.flushKeepingListeners();
-    await this.#portalSync.commit(this.#engine);
-    this.#lateClosings.add(this.#engineSync.surplus());
-    return steps;
+  /** With rules, clients come in where the engine does not listen; it has to know its own addresses. */
+  #specOf({ spec, portals }: DesiredServicePort, listen: readonly ListenSpec[]): ServicePortSpec {
+    return this.#drains.specOf(
+      this.#redirects && spec.protocol === 'TCP'
+        ? { ...spec, listen, portals }
+        : { ...spec, listen },
+    );
+  }
+
+  /** Gives the engine what is due. Until rules have changed, they lead to listeners that are not wanted any more. */
+  #flush(): Promise<readonly Step[]> {
+    return this.#redirects ? this.#engineSync.flushKeepingListeners() : this.#engineSync.flush();
   }
 
   /** Reads the services of a change set anew; returns the service ports that may differ now. */

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { MAX_ENDPOINTS } from '../../src/admin/details.ts';
-import { MAX_DRAINS } from '../../src/admin/drains.ts';
+import { MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { PAGE_FILES } from '../../src/admin/page.ts';
 import { MAX_HISTORIES } from '../../src/admin/sampler.ts';

@@ -108,10 +108,10 @@ t.test('names are texts, whatever is in them', options, async (t) => {
 
 t.test('it follows what happens', options, async (t) => {
   const { page, scene } = await rig(t, SHOP);
-  await scene.engine.drain({ kind: 'service', service: 'shop/cart' });
+  await scene.proxier.drain({ kind: 'service', service: 'shop/cart' });
   await page.until(`document.body.innerText.includes('shop/cart is drained.')`);
   t.match(await cells(page, 'cart'), ['shop/cart:http', 'drained', '10.96.0.2:80', '1']);
-  await scene.engine.undrain();
+  await scene.proxier.undrain();
   await page.until(`document.getElementById('problems').hidden`);
 });
 

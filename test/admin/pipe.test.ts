@@ -17,7 +17,7 @@ t.test('what runs is shown, and changed', windows, async (t) => {
   const status = await askAdmin({ socket, method: 'GET', operation: 'status', input: {} });
   t.match(status, { process: { pid: process.pid } });
   await askAdmin({ socket, method: 'POST', operation: 'drain', input: { service: 'ns/web' } });
-  t.ok(scene.engine.isDrained('ns/web'));
+  t.ok(scene.proxier.drains.isDrained('ns/web'));
 });
 
 t.test('a path in a directory is refused on Windows, which has none of these', async (t) => {

@@ -108,7 +108,7 @@ t.test('filtered by state, use and trouble', async (t) => {
   t.strictSame(names({ state: 'traffic' }), ['data/db', 'shop/cart:http']);
   t.strictSame(names({ state: 'problems' }), ['data/db', 'shop/empty']);
   t.strictSame(names({ state: 'no-endpoints' }), ['shop/empty']);
-  await scene.engine.drain({ kind: 'service', service: 'shop/cart' });
+  await scene.proxier.drain({ kind: 'service', service: 'shop/cart' });
   t.strictSame(names({ state: 'drained' }), ['shop/cart:http', 'shop/cart:https']);
 });
 
@@ -128,7 +128,7 @@ t.test('an endpoint that refuses shows in lists and in the status as in the deta
   };
   await agree('degraded', { ok: 1, degraded: 1, down: 1 });
   t.match(await ask('services', { state: 'problems' }), { matched: 3 });
-  await scene.engine.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
+  await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
   await agree('down', { ok: 1, degraded: 0, down: 2 });
 });
 
@@ -165,7 +165,7 @@ t.test('in pages', async (t) => {
 
 t.test('the details of a service port say what becomes of each endpoint', async (t) => {
   const { scene, sampler, subject } = await rig();
-  await scene.engine.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
+  await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80' });
   const [cart] = await describeServices(subject, sampler, ['shop/cart:http']);
   t.match(cart, {
     state: 'down',
@@ -208,7 +208,7 @@ t.test('the status adds everything up, and tells the state of the process', asyn
       problems: [{ code: 'KPNG_X' }],
     },
   });
-  await scene.engine.drain({ kind: 'process' });
+  await scene.proxier.drain({ kind: 'process' });
   t.equal(status().state, 'drained');
   scene.health.stopping();
   t.match(status(), {

@@ -186,13 +186,13 @@ t.test('the default path depends on the system and the user', async (t) => {
 
 t.test('what changes something is asked for with POST, and bad input is told', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
-  const { engine, log, health } = await scene(t, path);
+  const { proxier, log, health } = await scene(t, path);
   t.strictSame(await post(path, 'drain', { service: 'ns/web' }), {
     what: 'ns/web',
     servicePorts: 1,
     active: 0,
   });
-  t.equal(engine.isDrained('ns/web'), true);
+  t.equal(proxier.drains.isDrained('ns/web'), true);
   await post(path, 'undrain', { service: 'ns/web' });
   await post(path, 'drain');
   t.match(health.judge('readyz'), { status: 503, body: { failing: ['drained'] } });
@@ -228,7 +228,7 @@ t.test('what changes something is asked for with POST, and bad input is told', u
     t.equal(answer.status, status, `${method} ${where} ${body.slice(0, 40)}`);
     if (where.startsWith('/v1')) t.match(JSON.parse(answer.text), { error: { code: /^KPNG_/ } });
   }
-  t.strictSame(engine.drains(), [], 'none of it has done anything');
+  t.strictSame(proxier.drains.list(), [], 'none of it has done anything');
 });
 
 t.test('stop ends the process in order, and answers first', unix, async (t) => {
@@ -242,7 +242,7 @@ t.test('stop ends the process in order, and answers first', unix, async (t) => {
 
 t.test('a page of somebody else cannot use a socket that is forwarded', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
-  const { engine } = await scene(t, path);
+  const { proxier } = await scene(t, path);
   const json = { 'content-type': 'application/json' };
   const status = async (headers: Record<string, string>, method = 'POST'): Promise<unknown> =>
     (await raw(path, method, method === 'POST' ? '/v1/drain' : '/v1/status', '', headers)).status;
@@ -252,7 +252,7 @@ t.test('a page of somebody else cannot use a socket that is forwarded', unix, as
   t.equal(await status({ ...json, host: 'localhost:8090', origin: evil }), 403);
   t.equal(await status({ ...json, host: 'evil.example' }), 421, 'a name that leads here');
   t.equal(await status({ host: 'evil.example' }, 'GET'), 421);
-  t.strictSame(engine.drains(), []);
+  t.strictSame(proxier.drains.list(), []);
   const own = { host: 'localhost:8090', origin: 'http://localhost:8090' };
   t.equal(await status(own, 'GET'), 200, 'its own page may read');
   t.equal(await status({ ...json, ...own }), 200);
@@ -269,20 +269,20 @@ t.test(
     const admin = made.start({ socketPath: path, drainDelayMs: 5000 });
     t.teardown(() => admin.close());
     await admin.tried;
-    const { engine, health, clock } = made;
+    const { proxier, health, clock } = made;
     const told = { what: 'everything', servicePorts: 1, active: 0, inSeconds: 5 };
     t.strictSame(await post(path, 'drain'), told);
     t.equal(health.judge('readyz').status, 503, 'at once');
-    t.equal(engine.isAllDrained, false);
+    t.equal(proxier.drains.isAllDrained, false);
     clock.advance(4999);
-    t.equal(engine.isAllDrained, false);
+    t.equal(proxier.drains.isAllDrained, false);
     clock.advance(1);
-    t.equal(engine.isAllDrained, true);
+    t.equal(proxier.drains.isAllDrained, true);
     await post(path, 'undrain');
     await post(path, 'drain');
     await post(path, 'undrain');
     clock.advance(10_000);
-    t.equal(engine.isAllDrained, false, 'taken back in time');
+    t.equal(proxier.drains.isAllDrained, false, 'taken back in time');
     t.equal(health.judge('readyz').status, 200);
   },
 );

@@ -90,7 +90,7 @@ t.test('a table is as wide as what is in it, numbers stand to the right', (t) =>
 
 t.test('status in a few lines', async (t) => {
   const { scene, sampler } = await rig();
-  await scene.engine.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80', service: 'shop/cart' });
+  await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.1:80', service: 'shop/cart' });
   const text = statusText(atOnce(statusOf(scene.subject, sampler))).join('\n');
   t.match(text, /^state +ready\nprocess +\d+, up \S+, /);
   t.match(text, /\ncommand +kube to-userspace, node node-1\nhealthz +ok\n/);

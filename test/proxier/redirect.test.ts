@@ -183,6 +183,31 @@ t.test('a proxy port that could be opened only later is led to from then on', as
   t.equal(rig.portal.plan([], []).problems.length, 0);
 });
 
+t.test(
+  'rules of a listener that opened late are tried again when writing them fails',
+  async (t) => {
+    let isBusy = false;
+    const { rig, lands } = nftablesRig((exec) => async (command) => {
+      if (isBusy) throw new Error('nft is busy');
+      return exec(command);
+    });
+    rig.engine.errors.set('0.0.0.0:0/TCP', 'EMFILE');
+    await rig.proxier.sync(
+      rig.view.set(clusterEntry('d/a', '10.0.0.1', '- TCP 80 1', ['10.1.0.1'])),
+    );
+    isBusy = true;
+    rig.engine.errors.clear();
+    rig.engine.retry();
+    await until(() => rig.clock.pending > 0);
+    t.equal(lands('10.0.0.1:80'), 'refused');
+    isBusy = false;
+    await until(() => {
+      rig.clock.advance(1000);
+      return lands('10.0.0.1:80') === 'd/a';
+    });
+  },
+);
+
 t.test('the engine knows which addresses the rules lead to it, as they change', async (t) => {
   const { rig } = nftablesRig();
   const sync = (rows: string) =>

@@ -1,5 +1,4 @@
 /** A make-believe proxy with traffic, to look at: nothing listens, and time passes when it is told to. */
-import { DrainingEngine } from '../../src/admin/drains.ts';
 import { SAMPLE_MS } from '../../src/admin/history.ts';
 import type { Parts } from '../../src/admin/parts.ts';
 import { startAdmin, type Admin } from '../../src/admin/start.ts';
@@ -8,6 +7,7 @@ import type { ProcessSubject } from '../../src/admin/subject.ts';
 import { Health } from '../../src/observe/health.ts';
 import type { AdjustableLog, LogKeys } from '../../src/observe/log.ts';
 import type { DesiredServicePort } from '../../src/proxier/desired.ts';
+import { Drains, type Drain } from '../../src/proxier/drains.ts';
 import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import type { InspectQuery, Inspection } from '../../src/proxysocket/inspect.ts';
@@ -52,21 +52,21 @@ export interface SceneLog extends AdjustableLog {
 
 export class AdminScene {
   readonly clock = new FakeClock();
-  readonly engine: DrainingEngine;
+  readonly engine: SceneEngine;
+  readonly proxier: ReturnType<typeof sceneProxier>;
   readonly health = new Health();
   readonly log = sceneLog();
   readonly subject: ProcessSubject;
   /** How often the process was told to stop. */
   stops = 0;
-  readonly #fake: SceneEngine;
   readonly #services: readonly SceneService[];
   #second = 0;
 
   private constructor(services: readonly SceneService[], problems: readonly ProblemView[]) {
     this.#services = services;
-    this.#fake = new SceneEngine(services);
-    this.engine = new DrainingEngine(this.#fake);
+    this.engine = new SceneEngine(services);
     const desired = services.map(desiredOf);
+    this.proxier = sceneProxier(desired);
     this.subject = {
       version: '0.1.0',
       command: 'kube to-userspace',
@@ -79,6 +79,7 @@ export class AdminScene {
       },
       proxy: () => ({
         engine: this.engine,
+        proxier: this.proxier,
         portal: 'nftables',
         limits: DEFAULT_LIMITS,
         desired: () => desired,
@@ -128,7 +129,7 @@ export class AdminScene {
   #one(): void {
     for (const { name, traffic } of this.#services) {
       if (traffic === undefined) continue;
-      const counters = this.#fake.counters.get(name);
+      const counters = this.engine.counters.get(name);
       if (counters !== undefined) carry(counters, traffic(this.#second));
     }
     this.#second += 1;
@@ -149,6 +150,18 @@ function carry(counters: ServicePortCounters, traffic: Partial<SceneTraffic>): v
   for (const [index, share] of [0.55, 0.3, 0.1, 0.04, 0.01].entries()) {
     counts[index] = (counts[index] ?? 0) + Math.round(connections * share);
   }
+}
+
+/** Records what is drained, for an engine that nobody connects to. */
+function sceneProxier(desired: readonly DesiredServicePort[]) {
+  const drains = new Drains();
+  const ports = new Map(desired.map((port) => [port.spec.name, port]));
+  return {
+    drains,
+    drain: async (drain: Drain) => drains.drain(drain, ports).names,
+    undrain: async (drain?: Drain) => drains.undrain(drain, ports).names,
+    endpointsOf: (name: string) => ports.get(name)?.spec.endpoints ?? [],
+  };
 }
 
 class SceneEngine implements Engine {
@@ -200,6 +213,14 @@ class SceneEngine implements Engine {
       });
     }
     return found;
+  }
+
+  names(): string[] {
+    return [...this.#specs.keys()];
+  }
+
+  activity(): undefined {
+    return undefined;
   }
 
   async inspect({ servicePorts = [] }: InspectQuery): Promise<Inspection> {

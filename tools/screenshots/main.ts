@@ -25,7 +25,7 @@ const SECONDS = 300;
 
 async function scene(): Promise<AdminScene> {
   const made = await AdminScene.create(sceneServices(), PROBLEMS);
-  await made.engine.drain({ kind: 'service', service: DRAINED });
+  await made.proxier.drain({ kind: 'service', service: DRAINED });
   return made;
 }
 

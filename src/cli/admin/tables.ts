@@ -1,6 +1,6 @@
 /** What the answers of the admin API look like as text. */
 import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
-import { drainText } from '../../admin/drains.ts';
+import { drainText } from '../../proxier/drains.ts';
 import type {
   ConnectionView,
   ConnectionsView,

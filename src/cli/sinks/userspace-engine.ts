@@ -57,16 +57,16 @@ export async function createEngine(
   log: Log,
   guard: GuardOptions = {},
   seams: Seams = {},
-): Promise<Engine> {
+): Promise<Required<Engine>> {
   const host = portal.hostAddresses !== undefined && {
     hostAddresses: () => portal.hostAddresses?.() ?? [],
   };
-  const nodeEngine = async (formerPort?: FormerPort): Promise<Engine> => {
+  const nodeEngine = async (formerPort?: FormerPort): Promise<Required<Engine>> => {
     const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
     await tellOfHandles(log, seams);
     return createNodeEngine({ limits, ...(formerPort !== undefined && { formerPort }), ...host });
   };
-  const nodeWorkers = async (): Promise<Engine> => {
+  const nodeWorkers = async (): Promise<Required<Engine>> => {
     const { createNodeWorkers } = await import('../../proxysocket/workers/create.ts');
     try {
       const several = await createNodeWorkers(workers, { limits, ...host, ...seams.nodeWorkers });

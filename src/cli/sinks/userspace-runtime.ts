@@ -1,4 +1,3 @@
-import { DrainingEngine } from '../../admin/drains.ts';
 import type { ProblemView } from '../../admin/views.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
@@ -39,13 +38,11 @@ export async function startUserspace(
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await Handover.begin({ path, log, turn });
   const portal = await createPortal(options, log, undefined, undefined, handover?.former);
-  const engine = new DrainingEngine(
-    await createEngine(
-      { ...options, limits },
-      portal,
-      log,
-      stopping === undefined ? {} : { stopping },
-    ),
+  const engine = await createEngine(
+    { ...options, limits },
+    portal,
+    log,
+    stopping === undefined ? {} : { stopping },
   );
   const proxier = new Proxier({
     engine,
@@ -57,7 +54,11 @@ export async function startUserspace(
     },
   });
   const work = new WatchedSink(proxier);
-  const checks = await healthChecks(options, portal, () => work.isWorking && !engine.isAllDrained);
+  const checks = await healthChecks(
+    options,
+    portal,
+    () => work.isWorking && !proxier.drains.isAllDrained,
+  );
   const sink = checks === undefined ? proxier : teeSinks(work, checks);
   return {
     sink,
@@ -86,6 +87,7 @@ export async function startUserspace(
     },
     proxy: {
       engine,
+      proxier,
       portal: portal.kind,
       limits,
       desired: () => proxier.snapshot().servicePorts,

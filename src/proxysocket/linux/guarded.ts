@@ -1,7 +1,6 @@
 import { isBuiltin } from 'node:module';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Engine } from '../engine.ts';
-import { NOTHING } from '../inspect.ts';
 import { CrashBreaker, YOUNG_RUN_MS } from './breaker.ts';
 import { createLinuxWorkers } from '../workers/create.ts';
 import type { LinuxEngineOptions } from './engine.ts';
@@ -22,7 +21,9 @@ export interface GuardOptions extends LinuxEngineOptions {
  * The `linux` engine, unless it has died too often lately. Rejects with an UnfitError that names the
  * probe that has failed, of which the first is the memory of such deaths.
  */
-export async function createGuardedLinuxEngine(options: GuardOptions = {}): Promise<Engine> {
+export async function createGuardedLinuxEngine(
+  options: GuardOptions = {},
+): Promise<Required<Engine>> {
   const {
     breaker = new CrashBreaker(),
     clock = systemClock,
@@ -43,7 +44,7 @@ export async function createGuardedLinuxEngine(options: GuardOptions = {}): Prom
   }
   // Before the probes: they may be what it dies of.
   const ended = beginRun(breaker, clock, stopping);
-  let engine: Engine;
+  let engine: Required<Engine>;
   try {
     engine = await createLinuxWorkers(workers, engineOptions);
   } catch (error) {
@@ -55,11 +56,11 @@ export async function createGuardedLinuxEngine(options: GuardOptions = {}): Prom
       return engine.kind;
     },
     apply: (changes) => engine.apply(changes),
-    setLimits: async (change) => engine.setLimits?.(change),
+    setLimits: async (change) => engine.setLimits(change),
     snapshot: (names) => engine.snapshot(names),
-    names: () => engine.names?.(),
-    activity: () => engine.activity?.(),
-    inspect: async (query) => (await engine.inspect?.(query)) ?? NOTHING,
+    names: () => engine.names(),
+    activity: () => engine.activity(),
+    inspect: (query) => engine.inspect(query),
     close(heir) {
       ended();
       return engine.close(heir);

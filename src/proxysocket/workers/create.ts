@@ -17,7 +17,7 @@ import { SharedEngine } from './shared-engine.ts';
 export async function createLinuxWorkers(
   workers: number,
   options: LinuxEngineOptions = {},
-): Promise<Engine> {
+): Promise<Required<Engine>> {
   if (workers === 1) return createLinuxEngine(options);
   // An engine that takes over alone could not listen where the others do.
   const { successor: _, ...others } = options;
@@ -36,11 +36,14 @@ export async function createLinuxWorkers(
 export async function createNodeWorkers(
   workers: number,
   options: Omit<ThreadEngineOptions, 'kind' | 'module'> & { readonly module?: URL } = {},
-): Promise<Engine> {
+): Promise<Required<Engine>> {
   return createShared(workers, { ...NODE_THREAD, ...options });
 }
 
-async function createShared(workers: number, options: ThreadEngineOptions): Promise<Engine> {
+async function createShared(
+  workers: number,
+  options: ThreadEngineOptions,
+): Promise<Required<Engine>> {
   const limits = shareOfLimits({ ...DEFAULT_LIMITS, ...options.limits }, workers);
   const engines = Array.from(
     { length: workers },

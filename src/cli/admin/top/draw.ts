@@ -1,4 +1,4 @@
-import { drainText } from '../../../admin/drains.ts';
+import { drainText } from '../../../proxier/drains.ts';
 import type {
   EndpointState,
   ServiceDetails,

@@ -1,0 +1,171 @@
+import { KpngError } from '../errors.ts';
+import type { EndpointSpec, ServicePortSpec } from '../proxysocket/spec.ts';
+import { formatHostPort } from '../util/host-port.ts';
+import { nameHint } from '../util/name-hint.ts';
+
+/** What takes no new connections because an operator drains it. */
+export type Drain =
+  | { readonly kind: 'process' }
+  /** `namespace/name:port`, or `namespace/name` for every port of a service. */
+  | { readonly kind: 'service'; readonly service: string }
+  /** `service` is absent for every service that the endpoint belongs to. */
+  | { readonly kind: 'endpoint'; readonly endpoint: string; readonly service?: string };
+
+/** Drains at once, at most: each is looked at whenever a service port changes. */
+export const MAX_DRAINS = 1000;
+
+/** The desired service ports, by name, as a source wants them: what drains apply to. */
+export type Drainable = ReadonlyMap<
+  string,
+  { readonly spec: Pick<ServicePortSpec, 'name' | 'endpoints'> }
+>;
+
+/** A drain or undrain that has been recorded. */
+export interface DrainChange {
+  /** The service ports that it concerns. */
+  readonly names: readonly string[];
+  /** Takes it back, when it could not be applied. */
+  readonly undo: () => void;
+}
+
+/**
+ * What is drained: a step on the desired state, between what a source wants and what an engine gets.
+ *
+ * A drained endpoint may be used for no traffic: its connections live on, and it is never picked. A service port
+ * whose endpoints are all drained resets its clients with that reason. A drain holds until it is taken back
+ * or the process ends, whatever becomes of the service port.
+ */
+export class Drains {
+  #drains = new Map<string, Drain>();
+
+  /** In the order in which they came. */
+  list(): readonly Drain[] {
+    return [...this.#drains.values()];
+  }
+
+  get isEmpty(): boolean {
+    return this.#drains.size === 0;
+  }
+
+  /** Whether the whole process takes no new connections. */
+  get isAllDrained(): boolean {
+    return this.#drains.has(keyOf({ kind: 'process' }));
+  }
+
+  /** Whether a service port, or the whole process, takes no new connections. */
+  isDrained(name: string): boolean {
+    if (this.#drains.size === 0) return false;
+    const has = (service: string) => this.#drains.has(keyOf({ kind: 'service', service }));
+    return this.isAllDrained || has(name) || has(serviceOf(name));
+  }
+
+  /** Whether an endpoint (`ip:port`) is drained by itself: not because of its service port. */
+  isEndpointDrained(name: string, endpoint: string): boolean {
+    if (this.#drains.size === 0) return false;
+    const kind = 'endpoint';
+    return (
+      this.#drains.has(keyOf({ kind, endpoint })) ||
+      this.#drains.has(keyOf({ kind, endpoint, service: name })) ||
+      this.#drains.has(keyOf({ kind, endpoint, service: serviceOf(name) }))
+    );
+  }
+
+  /** The service port as the engine gets it; the same object while nothing is drained. */
+  specOf<Spec extends Pick<ServicePortSpec, 'name' | 'endpoints'>>(spec: Spec): Spec {
+    if (this.#drains.size === 0) return spec;
+    const all = this.isDrained(spec.name);
+    const endpoints = spec.endpoints.map((endpoint) => {
+      if (!all && !this.isEndpointDrained(spec.name, textOf(endpoint))) return endpoint;
+      const drained = (['internal', 'external'] as const).filter((traffic) => endpoint[traffic]);
+      return { ...endpoint, internal: false, external: false, drained };
+    });
+    return { ...spec, endpoints };
+  }
+
+  /** Records a drain. Throws KPNG_ADMIN_REFUSED when it concerns nothing, or too much is drained. */
+  drain(drain: Drain, ports: Drainable): DrainChange {
+    const names = concerned(drain, ports);
+    if (names.length === 0 && drain.kind !== 'process') {
+      const { service } = drain;
+      const hint = service === undefined ? '' : nameHint(service, ports.keys());
+      throw new KpngError('KPNG_ADMIN_REFUSED', `there is no ${wordsOf(drain)}${hint}`);
+    }
+    const key = keyOf(drain);
+    if (!this.#drains.has(key) && this.#drains.size >= MAX_DRAINS) {
+      throw new KpngError(
+        'KPNG_ADMIN_REFUSED',
+        `${MAX_DRAINS} services and endpoints are drained already; take some back first`,
+      );
+    }
+    return this.#change(names, (drains) => drains.set(key, drain));
+  }
+
+  /** Takes a drain back; without one, all of them. Throws KPNG_ADMIN_REFUSED when that is not drained. */
+  undrain(drain: Drain | undefined, ports: Drainable): DrainChange {
+    if (drain === undefined) {
+      const names = new Set(this.list().flatMap((each) => concerned(each, ports)));
+      return this.#change([...names], (drains) => drains.clear());
+    }
+    if (!this.#drains.has(keyOf(drain))) {
+      throw new KpngError('KPNG_ADMIN_REFUSED', `${drainText(drain)} is not drained`);
+    }
+    return this.#change(concerned(drain, ports), (drains) => drains.delete(keyOf(drain)));
+  }
+
+  #change(names: readonly string[], change: (drains: Map<string, Drain>) => void): DrainChange {
+    const before = this.#drains;
+    this.#drains = new Map(before);
+    change(this.#drains);
+    return {
+      names,
+      undo: () => {
+        this.#drains = before;
+      },
+    };
+  }
+}
+
+/** What a drain is about, in words. */
+export function drainText(drain: Drain): string {
+  if (drain.kind === 'process') return 'everything';
+  if (drain.kind === 'service') return drain.service;
+  return drain.service === undefined ? drain.endpoint : `${drain.endpoint} of ${drain.service}`;
+}
+
+/** `namespace/name` of a service port. */
+export function serviceOf(name: string): string {
+  const colon = name.indexOf(':');
+  return colon === -1 ? name : name.slice(0, colon);
+}
+
+function concerned(drain: Drain, ports: Drainable): string[] {
+  if (drain.kind === 'process') return [...ports.keys()];
+  const { service } = drain;
+  const names = service === undefined ? [...ports.keys()] : portsOf(service, ports);
+  if (drain.kind === 'service') return names;
+  return names.filter((name) =>
+    ports.get(name)?.spec.endpoints.some((each) => textOf(each) === drain.endpoint),
+  );
+}
+
+function portsOf(service: string, ports: Drainable): string[] {
+  if (service.includes(':')) return ports.has(service) ? [service] : [];
+  return [...ports.keys()].filter((name) => serviceOf(name) === service);
+}
+
+function textOf({ address, port }: EndpointSpec): string {
+  return formatHostPort({ host: address, port });
+}
+
+function keyOf(drain: Drain): string {
+  if (drain.kind === 'process') return 'process';
+  if (drain.kind === 'service') return `service ${drain.service}`;
+  return `endpoint ${drain.endpoint} ${drain.service ?? ''}`;
+}
+
+function wordsOf(drain: Drain): string {
+  if (drain.kind === 'process') return 'service port';
+  if (drain.kind === 'service') return `service ${JSON.stringify(drain.service)}`;
+  const where = drain.service === undefined ? '' : ` of ${JSON.stringify(drain.service)}`;
+  return `endpoint ${JSON.stringify(drain.endpoint)}${where}`;
+}

@@ -1,0 +1,214 @@
+/** What is drained, on an engine that says where connections land; and once with real sockets. */
+import { once } from 'node:events';
+import t from 'tap';
+import { NonePortal } from '../../src/portal/none.ts';
+import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { Drains, MAX_DRAINS } from '../../src/proxier/drains.ts';
+import { Proxier } from '../../src/proxier/proxier.ts';
+import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
+import { endpoint } from '../support/messages.ts';
+import { addressRig } from '../support/proxier-rig.ts';
+import { connectionEnd, readAll, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { until } from '../support/until.ts';
+import { clusterEntry, entry, ports, TestView } from '../support/views.ts';
+
+function web(...endpoints: string[]) {
+  const more = {
+    ips: { clusterIPs: { v4: ['10.0.0.1'] } },
+    ports: ports('http TCP 80 8080', 'https TCP 443 8443'),
+  };
+  return entry('ns/web', more, endpoints);
+}
+
+/** A proxier with a service of two ports and another one. */
+async function rig(t: { teardown(close: () => Promise<void>): void }) {
+  const made = addressRig();
+  t.teardown(() => made.close());
+  const { proxier, engine, view } = made;
+  await proxier.sync(
+    view.set(
+      web('10.1.0.1', '10.1.0.2'),
+      clusterEntry('ns/webs', '10.0.0.2', '- TCP 81 8080', ['10.1.0.1']),
+    ),
+  );
+  const lands = (port: number) =>
+    engine.lands(port === 81 ? '10.0.0.2' : '10.0.0.1', port)?.endpoints;
+  return { proxier, engine, view, clock: made.clock, lands };
+}
+
+t.test('a service is drained with all its ports, and no other service', async (t) => {
+  const { proxier, lands } = await rig(t);
+  t.strictSame(await proxier.drain({ kind: 'service', service: 'ns/web' }), [
+    'ns/web:http',
+    'ns/web:https',
+  ]);
+  t.strictSame([lands(80), lands(443), lands(81)], [[], [], ['10.1.0.1:8080']]);
+  t.equal(proxier.drains.isDrained('ns/web:http'), true);
+  t.equal(proxier.drains.isDrained('ns/webs'), false);
+  t.equal(proxier.endpointsOf('ns/web:http').length, 2, 'as the source wants them');
+  await proxier.undrain({ kind: 'service', service: 'ns/web' });
+  t.strictSame(lands(80), ['10.1.0.1:8080', '10.1.0.2:8080']);
+  t.strictSame(proxier.drains.list(), []);
+});
+
+t.test('one port of a service', async (t) => {
+  const { proxier, lands } = await rig(t);
+  await proxier.drain({ kind: 'service', service: 'ns/web:https' });
+  t.strictSame([lands(80)?.length, lands(443)], [2, []]);
+});
+
+t.test('an endpoint, of one service or of all', async (t) => {
+  const { proxier, lands } = await rig(t);
+  const one = { kind: 'endpoint', endpoint: '10.1.0.1:8080' } as const;
+  t.strictSame(await proxier.drain({ ...one, service: 'ns/web' }), ['ns/web:http']);
+  t.strictSame([lands(80), lands(81)], [['10.1.0.2:8080'], ['10.1.0.1:8080']]);
+  t.strictSame(await proxier.drain(one), ['ns/web:http', 'ns/webs']);
+  t.strictSame([lands(80), lands(81)], [['10.1.0.2:8080'], []]);
+  await proxier.undrain(one);
+  t.strictSame(lands(80), ['10.1.0.2:8080'], 'the narrower one holds on');
+});
+
+t.test('the process, and what comes while it is drained', async (t) => {
+  const { proxier, view, lands, engine } = await rig(t);
+  t.equal((await proxier.drain({ kind: 'process' })).length, 3);
+  t.strictSame([lands(80), lands(443), lands(81)], [[], [], []]);
+  t.equal(proxier.drains.isAllDrained, true);
+  await proxier.sync(view.set(clusterEntry('ns/new', '10.0.0.3', '- TCP 90 1', ['10.1.0.9'])));
+  t.strictSame(engine.lands('10.0.0.3', 90)?.endpoints, []);
+  await proxier.undrain();
+  t.equal(lands(80)?.length, 2);
+  t.strictSame(engine.lands('10.0.0.3', 90)?.endpoints, ['10.1.0.9:1']);
+});
+
+t.test('a drain holds through changes, and through the end of its service', async (t) => {
+  const { proxier, view, lands } = await rig(t);
+  await proxier.drain({ kind: 'service', service: 'ns/web' });
+  await proxier.sync(view.set(web('10.1.0.7', '10.1.0.8')));
+  t.strictSame(lands(80), []);
+  await proxier.sync(view.remove('ns/web'));
+  await proxier.sync(view.set(web('10.1.0.9')));
+  t.strictSame(lands(80), []);
+  await proxier.undrain();
+  t.strictSame(lands(80), ['10.1.0.9:8080'], 'what is wanted by now');
+});
+
+t.test('a drain changes endpoints only: no listener closes', async (t) => {
+  const { proxier, engine } = await rig(t);
+  const before = [...engine.log];
+  await proxier.drain({ kind: 'process' });
+  await proxier.undrain();
+  t.strictSame(engine.log, before);
+  t.ok(
+    engine.batches
+      .slice(1)
+      .flat()
+      .every(({ kind }) => kind === 'endpoints'),
+  );
+});
+
+t.test('a drain that fails to apply is reported and not recorded', async (t) => {
+  for (const failAfter of [0, 1]) {
+    const { proxier, engine, lands, clock } = await rig(t);
+    engine.failAfter = failAfter;
+    await t.rejects(proxier.drain({ kind: 'service', service: 'ns/web' }), {
+      code: 'KPNG_SINK_FAILED',
+    });
+    t.strictSame(proxier.drains.list(), []);
+    clock.advance(1000);
+    await until(() => lands(80)?.length === 2 && lands(443)?.length === 2);
+    t.equal(clock.pending, 0, 'and then all is quiet');
+  }
+});
+
+t.test('an undrain that fails to apply is reported, and the drain holds on', async (t) => {
+  const { proxier, engine, view, lands } = await rig(t);
+  await proxier.drain({ kind: 'service', service: 'ns/web' });
+  engine.failAfter = 1;
+  await t.rejects(proxier.undrain(), { code: 'KPNG_SINK_FAILED' });
+  t.equal(proxier.drains.isDrained('ns/web:http'), true);
+  await proxier.sync(view.again('ns/webs'));
+  t.strictSame([lands(80), lands(443)], [[], []], 'the next change set brings it back');
+  await proxier.undrain();
+  t.equal(lands(80)?.length, 2);
+});
+
+t.test('what is not there cannot be drained, nor taken back', async (t) => {
+  const { proxier } = await rig(t);
+  const refused = { code: 'KPNG_ADMIN_REFUSED' };
+  await t.rejects(proxier.drain({ kind: 'service', service: 'web' }), {
+    message: 'there is no service "web"; did you mean "ns/web"?',
+  });
+  await t.rejects(proxier.drain({ kind: 'service', service: 'we' }), {
+    message: 'there is no service "we"; services are named namespace/name',
+  });
+  await t.rejects(proxier.drain({ kind: 'service', service: 'ns/we' }), {
+    ...refused,
+    message: 'there is no service "ns/we"',
+  });
+  await t.rejects(proxier.drain({ kind: 'endpoint', endpoint: '10.9.9.9:1' }), refused);
+  await t.rejects(
+    proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.2:8080', service: 'ns/webs' }),
+    refused,
+  );
+  await t.rejects(proxier.undrain({ kind: 'service', service: 'ns/web' }), refused);
+  t.strictSame(proxier.drains.list(), []);
+});
+
+t.test('there is a limit to what is drained one by one', (t) => {
+  const drains = new Drains();
+  const endpoints = Array.from({ length: MAX_DRAINS + 1 }, (_, index) => ({
+    address: '10.1.0.1',
+    port: index + 1,
+    internal: true,
+    external: true,
+  }));
+  const services = new Map([['ns/web', { spec: { name: 'ns/web', endpoints } }]]);
+  const drain = (port: number) =>
+    drains.drain({ kind: 'endpoint', endpoint: `10.1.0.1:${port}` }, services);
+  for (let port = 2; port <= MAX_DRAINS + 1; port += 1) drain(port);
+  t.throws(() => drain(1), { message: /1000 services and endpoints are drained already/ });
+  drain(2);
+  t.end();
+});
+
+t.test('a drained endpoint says for which traffic it would be used', (t) => {
+  const drains = new Drains();
+  const one = { address: '10.1.0.1', port: 80, internal: true, external: false };
+  const spec = { name: 'ns/web', endpoints: [one, { ...one, port: 81, internal: false }] };
+  t.equal(drains.specOf(spec), spec, 'nothing is drained');
+  drains.drain({ kind: 'process' }, new Map());
+  t.match(drains.specOf(spec).endpoints, [
+    { internal: false, external: false, drained: ['internal'] },
+    { internal: false, external: false, drained: [] },
+  ]);
+  t.end();
+});
+
+t.test('open connections go on, new ones are reset, and come back', async (t) => {
+  const engine = createNodeEngine();
+  const portal = new NonePortal({ allocator: new PortAllocator(undefined, Math.random) });
+  const proxier = new Proxier({ engine, portal });
+  t.teardown(() => engine.destroy());
+  t.teardown(() => proxier.close());
+  const server = await tcpServer(t, (socket) => socket.write('hello'));
+  const view = new TestView();
+  const local = { one: endpoint('127.0.0.1') };
+  await proxier.sync(
+    view.set(clusterEntry('ns/web', '10.0.0.1', `- TCP 80 ${server.port}`, local)),
+  );
+  const status = engine.snapshot()[0]?.listeners[0];
+  const port = status?.state === 'listening' ? status.boundPort : 0;
+  const client = await tcpClient(t, port);
+  await once(client, 'data');
+  await proxier.drain({ kind: 'service', service: 'ns/web' });
+
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.match(engine.snapshot()[0]?.counters, { rejectedDrained: 1, rejectedNoEndpoint: 0 });
+  server.sockets[0]?.end(' again');
+  t.equal(String(await readAll(client)), ' again', 'the open one goes on');
+
+  await proxier.undrain();
+  const again = await tcpClient(t, port);
+  const [greeting] = (await once(again, 'data')) as [Buffer];
+  t.equal(String(greeting), 'hello');
+});
