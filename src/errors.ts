@@ -31,6 +31,10 @@ export const ERROR_CODES = {
     summary: 'The kpng server cannot be reached; the last state is kept.',
     retried: true,
   },
+  KPNG_STATE_TOO_LARGE: {
+    summary: 'A source sends more state than is accepted; the last state is kept.',
+    retried: true,
+  },
   KPNG_KUBECONFIG: {
     summary: 'The configuration for the Kubernetes API is missing or wrong.',
     retried: false,

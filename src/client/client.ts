@@ -5,6 +5,7 @@ import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
+import { DEFAULT_STATE_LIMITS } from '../store/staged.ts';
 import { LOCAL_API } from './apis.ts';
 import { Connector, type ConnectionSnapshot, type ConnectorOptions } from './connector.ts';
 import type { ChangeSets } from './watch.ts';
@@ -34,11 +35,12 @@ export interface KpngClientSnapshot extends ConnectionSnapshot {
 export class KpngClient {
   readonly #options: KpngClientOptions;
   readonly #connector: Connector<LocalOp>;
-  readonly #state = new LocalState();
+  readonly #state: LocalState;
   #deliverer: Deliverer | undefined;
 
   constructor(options: KpngClientOptions) {
     this.#options = options;
+    this.#state = new LocalState(options.stateLimits ?? DEFAULT_STATE_LIMITS);
     this.#connector = new Connector(LOCAL_API, options);
   }
 

@@ -1,5 +1,6 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
+import type { StateLimits } from '../store/staged.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
 import { openStream, type StreamApi, type StreamOp } from './stream.ts';
@@ -23,6 +24,8 @@ export interface ConnectorOptions {
   readonly renewTls?: (() => Promise<TlsMaterial | undefined>) | undefined;
   /** Bytes. Default: 4194304. */
   readonly maxMessageSize?: number | undefined;
+  /** How much state is accepted. Default: `DEFAULT_STATE_LIMITS`. */
+  readonly stateLimits?: StateLimits | undefined;
   /** Time limit of a connect. Milliseconds. Default: 20 000, as in Go's gRPC. */
   readonly connectTimeoutMs?: number | undefined;
   /** Waits between connects. Default: 1 s growing to 30 s. */
@@ -74,6 +77,8 @@ export class Connector<Op extends StreamOp> {
   #syncs = 0;
   #lastSyncAt: number | undefined;
   #lostBecause: KpngError | undefined;
+  /** The last connection ended because the server sent too much. */
+  #tooLarge = false;
   #tls: TlsMaterial | undefined;
   /** Why the TLS files could not be read again, in words. */
   #tlsProblem = '';
@@ -121,7 +126,8 @@ export class Connector<Op extends StreamOp> {
   synced(): void {
     this.#syncs++;
     this.#lastSyncAt = Date.now();
-    this.#backoff.reset();
+    // A server may send one good change set on each connection, and then too much.
+    if (!this.#tooLarge) this.#backoff.reset();
   }
 
   /** Something came that cannot be used, or not yet. It is skipped. */
@@ -168,9 +174,9 @@ export class Connector<Op extends StreamOp> {
 
   async #wait(stop: AbortSignal): Promise<void> {
     const reason = `${this.#lostBecause?.message ?? ''}${this.#tlsProblem}`;
-    const error = new KpngError('KPNG_SOURCE_LOST', `${this.source}: ${reason}`, {
-      cause: this.#lostBecause,
-    });
+    const code = this.#lostBecause?.code ?? 'KPNG_SOURCE_LOST';
+    const error = new KpngError(code, `${this.source}: ${reason}`, { cause: this.#lostBecause });
+    this.#tooLarge = code === 'KPNG_STATE_TOO_LARGE';
     const retryInMs = this.#backoff.next();
     this.#lostBecause = error;
     this.#phase = 'waiting';

@@ -1,6 +1,7 @@
 import type { GlobalOp } from '../api/global-ops.ts';
 import type { GlobalSource } from '../store/global-source.ts';
 import type { GlobalStore } from '../store/global-store.ts';
+import { DEFAULT_STATE_LIMITS, type StateLimits } from '../store/staged.ts';
 import { GLOBAL_API } from './apis.ts';
 import { Connector, type ConnectionSnapshot, type ConnectorOptions } from './connector.ts';
 import { GlobalMirror } from './global-mirror.ts';
@@ -15,9 +16,11 @@ import type { ChangeSets } from './watch.ts';
 export class GlobalClient implements GlobalSource {
   readonly name: string;
   readonly #connector: Connector<GlobalOp>;
+  readonly #limits: StateLimits;
 
   constructor(options: ConnectorOptions) {
     this.#connector = new Connector(GLOBAL_API, options);
+    this.#limits = options.stateLimits ?? DEFAULT_STATE_LIMITS;
     this.name = this.#connector.source;
   }
 
@@ -30,7 +33,7 @@ export class GlobalClient implements GlobalSource {
   }
 
   #sets(store: GlobalStore): ChangeSets<GlobalOp> {
-    const mirror = new GlobalMirror();
+    const mirror = new GlobalMirror(this.#limits);
     return {
       reset: () => mirror.reset(),
       apply: (op) => {

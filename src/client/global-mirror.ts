@@ -1,15 +1,10 @@
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import type { GlobalDataOp, InvalidGlobalOp } from '../api/global-ops.ts';
-import type { GlobalEndpointRef, ServiceRef } from '../api/paths.ts';
+import { servicePath, type GlobalEndpointRef, type ServiceRef } from '../api/paths.ts';
 import type { GlobalTransaction } from '../store/global-transaction.ts';
+import { DELETED, KEPT, StateSize, type Staged, type StateLimits } from '../store/staged.ts';
 import { compareKeys } from '../store/table.ts';
-
-/** What a change set does to one entry. */
-type Staged<T> = T | typeof DELETED | typeof KEPT;
-const DELETED = Symbol('deleted');
-/** The server sent the entry, but not in a form that can be used: the old value stays. */
-const KEPT = Symbol('kept');
 
 /** The endpoints of one source, by their hash. */
 type Infos = ReadonlyMap<string, EndpointInfo>;
@@ -30,34 +25,42 @@ interface StagedSource {
  * sets whole, and after a Reset also the removal of what it does not mention any more.
  */
 export class GlobalMirror {
-  readonly #services = new Map<string, ServiceRef>();
-  readonly #nodes = new Set<string>();
+  readonly #services = new Map<string, Service>();
+  readonly #nodes = new Map<string, Node>();
   readonly #sources = new Map<string, Source>();
-  readonly #stagedServices = new Map<string, { ref: ServiceRef; value: Staged<Service> }>();
+  readonly #stagedServices = new Map<string, Staged<Service>>();
   readonly #stagedNodes = new Map<string, Staged<Node>>();
   readonly #stagedSources = new Map<string, StagedSource>();
+  readonly #size: StateSize;
   #suspect = false;
+
+  constructor(limits: StateLimits) {
+    this.#size = new StateSize(limits);
+  }
 
   /** Makes every entry suspect, and forgets the change set begun. */
   reset(): void {
     this.#forgetStaged();
+    this.#size.reset();
     this.#suspect = true;
   }
 
-  /** Takes an operation into the change set. */
+  /** Takes an operation into the change set. Throws KPNG_STATE_TOO_LARGE; the change set is of no use then. */
   apply(op: GlobalDataOp | InvalidGlobalOp): void {
     switch (op.kind) {
       case 'service':
         this.#stageService(op.ref, op.value ?? DELETED);
         break;
       case 'endpoint':
-        this.#stageSource(op.ref).infos.set(op.ref.key, op.value ?? DELETED);
+        this.#stageEndpoint(op.ref, op.value ?? DELETED);
         break;
       case 'node':
-        this.#stagedNodes.set(op.ref, op.value ?? DELETED);
+        this.#stageNode(op.ref, op.value ?? DELETED);
         break;
       case 'invalid':
-        this.#keep(op);
+        if (op.target?.kind === 'service') this.#stageService(op.target.service, KEPT);
+        if (op.target?.kind === 'endpoint') this.#stageEndpoint(op.target.endpoint, KEPT);
+        if (op.target?.kind === 'node') this.#stageNode(op.target.node, KEPT);
     }
   }
 
@@ -67,6 +70,7 @@ export class GlobalMirror {
     yield* this.#writeServices(transaction);
     yield* this.#writeSources(transaction);
     this.#forgetStaged();
+    this.#size.sync();
     this.#suspect = false;
     transaction.setComplete();
   }
@@ -77,73 +81,74 @@ export class GlobalMirror {
     this.#stagedSources.clear();
   }
 
-  #keep({ target }: InvalidGlobalOp): void {
-    switch (target?.kind) {
-      case 'service':
-        this.#stageService(target.service, KEPT, true);
-        break;
-      case 'endpoint': {
-        const { infos } = this.#stageSource(target.endpoint);
-        if (!infos.has(target.endpoint.key)) infos.set(target.endpoint.key, KEPT);
-        break;
-      }
-      case 'node':
-        if (!this.#stagedNodes.has(target.node)) this.#stagedNodes.set(target.node, KEPT);
-        break;
-      case undefined:
-    }
+  #stageService({ namespace, name }: ServiceRef, value: Staged<Service>): void {
+    const key = servicePath(namespace, name);
+    this.#stage(this.#stagedServices, key, key.length, this.#services.get(key), value);
   }
 
-  #stageService(ref: ServiceRef, value: Staged<Service>, unlessStaged = false): void {
-    const key = `${ref.namespace}/${ref.name}`;
-    if (unlessStaged && this.#stagedServices.has(key)) return;
-    this.#stagedServices.set(key, { ref, value });
+  #stageNode(name: string, value: Staged<Node>): void {
+    this.#stage(this.#stagedNodes, name, name.length, this.#nodes.get(name), value);
   }
 
-  #stageSource(ref: GlobalEndpointRef): StagedSource {
+  #stageEndpoint(ref: GlobalEndpointRef, value: Staged<EndpointInfo>): void {
+    const { key, staged } = this.#stageSource(ref);
+    const before = this.#sources.get(key)?.infos.get(ref.key);
+    this.#stage(staged.infos, ref.key, key.length + ref.key.length, before, value);
+  }
+
+  /** What is damaged takes nothing away, neither from the state nor from the change set. */
+  #stage<T extends object>(
+    staged: Map<string, Staged<T>>,
+    key: string,
+    pathLength: number,
+    before: T | undefined,
+    value: Staged<T>,
+  ): void {
+    const previous = staged.get(key);
+    if (value === KEPT && previous !== undefined) return;
+    staged.set(key, value);
+    this.#size.stage({ pathLength, before, previous, value });
+  }
+
+  #stageSource(ref: GlobalEndpointRef): { key: string; staged: StagedSource } {
     const key = `${ref.namespace}|${ref.serviceName}|${ref.sourceName}`;
     let staged = this.#stagedSources.get(key);
     if (staged === undefined) this.#stagedSources.set(key, (staged = { ref, infos: new Map() }));
-    return staged;
+    return { key, staged };
   }
 
   *#writeServices(transaction: GlobalTransaction): Generator<void, void, undefined> {
-    for (const [key, { ref, value }] of this.#stagedServices) {
+    for (const [key, value] of this.#settled(this.#services, this.#stagedServices)) {
       yield;
-      if (value === KEPT) continue;
-      if (value === DELETED) {
-        this.#services.delete(key);
-        transaction.deleteService(ref.namespace, ref.name);
-      } else {
-        this.#services.set(key, ref);
-        transaction.setService(value);
-      }
-    }
-    if (!this.#suspect) return;
-    for (const [key, { namespace, name }] of this.#services) {
-      if (this.#stagedServices.has(key)) continue;
-      this.#services.delete(key);
-      transaction.deleteService(namespace, name);
+      if (value !== undefined) transaction.setService(value);
+      else transaction.deleteService(...split(key));
     }
   }
 
   *#writeNodes(transaction: GlobalTransaction): Generator<void, void, undefined> {
-    for (const [name, value] of this.#stagedNodes) {
+    for (const [name, value] of this.#settled(this.#nodes, this.#stagedNodes)) {
       yield;
+      if (value !== undefined) transaction.setNode(value);
+      else transaction.deleteNode(name);
+    }
+  }
+
+  /** What changes; undefined: it goes. */
+  *#settled<T extends object>(
+    known: Map<string, T>,
+    staged: ReadonlyMap<string, Staged<T>>,
+  ): Generator<readonly [string, T | undefined], void, undefined> {
+    for (const [key, value] of staged) {
       if (value === KEPT) continue;
-      if (value === DELETED) {
-        this.#nodes.delete(name);
-        transaction.deleteNode(name);
-      } else {
-        this.#nodes.add(name);
-        transaction.setNode(value);
-      }
+      if (value === DELETED) known.delete(key);
+      else known.set(key, value);
+      yield [key, value === DELETED ? undefined : value];
     }
     if (!this.#suspect) return;
-    for (const name of this.#nodes) {
-      if (this.#stagedNodes.has(name)) continue;
-      this.#nodes.delete(name);
-      transaction.deleteNode(name);
+    for (const key of known.keys()) {
+      if (staged.has(key)) continue;
+      known.delete(key);
+      yield [key, undefined];
     }
   }
 
@@ -172,6 +177,11 @@ export class GlobalMirror {
       endpoints: [...infos.values()],
     });
   }
+}
+
+function split(key: string): [namespace: string, name: string] {
+  const slash = key.indexOf('/');
+  return [key.slice(0, slash), key.slice(slash + 1)];
 }
 
 /** In order of the hash, so that the order in which a server tells does not matter. */

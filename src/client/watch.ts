@@ -8,7 +8,7 @@ export interface ChangeSets<Op extends StreamOp> {
    * the next one is complete.
    */
   reset(): void;
-  /** Takes an operation into the change set; it is neither Reset nor Sync. */
+  /** Takes an operation into the change set; it is neither Reset nor Sync. Throws KPNG_STATE_TOO_LARGE. */
   apply(op: Op): void;
   /** The change set is complete. Resolves when it was dealt with, with an error if it was not taken. */
   complete(): Promise<KpngError | undefined>;
@@ -41,24 +41,29 @@ export async function watch<Op extends StreamOp>(
   sets.reset();
   let opsInChangeSet = 0;
   stream.request(nodeName);
-  for await (const op of stream) {
-    switch (op.kind) {
-      case 'sync': {
-        opsInChangeSet = 0;
-        const refused = await sets.complete();
-        if (once) return refused;
-        stream.request(nodeName);
-        break;
+  try {
+    for await (const op of stream) {
+      switch (op.kind) {
+        case 'sync': {
+          opsInChangeSet = 0;
+          const refused = await sets.complete();
+          if (once) return refused;
+          stream.request(nodeName);
+          break;
+        }
+        case 'reset':
+          if (opsInChangeSet > 0) onResetWithin(opsInChangeSet);
+          opsInChangeSet = 0;
+          sets.reset();
+          break;
+        default:
+          opsInChangeSet++;
+          sets.apply(op);
       }
-      case 'reset':
-        if (opsInChangeSet > 0) onResetWithin(opsInChangeSet);
-        opsInChangeSet = 0;
-        sets.reset();
-        break;
-      default:
-        opsInChangeSet++;
-        sets.apply(op);
     }
+  } finally {
+    // Until the next connection, what came of the change set would only take memory.
+    sets.reset();
   }
   return undefined;
 }

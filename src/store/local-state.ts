@@ -3,12 +3,7 @@ import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { DataOp, InvalidOp } from '../api/ops.ts';
 import { comparePaths } from '../api/paths.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
-
-/** What a change set does to one entry; undefined: nothing. */
-type Staged<T> = T | typeof DELETED | typeof KEPT;
-const DELETED = Symbol('deleted');
-/** The server sent the entry, but not in a form that can be used: the old value stays. */
-const KEPT = Symbol('kept');
+import { DELETED, KEPT, StateSize, type Staged, type StateLimits } from './staged.ts';
 
 interface StagedService {
   service: Staged<Service> | undefined;
@@ -46,8 +41,14 @@ export class LocalState implements LocalView {
   #operations = 0;
   #suspect = false;
   #newOrphans: Orphans[] = [];
+  readonly #size: StateSize | undefined;
   /** Keys of `#entries` in path order; undefined when they have to be sorted again. */
   #order: string[] | undefined;
+
+  /** `limits`: for operations of another program. Default: none. */
+  constructor(limits?: StateLimits) {
+    this.#size = limits && new StateSize(limits);
+  }
 
   get size(): number {
     return this.#entries.size;
@@ -76,6 +77,7 @@ export class LocalState implements LocalView {
    */
   reset(): void {
     this.#staged.clear();
+    this.#size?.reset();
     this.#suspect = true;
   }
 
@@ -86,26 +88,30 @@ export class LocalState implements LocalView {
     return count;
   }
 
-  /** Takes an operation into the change set. */
+  /**
+   * Takes an operation into the change set. Throws KPNG_STATE_TOO_LARGE where there is a limit; the
+   * change set is of no use then.
+   */
   apply(op: DataOp | InvalidOp): void {
     this.#operations++;
     switch (op.kind) {
       case 'setService':
-        this.#stage(op.key).service = equalOf(this.#entries.get(op.key)?.service, op.service);
+        this.#stageService(op.key, op.service);
         break;
       case 'deleteService':
-        this.#stage(op.key).service = DELETED;
+        this.#stageService(op.key, DELETED);
         break;
-      case 'setEndpoint': {
-        const before = this.#endpointsOf(op.key).get(op.endpointKey);
-        this.#stage(op.key).endpoints.set(op.endpointKey, equalOf(before, op.endpoint));
+      case 'setEndpoint':
+        this.#stageEndpoint(op.key, op.endpointKey, op.endpoint);
         break;
-      }
       case 'deleteEndpoint':
-        this.#stage(op.key).endpoints.set(op.endpointKey, DELETED);
+        this.#stageEndpoint(op.key, op.endpointKey, DELETED);
         break;
       case 'invalid':
-        this.#keep(op);
+        if (op.target?.kind === 'service') this.#stageService(op.target.service, KEPT);
+        if (op.target?.kind === 'endpoint') {
+          this.#stageEndpoint(op.target.service, op.target.endpoint, KEPT);
+        }
         break;
     }
   }
@@ -118,6 +124,7 @@ export class LocalState implements LocalView {
     const staged = this.#staged;
     this.#suspect = false;
     this.#staged = new Map();
+    this.#size?.sync();
     this.#newOrphans = [];
     for (const [key, change] of staged) {
       if (this.#settle(key, change, suspect)) changed.add(key);
@@ -140,11 +147,25 @@ export class LocalState implements LocalView {
     return staged;
   }
 
-  #keep({ target }: InvalidOp): void {
-    if (target === undefined) return;
-    const staged = this.#stage(target.service);
-    if (target.kind === 'service') staged.service ??= KEPT;
-    else if (!staged.endpoints.has(target.endpoint)) staged.endpoints.set(target.endpoint, KEPT);
+  /** What is damaged takes nothing away, neither from the state nor from the change set. */
+  #stageService(key: string, value: Staged<Service>): void {
+    const staged = this.#stage(key);
+    const previous = staged.service;
+    if (value === KEPT && previous !== undefined) return;
+    const before = this.#entries.get(key)?.service;
+    staged.service = equalOf(before, value);
+    this.#size?.stage({ pathLength: key.length, before, previous, value: staged.service });
+  }
+
+  #stageEndpoint(key: string, endpointKey: string, value: Staged<Endpoint>): void {
+    const { endpoints } = this.#stage(key);
+    const previous = endpoints.get(endpointKey);
+    if (value === KEPT && previous !== undefined) return;
+    const before = this.#endpointsOf(key).get(endpointKey);
+    const latter = equalOf(before, value);
+    endpoints.set(endpointKey, latter);
+    const pathLength = key.length + endpointKey.length;
+    this.#size?.stage({ pathLength, before, previous, value: latter });
   }
 
   /** A service that came damaged has been told of already. */
@@ -194,7 +215,7 @@ export class LocalState implements LocalView {
  * The old value if the new one is equal. That is found out when an operation comes, not in `sync`, where
  * it would be for all of a large state at once.
  */
-function equalOf<T extends object>(before: T | undefined, value: T): T {
+function equalOf<T extends object>(before: T | undefined, value: Staged<T>): Staged<T> {
   return before !== undefined && isDeepStrictEqual(before, value) ? before : value;
 }
 

@@ -1,0 +1,125 @@
+import { KpngError } from '../errors.ts';
+
+/** What a change set does to one entry. */
+export type Staged<T> = T | typeof DELETED | typeof KEPT;
+export const DELETED = Symbol('deleted');
+/** The server sent the entry in a form that cannot be used: the old value stays. */
+export const KEPT = Symbol('kept');
+
+/** How much state is accepted from a server; also how much of a change set before its Sync. */
+export interface StateLimits {
+  /** Services, endpoints (those without a service too) and nodes. */
+  readonly maxEntries: number;
+  /** What they take in memory, estimated. Bytes. */
+  readonly maxBytes: number;
+}
+
+export const DEFAULT_STATE_LIMITS: StateLimits = {
+  maxEntries: 500_000,
+  maxBytes: 512 * 1024 * 1024,
+};
+
+/** What an entry takes beside its value. Bytes. */
+const ENTRY_BYTES = 128;
+
+/** One entry of a change set. */
+export interface StagedEntry {
+  /** Length of its path. */
+  readonly pathLength: number;
+  /** What the state has; undefined: nothing. */
+  readonly before: object | undefined;
+  /** What the change set said of it until now; undefined: nothing. */
+  readonly previous: Staged<object> | undefined;
+  readonly value: Staged<object>;
+}
+
+/**
+ * Measures a state and the change set that is being received for it. No value may change after it was
+ * counted: its size is computed again when it goes.
+ */
+export class StateSize {
+  readonly #limits: StateLimits;
+  readonly #state = new Tally();
+  /** Every entry that the change set names, deleted ones too. */
+  readonly #staged = new Tally();
+  /** What the next Sync adds to the state; after a reset, what the state will be. */
+  readonly #growth = new Tally();
+  #suspect = false;
+
+  constructor(limits: StateLimits) {
+    this.#limits = limits;
+  }
+
+  /** Entries of the state after the last Sync. */
+  get entries(): number {
+    return this.#state.entries;
+  }
+
+  /** The full data set follows. */
+  reset(): void {
+    this.#staged.clear();
+    this.#growth.clear();
+    this.#suspect = true;
+  }
+
+  /** Throws KPNG_STATE_TOO_LARGE; the change set must be dropped then. */
+  stage({ pathLength, before, previous, value }: StagedEntry): void {
+    const path = ENTRY_BYTES + pathLength;
+    const settled = (staged: Staged<object>) => (staged === KEPT ? before : staged);
+    const was = previous === undefined ? (this.#suspect ? undefined : before) : settled(previous);
+    const is = settled(value);
+    if (previous === undefined) this.#staged.add(1, path);
+    this.#staged.add(0, sizeOf(value) - sizeOf(previous));
+    if (typeof was === 'object') this.#growth.add(-1, -path - sizeOf(was));
+    if (typeof is === 'object') this.#growth.add(1, path + sizeOf(is));
+    const base = this.#suspect ? undefined : this.#state;
+    this.#check(this.#staged.entries, this.#staged.bytes);
+    this.#check(
+      (base?.entries ?? 0) + this.#growth.entries,
+      (base?.bytes ?? 0) + this.#growth.bytes,
+    );
+  }
+
+  /** The change set is part of the state from now on. */
+  sync(): void {
+    if (this.#suspect) this.#state.clear();
+    this.#state.add(this.#growth.entries, this.#growth.bytes);
+    this.#staged.clear();
+    this.#growth.clear();
+    this.#suspect = false;
+  }
+
+  #check(entries: number, bytes: number): void {
+    const { maxEntries, maxBytes } = this.#limits;
+    if (entries <= maxEntries && bytes <= maxBytes) return;
+    const limit =
+      entries > maxEntries
+        ? `${maxEntries} services, endpoints and nodes`
+        : `${Math.round(maxBytes / 1024 / 1024)} MiB in memory`;
+    throw new KpngError('KPNG_STATE_TOO_LARGE', `The server sent a state of more than ${limit}.`);
+  }
+}
+
+class Tally {
+  entries = 0;
+  bytes = 0;
+
+  add(entries: number, bytes: number): void {
+    this.entries += entries;
+    this.bytes += bytes;
+  }
+
+  clear(): void {
+    this.entries = 0;
+    this.bytes = 0;
+  }
+}
+
+/** What a decoded message takes in memory, estimated: a few bytes on the wire may be many here. */
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return 16 + value.length;
+  if (typeof value !== 'object' || value === null) return 0;
+  let bytes = 48;
+  for (const key in value) bytes += 8 + sizeOf((value as Readonly<Record<string, unknown>>)[key]);
+  return bytes;
+}

@@ -1,0 +1,144 @@
+import t from 'tap';
+import { GlobalClient } from '../../src/client/global-client.ts';
+import type { KpngError } from '../../src/errors.ts';
+import { emptyCluster } from '../support/cluster.ts';
+import { startClientRig, type ClientRig } from '../support/client-rig.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { startKpngServer, type ServerStream } from '../support/kpng-server.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import {
+  deleteEndpoint,
+  deleteService,
+  endpoint,
+  reset,
+  service,
+  setBytes,
+  setEndpoint,
+  setService,
+  sync,
+} from '../support/messages.ts';
+import { until } from '../support/until.ts';
+
+const stateLimits = { maxEntries: 20, maxBytes: 20_000 };
+const numbers = [...Array(21).keys()];
+const web = setService(service('demo/web'));
+
+async function served(rig: ClientRig): Promise<ServerStream> {
+  const stream = await rig.server.stream();
+  await stream.request();
+  stream.send(reset, web, sync);
+  await rig.sink.next();
+  await stream.request();
+  return stream;
+}
+
+const floods = {
+  services: numbers.map((n) => setService(service(`demo/s${n}`))),
+  'endpoints without a service': numbers.map((n) =>
+    setEndpoint(`demo/lost/${n}`, endpoint('10.0.0.1')),
+  ),
+  'deletes of what is not there': numbers.map((n) =>
+    n % 2 === 0 ? deleteService(`demo/s${n}`) : deleteEndpoint(`demo/web/${n}`),
+  ),
+  'damaged values': numbers.map((n) => setBytes(1, `demo/s${n}`, Buffer.from('ffff', 'hex'))),
+  bytes: [setService(service('demo/big', { type: 'x'.repeat(20_000) }))],
+  'small parts': [setBytes(1, 'demo/big', portsOf('demo', 'big', 500))],
+  'bytes in a path': [deleteService(`demo/${'x'.repeat(20_000)}`)],
+};
+
+/** A service whose many ports take two bytes each on the wire. */
+function portsOf(namespace: string, name: string, ports: number): Buffer {
+  const text = (field: number, value: string) =>
+    Buffer.concat([Buffer.from([(field << 3) | 2, value.length]), Buffer.from(value)]);
+  return Buffer.concat([
+    text(1, namespace),
+    text(2, name),
+    ...Array(ports).fill(Buffer.from([(6 << 3) | 2, 0])),
+  ]);
+}
+
+for (const [what, flood] of Object.entries(floods)) {
+  t.test(`a change set with too much is dropped before its Sync: ${what}`, async (t) => {
+    const rig = await startClientRig(t, { stateLimits });
+    const { server, sink, clock, errors, client } = rig;
+    const stream = await served(rig);
+    stream.send(...flood);
+    for (;;) {
+      const { code } = await errors.take();
+      if (code !== 'KPNG_OP_INVALID') {
+        t.equal(code, 'KPNG_STATE_TOO_LARGE');
+        break;
+      }
+    }
+    await stream.closed;
+    t.equal(client.snapshot().services, 1, 'what is served stays');
+    t.equal(client.snapshot().lostBecause?.code, 'KPNG_STATE_TOO_LARGE');
+    await until(() => clock.pending === 1);
+    clock.advance(999);
+    t.equal(server.unread, 0, 'it waits before it tries again');
+    clock.advance(1);
+    const again = await server.stream();
+    await again.request();
+    again.send(reset, web, setService(service('demo/api')), sync);
+    t.strictSame((await sink.next()).shape, ['demo/api()', 'demo/web()']);
+  });
+}
+
+t.test('a state that grows over many change sets has the same limit', async (t) => {
+  const rig = await startClientRig(t, { stateLimits });
+  const stream = await served(rig);
+  for (const n of numbers.slice(0, 19)) {
+    stream.send(setEndpoint(`demo/lost/${n}`, endpoint('10.0.0.1')), sync);
+    await stream.request();
+    t.equal((await rig.errors.take()).code, 'KPNG_OP_INVALID');
+  }
+  stream.send(deleteEndpoint('demo/lost/0'), deleteEndpoint('demo/lost/1'), sync);
+  await stream.request();
+  stream.send(setService(service('demo/a')), setService(service('demo/b')), sync);
+  await stream.request();
+  stream.send(setService(service('demo/c')), sync);
+  t.equal((await rig.errors.take()).code, 'KPNG_STATE_TOO_LARGE');
+  t.equal(rig.client.snapshot().services, 3);
+});
+
+t.test('a server whose state is too large every time is asked less and less often', async (t) => {
+  const rig = await startClientRig(t, { stateLimits });
+  const { clock, errors } = rig;
+  for (const wait of [1000, 1600, 2560]) {
+    const stream = await served(rig);
+    stream.send(...floods.services);
+    t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
+    await until(() => clock.pending === 1);
+    clock.advance(wait - 1);
+    t.equal(rig.server.unread, 0);
+    clock.advance(1);
+  }
+});
+
+t.test('the state of a whole cluster has the same limit', async (t) => {
+  const server = await startKpngServer({ method: '/globalv1.Sets/Watch' });
+  const { store } = await emptyCluster();
+  const errors = new Mailbox<KpngError>('an error');
+  const stop = new AbortController();
+  const done = new GlobalClient({
+    target: server.target,
+    clock: new FakeClock(),
+    random: () => 0.5,
+    stateLimits,
+    onError: (error) => errors.put(error),
+  }).feed(store, stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await done;
+    server.stop();
+  });
+  const stream = await server.stream();
+  await stream.request();
+  stream.send(reset, sync);
+  await stream.request();
+  for (const n of numbers)
+    stream.send({ op: { $case: 'delete', value: { set: 10, path: `d|${n}||` } } });
+  t.equal((await errors.take()).code, 'KPNG_STATE_TOO_LARGE');
+  await stream.closed;
+  t.ok(store.synced);
+});
