@@ -55,6 +55,10 @@ export const ERROR_CODES = {
     summary: 'A part of a service cannot be proxied; the rest of it is.',
     retried: false,
   },
+  KPNG_SERVICE_TOO_LARGE: {
+    summary: 'A service exceeds a limit for one service; the rest of it is proxied.',
+    retried: false,
+  },
   KPNG_UNSUPPORTED_PROTOCOL: {
     summary: 'A service port uses a protocol other than TCP and UDP.',
     retried: false,

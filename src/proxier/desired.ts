@@ -12,6 +12,13 @@ import { parseDuration } from '../util/duration.ts';
 import { isPort } from './address.ts';
 import { endpointsOf, type Rows } from './endpoints.ts';
 import { portalsOf, serviceAddresses } from './portals.ts';
+import {
+  limitProblems,
+  MAX_SERVICE_PORTALS,
+  MAX_SERVICE_PORTS,
+  MAX_SERVICE_ROWS,
+  tooMany,
+} from './service-limits.ts';
 
 /** One service port as it should be: what the engine needs to know, and its portals. */
 export interface DesiredServicePort {
@@ -79,7 +86,8 @@ export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desire
   const ports: DesiredServicePort[] = [];
   const formerRows = former?.service === service ? former.rows : undefined;
   const rows = new Map<string, Rows>();
-  for (const port of service.ports) {
+  const size = { portals: 0, rows: 0 };
+  for (const port of service.ports.slice(0, MAX_SERVICE_PORTS)) {
     const name = servicePortName(key, port.name);
     const protocol = protocolOf(name, port, problems);
     if (protocol === undefined || !hasValidNumbers(name, port, problems)) continue;
@@ -91,6 +99,9 @@ export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desire
     seen.add(name);
     const portals = portalsOf(port, protocol, addresses);
     if (portals.length === 0) continue;
+    size.portals += portals.reduce((sum, each) => sum + Math.max(1, each.sourceRanges.length), 0);
+    size.rows += entry.endpoints.size;
+    if (size.portals > MAX_SERVICE_PORTALS || size.rows > MAX_SERVICE_ROWS) continue;
     const resolved = endpointsOf(name, port, entry, portNames, formerRows?.get(name));
     rows.set(name, resolved.rows);
     problems.push(...resolved.problems);
@@ -101,8 +112,25 @@ export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desire
       splitTraffic: service.externalTrafficToLocal !== service.internalTrafficToLocal,
     });
   }
+  problems.push(...sizeProblems(key, service.ports.length, size));
   const known = entry.endpoints.size < KNOWN_FROM ? undefined : { service, rows };
-  return { ports, problems, known };
+  return { ports, problems: limitProblems(key, problems), known };
+}
+
+function sizeProblems(
+  key: string,
+  ports: number,
+  size: { readonly portals: number; readonly rows: number },
+): KpngError[] {
+  const leftOut = 'its further ports are left out';
+  const counts: [string, number, number][] = [
+    ['ports', ports, MAX_SERVICE_PORTS],
+    ['combinations of address, port and source range', size.portals, MAX_SERVICE_PORTALS],
+    ['combinations of endpoint and port', size.rows, MAX_SERVICE_ROWS],
+  ];
+  return counts
+    .filter(([, count, limit]) => count > limit)
+    .map(([what, count, limit]) => tooMany(key, what, count, limit, leftOut));
 }
 
 function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Protocol | undefined {

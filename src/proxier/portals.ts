@@ -3,6 +3,7 @@ import { KpngError } from '../errors.ts';
 import type { PortalKind, PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
 import { canonicalAddress, canonicalNetwork, isPort } from './address.ts';
+import { MAX_SERVICE_ADDRESSES, MAX_SERVICE_RANGES, quoted, tooMany } from './service-limits.ts';
 
 /** A valid address of a service. */
 export interface ServiceAddress {
@@ -33,27 +34,39 @@ export function serviceAddresses(key: string, service: Service): ServiceAddresse
       new KpngError('KPNG_SERVICE_INVALID', `${key}: ${message}`, { servicePort: key }),
     );
   };
-  const filters = service.ipFilters.map((filter) => readFilter(filter, invalid));
+  const filters = readFilters(service.ipFilters, invalid);
+  const ranges = service.ipFilters.reduce((sum, filter) => sum + filter.sourceRanges.length, 0);
+  if (ranges > MAX_SERVICE_RANGES) {
+    const leftOut = 'clients in the further ones are refused';
+    problems.push(tooMany(key, 'source ranges', ranges, MAX_SERVICE_RANGES, leftOut));
+  }
   const lists: [ServiceAddress['kind'], string, IPSet | undefined][] = [
     ['clusterIP', 'cluster IP', service.ips?.clusterIPs],
     ['externalIP', 'external IP', service.ips?.externalIPs],
     ['loadBalancerIP', 'load-balancer IP', service.ips?.loadBalancerIPs],
   ];
   const addresses = new Map<string, ServiceAddress>();
+  let seen = 0;
   for (const [kind, label, set] of lists) {
     for (const text of [...(set?.v4 ?? []), ...(set?.v6 ?? [])]) {
       if (text === '' || text === 'None') continue;
+      seen += 1;
+      if (seen > MAX_SERVICE_ADDRESSES) continue;
       const address = canonicalAddress(text);
       if (address === undefined) {
-        invalid(`the ${label} ${JSON.stringify(text)} is not the address of a host`);
+        invalid(`the ${label} ${quoted(text)} is not the address of a host`);
         continue;
       }
       if (addresses.has(address)) continue;
-      const ranges = rangesFor(filters, kind, address);
-      if (ranges === 'none readable') {
+      const sourceRanges = rangesFor(filters, kind, address);
+      if (sourceRanges === 'none readable') {
         invalid(`the ${label} ${address} stays closed: none of its source ranges is a network`);
-      } else addresses.set(address, { kind, address, sourceRanges: ranges });
+      } else addresses.set(address, { kind, address, sourceRanges });
     }
+  }
+  if (seen > MAX_SERVICE_ADDRESSES) {
+    const leftOut = 'the further ones are left out';
+    problems.push(tooMany(key, 'addresses', seen, MAX_SERVICE_ADDRESSES, leftOut));
   }
   return { addresses: [...addresses.values()], problems };
 }
@@ -85,38 +98,59 @@ export function portalsOf(
   return portals;
 }
 
-interface ReadFilter {
-  /** Empty: the load-balancer IPs. */
-  readonly targets: ReadonlySet<string>;
-  readonly ranges: readonly string[];
+interface ReadFilters {
+  /** The ranges of the filters without target addresses, which are for the load-balancer IPs. */
+  readonly general: readonly string[] | undefined;
+  /** Ranges of the other filters by target address. */
+  readonly byAddress: ReadonlyMap<string, readonly (readonly string[])[]>;
 }
 
-/** A filter without ranges limits nothing, and reads as undefined. */
-function readFilter(filter: IPFilter, invalid: (message: string) => void): ReadFilter | undefined {
-  if (filter.sourceRanges.length === 0) return undefined;
-  const ranges: string[] = [];
-  for (const text of filter.sourceRanges) {
-    const network = canonicalNetwork(text);
-    if (network === undefined) {
-      invalid(`the source range ${JSON.stringify(text)} is not a network such as 192.0.2.0/24`);
-    } else if (!ranges.includes(network)) ranges.push(network);
+/** A filter without ranges limits nothing. One behind the limit has none that can be read. */
+function readFilters(
+  filters: readonly IPFilter[],
+  invalid: (message: string) => void,
+): ReadFilters {
+  const general: (readonly string[])[] = [];
+  const byAddress = new Map<string, (readonly string[])[]>();
+  let left = MAX_SERVICE_RANGES;
+  for (const { sourceRanges, targetIPs } of filters) {
+    if (sourceRanges.length === 0) continue;
+    const ranges = readRanges(sourceRanges.slice(0, left), invalid);
+    left -= Math.min(left, sourceRanges.length);
+    const targets = [...(targetIPs?.v4 ?? []), ...(targetIPs?.v6 ?? [])];
+    if (targets.length === 0) general.push(ranges);
+    for (const text of targets) {
+      const address = canonicalAddress(text) ?? text;
+      const lists = byAddress.get(address);
+      if (lists === undefined) byAddress.set(address, [ranges]);
+      else lists.push(ranges);
+    }
   }
-  const targets = [...(filter.targetIPs?.v4 ?? []), ...(filter.targetIPs?.v6 ?? [])];
-  return { targets: new Set(targets.map((text) => canonicalAddress(text) ?? text)), ranges };
+  return { general: general.length === 0 ? undefined : joined(general), byAddress };
+}
+
+function joined(lists: readonly (readonly string[])[]): string[] {
+  return [...new Set(lists.flat())].sort();
+}
+
+function readRanges(texts: readonly string[], invalid: (message: string) => void): string[] {
+  return texts.flatMap((text) => {
+    const network = canonicalNetwork(text);
+    if (network !== undefined) return [network];
+    invalid(`the source range ${quoted(text)} is not a network such as 192.0.2.0/24`);
+    return [];
+  });
 }
 
 /** The ranges of all filters for an address; empty when no filter is for it. */
 function rangesFor(
-  filters: readonly (ReadFilter | undefined)[],
+  { general, byAddress }: ReadFilters,
   kind: PortalKind,
   address: string,
 ): readonly string[] | 'none readable' {
-  const mine = filters.filter(
-    (filter) =>
-      filter !== undefined &&
-      (filter.targets.size === 0 ? kind === 'loadBalancerIP' : filter.targets.has(address)),
-  );
-  if (mine.length === 0) return [];
-  const ranges = new Set(mine.flatMap((filter) => filter?.ranges ?? []));
-  return ranges.size === 0 ? 'none readable' : [...ranges].sort();
+  const mine = kind === 'loadBalancerIP' ? general : undefined;
+  const own = byAddress.get(address);
+  if (mine === undefined && own === undefined) return [];
+  const ranges = own === undefined ? (mine ?? []) : joined([mine ?? [], ...own]);
+  return ranges.length === 0 ? 'none readable' : ranges;
 }

@@ -17,13 +17,31 @@ export function resolvePort(
   servicePortNames: ReadonlySet<string>,
 ): number | undefined {
   const { name, targetPortName, targetPort } = port;
-  let byTarget: number | undefined;
-  for (const override of endpoint.portOverrides) {
-    if (override.name === name) return override.port;
-    if (override.name === targetPortName && targetPortName !== '') byTarget = override.port;
-  }
+  const byName = endpoint.portOverrides.length > MANY ? indexed(endpoint.portOverrides) : undefined;
+  const find = (wanted: string): number | undefined =>
+    byName === undefined
+      ? endpoint.portOverrides.findLast((each) => each.name === wanted)?.port
+      : byName.get(wanted);
+  const own = find(name);
+  if (own !== undefined) return own;
+  const byTarget = targetPortName === '' ? undefined : find(targetPortName);
   if (byTarget !== undefined && !servicePortNames.has(targetPortName)) return byTarget;
   const nameless = name === '' && targetPortName === '';
   const mayUseNumber = nameless || endpoint.portOverrides.length === 0;
   return mayUseNumber && targetPort !== 0 ? targetPort : undefined;
+}
+
+/** From so many ports on an endpoint's list is indexed: each port of the service looks into it. */
+const MANY = 8;
+
+const indexes = new WeakMap<Overrides, ReadonlyMap<string, number>>();
+type Overrides = Endpoint['portOverrides'];
+
+function indexed(overrides: Overrides): ReadonlyMap<string, number> {
+  let index = indexes.get(overrides);
+  if (index === undefined) {
+    index = new Map(overrides.map(({ name, port }) => [name, port]));
+    indexes.set(overrides, index);
+  }
+  return index;
 }

@@ -5,27 +5,36 @@ import type { Family } from '../../util/family.ts';
 /**
  * The networks of one family among `texts` (addresses count as networks of one), with their host
  * bits cleared and without those that lie within another one: the kernel refuses to have two
- * overlapping intervals in a set. What is neither is left out. Sorted by size, the largest first.
+ * overlapping intervals in a set. What is neither is left out. Sorted by size, the largest first, then by
+ * address.
  */
 export function networksOf(texts: readonly string[], family: Family): string[] {
-  const parsed = texts
+  const sorted = texts
     .map((text) => parseNetwork(text))
-    .filter((network) => network?.family === family)
     .filter((network) => network !== undefined)
-    .sort((a, b) => a.bits - b.bits);
+    .filter((network) => network.family === family)
+    .sort((a, b) => compare(a.start, b.start) || a.bits - b.bits);
   const kept: Network[] = [];
-  for (const network of parsed) {
-    if (!kept.some((larger) => network.address.match(larger.address, larger.bits))) {
-      kept.push(network);
-    }
+  for (const network of sorted) {
+    // A network that contains this one comes before it, and nothing that does not lie within that one between.
+    const last = kept.at(-1);
+    if (last === undefined || !network.address.match(last.address, last.bits)) kept.push(network);
   }
-  return kept.map(({ address, bits }) => `${address.toString()}/${bits}`);
+  return kept
+    .sort((a, b) => a.bits - b.bits)
+    .map(({ address, bits }) => `${address.toString()}/${bits}`);
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 interface Network {
   readonly family: Family;
   readonly address: ipaddr.IPv4 | ipaddr.IPv6;
   readonly bits: number;
+  /** The bytes of the address; sorts as the addresses do. */
+  readonly start: string;
 }
 
 function parseNetwork(text: string): Network | undefined {
@@ -38,7 +47,10 @@ function parseNetwork(text: string): Network | undefined {
   const bits = Number(digits);
   if (!/^\d{1,3}$/.test(digits) || bits > longest) return undefined;
   const cidr = `${host}/${bits}`;
-  return version === 4
-    ? { family: 4, address: ipaddr.IPv4.networkAddressFromCIDR(cidr), bits }
-    : { family: 6, address: ipaddr.IPv6.networkAddressFromCIDR(cidr), bits };
+  const address =
+    version === 4
+      ? ipaddr.IPv4.networkAddressFromCIDR(cidr)
+      : ipaddr.IPv6.networkAddressFromCIDR(cidr);
+  const start = Buffer.from(address.toByteArray()).toString('latin1');
+  return { family: version === 4 ? 4 : 6, address, bits, start };
 }

@@ -1,0 +1,53 @@
+/**
+ * How much one service may come to. Anybody who may create Services writes these lists, and every node works
+ * through them: without limits one Service could keep all proxies busy.
+ */
+import { KpngError } from '../errors.ts';
+
+/** Addresses of all kinds. */
+export const MAX_SERVICE_ADDRESSES = 1000;
+
+export const MAX_SERVICE_PORTS = 5000;
+
+/** Client networks in all filters. */
+export const MAX_SERVICE_RANGES = 2000;
+
+/** Addresses times ports; with source ranges, each of them counts. Packet rules grow with this. */
+export const MAX_SERVICE_PORTALS = 10_000;
+
+/** Endpoints times ports. The engine's state grows with this. */
+export const MAX_SERVICE_ROWS = 200_000;
+
+/** Problems that are reported; the others are counted. */
+export const MAX_SERVICE_PROBLEMS = 20;
+
+/** What is left out of a service that has too much of something. */
+export function tooMany(
+  key: string,
+  what: string,
+  count: number,
+  limit: number,
+  leftOut: string,
+): KpngError {
+  const message = `${key}: ${count} ${what} exceed the limit of ${limit} for one service; ${leftOut}`;
+  return new KpngError('KPNG_SERVICE_TOO_LARGE', message, { servicePort: key });
+}
+
+/** The first problems of a service, and how many more there are. */
+export function limitProblems(key: string, problems: readonly KpngError[]): readonly KpngError[] {
+  const more = problems.length - MAX_SERVICE_PROBLEMS;
+  if (more <= 0) return problems;
+  // What is too large explains the rest, and comes last.
+  const kept = [...problems].sort((a, b) => rank(a) - rank(b)).slice(0, MAX_SERVICE_PROBLEMS);
+  const message = `${key}: ${more} more problems are not reported`;
+  return [...kept, new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: key })];
+}
+
+function rank({ code }: KpngError): number {
+  return code === 'KPNG_SERVICE_TOO_LARGE' ? 0 : 1;
+}
+
+/** A text of the service in quotes, shortened. */
+export function quoted(text: string): string {
+  return JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
+}
