@@ -1,16 +1,23 @@
-import { lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
-import { dirname } from 'node:path';
 import { messageOf } from '../errors.ts';
 import type { Heir } from '../proxysocket/engine.ts';
 import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
+import { SocketFile, type FileId } from './socket-file.ts';
 import { giveInThread } from './thread.ts';
+import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+
+/** How often the server looks whether the file of its socket is still its own. Milliseconds. */
+export const KEEP_MS = 10_000;
 
 export interface HandoverServerOptions {
-  /** Of the unix socket. Whatever socket is there is replaced. */
+  /** Of the unix socket. */
   readonly path: string;
+  /** What was there when this process called, and took over or found no one: see `SocketFile`. */
+  readonly expected: FileId;
+  /** Default: the real one. */
+  readonly clock?: Clock;
   /** What this process listens on now. */
   readonly listeners: () => readonly FormerListener[];
   /** The UDP sessions that it has now. */
@@ -21,6 +28,8 @@ export interface HandoverServerOptions {
   readonly onGiven: (pid: number, sockets: number) => void;
   /** Somebody called who got nothing, or a successor has gone before it served; this process goes on. */
   readonly onFailed: (reason: string) => void;
+  /** No successor can call, for this reason; undefined: now one can. It is tried again every `KEEP_MS`. */
+  readonly onUnreachable: (reason: string | undefined) => void;
 }
 
 /** A successor that serves the clients. */
@@ -42,16 +51,18 @@ type State =
 /** Waits for a successor and gives it the sockets of this process. */
 export class HandoverServer {
   readonly #options: HandoverServerOptions;
-  readonly #server: Server;
+  readonly #file: SocketFile;
   readonly #taken = Promise.withResolvers<Taken>();
   readonly #successorGone = Promise.withResolvers<void>();
   #state: State = { kind: 'alone' };
-  #inode: number | undefined;
+  #server: Server | undefined;
+  #timer: Timer | undefined;
+  #unreachable: string | undefined;
+  #closed = false;
 
   constructor(options: HandoverServerOptions) {
     this.#options = options;
-    this.#server = createServer({ pauseOnConnect: true }, (socket) => this.#called(socket));
-    this.#server.unref();
+    this.#file = new SocketFile(options.path);
   }
 
   /** Resolves when a successor serves the clients; never, if none does. */
@@ -65,48 +76,59 @@ export class HandoverServer {
   }
 
   /**
-   * Listens, readable for nobody else; makes the folder, for its owner only, when it is missing. Rejects
-   * with the system's error. The socket gets its name only when it
-   * listens, so that it takes the place of the predecessor's in one step; and Node, which removes the file of
-   * a socket when it closes, does not know that name.
+   * Listens until `close`. Resolves when that has been tried once; `onUnreachable` tells when it failed. Takes the path
+   * again when the file is gone, and when the other process that had it has ended.
    */
   async listen(): Promise<void> {
-    const { path } = this.#options;
-    makeFolder(dirname(path));
-    const temporary = `${path}.${process.pid}`;
-    rmSync(temporary, { force: true });
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#server.once('error', reject);
-    const mask = process.umask(0o177);
-    try {
-      // It is bound before this returns.
-      this.#server.listen(temporary, resolve);
-    } finally {
-      process.umask(mask);
-    }
-    await promise;
-    this.#server.off('error', reject);
-    this.#server.on('error', () => undefined);
-    if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false) {
-      this.#server.close();
-      throw new Error(`${path} is there, and is no socket`);
-    }
-    this.#inode = statSync(temporary).ino;
-    renameSync(temporary, path);
+    await this.#listen(this.#options.expected);
   }
 
-  /** Waits while a successor is about to take over; then it is known whether it has. */
-  async settled(): Promise<void> {
-    if (this.#state.kind === 'called') await this.#state.over;
+  /**
+   * Waits while a successor is about to take over; then it is known whether it has. Resolves with false when that
+   * takes longer than so many milliseconds.
+   */
+  async settled(withinMs: number): Promise<boolean> {
+    if (this.#state.kind !== 'called') return true;
+    const late = Promise.withResolvers<boolean>();
+    const timer = this.#clock.setTimer(withinMs, () => late.resolve(false));
+    const over = this.#state.over.then(() => true);
+    return Promise.race([over, late.promise]).finally(() => timer.cancel());
   }
 
-  /** Gives nothing any more, and removes the socket unless it is somebody else's by now. Idempotent. */
+  /** Gives nothing any more, and removes the socket unless it is that of another process by now. Idempotent. */
   close(): void {
-    this.#server.close();
+    this.#closed = true;
+    this.#timer?.cancel();
+    this.#file.remove();
+    this.#server?.close();
     if (this.#state.kind === 'called') this.#state.socket.destroy();
-    const { path } = this.#options;
-    if (this.#inode === undefined) return;
-    if (statSync(path, { throwIfNoEntry: false })?.ino === this.#inode) rmSync(path);
+  }
+
+  get #clock(): Clock {
+    return this.#options.clock ?? systemClock;
+  }
+
+  async #listen(expected: FileId): Promise<void> {
+    let unreachable: string | undefined;
+    try {
+      await this.#takePath(expected);
+    } catch (error) {
+      unreachable = messageOf(error);
+    }
+    if (this.#closed) return this.close();
+    if (unreachable !== this.#unreachable) this.#options.onUnreachable(unreachable);
+    this.#unreachable = unreachable;
+    this.#timer = this.#clock.setTimer(KEEP_MS, () => void this.#listen(undefined));
+  }
+
+  async #takePath(expected: FileId): Promise<void> {
+    // A successor that has called may have moved its own socket there.
+    if (this.#file.isOwn || this.#state.kind === 'called') return;
+    this.#server?.close();
+    const server = createServer({ pauseOnConnect: true }, (socket) => this.#called(socket));
+    server.unref();
+    this.#server = server;
+    await this.#file.take(server, expected);
   }
 
   #called(socket: Socket): void {
@@ -181,13 +203,4 @@ function descriptorOf(socket: Socket): number {
   const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } };
   if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');
   return handle.fd;
-}
-
-/** Only the last part of it: that anything above is missing is more likely a mistake. */
-function makeFolder(path: string): void {
-  try {
-    mkdirSync(path, { mode: 0o700 });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
 }

@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import {
@@ -8,12 +7,15 @@ import {
 } from '../proxysocket/core/inherited.ts';
 import { forgetFormerFlows, keepFormerFlows } from '../proxysocket/udp/former-flows.ts';
 import { EXCHANGE_LIMIT_MS, networkNamespace, takenText } from './protocol.ts';
+import { fileAt, type FileId } from './socket-file.ts';
 import type { Taken } from './take.ts';
 import { canHandOver, takeInThread } from './thread.ts';
 
 /** What a process got from the one before it. */
 export interface Inheritance {
   readonly kind: 'inherited';
+  /** The file of the predecessor's socket. */
+  readonly file: FileId;
   /** Of the predecessor. */
   readonly pid: number;
   readonly sockets: number;
@@ -26,7 +28,10 @@ export interface Inheritance {
 
 /** Whether there was somebody to take over from. `failed`: yes, but it could not be done. */
 export type TakeOver =
-  Inheritance | { readonly kind: 'nobody' } | { readonly kind: 'failed'; readonly reason: string };
+  | Inheritance
+  /** `file`: a socket that no one listens on. */
+  | { readonly kind: 'nobody'; readonly file: FileId }
+  | { readonly kind: 'failed'; readonly reason: string };
 
 /** Nobody listens at the path, or never has. */
 const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
@@ -37,7 +42,8 @@ const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED
  * happened. Never rejects.
  */
 export async function takeOver(path: string): Promise<TakeOver> {
-  if (!existsSync(path)) return { kind: 'nobody' };
+  const file = fileAt(path);
+  if (file === undefined) return { kind: 'nobody', file };
   if (!canHandOver()) {
     return { kind: 'failed', reason: 'this Node or system cannot pass descriptors' };
   }
@@ -50,14 +56,18 @@ export async function takeOver(path: string): Promise<TakeOver> {
       network: networkNamespace(),
       limitMs: EXCHANGE_LIMIT_MS,
     });
-    return inheritance(taken);
+    // A file that has changed meanwhile may be that of a third process.
+    return inheritance(taken, fileAt(path) === file ? file : undefined);
   } catch (error) {
-    if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody' };
+    if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody', file };
     return { kind: 'failed', reason: messageOf(error) };
   }
 }
 
-function inheritance({ pid, sockets, former, flows, connection }: Taken): Inheritance {
+function inheritance(
+  { pid, sockets, former, flows, connection }: Taken,
+  file: FileId,
+): Inheritance {
   keepInherited(sockets, former);
   keepFormerFlows(flows);
   // It tells the predecessor by being open that this process lives.
@@ -69,6 +79,7 @@ function inheritance({ pid, sockets, former, flows, connection }: Taken): Inheri
   socket.resume();
   return {
     kind: 'inherited',
+    file,
     pid,
     predecessorGone: gone.promise,
     sockets: sockets.length,

@@ -131,3 +131,41 @@ linuxTest('a successor with lower limits keeps to them, and no connection is cut
   }
   t.match(await first.exited, { code: 0 });
 });
+
+linuxTest('TERM while a successor is still starting: the old process ends in time', async (t) => {
+  const rig = await handoverRig(t);
+  const first = rig.start('--drain-timeout=2s');
+  await first.line('The first complete state is in place');
+  const late = join(shortDir(t), 'late.yaml');
+  const second = rig.start(`--input=${late}`);
+  await second.line('Taking over from a process that runs');
+  first.kill('SIGTERM');
+  await first.line('Successor did not take over in time; stopping without it');
+  t.match(await first.exited, { code: 0 }, 'nothing was cut');
+
+  const client = connect(rig.port, '127.0.0.1');
+  await once(client, 'connect');
+  client.write('hello');
+  writeFileSync(late, rig.state);
+  const [answer] = (await once(client, 'data')) as [Buffer];
+  t.equal(String(answer), 'hello', 'a client that came in between has waited, and is served');
+  client.destroy();
+});
+
+linuxTest('of two successors at once the loser leaves the socket to the winner', async (t) => {
+  const rig = await handoverRig(t);
+  const first = rig.start();
+  await first.line('The first complete state is in place');
+  const late = join(shortDir(t), 'late.yaml');
+  const winner = rig.start(`--input=${late}`);
+  await winner.line('Taking over from a process that runs');
+  const loser = rig.start();
+  await loser.line('Cannot take over; starting as if nobody ran');
+  await loser.line('A successor will not be able to take over; retrying');
+  writeFileSync(late, rig.state);
+  await winner.line('Took over from the former process', { pid: first.child.pid });
+  loser.kill('SIGTERM');
+  await loser.exited;
+  const next = rig.start();
+  await next.line('Took over from the former process', { pid: winner.child.pid });
+});

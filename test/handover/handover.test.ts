@@ -1,10 +1,19 @@
 /** Giver and taker in one process: the sockets of the one become further descriptors of the other. */
 import { once } from 'node:events';
-import { closeSync, existsSync, fstatSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
-import { HandoverServer } from '../../src/handover/predecessor.ts';
+import { HandoverServer, KEEP_MS } from '../../src/handover/predecessor.ts';
+import type { FileId } from '../../src/handover/socket-file.ts';
 import {
   HANDOVER_VERSION,
   helloFrom,
@@ -46,13 +55,18 @@ async function rig(
   const path = join(shortDir(t), name);
   const given: number[] = [];
   const failed: string[] = [];
+  const unreachable: (string | undefined)[] = [];
+  const clock = new FakeClock();
   const server = new HandoverServer({
     path,
+    expected: undefined,
+    clock,
     listeners: () => [listener],
     flows,
     ports: () => [],
     onGiven: (_, sockets) => given.push(sockets),
     onFailed: (reason) => failed.push(reason),
+    onUnreachable: (reason) => unreachable.push(reason),
   });
   let taken = false;
   void server.taken.then(() => {
@@ -63,7 +77,8 @@ async function rig(
     server.close();
     tcp.close();
   });
-  return { tcp, port, path, server, given, failed, isTaken: () => taken, listener };
+  const isTaken = () => taken;
+  return { tcp, port, path, server, given, failed, unreachable, clock, isTaken, listener };
 }
 
 /** One end of a connection within this process. */
@@ -125,7 +140,7 @@ linuxTest('whoever gives up before it serves is told, and another one may call',
 });
 
 linuxTest('one that comes while another is being served starts as if it were alone', async (t) => {
-  const { path, server } = await rig(t);
+  const { path, server, clock } = await rig(t);
   await server.listen();
   const first = connect(path);
   first.on('error', () => undefined);
@@ -133,40 +148,128 @@ linuxTest('one that comes while another is being served starts as if it were alo
   await until(() => existsSync(path));
   t.match(await takeOver(path), { kind: 'failed', reason: /gone|ECONNRESET|EPIPE/ });
   let settled = false;
-  const end = server.settled().then(() => (settled = true));
+  const end = server.settled(1000).then((inTime) => {
+    settled = true;
+    return inTime;
+  });
   await new Promise(setImmediate);
-  t.notOk(settled, 'whoever is to end waits for the outcome');
+  t.notOk(settled, 'a process that is to end waits for the outcome');
+  clock.advance(1000);
+  t.equal(await end, false, 'but not for ever');
+  const second = server.settled(1000);
   first.destroy();
-  await end;
+  t.equal(await second, true);
 });
 
 linuxTest('nobody is there: no path, and a socket that somebody has left', async (t) => {
-  const { path, server } = await rig(t);
-  t.same(await takeOver(path), { kind: 'nobody' });
+  const { path, server, unreachable } = await rig(t);
+  t.same(await takeOver(path), { kind: 'nobody', file: undefined });
   writeFileSync(path, '');
   t.match(await takeOver(path), { kind: 'nobody' }, 'no socket, so nobody answers');
-  await t.rejects(server.listen(), { message: /is there, and is no socket/ });
+  await server.listen();
+  t.match(unreachable, [/is there, and is no socket/]);
 });
+
+/** A further process that serves the same path. `file`: what it found there when it began. */
+function another(t: Test, path: string, file: FileId) {
+  const unreachable: (string | undefined)[] = [];
+  const clock = new FakeClock();
+  const server = new HandoverServer({
+    path,
+    expected: file,
+    clock,
+    listeners: () => [],
+    flows: async () => [],
+    ports: () => [],
+    onGiven: () => undefined,
+    onFailed: () => undefined,
+    onUnreachable: (reason) => unreachable.push(reason),
+  });
+  t.teardown(() => server.close());
+  return { server, unreachable, clock };
+}
 
 linuxTest(
   'a successor takes the place of the socket, and its file stays when the former closes',
   async (t) => {
     const first = await rig(t);
     await first.server.listen();
-    const second = new HandoverServer({
-      path: first.path,
-      listeners: () => [],
-      flows: async () => [],
-      ports: () => [],
-      onGiven: () => undefined,
-      onFailed: () => undefined,
-    });
-    await second.listen();
+    const found = await takeOver(first.path);
+    if (found.kind !== 'inherited') throw new Error(`it is ${found.kind}`);
+    const second = another(t, first.path, found.file);
+    await second.server.listen();
     first.server.close();
     t.ok(existsSync(first.path));
     t.match(await takeOver(first.path), { kind: 'inherited', sockets: 0 });
-    second.close();
+    second.server.close();
     t.notOk(existsSync(first.path));
+    t.same([first.unreachable, second.unreachable], [[], []]);
+  },
+);
+
+linuxTest(
+  'of two that begin at once one has the path, whatever becomes of the other',
+  async (t) => {
+    const winner = await rig(t);
+    const { path } = winner;
+    const loser = another(t, path, undefined);
+    await winner.server.listen();
+    await loser.server.listen();
+    t.match(loser.unreachable, [/another process listens on/]);
+    loser.clock.advance(KEEP_MS);
+    await until(() => loser.clock.pending > 0);
+    loser.server.close();
+    t.match(await takeOver(path), { kind: 'inherited', sockets: 1 }, 'the next restart finds it');
+  },
+);
+
+linuxTest('the loser takes the path once the winner has ended', async (t) => {
+  const winner = await rig(t);
+  await winner.server.listen();
+  const loser = another(t, winner.path, undefined);
+  await loser.server.listen();
+  winner.server.close();
+  loser.clock.advance(KEEP_MS);
+  await until(() => loser.unreachable.length === 2);
+  t.equal(loser.unreachable[1], undefined);
+  t.match(await takeOver(winner.path), { kind: 'inherited', sockets: 0 });
+});
+
+linuxTest('the loser of a take-over leaves the path to the winner', async (t) => {
+  const first = await rig(t);
+  await first.server.listen();
+  const before = await takeOver(first.path);
+  if (before.kind !== 'inherited') throw new Error(`it is ${before.kind}`);
+  const winner = another(t, first.path, before.file);
+  const loser = another(t, first.path, before.file);
+  await winner.server.listen();
+  await loser.server.listen();
+  t.match([winner.unreachable, loser.unreachable], [[], [/another process/]]);
+  first.server.close();
+  loser.server.close();
+  t.ok(existsSync(first.path));
+});
+
+linuxTest(
+  'a socket file that was removed comes back, and one of a dead process goes',
+  async (t) => {
+    const { path, server } = await rig(t);
+    const dead = createServer().listen(`${path}.dead`);
+    await once(dead, 'listening');
+    renameSync(`${path}.dead`, path);
+    dead.close();
+    await once(dead, 'close');
+    await server.listen();
+    t.match(await takeOver(path), { kind: 'inherited' });
+    closeInherited();
+    server.close();
+
+    const again = another(t, path, undefined);
+    await again.server.listen();
+    rmSync(path);
+    again.clock.advance(KEEP_MS);
+    await until(() => existsSync(path) && again.clock.pending > 0);
+    t.match(await takeOver(path), { kind: 'inherited', sockets: 0 });
   },
 );
 
@@ -184,8 +287,9 @@ linuxTest('the folder of the socket is made, for nobody else', async (t) => {
   await server.listen();
   t.ok(existsSync(path));
   t.equal(statSync(dirname(path)).mode & 0o777, 0o700);
-  const { server: other } = await rig(t, 'no/such/socket');
-  await t.rejects(other.listen(), { code: 'ENOENT', message: /no\/such/ });
+  const { server: other, unreachable } = await rig(t, 'no/such/socket');
+  await other.listen();
+  t.match(unreachable, [/ENOENT.*no\/such/]);
 });
 
 linuxTest('a socket that the successor did not want is none that it serves', async (t) => {

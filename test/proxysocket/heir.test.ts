@@ -131,6 +131,8 @@ linuxTest(
       flows: async () => [],
       ports: () => [],
       onGiven: () => undefined,
+      expected: undefined,
+      onUnreachable: () => undefined,
       onFailed: (reason) => t.fail(reason),
     });
     await server.listen();

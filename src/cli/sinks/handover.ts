@@ -1,5 +1,5 @@
-import { messageOf } from '../../errors.ts';
 import type { HandoverServer } from '../../handover/predecessor.ts';
+import type { FileId } from '../../handover/socket-file.ts';
 import type { Inheritance } from '../../handover/successor.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Heir } from '../../proxysocket/engine.ts';
@@ -20,6 +20,8 @@ export class Handover {
   readonly #path: string;
   readonly #log: Log;
   readonly #inheritance: Inheritance | undefined;
+  /** What was at the path when this process began. */
+  readonly #file: FileId;
   readonly #turn: Turn;
   readonly #taken = Promise.withResolvers<number>();
   #server: HandoverServer | undefined;
@@ -27,12 +29,17 @@ export class Handover {
   #heir: Heir | undefined;
   #closed = false;
 
-  private constructor(options: HandoverOptions, inheritance: Inheritance | undefined) {
+  private constructor(
+    options: HandoverOptions,
+    inheritance: Inheritance | undefined,
+    file: FileId,
+  ) {
     const { path, log, turn } = options;
     this.#path = path;
     this.#log = log;
     this.#turn = turn;
     this.#inheritance = inheritance;
+    this.#file = file;
   }
 
   /** Gets what a process that runs has to give; if there is none, or it cannot be had, this one starts alone. */
@@ -45,7 +52,7 @@ export class Handover {
       const { pid, sockets } = found;
       const ms = Math.round(performance.now() - begin);
       log.info('Taking over from a process that runs', { pid, sockets, ms });
-      const handover = new Handover(options, found);
+      const handover = new Handover(options, found, found.file);
       void found.predecessorGone.then(() => handover.#predecessorGone(pid));
       return handover;
     }
@@ -53,7 +60,7 @@ export class Handover {
       log.warn('Cannot take over; starting as if nobody ran', { path, reason: found.reason });
     }
     await turn.come();
-    return new Handover(options, undefined);
+    return new Handover(options, undefined, found.kind === 'nobody' ? found.file : undefined);
   }
 
   /** Resolves with the number of the successor when it serves the clients. */
@@ -80,9 +87,12 @@ export class Handover {
     if (this.#server === undefined && !this.#closed) await this.#serve(handedOver);
   }
 
-  /** Waits while a successor is about to take over. */
-  async settled(): Promise<void> {
-    await this.#server?.settled();
+  /** Waits while a successor is about to take over, for so many milliseconds at most. */
+  async settled(withinMs: number): Promise<void> {
+    const isSettled = (await this.#server?.settled(withinMs)) ?? true;
+    if (!isSettled) {
+      this.#log.warn('Successor did not take over in time; stopping without it', { withinMs });
+    }
   }
 
   /**
@@ -109,6 +119,7 @@ export class Handover {
     const { HandoverServer } = await import('../../handover/predecessor.ts');
     const server = new HandoverServer({
       path: this.#path,
+      expected: this.#file,
       listeners: () => formerListeners(handedOver.snapshot()),
       flows: async () => {
         try {
@@ -121,6 +132,11 @@ export class Handover {
       ports: () => handedOver.ports(),
       onGiven: (pid, sockets) => log.info('Giving the listeners to a successor', { pid, sockets }),
       onFailed: (reason) => log.warn('A successor did not take over; going on', { reason }),
+      onUnreachable: (reason) => {
+        const path = this.#path;
+        if (reason === undefined) log.info('A successor can take over now', { path });
+        else log.warn('A successor will not be able to take over; retrying', { path, reason });
+      },
     });
     this.#server = server;
     void server.taken.then(({ pid, heir }) => {
@@ -130,14 +146,7 @@ export class Handover {
       log.info('A successor has taken over', { pid });
       this.#taken.resolve(pid);
     });
-    try {
-      await server.listen();
-    } catch (error) {
-      log.warn('A successor will not be able to take over', {
-        path: this.#path,
-        reason: messageOf(error),
-      });
-    }
+    await server.listen();
     if (this.#inheritance === undefined) return;
     const { pid } = this.#inheritance;
     // Until now metrics and health would have told that nothing is in place yet.

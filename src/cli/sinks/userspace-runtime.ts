@@ -15,6 +15,9 @@ import type { UserspaceOptions } from './to-userspace.ts';
 import { createEngine } from './userspace-engine.ts';
 import { createPortal } from './userspace-portal.ts';
 
+/** A stop waits so long for a successor that is about to take over, and no more than half of the drain timeout. Milliseconds. */
+const SETTLE_LIMIT_MS = 5000;
+
 /** Closes one after the other, whatever becomes of the first one. */
 async function both(
   first: { close(): Promise<void> },
@@ -30,10 +33,12 @@ async function both(
 /** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
 export async function startUserspace(
   options: UserspaceOptions,
-  context: Pick<RunContext, 'log' | 'stopping' | 'turn' | 'otherPorts'>,
+  context: Pick<RunContext, 'log' | 'stopping' | 'turn' | 'otherPorts'> &
+    Partial<Pick<RunContext, 'globals'>>,
 ): Promise<RunningSink> {
   const { handoverSocket: path } = options;
   const { log, stopping, turn = Turn.atOnce() } = context;
+  const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
   // Metrics, the status and an engine that takes over from another one look at it, too.
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await Handover.begin({ path, log, turn });
@@ -100,7 +105,7 @@ export async function startUserspace(
       if (change.holdTimeoutMs !== undefined) await proxier.setHolds(change.holdTimeoutMs > 0);
     },
     async close() {
-      await handover?.settled();
+      await handover?.settled(Math.min(SETTLE_LIMIT_MS, drainTimeoutMs() / 2));
       handover?.close();
       const isTaken = handover?.isTaken === true;
       if (isTaken) portal.leave?.();
