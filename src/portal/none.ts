@@ -23,6 +23,9 @@ export class NonePortal implements Portal {
   readonly #ports = new Map<string, number | undefined>();
   readonly #waiting = new Set<string>();
 
+  /** Ports that other programs hold, by service port. */
+  readonly #foreign = new Map<string, number>();
+
   constructor(options: NonePortalOptions) {
     this.#address = options.bindAddress ?? '127.0.0.1';
     this.#allocator = options.allocator;
@@ -34,6 +37,15 @@ export class NonePortal implements Portal {
       if (port !== undefined) this.#allocator.release(port);
       this.#ports.delete(name);
       this.#waiting.delete(name);
+      this.#foreign.delete(name);
+    }
+    for (const [name, port] of this.#foreign) {
+      if (!this.#allocator.hasOther) break;
+      this.#foreign.delete(name);
+      if (this.#ports.get(name) !== port) continue;
+      this.#allocator.reject(port);
+      this.#ports.set(name, undefined);
+      this.#waiting.add(name);
     }
     for (const { servicePort } of set) {
       if (this.#ports.has(servicePort)) continue;
@@ -49,6 +61,10 @@ export class NonePortal implements Portal {
       listen.set(name, [{ address: this.#address, port, traffic: 'internal' }]);
     }
     return { listen, problems: [...this.#waiting].map((name) => this.#allocator.exhausted(name)) };
+  }
+
+  portTaken(servicePort: string, { port }: ListenSpec): void {
+    this.#foreign.set(servicePort, port);
   }
 
   async commit(): Promise<void> {

@@ -19,6 +19,8 @@ export class PortAllocator {
   readonly #random: () => number;
   readonly #free: number[] = [];
   readonly #taken = new Set<number>();
+  /** Ports that another program holds, or has held: the last to be handed out. */
+  readonly #foreign: number[] = [];
   /** Ports that wait for the listener that had them in a former process. */
   readonly #reserved: Map<string, number>;
 
@@ -69,8 +71,13 @@ export class PortAllocator {
       return former;
     }
     if (this.#free.length === 0) {
-      this.#free.push(...new Set(this.#reserved.values()));
+      for (const port of new Set(this.#reserved.values())) this.#free.push(port);
       this.#reserved.clear();
+    }
+    if (this.#free.length === 0) {
+      const port = this.#foreign.shift();
+      if (port !== undefined) this.#taken.add(port);
+      return port;
     }
     const index = Math.floor(this.#random() * this.#free.length);
     const port = this.#free[index];
@@ -79,6 +86,16 @@ export class PortAllocator {
     if (port !== last) this.#free[index] = last;
     this.#taken.add(port);
     return port;
+  }
+
+  /** Whether a port is left that no other program has been found to hold. */
+  get hasOther(): boolean {
+    return this.#range === undefined || this.#free.length > 0 || this.#reserved.size > 0;
+  }
+
+  /** Takes back a port that another program holds. It is handed out again when no other is left. */
+  reject(port: number): void {
+    if (this.#taken.delete(port)) this.#foreign.push(port);
   }
 
   /** Takes a port back. Ports that it did not hand out are ignored. */

@@ -76,6 +76,12 @@ export interface Portal {
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
 
   /**
+   * Another program holds the port of a listener that this portal has chosen. The next plan chooses another
+   * one, if there is one. Absent: the portal chooses no ports.
+   */
+  portTaken?(servicePort: string, listen: ListenSpec): void;
+
+  /**
    * Every portal that is missing now, as `PortalPlan.problems` has it, but with what has become of the plan and of
    * later attempts. Absent: nothing is added to what the plan says.
    */

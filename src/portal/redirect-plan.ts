@@ -10,7 +10,7 @@ import type { PortalPlan, PortalProblem, PortalSpec, ServicePortPortals } from '
 export interface Lead {
   readonly family: Family;
   readonly portal: PortalSpec;
-  /** Undefined: nowhere, because there is no endpoint or because the proxy port could not be opened. */
+  /** Undefined: nowhere, because there is no endpoint or because the proxy port is not open. */
   readonly proxyPort: number | undefined;
 }
 
@@ -71,6 +71,8 @@ export class RedirectPlan {
    * because rules lead to them until the plan is carried out.
    */
   readonly #dropped: number[] = [];
+  /** Ports of listeners that other programs hold, by service port. */
+  readonly #foreign = new Map<string, Set<number>>();
   /** Service ports whose leads may differ since `settle` was last called. */
   #touched = new Set<string>();
 
@@ -91,7 +93,12 @@ export class RedirectPlan {
       );
     }
     const changed = this.#claims.update(claims, remove);
-    const affected = new Set([...claims.keys(), ...changed, ...this.#withoutPort]);
+    const affected = new Set([
+      ...claims.keys(),
+      ...changed,
+      ...this.#withoutPort,
+      ...this.#foreign.keys(),
+    ]);
     for (const name of affected) this.#dropUnneeded(name);
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const name of [...affected].sort()) {
@@ -111,6 +118,13 @@ export class RedirectPlan {
     return { listen, problems: this.problems() };
   }
 
+  /** See `Portal.portTaken`. */
+  portTaken(name: string, { port }: ListenSpec): void {
+    const ports = this.#foreign.get(name);
+    if (ports === undefined) this.#foreign.set(name, new Set([port]));
+    else ports.add(port);
+  }
+
   /**
    * Notes the ports that listeners have got, as `Portal.commit` is told them, and returns the names
    * of service ports whose leads or proxy ports may differ since the last call.
@@ -122,6 +136,7 @@ export class RedirectPlan {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
       entry.bound = new Map(list.map(({ listen, boundPort }) => [listenerKey(listen), boundPort]));
+      for (const { boundPort } of list) this.#foreign.get(name)?.delete(boundPort);
       this.#touched.add(name);
     }
     const touched = this.#touched;
@@ -139,7 +154,7 @@ export class RedirectPlan {
       const served = entry.wanted.served?.[portal.traffic] ?? true;
       for (const family of families) {
         const key: ListenerKey = `${family} ${trafficOf(entry.wanted, portal)}`;
-        const proxyPort = served ? portOf(entry, key) : undefined;
+        const proxyPort = served ? entry.bound.get(key) : undefined;
         leads.push({ family, portal, proxyPort });
       }
     }
@@ -152,7 +167,7 @@ export class RedirectPlan {
     const protocol = protocolOf(entry?.wanted);
     if (entry === undefined || protocol === undefined) return [];
     return [...entry.listeners.keys()].flatMap((key) => {
-      const port = portOf(entry, key);
+      const port = entry.bound.get(key);
       return port === undefined ? [] : [{ family: familyOfKey(key), protocol, port }];
     });
   }
@@ -164,6 +179,7 @@ export class RedirectPlan {
     this.#entries.delete(name);
     this.#faulty.delete(name);
     this.#withoutPort.delete(name);
+    this.#foreign.delete(name);
   }
 
   #remember(wanted: ServicePortPortals): Entry {
@@ -215,12 +231,17 @@ export class RedirectPlan {
     const entry = this.#entries.get(name);
     if (entry === undefined) return;
     const needed = this.#needed(name, entry);
+    const foreign = this.#foreign.get(name);
     for (const [key, { port }] of entry.listeners) {
-      if (needed.has(key)) continue;
-      this.#dropped.push(port);
+      const isForeign = foreign?.has(port) === true;
+      if (needed.has(key) && !(isForeign && this.#allocator.hasOther)) continue;
+      if (isForeign) this.#allocator.reject(port);
+      else this.#dropped.push(port);
+      foreign?.delete(port);
       entry.listeners.delete(key);
       entry.bound.delete(key);
     }
+    if (foreign?.size === 0) this.#foreign.delete(name);
   }
 
   #allocateMissing(name: string, entry: Entry): void {
@@ -280,17 +301,6 @@ function claimOf({ protocol, address, port }: PortalSpec): Claim {
 
 function trafficOf({ splitTraffic = true }: ServicePortPortals, { traffic }: PortalSpec): Traffic {
   return splitTraffic ? traffic : 'internal';
-}
-
-/**
- * The port of a listener. One that is chosen by us is known even while it cannot be opened: the
- * engine tries it again, and until then the kernel refuses clients there.
- */
-function portOf(entry: Entry, key: ListenerKey): number | undefined {
-  const bound = entry.bound.get(key);
-  if (bound !== undefined) return bound;
-  const chosen = entry.listeners.get(key)?.port ?? 0;
-  return chosen === 0 ? undefined : chosen;
 }
 
 function listenerKey({ address, traffic }: ListenSpec): ListenerKey {

@@ -64,6 +64,37 @@ export class PortalSync {
     for (const { servicePort, ...input } of set) {
       this.#planned.set(servicePort, { input, listen: this.listen(servicePort) });
     }
+    this.#unplanned.clear();
+    this.#note(plan);
+    return plan;
+  }
+
+  /**
+   * Lets the portal choose other ports for listeners of the plan whose ports other programs hold; undefined
+   * when there are none, or no other ports.
+   */
+  replan(engine: Engine): PortalPlan | undefined {
+    if (this.#portal.portTaken === undefined) return undefined;
+    const names = [...(this.#uncommitted ?? [])].filter((name) =>
+      this.listen(name).some(({ port }) => port !== 0),
+    );
+    if (names.length === 0) return undefined;
+    let taken = 0;
+    for (const { name, listeners } of engine.snapshot(new Set(names))) {
+      for (const each of listeners) {
+        if (each.state !== 'failed' || each.code !== 'KPNG_LISTEN_ADDRESS_IN_USE') continue;
+        if (!this.listen(name).some((one) => samePlace(one, each.listen))) continue;
+        this.#portal.portTaken(name, each.listen);
+        taken += 1;
+      }
+    }
+    if (taken === 0) return undefined;
+    const plan = this.#portal.plan([], []);
+    this.#note(plan);
+    return plan.listen.size === 0 ? undefined : plan;
+  }
+
+  #note(plan: PortalPlan): void {
     this.#uncommitted ??= new Set();
     for (const [name, listen] of plan.listen) {
       const planned = this.#planned.get(name);
@@ -71,8 +102,6 @@ export class PortalSync {
       planned.listen = listen;
       this.#uncommitted.add(name);
     }
-    this.#unplanned.clear();
-    return plan;
   }
 
   /** What the portal cannot have now; undefined: no more is known than the last plan has said. */

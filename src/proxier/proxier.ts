@@ -21,6 +21,9 @@ import { Wanted } from './wanted.ts';
 /** Waits before rules are tried again that nobody asks for once more. */
 const RETRY: BackoffPolicy = { ...DEFAULT_BACKOFF, jitter: 0 };
 
+/** How often other ports are chosen in one sync for those that other programs hold. */
+const MAX_PORT_ROUNDS = 100;
+
 export interface ProxierOptions {
   /** Carries the traffic. Whoever made it closes it. */
   readonly engine: Engine;
@@ -279,6 +282,7 @@ export class Proxier implements LocalSink {
       this.#want(name);
     }
     const steps = await this.#flush();
+    await this.#moveTakenPorts(touched);
     await this.#portalSync.commit(this.#engine);
     this.#lateClosings?.add(this.#engineSync.surplus());
     // Nothing is due any more.
@@ -290,6 +294,19 @@ export class Proxier implements LocalSink {
       this.#problems.keepListeners(name, this.#portalSync.listen(name));
     }
     return steps;
+  }
+
+  /** Chooses other proxy ports for those that other programs hold. */
+  async #moveTakenPorts(touched: Set<string>): Promise<void> {
+    for (let round = 0; round < MAX_PORT_ROUNDS; round += 1) {
+      const plan = this.#portalSync.replan(this.#engine);
+      if (plan === undefined) return;
+      for (const name of plan.listen.keys()) {
+        touched.add(name);
+        this.#want(name);
+      }
+      await this.#flush();
+    }
   }
 
   /** What the kernel has refused is known only after the commit, and may be had later without a change set. */

@@ -71,6 +71,19 @@ t.test(
   },
 );
 
+t.test('a port that another program holds is the last to be handed out again', async (t) => {
+  const ports = new PortAllocator({ first: 10, last: 12 }, seeded(1));
+  const taken = ports.allocate() ?? 0;
+  ports.reject(taken);
+  t.ok(ports.hasOther);
+  t.notOk([ports.allocate(), ports.allocate()].includes(taken));
+  t.notOk(ports.hasOther);
+  t.equal(ports.allocate(), taken);
+  t.equal(ports.allocate(), undefined);
+  ports.release(taken);
+  t.equal(ports.allocate(), taken);
+});
+
 t.test('without a range the kernel chooses, whatever there was', async (t) => {
   const ports = new PortAllocator(
     undefined,

@@ -50,7 +50,7 @@ const WORKERS = [
 ].map((name) => `test/proxysocket/${name}.test.ts`);
 
 const PASSES: readonly EnginePass[] = [
-  { engine: 'linux', files: [...TCP, ...ENGINE] },
+  { engine: 'linux', files: [...TCP, ...ENGINE, 'test/proxier/taken-ports.test.ts'] },
   { engine: 'workers', files: WORKERS },
   { engine: 'node-workers', files: WORKERS },
   // These look into the books of sessions, which only works within a thread.

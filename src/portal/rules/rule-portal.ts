@@ -173,6 +173,10 @@ export class RulePortal<Name extends string> implements Portal {
     return { listen, problems: this.problems() };
   }
 
+  portTaken(servicePort: string, listen: ListenSpec): void {
+    this.#plan.portTaken(servicePort, listen);
+  }
+
   problems(): readonly PortalProblem[] {
     return [...this.#plan.problems(), ...this.#book.refused];
   }

@@ -51,6 +51,8 @@ export class PortProxyPortal implements Portal {
   readonly #protocols = new Map<string, Protocol>();
   /** Service ports that have no proxy port yet, and what they want. */
   readonly #waiting = new Map<string, readonly ListenSpec[]>();
+  /** Listeners whose proxy port another program holds, by service port. */
+  readonly #foreign = new Map<string, ListenSpec>();
   #conflicts: readonly ProxyRule[] = [];
   #isFirst = true;
   #closed: Promise<void> | undefined;
@@ -69,11 +71,13 @@ export class PortProxyPortal implements Portal {
       this.#release(name);
       this.#protocols.delete(name);
       this.#waiting.delete(name);
+      this.#foreign.delete(name);
     }
     for (const { servicePort, portals } of set) {
       const [first] = portals;
       if (first !== undefined) this.#protocols.set(servicePort, first.protocol);
     }
+    this.#giveUpForeign();
     const { listen: places, problems } = this.#places.plan(set, remove);
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const [name, wanted] of new Map([...this.#waiting, ...places])) {
@@ -86,6 +90,10 @@ export class PortProxyPortal implements Portal {
       }
     }
     return { listen, problems: [...problems, ...this.problems()] };
+  }
+
+  portTaken(servicePort: string, listen: ListenSpec): void {
+    if (listen.address === this.#address) this.#foreign.set(servicePort, listen);
   }
 
   problems(): readonly PortalProblem[] {
@@ -175,6 +183,22 @@ export class PortProxyPortal implements Portal {
     const entry: Entry = { led, listen, bound: former?.bound ?? new Map() };
     this.#entries.set(name, entry);
     return entry;
+  }
+
+  /** Service ports whose proxy port another program holds wait for another one, while there is one. */
+  #giveUpForeign(): void {
+    for (const [name, taken] of this.#foreign) {
+      if (!this.#allocator.hasOther) return;
+      this.#foreign.delete(name);
+      const entry = this.#entries.get(name);
+      const isTaken = (spec: ListenSpec): boolean =>
+        spec.address === taken.address && spec.port === taken.port;
+      if (entry?.listen.some(isTaken) !== true) continue;
+      this.#allocator.reject(taken.port);
+      entry.listen = entry.listen.filter((spec) => !isTaken(spec));
+      const own = entry.listen.filter(({ address }) => address !== this.#address);
+      this.#waiting.set(name, [...entry.led, ...own]);
+    }
   }
 
   #release(name: string): void {

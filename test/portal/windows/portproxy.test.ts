@@ -71,6 +71,17 @@ t.test('TCP is led to proxy ports by rules, one for each address', async (t) => 
   t.equal(netsh.rules.size, 0);
 });
 
+t.test('a proxy port that another program holds is replaced', async (t) => {
+  const { netsh, portal, sync } = await node(t);
+  const free = ({ port }: ListenSpec) => port !== 36_000;
+  const { listen } = await sync([wants('d/web', 'clusterIP 10.96.0.10:80')], [], free);
+  t.equal(netsh.rules.size, 0, 'no rule redirects there');
+  const [taken] = listen.get('d/web') ?? [];
+  portal.portTaken('d/web', taken!);
+  t.same(places((await sync([])).listen.get('d/web')), ['127.0.0.1:36003']);
+  t.same([...netsh.rules.values()], ['127.0.0.1 36003']);
+});
+
 t.test('a proxy port of IPv6 has rules that lead there', async (t) => {
   const { netsh, start } = await node(t);
   const { sync } = start({ bindAddress: '::' });
