@@ -69,7 +69,7 @@ export class KubeApi {
     for (;;) {
       const sent = this.#open(request, access, signal);
       try {
-        return await answerOf(sent, this.#options.limits.answerTimeoutMs, this.#clock);
+        return await answerOf(sent, this.#options.limits, this.#clock);
       } catch (error) {
         // The server closed the idle connection just when it was taken for this request.
         if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
@@ -103,13 +103,22 @@ export class KubeApi {
 
 async function answerOf(
   sent: ClientRequest,
-  timeoutMs: number,
+  { answerTimeoutMs, maxInterimAnswers }: KubeLimits,
   clock: Clock,
 ): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  const timer = clock.setTimer(timeoutMs, () =>
-    sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)),
+  const timer = clock.setTimer(answerTimeoutMs, () =>
+    sent.destroy(new Error(`no answer within ${answerTimeoutMs / 1000} s`)),
   );
+  let interim = 0;
+  const onInterim = (): void => {
+    interim += 1;
+    if (interim > maxInterimAnswers) {
+      sent.destroy(new Error(`more than ${maxInterimAnswers} interim answers (1xx)`));
+    }
+  };
+  sent.on('continue', onInterim);
+  sent.on('information', onInterim);
   sent.once('response', resolve);
   // It stays: an error after the answer reaches whoever reads the body.
   sent.on('error', reject);

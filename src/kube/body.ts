@@ -1,62 +1,111 @@
 import type { IncomingMessage } from 'node:http';
-import type { Clock } from '../util/clock.ts';
+import { ByteBuffer } from '../util/byte-buffer.ts';
+import type { Clock, Timer } from '../util/clock.ts';
 import { KubeFailure } from './failure.ts';
 
-/** A pause in a body was too long. */
-class SilenceError extends Error {
-  override readonly name = 'SilenceError';
+/** A body, or a pause in it, took too long. */
+class LateError extends Error {
+  override readonly name = 'LateError';
+}
+
+export interface ReadLimits {
+  /** Asked when it is time to look: how long a pause may be. Milliseconds. */
+  readonly silenceMs: () => number;
+  /** For the whole body. Milliseconds. */
+  readonly totalMs: number;
+  /** What happens then. Default: it rejects. */
+  readonly lateIsEnd?: boolean;
 }
 
 /**
- * The pieces of a body as they come. Throws a SilenceError when none comes for `silenceMs()`, which is
- * asked for each piece, and whatever the connection ends with.
+ * Hands over the pieces of a body as they come, and resolves at its end. Rejects with what `onPiece` throws, with
+ * a LateError, or with whatever the connection ends with; the body is destroyed then.
+ *
+ * Pieces are not awaited one by one: of bodies in chunks of a byte that would cost more than everything else.
  */
-export async function* pieces(
+export async function readPieces(
   body: IncomingMessage,
-  silenceMs: () => number,
+  { silenceMs, totalMs, lateIsEnd = false }: ReadLimits,
   clock: Clock,
-): AsyncGenerator<Buffer, void, undefined> {
-  const watch = () => {
-    const ms = silenceMs();
-    return clock.setTimer(ms, () => {
-      body.destroy(new SilenceError(`nothing came for ${Math.round(ms / 1000)} s`));
+  onPiece: (piece: Buffer) => void,
+): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const startedAt = clock.now();
+  let last = startedAt;
+  const seconds = (ms: number): number => Math.round(ms / 1000);
+  let dueAt = 0;
+  let timer: Timer | undefined;
+  // One timer for however many pieces come: it is set again when it fires, or when less time is left.
+  const watchTime = (): void => {
+    const now = clock.now();
+    dueAt = Math.min(startedAt + totalMs, last + silenceMs());
+    timer?.cancel();
+    timer = clock.setTimer(Math.max(0, dueAt - now), () => {
+      const at = clock.now();
+      if (at < startedAt + totalMs && at < last + silenceMs()) watchTime();
+      else if (at < startedAt + totalMs) {
+        reject(new LateError(`nothing came for ${seconds(silenceMs())} s`));
+      } else if (lateIsEnd) resolve();
+      else reject(new LateError(`not complete after ${seconds(totalMs)} s`));
     });
   };
-  let timer = watch();
-  try {
-    for await (const piece of body) {
-      timer.cancel();
-      yield piece as Buffer;
-      timer = watch();
+  watchTime();
+  body.on('data', (piece: Buffer) => {
+    last = clock.now();
+    try {
+      onPiece(piece);
+      if (last + silenceMs() < dueAt) watchTime();
+    } catch (error) {
+      reject(error);
+      body.destroy();
     }
+  });
+  body.once('end', resolve);
+  // It stays: nobody waits for an error that comes after the end.
+  body.on('error', reject);
+  body.once('close', () => reject(new Error('closed before its end')));
+  try {
+    await promise;
   } finally {
-    timer.cancel();
+    timer?.cancel();
     body.destroy();
   }
 }
 
 /** Why a body came to an end before it was complete. */
 export function bodyFailure(what: string, error: unknown): KubeFailure {
-  if (error instanceof SilenceError) {
+  if (error instanceof LateError) {
     return new KubeFailure('silent', `${what}: ${error.message}`, { cause: error });
   }
   // Node says no more than `aborted`, whatever it was.
   return new KubeFailure('cut', `${what}: the connection was lost`, { cause: error });
 }
 
+export interface BodyLimits {
+  readonly maxBytes: number;
+  /** How long a pause may be. Milliseconds. */
+  readonly silenceMs: number;
+  /** For the whole body. Milliseconds. */
+  readonly totalMs: number;
+}
+
+class TooLongError extends Error {}
+
 /** A whole body; undefined when it is larger than the limit. */
 export async function readBody(
   body: IncomingMessage,
-  maxBytes: number,
-  silenceMs: number,
+  { maxBytes, silenceMs, totalMs }: BodyLimits,
   clock: Clock,
 ): Promise<string | undefined> {
-  const parts: Buffer[] = [];
-  let bytes = 0;
-  for await (const piece of pieces(body, () => silenceMs, clock)) {
-    bytes += piece.length;
-    if (bytes > maxBytes) return undefined;
-    parts.push(piece);
+  const bytes = new ByteBuffer();
+  try {
+    await readPieces(body, { silenceMs: () => silenceMs, totalMs }, clock, (piece) => {
+      if (bytes.length + piece.length > maxBytes) throw new TooLongError();
+      bytes.append(piece);
+    });
+  } catch (error) {
+    if (error instanceof TooLongError) return undefined;
+    throw error;
   }
-  return Buffer.concat(parts).toString('utf8');
+  return bytes.take().toString('utf8');
 }

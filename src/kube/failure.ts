@@ -13,6 +13,7 @@ import { KpngError, type ErrorCode } from '../errors.ts';
  * - `server`: any other status that is no success
  * - `silent`: nothing came any more, though the connection stands
  * - `malformed`: what came is not what the API sends
+ * - `too-large`: more pages, bytes or objects than are accepted
  * - `short`: a watch that the server ended again soon
  */
 export type Cause =
@@ -27,12 +28,14 @@ export type Cause =
   | 'server'
   | 'silent'
   | 'malformed'
+  | 'too-large'
   | 'short';
 
 const CODES: Readonly<Partial<Record<Cause, ErrorCode>>> = {
   credentials: 'KPNG_KUBE_UNAUTHORIZED',
   unauthorized: 'KPNG_KUBE_UNAUTHORIZED',
   forbidden: 'KPNG_KUBE_FORBIDDEN',
+  'too-large': 'KPNG_STATE_TOO_LARGE',
 };
 
 /** Something that did not work and is to be tried again. Its code is that of the cause. */

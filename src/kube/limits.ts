@@ -4,6 +4,16 @@ export interface KubeLimits {
   readonly pageSize: number;
   /** Largest page that is taken; a larger one is asked for again with fewer objects in it. Bytes. */
   readonly maxPageBytes: number;
+  /** Pages of one list. */
+  readonly maxListPages: number;
+  /** All pages of one list. Bytes. */
+  readonly maxListBytes: number;
+  /** How long a list may take, from its first page to its last. Milliseconds. */
+  readonly listTimeoutMs: number;
+  /** Objects of one resource, of a list and those that a watch adds to it. */
+  readonly maxObjects: number;
+  /** Answers before the answer (1xx) that a request may have. */
+  readonly maxInterimAnswers: number;
   /** Largest event of a watch. Bytes. */
   readonly maxEventBytes: number;
   /** How long the server may take to answer a request, connect included. Milliseconds. */
@@ -30,6 +40,11 @@ export interface KubeLimits {
 export const DEFAULT_KUBE_LIMITS: KubeLimits = {
   pageSize: 500,
   maxPageBytes: 64 * 1024 * 1024,
+  maxListPages: 10_000,
+  maxListBytes: 1024 * 1024 * 1024,
+  listTimeoutMs: 600_000,
+  maxObjects: 500_000,
+  maxInterimAnswers: 100,
   maxEventBytes: 8 * 1024 * 1024,
   answerTimeoutMs: 30_000,
   pauseTimeoutMs: 30_000,

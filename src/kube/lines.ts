@@ -1,11 +1,12 @@
+import { ByteBuffer } from '../util/byte-buffer.ts';
+
 const NEWLINE = 0x0a;
 
 /** Cuts a stream of bytes into lines of a bounded length. */
 export class LineSplitter {
   readonly #maxBytes: number;
-  /** The beginning of a line whose end has not come, in pieces. */
-  #pieces: Buffer[] = [];
-  #bytes = 0;
+  /** The beginning of a line whose end has not come. */
+  readonly #begun = new ByteBuffer();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -13,7 +14,7 @@ export class LineSplitter {
 
   /** Bytes of a line that has not ended. */
   get pending(): number {
-    return this.#bytes;
+    return this.#begun.length;
   }
 
   /**
@@ -24,29 +25,25 @@ export class LineSplitter {
     const lines: string[] = [];
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      this.#keep(chunk.subarray(start, end));
-      const line = this.#take();
+      const line = this.#end(chunk.subarray(start, end));
       if (line.trim() !== '') lines.push(line);
       start = end + 1;
     }
-    this.#keep(chunk.subarray(start));
+    const rest = chunk.subarray(start);
+    this.#check(rest);
+    if (rest.length > 0) this.#begun.append(rest);
     return lines;
   }
 
-  #keep(piece: Buffer): void {
-    if (piece.length === 0) return;
-    this.#bytes += piece.length;
-    if (this.#bytes > this.#maxBytes) {
-      throw new RangeError(`a line of more than ${this.#maxBytes} bytes`);
-    }
-    this.#pieces.push(piece);
+  #end(piece: Buffer): string {
+    this.#check(piece);
+    if (this.#begun.length === 0) return piece.toString('utf8');
+    this.#begun.append(piece);
+    return this.#begun.take().toString('utf8');
   }
 
-  #take(): string {
-    const [first, ...rest] = this.#pieces;
-    this.#pieces = [];
-    this.#bytes = 0;
-    if (first === undefined) return '';
-    return (rest.length === 0 ? first : Buffer.concat([first, ...rest])).toString('utf8');
+  #check(piece: Buffer): void {
+    if (this.#begun.length + piece.length <= this.#maxBytes) return;
+    throw new RangeError(`a line of more than ${this.#maxBytes} bytes`);
   }
 }

@@ -36,7 +36,10 @@ export async function listAll(
   let token = '';
   let objects = 0;
   let pages = 0;
+  let bytes = 0;
+  const startedAt = clock.now();
   for (;;) {
+    if (pages >= limits.maxListPages) throw tooLarge(what, `${limits.maxListPages} pages`);
     const query = {
       limit: String(pageSize),
       ...(token !== '' && { continue: token }),
@@ -46,7 +49,15 @@ export async function listAll(
     const answer = await api.get({ what, path: resource.path, query, accept }, signal);
     let body: string | undefined;
     try {
-      body = await readBody(answer, limits.maxPageBytes, limits.pauseTimeoutMs, clock);
+      body = await readBody(
+        answer,
+        {
+          maxBytes: limits.maxPageBytes,
+          silenceMs: limits.pauseTimeoutMs,
+          totalMs: startedAt + limits.listTimeoutMs - clock.now(),
+        },
+        clock,
+      );
     } catch (error) {
       signal.throwIfAborted();
       throw bodyFailure(what, error);
@@ -57,13 +68,16 @@ export async function listAll(
       pageSize = Math.ceil(pageSize / 4);
       continue;
     }
+    bytes += body.length;
+    if (bytes > limits.maxListBytes) throw tooLarge(what, `${limits.maxListBytes} bytes`);
     const page = parsePage(body, what);
     const version = versionOf(page);
     if (version === undefined) throw malformed(what, 'the list has no resourceVersion');
     for (const item of list(page['items'])) {
       if (!isObject(item)) throw malformed(what, 'an item is no object');
-      onObject(item, version);
       objects += 1;
+      if (objects > limits.maxObjects) throw tooLarge(what, `${limits.maxObjects} objects`);
+      onObject(item, version);
     }
     pages += 1;
     const former = token;
@@ -84,6 +98,10 @@ function parsePage(body: string, what: string): Json {
   }
   if (isObject(page) && (page['items'] === null || Array.isArray(page['items']))) return page;
   throw malformed(what, 'the answer is no list');
+}
+
+export function tooLarge(what: string, limit: string): KubeFailure {
+  return new KubeFailure('too-large', `${what}: more than ${limit}`);
 }
 
 function malformed(what: string, problem: string, cause?: unknown): KubeFailure {

@@ -4,7 +4,7 @@ import { systemClock, type Clock } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import { KubeFailure, type Cause } from './failure.ts';
 import type { KubeLimits } from './limits.ts';
-import { listAll, type ListContext, type Listed } from './list.ts';
+import { listAll, tooLarge, type ListContext, type Listed } from './list.ts';
 import { versionOf } from './meta.ts';
 import type { Outage } from './outage.ts';
 import { pause } from './pause.ts';
@@ -43,7 +43,7 @@ export interface ReflectorOptions<T> {
 }
 
 /** These leave no version to go on from. */
-const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed']);
+const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed', 'too-large']);
 
 /**
  * Follows the objects of one resource: lists them, watches from there, and begins again where it was
@@ -133,7 +133,7 @@ export class Reflector<T> {
   }
 
   #apply(batch: Batch): void {
-    const { target } = this.#options;
+    const { target, limits, resource } = this.#options;
     target.received(batch);
     const changes = new Map<string, T | undefined>();
     for (const event of batch.events) {
@@ -143,6 +143,9 @@ export class Reflector<T> {
       changes.set(key, value);
       if (value === undefined) this.#versions.delete(key);
       else this.#versions.set(key, versionOf(event.raw) ?? '');
+    }
+    if (this.#versions.size > limits.maxObjects) {
+      throw tooLarge(`watch ${resource.name}`, `${limits.maxObjects} objects`);
     }
     if (changes.size > 0) target.apply(changes, false);
     this.#reached(batch.version);

@@ -16,11 +16,11 @@ export async function refusal(
   answer: IncomingMessage,
   { what, path }: ApiRequest,
   { server, identity }: Access,
-  { maxRetryAfterMs, pauseTimeoutMs }: KubeLimits,
+  { maxRetryAfterMs, answerTimeoutMs }: KubeLimits,
   clock: Clock,
 ): Promise<KubeFailure> {
   const code = answer.statusCode ?? 0;
-  const status = await statusOf(answer, pauseTimeoutMs, clock);
+  const status = await statusOf(answer, answerTimeoutMs, clock);
   const said = text(status['message']) || (answer.statusMessage ?? '');
   const kind = causeOf(code, status);
   const where = `${what} at ${server.origin}`;
@@ -67,9 +67,10 @@ function quote(user: string): string {
 }
 
 /** The Status object of the body; empty when there is none. */
-async function statusOf(answer: IncomingMessage, silenceMs: number, clock: Clock): Promise<Json> {
+async function statusOf(answer: IncomingMessage, totalMs: number, clock: Clock): Promise<Json> {
+  const limits = { maxBytes: MAX_BODY, silenceMs: totalMs, totalMs };
   try {
-    return object(JSON.parse((await readBody(answer, MAX_BODY, silenceMs, clock)) ?? ''));
+    return object(JSON.parse((await readBody(answer, limits, clock)) ?? ''));
   } catch {
     // The number of the status says enough.
     return {};

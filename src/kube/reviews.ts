@@ -102,7 +102,11 @@ export class Reviews {
     };
     const answer = await this.#api.get(request, signal);
     const { maxAnswerBytes, answerTimeoutMs } = REVIEW_LIMITS;
-    const body = await readBody(answer, maxAnswerBytes, answerTimeoutMs, this.#clock);
+    const body = await readBody(
+      answer,
+      { maxBytes: maxAnswerBytes, silenceMs: answerTimeoutMs, totalMs: answerTimeoutMs },
+      this.#clock,
+    );
     try {
       return object(object(JSON.parse(body ?? ''))['status']);
     } catch (cause) {

@@ -1,5 +1,5 @@
-import { systemClock, type Clock } from '../util/clock.ts';
-import { bodyFailure, pieces } from './body.ts';
+import { systemClock } from '../util/clock.ts';
+import { bodyFailure, readPieces } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { isObject, object, text, whole, type Json } from './json.ts';
 import { LineSplitter } from './lines.ts';
@@ -32,11 +32,11 @@ export interface WatchContext extends ListContext {
   readonly onBatch: (batch: Batch) => void;
 }
 
-/** More than the server is asked to end the watch after: then something is wrong with it. */
+/** The server is asked to end the watch; when it is so late, the client does. */
 const OVERTIME_MS = 30_000;
 
 /**
- * Watches a resource until the server ends the watch, which it does after a while; throws a KubeFailure
+ * Watches a resource until the watch ends, which it does after a while; throws a KubeFailure
  * when it ends otherwise. Everything in `onBatch` is complete up to its version.
  */
 export async function watchFrom(
@@ -58,35 +58,23 @@ export async function watchFrom(
   onOpen();
   const lines = new LineSplitter(limits.maxEventBytes);
   // A server that has sent a bookmark sends more of them; one that has not may send none at all.
-  let silenceMs = seconds * 1000 + OVERTIME_MS;
-  const endsAt = clock.now() + silenceMs;
+  const totalMs = seconds * 1000 + OVERTIME_MS;
+  let silenceMs = totalMs;
   let last = version;
   try {
-    for await (const piece of pieces(answer, () => silenceMs, clock)) {
+    const readLimits = { silenceMs: () => silenceMs, totalMs, lateIsEnd: true };
+    await readPieces(answer, readLimits, clock, (piece) => {
       const batch = read(lines, piece, last, what);
       if (isOlder(batch.version, last)) throw setBack(what, batch.version, last);
       last = batch.version;
       if (batch.bookmarks > 0) silenceMs = limits.silenceMs;
-      else silenceMs = Math.min(silenceMs, Math.max(untilInSteps(endsAt, clock), limits.silenceMs));
       if (batch.events.length + batch.bookmarks > 0) onBatch(batch);
-    }
+    });
   } catch (error) {
     signal.throwIfAborted();
     throw error instanceof KubeFailure ? error : bodyFailure(what, error);
   }
   if (lines.pending > 0) throw new KubeFailure('cut', `${what}: ended within an event`);
-}
-
-/**
- * Node keeps a list for each duration that a timer was ever set for, and forgets those of timers that do
- * not keep the process alive only when that duration has passed, even if the timers are cancelled: one
- * for each piece of a busy watch would be hundreds of thousands of them.
- */
-const STEP_MS = 10_000;
-
-/** Time until then, rounded up to a number of which there are few. */
-function untilInSteps(endsAt: number, clock: Clock): number {
-  return Math.ceil((endsAt - clock.now()) / STEP_MS) * STEP_MS;
 }
 
 function read(lines: LineSplitter, piece: Buffer, version: string, what: string): Batch {

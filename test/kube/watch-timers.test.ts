@@ -1,4 +1,4 @@
-/** Timers of a watch: Node remembers each duration that one was set for, so there must be few of them. */
+/** Timers of a watch: Node remembers each duration that one was set for, so a busy watch must not set many. */
 import t from 'tap';
 import { service } from '../support/fake-api/objects.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
@@ -9,9 +9,8 @@ import { systemClock, type Clock } from '../../src/util/clock.ts';
 import { SELECTION } from '../support/kube-rig.ts';
 import { until } from '../support/until.ts';
 
-t.test('a busy watch sets its timers for a handful of durations', async (t) => {
+t.test('a busy watch sets no timer for each event', async (t) => {
   const api = await startFakeApi(t);
-  const durations = new Set<number>();
   let timers = 0;
   // Time that passes with every look at it, as in a watch of many minutes.
   let now = 0;
@@ -19,7 +18,6 @@ t.test('a busy watch sets its timers for a handful of durations', async (t) => {
     now: () => (now += 7.3),
     setTimer(ms, callback) {
       timers += 1;
-      durations.add(ms);
       return systemClock.setTimer(ms, callback);
     },
   };
@@ -38,8 +36,7 @@ t.test('a busy watch sets its timers for a handful of durations', async (t) => {
     api.upsert('services', service('demo/web', `10.96.${i >> 8}.${i & 255}`));
     await until(() => store.revision > before);
   }
-  await until(() => timers > 300);
-  t.ok(durations.size < 20, `${durations.size} durations of ${timers} timers`);
+  t.ok(timers < 50, `${timers} timers`);
   stop.abort();
   await done;
 });

@@ -13,6 +13,8 @@ export type Fault =
   | { readonly kind: 'body'; readonly text: string }
   /** Begins with a body of any text, and never ends it. */
   | { readonly kind: 'stall'; readonly text: string }
+  /** Answers with a space now and then, without end. */
+  | { readonly kind: 'drip' }
   /** Answers as always, but only when the promise has resolved. */
   | { readonly kind: 'wait'; readonly until: Promise<void> };
 

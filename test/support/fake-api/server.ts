@@ -213,6 +213,10 @@ export class FakeApi {
       response.write(fault.text);
       if (fault.kind === 'body') response.end();
       return;
+    } else if (fault?.kind === 'drip') {
+      const timer = setInterval(() => response.write(' '), 1);
+      response.on('close', () => clearInterval(timer));
+      return;
     }
     if (verb === 'watch') this.#watch(request, response, place, query);
     else if (verb === 'list') this.#list(request, response, place, query);

@@ -1,0 +1,181 @@
+/** An API server, or something that passes for one, that tries to use up memory or time. */
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import t, { type Test } from 'tap';
+import type { IncomingMessage } from 'node:http';
+import { readBody } from '../../src/kube/body.ts';
+import { LineSplitter } from '../../src/kube/lines.ts';
+import { systemClock } from '../../src/util/clock.ts';
+import { service } from '../support/fake-api/objects.ts';
+import { fill, lists, MORE, STATE, addApi } from '../support/kube-demo.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
+import { until } from '../support/until.ts';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+function heap(): number {
+  collect();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+const PIECES = 300_000;
+const MIB = 1024 * 1024;
+/** One byte in memory of its own, as it comes from a chunk of one byte. */
+const oneByte = (): Buffer => Buffer.from(new Uint8Array([0x78]).buffer);
+
+t.test('a line in pieces of one byte takes the memory of its bytes', (t) => {
+  const splitter = new LineSplitter(PIECES);
+  const before = heap();
+  for (let i = 0; i < PIECES; i += 1) splitter.push(oneByte());
+  const grown = heap() - before;
+  t.ok(grown < 3 * MIB, `${grown} bytes for ${PIECES}`);
+  t.equal(splitter.push(Buffer.from('\n'))[0]?.length, PIECES);
+  t.end();
+});
+
+t.test('a body in pieces of one byte takes the memory of its bytes', async (t) => {
+  const before = heap();
+  let grown = 0;
+  const body = Readable.from(
+    (function* () {
+      for (let i = 0; i < PIECES; i += 1) yield oneByte();
+      grown = heap() - before;
+    })(),
+    { objectMode: false },
+  );
+  const limits = { maxBytes: PIECES, silenceMs: 1000, totalMs: 60_000 };
+  const text = await readBody(body as IncomingMessage, limits, systemClock);
+  t.equal(text?.length, PIECES);
+  t.ok(grown < 3 * MIB, `${grown} bytes for ${PIECES}`);
+});
+
+/** The nth page of a list without end. */
+function page(n: number): string {
+  const metadata = { resourceVersion: '7', continue: `token-${n}` };
+  return JSON.stringify({ metadata, items: [service(`demo/s${n}`, '10.96.0.1')] });
+}
+
+for (const [what, limits] of Object.entries({
+  pages: { maxListPages: 5 },
+  bytes: { maxListBytes: 4 * page(0).length + 10 },
+  objects: { maxObjects: 4 },
+})) {
+  t.test(`a list whose pages never end is given up after so many ${what}`, async (t) => {
+    const { api, store, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+      limits,
+      prepare: fill,
+    });
+    await watching();
+    const takeBack = [...Array(20).keys()].map((n) =>
+      api.fault({
+        fault: { kind: 'body', text: page(n) },
+        resource: 'services',
+        verb: 'list',
+        times: 1,
+      }),
+    );
+    const before = lists(api);
+    api.compact();
+    for (const watch of api.watches('services')) watch.error(410, 'too old');
+    await advanceUntil(() => failures.some(({ kind }) => kind === 'too-large'));
+    t.match(failures.at(-1)?.error.code, 'KPNG_STATE_TOO_LARGE');
+    t.equal(lists(api) - before, 5);
+    await settled(...STATE);
+    t.ok(store.synced, 'what is known stays');
+    for (const each of takeBack) each();
+    addApi(api);
+    await advanceUntil(() => api.watches().length === 3);
+    await settled(...MORE);
+  });
+}
+
+t.test('objects that a watch adds count, too', async (t) => {
+  const { api, watching, settled, failures } = await startKubeRig(t, {
+    limits: { maxObjects: 3 },
+    prepare: fill,
+  });
+  await watching();
+  const many = [1, 2, 3, 4].map((n) => service(`demo/s${n}`, '10.96.0.1'));
+  const [watch] = api.watches('services');
+  const events = many.map((object) => ({
+    type: 'ADDED',
+    object: { ...object, metadata: { ...object.metadata, resourceVersion: '9999999' } },
+  }));
+  watch?.raw(events.map((event) => `${JSON.stringify(event)}\n`).join(''));
+  await until(() => failures.length === 1);
+  t.match(failures[0], { kind: 'too-large', relist: true });
+  await settled(...STATE);
+});
+
+t.test('a list of which a byte comes now and then is given up', async (t) => {
+  const { api, failures, advanceUntil, store } = await startKubeRig(t, {
+    limits: { pauseTimeoutMs: 5000, listTimeoutMs: 20_000 },
+    prepare(api) {
+      fill(api);
+      api.fault({ fault: { kind: 'drip' }, resource: 'nodes', times: 1 });
+    },
+  });
+  await until(() => lists(api, 'nodes') === 1 && api.watches().length === 2);
+  await advanceUntil(() => failures.length === 1, 1);
+  t.match(failures, [
+    { kind: 'silent', resource: 'nodes', error: { message: /not complete after 20 s/ } },
+  ]);
+  await advanceUntil(() => store.synced);
+});
+
+t.test('a watch that is not ended in time goes on as another one', async (t) => {
+  const { api, clock, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    limits: { watchSeconds: [20, 20] },
+    prepare: fill,
+  });
+  await watching();
+  const [first] = api.watches('services');
+  const end = clock.now() + 60_000;
+  await advanceUntil(() => {
+    first?.raw(' \n');
+    return clock.now() >= end;
+  }, 1000);
+  await until(() => api.watches('services').length === 1);
+  t.not(api.watches('services')[0], first);
+  addApi(api);
+  await settled(...MORE);
+  t.strictSame(failures, []);
+  t.equal(lists(api), 1);
+});
+
+t.test('a flood of interim answers is cut off', async (t) => {
+  const { url, closed } = await flood(t);
+  const { failures } = await startKubeRig(t, {
+    source: {
+      config: { kubeconfig: '', server: url, env: {} },
+    },
+  });
+  await until(() => failures.length > 0);
+  t.match(failures[0], { kind: 'unreachable', error: { message: /interim answers/ } });
+  await closed;
+});
+
+/** Answers every request with 103 for as long as the client reads. */
+async function flood(t: Test): Promise<{ url: string; closed: Promise<void> }> {
+  const { promise: closed, resolve } = Promise.withResolvers<void>();
+  const hints = Buffer.from('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(2000));
+  const server = createServer((socket: Socket) => {
+    const pour = (): void => {
+      while (!socket.destroyed && socket.write(hints));
+    };
+    socket.on('drain', pour);
+    socket.once('data', pour);
+    socket.on('error', () => {});
+    socket.once('close', resolve);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}`, closed };
+}
