@@ -78,7 +78,7 @@ export const LIMIT_NAMES = {
 
 /**
  * Those that can change while an engine runs. A connection that is being made keeps its attempts; one that is half
- * closed keeps its time in the `node` engine, and takes the new one with its next byte in `linux`. A lower
+ * closed takes the new time within an eighth of the old one. A lower
  * `maxConnections` cuts nobody off, and keeps others out until it is kept; with a lower `maxUdpSessions` the next new
  * client ends the least recently used sessions down to it. A client that is held keeps its time.
  */

@@ -89,12 +89,12 @@ t.test('node: nothing else is asked', async (t) => {
 });
 
 t.test('node: the log says how it relays', async (t) => {
-  for (const [streamCalls, expected] of [
-    [undefined, { msg: 'The node engine relays on TCP handles' }],
-    [() => undefined, { level: 'info', msg: /^The node engine relays without TCP handles/ }],
+  for (const [canAcceptWithOnread, expected] of [
+    [undefined, { msg: 'The node engine reads clients into its own buffers' }],
+    [async () => false, { level: 'info', msg: /^The node engine uses only documented functions/ }],
   ] as const) {
     const { log, lines } = await captureLog(4);
-    const seams = streamCalls === undefined ? {} : { streamCalls };
+    const seams = canAcceptWithOnread === undefined ? {} : { canAcceptWithOnread };
     const engine = await createEngine({ engine: 'node', limits }, {}, log, {}, seams);
     t.match(lines(), [expected]);
     t.equal(lines().length, 1);

@@ -15,11 +15,11 @@ export interface Way {
   readonly documentedOnly: boolean;
 }
 
-/** Both ways of the `node` engine to accept: with Node's handles, and with only what Node documents. */
+/** Both ways of the `node` engine to accept: sockets that read into its buffers, and with only what Node documents. */
 export const WAYS: readonly Way[] =
   ENGINE === 'node'
     ? [
-        { way: 'handles', documentedOnly: false },
+        { way: 'onread', documentedOnly: false },
         { way: 'documented', documentedOnly: true },
       ]
     : [{ way: ENGINE, documentedOnly: false }];

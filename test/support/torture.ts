@@ -9,8 +9,8 @@
  * - an end of the stream arrives only behind all of it.
  */
 import { connect, type Socket } from 'node:net';
-import { RESET_MAY_LOOK_LIKE_FIN, whenFin } from '../../src/proxysocket/tcp/fin.ts';
-import { resetSocket } from '../../src/proxysocket/tcp/reset.ts';
+import { RESET_MAY_LOOK_LIKE_FIN, whenFin } from '../../src/proxysocket/node/tcp/fin.ts';
+import { resetSocket } from '../../src/proxysocket/node/tcp/reset.ts';
 import type { Teardown } from './sockets.ts';
 import { tcpServer, type TcpServer } from './tcp-peers.ts';
 

@@ -47,7 +47,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
         desk.netsh.on(PORTAL_LINK).map(({ address }) => address),
         [SERVICE],
       );
-      match(proxy.text, /"msg":"The node engine relays on TCP handles"/);
+      match(proxy.text, /"msg":"The node engine reads clients into its own buffers"/);
       // Wine itself has something to say about consoles, too.
       const lines = proxy.text.trim().split('\n');
       for (const line of lines.filter((each) => !each.startsWith('error: XDG'))) JSON.parse(line);

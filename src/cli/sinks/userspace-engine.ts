@@ -19,7 +19,7 @@ export interface EngineOptions {
 /** For tests. */
 export interface Seams {
   readonly nodeWorkers?: Parameters<typeof createNodeWorkers>[1];
-  readonly streamCalls?: () => object | undefined;
+  readonly canAcceptWithOnread?: () => Promise<boolean>;
 }
 
 /** Further deaths cannot be worse than no engine at all, which is all that could be had instead. */
@@ -33,14 +33,14 @@ function insist(log: Log): Required<Pick<GuardOptions, 'onDeaths'>> {
   };
 }
 
-/** Works without them, too: only who wonders what the engine costs has to know. */
-async function tellOfHandles(log: Log, seams: Seams): Promise<void> {
-  const { streamCalls } = await import('../../proxysocket/tcp/stream-calls.ts');
-  if ((seams.streamCalls ?? streamCalls)() !== undefined) {
-    log.v(1, 'The node engine relays on TCP handles');
+/** Says what relaying with the node engine costs on this Node. */
+async function logAcceptance(log: Log, seams: Seams): Promise<void> {
+  const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
+  if (await (seams.canAcceptWithOnread ?? canAcceptWithOnread)()) {
+    log.v(1, 'The node engine reads clients into its own buffers');
   } else {
-    log.info('The node engine relays without TCP handles, at a higher price', {
-      reason: 'this Node does not give them',
+    log.info('The node engine uses only documented functions; uploads cost more CPU', {
+      reason: 'this Node does not accept sockets with onread',
     });
   }
 }
@@ -63,14 +63,14 @@ export async function createEngine(
   };
   const nodeEngine = async (formerPort?: FormerPort): Promise<Required<Engine>> => {
     const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
-    await tellOfHandles(log, seams);
+    await logAcceptance(log, seams);
     return createNodeEngine({ limits, ...(formerPort !== undefined && { formerPort }), ...host });
   };
   const nodeWorkers = async (): Promise<Required<Engine>> => {
     const { createNodeWorkers } = await import('../../proxysocket/workers/create.ts');
     try {
       const several = await createNodeWorkers(workers, { limits, ...host, ...seams.nodeWorkers });
-      await tellOfHandles(log, seams);
+      await logAcceptance(log, seams);
       return several;
     } catch (error) {
       const { UnfitError } = await import('../../proxysocket/threads/plane-worker.ts');

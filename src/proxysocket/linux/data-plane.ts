@@ -6,7 +6,8 @@ import type { EngineLimits } from '../limits.ts';
 import { LoopGuard } from '../core/loop-guard.ts';
 import type { CounterStore } from '../core/service-port-book.ts';
 import type { Loop } from './loop.ts';
-import { createLinuxTcpAcceptor } from './tcp/acceptor.ts';
+import { createTcpAcceptor } from '../tcp/acceptor.ts';
+import { LinuxTcpTransport } from './tcp/transport.ts';
 import { createLinuxUdpAcceptor } from './udp/acceptor.ts';
 
 export interface DataPlaneOptions {
@@ -36,7 +37,7 @@ export function createDataPlane(loop: Loop, options: DataPlaneOptions): Acceptor
   return new AcceptorEngine({
     kind: 'linux',
     acceptors: {
-      TCP: createLinuxTcpAcceptor(loop, context, loops),
+      TCP: createTcpAcceptor(new LinuxTcpTransport(loop, context), context, loops),
       UDP: createLinuxUdpAcceptor(loop, context),
     },
     descriptors,

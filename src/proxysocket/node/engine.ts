@@ -8,6 +8,7 @@ import { LoopGuard } from '../core/loop-guard.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import type { CounterStore } from '../core/service-port-book.ts';
 import { createTcpAcceptor } from '../tcp/acceptor.ts';
+import { NodeTcpTransport } from './tcp/transport.ts';
 import { createUdpAcceptor } from '../udp/acceptor.ts';
 import { readHostAddresses, type HostAddresses } from '../udp/host-addresses.ts';
 
@@ -50,11 +51,12 @@ export function createNodeEngine(options: NodeEngineOptions = {}): AcceptorEngin
   });
   const context = { limits, clock, descriptors };
   const hostAddresses = (): HostAddresses => readHostAddresses(options.hostAddresses);
+  const tcp = new NodeTcpTransport(context, { documentedOnly, sockets });
   const loops = new LoopGuard(clock);
   return new AcceptorEngine({
     kind: 'node',
     acceptors: {
-      TCP: createTcpAcceptor(context, { documentedOnly, loops, sockets }),
+      TCP: createTcpAcceptor(tcp, context, loops),
       UDP: createUdpAcceptor(context, { hostAddresses, sockets }),
     },
     descriptors,

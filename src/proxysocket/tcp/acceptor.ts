@@ -1,68 +1,43 @@
-import { setImmediate } from 'node:timers/promises';
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import { tcpAccepted } from '../events.ts';
-import type { Inspectable } from '../inspect.ts';
-import type { ListenerSockets } from '../core/listener-sockets.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
+import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec } from '../spec.ts';
-import { addressText, clientAddress } from './addresses.ts';
-import { TcpConnection } from './connection.ts';
-import type { Incoming } from './incoming.ts';
-import { openTcpListener, type TcpListener, type TcpListenerOptions } from './listener.ts';
-import { countRejected, rejectClient } from './reject.ts';
+import { TcpListener } from './listener.ts';
 import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
+import type { TcpTransport } from './transport.ts';
 
-export interface TcpAcceptorOptions {
-  /**
-   * Use only what Node documents: accepted sockets then emit 'data' instead of reading into buffers of
-   * ours. Correct, but bulk data from clients costs more than twice the CPU.
-   */
-  readonly documentedOnly?: boolean;
-  /** Is asked about endpoints. Default: knows of no loop. */
-  readonly loops?: LoopGuard;
-  /** Opens the sockets of listeners. Default: Node does. */
-  readonly sockets?: ListenerSockets | undefined;
-}
-
-/** The TCP half of the `node` engine. */
+/** The TCP half of an engine, on the sockets of a transport. `loops` knows endpoints that lead back to their service. */
 export function createTcpAcceptor(
+  transport: TcpTransport,
   context: EngineContext,
-  options: TcpAcceptorOptions = {},
+  loops: LoopGuard,
 ): Acceptor {
-  return new TcpAcceptor(context, options);
+  return new TcpAcceptor(transport, context, loops);
 }
 
 class TcpAcceptor implements Acceptor {
+  readonly #transport: TcpTransport;
   readonly #shared: TcpShared;
-  readonly #listenerOptions: TcpListenerOptions;
   readonly #listeners = new Set<TcpListener>();
 
-  constructor(context: EngineContext, options: TcpAcceptorOptions) {
-    const { documentedOnly = false, loops, sockets } = options;
-    this.#shared = createTcpShared(context, loops);
-    this.#listenerOptions = {
-      backlog: context.limits.backlog,
-      keepAliveMs: context.limits.keepAliveMs,
-      documentedOnly,
-      sockets,
-      accepted: (incoming, listener) => this.#accepted(incoming, listener),
-      acceptFailed: ({ owner }) => {
-        countRejected(owner, 'limit', '');
-      },
-      closed: (listener) => this.#listeners.delete(listener),
-    };
+  constructor(transport: TcpTransport, context: EngineContext, loops: LoopGuard) {
+    this.#transport = transport;
+    this.#shared = createTcpShared(context, transport, loops);
   }
 
   async listen(spec: ListenSpec, owner: ServicePort): Promise<Listener> {
-    const listener = await openTcpListener(spec, owner, this.#listenerOptions);
+    const listener = new TcpListener(this.#shared, spec, owner, (closed) =>
+      this.#listeners.delete(closed),
+    );
+    await listener.open(this.#transport, spec);
     this.#listeners.add(listener);
     return listener;
   }
 
   limitsChanged(): void {
-    Object.assign(this.#shared, tcpTimes(this.#shared));
-    this.#shared.room.limitsChanged();
+    Object.assign(this.#shared, tcpTimes(this.#shared, this.#transport));
+    this.#shared.holds.limitsChanged();
   }
 
   endpointGone(_owner: ServicePort, endpoint: BalancerEndpoint): void {
@@ -70,16 +45,16 @@ class TcpAcceptor implements Acceptor {
   }
 
   endpointsChanged(owner: ServicePort): void {
-    this.#shared.room.endpointsChanged(owner);
+    this.#shared.holds.endpointsChanged(owner);
   }
 
   /** Established relays run on, as they do in kube-proxy's userspace mode. */
   servicePortGone(owner: ServicePort): void {
-    this.#shared.room.servicePortGone(owner);
+    this.#shared.holds.servicePortGone(owner);
   }
 
   *connections(): Iterable<Inspectable> {
-    yield* this.#shared.room;
+    yield* this.#shared.holds;
     yield* this.#shared.index;
   }
 
@@ -88,8 +63,8 @@ class TcpAcceptor implements Acceptor {
   }
 
   cut(): void {
-    const { index, room } = this.#shared;
-    for (const connection of [...room, ...index.all()]) connection.destroy();
+    const { index, holds } = this.#shared;
+    for (const connection of [...holds, ...index.all()]) connection.destroy();
   }
 
   drained(): Promise<void> {
@@ -100,26 +75,6 @@ class TcpAcceptor implements Acceptor {
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
     this.cut();
     await this.#shared.gate.empty();
-    // The last handles are closed in the next turn of the loop.
-    await setImmediate();
-  }
-
-  #accepted(incoming: Incoming, { owner, traffic, family, filter }: TcpListener): void {
-    owner.counters.connections += 1;
-    this.#shared.memory.way.accepted();
-    if (tcpAccepted.hasSubscribers) {
-      tcpAccepted.publish({
-        servicePort: owner.name,
-        remoteAddress: addressText(incoming.remote()),
-        localAddress: addressText(incoming.local()),
-      });
-    }
-    if (filter !== undefined && !filter(clientAddress(incoming.remote()))) {
-      rejectClient(owner, incoming, 'source');
-    } else if (this.#shared.gate.enter()) {
-      new TcpConnection(this.#shared, incoming, { owner, traffic, family }).start();
-    } else {
-      rejectClient(owner, incoming, 'limit');
-    }
+    await this.#transport.destroy();
   }
 }

@@ -23,6 +23,16 @@ export function connectErrorCause(error: NodeJS.ErrnoException): ConnectErrorCau
   return CAUSES[error.code ?? ''] ?? 'other';
 }
 
+/** The socket was connected to itself. */
+export function selfConnectError(): NodeJS.ErrnoException {
+  const error = new Error('connected to itself: no process listens on the endpoint');
+  return Object.assign(error, { code: 'ECONNREFUSED' });
+}
+
+export function timeoutError(timeoutMs: number): NodeJS.ErrnoException {
+  return Object.assign(new Error(`no answer within ${timeoutMs} ms`), { code: 'ETIMEDOUT' });
+}
+
 /** What an endpoint is refused with that leads a service port back to itself. */
 export function loopError(servicePort: string, endpoint: string): KpngError {
   return new KpngError(

@@ -1,31 +1,43 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
+import type { Deadline } from '../core/deadlines.ts';
+import type { IndexEntry } from '../core/endpoint-index.ts';
+import type { IdleLane } from '../core/idle-lanes.ts';
+import type { ServicePort } from '../core/service-port.ts';
 import {
   observeConnectSeconds,
   rejectReason,
   type ConnectErrorCause,
   type RejectReason,
+  type ServicePortCounters,
 } from '../counters.ts';
-import { connectFailed, endpointPicked, relayEnded, relayStarted } from '../events.ts';
 import type { RelayAddresses } from '../events.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
-import type { ServicePort } from '../core/service-port.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, clientAddress } from './addresses.ts';
-import { Attempt, type AttemptOwner } from './attempt.ts';
-import { Direction } from './direction.ts';
-import { loopError } from './connect-error.ts';
-import type { Deadline } from '../core/deadlines.ts';
-import type { IndexEntry } from '../core/endpoint-index.ts';
-import type { HandleAddress } from './handle.ts';
-import type { HeldIncoming, Incoming } from './incoming.ts';
-import { countRejected, rejectClient } from './reject.ts';
-import type { RelaySocket } from './relay-socket.ts';
-import { Relay, type RelayEnd, type RelayOwner } from './relay.ts';
-import { resetSocket } from './reset.ts';
-import type { SharedConnection, TcpShared } from './shared.ts';
+import { connectErrorCause, loopError, selfConnectError, timeoutError } from './connect-error.ts';
+import type { HalfClosed } from './half-close.ts';
+import type { HeldClient, Hold } from './hold-queue.ts';
+import {
+  countRejected,
+  publishConnectFailed,
+  publishEnded,
+  publishPicked,
+  publishStarted,
+  relayAddresses,
+} from './publish.ts';
+import type { TcpShared } from './shared.ts';
+import type {
+  DialOwner,
+  HoldOwner,
+  KnownAddress,
+  RelayEnd,
+  RelayOwner,
+  TcpClient,
+  TcpDial,
+  TcpRelay,
+} from './transport.ts';
 import { Tries } from './tries.ts';
-import type { HeldClient, Stay } from './waiting-room.ts';
 
 /** Where the client came in. */
 export interface Origin {
@@ -35,13 +47,18 @@ export interface Origin {
 }
 
 type State =
-  | { readonly kind: 'held'; readonly stay: Stay; readonly incoming: HeldIncoming }
-  | { readonly kind: 'connecting'; readonly attempt: Attempt }
+  | { readonly kind: 'held'; readonly hold: Hold }
+  | {
+      readonly kind: 'dialing';
+      readonly dial: TcpDial;
+      readonly endpoint: BalancerEndpoint;
+      readonly deadline: Deadline<TcpConnection>;
+      readonly startedAt: number;
+    }
   | {
       readonly kind: 'relaying';
-      readonly relay: Relay;
+      readonly relay: TcpRelay;
       readonly endpoint: BalancerEndpoint;
-      /** On the clock. */
       readonly startedAt: number;
       readonly addresses: RelayAddresses | undefined;
     }
@@ -52,61 +69,59 @@ const ENDED: State = { kind: 'ended' };
 /**
  * One accepted client, from the first attempt to connect to the end of its relay.
  *
- * Each attempt takes an endpoint that this client has not tried, while there is one. Endpoints that
- * only were too slow are tried again after that, with the longer limit of the later attempts; those
- * that refused are not. (kube-proxy's userspace mode makes four attempts in the order of the
- * rotation, whatever the outcome.)
+ * Each attempt takes an endpoint that this client has not tried, while there is one. Endpoints that only were
+ * too slow are tried again after that, with the longer limit of the later attempts; those that refused are not.
+ * (kube-proxy's userspace mode makes four attempts in the order of the rotation, whatever the outcome.)
  *
- * An attempt has failed, too, when the endpoint resets the connection soon and before a byte went
- * through, either way. That is what becomes of connections that the kernel of an endpoint has taken and
- * the endpoint, which was killed, has not: nobody has seen anything of the client, so another endpoint
- * may serve it. Once the endpoint has been sent something it may have acted on it, and only the client
- * can know whether that may happen twice.
- *
- * The client is not read before it has an endpoint, unless it is held because there is none. Node does
- * not watch a socket that it does not read, so a client that vanishes meanwhile is noticed right after:
- * by the first read, at most the sum of the time limits later (3.75 s by default).
+ * An attempt has failed, too, when the endpoint resets the connection soon and before a byte went through, either
+ * way. That happens to connections that the kernel of an endpoint has accepted and the endpoint, which was
+ * killed, has not: no one has seen anything of the client, so another endpoint may serve it. Once the endpoint has
+ * been sent something it may have acted on it, and only the client can know whether that may happen twice.
  */
 export class TcpConnection
-  implements AttemptOwner, RelayOwner, PickRequest, SharedConnection, HeldClient
+  implements HoldOwner, DialOwner, RelayOwner, PickRequest, HeldClient, HalfClosed
 {
-  readonly #shared: TcpShared;
-  #incoming: Incoming;
-  readonly #owner: ServicePort;
-  readonly #inward: Direction;
-  readonly #outward: Direction;
   readonly traffic: Traffic;
   readonly family: Family;
-  #remote: HandleAddress | undefined;
-  /** Those that there were when it began. */
+  readonly counters: ServicePortCounters;
+
+  lane: IdleLane<HalfClosed> | undefined = undefined;
+  older: HalfClosed | undefined = undefined;
+  newer: HalfClosed | undefined = undefined;
+  usedAt = 0;
+  idleLooks = 0;
+  seenBytes = 0;
+  seenUnsent: number | undefined = undefined;
+
+  readonly #shared: TcpShared;
+  readonly #client: TcpClient;
+  readonly #owner: ServicePort;
+  /** Those in force when it began. */
   readonly #attempts: TcpShared['attempts'];
   #tries: Tries;
   #heldSince: number | undefined;
+  #remote: KnownAddress | undefined;
   #state: State = ENDED;
-  /** There from the first endpoint on that took the connection. */
-  #relay: Relay | undefined;
+  /** Set once an endpoint has taken the connection. */
+  #relay: TcpRelay | undefined;
   #indexed: IndexEntry | undefined;
-  #young: Deadline<SharedConnection> | undefined;
-  #grace: Deadline<SharedConnection> | undefined;
+  #grace: Deadline<TcpConnection> | undefined;
+  #young: Deadline<TcpConnection> | undefined;
+  #isOver = false;
 
-  constructor(shared: TcpShared, incoming: Incoming, origin: Origin) {
+  /** Owns an accepted client that the gate has let in. `start` has to follow. */
+  constructor(shared: TcpShared, client: TcpClient, origin: Origin) {
     this.#shared = shared;
-    this.#incoming = incoming;
+    this.#client = client;
     this.#owner = origin.owner;
     this.traffic = origin.traffic;
     this.family = origin.family;
+    this.counters = origin.owner.counters;
     this.#attempts = shared.attempts;
     this.#tries = new Tries(this.#attempts.length);
-    const { counters } = origin.owner;
-    this.#inward = new Direction(shared.memory, (bytes) => {
-      counters.bytesIn += bytes;
-    });
-    this.#outward = new Direction(shared.memory, (bytes) => {
-      counters.bytesOut += bytes;
-    });
   }
 
-  /** The client's address, asked for only when somebody needs it: it costs a system call. */
+  /** The client's IP; asked for only when needed, since it costs a system call. */
   get client(): string {
     return clientAddress(this.#remoteAddress());
   }
@@ -127,20 +142,24 @@ export class TcpConnection
     return this.#owner.name;
   }
 
+  get relay(): TcpRelay | undefined {
+    return this.#relay;
+  }
+
   inspect(): ConnectionSnapshot | undefined {
     const state = this.#state;
     if (state.kind === 'ended') return undefined;
-    if (state.kind === 'held') return state.stay.inspect();
-    const isOpen = state.kind === 'relaying';
+    if (state.kind === 'held') return state.hold.inspect();
+    const relay = state.kind === 'relaying' ? state.relay : undefined;
     return {
       servicePort: this.#owner.name,
       protocol: 'TCP',
       client: this.remoteAddress,
-      endpoint: isOpen ? state.endpoint.text : state.attempt.pick.endpoint.text,
-      state: isOpen ? 'open' : 'connecting',
-      ageMs: isOpen ? this.#shared.clock.now() - state.startedAt : 0,
-      in: this.#inward.bytes,
-      out: this.#outward.bytes,
+      endpoint: state.endpoint.text,
+      state: relay === undefined ? 'connecting' : 'open',
+      ageMs: relay === undefined ? 0 : this.#shared.clock.now() - state.startedAt,
+      in: relay?.bytesIn ?? 0,
+      out: relay?.bytesOut ?? 0,
     };
   }
 
@@ -149,51 +168,32 @@ export class TcpConnection
     this.#next('no-endpoint');
   }
 
-  connected(attempt: Attempt, endpointSocket: RelaySocket, seconds: number): void {
-    const { endpoint } = attempt.pick;
-    const { counters, balancer } = this.#owner;
-    balancer.connected(endpoint);
-    observeConnectSeconds(counters, seconds);
-    const relay = this.#relayTo(endpointSocket);
-    if (relay === undefined) return;
-    counters.active += 1;
-    const startedAt = this.#shared.clock.now();
-    const addresses = this.#relayAddresses(endpoint, endpointSocket);
-    this.#state = { kind: 'relaying', relay, endpoint, startedAt, addresses };
-    this.#young = this.#shared.young.add(this);
-    if (relayStarted.hasSubscribers && addresses !== undefined) relayStarted.publish(addresses);
-  }
-
-  failed({ pick }: Attempt, cause: ConnectErrorCause, error: Error): void {
-    this.#endpointFailed(pick.endpoint, cause, error);
-  }
-
-  /** An endpoint that was silent for longer than an attempt may take had its chance. */
-  endpointLost(error: Error): boolean {
+  dialed(): void {
     const state = this.#state;
-    const attempt = this.#attempts[this.#tries.made - 1];
-    if (state.kind !== 'relaying' || attempt === undefined) return false;
-    if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
-    this.#endRelay('endpoint-reset');
-    this.#endpointFailed(state.endpoint, 'reset', error);
-    return true;
+    if (state.kind !== 'dialing') return;
+    if (this.#isConnectedToItself(state.dial, state.endpoint)) this.dialFailed(selfConnectError());
+    else this.#relayTo(state.dial, state.endpoint, state.startedAt);
   }
 
-  relayEnded(reason: RelayEnd): void {
-    if (this.#state.kind === 'connecting') this.#state.attempt.abandon();
-    this.#endRelay(reason);
-    this.#leave();
+  dialFailed(error: NodeJS.ErrnoException): void {
+    if (this.#state.kind !== 'dialing') return;
+    const { endpoint } = this.#state;
+    this.#abandon();
+    this.#next(this.#attemptFailed(endpoint, error));
+  }
+
+  /** Called by the queue of attempts. */
+  timedOut(timeoutMs: number): void {
+    this.dialFailed(timeoutError(timeoutMs));
   }
 
   /**
-   * The endpoint that this connection uses is gone. An attempt moves on to another endpoint; a relay
-   * lives on, for a limited time if there is a limit.
+   * The endpoint was removed. An attempt moves on to another endpoint; a relay lives on, for the grace period
+   * if there is one.
    */
   endpointGone(): void {
-    if (this.#state.kind === 'connecting') {
-      const { attempt } = this.#state;
-      attempt.abandon();
-      this.#indexed?.remove();
+    if (this.#state.kind === 'dialing') {
+      this.#abandon();
       // It does not count as an attempt: the next one may take as long as this one could have.
       this.#tries.withdraw();
       this.#next('no-endpoint');
@@ -202,193 +202,198 @@ export class TcpConnection
     }
   }
 
-  /** It may last long: from now on the endpoint is asked whether it is still there. */
+  graceOver(): void {
+    if (this.#state.kind === 'relaying') this.#state.relay.cut('endpoint-gone');
+  }
+
+  /** The relay has lasted long enough to be probed. */
   keepAlive(): void {
     if (this.#state.kind === 'relaying')
       this.#state.relay.keepAlive(this.#shared.limits.keepAliveMs);
   }
 
-  /** The time after the end of the endpoint is over. */
-  graceOver(): void {
-    if (this.#state.kind === 'relaying') this.#state.relay.cut('endpoint-gone');
+  halfClosed(): void {
+    this.#shared.halfClosed.add(this);
+  }
+
+  halfCloseTimeout(): void {
+    this.#relay?.cut('half-close-timeout');
   }
 
   destroy(): void {
-    if (this.#state.kind === 'connecting') {
-      const { attempt } = this.#state;
-      attempt.abandon();
-      if (this.#relay !== undefined) this.#relay.cut('destroyed');
-      else {
-        this.#incoming.reset();
-        this.#leave();
-      }
-    } else if (this.#state.kind === 'relaying') {
-      this.#state.relay.cut('destroyed');
-    } else if (this.#state.kind === 'held') {
-      this.#leaveRoom(this.#state.stay, 'destroyed');
-    }
+    if (this.#state.kind === 'held') this.#state.hold.end('destroyed');
+    this.#abandon();
+    if (this.#relay !== undefined) this.#relay.cut('destroyed');
+    else this.#resetClient();
   }
 
-  /** There is an endpoint for a client that has been held. */
-  endpointThere(): void {
-    if (this.#state.kind !== 'held') return;
-    this.#state.incoming.release();
-    this.#next('no-endpoint');
+  /** An endpoint that was silent for longer than an attempt may take had its chance. */
+  endpointLost(error: NodeJS.ErrnoException): boolean {
+    const state = this.#state;
+    const attempt = this.#attempts[this.#tries.made - 1];
+    if (state.kind !== 'relaying' || attempt === undefined) return false;
+    if (this.#shared.clock.now() - state.startedAt > attempt.timeoutMs) return false;
+    this.#endRelay('endpoint-reset');
+    this.#next(this.#attemptFailed(state.endpoint, error, 'reset'));
+    return true;
   }
 
-  /** Resets the client, and says why. */
-  turnAway(reason: RejectReason): void {
-    if (this.#relay === undefined) {
-      rejectClient(this.#owner, this.#incoming, reason);
-      this.#leave();
-    } else {
-      countRejected(this.#owner, reason, () => this.remoteAddress);
-      this.#relay.cut('endpoint-reset');
-    }
-  }
-
-  #attempt(pick: Pick): void {
-    const { endpoint } = pick;
-    const options = this.#attempts[this.#tries.made - 1];
-    if (options === undefined) return;
-    if (this.#tries.made > 1) this.#owner.counters.retries += 1;
-    if (endpointPicked.hasSubscribers) {
-      endpointPicked.publish({
-        servicePort: this.#owner.name,
-        sourceAddress: addressText(this.#remoteAddress()),
-        endpoint: endpoint.text,
-        sticky: pick.sticky,
-        endpoints: this.#owner.balancer.size,
-        attempt: this.#tries.made,
-      });
-    }
-    if (this.#shared.loops.leadsBack(this.#owner, endpoint)) {
-      this.#endpointFailed(endpoint, 'loop', loopError(this.#owner.name, endpoint.text));
-      return;
-    }
-    const how = { onread: this.#outward.onread, calls: this.#incoming.calls };
-    const attempt = new Attempt(pick, how, options, this);
-    this.#state = { kind: 'connecting', attempt };
-    this.#indexed = this.#shared.index.add(endpoint, this);
-  }
-
-  /** Makes the next attempt, or gives up. */
-  #next(reason: RejectReason): void {
-    const pick = this.#tries.next(this.#owner.balancer, this);
-    if (pick === undefined) this.#reject(reason);
-    else this.#attempt(pick);
-  }
-
-  #endpointFailed(endpoint: BalancerEndpoint, cause: ConnectErrorCause, error: Error): void {
-    const { counters, balancer, name } = this.#owner;
-    this.#indexed?.remove();
-    counters.connectErrors[cause] += 1;
-    // Being out of descriptors or source ports is not the endpoint's fault.
-    if (cause !== 'limit') balancer.connectFailed(endpoint);
-    if (connectFailed.hasSubscribers) {
-      const message = { servicePort: name, endpoint: endpoint.text, attempt: this.#tries.made };
-      connectFailed.publish({ ...message, cause, error });
-    }
-    this.#tries.failed(endpoint, cause === 'timeout');
-    this.#next(cause === 'limit' ? 'limit' : 'connect-failed');
-  }
-
-  #reject(why: RejectReason): void {
-    const reason = rejectReason(this.#owner, this.traffic, why);
-    if (reason !== 'no-endpoint' || this.#relay !== undefined) {
-      this.turnAway(reason);
-      return;
-    }
-    const stay = this.#shared.room.enter(this, this.#owner);
-    if (typeof stay === 'string') this.turnAway(stay);
-    else this.#hold(stay);
-  }
-
-  /** What has been tried before does not count when an endpoint comes. */
-  #hold(stay: Stay): void {
-    const incoming = this.#incoming.hold(this.#inward.onread, () =>
-      this.#leaveRoom(stay, 'client-gone'),
-    );
-    this.#incoming = incoming;
-    this.#tries = new Tries(this.#attempts.length);
-    this.#heldSince ??= stay.since;
-    this.#state = { kind: 'held', stay, incoming };
-  }
-
-  #leaveRoom(stay: Stay, reason: 'client-gone' | 'destroyed'): void {
-    stay.end(reason);
-    this.#incoming.reset();
+  relayEnded(reason: RelayEnd): void {
+    this.#abandon();
+    this.#endRelay(reason);
     this.#leave();
   }
 
-  /** Joins the client to an endpoint; undefined when the client is gone. */
-  #relayTo(endpointSocket: RelaySocket): Relay | undefined {
-    if (this.#relay !== undefined) {
-      this.#relay.use(endpointSocket);
-      this.#inward.resume();
-      return this.#relay;
+  endpointThere(): void {
+    if (this.#state.kind !== 'held') return;
+    this.#client.release();
+    this.#next('no-endpoint');
+  }
+
+  clientGone(): void {
+    if (this.#state.kind !== 'held') return;
+    this.#state.hold.end('client-gone');
+    this.#resetClient();
+  }
+
+  reject(reason: RejectReason): void {
+    countRejected(this.#owner, reason, this);
+    if (this.#relay !== undefined) this.#relay.cut('endpoint-reset');
+    else this.#resetClient();
+  }
+
+  /** Makes the next attempt, or rejects the client for this reason. */
+  #next(reason: RejectReason): void {
+    let why: RejectReason | undefined = reason;
+    while (why !== undefined) {
+      const pick = this.#tries.next(this.#owner.balancer, this);
+      if (pick === undefined) {
+        this.#rejectOrHold(why);
+        return;
+      }
+      why = this.#attempt(pick);
     }
-    const client = this.#incoming.socket(this.#inward.onread);
-    if (client.destroyed) {
-      // Only the documented way of accepting can find out this early that the client is gone.
-      resetSocket(endpointSocket);
-      this.#leave();
-      return undefined;
+  }
+
+  /** Undefined when its outcome is open; else it has failed at once, and this may be why. */
+  #attempt(pick: Pick): RejectReason | undefined {
+    const { endpoint } = pick;
+    const { loops, index, clock } = this.#shared;
+    const attempt = this.#attempts[this.#tries.made - 1];
+    if (attempt === undefined) return undefined;
+    if (this.#tries.made > 1) this.counters.retries += 1;
+    publishPicked(this.#owner, pick, this.#tries.made, this);
+    if (loops.leadsBack(this.#owner, endpoint)) {
+      return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
     }
-    const parts = {
-      client,
-      inward: this.#inward,
-      outward: this.#outward,
-      times: this.#shared,
-      owner: this,
-    };
-    this.#relay = new Relay(parts, endpointSocket);
-    this.#incoming.start(this.#inward);
-    return this.#relay;
+    const dial = this.#client.dial(endpoint, this);
+    if (dial instanceof Error) return this.#attemptFailed(endpoint, dial);
+    const deadline = attempt.running.add(this);
+    this.#state = { kind: 'dialing', dial, endpoint, deadline, startedAt: clock.now() };
+    this.#indexed = index.add(endpoint, this);
+    return undefined;
+  }
+
+  /** Counts and publishes; returns why the client is rejected if no other endpoint is left to try. */
+  #attemptFailed(
+    endpoint: BalancerEndpoint,
+    error: NodeJS.ErrnoException,
+    cause: ConnectErrorCause = connectErrorCause(error),
+  ): RejectReason {
+    this.counters.connectErrors[cause] += 1;
+    // Being out of descriptors or source ports is not the endpoint's fault.
+    if (cause !== 'limit') this.#owner.balancer.connectFailed(endpoint);
+    publishConnectFailed(this.#owner, endpoint, this.#tries.made, cause, error);
+    this.#tries.failed(endpoint, cause === 'timeout');
+    return cause === 'limit' ? 'limit' : 'connect-failed';
+  }
+
+  /** Drops the running attempt. */
+  #abandon(): void {
+    if (this.#state.kind !== 'dialing') return;
+    const { dial, deadline } = this.#state;
+    this.#state = ENDED;
+    deadline.remove();
+    this.#indexed?.remove();
+    dial.abandon();
+  }
+
+  /**
+   * To reach an endpoint of this host, the kernel may choose the endpoint's own port for our side. If no process
+   * listens there, TCP then connects the socket to itself: the client would get its own bytes back, and the
+   * endpoint could not have its port again.
+   */
+  #isConnectedToItself(dial: TcpDial, { address, port }: BalancerEndpoint): boolean {
+    const range = this.#shared.kernelPorts;
+    if (range !== undefined && (port < range.first || port > range.last)) return false;
+    const local = dial.localAddress();
+    return local.port === port && local.address === address;
+  }
+
+  #relayTo(dial: TcpDial, endpoint: BalancerEndpoint, dialedAt: number): void {
+    if (this.#state.kind !== 'dialing') return;
+    this.#state.deadline.remove();
+    this.#owner.balancer.connected(endpoint);
+    const startedAt = this.#shared.clock.now();
+    observeConnectSeconds(this.counters, (startedAt - dialedAt) / 1000);
+    this.counters.active += 1;
+    const addresses = relayAddresses(this.#owner, endpoint, this, this.#client, dial);
+    const relay = dial.join(this);
+    this.#relay = relay;
+    this.#state = { kind: 'relaying', relay, endpoint, startedAt, addresses };
+    this.#young = this.#shared.young.add(this);
+    publishStarted(addresses);
+    relay.start();
+  }
+
+  #rejectOrHold(why: RejectReason): void {
+    const reason = rejectReason(this.#owner, this.traffic, why);
+    if (reason !== 'no-endpoint' || this.#relay !== undefined) {
+      this.reject(reason);
+      return;
+    }
+    const hold = this.#shared.holds.enter(this, this.#owner);
+    if (typeof hold === 'string') {
+      this.reject(hold);
+      return;
+    }
+    // What has been tried before does not count when an endpoint comes.
+    this.#tries = new Tries(this.#attempts.length);
+    this.#heldSince ??= hold.since;
+    this.#state = { kind: 'held', hold };
+    this.#client.hold(this);
   }
 
   /** Counts the relay to one endpoint out, unless that has been done. */
   #endRelay(reason: RelayEnd): void {
-    if (this.#state.kind !== 'relaying') return;
-    const { startedAt, addresses } = this.#state;
+    const state = this.#state;
+    if (state.kind !== 'relaying') return;
     this.#state = ENDED;
-    const { counters } = this.#owner;
-    counters.active -= 1;
-    if (reason === 'half-close-timeout') counters.halfCloseTimeouts += 1;
-    this.#young?.remove();
+    this.counters.active -= 1;
+    if (reason === 'half-close-timeout') this.counters.halfCloseTimeouts += 1;
     this.#grace?.remove();
-    if (relayEnded.hasSubscribers && addresses !== undefined) {
-      relayEnded.publish({
-        ...addresses,
-        bytesIn: this.#inward.bytes,
-        bytesOut: this.#outward.bytes,
-        durationMs: this.#shared.clock.now() - startedAt,
-        reason,
-      });
-    }
+    this.#young?.remove();
+    this.#indexed?.remove();
+    this.#shared.halfClosed.remove(this);
+    const durationMs = this.#shared.clock.now() - state.startedAt;
+    publishEnded(state.addresses, state.relay, durationMs, reason);
+  }
+
+  #resetClient(): void {
+    if (this.#isOver) return;
+    this.#client.reset();
+    this.#leave();
   }
 
   #leave(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#state = ENDED;
-    this.#indexed?.remove();
     this.#shared.gate.leave();
   }
 
-  #remoteAddress(): HandleAddress {
-    this.#remote ??= this.#incoming.remote();
+  #remoteAddress(): KnownAddress {
+    this.#remote ??= this.#client.remoteAddress();
     return this.#remote;
-  }
-
-  /** Undefined when nobody listens: the addresses cost three system calls. */
-  #relayAddresses(endpoint: BalancerEndpoint, socket: RelaySocket): RelayAddresses | undefined {
-    if (!relayStarted.hasSubscribers && !relayEnded.hasSubscribers) return undefined;
-    return {
-      servicePort: this.#owner.name,
-      endpoint: endpoint.text,
-      inRemoteAddress: addressText(this.#remoteAddress()),
-      inLocalAddress: addressText(this.#incoming.local()),
-      outLocalAddress: addressText({ address: socket.localAddress, port: socket.localPort }),
-      outRemoteAddress: endpoint.text,
-    };
   }
 }

@@ -1,31 +1,28 @@
 import type { Clock } from '../../util/clock.ts';
-import type { Inspectable } from '../inspect.ts';
-import type { EngineLimits } from '../limits.ts';
-import { LoopGuard } from '../core/loop-guard.ts';
-import type { EngineContext } from '../core/service-port.ts';
-import type { Attempt, AttemptOptions } from './attempt.ts';
-import { BulkBuffers } from './bulk-buffers.ts';
+import type { PortRange } from '../../util/port-range.ts';
 import { DeadlineQueue } from '../core/deadlines.ts';
-import type { CopyMemory, Direction } from './direction.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
+import { kernelPortRange } from '../core/kernel-port.ts';
+import type { LoopGuard } from '../core/loop-guard.ts';
+import type { EngineContext } from '../core/service-port.ts';
+import type { EngineLimits } from '../limits.ts';
+import type { TcpConnection } from './connection.ts';
 import { ConnectionGate } from './gate.ts';
-import { RightOfWay } from './right-of-way.ts';
-import { Scratch, SHARED_BYTES } from './scratch.ts';
-import { LOOKS, type Silence } from './silence.ts';
-import { WaitingRoom } from './waiting-room.ts';
+import { HalfCloseWatchdog } from './half-close.ts';
+import { HoldQueue } from './hold-queue.ts';
+import type { TcpTransport } from './transport.ts';
 
 /**
- * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system
- * calls, which most connections do not last long enough to need. Milliseconds.
+ * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system calls, and
+ * most connections do not last so long. Milliseconds.
  */
 const KEEPALIVE_AFTER_MS = 1000;
 
-/** A connection, as what all connections share sees it. */
-export interface SharedConnection extends Inspectable {
-  endpointGone(): void;
-  keepAlive(): void;
-  graceOver(): void;
-  destroy(): void;
+/** One attempt to connect that a client gets. */
+export interface AttemptTime {
+  readonly timeoutMs: number;
+  /** Connections whose attempt is running. */
+  readonly running: DeadlineQueue<TcpConnection>;
 }
 
 /** What all TCP connections of an engine share. */
@@ -35,40 +32,41 @@ export interface TcpShared extends TcpTimes {
   readonly gate: ConnectionGate;
   /** Knows endpoints that would lead a client in a circle. */
   readonly loops: LoopGuard;
-  readonly memory: CopyMemory;
-  /** Every connection that has an endpoint, or is being connected to one. */
-  readonly index: EndpointIndex<SharedConnection>;
+  /** Every connection that has an endpoint, or is dialing one. */
+  readonly index: EndpointIndex<TcpConnection>;
   /** Clients that wait for an endpoint. */
-  readonly room: WaitingRoom;
-  /** Relays that have only just begun. */
-  readonly young: DeadlineQueue<SharedConnection>;
+  readonly holds: HoldQueue;
+  readonly halfClosed: HalfCloseWatchdog;
+  /** Relays that are too young for keepalive. */
+  readonly young: DeadlineQueue<TcpConnection>;
+  /** Ports that the kernel chooses for our side; undefined when it does not say. */
+  readonly kernelPorts: PortRange | undefined;
 }
 
 /** Replaced when limits change; what has been added to a queue stays in it. */
 export interface TcpTimes {
-  /** The attempts to connect that a client gets, in order. */
-  attempts: readonly AttemptOptions[];
-  /** Peers that have sent their FIN, and have to take traffic. */
-  silences: DeadlineQueue<Silence>;
-  /** Relays whose endpoint is gone; undefined when they may live on without limit. */
-  grace: DeadlineQueue<SharedConnection> | undefined;
+  /** The attempts that a client gets, in order. */
+  attempts: readonly AttemptTime[];
+  /** Relays whose endpoint was removed; undefined when they may live on without limit. */
+  grace: DeadlineQueue<TcpConnection> | undefined;
 }
 
 /** What the limits say of times now. */
-export function tcpTimes({ clock, limits }: Pick<EngineContext, 'clock' | 'limits'>): TcpTimes {
-  const { connectTimeoutsMs, halfCloseTimeoutMs, endpointGraceMs } = limits;
+export function tcpTimes(
+  { clock, limits }: Pick<EngineContext, 'clock' | 'limits'>,
+  transport: TcpTransport,
+): TcpTimes {
+  const { connectTimeoutsMs, endpointGraceMs } = limits;
   return {
     attempts: connectTimeoutsMs.map((timeoutMs) => ({
-      clock,
       timeoutMs,
-      timeouts: new DeadlineQueue<Attempt>(
+      running: new DeadlineQueue<TcpConnection>(
         clock,
         timeoutMs,
-        (attempt) => attempt.timedOut(),
-        setImmediate,
+        (connection) => connection.timedOut(timeoutMs),
+        (callback) => transport.afterSockets(callback),
       ),
     })),
-    silences: new DeadlineQueue(clock, halfCloseTimeoutMs / LOOKS, (silence) => silence.look()),
     grace:
       endpointGraceMs > 0
         ? new DeadlineQueue(clock, endpointGraceMs, (connection) => connection.graceOver())
@@ -77,25 +75,21 @@ export function tcpTimes({ clock, limits }: Pick<EngineContext, 'clock' | 'limit
 }
 
 export function createTcpShared(
-  { clock, limits, descriptors }: EngineContext,
-  loops = new LoopGuard(clock),
+  context: EngineContext,
+  transport: TcpTransport,
+  loops: LoopGuard,
 ): TcpShared {
-  const { keepAliveMs } = limits;
+  const { clock, limits, descriptors } = context;
   return {
-    ...tcpTimes({ clock, limits }),
+    ...tcpTimes(context, transport),
     clock,
     limits,
     loops,
     gate: new ConnectionGate(limits, descriptors),
-    memory: {
-      shared: Buffer.allocUnsafeSlow(SHARED_BYTES),
-      scratch: new Scratch(),
-      bulk: new BulkBuffers(limits.bulkBufferBudget),
-      stalled: new DeadlineQueue<Direction>(clock, keepAliveMs, (direction) => direction.probe()),
-      way: new RightOfWay(),
-    },
     index: new EndpointIndex(),
-    room: new WaitingRoom({ clock, limits, descriptors }),
+    holds: new HoldQueue(context),
+    halfClosed: new HalfCloseWatchdog(clock, limits),
     young: new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, (connection) => connection.keepAlive()),
+    kernelPorts: kernelPortRange(),
   };
 }

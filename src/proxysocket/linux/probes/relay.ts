@@ -1,7 +1,8 @@
 import { LoopGuard } from '../../core/loop-guard.ts';
 import { ECONNRESET } from '../sys/constants.ts';
 import type { Pinned } from '../sys/memory.ts';
-import { createLinuxTcpAcceptor } from '../tcp/acceptor.ts';
+import { createTcpAcceptor } from '../../tcp/acceptor.ts';
+import { LinuxTcpTransport } from '../tcp/transport.ts';
 import { canaryService, keepTurning, loopback, makeGarbage, newCage, type Cage } from './canary.ts';
 import { expect, type Probe } from './probe.ts';
 
@@ -15,7 +16,8 @@ export const relayProbe: Probe = {
     const cage = newCage(findings);
     const { sys, loop, context } = cage;
     const server = listen(cage);
-    const acceptor = createLinuxTcpAcceptor(loop, context, new LoopGuard(context.clock));
+    const transport = new LinuxTcpTransport(loop, context);
+    const acceptor = createTcpAcceptor(transport, context, new LoopGuard(context.clock));
     try {
       const owner = canaryService(cage, 'TCP', sys.sockets.localAddress(server)?.port ?? 0);
       const spec = { address: '127.0.0.1', port: 0, traffic: 'internal' } as const;

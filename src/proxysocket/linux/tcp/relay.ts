@@ -1,116 +1,82 @@
-import type { ServicePortCounters } from '../../counters.ts';
-import type { RelayEnded } from '../../events.ts';
-import type { IdleEntry, IdleLane, IdleLanes } from '../../core/idle-lanes.ts';
+import type { RelayEnd, RelayOwner, TcpRelay } from '../../tcp/transport.ts';
 import type { Loop } from '../loop.ts';
+import { ECONNRESET } from '../sys/constants.ts';
+import { systemError } from '../sys/errno.ts';
 import type { RelayMemory } from './memory.ts';
+import { setKeepAlive } from './options.ts';
 import { Side } from './side.ts';
+import type { LinuxTcpTransport } from './transport.ts';
 
-export type RelayEnd = RelayEnded['reason'];
-
-/** Who made a relay. */
-export interface RelayOwner {
-  /**
-   * The endpoint's side broke before a byte went through, either way: nothing is lost if another
-   * endpoint serves the client. Returns whether one is asked; then `use` follows, or `cut`. Until
-   * then the relay has no endpoint.
-   */
-  endpointLost(errno: number): boolean;
-  /** Called once, when the sockets have been given up. */
-  relayEnded(reason: RelayEnd): void;
-}
-
-/** What a relay works with. */
-export interface RelayParts {
+/** The relay of one client; see the relay contract in `tcp/transport.ts`. */
+export class Relay implements TcpRelay {
   readonly loop: Loop;
   readonly memory: RelayMemory;
-  /** Relays of which one side has ended. */
-  readonly halfClosed: IdleLanes<Relay>;
-  readonly counters: ServicePortCounters;
-  readonly owner: RelayOwner;
-}
-
-/**
- * The life of the relay of one client.
- *
- * - A FIN is passed on behind the data before it; the other direction goes on.
- * - Once one side has ended, the other direction must move: when nothing does for the half-close
- *   limit, both sides are reset.
- * - A reset, or any other error, of one side resets the other side; but an endpoint that breaks
- *   before anything went through may be replaced.
- */
-export class Relay implements IdleEntry<Relay> {
-  readonly loop: Loop;
-  readonly memory: RelayMemory;
-  readonly client: Side;
-
-  lane: IdleLane<Relay> | undefined = undefined;
-  older: Relay | undefined = undefined;
-  newer: Relay | undefined = undefined;
-  usedAt = 0;
-
-  readonly #parts: RelayParts;
+  readonly #owner: RelayOwner;
+  readonly #client: Side;
   #endpoint: Side | undefined;
-  /** Bytes have been passed on. */
-  #used = false;
+  /** What the loop told of the endpoint before `start`. */
+  #mask = 0;
+  #isWatched = false;
   #halfClosed = false;
-  /** What the kernel still had to send when nothing more could be written, or when this was last looked at. */
-  #queued: number | undefined;
   #isOver = false;
 
-  /** The client's socket is open and belongs to the relay from now on. `use` has to follow. */
-  constructor(clientFd: number, parts: RelayParts) {
-    this.#parts = parts;
-    this.loop = parts.loop;
-    this.memory = parts.memory;
-    this.client = new Side(clientFd, this, parts.counters, true);
+  /** Owns the client's socket. `use` has to follow. */
+  constructor({ loop, memory }: LinuxTcpTransport, clientFd: number, owner: RelayOwner) {
+    this.loop = loop;
+    this.memory = memory;
+    this.#owner = owner;
+    this.#client = new Side(clientFd, this, owner.counters, true);
   }
 
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** Bytes from the client and from the endpoint. */
-  get bytes(): { readonly in: number; readonly out: number } {
-    return { in: this.client.bytes, out: this.#endpoint?.bytes ?? 0 };
+  get bytesIn(): number {
+    return this.#client.bytes;
   }
 
-  /** Relays to this endpoint, whose socket belongs to the relay from now on. Returns its side. */
-  use(endpointFd: number): Side {
-    const endpoint = new Side(endpointFd, this, this.#parts.counters, false);
+  get bytesOut(): number {
+    return this.#endpoint?.bytes ?? 0;
+  }
+
+  /** Relays to this endpoint, whose socket it owns from now on. `start` has to follow. */
+  use(endpointFd: number, mask: number): void {
+    const endpoint = new Side(endpointFd, this, this.#owner.counters, false);
     this.#endpoint = endpoint;
-    endpoint.join(this.client);
-    this.client.join(endpoint);
-    return endpoint;
+    this.#mask = mask;
+    endpoint.join(this.#client);
+    this.#client.join(endpoint);
   }
 
-  /** Bytes were passed on. */
-  moved(): void {
-    this.#used = true;
-    if (!this.#halfClosed) return;
-    this.#queued = undefined;
-    this.#parts.halfClosed.touch(this);
+  start(): void {
+    const endpoint = this.#endpoint;
+    if (endpoint === undefined) return;
+    this.loop.handOver(endpoint.fd, endpoint);
+    const isFirst = !this.#isWatched;
+    this.#isWatched = true;
+    // What the client has sent already is told as an event.
+    if (isFirst && this.loop.watch(this.#client.fd, this.#client) < 0) {
+      this.cut('destroyed');
+      return;
+    }
+    endpoint.ready(this.#mask);
+    if (!isFirst) this.#client.ready(0);
   }
 
-  /** A side takes no more for now. */
-  stuck(): void {
-    if (this.#halfClosed) this.#queued = this.#unsent();
+  keepAlive(idleMs: number): void {
+    if (this.#endpoint !== undefined)
+      setKeepAlive(this.loop.sys.sockets, this.#endpoint.fd, idleMs);
   }
 
-  /**
-   * Half closed, and nothing was written for the whole limit. But a slow reader may be taking what the
-   * kernel has been given before, and a large part of that has to go before the kernel takes more.
-   */
-  idle(): void {
-    const former = this.#queued;
-    this.#queued = this.#unsent();
-    const moves = this.#queued > 0 && (former === undefined || this.#queued < former);
-    if (moves) this.#parts.halfClosed.touch(this);
-    else this.cut('half-close-timeout');
+  unsent(): number {
+    const { sockets } = this.loop.sys;
+    return sockets.queued(this.#client.fd) + sockets.queued(this.#endpoint?.fd ?? -1);
   }
 
   /** A side has read its peer's FIN; everything before it has been written. */
   fin(side: Side): void {
-    const other = side === this.client ? this.#endpoint : this.client;
+    const other = side === this.#client ? this.#endpoint : this.#client;
     if (other === undefined) return;
     if (other.ended) {
       // Closing sends the FIN, behind what the kernel still has to send.
@@ -119,51 +85,45 @@ export class Relay implements IdleEntry<Relay> {
     }
     this.loop.sys.sockets.shutdownWrite(other.fd);
     this.#halfClosed = true;
-    this.#parts.halfClosed.touch(this);
+    this.#owner.halfClosed();
   }
 
-  /** A socket has been reset or has failed. */
+  /** A socket has been reset or has failed; `errno` may be 0. */
   broken(side: Side, errno: number): void {
     if (this.#isOver) return;
-    if (side === this.client) {
-      this.cut('client-reset');
-      return;
-    }
-    if (!this.#used && !this.#halfClosed && this.#parts.owner.endpointLost(errno)) return;
-    this.cut('endpoint-reset');
+    const isLost = side !== this.#client && !this.#halfClosed && this.#isUntouched;
+    if (isLost && this.#replacesEndpoint(errno)) return;
+    this.cut(side === this.#client ? 'client-reset' : 'endpoint-reset');
   }
 
-  /** Gives up the endpoint's socket; the client waits for another one. */
-  drop(): void {
-    const endpoint = this.#endpoint;
-    if (endpoint === undefined) return;
-    this.#endpoint = undefined;
-    this.client.join(undefined);
-    endpoint.release();
-    this.loop.close(endpoint.fd);
-  }
-
-  /** Resets both sides. Only the first reason counts. */
   cut(reason: RelayEnd): void {
     this.#end(reason, true);
   }
 
-  #unsent(): number {
-    const { sockets } = this.loop.sys;
-    return sockets.queued(this.client.fd) + sockets.queued(this.#endpoint?.fd ?? -1);
+  get #isUntouched(): boolean {
+    return this.bytesIn === 0 && this.bytesOut === 0;
+  }
+
+  #replacesEndpoint(errno: number): boolean {
+    const endpoint = this.#endpoint;
+    if (endpoint === undefined) return false;
+    this.#endpoint = undefined;
+    this.#client.join(undefined);
+    endpoint.release();
+    this.loop.close(endpoint.fd);
+    return this.#owner.endpointLost(systemError(errno === 0 ? ECONNRESET : errno, 'read'));
   }
 
   #end(reason: RelayEnd, withReset: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const { loop, halfClosed, owner } = this.#parts;
-    for (const side of [this.client, this.#endpoint]) {
+    const { loop } = this;
+    for (const side of [this.#client, this.#endpoint]) {
       if (side === undefined) continue;
       if (withReset) loop.reset(side.fd);
       else loop.close(side.fd);
       side.release();
     }
-    halfClosed.remove(this);
-    owner.relayEnded(reason);
+    this.#owner.relayEnded(reason);
   }
 }

@@ -1,4 +1,4 @@
-import type { ServicePortCounters } from '../../counters.ts';
+import type { ByteCounters } from '../../tcp/transport.ts';
 import type { Pollable } from '../loop.ts';
 import { EAGAIN } from '../sys/constants.ts';
 import { READY } from '../sys/poller.ts';
@@ -28,7 +28,7 @@ const INCOMING = READY.readable | CLOSING;
 export class Side implements Pollable {
   readonly fd: number;
   readonly #relay: Relay;
-  readonly #counters: ServicePortCounters;
+  readonly #counters: ByteCounters;
   readonly #isClient: boolean;
   #peer: Side | undefined;
   /** What the other side has not taken yet. Nothing is read before it is gone. */
@@ -42,14 +42,14 @@ export class Side implements Pollable {
   #isBulk = false;
   #smallReads = 0;
 
-  constructor(fd: number, relay: Relay, counters: ServicePortCounters, isClient: boolean) {
+  constructor(fd: number, relay: Relay, counters: ByteCounters, isClient: boolean) {
     this.fd = fd;
     this.#relay = relay;
     this.#counters = counters;
     this.#isClient = isClient;
   }
 
-  /** Bytes read. */
+  /** Bytes passed on. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -123,10 +123,9 @@ export class Side implements Pollable {
         relay.broken(peer, -taken);
         return;
       }
-      if (taken > 0) relay.moved();
+      if (taken > 0) this.#passed(taken);
       if (taken < length) {
         this.#kept = memory.keep(Math.max(0, taken), length);
-        relay.stuck();
         return;
       }
       if (length < limit && !this.#closing) {
@@ -152,11 +151,10 @@ export class Side implements Pollable {
       budget -= length;
       this.#took(length);
       const taken = pipes.empty(pipe, peer.fd, length);
-      if (taken > 0) relay.moved();
+      if (taken > 0) this.#passed(taken);
       if (taken < length) {
         this.#kept = memory.keepPipe(pipe, length - Math.max(0, taken));
         if (taken < 0 && taken !== -EAGAIN) relay.broken(peer, -taken);
-        else relay.stuck();
         return;
       }
     }
@@ -164,11 +162,14 @@ export class Side implements Pollable {
     loop.again(this);
   }
 
-  /** Counts a read, and notes whether much is being moved. */
-  #took(length: number): void {
+  #passed(length: number): void {
     this.#bytes += length;
     if (this.#isClient) this.#counters.bytesIn += length;
     else this.#counters.bytesOut += length;
+  }
+
+  /** Notes whether much is being moved. */
+  #took(length: number): void {
     if (length >= BULK_READ) this.#setBulk(true);
     if (length >= SMALL_READ) this.#smallReads = 0;
     else if (this.#isBulk) {
@@ -208,12 +209,9 @@ export class Side implements Pollable {
       relay.broken(peer, -taken);
       return;
     }
-    relay.moved();
+    this.#passed(taken);
     const isAll = kept.kind === 'pipe' ? kept.left === 0 : kept.start === kept.end;
-    if (!isAll) {
-      relay.stuck();
-      return;
-    }
+    if (!isAll) return;
     relay.memory.release(kept);
     this.#kept = undefined;
     if (this.#readable && !this.#ended) this.#pump();

@@ -11,74 +11,74 @@ import { DeadlineQueue, type Deadline } from '../core/deadlines.ts';
 
 export type HoldEnd = TcpHoldEnded['reason'];
 
-/** Clients that are sent on in one go: connecting them takes some milliseconds. */
+/** Clients that are released at once: connecting them takes some milliseconds. */
 const AT_ONCE = 64;
-/** How long others have their turn before the next ones. Milliseconds. */
+/** Between two batches, for other connections. Milliseconds. */
 const PAUSE_MS = 1;
 
 /**
- * Held clients have no more than this part of the descriptors, at two for each, so that those of services
- * without endpoints cannot keep everybody else out.
+ * Held clients get at most this part of the descriptors, at two for each, so that services without endpoints
+ * cannot keep other clients out.
  */
 const PART_OF_DESCRIPTORS = 1 / 2;
 const DESCRIPTORS_PER_CLIENT = 2;
 
-/** An accepted client that can wait until there is an endpoint for it. */
+/** An accepted client that can be held until there is an endpoint for it. */
 export interface HeldClient extends Inspectable {
   readonly traffic: Traffic;
   /** The client's `ip:port`; empty when it is gone. */
   readonly remoteAddress: string;
-  /** When it began to wait for the first time, on the clock. */
+  /** When it was held for the first time, on the clock. */
   readonly heldSince: number | undefined;
-  /** There is an endpoint: the wait is over. */
+  /** There is an endpoint: the hold is over. */
   endpointThere(): void;
-  /** It has waited in vain. */
-  turnAway(reason: RejectReason): void;
+  /** Counts and resets it. */
+  reject(reason: RejectReason): void;
   destroy(): void;
 }
 
-/** The wait of one client. */
-export class Stay {
+/** The hold of one client. */
+export class Hold {
   readonly client: HeldClient;
   readonly owner: ServicePort;
   /** On the clock. */
   readonly since: number;
   readonly #remoteAddress: string;
-  readonly #room: WaitingRoom;
-  readonly #place: ListNode<Stay>;
-  #deadline: Deadline<Stay> | undefined;
+  readonly #queue: HoldQueue;
+  readonly #node: ListNode<Hold>;
+  #deadline: Deadline<Hold> | undefined;
 
-  constructor(room: WaitingRoom, client: HeldClient, owner: ServicePort, list: LinkedList<Stay>) {
-    this.#room = room;
+  constructor(queue: HoldQueue, client: HeldClient, owner: ServicePort, list: LinkedList<Hold>) {
+    this.#queue = queue;
     this.client = client;
     this.owner = owner;
     this.#remoteAddress = client.remoteAddress;
-    this.#place = list.add(this);
-    this.since = room.clock.now();
+    this.#node = list.add(this);
+    this.since = queue.clock.now();
     owner.counters.held += 1;
     if (client.heldSince === undefined) owner.counters.heldTotal += 1;
     if (tcpHeld.hasSubscribers) tcpHeld.publish(this.#who(list.size));
   }
 
-  /** Starts the time that it may last. */
-  limit(queue: DeadlineQueue<Stay>): void {
-    this.#deadline = queue.add(this);
+  /** Starts its hold timeout. */
+  limit(timeouts: DeadlineQueue<Hold>): void {
+    this.#deadline = timeouts.add(this);
   }
 
-  /** The wait is over. Idempotent: only the first reason counts. */
+  /** Idempotent: only the first reason counts. */
   end(reason: HoldEnd): void {
     if (this.#deadline === undefined) return;
     this.#deadline.remove();
     this.#deadline = undefined;
-    this.#place.remove();
+    this.#node.remove();
     this.owner.counters.held -= 1;
-    const waiting = this.#room.left(this.owner);
+    const waiting = this.#queue.left(this.owner);
     if (!tcpHoldEnded.hasSubscribers) return;
-    const durationMs = this.#room.clock.now() - this.since;
+    const durationMs = this.#queue.clock.now() - this.since;
     tcpHoldEnded.publish({ ...this.#who(waiting), durationMs, reason });
   }
 
-  /** What is told of the client while it waits. */
+  /** The client as it is listed while it is held. */
   inspect(): ConnectionSnapshot {
     return {
       servicePort: this.owner.name,
@@ -86,7 +86,7 @@ export class Stay {
       client: this.#remoteAddress,
       endpoint: '',
       state: 'held',
-      ageMs: this.#room.clock.now() - this.since,
+      ageMs: this.#queue.clock.now() - this.since,
       in: 0,
       out: 0,
     };
@@ -98,21 +98,21 @@ export class Stay {
 }
 
 /**
- * Where TCP clients of service ports without endpoints wait for one, when there is a hold timeout.
+ * Holds TCP clients of service ports without endpoints until there is one, when there is a hold timeout.
  *
- * Nothing is looked at again and again: a client leaves when an endpoint comes, when it goes away itself,
- * when its time is over (one timer for all of them), or when its service port goes.
+ * Nothing polls: a hold ends when an endpoint comes, when the client leaves, when its time is over (one timer
+ * for all of them), or when its service port is removed.
  */
-export class WaitingRoom implements Iterable<HeldClient> {
+export class HoldQueue implements Iterable<HeldClient> {
   readonly clock: Clock;
   readonly #limits: Pick<EngineLimits, 'holdTimeoutMs' | 'maxHeldConnections'>;
   readonly #descriptors: Pick<DescriptorBudget, 'capacity'>;
   readonly #signal: LimitSignal;
-  readonly #waiting = new Map<ServicePort, LinkedList<Stay>>();
-  /** Those whose clients are being sent on, bundle by bundle. */
+  readonly #waiting = new Map<ServicePort, LinkedList<Hold>>();
+  /** Those whose clients are being released, batch by batch. */
   readonly #waking = new Set<ServicePort>();
   readonly #gone = new WeakSet<ServicePort>();
-  #timeouts: DeadlineQueue<Stay> | undefined;
+  #timeouts: DeadlineQueue<Hold> | undefined;
   #size = 0;
 
   /** The limits may change; `limitsChanged` has to follow. */
@@ -124,32 +124,32 @@ export class WaitingRoom implements Iterable<HeldClient> {
     this.limitsChanged();
   }
 
-  /** Clients that wait. */
+  /** Held clients. */
   get size(): number {
     return this.#size;
   }
 
-  /** Those who wait already keep their time. */
+  /** Clients that are held already keep their time. */
   limitsChanged(): void {
     const { holdTimeoutMs } = this.#limits;
     this.#timeouts =
       holdTimeoutMs > 0
-        ? new DeadlineQueue(this.clock, holdTimeoutMs, (stay) => {
-            stay.end('hold-timeout');
-            stay.client.turnAway('hold-timeout');
+        ? new DeadlineQueue(this.clock, holdTimeoutMs, (hold) => {
+            hold.end('hold-timeout');
+            hold.client.reject('hold-timeout');
           })
         : undefined;
   }
 
   /**
-   * Lets a client wait that found no endpoint; else why it has to be turned away. Not where there are
-   * endpoints, all of which the client has tried: no other one may ever come. Nor where the service port is
-   * gone, whose listeners close some time after: none will come.
+   * Holds a client that found no endpoint; else why it has to be rejected. Not where there are endpoints, all of
+   * which the client has tried: no other one may ever come. Nor where the service port was removed, whose
+   * listeners close some time after.
    *
-   * A client whose endpoint has gone again gets the whole time once more, unless that is over since it has begun
-   * to wait: with endpoints that come and go it could wait for ever.
+   * A client whose endpoint was removed again gets the whole time once more, unless that is over since it was held
+   * first: with endpoints that come and go it could be held for ever.
    */
-  enter(client: HeldClient, owner: ServicePort): Stay | RejectReason {
+  enter(client: HeldClient, owner: ServicePort): Hold | RejectReason {
     const timeouts = this.#timeouts;
     if (timeouts === undefined || owner.balancer.serves(client.traffic)) return 'no-endpoint';
     if (this.#gone.has(owner)) return 'no-endpoint';
@@ -161,12 +161,12 @@ export class WaitingRoom implements Iterable<HeldClient> {
     let list = this.#waiting.get(owner);
     if (list === undefined) this.#waiting.set(owner, (list = new LinkedList()));
     this.#size += 1;
-    const stay = new Stay(this, client, owner, list);
-    stay.limit(timeouts);
-    return stay;
+    const hold = new Hold(this, client, owner, list);
+    hold.limit(timeouts);
+    return hold;
   }
 
-  /** A stay has ended; returns how many clients of its service port still wait. */
+  /** A hold has ended; returns how many clients of its service port are left. */
   left(owner: ServicePort): number {
     this.#size -= 1;
     this.#signal.freed(this.#size);
@@ -175,21 +175,21 @@ export class WaitingRoom implements Iterable<HeldClient> {
     return waiting;
   }
 
-  /** The endpoints of a service port are others now: sends those on for whom there is one. */
+  /** The endpoints of a service port have changed: releases the clients for which there is one. */
   endpointsChanged(owner: ServicePort): void {
     if (this.#waiting.has(owner) && !this.#waking.has(owner)) this.#wake(owner);
   }
 
-  /** The service port takes nobody any more, ever. */
+  /** The service port takes no clients any more, ever. */
   servicePortGone(owner: ServicePort): void {
     this.#gone.add(owner);
-    for (const stay of this.#of(owner)) {
-      stay.end('service-gone');
-      stay.client.turnAway('no-endpoint');
+    for (const hold of this.#of(owner)) {
+      hold.end('service-gone');
+      hold.client.reject('no-endpoint');
     }
   }
 
-  /** Those who wait, service port by service port. */
+  /** The held clients, service port by service port. */
   *[Symbol.iterator](): Generator<HeldClient, void, void> {
     for (const list of this.#waiting.values()) for (const { client } of list) yield client;
   }
@@ -203,26 +203,26 @@ export class WaitingRoom implements Iterable<HeldClient> {
     return Math.min(this.#limits.maxHeldConnections, Math.floor(share));
   }
 
-  #of(owner: ServicePort): readonly Stay[] {
+  #of(owner: ServicePort): readonly Hold[] {
     return [...(this.#waiting.get(owner) ?? [])];
   }
 
-  /** The oldest first. What there is may change again between bundles. */
+  /** The oldest first. Endpoints may change again between batches. */
   #wake(owner: ServicePort): void {
     let left = AT_ONCE;
-    for (const stay of this.#of(owner)) {
-      const { client } = stay;
+    for (const hold of this.#of(owner)) {
+      const { client } = hold;
       if (owner.balancer.serves(client.traffic)) {
         if (left === 0) {
           this.#wakeLater(owner);
           return;
         }
         left -= 1;
-        stay.end('endpoint');
+        hold.end('endpoint');
         client.endpointThere();
       } else if (rejectReason(owner, client.traffic, 'no-endpoint') === 'drained') {
-        stay.end('drained');
-        client.turnAway('drained');
+        hold.end('drained');
+        client.reject('drained');
       }
     }
   }

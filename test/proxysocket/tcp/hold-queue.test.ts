@@ -1,26 +1,26 @@
-/** Who waits for an endpoint, and when they go on: with a clock and a balancer of the test. */
+/** Which clients are held, and when they are released: with a clock and a balancer of the test. */
 import t from 'tap';
 import { newCounters, type RejectReason } from '../../../src/proxysocket/counters.ts';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
 import type { Traffic } from '../../../src/proxysocket/spec.ts';
-import { WaitingRoom, type HeldClient } from '../../../src/proxysocket/tcp/waiting-room.ts';
+import { HoldQueue, type HeldClient } from '../../../src/proxysocket/tcp/hold-queue.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { collect } from '../../support/sockets.ts';
 
-/** A room with a service port whose endpoints serve the traffic of `serves`. */
-function newRoom({ capacity = 10_000, holdTimeoutMs = 1000 } = {}) {
+/** A queue with a service port whose endpoints serve the traffic of `serves`. */
+function newQueue({ capacity = 10_000, holdTimeoutMs = 1000 } = {}) {
   const clock = new FakeClock();
   const limits = { ...DEFAULT_LIMITS, holdTimeoutMs };
   const budget = { capacity, used: 0, take: () => true, takeSpare: () => true };
   const nothing = (): void => undefined;
   const descriptors = { ...budget, give: nothing, giveSpare: nothing };
-  const room = new WaitingRoom({ clock, limits, descriptors });
+  const queue = new HoldQueue({ clock, limits, descriptors });
   const serves = new Set<Traffic>();
   const balancer = { serves: (traffic: Traffic) => serves.has(traffic) };
   const owner = { name: 'd/web', counters: newCounters(), balancer } as unknown as ServicePort;
-  return { clock, limits, room, serves, owner };
+  return { clock, limits, queue, serves, owner };
 }
 
 class Client implements HeldClient {
@@ -38,7 +38,7 @@ class Client implements HeldClient {
     this.outcome = 'endpoint';
   }
 
-  turnAway(reason: RejectReason): void {
+  reject(reason: RejectReason): void {
     this.outcome = reason;
   }
 
@@ -54,78 +54,78 @@ function outcomes(clients: readonly Client[], of: Client['outcome']): number {
 t.test(
   'many go on bundle by bundle, the oldest first, as long as there is an endpoint',
   async (t) => {
-    const { room, owner, serves, clock } = newRoom();
+    const { queue, owner, serves, clock } = newQueue();
     const clients = Array.from({ length: 200 }, () => new Client());
-    for (const client of clients) room.enter(client, owner);
+    for (const client of clients) queue.enter(client, owner);
     serves.add('internal');
-    room.endpointsChanged(owner);
+    queue.endpointsChanged(owner);
     const first = outcomes(clients, 'endpoint');
     t.ok(first > 0 && first < 100, 'others have their turn in between');
     t.equal(outcomes(clients.slice(0, first), 'endpoint'), first);
-    room.endpointsChanged(owner);
+    queue.endpointsChanged(owner);
     t.equal(outcomes(clients, 'endpoint'), first, 'another change brings them on no faster');
     serves.clear();
     clock.advance(10);
     t.equal(outcomes(clients, 'endpoint'), first, 'the endpoint is gone before the next bundle');
     t.equal(owner.counters.held, 200 - first);
     serves.add('internal');
-    room.endpointsChanged(owner);
+    queue.endpointsChanged(owner);
     clock.advance(100);
     t.equal(outcomes(clients, 'endpoint'), 200);
-    t.match([room.size, owner.counters.held, owner.counters.heldTotal], [0, 0, 200]);
+    t.match([queue.size, owner.counters.held, owner.counters.heldTotal], [0, 0, 200]);
   },
 );
 
 t.test('nothing is timed when nobody waits', async (t) => {
-  const { room, owner, clock } = newRoom();
+  const { queue, owner, clock } = newQueue();
   t.equal(clock.pending, 0);
-  const stay = room.enter(new Client(), owner);
+  const hold = queue.enter(new Client(), owner);
   t.equal(clock.pending, 1);
-  if (typeof stay !== 'string') stay.end('client-gone');
+  if (typeof hold !== 'string') hold.end('client-gone');
   clock.advance(1000);
   t.equal(clock.pending, 0);
 });
 
 t.test('an endpoint for other traffic leaves a client where it is', async (t) => {
-  const { room, owner, serves, clock } = newRoom();
+  const { queue, owner, serves, clock } = newQueue();
   const [inside, outside] = [new Client('internal'), new Client('external')];
-  room.enter(inside, owner);
-  room.enter(outside, owner);
+  queue.enter(inside, owner);
+  queue.enter(outside, owner);
   serves.add('external');
-  room.endpointsChanged(owner);
+  queue.endpointsChanged(owner);
   t.strictSame([inside.outcome, outside.outcome], ['none', 'endpoint']);
   clock.advance(1000);
   t.equal(inside.outcome, 'hold-timeout');
 });
 
 t.test('held clients have half of the descriptors at the most', async (t) => {
-  const { room, owner } = newRoom({ capacity: 40 });
+  const { queue, owner } = newQueue({ capacity: 40 });
   const changes = collect(t, limitChanged);
-  const stays = Array.from({ length: 12 }, () => room.enter(new Client(), owner));
-  t.equal(stays.filter((stay) => stay === 'limit').length, 2, '10 with 2 each are half of 40');
+  const holds = Array.from({ length: 12 }, () => queue.enter(new Client(), owner));
+  t.equal(holds.filter((hold) => hold === 'limit').length, 2, '10 with 2 each are half of 40');
   t.match(changes, [{ limit: 'max-held-connections', value: 10, reached: true }]);
-  for (const stay of stays) if (typeof stay !== 'string') stay.end('client-gone');
+  for (const hold of holds) if (typeof hold !== 'string') hold.end('client-gone');
   t.match(changes, [{ reached: true }, { reached: false }]);
 });
 
 t.test('nobody is let in whose service port is gone: nothing would end the wait', async (t) => {
-  const { room, owner, clock } = newRoom();
+  const { queue, owner, clock } = newQueue();
   const client = new Client();
-  room.enter(client, owner);
-  room.servicePortGone(owner);
+  queue.enter(client, owner);
+  queue.servicePortGone(owner);
   t.equal(client.outcome, 'no-endpoint');
-  t.equal(room.enter(new Client(), owner), 'no-endpoint');
-  t.match([room.size, owner.counters.held, owner.counters.heldTotal], [0, 0, 1]);
+  t.equal(queue.enter(new Client(), owner), 'no-endpoint');
+  t.match([queue.size, owner.counters.held, owner.counters.heldTotal], [0, 0, 1]);
   clock.advance(1000);
   t.equal(clock.pending, 0);
 });
 
 t.test('nobody is let in where there are endpoints, or without a hold timeout', async (t) => {
-  const { room, owner, serves, limits } = newRoom({ holdTimeoutMs: 0 });
-  t.equal(room.enter(new Client(), owner), 'no-endpoint');
+  const { queue, owner, serves, limits } = newQueue({ holdTimeoutMs: 0 });
+  t.equal(queue.enter(new Client(), owner), 'no-endpoint');
   limits.holdTimeoutMs = 5;
-  room.limitsChanged();
+  queue.limitsChanged();
   serves.add('internal');
-  t.equal(room.enter(new Client(), owner), 'no-endpoint');
+  t.equal(queue.enter(new Client(), owner), 'no-endpoint');
   t.equal(owner.counters.heldTotal, 0);
 });

@@ -1,4 +1,4 @@
-import { LimitSignal } from '../core/limit-signal.ts';
+import { LimitSignal } from '../../core/limit-signal.ts';
 
 const LARGE = 1024 * 1024;
 const MEDIUM = 256 * 1024;

@@ -1,4 +1,4 @@
-import type { RelaySocket } from './relay-socket.ts';
+import type { Socket } from 'node:net';
 
 /**
  * Ends a socket with a reset (RST) instead of a FIN.
@@ -6,10 +6,10 @@ import type { RelaySocket } from './relay-socket.ts';
  * `resetAndDestroy` alone is not enough. While the socket's own shutdown is on its way (between
  * `end()` with nothing left to write and 'finish'), libuv refuses the reset with EINVAL, and Node
  * then forgets the handle without closing it: the descriptor is lost for good. So the reset waits
- * for 'finish', which comes in the next turn of the loop. (A `HandleSocket` waits by itself, too.) And on a socket that is still connecting it
+ * for 'finish', which comes in the next turn of the loop. And on a socket that is still connecting it
  * would wait for the connection, which may never come.
  */
-export function resetSocket(socket: RelaySocket): void {
+export function resetSocket(socket: Socket): void {
   if (socket.destroyed) return;
   if (socket.connecting) {
     socket.destroy();

@@ -1,4 +1,4 @@
-import type { RelaySocket } from './relay-socket.ts';
+import type { Socket } from 'node:net';
 
 const EMPTY = Buffer.alloc(0);
 
@@ -16,7 +16,7 @@ export const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 5
  * other things, is taken at its word: for the one it does not matter, the other will find out.
  */
 export function whenFin(
-  socket: RelaySocket,
+  socket: Socket,
   callback: () => void,
   doubtful = RESET_MAY_LOOK_LIKE_FIN,
 ): void {

@@ -2,13 +2,13 @@ import { EventEmitter } from 'node:events';
 import type { OnReadOpts, Socket } from 'node:net';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { BulkBuffers } from '../../../src/proxysocket/tcp/bulk-buffers.ts';
-import { DeadlineQueue } from '../../../src/proxysocket/core/deadlines.ts';
-import { Direction, type CopyMemory } from '../../../src/proxysocket/tcp/direction.ts';
-import { RightOfWay } from '../../../src/proxysocket/tcp/right-of-way.ts';
-import { Scratch, SHARED_BYTES } from '../../../src/proxysocket/tcp/scratch.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { holds } from '../../support/property.ts';
+import { BulkBuffers } from '../../../../src/proxysocket/node/tcp/bulk-buffers.ts';
+import { DeadlineQueue } from '../../../../src/proxysocket/core/deadlines.ts';
+import { Direction, type CopyMemory } from '../../../../src/proxysocket/node/tcp/direction.ts';
+import { AcceptPriority } from '../../../../src/proxysocket/node/tcp/accept-priority.ts';
+import { Scratch, SHARED_BYTES } from '../../../../src/proxysocket/node/tcp/scratch.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { holds } from '../../../support/property.ts';
 
 const MB = 1024 * 1024;
 
@@ -18,6 +18,7 @@ const MB = 1024 * 1024;
  */
 class FakeSocket extends EventEmitter {
   destroyed = false;
+  errored: Error | null = null;
   writable = true;
   ended = false;
   reading = true;
@@ -78,7 +79,7 @@ function memory(budget = 8 * MB): CopyMemory {
     scratch: new Scratch(),
     bulk: new BulkBuffers(budget),
     stalled: new DeadlineQueue<Direction>(new FakeClock(), 1000, () => undefined),
-    way: new RightOfWay(),
+    priority: new AcceptPriority(),
   };
 }
 
@@ -87,11 +88,12 @@ class Flow {
   readonly sink = new FakeSocket();
   readonly direction: Direction;
   readonly #sent: Buffer[] = [];
-  counted = 0;
+  readonly counters = { bytesIn: 0, bytesOut: 0 };
 
   constructor(shared: CopyMemory) {
-    this.direction = new Direction(shared, (bytes) => (this.counted += bytes));
-    this.direction.join(this.source as unknown as Socket, this.sink as unknown as Socket);
+    this.direction = new Direction(shared, false);
+    this.direction.from(this.source as unknown as Socket);
+    this.direction.to(this.sink as unknown as Socket, this.counters, 'bytesIn');
   }
 
   receive(size: number, value: number): number {
@@ -131,7 +133,7 @@ t.test('whatever is read and whenever it is taken, it arrives as it was', (t) =>
       direction.release();
     }
     if (shared.bulk.used !== 0 || shared.stalled.size !== 0) return false;
-    return flows.every((flow) => flow.intact && flow.counted === flow.direction.bytes);
+    return flows.every((flow) => flow.intact && flow.counters.bytesIn === flow.direction.bytes);
   });
   holds(t, property);
   t.end();

@@ -1,6 +1,6 @@
-/** What can be made to wait. */
-export interface Waiting {
-  /** Called when the wait is over. */
+/** A reader that can be made to yield. */
+export interface Yielding {
+  /** Reads on. */
   goOn(): void;
 }
 
@@ -28,11 +28,11 @@ type Phase = 'free' | 'noticed' | 'looking' | 'given';
  *
  * Where turns are short, or clients come one by one, it costs a few comparisons.
  */
-export class RightOfWay {
+export class AcceptPriority {
   readonly #afterSockets: (callback: () => void) => void;
   readonly #endTurn = (): void => this.#turnEnds();
   #phase: Phase = 'free';
-  #waiting: Waiting[] = [];
+  #waiting: Yielding[] = [];
   #turnsLeft = 0;
   /** Whether a client came in this turn. */
   #accepted = false;
@@ -52,8 +52,8 @@ export class RightOfWay {
     this.#relayed = 0;
   }
 
-  /** A chunk was relayed. Returns whether its reader has to wait until it is told to go on. */
-  yields(reader: Waiting): boolean {
+  /** A chunk was relayed. Returns whether its reader has to stop until `goOn`. */
+  yields(reader: Yielding): boolean {
     this.#relayed += 1;
     if (this.#phase !== 'given') return false;
     this.#waiting.push(reader);

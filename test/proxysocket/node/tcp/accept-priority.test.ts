@@ -1,17 +1,17 @@
 import type { Socket } from 'node:net';
 import t from 'tap';
-import { RightOfWay } from '../../../src/proxysocket/tcp/right-of-way.ts';
-import { ENGINE } from '../../support/engine-under-test.ts';
-import { echoServer, request, tcpClient } from '../../support/tcp-peers.ts';
-import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
-import { until } from '../../support/until.ts';
+import { AcceptPriority } from '../../../../src/proxysocket/node/tcp/accept-priority.ts';
+import { ENGINE } from '../../../support/engine-under-test.ts';
+import { echoServer, request, tcpClient } from '../../../support/tcp-peers.ts';
+import { TcpRig, WAYS } from '../../../support/tcp-rig.ts';
+import { until } from '../../../support/until.ts';
 
 /** Readers who all have data in every turn in which they may read. */
 class Turns {
   readonly #ends: (() => void)[] = [];
   readonly #waiting = new Set<number>();
   readonly #readers: number;
-  readonly #way = new RightOfWay((callback) => this.#ends.push(callback));
+  readonly #way = new AcceptPriority((callback) => this.#ends.push(callback));
 
   constructor(readers: number) {
     this.#readers = readers;

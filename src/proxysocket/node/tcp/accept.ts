@@ -1,0 +1,112 @@
+import { once } from 'node:events';
+import {
+  connect,
+  createServer,
+  Socket,
+  type OnReadOpts,
+  type Server,
+  type SocketConstructorOpts,
+} from 'node:net';
+
+/**
+ * The only use of undocumented parts of Node's TCP: Node offers no `onread` for accepted sockets, so each read of
+ * one allocates 64 KiB, and uploads cost four times the CPU. This replaces `onconnection` of the handle of a
+ * listening server, and makes the socket with `onread` itself. `canAcceptWithOnread` tries it once; where it fails,
+ * the 'connection' event does the same at a higher price.
+ */
+
+/** Node's handle of a socket, as far as it is used here. Numbers are 0 or a libuv error. */
+interface Handle {
+  setNoDelay(enable: boolean): number;
+  setKeepAlive(enable: boolean, seconds: number): number;
+}
+
+interface ServerHandle extends Handle {
+  onconnection: (status: number, handle: Handle | undefined) => void;
+}
+
+/** Makes the socket of a client, paused. */
+export type MakeSocket = (onread: OnReadOpts) => Socket;
+
+/** Linux gives accepted sockets the options of the socket that listens. */
+const INHERITS = process.platform === 'linux';
+
+/** Takes accepted clients from a listening server; they have no-delay and keepalive set. False: this Node cannot. */
+export function acceptWithOnread(
+  server: Server,
+  keepAliveMs: number,
+  accepted: (makeSocket: MakeSocket) => void,
+): boolean {
+  const handle = handleOf(server);
+  if (handle === undefined) return false;
+  const seconds = Math.trunc(keepAliveMs / 1000);
+  if (INHERITS) setOptions(handle, seconds);
+  handle.onconnection = (status, connection) => {
+    if (status !== 0 || connection === undefined) {
+      server.emit('error', new Error(`accept failed: libuv error ${status}`));
+      return;
+    }
+    if (!INHERITS) setOptions(connection, seconds);
+    accepted((onread) => {
+      const options = { handle: connection, allowHalfOpen: true, pauseOnCreate: true, onread };
+      return new Socket(options as unknown as SocketConstructorOpts);
+    });
+  };
+  return true;
+}
+
+let probed: Promise<boolean> | undefined;
+
+/** Whether a byte of a client arrives in a buffer of ours; tried over loopback, once in a process. */
+export function canAcceptWithOnread(): Promise<boolean> {
+  probed ??= probe().catch(() => false);
+  return probed;
+}
+
+const PROBE_MS = 1000;
+
+async function probe(): Promise<boolean> {
+  const server = createServer();
+  const sockets: Socket[] = [];
+  const arrived = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => arrived.resolve(false), PROBE_MS);
+  try {
+    server.listen({ host: '127.0.0.1', port: 0, exclusive: true });
+    await once(server, 'listening');
+    const buffer = Buffer.alloc(1);
+    const callback = (length: number): boolean => {
+      arrived.resolve(length === 1 && buffer[0] === 1);
+      return false;
+    };
+    const taken = acceptWithOnread(server, 1000, (makeSocket) => {
+      const socket = makeSocket({ buffer, callback }).on('error', () => arrived.resolve(false));
+      sockets.push(socket);
+      socket.read(0);
+    });
+    const address = server.address();
+    if (!taken || address === null || typeof address === 'string') return false;
+    const client = connect(address.port, '127.0.0.1').on('error', () => arrived.resolve(false));
+    sockets.push(client);
+    client.write(Buffer.from([1]));
+    return await arrived.promise;
+  } finally {
+    clearTimeout(timer);
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  }
+}
+
+function handleOf(server: object): ServerHandle | undefined {
+  const handle = '_handle' in server ? server._handle : undefined;
+  if (typeof handle !== 'object' || handle === null) return undefined;
+  const members = handle as Record<string, unknown>;
+  const names = ['onconnection', 'setNoDelay', 'setKeepAlive'];
+  return names.every((name) => typeof members[name] === 'function')
+    ? (handle as ServerHandle)
+    : undefined;
+}
+
+function setOptions(handle: Handle, keepAliveSeconds: number): void {
+  handle.setNoDelay(true);
+  handle.setKeepAlive(true, keepAliveSeconds);
+}

@@ -1,0 +1,255 @@
+import type { OnReadOpts, Socket } from 'node:net';
+import type { Deadline, DeadlineQueue } from '../../core/deadlines.ts';
+import type { ByteCounters } from '../../tcp/transport.ts';
+import type { AcceptPriority, Yielding } from './accept-priority.ts';
+import type { BulkBuffers } from './bulk-buffers.ts';
+import type { Scratch } from './scratch.ts';
+
+/** A read of at least this many bytes makes a flow a bulk flow. */
+const BULK_READ = 32 * 1024;
+/** This many reads in a row below this many bytes make it a small one again. */
+const SMALL_READS = 16;
+const SMALL_READ = 16 * 1024;
+
+/**
+ * What is read of a held client; the rest waits in the kernel. Node reports that a client has left only while it is
+ * being read, so as long as it has not sent so much.
+ */
+const HELD_BYTES = 16 * 1024;
+
+const EMPTY = Buffer.alloc(0);
+
+/** What the directions of all relays share. */
+export interface CopyMemory {
+  /** Every small flow reads into this one. */
+  readonly shared: Buffer;
+  readonly scratch: Scratch;
+  readonly bulk: BulkBuffers;
+  /** Directions whose sink takes nothing. */
+  readonly stalled: DeadlineQueue<Direction>;
+  readonly priority: AcceptPriority;
+}
+
+/**
+ * One direction of a relay: reads from a source socket and writes to a sink socket.
+ *
+ * A small flow reads into the buffer that all share, and each chunk is copied before it is written, since the next
+ * read of any socket overwrites it. A bulk flow reads into a private buffer and writes from it without copying.
+ * Either way, when the kernel does not take all of a chunk at once, nothing more is read until it has: that is the
+ * whole back-pressure, and the reason why a private buffer is never overwritten too early.
+ */
+export class Direction implements Yielding {
+  readonly onread: OnReadOpts;
+  readonly #memory: CopyMemory;
+  /** The source was not made with `onread` and emits 'data'. */
+  readonly #flows: boolean;
+  #source: Socket | undefined;
+  #sink: Socket | undefined;
+  #counters: ByteCounters | undefined;
+  #isInward = false;
+  /** Read before there was an endpoint, or refused by one that was lost. */
+  #held: Buffer | undefined;
+  #bulk: Buffer | undefined;
+  #isSmall = false;
+  #smallReads = 0;
+  /** Running while the sink takes nothing. */
+  #stalled: Deadline<Direction> | undefined;
+  /** Bytes that the sink has not taken whole. */
+  #pending = 0;
+  /** Waits for new clients to be accepted. */
+  #yields = false;
+  #isFlowing = false;
+  #isTouched = false;
+  #bytes = 0;
+
+  constructor(memory: CopyMemory, flows: boolean) {
+    this.#memory = memory;
+    this.#flows = flows;
+    this.onread = {
+      // A function, so that the buffer can change from one read to the next.
+      buffer: () => this.#bulk ?? (this.#sink === undefined ? this.#holdBuffer() : memory.shared),
+      callback: (length, buffer) => this.#read(length, buffer as Buffer),
+    };
+  }
+
+  /** Bytes that the sink has taken. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Whether anything was written that the sink may have sent. */
+  get isTouched(): boolean {
+    return this.#isTouched;
+  }
+
+  /** Bytes of a held client. */
+  get heldBytes(): number {
+    return this.#flows ? (this.#source?.readableLength ?? 0) : (this.#held?.length ?? 0);
+  }
+
+  from(source: Socket): void {
+    this.#source = source;
+  }
+
+  to(sink: Socket, counters: ByteCounters, key: keyof ByteCounters): void {
+    this.#sink = sink;
+    this.#counters = counters;
+    this.#isInward = key === 'bytesIn';
+  }
+
+  /** Reads what the client sends while it is held, up to a bound. */
+  hold(): void {
+    if (this.heldBytes < HELD_BYTES) this.#source?.read(0);
+  }
+
+  /** Writes what was read before, and reads on. */
+  start(): void {
+    const held = this.#held;
+    this.#held = undefined;
+    if (this.#flows && !this.#isFlowing) {
+      this.#isFlowing = true;
+      this.#source?.on('data', (chunk: Buffer) => this.#pass(chunk));
+    }
+    if (held === undefined || this.#write(held)) this.resume();
+  }
+
+  /** Reads no more until `start` or `resume`; the rest waits in the kernel. */
+  pause(): void {
+    this.#yields = false;
+    this.#source?.pause();
+  }
+
+  /** New clients have been accepted: reads on, unless something else has come between. */
+  goOn(): void {
+    if (this.#yields) this.resume();
+  }
+
+  resume(): void {
+    this.#yields = false;
+    const source = this.#source;
+    if (source === undefined || source.destroyed) return;
+    if (this.#flows) source.resume();
+    else source.read(0);
+  }
+
+  /**
+   * The source has sent its FIN: passes it on. `isLast` says that the sink has sent its own FIN before; then closing
+   * the sink sends ours, and saves the shutdown.
+   */
+  end(isLast: boolean): void {
+    const sink = this.#sink;
+    if (sink === undefined || sink.destroyed) return;
+    // A FIN is read after what comes before it was written, except from a source that emits 'data':
+    // that one reads ahead a little.
+    if (sink.writableLength === 0) this.#giveBulk();
+    if (isLast && sink.writableLength === 0) sink.destroy();
+    else sink.end();
+  }
+
+  /** From the next read on no large chunks: Node does not say which part of one a slow sink has taken. */
+  keepSmall(): void {
+    this.#isSmall = true;
+  }
+
+  /**
+   * Looks whether the source is still there. While a direction waits for its sink, Node does not watch the source, so
+   * a reset or a host that went silent would not be noticed for as long as the sink takes nothing. Writing nothing to
+   * the source makes the kernel report it.
+   */
+  probe(): void {
+    const source = this.#source;
+    if (this.#stalled === undefined || source === undefined || source.destroyed) return;
+    if (source.writable && source.writableLength === 0) source.write(EMPTY);
+    this.#stalled = this.#memory.stalled.add(this);
+  }
+
+  /** Nothing more is read or written. */
+  release(): void {
+    this.#endStall();
+    this.#giveBulk();
+    this.#source = undefined;
+    this.#sink = undefined;
+  }
+
+  /** Returns whether to read on. */
+  #read(length: number, buffer: Buffer): boolean {
+    if (this.#sink === undefined) return this.#hold(buffer.subarray(0, length));
+    const { scratch, bulk } = this.#memory;
+    if (buffer !== this.#bulk) {
+      const isTaken = this.#write(scratch.copy(buffer, length));
+      if (length >= BULK_READ && !this.#isSmall) this.#bulk = bulk.take();
+      if (this.#stalled !== undefined) scratch.keep(length);
+      return isTaken;
+    }
+    const isTaken = this.#write(length === buffer.length ? buffer : buffer.subarray(0, length));
+    if (length >= SMALL_READ) this.#smallReads = 0;
+    else this.#smallReads += 1;
+    const isDone = this.#isSmall || this.#smallReads >= SMALL_READS;
+    if (isDone && this.#stalled === undefined) this.#giveBulk();
+    return isTaken;
+  }
+
+  #pass(chunk: Buffer): void {
+    if (this.#sink === undefined || !this.#write(chunk)) this.#source?.pause();
+  }
+
+  /** The chunk must stay as it is until the sink has taken it. Returns whether to read on. */
+  #write(chunk: Buffer): boolean {
+    const sink = this.#sink;
+    if (sink === undefined) return false;
+    sink.write(chunk);
+    if (sink.errored !== null || sink.destroyed) {
+      // Nothing of it is gone, so that another endpoint can have it.
+      if (!this.#isTouched) this.#held = Buffer.from(chunk);
+      return false;
+    }
+    this.#isTouched = true;
+    if (sink.writableLength === 0) {
+      this.#count(chunk.length);
+      this.#yields = this.#memory.priority.yields(this);
+      return !this.#yields;
+    }
+    this.#pending = chunk.length;
+    this.#stalled = this.#memory.stalled.add(this);
+    // Called back when everything before it is with the kernel; 'drain' would be silent here,
+    // because it follows only writes above the high-water mark.
+    sink.write(EMPTY, this.#taken);
+    return false;
+  }
+
+  readonly #taken = (error?: Error | null): void => {
+    this.#endStall();
+    // A failed write ends the relay through the sink's 'error'.
+    if (error instanceof Error) return;
+    this.#count(this.#pending);
+    this.resume();
+  };
+
+  #count(length: number): void {
+    this.#bytes += length;
+    if (this.#counters === undefined) return;
+    if (this.#isInward) this.#counters.bytesIn += length;
+    else this.#counters.bytesOut += length;
+  }
+
+  #holdBuffer(): Buffer {
+    return this.#memory.shared.subarray(0, Math.max(1, HELD_BYTES - this.heldBytes));
+  }
+
+  #hold(chunk: Buffer): boolean {
+    this.#held = this.#held === undefined ? Buffer.from(chunk) : Buffer.concat([this.#held, chunk]);
+    return this.#held.length < HELD_BYTES;
+  }
+
+  #endStall(): void {
+    this.#stalled?.remove();
+    this.#stalled = undefined;
+  }
+
+  #giveBulk(): void {
+    if (this.#bulk === undefined) return;
+    this.#memory.bulk.give(this.#bulk);
+    this.#bulk = undefined;
+    this.#smallReads = 0;
+  }
+}

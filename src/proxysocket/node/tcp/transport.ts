@@ -1,0 +1,133 @@
+import { createServer, isIPv6, type Server } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { DeadlineQueue } from '../../core/deadlines.ts';
+import { takeInherited } from '../../core/inherited.ts';
+import type { ListenerSockets, OpenedSocket } from '../../core/listener-sockets.ts';
+import type { EngineContext } from '../../core/service-port.ts';
+import type { ListenSpec } from '../../spec.ts';
+import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
+import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
+import { AcceptPriority } from './accept-priority.ts';
+import { BulkBuffers } from './bulk-buffers.ts';
+import { NodeTcpClient } from './client.ts';
+import type { CopyMemory, Direction } from './direction.ts';
+import { Scratch, SHARED_BYTES } from './scratch.ts';
+
+export interface NodeTcpOptions {
+  /** Use only what Node documents; slower for bulk data from clients. */
+  readonly documentedOnly: boolean;
+  /** Opens the sockets of listeners. Default: Node does. */
+  readonly sockets: ListenerSockets | undefined;
+}
+
+/** TCP on Node's own sockets. */
+export class NodeTcpTransport implements TcpTransport {
+  readonly #memory: CopyMemory;
+  readonly #backlog: number;
+  readonly #keepAliveMs: number;
+  readonly #options: NodeTcpOptions;
+
+  constructor({ limits, clock }: EngineContext, options: NodeTcpOptions) {
+    this.#backlog = limits.backlog;
+    this.#keepAliveMs = limits.keepAliveMs;
+    this.#options = options;
+    this.#memory = {
+      shared: Buffer.allocUnsafeSlow(SHARED_BYTES),
+      scratch: new Scratch(),
+      bulk: new BulkBuffers(limits.bulkBufferBudget),
+      stalled: new DeadlineQueue<Direction>(clock, limits.keepAliveMs, (direction) =>
+        direction.probe(),
+      ),
+      priority: new AcceptPriority(),
+    };
+  }
+
+  async listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening> {
+    const withOnread = !this.#options.documentedOnly && (await canAcceptWithOnread());
+    const server = createServer({
+      pauseOnConnect: true,
+      allowHalfOpen: true,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: this.#keepAliveMs,
+    });
+    const { promise, resolve, reject } = Promise.withResolvers<TcpListening>();
+    const { address: host, port } = spec;
+    const backlog = this.#backlog;
+    const opened = this.#options.sockets?.open('TCP', spec);
+    const fd = opened?.fd ?? takeInherited('TCP', host, port);
+    server.once('error', (error) => {
+      opened?.release();
+      reject(error);
+    });
+    server.listen(
+      fd === undefined
+        ? // The IPv4 wildcard is a listener of its own.
+          { host, port, backlog, ipv6Only: isIPv6(host), exclusive: true }
+        : { fd, backlog },
+      () => {
+        server.removeAllListeners('error');
+        // At once, before the loop can accept the first connection.
+        this.#accept(server, withOnread, owner);
+        resolve(new Listening(server, port, opened));
+      },
+    );
+    return promise;
+  }
+
+  /** Even the shortest timer may run before sockets are polled. */
+  afterSockets(callback: () => void): void {
+    setImmediate(callback);
+  }
+
+  /** The last handles are closed in the next turn of the loop. */
+  async destroy(): Promise<void> {
+    await nextTurn();
+  }
+
+  #accept(server: Server, withOnread: boolean, owner: AcceptOwner): void {
+    const memory = this.#memory;
+    // Node goes on accepting after an error. For want of descriptors there is not even one: libuv keeps
+    // a spare descriptor to accept and close what waits, so that the loop does not spin.
+    server.on('error', () => owner.acceptFailed());
+    const accepted = (client: NodeTcpClient): void => {
+      memory.priority.accepted();
+      owner.accepted(client);
+    };
+    const isTaken =
+      withOnread &&
+      acceptWithOnread(server, this.#keepAliveMs, (makeSocket) =>
+        accepted(new NodeTcpClient(memory, makeSocket)),
+      );
+    if (!isTaken) server.on('connection', (socket) => accepted(new NodeTcpClient(memory, socket)));
+  }
+}
+
+class Listening implements TcpListening {
+  readonly boundPort: number;
+  readonly #server: Server;
+  readonly #opened: OpenedSocket | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor(server: Server, port: number, opened: OpenedSocket | undefined) {
+    const address = server.address();
+    this.boundPort = typeof address === 'object' && address !== null ? address.port : port;
+    this.#server = server;
+    this.#opened = opened;
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  /**
+   * The port is free as soon as the handle is closed, which `close` does at once. Its callback is of no use: where
+   * Node counts the accepted sockets, it waits for the last of them.
+   */
+  async #close(): Promise<void> {
+    this.#server.close();
+    this.#opened?.release();
+    await nextTurn();
+  }
+}

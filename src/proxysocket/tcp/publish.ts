@@ -1,0 +1,97 @@
+import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
+import { REJECT_COUNTERS, type ConnectErrorCause, type RejectReason } from '../counters.ts';
+import type { ServicePort } from '../core/service-port.ts';
+import {
+  connectFailed,
+  endpointPicked,
+  rejected,
+  relayEnded,
+  relayStarted,
+  tcpAccepted,
+  type RelayAddresses,
+} from '../events.ts';
+import { addressText } from './addresses.ts';
+import type { RelayEnd, TcpClient, TcpDial, TcpRelay } from './transport.ts';
+
+/** Has the client's `ip:port`; asking for it may cost a system call. */
+interface Client {
+  readonly remoteAddress: string;
+}
+
+export function publishAccepted({ name }: ServicePort, client: TcpClient): void {
+  if (!tcpAccepted.hasSubscribers) return;
+  tcpAccepted.publish({
+    servicePort: name,
+    remoteAddress: addressText(client.remoteAddress()),
+    localAddress: addressText(client.localAddress()),
+  });
+}
+
+/** Counts a client that is not served. Without a client its address is not known. */
+export function countRejected(owner: ServicePort, reason: RejectReason, client?: Client): void {
+  owner.counters[REJECT_COUNTERS[reason]] += 1;
+  if (!rejected.hasSubscribers) return;
+  const remoteAddress = client?.remoteAddress ?? '';
+  rejected.publish({ servicePort: owner.name, protocol: 'TCP', remoteAddress, reason });
+}
+
+export function publishPicked(
+  { name, balancer }: ServicePort,
+  { endpoint, sticky }: Pick,
+  attempt: number,
+  client: Client,
+): void {
+  if (!endpointPicked.hasSubscribers) return;
+  endpointPicked.publish({
+    servicePort: name,
+    sourceAddress: client.remoteAddress,
+    endpoint: endpoint.text,
+    sticky,
+    endpoints: balancer.size,
+    attempt,
+  });
+}
+
+export function publishConnectFailed(
+  { name }: ServicePort,
+  { text }: BalancerEndpoint,
+  attempt: number,
+  cause: ConnectErrorCause,
+  error: Error,
+): void {
+  if (!connectFailed.hasSubscribers) return;
+  connectFailed.publish({ servicePort: name, endpoint: text, attempt, cause, error });
+}
+
+/** The four addresses of a relay; undefined without subscribers, since they cost three system calls. */
+export function relayAddresses(
+  { name }: ServicePort,
+  { text }: BalancerEndpoint,
+  source: Client,
+  client: TcpClient,
+  dial: TcpDial,
+): RelayAddresses | undefined {
+  if (!relayStarted.hasSubscribers && !relayEnded.hasSubscribers) return undefined;
+  return {
+    servicePort: name,
+    endpoint: text,
+    inRemoteAddress: source.remoteAddress,
+    inLocalAddress: addressText(client.localAddress()),
+    outLocalAddress: addressText(dial.localAddress()),
+    outRemoteAddress: text,
+  };
+}
+
+export function publishStarted(addresses: RelayAddresses | undefined): void {
+  if (addresses !== undefined && relayStarted.hasSubscribers) relayStarted.publish(addresses);
+}
+
+export function publishEnded(
+  addresses: RelayAddresses | undefined,
+  { bytesIn, bytesOut }: TcpRelay,
+  durationMs: number,
+  reason: RelayEnd,
+): void {
+  if (addresses === undefined || !relayEnded.hasSubscribers) return;
+  relayEnded.publish({ ...addresses, bytesIn, bytesOut, durationMs, reason });
+}

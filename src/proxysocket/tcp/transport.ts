@@ -1,0 +1,124 @@
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { RelayEnded } from '../events.ts';
+import type { ListenSpec } from '../spec.ts';
+
+/**
+ * What TCP needs of an operating system: sockets that listen, dial and relay. A transport knows nothing of
+ * service ports, balancers, limits or time limits; those are in this folder, once for all transports.
+ *
+ * ## The relay contract
+ *
+ * 1. Bytes arrive in order and unchanged, each way by itself.
+ * 2. A slow peer holds back the other side: a direction keeps at most one read that its sink has not taken,
+ *    and reads no more until it has.
+ * 3. A FIN is passed on behind the data before it; the other direction goes on. When both sides have sent
+ *    theirs, both sockets close, and the relay has ended (`closed`).
+ * 4. Once one side has sent its FIN, bytes must keep moving: after the half-close time without any, both
+ *    sides are reset (`half-close-timeout`).
+ * 5. A reset, or any other error, of one side resets the other one (`client-reset`, `endpoint-reset`).
+ * 6. But an endpoint that breaks before a byte or a FIN went through, either way, is lost without a trace: the
+ *    client and what it has sent meanwhile may go to another endpoint.
+ * 7. A client that leaves while nobody reads it (it is held, or dialed for) is noticed at the latest when it is read.
+ */
+export interface TcpTransport {
+  /** Rejects with the system's error. */
+  listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening>;
+  /** Calls back when the event loop has polled its sockets once more. */
+  afterSockets(callback: () => void): void;
+  /** Every listener is closed and every client has ended. Resolves when no descriptor is left. Idempotent. */
+  destroy(): Promise<void>;
+}
+
+export interface AcceptOwner {
+  /** The client belongs to the callee: `reset` or a relay ends it. */
+  accepted(client: TcpClient): void;
+  /** A client was dropped because the process or the system has no descriptor left. */
+  acceptFailed(): void;
+}
+
+/** A listening socket. */
+export interface TcpListening {
+  readonly boundPort: number;
+  /** Resolves when the port is free. Idempotent. Accepted clients live on. */
+  close(): Promise<void>;
+}
+
+/** An address; empty when it is not known, because the peer has left. */
+export interface KnownAddress {
+  readonly address?: string | undefined;
+  readonly port?: number | undefined;
+}
+
+/** The socket of an accepted client, which is not read before it has an endpoint. */
+export interface TcpClient {
+  /** Costs a system call. */
+  remoteAddress(): KnownAddress;
+  /** Costs a system call. */
+  localAddress(): KnownAddress;
+  /** Closes it with a reset. Not once it has a relay. */
+  reset(): void;
+  /**
+   * Watches whether the client leaves, until `release`. It leaves by a reset, and by a FIN before it has sent anything;
+   * one that has sent a request and its FIN may want the answer.
+   */
+  hold(owner: HoldOwner): void;
+  release(): void;
+  /** Starts to connect; an error when that has failed at once. One at a time. */
+  dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial | Error;
+}
+
+export interface HoldOwner {
+  clientGone(): void;
+}
+
+/** Gets exactly one of the first two, unless the dial is abandoned. */
+export interface DialOwner {
+  dialed(): void;
+  dialFailed(error: NodeJS.ErrnoException): void;
+  /** A bug of this program: the connection cannot go on. */
+  destroy(): void;
+}
+
+/** A connect that is on its way, or has just succeeded. */
+export interface TcpDial {
+  /** Of our side. Costs a system call. */
+  localAddress(): KnownAddress;
+  /** Closes it without a word to its owner. */
+  abandon(): void;
+  /** Joins the client to the endpoint that was dialed; `start` has to follow. The same relay for each endpoint of a client. */
+  join(owner: RelayOwner): TcpRelay;
+}
+
+export type RelayEnd = RelayEnded['reason'];
+
+/** Bytes that were passed on: from the client (`bytesIn`), and to it. */
+export interface ByteCounters {
+  bytesIn: number;
+  bytesOut: number;
+}
+
+export interface RelayOwner {
+  /** The transport adds to them what it passes on. */
+  readonly counters: ByteCounters;
+  /** The first FIN has been passed on. */
+  halfClosed(): void;
+  /**
+   * The endpoint broke before anything went through; its socket is closed. True: another endpoint is being dialed, and
+   * `join` follows, or `cut`. False: the transport cuts the relay.
+   */
+  endpointLost(error: NodeJS.ErrnoException): boolean;
+  /** Both sockets are closed. Called once. */
+  relayEnded(reason: RelayEnd): void;
+}
+
+/** The sockets of a client and its endpoint, joined. */
+export interface TcpRelay extends Readonly<ByteCounters> {
+  /** Bytes that were passed on and have not reached the peers, as far as the transport can tell. */
+  unsent(): number;
+  /** Moves bytes from now on. May call its owner back at once. */
+  start(): void;
+  /** Lets TCP probe the endpoint when it has been silent for so many milliseconds. */
+  keepAlive(idleMs: number): void;
+  /** Resets both sides. Only the first reason counts; `relayEnded` follows. */
+  cut(reason: RelayEnd): void;
+}

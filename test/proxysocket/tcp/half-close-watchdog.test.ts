@@ -1,0 +1,91 @@
+import t from 'tap';
+import type { IdleLane } from '../../../src/proxysocket/core/idle-lanes.ts';
+import { HalfCloseWatchdog, type HalfClosed } from '../../../src/proxysocket/tcp/half-close.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+
+/** A half-closed relay that is watched with a limit of 800 ms. */
+function setUp() {
+  const clock = new FakeClock();
+  const limits = { halfCloseTimeoutMs: 800 };
+  const watchdog = new HalfCloseWatchdog(clock, limits);
+  const timeouts: number[] = [];
+  const relay = {
+    bytesIn: 0,
+    bytesOut: 0,
+    queued: 0,
+    asked: 0,
+    unsent() {
+      this.asked += 1;
+      return this.queued;
+    },
+    start: () => undefined,
+    keepAlive: () => undefined,
+    cut: () => undefined,
+  };
+  const entry: HalfClosed = {
+    lane: undefined as IdleLane<HalfClosed> | undefined,
+    older: undefined,
+    newer: undefined,
+    usedAt: 0,
+    idleLooks: 0,
+    seenBytes: 0,
+    seenUnsent: undefined,
+    relay,
+    halfCloseTimeout: () => timeouts.push(clock.now()),
+  };
+  watchdog.add(entry);
+  return { clock, limits, watchdog, relay, entry, timeouts };
+}
+
+t.test('a relay in which nothing moves ends after the limit, once', async (t) => {
+  const { clock, timeouts } = setUp();
+  clock.advance(5000);
+  t.same(timeouts, [800]);
+  t.equal(clock.pending, 0);
+});
+
+t.test('bytes either way start the time again, and cost no system call', async (t) => {
+  const { clock, relay, timeouts } = setUp();
+  for (let step = 0; step < 50; step += 1) {
+    clock.advance(100);
+    if (step % 2 === 0) relay.bytesIn += 1;
+    else relay.bytesOut += 1;
+  }
+  t.ok(relay.asked <= 1, 'asked only when bytes stand still');
+  t.same(timeouts, []);
+  clock.advance(750);
+  t.same(timeouts, []);
+  clock.advance(250);
+  t.equal(timeouts.length, 1);
+});
+
+t.test('so does a part of what the system has yet to send', async (t) => {
+  const { clock, relay, timeouts } = setUp();
+  relay.queued = 1000;
+  for (let step = 0; step < 6; step += 1) {
+    clock.advance(600);
+    relay.queued -= 100;
+  }
+  t.same(timeouts, []);
+});
+
+t.test('a new limit counts from the next look on', async (t) => {
+  const { clock, limits, timeouts } = setUp();
+  clock.advance(150);
+  limits.halfCloseTimeoutMs = 80_000;
+  clock.advance(5000);
+  t.same(timeouts, []);
+  limits.halfCloseTimeoutMs = 80;
+  clock.advance(10_000);
+  t.equal(timeouts.length, 1);
+});
+
+t.test('a relay that has ended is watched no more', async (t) => {
+  const { clock, watchdog, entry, timeouts } = setUp();
+  clock.advance(350);
+  watchdog.remove(entry);
+  watchdog.remove(entry);
+  clock.advance(5000);
+  t.same(timeouts, []);
+  t.equal(clock.pending, 0);
+});
