@@ -11,12 +11,14 @@
  *     npm run bench -- control           what serving the API costs
  *     npm run bench -- soak              a million events, and a heap that stays flat
  *     npm run bench -- scrape            how long traffic waits while metrics are read
+ *     npm run bench -- abuse             everything that peers can do wrong
  *
  * USAGE below has the flags.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { ABUSE_USAGE, readAbuseArgs, runAbuse } from './abuse/command.ts';
 import { CONTROL_USAGE, readControlArgs, runControl } from './control/command.ts';
 import { runData } from './data/command.ts';
 import { DATA_USAGE, readDataArgs } from './data/plan.ts';
@@ -47,6 +49,7 @@ npm run bench -- portals [flags]   measures how fast portals write rules; see po
 npm run bench -- state-file        measures how long large state files take, and what waits meanwhile
 npm run bench -- control [flags]   measures what serving kpng's API costs; see control --help
 npm run bench -- scrape            measures how long traffic waits while metrics are read; fails above 20 ms
+npm run bench -- abuse [flags]     treats the program badly, from outside; see abuse --help
 
   --rounds N      rounds of measurements, of which the median counts (3)
   --seconds N     seconds of each measurement (0.8)
@@ -146,7 +149,7 @@ function readArgs() {
   const [what = 'traffic', ...rest] = positionals;
   if (!['traffic', 'integrity', 'state-file', 'scrape'].includes(what) || rest.length > 0) {
     throw new TypeError(
-      `${positionals.join(' ')}: expected data, scaling, rest, integrity, portals, state-file, control, soak, scrape, or nothing`,
+      `${positionals.join(' ')}: expected data, scaling, rest, integrity, portals, state-file, control, soak, scrape, abuse, or nothing`,
     );
   }
   if (!LOADS.some((load) => load.script.includes(values.only))) {
@@ -239,6 +242,9 @@ function tryRead(): (() => Promise<boolean>) | undefined {
     }
     if (what === 'soak') {
       return part({ usage: SOAK_USAGE, read: readSoakArgs, run: runSoak }, flags);
+    }
+    if (what === 'abuse') {
+      return part({ usage: ABUSE_USAGE, read: readAbuseArgs, run: runAbuse }, flags);
     }
     const args = readArgs();
     return () => main(args);

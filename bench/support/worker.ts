@@ -16,8 +16,9 @@ export interface Running<Answer> {
   kill(): Promise<void>;
 }
 
-function launch(script: string, settings: object): ChildProcess {
-  return spawn(process.execPath, [script, JSON.stringify(settings)], {
+function launch(script: string, settings: object, inside: readonly string[] = []): ChildProcess {
+  const [file, ...args] = [...inside, process.execPath, script, JSON.stringify(settings)] as const;
+  return spawn(file, args, {
     stdio: ['pipe', 'pipe', 'inherit'],
     // Linux shares its cores out by session. Every server has one of its own, as the proxy has, so
     // that none of them is at an advantage; INT from the terminal comes to this process only.
@@ -31,9 +32,16 @@ async function firstLine(child: ChildProcess, script: string): Promise<unknown> 
   throw new Error(`${script} ended without an answer`);
 }
 
-/** Starts a program that stays, and resolves when it has answered. */
-export async function start<Answer>(script: string, settings: object): Promise<Running<Answer>> {
-  const child = launch(script, settings);
+/**
+ * Starts a program that stays, and resolves when it has answered. `inside`: what runs it, such as
+ * `ip netns exec name`.
+ */
+export async function start<Answer>(
+  script: string,
+  settings: object,
+  inside: readonly string[] = [],
+): Promise<Running<Answer>> {
+  const child = launch(script, settings, inside);
   const gone = once(child, 'exit');
   const answer = (await firstLine(child, script)) as Answer;
   return {

@@ -181,7 +181,7 @@ export class Torture {
   }
 
   /** One connection from beginning to end. */
-  async client(port: number): Promise<Verdict> {
+  async client(port: number, host = '127.0.0.1'): Promise<Verdict> {
     const id = this.#next;
     this.#next += 1;
     const random = randomFrom(Math.floor(this.#random() * 2 ** 32));
@@ -189,7 +189,7 @@ export class Torture {
     // Both waiting for the other would be a test of patience only.
     const client = { ...plan.client, waitsForEnd: false };
     this.#plans.set(id, { ...plan, client });
-    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
+    const socket = connect({ port, host, allowHalfOpen: true, noDelay: true });
     socket.on('error', () => undefined);
     await firstOf(socket, 'connect', 'close');
     const head = Buffer.alloc(4);

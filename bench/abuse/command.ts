@@ -1,0 +1,180 @@
+/** `npm run bench -- abuse`: drives the program from outside with everything that peers can do wrong. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { describeMachine, machine } from '../report/machine.ts';
+import { putSection } from '../report/sections.ts';
+import { isInstalled } from '../support/tools.ts';
+import { renderRobustness, resultLine } from './report.ts';
+import { judge, Size, type Abuse, type Engine, type Result } from './scenario.ts';
+import { ABUSES } from './scenarios/all.ts';
+import { openNetwork } from './network.ts';
+import { Stage } from './stage.ts';
+import { MemoryWatch } from './watch.ts';
+
+export const ABUSE_USAGE = `npm run bench -- abuse [flags]   treats the program badly, from outside; fails if it does not bear that
+
+  --short          less of everything, without verdicts on time: under a minute
+  --only WORD      only the scenarios whose name has it
+  --engine NAME    node or linux (both; with --short one after the other in turns)
+  --list           names the scenarios
+  --json FILE      where the figures go (bench/results/abuse.json)
+  --write-docs     writes the table of docs/robustness.md`;
+
+const ROOT = join(import.meta.dirname, '../..');
+const ENGINES: readonly Engine[] = ['node', 'linux'];
+
+export interface AbuseCommand {
+  readonly size: Size;
+  readonly only: string;
+  /** Undefined: all. */
+  readonly engine: Engine | undefined;
+  readonly list: boolean;
+  readonly json: string;
+  readonly writeDocs: boolean;
+}
+
+/** What the command line asks for; throws a TypeError that says what is wrong with it. */
+export function readAbuseArgs(args: readonly string[]): AbuseCommand {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      short: { type: 'boolean', default: false },
+      only: { type: 'string', default: '' },
+      engine: { type: 'string' },
+      list: { type: 'boolean', default: false },
+      json: { type: 'string', default: join(ROOT, 'bench/results/abuse.json') },
+      'write-docs': { type: 'boolean', default: false },
+    },
+  });
+  const engine = ENGINES.find((each) => each === values.engine);
+  if (values.engine !== undefined && engine === undefined) {
+    throw new TypeError(`--engine ${values.engine}: expected one of ${ENGINES.join(', ')}`);
+  }
+  return {
+    size: new Size(!values.short),
+    only: values.only,
+    engine,
+    list: values.list,
+    json: resolve(values.json),
+    writeDocs: values['write-docs'],
+  };
+}
+
+/** Runs them, prints a line for each, and writes the files. Rejects if one was not withstood. */
+export async function runAbuse(
+  command: AbuseCommand,
+  print: (text: string) => void,
+  progress: (text: string) => void,
+): Promise<void> {
+  const chosen = ABUSES.filter(({ name }) => name.includes(command.only));
+  if (command.list) {
+    for (const { name, title } of chosen) print(`${name.padEnd(24)} ${title}`);
+    return;
+  }
+  const results: { abuse: Abuse; result: Result; reasons: string[] }[] = [];
+  for (const { abuse, engine } of plan(chosen, command)) {
+    const missing = lacks(abuse);
+    if (missing !== undefined) {
+      print(`skip  ${abuse.name}: ${missing}`);
+      continue;
+    }
+    progress(`${abuse.name}, ${engine}`);
+    const result = await runOne(abuse, engine, command.size);
+    const reasons = judge(abuse, result, command.size.isLong);
+    results.push({ abuse, result, reasons });
+    progress('');
+    print(resultLine(result, reasons));
+  }
+  mkdirSync(dirname(command.json), { recursive: true });
+  writeFileSync(
+    command.json,
+    `${JSON.stringify(
+      results.map((each) => each.result),
+      null,
+      2,
+    )}\n`,
+  );
+  if (command.writeDocs) {
+    const page = join(ROOT, 'docs/robustness.md');
+    const text = renderRobustness(results, describeMachine(machine()));
+    writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'abuse', text));
+  }
+  const failed = results.filter(({ reasons }) => reasons.length > 0).length;
+  print(`\n${results.length - failed} withstood, ${failed} failed`);
+  if (failed > 0) throw new Error(`${failed} scenarios failed`);
+}
+
+function plan(abuses: readonly Abuse[], { size, engine }: AbuseCommand) {
+  return abuses
+    .filter(({ short = true }) => short || size.isLong)
+    .flatMap((abuse, index) => {
+      const able = abuse.engines ?? ENGINES;
+      const wanted = able.filter((each) => engine === undefined || each === engine);
+      const turn = size.isLong || engine !== undefined ? wanted : [able[index % able.length]];
+      return turn.flatMap((each) => (each === undefined ? [] : [{ abuse, engine: each }]));
+    });
+}
+
+/** Why it cannot be run here. */
+function lacks({ needs = [] }: Abuse): string | undefined {
+  const has = (need: string): boolean =>
+    need === 'root' ? process.getuid?.() === 0 : isInstalled(need);
+  const missing = needs.filter((need) => !has(need));
+  return missing.length === 0 ? undefined : `needs ${missing.join(', ')}`;
+}
+
+async function runOne(abuse: Abuse, engine: Engine, size: Size): Promise<Result> {
+  const begun = performance.now();
+  const { name, title } = abuse;
+  const network = abuse.needs?.includes('ip') === true ? openNetwork() : undefined;
+  let stage: Stage | undefined;
+  let watch: MemoryWatch | undefined;
+  const measured = { rest: 0, carries: false };
+  try {
+    stage = await Stage.open(engine, network);
+    const open = stage;
+    const options = (await abuse.stage?.(stage)) ?? {};
+    measured.carries = options.carries !== false;
+    await stage.begin(options);
+    watch = new MemoryWatch(() => open.proxy.pid);
+    await stage.look();
+    await wait(size.pick(300, 2000));
+    const rest = await stage.look();
+    measured.rest = watch.look();
+    const outcome = await abuse.run(stage, size).catch((error: unknown) => failure(error));
+    if (measured.carries) await stage.serves().catch(() => undefined);
+    const during = await stage.look();
+    return {
+      ...outcome,
+      name,
+      title,
+      engine,
+      ended: stage.proxy.end,
+      memory: { rest: measured.rest, peak: watch.peak },
+      control: measured.carries ? { rest, during } : undefined,
+      seconds: (performance.now() - begun) / 1000,
+    };
+  } catch (error) {
+    return {
+      ...failure(error),
+      name,
+      title,
+      engine,
+      ended: undefined,
+      memory: { rest: 0, peak: 0 },
+      control: undefined,
+      seconds: (performance.now() - begun) / 1000,
+    };
+  } finally {
+    watch?.stop();
+    await stage?.close();
+    network?.remove();
+  }
+}
+
+function failure(error: unknown) {
+  const text = error instanceof Error ? error.message : String(error);
+  return { did: 'could not be completed', mistakes: [text.slice(0, 300)] };
+}

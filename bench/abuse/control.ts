@@ -1,0 +1,187 @@
+/**
+ * Well-behaved traffic, as a program of its own: a long connection, short ones, datagrams and health
+ * probes, all at a modest rate, each byte compared. It says what was lost and how long answers took.
+ */
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as wait } from 'node:timers/promises';
+import { get } from '../../examples/support/http.ts';
+import { until } from '../../examples/support/until.ts';
+import { streamBytes } from '../../test/support/torture.ts';
+import { answerRequests } from '../support/dialogue.ts';
+import type { Traffic } from './scenario.ts';
+
+export interface ControlTarget {
+  readonly host: string;
+  readonly tcp: number;
+  readonly udp: number;
+  /** Such as `http://127.0.0.1:10256/healthz`. */
+  readonly healthUrl: string;
+}
+
+export type ControlRequest =
+  | { readonly kind: 'ready'; readonly url: string; readonly within: number }
+  | ({ readonly kind: 'open' } & ControlTarget)
+  /** Resolves with what was since the last one. */
+  | { readonly kind: 'look' }
+  /** Resolves when a fresh connection is served. */
+  | ({ readonly kind: 'serves' } & ControlTarget);
+
+/** An exchange that takes longer is lost. Milliseconds. */
+const LOST_MS = 10_000;
+const DATAGRAM_LOST_MS = 1000;
+/** Mistakes that are named. */
+const MAX_MISTAKES = 5;
+
+let now = fresh();
+const random = (most: number): number => Math.floor(Math.random() * most);
+
+function fresh() {
+  return {
+    counts: {
+      exchanged: 0,
+      lost: 0,
+      refused: 0,
+      datagrams: 0,
+      datagramsLost: 0,
+      probes: 0,
+      probesFailed: 0,
+    },
+    times: [] as number[],
+    mistakes: [] as string[],
+  };
+}
+
+function look(): Traffic {
+  const { counts, times, mistakes } = now;
+  now = fresh();
+  const sorted = times.sort((a, b) => a - b);
+  return { ...counts, mistakes, p99: sorted[Math.floor(sorted.length * 0.99)] ?? 0 };
+}
+
+function mistake(what: string, error: unknown): void {
+  const { mistakes } = now;
+  const text = error instanceof Error ? error.message : String(error);
+  if (mistakes.length < MAX_MISTAKES) mistakes.push(`${what}: ${text}`);
+}
+
+/** Sends bytes and resolves when the same have come back. */
+async function exchange(socket: Socket, bytes: Buffer): Promise<void> {
+  const signal = AbortSignal.timeout(LOST_MS);
+  socket.write(bytes);
+  for (let received = 0; received < bytes.length;) {
+    if (socket.destroyed || socket.readableEnded) throw new Error('cut');
+    const chunk = socket.read() as Buffer | null;
+    if (chunk === null) {
+      const ended = new AbortController();
+      const either = { signal: AbortSignal.any([signal, ended.signal]) };
+      const cut = once(socket, 'close', either).then(() => Promise.reject(new Error('cut')));
+      await Promise.race([once(socket, 'readable', either), cut]).finally(() => {
+        cut.catch(() => undefined);
+        ended.abort();
+      });
+    } else if (chunk.equals(bytes.subarray(received, received + chunk.length))) {
+      received += chunk.length;
+    } else {
+      throw new Error('other bytes than were sent');
+    }
+  }
+}
+
+async function longConnection({ host, tcp }: ControlTarget): Promise<void> {
+  for (let position = 0; ; await wait(100)) {
+    const socket = connect({ host, port: tcp, noDelay: true });
+    socket.on('error', () => undefined);
+    try {
+      for (; ; await wait(2)) {
+        const bytes = streamBytes(1, position, 1 + random(4096));
+        const begun = performance.now();
+        await exchange(socket, bytes);
+        now.times.push(performance.now() - begun);
+        now.counts.exchanged += 1;
+        position = (position + bytes.length) % 1_000_000;
+      }
+    } catch (error) {
+      now.counts.lost += 1;
+      mistake('long connection', error);
+    } finally {
+      socket.destroy();
+    }
+  }
+}
+
+async function shortConnection({ host, tcp }: ControlTarget): Promise<void> {
+  const socket = connect({ host, port: tcp, noDelay: true });
+  socket.on('error', () => undefined);
+  try {
+    await exchange(socket, streamBytes(2, random(1000), 64));
+  } finally {
+    socket.destroy();
+  }
+}
+
+async function shortConnections(target: ControlTarget): Promise<void> {
+  for (; ; await wait(20)) {
+    try {
+      await shortConnection(target);
+      now.counts.exchanged += 1;
+    } catch (error) {
+      now.counts.refused += 1;
+      mistake('short connection', error);
+    }
+  }
+}
+
+async function datagrams({ host, udp }: ControlTarget): Promise<void> {
+  const socket = createSocket('udp4');
+  socket.on('error', () => undefined);
+  socket.connect(udp, host);
+  await once(socket, 'connect');
+  for (let number = 0; ; number += 1, await wait(5)) {
+    const bytes = streamBytes(3, number % 1_000_000, 1 + random(1400));
+    const answered = await new Promise<boolean>((resolve) => {
+      const onMessage = (message: Buffer): void => {
+        if (message.equals(bytes)) done(true);
+      };
+      const timer = setTimeout(() => done(false), DATAGRAM_LOST_MS);
+      const done = (is: boolean): void => {
+        clearTimeout(timer);
+        socket.off('message', onMessage);
+        resolve(is);
+      };
+      socket.on('message', onMessage);
+      socket.send(bytes);
+    });
+    now.counts.datagrams += 1;
+    if (!answered) now.counts.datagramsLost += 1;
+  }
+}
+
+async function probes({ healthUrl }: ControlTarget): Promise<void> {
+  for (; ; await wait(200)) {
+    now.counts.probes += 1;
+    try {
+      const { status } = await get(healthUrl, { within: 5000 });
+      if (status !== 200) throw new Error(`status ${status}`);
+    } catch (error) {
+      now.counts.probesFailed += 1;
+      mistake('probe', error);
+    }
+  }
+}
+
+answerRequests(async (request: ControlRequest): Promise<unknown> => {
+  if (request.kind === 'look') return look();
+  if (request.kind === 'ready') {
+    const isReady = async () => ((await get(request.url)).status === 200 ? true : undefined);
+    return until('the proxy is ready', isReady, { within: request.within });
+  }
+  if (request.kind === 'serves') {
+    return until('control traffic is served', () => shortConnection(request).then(() => true));
+  }
+  for (const traffic of [longConnection, shortConnections, datagrams, probes]) {
+    void traffic(request);
+  }
+  return true;
+});

@@ -1,0 +1,114 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { until } from '../../../examples/support/until.ts';
+import { ceaseless } from '../../../test/support/restart-load.ts';
+import type { Proxy } from '../proxy.ts';
+import type { Abuse } from '../scenario.ts';
+import type { Stage, StageOptions } from '../stage.ts';
+
+const WITHIN = { within: 30_000 };
+
+const socketOf = (stage: Stage): string => join(stage.folder, 'handover');
+
+/** The file of the socket, which every process that takes over replaces; 0: there is none. */
+function owner(stage: Stage): number {
+  return statSync(socketOf(stage), { throwIfNoEntry: false })?.ino ?? 0;
+}
+
+const withSocket = (stage: Stage): StageOptions => ({
+  args: [`--handover-socket=${socketOf(stage)}`, '--drain-timeout=60s'],
+});
+
+/** Starts a successor and resolves when it has the socket. */
+async function takeOver(stage: Stage): Promise<Proxy> {
+  const before = owner(stage);
+  const proxy = stage.launch();
+  const isTaken = () => ![0, before].includes(owner(stage)) || undefined;
+  await until('a successor takes over', isTaken, WITHIN);
+  stage.follow(proxy);
+  return proxy;
+}
+
+/** Connections without a pause while something happens; what came of those that failed. */
+async function underLoad(stage: Stage, work: () => Promise<void>) {
+  const stop = ceaseless(stage.target.host, stage.target.tcp, stage.target.udp);
+  await work();
+  await wait(500);
+  const { ok, failed } = await stop();
+  const mistakes = Object.entries(failed).map(([how, count]) => `${count} connections: ${how}`);
+  return { ok, mistakes };
+}
+
+export const handover: Abuse = {
+  name: 'handover',
+  title: 'Restarts under load',
+  engines: ['linux', 'node'],
+  stage: withSocket,
+  async run(stage, size) {
+    const restarts = size.pick(1, 6);
+    const { ok, mistakes } = await underLoad(stage, async () => {
+      for (let count = 0; count < restarts; count += 1) await takeOver(stage);
+    });
+    return { did: `${restarts} restarts under ${ok} connections`, mistakes };
+  },
+};
+
+/** Both ask the process that runs; afterwards the next restart has to find whoever serves. */
+export const twoSuccessors: Abuse = {
+  name: 'two-successors',
+  title: 'Two successors at the same time, then a restart',
+  memoryMiB: 300,
+  stage: withSocket,
+  async run(stage, size) {
+    const rounds = size.pick(1, 4);
+    const { ok, mistakes } = await underLoad(stage, async () => {
+      for (let round = 0; round < rounds; round += 1) {
+        const before = owner(stage);
+        const both = [stage.launch(), stage.launch()];
+        const isTaken = () => ![0, before].includes(owner(stage)) || undefined;
+        await until('one of them takes over', isTaken, WITHIN);
+        await wait(size.pick(2500, 4000));
+        for (const proxy of both) if (proxy.end === undefined) stage.follow(proxy);
+        await takeOver(stage);
+      }
+    });
+    return { did: `${rounds} times, under ${ok} connections`, mistakes };
+  },
+};
+
+/** It leaves the files of its sockets behind. */
+export const killed: Abuse = {
+  name: 'kill-9',
+  title: 'Killed under load and started again',
+  allows: 'cuts',
+  stage: withSocket,
+  async run(stage, size) {
+    const times = size.pick(1, 6);
+    for (let count = 0; count < times; count += 1) {
+      stage.proxy.signal('SIGKILL');
+      await stage.proxy.ended;
+      await stage.start();
+      await stage.serves();
+    }
+    return { did: `${times} times` };
+  },
+};
+
+/** The process that runs has to go on as if nobody had asked. */
+export const killedSuccessor: Abuse = {
+  name: 'killed-successor',
+  title: 'Successors that are killed before they have taken over',
+  stage: withSocket,
+  async run(stage, size) {
+    const times = size.pick(2, 20);
+    for (let count = 0; count < times; count += 1) {
+      const proxy = stage.launch();
+      await wait(150 + Math.random() * 250);
+      proxy.signal('SIGKILL');
+      await proxy.ended;
+    }
+    await takeOver(stage);
+    return { did: `${times} of them, then one that took over` };
+  },
+};

@@ -1,0 +1,141 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type Socket } from 'node:net';
+import { setTimeout as wait } from 'node:timers/promises';
+import type { OpItem } from '../../../src/api/generated/localv1/api.ts';
+import { startKpngServer, type KpngServer } from '../../../test/support/kpng-server.ts';
+import * as messages from '../../../test/support/messages.ts';
+import type { Abuse } from '../scenario.ts';
+import type { Stage } from '../stage.ts';
+
+/** The control service as a kpng server sends it, complete. */
+function goodState(stage: Stage): OpItem[] {
+  const { host, tcp, udp } = stage.target;
+  const service = messages.service('abuse/control', {
+    ips: { clusterIPs: { v4: [host] } },
+    ports: [
+      { name: 'tcp', protocol: 1, port: tcp, targetPort: tcp },
+      { name: 'udp', protocol: 2, port: udp, targetPort: udp },
+    ],
+  });
+  const endpoint = messages.endpoint(stage.place.endpointIp);
+  return [
+    messages.reset,
+    messages.setService(service),
+    messages.setEndpoint('abuse/control/e1', endpoint),
+    messages.sync,
+  ];
+}
+
+const servers = new WeakMap<Stage, KpngServer>();
+
+/** A server that answers the first request well. */
+async function goodServer(stage: Stage, port = 0): Promise<KpngServer> {
+  const server = await startKpngServer({ address: `127.0.0.1:${port}` });
+  servers.set(stage, server);
+  stage.teardown(() => server.stop());
+  const answer = async (): Promise<void> => {
+    const stream = await server.stream();
+    await stream.request();
+    stream.send(...goodState(stage));
+  };
+  answer().catch(() => undefined);
+  return server;
+}
+
+const fromServer = async (stage: Stage) => {
+  const { port } = await goodServer(stage);
+  return { source: ['local', `--api=127.0.0.1:${port}`] };
+};
+
+/** After a good state, a set of changes that never ends. A client may break off and come again. */
+function endless(name: string, title: string, item: (number: number) => OpItem): Abuse {
+  return {
+    name,
+    title,
+    memoryMiB: 600,
+    stage: fromServer,
+    async run(stage, size) {
+      const server = servers.get(stage);
+      const end = performance.now() + size.pick(1500, 20_000);
+      let sent = 0;
+      let calls = 0;
+      server?.stop();
+      const hostile = await startKpngServer({ address: `127.0.0.1:${server?.port}` });
+      stage.teardown(() => hostile.stop());
+      while (performance.now() < end) {
+        const stream = await hostile.stream().catch(() => undefined);
+        if (stream === undefined) break;
+        calls += 1;
+        const more = setInterval(() => {
+          if (sent >= MOST) return;
+          for (let count = 0; count < 500; count += 1) stream.send(item((sent += 1)));
+        }, 5);
+        await Promise.race([stream.closed, wait(end - performance.now())]);
+        clearInterval(more);
+      }
+      return { did: `${sent} operations of 1 KB without a Sync, in ${calls} calls` };
+    },
+  };
+}
+
+/** Of operations, about 1 KB each. */
+const MOST = 500_000;
+
+const PADDING = { padding: 'x'.repeat(900) };
+
+export const neverSync: Abuse = endless(
+  'never-sync',
+  'A kpng server that never sends Sync',
+  (number) => messages.setService(messages.service(`a/s${number}`, { annotations: PADDING })),
+);
+
+export const orphans: Abuse = endless(
+  'orphans',
+  'A kpng server that sends endpoints of services that do not exist',
+  (number) =>
+    messages.setEndpoint(
+      `a/none-${number}/${'x'.repeat(900)}`,
+      messages.endpoint(`10.0.${(number >> 8) & 255}.${number & 255}`),
+    ),
+);
+
+/** Servers that speak something else, and then one that is right again. */
+export const junkServer: Abuse = {
+  name: 'junk-server',
+  title: 'A kpng server that sends junk frames',
+  stage: fromServer,
+  async run(stage, size) {
+    const port = servers.get(stage)?.port ?? 0;
+    servers.get(stage)?.stop();
+    let connections = 0;
+    const settings = Buffer.from('000000040000000000', 'hex');
+    const kinds: readonly ((socket: Socket) => void)[] = [
+      (socket) => socket.write(randomBytes(10_000)),
+      (socket) => socket.write(Buffer.concat([settings, randomBytes(10_000)])),
+      // A header block that goes on for ever.
+      (socket) => {
+        socket.write(Buffer.concat([settings, Buffer.from('004000010000000001', 'hex')]));
+        for (let n = 0; n < 200; n += 1) socket.write(Buffer.alloc(10_000, 0x40));
+      },
+      // Settings without end, each of which wants an answer.
+      (socket) => socket.write(Buffer.concat(Array.from({ length: 20_000 }, () => settings))),
+      (socket) => socket.end('HTTP/1.1 200 OK\r\n\r\n'),
+      () => undefined,
+    ];
+    const junk = createServer((socket) => {
+      socket.on('error', () => undefined).resume();
+      kinds[connections % kinds.length]?.(socket);
+      connections += 1;
+      setTimeout(() => socket.destroy(), 300);
+    });
+    junk.listen(port, '127.0.0.1');
+    await once(junk, 'listening');
+    await wait(size.pick(2500, 20_000));
+    junk.close();
+    const back = await goodServer(stage, port);
+    await wait(size.pick(500, 12_000));
+    const mistakes = size.isLong && back.unread > 1 ? ['it keeps calling'] : [];
+    return { did: `${connections} connections of ${kinds.length} kinds`, mistakes };
+  },
+};
