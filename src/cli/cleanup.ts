@@ -6,7 +6,7 @@ import { cleanUpIptables } from '../portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../portal/nftables/left-over.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
 import type { CleanupTargets } from './flags/cleanup.ts';
-import { PROGRAM } from './help.ts';
+import { PROGRAM } from './command.ts';
 
 export interface CleanupOptions extends CleanupTargets {
   readonly stdout: Writable;

@@ -6,9 +6,17 @@ import type { GlobalSource } from '../store/global-source.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { LocalSink } from '../store/local-view.ts';
+import type { ConfigFile } from '../config/config-file.ts';
+import type { ConfigProblem } from '../config/problem.ts';
 import type { Turn } from '../util/turn.ts';
+import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
+import type { MisspeltVariable } from './flags/misspelt.ts';
+import type { GivenFlag } from './flags/split.ts';
 import { pickValues, type FlagTable, type FlagValues, type RawValues } from './flags/table.ts';
+import type { EffectiveSetting } from './settings.ts';
+
+export const PROGRAM = 'kpng-userspace';
 
 /** What a running command is given. */
 export interface RunContext {
@@ -117,142 +125,187 @@ export interface BoundGlobalSink extends BoundSinkBase {
 
 export type BoundSink = BoundLocalSink | BoundGlobalSink;
 
-interface CommandText {
+/** What every command says of itself: `--help`, docs/cli.md, the man page and completion are made from it. */
+export interface CommandText {
   /** The word on the command line. */
   readonly word: string;
-  /** What it is, in one line. */
+  /** One line, without a final dot. */
   readonly summary: string;
-  /** What one has to know to use it: paragraphs. */
+  /** Paragraphs. */
   readonly description: readonly string[];
-  /** Command lines without the program's name, with what they do. */
   readonly examples: readonly Example[];
   readonly flags: FlagTable;
 }
 
+/** A command line without the program's name, and what it does. */
 export interface Example {
   readonly line: string;
   readonly does: string;
 }
 
-interface SourceText extends CommandText {
-  /** Whether backends come right after the source, so that `to-local` may be left out. */
-  readonly toLocalOptional: boolean;
-}
-
-/** A source word. To add a source, write one file that exports one of these and list it in registry.ts. */
-export type SourceCommand = SourceText & {
+/** A source. To add one, write a file that exports one and list it in registry.ts. */
+export interface SourceCommand extends CommandText {
   /** Whether it knows the state of the whole cluster, or what one node needs of it. */
-  readonly scope: BoundSource['scope'];
+  readonly scope: 'local' | 'global';
   bind(raw: RawValues): BoundSource;
-};
-
-interface SinkText extends CommandText {
-  /** Whether the servers for metrics and health run although their flags were not given. */
-  readonly servesByDefault: boolean;
 }
 
-/** A sink word. Added like a source. */
-export type SinkCommand = SinkText & {
+/** A sink, added like a source. */
+export interface SinkCommand extends CommandText {
   /** Whether it takes the state of the whole cluster, or what one node needs of it: a backend. */
-  readonly scope: BoundSink['scope'];
-  /** Of a backend: whether the word `to-local` may be left out after every source. */
-  readonly toLocalOptional: boolean;
+  readonly scope: 'local' | 'global';
   bind(raw: RawValues): BoundSink;
-};
+}
 
-/** Reads the values of the flags of one command; throws what is wrong with them. */
-interface Reads<Table extends FlagTable, Options extends object> {
+/** A source and a sink with everything that they are set to. */
+export interface BoundCommand {
+  readonly source: BoundSource;
+  readonly sink: BoundSink;
+  readonly globals: GlobalOptions;
+  /** Names of the flags that were given: on the command line, in the environment or in a file. */
+  readonly given: ReadonlySet<string>;
+  /** The words that name it. */
+  readonly command: readonly string[];
+  readonly settings: readonly EffectiveSetting[];
+  /** Parts of the configuration file without effect. */
+  readonly warnings: readonly ConfigProblem[];
+  readonly misspelt: readonly MisspeltVariable[];
+  readonly ignored: readonly IgnoredFlags[];
+}
+
+/** A command that is not a source, such as `status`. */
+export interface OtherCommand extends CommandText {
+  /** Its heading in the list of commands. */
+  readonly heading: 'A running proxy' | 'Other commands';
+  /** What may follow the word, for the help text; one entry for each form. Absent: flags. */
+  readonly forms?: readonly string[];
+  /** Words that may follow it, for completion. */
+  readonly next?: readonly string[];
+  /** Whether the environment and the configuration file may set its flags. */
+  readonly readsSettings?: boolean;
+  /** Throws usage errors, before anything is done; what it returns does it and resolves with the exit code. */
+  bind(line: OtherLine): Action;
+}
+
+/** Carries out a command that was understood. Rejects with a KpngError. */
+export type Action = (streams: Streams) => Promise<number>;
+
+/** Standard input and output of the process, as far as commands use them. */
+export interface Streams {
+  readonly stdin: NodeJS.ReadStream;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: Writable;
+}
+
+/** The command line of such a command. */
+export interface OtherLine {
+  /** The words after that of the command. */
+  readonly operands: readonly string[];
+  /** Those of them that follow `--`. */
+  readonly rest: readonly string[];
+  readonly flags: readonly GivenFlag[];
+  readonly registry: Registry;
+  /** The configuration file; empty: none. */
+  readonly configPath: string;
+  /** Reads the flags of the command and those of all commands. */
+  readonly read: () => RawValues;
+  /** Understands a source and a sink with these flags; no words: those of the configuration file. */
+  readonly bindRun: (words: readonly string[], flags: readonly GivenFlag[]) => BoundCommand;
+  /** Understands a whole command line, without the environment. */
+  readonly parseRun: (argv: readonly string[], config?: ConfigFile) => BoundCommand;
+}
+
+/** Every word of the command line. */
+export interface Registry {
+  readonly sources: readonly SourceCommand[];
+  readonly sinks: readonly SinkCommand[];
+  readonly others: readonly OtherCommand[];
+  /** What to say of words that users of kpng may expect here. */
+  readonly hints: Readonly<Record<string, string>>;
+}
+
+/** A command with flags of these types; `read` throws what is wrong with their values. */
+interface Definition<Table extends FlagTable, Options extends object> extends CommandText {
   readonly flags: Table;
   read(values: FlagValues<Table>, given: ReadonlySet<string>): Options;
 }
 
-/** Describes a source of node-local state. */
+/** Defines a source of node-local state. */
 export function defineSource<Table extends FlagTable, Options extends object>(
-  command: Omit<SourceText, 'flags'> &
-    Reads<Table, Options> & {
-      start(options: Options, context: SourceContext): Promise<RunningSource>;
-    },
+  command: Definition<Table, Options> & {
+    start(options: Options, context: SourceContext): Promise<RunningSource>;
+  },
 ): SourceCommand {
   return {
     ...command,
     scope: 'local',
-    bind(raw) {
-      const { word } = command;
-      const options = command.read(pickValues(command.flags, raw), raw.given);
-      const start = (context: SourceContext) => command.start(options, context);
-      return { word, options, scope: 'local', start };
-    },
+    bind: (raw) => ({ scope: 'local', ...bound(command, raw) }),
   };
 }
 
-/** Describes a source of cluster-wide state. */
+/** Defines a source of cluster-wide state. */
 export function defineGlobalSource<Table extends FlagTable, Options extends object>(
-  command: Omit<SourceText, 'flags' | 'toLocalOptional'> &
-    Reads<Table, Options> & {
-      start(options: Options, context: RunContext): Promise<GlobalSource>;
-    },
+  command: Definition<Table, Options> & {
+    start(options: Options, context: RunContext): Promise<GlobalSource>;
+  },
 ): SourceCommand {
   return {
     ...command,
-    toLocalOptional: false,
     scope: 'global',
-    bind(raw) {
-      const { word } = command;
-      const options = command.read(pickValues(command.flags, raw), raw.given);
-      const start = (context: RunContext) => command.start(options, context);
-      return { word, options, scope: 'global', start };
-    },
+    bind: (raw) => ({ scope: 'global', ...bound(command, raw) }),
   };
 }
 
-/** Describes a backend. */
+/** Defines a backend. */
 export function defineSink<Table extends FlagTable, Options extends { readonly nodeName: string }>(
-  command: Omit<SinkText, 'flags'> &
-    Reads<Table, Options> & {
-      readonly toLocalOptional: boolean;
-      /** Whether the options ask for a dry run; absent: none do. */
-      isDry?(options: Options): boolean;
-      /** The limits of the data path; absent: it has none. */
-      limits?(options: Options): EngineLimits;
-      /** Whether it may take over from a process that runs; absent: no. */
-      takesOver?(options: Options): boolean;
-      start(options: Options, context: RunContext): Promise<RunningSink>;
-    },
+  command: Definition<Table, Options> & {
+    readonly servesByDefault?: boolean;
+    /** Whether the options ask for a dry run. Absent: they cannot. */
+    isDry?(options: Options): boolean;
+    /** The limits of the data path. Absent: it has none. */
+    limits?(options: Options): EngineLimits;
+    /** Whether it may take over from a running process. Absent: no. */
+    takesOver?(options: Options): boolean;
+    start(options: Options, context: RunContext): Promise<RunningSink>;
+  },
 ): SinkCommand {
   return {
     ...command,
     scope: 'local',
     bind(raw) {
-      const { word, servesByDefault } = command;
-      const options = command.read(pickValues(command.flags, raw), raw.given);
-      const { nodeName } = options;
-      const start = (context: RunContext) => command.start(options, context);
-      const isDry = command.isDry?.(options) ?? false;
-      const limits = command.limits?.(options);
-      const takesOver = command.takesOver?.(options) ?? false;
-      const known = { word, options, nodeName, servesByDefault, isDry, limits, takesOver };
-      return { ...known, scope: 'local', start };
+      const sink = bound(command, raw);
+      const { options } = sink;
+      return {
+        ...sink,
+        scope: 'local',
+        nodeName: options.nodeName,
+        servesByDefault: command.servesByDefault ?? false,
+        isDry: command.isDry?.(options) ?? false,
+        limits: command.limits?.(options),
+        takesOver: command.takesOver?.(options) ?? false,
+      };
     },
   };
 }
 
-/** Describes a sink of cluster-wide state. */
+/** Defines a sink of cluster-wide state. */
 export function defineGlobalSink<Table extends FlagTable, Options extends object>(
-  command: Omit<SinkText, 'flags'> &
-    Reads<Table, Options> & {
-      start(options: Options, context: RunContext, store: GlobalStore): Promise<Running>;
-    },
+  command: Definition<Table, Options> & {
+    start(options: Options, context: RunContext, store: GlobalStore): Promise<Running>;
+  },
 ): SinkCommand {
   return {
     ...command,
-    toLocalOptional: true,
     scope: 'global',
-    bind(raw) {
-      const { word, servesByDefault } = command;
-      const options = command.read(pickValues(command.flags, raw), raw.given);
-      const start = (context: RunContext, store: GlobalStore) =>
-        command.start(options, context, store);
-      return { word, options, scope: 'global', servesByDefault, start };
-    },
+    bind: (raw) => ({ scope: 'global', servesByDefault: false, ...bound(command, raw) }),
   };
+}
+
+/** A command with its options, to be started with the other arguments of its `start`. */
+function bound<Table extends FlagTable, Options extends object, Rest extends unknown[], Result>(
+  command: Definition<Table, Options> & { start(options: Options, ...rest: Rest): Result },
+  raw: RawValues,
+): { word: string; options: Options; start: (...rest: Rest) => Result } {
+  const options = command.read(pickValues(command.flags, raw), raw.given);
+  return { word: command.word, options, start: (...rest) => command.start(options, ...rest) };
 }

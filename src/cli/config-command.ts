@@ -1,84 +1,70 @@
 import type { Writable } from 'node:stream';
-import type { ConfigFile } from '../config/config-file.ts';
 import { OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
 import { problemText } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
 import { KpngError } from '../errors.ts';
+import { table, type Column } from './admin/table.ts';
+import { PROGRAM, type BoundCommand, type OtherLine } from './command.ts';
 import { resolveText } from './config-file.ts';
-import { PROGRAM } from './help.ts';
-import { parse, type BoundCommand, type OutputForm } from './parse.ts';
-import { REGISTRY } from './registry.ts';
+import type { OutputForm } from './flags/admin.ts';
 import { originText, type EffectiveSetting } from './settings.ts';
 
-interface Streams {
+interface Output {
   readonly stdout: Writable;
   readonly stderr: Writable;
 }
 
-/** Says everything that is wrong with a file, and returns the exit code: 0, or 2. */
-export async function validateConfig(path: string, { stdout, stderr }: Streams): Promise<0 | 2> {
-  const refuse = (lines: readonly string[], code: string): 2 => {
-    stderr.write(lines.map((line) => `${PROGRAM}: ${line} (${code})\n`).join(''));
-    return 2;
-  };
-  let text: string;
-  try {
-    text = await readConfigText(path);
-  } catch (error) {
-    if (error instanceof KpngError) return refuse([error.message], error.code);
-    throw error;
-  }
-  const resolved = resolveText(path, text);
-  if (!resolved.ok) {
-    return refuse(
-      resolved.problems.map((problem) => problemText(path, problem)),
-      'KPNG_CONFIG_INVALID',
-    );
-  }
-  const { config } = resolved;
-  const bound = config.command === undefined ? undefined : tryCommand(config);
-  if (bound instanceof KpngError) return refuse([bound.message], bound.code);
-  for (const warning of bound ?? config.warnings) {
-    stderr.write(`${PROGRAM}: warning: ${problemText(path, warning)}\n`);
-  }
-  stdout.write(`${path} is valid.\n`);
-  return 0;
-}
-
-/** What the command of a file comes to: its warnings, or an error of settings that do not go together. */
-function tryCommand(config: ConfigFile): BoundCommand['warnings'] | KpngError {
-  const invocation = parse([], {}, REGISTRY, config);
-  if (invocation.kind === 'usage-error') return invocation.error;
-  return invocation.kind === 'run' ? invocation.warnings : config.warnings;
-}
-
-/** Prints what a command is set to, and where each value comes from. */
-export function printConfig(
-  { output, settings, command, warnings, misspelt }: BoundCommand & { readonly output: OutputForm },
+/** Reports everything that is wrong with a file. Returns the exit code. */
+export async function validateConfig(
   path: string,
-  { stdout, stderr }: Streams,
+  { registry, parseRun }: Pick<OtherLine, 'registry' | 'parseRun'>,
+  { stdout, stderr }: Output,
+): Promise<0 | 2> {
+  const print = (text: string): void => void stderr.write(`${PROGRAM}: ${text}\n`);
+  try {
+    const resolved = resolveText(path, await readConfigText(path), registry);
+    if (!resolved.ok) {
+      for (const each of resolved.problems) {
+        print(`${problemText(path, each)} (KPNG_CONFIG_INVALID)`);
+      }
+      return 2;
+    }
+    const { config } = resolved;
+    const { warnings } = config.command === undefined ? config : parseRun([], config);
+    for (const warning of warnings) print(`warning: ${problemText(path, warning)}`);
+    stdout.write(`${path} is valid.\n`);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof KpngError)) throw error;
+    print(`${error.message} (${error.code})`);
+    return 2;
+  }
+}
+
+/** Prints the settings of a command, and where each comes from. Returns the exit code. */
+export function printConfig(
+  { output, settings, command, ...bound }: BoundCommand & { readonly output: OutputForm },
+  path: string,
+  { stdout, stderr }: Output,
 ): 0 {
-  for (const warning of warnings) {
-    stderr.write(`${PROGRAM}: warning: ${problemText(path, warning)}\n`);
-  }
-  for (const { variable, meant } of misspelt) {
-    stderr.write(`${PROGRAM}: warning: ${variable} is not known; did you mean ${meant}?\n`);
-  }
+  const warnings = [
+    ...bound.warnings.map((warning) => problemText(path, warning)),
+    ...bound.misspelt.map(({ variable, meant }) => `unknown ${variable}; did you mean ${meant}?`),
+    ...bound.ignored.map(({ flags, why }) => `${flags.join(' ')} has no effect: ${why}`),
+  ];
+  for (const warning of warnings) stderr.write(`${PROGRAM}: warning: ${warning}\n`);
   if (output === 'json') stdout.write(asJson(settings, command));
   else stdout.write(output === 'yaml' ? asYaml(settings, command) : asTable(settings));
   return 0;
 }
 
 function asTable(settings: readonly EffectiveSetting[]): string {
-  const rows = settings.map(({ flag, text = '', origin }) => {
-    return [`--${flag}`, text === '' ? '-' : text, originText(origin)];
-  });
-  const all = [['SETTING', 'VALUE', 'FROM'], ...rows];
-  const widths = [0, 1].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  return all
-    .map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
-    .map((line) => `${line.trimEnd()}\n`)
-    .join('');
+  const columns: Column<EffectiveSetting>[] = [
+    { title: 'SETTING', cell: ({ flag }) => `--${flag}` },
+    { title: 'VALUE', cell: ({ text = '' }) => (text === '' ? '-' : text) },
+    { title: 'FROM', cell: ({ origin }) => originText(origin) },
+  ];
+  return `${table(columns, settings).join('\n')}\n`;
 }
 
 function asJson(settings: readonly EffectiveSetting[], command: readonly string[]): string {

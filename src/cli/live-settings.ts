@@ -1,5 +1,5 @@
 import type { SettingChange } from '../config/events.ts';
-import type { BoundCommand } from './parse.ts';
+import type { BoundCommand } from './command.ts';
 import type { EffectiveSetting } from './settings.ts';
 
 /** What a command line comes to, as far as it is compared. */

@@ -1,45 +1,25 @@
 import type { ConfigFile } from '../config/config-file.ts';
 import type { ConfigProblem } from '../config/problem.ts';
 import { KpngError } from '../errors.ts';
-import { ADMIN_COMMANDS } from './admin/commands.ts';
-import type { AdminInvocation } from './admin/run.ts';
-import { splitArgv } from './argv.ts';
-import type { BoundSink, BoundSource } from './command.ts';
-import { CLEANUP_FLAGS, readCleanup, type CleanupTargets } from './flags/cleanup.ts';
-import { GLOBAL_FLAGS, type GlobalOptions } from './flags/global.ts';
-import { misspeltVariables, type MisspeltVariable } from './flags/misspelt.ts';
+import { closest } from '../util/suggest.ts';
+import type { Action, BoundCommand, Registry } from './command.ts';
+import { FOREIGN_FLAGS, type IgnoredFlags } from './flags/foreign.ts';
+import { GLOBAL_FLAGS } from './flags/global.ts';
+import { misspeltVariables } from './flags/misspelt.ts';
 import { checkObserve } from './flags/observe.ts';
-import { readFlags, type Environment } from './flags/read.ts';
+import { readFlags, usage, type Environment } from './flags/read.ts';
+import { splitLine, type GivenFlag, type SplitLine } from './flags/split.ts';
 import { pickValues, variableOf, type FlagTable } from './flags/table.ts';
-import { commandWords, readWords, usage, type ConfigAction, type Words } from './grammar.ts';
-import { REGISTRY, type Registry } from './registry.ts';
-import { effectiveSettings, type EffectiveSetting } from './settings.ts';
+import { REGISTRY } from './registry.ts';
+import { effectiveSettings } from './settings.ts';
+import { readTopic, topicWords, type Topic } from './topic.ts';
 
 /** What a command line asks for. */
 export type Invocation =
-  | { readonly kind: 'help'; readonly topic: Words }
-  | { readonly kind: 'version' }
-  | ({ readonly kind: 'cleanup' } & CleanupTargets)
-  | ({ readonly kind: 'admin' } & AdminInvocation)
+  | { readonly kind: 'help'; readonly topic: Topic }
+  | { readonly kind: 'other'; readonly topic: Topic; readonly action: Action }
   | ({ readonly kind: 'run' } & BoundCommand)
-  | { readonly kind: 'config-validate'; readonly file: string }
-  | ({ readonly kind: 'config-print'; readonly output: OutputForm } & BoundCommand)
-  | { readonly kind: 'usage-error'; readonly error: KpngError; readonly topic: Words };
-
-/** A source and a sink with everything that they are set to. */
-export interface BoundCommand {
-  readonly source: BoundSource;
-  readonly sink: BoundSink;
-  readonly globals: GlobalOptions;
-  /** Names of the flags that were given: on the command line, in the environment or in a file. */
-  readonly given: ReadonlySet<string>;
-  /** The words that name it. */
-  readonly command: readonly string[];
-  readonly settings: readonly EffectiveSetting[];
-  /** What of the configuration file has no effect. */
-  readonly warnings: readonly ConfigProblem[];
-  readonly misspelt: readonly MisspeltVariable[];
-}
+  | { readonly kind: 'usage-error'; readonly error: KpngError; readonly topic: Topic };
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
 export function configPathOf(
@@ -47,18 +27,19 @@ export function configPathOf(
   env: Environment,
   registry: Registry = REGISTRY,
 ): string {
-  const { words, flags, help } = splitArgv(argv, unionTable(registry));
-  const [first = '', second] = words;
-  // A file that is wrong keeps nobody from looking for what is wrong with it.
-  const needsNone = ['help', 'version'].includes(first) || second === 'validate';
-  if (help || needsNone) return '';
-  const given = flags.findLast((each) => each.startsWith('--config='));
-  return given?.slice('--config='.length) ?? env[variableOf('config')] ?? '';
+  const { words, flags, help } = splitLine(argv, everyFlag(registry));
+  const [first, second] = words;
+  const other = registry.others.find(({ word }) => word === first);
+  // A file with errors must not keep anyone from looking for them.
+  const needsNone = other !== undefined && (other.readsSettings !== true || second === 'validate');
+  if (help || first === 'help' || needsNone) return '';
+  const given = flags.findLast(({ name }) => name === 'config');
+  return given?.text ?? env[variableOf('config')] ?? '';
 }
 
 /**
- * Understands a command line, without the program's name, and what the environment and a configuration
- * file add to it. Has no side effects.
+ * Understands a command line, without the program's name, and what the environment and a configuration file
+ * add to it. Has no side effects.
  */
 export function parse(
   argv: readonly string[],
@@ -66,92 +47,157 @@ export function parse(
   registry: Registry = REGISTRY,
   config?: ConfigFile,
 ): Invocation {
-  if (argv.length === 1 && /^--?version$/.test(argv[0] ?? '')) return { kind: 'version' };
-  const everything = unionTable(registry);
-  const { words: given, flags, help } = splitArgv(argv, everything);
-  let words: Words = { kind: 'nothing' };
+  const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
+  const line = splitLine(asked, everyFlag(registry));
+  const reader = new Reader(line, env, registry, config);
+  let topic: Topic = { kind: 'nothing' };
   try {
-    readFlags(unknownFlags(flags, everything), everything);
-    const asksHelp = help || given[0] === 'help';
-    words = readWordsOf(given[0] === 'help' ? given.slice(1) : given, flags, everything, registry);
-    if (asksHelp) return { kind: 'help', topic: words };
-    if (words.kind === 'nothing' && config?.command !== undefined) {
-      words = wordsOfFile(config.command, registry);
+    reader.refuseUnknown();
+    const words = line.words[0] === 'help' ? line.words.slice(1) : line.words;
+    topic = reader.topic(words);
+    if (line.help || line.words[0] === 'help') return { kind: 'help', topic };
+    if (topic.kind === 'other') {
+      return { kind: 'other', topic, action: reader.bindOther(topic, asked) };
     }
-    if (words.kind === 'nothing') throw usage('no source was named');
-    if (words.kind === 'config') {
-      return readConfigCommand(words.action, { flags, env, everything, registry, config });
+    if (topic.kind === 'nothing' && config?.command !== undefined) {
+      topic = reader.topicOfFile(config.command);
     }
-    if (words.kind === 'version') {
-      readFlags(known(flags, GLOBAL_FLAGS, everything, registry), GLOBAL_FLAGS, env);
-      return { kind: 'version' };
-    }
-    if (words.kind === 'cleanup') {
-      const table = { ...GLOBAL_FLAGS, ...CLEANUP_FLAGS };
-      const raw = readFlags(known(flags, table, everything, registry), table, env, config);
-      return { kind: 'cleanup', ...readCleanup(pickValues(CLEANUP_FLAGS, raw)) };
-    }
-    if (words.kind === 'admin') {
-      return {
-        kind: 'admin',
-        ...bindAdmin(words, { flags, env, everything, registry, config }),
-      };
-    }
-    return { kind: 'run', ...bind(words, { flags, env, everything, registry, config }) };
+    return { kind: 'run', ...reader.bind(topic) };
   } catch (error) {
-    if (error instanceof KpngError) return { kind: 'usage-error', error, topic: words };
+    if (error instanceof KpngError) return { kind: 'usage-error', error, topic };
     throw error;
   }
 }
 
-interface Given {
-  readonly flags: readonly string[];
-  readonly env: Environment;
-  readonly everything: FlagTable;
-  readonly registry: Registry;
-  readonly config: ConfigFile | undefined;
-}
+/** Reads one command line. Its methods throw usage errors. */
+class Reader {
+  readonly #line: SplitLine;
+  readonly #env: Environment;
+  readonly #registry: Registry;
+  readonly #config: ConfigFile | undefined;
 
-/** Gives a source and a sink their options. */
-function bind(words: Words, { flags, env, everything, registry, config }: Given): BoundCommand {
-  if (words.kind === 'source') {
-    throw usage(`${words.source.word}: no backend was named, so there is nothing to do`);
+  constructor(
+    line: SplitLine,
+    env: Environment,
+    registry: Registry,
+    config: ConfigFile | undefined,
+  ) {
+    this.#line = line;
+    this.#env = env;
+    this.#registry = registry;
+    this.#config = config;
   }
-  if (words.kind !== 'command') throw usage('no source was named');
-  const { source, sink } = words;
-  const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
-  const raw = readFlags(known(flags, table, everything, registry), table, env, config);
-  const globals = pickValues(GLOBAL_FLAGS, raw);
-  checkObserve(globals);
-  const command = commandWords(source, sink).split(' ');
-  return {
-    source: source.bind(raw),
-    sink: sink.bind(raw),
-    globals,
-    given: raw.given,
-    command,
-    settings: effectiveSettings(table, raw),
-    warnings: [...(config?.warnings ?? []), ...idle(config, table, command)],
-    misspelt: misspeltVariables(env, Object.keys(everything)),
-  };
-}
 
-/** Without `--socket`, the process that is meant is the one that this environment and file would start. */
-function bindAdmin(
-  { command, operand }: Words & { kind: 'admin' },
-  { flags, env, everything, registry, config }: Given,
-): AdminInvocation {
-  const table = { ...GLOBAL_FLAGS, ...command.flags };
-  const raw = readFlags(known(flags, table, everything, registry), table, env, config);
-  const own: Readonly<Record<string, unknown>> = pickValues(command.flags, raw);
-  const socket = raw.given.has('socket')
-    ? String(own['socket'])
-    : pickValues(GLOBAL_FLAGS, raw)['admin-socket'];
-  return { command, operand, socket, flags: own };
+  /** Flags that no command has. Their errors come first, as their values pass for words. */
+  refuseUnknown(): void {
+    const known = everyFlag(this.#registry);
+    for (const { name } of this.#line.flags) {
+      if (Object.hasOwn(known, name) || FOREIGN_FLAGS.has(name)) continue;
+      const meant = closest(name, Object.keys(known));
+      const hint = meant === undefined ? '' : ` (did you mean --${meant}?)`;
+      throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
+    }
+  }
+
+  topic(words: readonly string[]): Topic {
+    try {
+      return readTopic([...words, ...this.#line.rest], this.#registry);
+    } catch (error) {
+      // A flag whose value was forgotten may have taken a word for it.
+      readFlags(this.#line.flags, everyFlag(this.#registry));
+      throw error;
+    }
+  }
+
+  topicOfFile(command: readonly string[]): Topic {
+    const topic = readTopic(command, this.#registry);
+    if (topic.kind === 'command') return topic;
+    throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
+  }
+
+  bindOther({ command, operands }: Topic & { kind: 'other' }, argv: readonly string[]): Action {
+    const { flags, rest } = this.#line;
+    const registry = this.#registry;
+    return command.bind({
+      operands,
+      rest,
+      flags,
+      registry,
+      configPath: configPathOf(argv, this.#env, registry),
+      read: () => {
+        const table = { ...GLOBAL_FLAGS, ...command.flags };
+        const { own } = this.#sort(flags, table);
+        if (command.readsSettings !== true) return readFlags(own, table);
+        return readFlags(own, table, this.#env, this.#config);
+      },
+      bindRun: (words, given) =>
+        this.bind(
+          readTopic(words.length > 0 ? words : (this.#config?.command ?? []), registry),
+          given,
+        ),
+      parseRun: (line, config) => {
+        const invocation = parse(line, {}, registry, config);
+        if (invocation.kind === 'usage-error') throw invocation.error;
+        if (invocation.kind === 'run') return invocation;
+        throw usage(`${line.join(' ')} names no source and backend`);
+      },
+    });
+  }
+
+  /** Gives a source and a sink their options. */
+  bind(topic: Topic, flags = this.#line.flags): BoundCommand {
+    if (topic.kind === 'source') throw usage(`${topic.source.word}: no backend was named`);
+    if (topic.kind !== 'command') throw usage('no source was named');
+    const { source, sink } = topic;
+    const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
+    const { own, ignored } = this.#sort(flags, table);
+    const raw = readFlags(own, table, this.#env, this.#config);
+    const globals = pickValues(GLOBAL_FLAGS, raw);
+    checkObserve(globals);
+    const command = topicWords(topic);
+    return {
+      source: source.bind(raw),
+      sink: sink.bind(raw),
+      globals,
+      given: raw.given,
+      command,
+      settings: effectiveSettings(table, raw),
+      warnings: [...(this.#config?.warnings ?? []), ...idleFields(this.#config, table, command)],
+      misspelt: misspeltVariables(this.#env, Object.keys(everyFlag(this.#registry))),
+      ignored,
+    };
+  }
+
+  /** The flags of a command, and those of kube-proxy and klog. Flags of another command are an error. */
+  #sort(
+    flags: readonly GivenFlag[],
+    table: FlagTable,
+  ): { own: readonly GivenFlag[]; ignored: readonly IgnoredFlags[] } {
+    const own: GivenFlag[] = [];
+    const ignored = new Map<string, string[]>();
+    for (const flag of flags) {
+      const { name, text = '' } = flag;
+      const foreign = FOREIGN_FLAGS.get(name);
+      if (Object.hasOwn(table, name)) {
+        own.push(flag);
+      } else if (foreign === undefined) {
+        const owners = commandsOf(this.#registry).filter((each) => Object.hasOwn(each.flags, name));
+        throw usage(
+          `--${name} is a flag of ${owners.map(({ word }) => word).join(', ')}, which this command ` +
+            'line does not name',
+        );
+      } else if (foreign.refuses?.(text) === true) {
+        throw usage(`--${name}${foreign.isSwitch ? '' : `=${text}`}: ${foreign.why}`);
+      } else {
+        ignored.set(foreign.why, [...(ignored.get(foreign.why) ?? []), `--${name}`]);
+      }
+    }
+    return { own, ignored: [...ignored].map(([why, names]) => ({ why, flags: names })) };
+  }
 }
 
 /** What a file sets that the command has no flag for. */
-function idle(
+function idleFields(
   config: ConfigFile | undefined,
   table: FlagTable,
   command: readonly string[],
@@ -163,85 +209,12 @@ function idle(
     });
 }
 
-function wordsOfFile(command: readonly string[], registry: Registry): Words {
-  const words = readWords(command, registry);
-  if (words.kind === 'command') return words;
-  throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
-}
-
-/** How a list is printed. */
-const OUTPUT_FORMS = ['table', 'json', 'yaml'] as const;
-export type OutputForm = (typeof OUTPUT_FORMS)[number];
-
-function readConfigCommand(action: ConfigAction | undefined, given: Given): Invocation {
-  if (action === undefined) throw usage('write config validate or config print');
-  if (action.name === 'validate') {
-    readFlags(known(given.flags, GLOBAL_FLAGS, given.everything, given.registry), GLOBAL_FLAGS);
-    return { kind: 'config-validate', file: action.file };
-  }
-  const { registry, config } = given;
-  // `to-file` has an --output of its own, which is a path.
-  const form = OUTPUT_FORMS.find((each) => given.flags.includes(`--output=${each}`));
-  const flags = given.flags.filter((each) => each !== `--output=${form}`);
-  const [...words] = action.words.length > 0 ? action.words : (config?.command ?? []);
-  const bound = bind(readWords(words, registry), { ...given, flags });
-  return { kind: 'config-print', output: form ?? 'table', ...bound };
-}
-
-/** As `readWords`; but when a flag without value has taken a word for one, that is what is said. */
-function readWordsOf(
-  words: readonly string[],
-  flags: readonly string[],
-  everything: FlagTable,
-  registry: Registry,
-): Words {
-  try {
-    return readWords(words, registry);
-  } catch (error) {
-    readFlags(flags, everything);
-    throw error;
-  }
+function commandsOf({ sources, sinks, others }: Registry) {
+  return [...sources, ...sinks, ...others];
 }
 
 /** Every flag there is, so that values can be told from words before the command is known. */
-function unionTable(registry: Registry): FlagTable {
-  const table: Record<string, FlagTable[string]> = { ...GLOBAL_FLAGS, ...CLEANUP_FLAGS };
-  for (const { flags } of [...ADMIN_COMMANDS, ...registry.sources, ...registry.sinks]) {
-    Object.assign(table, flags);
-  }
-  return table;
-}
-
-/** Flags that no command has: the error about them comes first, as their values pass for words. */
-function unknownFlags(flags: readonly string[], everything: FlagTable): readonly string[] {
-  return flags.filter((each) => !Object.hasOwn(everything, flagName(each)));
-}
-
-function flagName(flag: string): string {
-  return /^--([^=]+)/.exec(flag)?.[1] ?? '';
-}
-
-/** Passes the flags on, unless one of them belongs to another command: that gets a clear error. */
-function known(
-  flags: readonly string[],
-  table: FlagTable,
-  everything: FlagTable,
-  registry: Registry,
-): readonly string[] {
-  for (const each of flags) {
-    const name = flagName(each);
-    if (Object.hasOwn(table, name) || !Object.hasOwn(everything, name)) continue;
-    const owners = [
-      ...registry.sources,
-      ...registry.sinks,
-      ...ADMIN_COMMANDS,
-      { word: 'cleanup', flags: CLEANUP_FLAGS },
-    ]
-      .filter((command) => Object.hasOwn(command.flags, name))
-      .map(({ word }) => word);
-    throw usage(
-      `--${name} is a flag of ${owners.join(', ')}, which this command line does not name`,
-    );
-  }
-  return flags;
+export function everyFlag(registry: Registry): FlagTable {
+  const tables = commandsOf(registry).map(({ flags }) => flags);
+  return Object.assign({}, ...tables, GLOBAL_FLAGS) as FlagTable;
 }

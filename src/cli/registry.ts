@@ -1,4 +1,5 @@
-import type { SinkCommand, SourceCommand } from './command.ts';
+import type { Registry } from './command.ts';
+import { OTHER_COMMANDS } from './others.ts';
 import { toApi } from './sinks/to-api.ts';
 import { toCallout } from './sinks/to-callout.ts';
 import { toExtip } from './sinks/to-extip.ts';
@@ -11,15 +12,7 @@ import { fileSource } from './sources/file.ts';
 import { kubeSource } from './sources/kube.ts';
 import { localSource } from './sources/local.ts';
 
-/** Every word of the command line. A new source or sink is one file and one entry here. */
-export interface Registry {
-  readonly sources: readonly SourceCommand[];
-  readonly sinks: readonly SinkCommand[];
-  /** Words that belong to the grammar but are not in this version: they get an error that says so. */
-  readonly planned: readonly string[];
-  /** Backends of kpng that this program does not replace. */
-  readonly foreign: readonly string[];
-}
+const FOREIGN = 'a backend of kpng that this program does not have';
 
 export const REGISTRY: Registry = {
   sources: [kubeSource, fileSource, apiSource, localSource],
@@ -34,6 +27,13 @@ export const REGISTRY: Registry = {
     toApi,
     toFile,
   ],
-  planned: ['demo'],
-  foreign: ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'],
+  others: OTHER_COMMANDS,
+  hints: {
+    demo: 'part of a checkout; run npm run demo there',
+    'to-iptables': FOREIGN,
+    'to-ipvs': FOREIGN,
+    'to-nft': FOREIGN,
+    'to-ebpf': FOREIGN,
+    'to-winkernel': FOREIGN,
+  },
 };

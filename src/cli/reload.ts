@@ -1,4 +1,3 @@
-import type { ConfigFile } from '../config/config-file.ts';
 import { configFailed, configReloaded } from '../config/events.ts';
 import { CONFIG_LIMITS } from '../config/limits.ts';
 import { readConfigText } from '../config/read.ts';
@@ -6,14 +5,12 @@ import { KpngError, messageOf } from '../errors.ts';
 import { FileWatcher } from '../file/watch.ts';
 import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
 import type { Clock } from '../util/clock.ts';
-import { understand } from './config-file.ts';
-import type { LiveSettings } from './live-settings.ts';
-import type { Invocation } from './parse.ts';
+import type { Adopted, LiveSettings, Settings } from './live-settings.ts';
 
 export interface FollowConfigOptions {
   readonly path: string;
-  /** Understands the same command line with another file. */
-  readonly read: (config: ConfigFile) => Invocation;
+  /** Understands the same command line with another text of the file. Throws a KpngError. */
+  readonly read: (text: string) => Settings;
   readonly live: LiveSettings;
   readonly clock: Clock;
 }
@@ -26,50 +23,46 @@ export interface FollowedConfig {
 }
 
 /**
- * Reads a configuration file again whenever it changes, by whatever means. What can change while the
- * program runs, does; events tell what did, what could not, and what was wrong.
+ * Reads a configuration file again whenever it changes. Live settings take effect at once; events report what
+ * changed, what takes effect only at the next start, and errors.
  */
 export function followConfig({ path, read, live, clock }: FollowConfigOptions): FollowedConfig {
-  /** What has been told already: a file is read more often than it changes. */
-  let told: string | undefined;
+  /** What was reported last: a file is read more often than it changes. */
+  let reported = '[]';
   let asked = false;
 
-  const take = (text: string): void => {
-    const outcome = adopt(text);
-    const summary =
-      outcome instanceof KpngError ? outcome.message : JSON.stringify(outcome.refused);
-    const isNews = asked || summary !== (told ?? '[]');
-    told = summary;
+  const isNews = (summary: string): boolean => {
+    const news = asked || summary !== reported;
+    reported = summary;
     asked = false;
-    if (outcome instanceof KpngError) {
-      if (isNews && configFailed.hasSubscribers) configFailed.publish({ path, error: outcome });
-    } else if ((isNews || outcome.changed.length > 0) && configReloaded.hasSubscribers) {
-      configReloaded.publish({ path, ...outcome });
-    }
-  };
-  const adopt = (text: string): ReturnType<LiveSettings['adopt']> | KpngError => {
-    const config = understand(path, text);
-    if (config instanceof KpngError) return config;
-    const invocation = read(config);
-    if (invocation.kind === 'run') return live.adopt(invocation);
-    const why = invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind;
-    return new KpngError('KPNG_CONFIG_INVALID', `${path}: ${why}`);
+    return news;
   };
   const fail = (error: unknown): void => {
     const failure =
       error instanceof KpngError
         ? error
         : new KpngError('KPNG_CONFIG_READ', `${path}: ${messageOf(error)}`, { cause: error });
-    told = failure.message;
-    asked = false;
-    if (configFailed.hasSubscribers) configFailed.publish({ path, error: failure });
+    if (isNews(failure.message) && configFailed.hasSubscribers) {
+      configFailed.publish({ path, error: failure });
+    }
+  };
+  const take = (text: string): void => {
+    let adopted: Adopted;
+    try {
+      adopted = live.adopt(read(text));
+    } catch (error) {
+      fail(error);
+      return;
+    }
+    const news = isNews(JSON.stringify(adopted.refused)) || adopted.changed.length > 0;
+    if (news && configReloaded.hasSubscribers) configReloaded.publish({ path, ...adopted });
   };
   const watcher = new FileWatcher({
     path,
     limits: { ...DEFAULT_FILE_LIMITS, ...CONFIG_LIMITS },
     clock,
     onContent: (bytes) => take(new TextDecoder().decode(bytes)),
-    // What it says is about state files; reading again tells it of this one.
+    // Its errors name state files; reading again gives the error of a configuration file.
     onError: () => {
       readConfigText(path).then(take, fail);
     },

@@ -1,16 +1,11 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv } from 'ajv';
-import { format, resolveConfig as prettierConfig } from 'prettier';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { configFields, configurableFlags } from '../../src/cli/flags/fields.ts';
-import { defaultText, variableOf } from '../../src/cli/flags/table.ts';
-import { configPage } from '../../src/cli/config-page.ts';
-import { configSchema } from '../../src/cli/config-schema.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
-import { fieldName } from '../../src/config/field.ts';
 import { CONFIG_LIMITS } from '../../src/config/limits.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
@@ -29,31 +24,6 @@ function valid(text: string): boolean {
   );
   return [...parseAllDocuments(text)].every((document) => validate(document.toJS()));
 }
-
-t.test('page and schema are made from the flags', async (t) => {
-  const page = configPage(REGISTRY);
-  const style = await prettierConfig(SCHEMA);
-  const text = JSON.stringify(configSchema(REGISTRY), null, 2);
-  const schema = await format(text, { ...style, parser: 'json' });
-  if (process.env['UPDATE_DOCS'] === '1') {
-    writeFileSync(PAGE, page);
-    writeFileSync(SCHEMA, schema);
-  }
-  t.equal(readFileSync(PAGE, 'utf8'), page, 'UPDATE_DOCS=1 npx tap test/cli/config-docs.test.ts');
-  t.equal(readFileSync(SCHEMA, 'utf8'), schema);
-});
-
-t.test('every flag is on the page with its variable and default', async (t) => {
-  const rows = tableRows(readFileSync(PAGE, 'utf8'), 'UserspaceProxyConfiguration');
-  const byField = new Map(rows.map(([field = '', ...rest]) => [field.replaceAll('`', ''), rest]));
-  for (const { name, flag } of FIELDS.values()) {
-    t.ok(byField.get(name)?.[0]?.includes(`\`${variableOf(flag)}\``), name);
-  }
-  for (const { spec, flag } of configurableFlags(REGISTRY)) {
-    t.equal(byField.get(fieldName(flag))?.[2], defaultText(spec) ?? '', flag);
-  }
-  t.equal(byField.size, FIELDS.size);
-});
 
 t.test('the example of the page is valid, by the program and by the schema', async (t) => {
   const [, example = ''] = /```yaml\n(.*?)```/s.exec(readFileSync(PAGE, 'utf8')) ?? [];

@@ -26,9 +26,7 @@ const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfigura
 type Run = Invocation & { kind: 'run' };
 
 function file(text: string): ConfigFile {
-  const config = understand('c.yaml', HEAD + text);
-  if (config instanceof Error) throw config;
-  return config;
+  return understand('c.yaml', HEAD + text, REGISTRY);
 }
 
 function run(line: string, env: Record<string, string> = {}, config?: ConfigFile): Run {

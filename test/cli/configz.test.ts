@@ -29,7 +29,7 @@ t.test('both documents are valid files, and set what is in force', async (t) => 
     udpIdleTimeout: '30s',
   });
   t.match(told['kpng-userspace'], {
-    command: 'kube to-local to-userspace',
+    command: 'kube to-userspace',
     maxConnections: 100_000,
     cleanupOnExit: false,
   });

@@ -36,7 +36,7 @@ t.test(
         }
       }
     }
-    t.match(refused('file to-local to-api'), /file to-api, without "to-local"/);
+    t.match(refused('file to-local to-api'), /write file to-api without to-local/);
   },
 );
 

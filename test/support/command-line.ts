@@ -1,11 +1,7 @@
 /** Whether a command line that a page shows could be typed: what of it is ours is really there. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { SHELLS } from '../../src/cli/completion/candidates.ts';
-import { splitArgv } from '../../src/cli/argv.ts';
-import { readFlags } from '../../src/cli/flags/read.ts';
 import { parse } from '../../src/cli/parse.ts';
-import { SERVICE_FLAGS } from '../../src/cli/service/flags.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -61,17 +57,8 @@ function problemsOfWords(all: readonly string[]): string[] {
 }
 
 function ownProblems(words: readonly string[], args: readonly string[]): string[] {
-  const [first = '', second = ''] = args;
-  if (first === 'completion') {
-    return (SHELLS as readonly string[]).includes(second) ? [] : [`no shell: ${second}`];
-  }
+  const [first = ''] = args;
   try {
-    if (first === 'service') {
-      const line = args.indexOf('--');
-      const own = line < 0 ? args : args.slice(0, line);
-      readFlags(splitArgv(own, SERVICE_FLAGS).flags, SERVICE_FLAGS);
-      return line < 0 ? [] : ownProblems([], args.slice(line + 1));
-    }
     const short = first === '' || first.startsWith('-');
     const invocation = parse(short ? [...words, ...args] : args);
     return invocation.kind === 'usage-error' ? [invocation.error.message] : pathProblems(args);

@@ -1,9 +1,9 @@
 /** `npm run man`: writes man/kpng-userspace.1. The date is that of SOURCE_DATE_EPOCH, or today. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { manPage } from '../../src/cli/man-page.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { programVersion } from '../../src/cli/version.ts';
+import { manPage } from './man-page.ts';
 
 const folder = join(import.meta.dirname, '..', '..', 'man');
 const epoch = process.env['SOURCE_DATE_EPOCH'];

@@ -1,4 +1,3 @@
-import type { Writable } from 'node:stream';
 import { askAdmin, type AdminCall } from '../../admin/client.ts';
 import { MAX_ROWS } from '../../admin/services.ts';
 import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
@@ -10,7 +9,7 @@ import type {
 } from '../../admin/views.ts';
 import { KpngError } from '../../errors.ts';
 import type { OutputForm } from '../flags/admin.ts';
-import type { AdminCommand } from './commands.ts';
+import type { Streams } from '../command.ts';
 import { print } from './print.ts';
 import {
   connectionsText,
@@ -22,21 +21,25 @@ import {
   undrainedText,
 } from './tables.ts';
 
+export type AdminWord =
+  | 'status'
+  | 'services'
+  | 'connections'
+  | 'top'
+  | 'drain'
+  | 'undrain'
+  | 'loglevel'
+  | 'stop'
+  | 'dump';
+
 /** A command for a running proxy, understood. */
 export interface AdminInvocation {
-  readonly command: AdminCommand;
+  readonly word: AdminWord;
   readonly operand: string | undefined;
   /** Path of the admin socket. */
   readonly socket: string;
   /** Values of the flags of the command. */
   readonly flags: Readonly<Record<string, unknown>>;
-}
-
-/** Standard input and output of the process, as far as commands use them. */
-export interface Terminal {
-  readonly stdin: NodeJS.ReadStream;
-  readonly stdout: NodeJS.WriteStream;
-  readonly stderr: Writable;
 }
 
 /** What an answer comes to. */
@@ -53,8 +56,8 @@ type Ask = (
 ) => Promise<unknown>;
 
 /** Carries a command out and returns the exit code. Rejects with a KpngError. */
-export async function runAdmin(invocation: AdminInvocation, terminal: Terminal): Promise<number> {
-  const { command, socket, flags } = invocation;
+export async function runAdmin(invocation: AdminInvocation, terminal: Streams): Promise<number> {
+  const { word, socket, flags } = invocation;
   if (socket === '') {
     throw new KpngError(
       'KPNG_ADMIN_UNREACHABLE',
@@ -63,7 +66,7 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Terminal):
   }
   const ask: Ask = (method, operation, input = {}) =>
     askAdmin({ socket, method, operation, input });
-  if (command.word === 'top') {
+  if (word === 'top') {
     const { runTop } = await import('./top/run.ts');
     return runTop({ flags, terminal, ask: (operation, input) => ask('GET', operation, input) });
   }
@@ -73,8 +76,8 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Terminal):
 }
 
 async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
-  const { command, operand = '', flags } = invocation;
-  switch (command.word) {
+  const { word, operand = '', flags } = invocation;
+  switch (word) {
     case 'status': {
       const value = (await ask('GET', 'status')) as StatusView;
       return { value, lines: statusText(value), code: value.state === 'ready' ? 0 : 1 };
@@ -97,8 +100,8 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
     case 'drain':
     case 'undrain': {
       const input = { service: operand, endpoint: String(flags['endpoint']) };
-      const value = (await ask('POST', command.word, input)) as DrainOutcome;
-      return { value, lines: (command.word === 'drain' ? drainedText : undrainedText)(value) };
+      const value = (await ask('POST', word, input)) as DrainOutcome;
+      return { value, lines: (word === 'drain' ? drainedText : undrainedText)(value) };
     }
     case 'loglevel': {
       const value = (await (operand === ''
@@ -117,7 +120,7 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
     case 'top':
       throw new Error('top prints by itself');
     default:
-      return command.word satisfies never;
+      return word satisfies never;
   }
 }
 

@@ -1,11 +1,9 @@
 /**
- * Scripts that a shell loads to complete command lines. Each asks the program itself what may stand at the
- * cursor, so that they have nothing to say about flags and never get old.
- *
- * The program answers a candidate for each line, with a tab and what it is behind it; a line with `:files`
- * means that any file will do.
+ * Scripts that a shell loads to complete command lines. Each asks the program for candidates, so that it knows
+ * nothing about flags. The program prints one candidate per line, followed by a tab and a description; the line
+ * `:files` stands for any file.
  */
-import type { Shell } from './candidates.ts';
+import type { Shell } from './shells.ts';
 
 /** What the program is called, and asked with: `kpng-userspace completion query BEFORE... CURRENT`. */
 const NAMES = ['kpng-userspace', 'kpng'];

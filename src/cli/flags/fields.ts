@@ -1,6 +1,5 @@
 import { fieldName, type Field, type Fields } from '../../config/field.ts';
-import type { Registry } from '../registry.ts';
-import { CLEANUP_FLAGS } from './cleanup.ts';
+import type { Registry } from '../command.ts';
 import { GLOBAL_FLAGS } from './global.ts';
 import type { FlagSpec, FlagTable } from './table.ts';
 
@@ -16,10 +15,10 @@ export interface ConfigurableFlag {
 }
 
 /** Every flag that a configuration file may set, in the order of docs/cli.md. */
-export function configurableFlags({ sources, sinks }: Registry): ConfigurableFlag[] {
+export function configurableFlags({ sources, sinks, others }: Registry): ConfigurableFlag[] {
   const tables: [string | undefined, FlagTable][] = [
     [undefined, GLOBAL_FLAGS],
-    ...[...sources, ...sinks, { word: 'cleanup', flags: CLEANUP_FLAGS }].map(
+    ...[...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')].map(
       ({ word, flags }): [string, FlagTable] => [word, flags],
     ),
   ];

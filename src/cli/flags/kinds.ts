@@ -188,14 +188,8 @@ export function portRange(): FlagKind<PortRange | undefined> {
   };
 }
 
-/**
- * One of a few words. `planned` are words of the documented grammar that this version cannot do: they
- * get an error of their own, so that nobody takes them for misspelt.
- */
-export function choice<const Word extends string>(
-  words: readonly Word[],
-  planned: readonly string[] = [],
-): FlagKind<Word> {
+/** One of a few words. */
+export function choice<const Word extends string>(words: readonly Word[]): FlagKind<Word> {
   return {
     placeholder: words.join('|'),
     choices: words,
@@ -203,10 +197,7 @@ export function choice<const Word extends string>(
     parse(given) {
       const word = words.find((candidate) => candidate === given);
       if (word !== undefined) return word;
-      const expected = `expected ${words.join(', ')}`;
-      throw new Error(
-        planned.includes(given) ? `${given} is not in this version; ${expected}` : expected,
-      );
+      throw new Error(`expected ${words.join(', ')}`);
     },
     format: (value) => value,
   };

@@ -51,6 +51,7 @@ export const LIMIT_FLAGS = {
     default: DEFAULT_LIMITS.udpIdleTimeoutMs,
     help: 'A UDP session ends when nothing has passed either way for so long.',
     group: TIMES,
+    aliases: ['udp-timeout'],
     live: true,
   }),
   'max-connections': flag<number>({

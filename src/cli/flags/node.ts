@@ -12,6 +12,7 @@ export const NODE_FLAGS = {
       'Node whose endpoints and traffic policies count, by the name that the cluster has for it. ' +
       'Taken as it is: nothing is lower-cased or cut off.',
     group: 'Node',
+    aliases: ['hostname-override'],
     defaultText: 'the host name',
   }),
 } as const;

@@ -1,55 +1,38 @@
-import { Command, CommanderError, Option } from 'commander';
 import type { ConfigFile } from '../../config/config-file.ts';
 import { KpngError, messageOf } from '../../errors.ts';
+import type { GivenFlag } from './split.ts';
 import { variableOf, type FlagSpec, type FlagTable, type Origin, type RawValues } from './table.ts';
 
 /** Environment variables, as in `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Reads flags in the form `--name=value` by a table. What is not given comes from the environment, then
- * from the configuration file. Throws a usage error that names the flag, the variable or the field.
+ * Reads the flags of a table. What was not given comes from the environment, then from the configuration file.
+ * Throws a usage error that names the flag, the variable or the field.
  */
 export function readFlags(
-  flags: readonly string[],
+  given: readonly GivenFlag[],
   table: FlagTable,
   env: Environment = {},
   config?: ConfigFile,
 ): RawValues {
   const values = new Map<string, unknown>();
   const origins = new Map<string, Origin>();
-  const command = new Command()
-    .exitOverride()
-    .helpOption(false)
-    .configureOutput({ writeOut: () => {}, writeErr: () => {} });
-  for (const [name, { kind }] of Object.entries(table)) {
-    // Commander would take the next flag for the value.
-    if (!flags.includes(`--${name}`)) continue;
-    throw new KpngError('KPNG_USAGE', `--${name} needs a value: --${name} <${kind.placeholder}>`);
-  }
   for (const [name, spec] of Object.entries(table)) {
-    const option = new Option(`--${name} <value>`);
-    option.argParser((text) => {
+    for (const { text } of given.filter((each) => each.name === name)) {
+      if (text === undefined) {
+        throw usage(`--${name} needs a value: --${name} <${spec.kind.placeholder}>`);
+      }
       const value = convert(`--${name}`, spec, text);
-      const merged = origins.has(name) ? spec.kind.merge?.(values.get(name), value) : undefined;
+      const merged = values.has(name) ? spec.kind.merge?.(values.get(name), value) : undefined;
       values.set(name, merged ?? value);
       origins.set(name, { kind: 'flag' });
-    });
-    command.addOption(option);
-  }
-  try {
-    command.parse(flags, { from: 'user' });
-  } catch (error) {
-    if (!(error instanceof CommanderError)) throw error;
-    throw new KpngError('KPNG_USAGE', plain(error.message));
-  }
-  for (const [name, spec] of Object.entries(table)) {
-    if (origins.has(name)) continue;
-    const found = inEnvironment(name, spec, env) ?? inFile(name, config);
+    }
+    if (values.has(name)) continue;
+    const found = fromEnvironment(name, spec, env) ?? fromFile(name, config);
     if (found === undefined) continue;
-    const { text, label, origin } = found;
-    values.set(name, convert(label, spec, text));
-    origins.set(name, origin);
+    values.set(name, convert(found.label, spec, found.text));
+    origins.set(name, found.origin);
   }
   return { values, given: new Set(origins.keys()), origins };
 }
@@ -60,7 +43,11 @@ interface Found {
   readonly origin: Origin;
 }
 
-function inEnvironment(name: string, spec: FlagSpec<unknown>, env: Environment): Found | undefined {
+function fromEnvironment(
+  name: string,
+  spec: FlagSpec<unknown>,
+  env: Environment,
+): Found | undefined {
   for (const variable of [variableOf(name), spec.env]) {
     const text = variable === undefined ? undefined : env[variable];
     if (text === undefined || variable === undefined) continue;
@@ -69,7 +56,7 @@ function inEnvironment(name: string, spec: FlagSpec<unknown>, env: Environment):
   return undefined;
 }
 
-function inFile(name: string, config: ConfigFile | undefined): Found | undefined {
+function fromFile(name: string, config: ConfigFile | undefined): Found | undefined {
   const setting = config?.settings.get(name);
   if (config === undefined || setting === undefined) return undefined;
   const { text, field, line } = setting;
@@ -81,15 +68,11 @@ function convert(label: string, spec: FlagSpec<unknown>, text: string): unknown 
   try {
     return spec.kind.parse(text);
   } catch (error) {
-    const reason = messageOf(error);
-    throw new KpngError('KPNG_USAGE', `${label} ${JSON.stringify(text)}: ${reason}`);
+    throw usage(`${label} ${JSON.stringify(text)}: ${messageOf(error)}`);
   }
 }
 
-/** One line in our own style, of what commander says. */
-function plain(message: string): string {
-  return message
-    .replace(/^error: /, '')
-    .replace(/ <value>/g, '')
-    .replaceAll('\n', ' ');
+/** An error of the command line. */
+export function usage(message: string): KpngError {
+  return new KpngError('KPNG_USAGE', message);
 }

@@ -1,26 +1,19 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
-import { KpngError } from '../../errors.ts';
+import { KpngError, messageOf } from '../../errors.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
 import { Nssm } from '../../service/nssm.ts';
 import type { ServiceSpec } from '../../service/spec.ts';
 import { winswDefinition } from '../../service/winsw.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
-import { splitArgv } from '../argv.ts';
-import { readFlags, type Environment } from '../flags/read.ts';
-import { pickValues } from '../flags/table.ts';
-import { usage } from '../grammar.ts';
-import { PROGRAM } from '../help.ts';
-import { parse } from '../parse.ts';
-import { SERVICE_FLAGS, type ServiceValues } from './flags.ts';
-import { serviceHelp } from './help.ts';
+import { usage, type Environment } from '../flags/read.ts';
+import type { ServiceValues, Verb } from './flags.ts';
 import { findNssm, ownProgram, type OwnProgram } from './program.ts';
 
-/** What the command works on; tests put something else in its place. */
+/** What the command works on; tests supply other values. */
 export interface ServiceHost {
   readonly stdout: Writable;
-  readonly stderr: Writable;
   readonly env: Environment;
   readonly platform: NodeJS.Platform;
   readonly exec?: Exec;
@@ -28,119 +21,65 @@ export interface ServiceHost {
   readonly own?: OwnProgram;
 }
 
-const VERBS = ['install', 'uninstall', 'start', 'stop', 'status'] as const;
-type Verb = (typeof VERBS)[number];
-
-interface Request {
+export interface ServiceRequest {
   readonly verb: Verb;
   readonly values: ServiceValues;
-  /** What the service is to do. */
+  /** Command line of the service. */
   readonly line: readonly string[];
 }
 
-/** Carries out `service …`, whose words and flags are `argv`, and returns the exit code: 0, 1 or 2. */
-export async function runService(argv: readonly string[], host: ServiceHost): Promise<number> {
-  const { stdout, stderr } = host;
-  // Timers of the clock let the process end.
-  const alive = setInterval(() => {}, MAX_TIMER_MS);
-  try {
-    const request = readRequest(argv);
-    if (request === 'help') {
-      stdout.write(serviceHelp());
-      return 0;
-    }
-    return await carryOut(request, host);
-  } catch (error) {
-    if (!(error instanceof KpngError)) throw error;
-    stderr.write(`${PROGRAM}: ${error.message} (${error.code})\n`);
-    if (error.code !== 'KPNG_USAGE') return 1;
-    stderr.write(`To learn more: ${PROGRAM} service --help\n`);
-    return 2;
-  } finally {
-    clearInterval(alive);
-  }
-}
-
-function readRequest(argv: readonly string[]): Request | 'help' {
-  const at = argv.indexOf('--');
-  const line = at === -1 ? [] : argv.slice(at + 1);
-  const { words, flags, help } = splitArgv(at === -1 ? argv : argv.slice(0, at), SERVICE_FLAGS);
-  if (help) return 'help';
-  const values = pickValues(SERVICE_FLAGS, readFlags(flags, SERVICE_FLAGS));
-  const [word, ...extra] = words;
-  const verb = VERBS.find((each) => each === word);
-  if (verb === undefined) throw usage(`service: expected one of ${VERBS.join(', ')}`);
-  if (extra.length > 0) {
-    throw usage(
-      `service ${verb}: write "--" before the command line of the service: ${extra.join(' ')}`,
-    );
-  }
-  if (verb === 'install') checkLine(line);
-  else if (line.length > 0) throw usage(`service ${verb} takes no command line`);
-  return { verb, values, line };
-}
-
-/** What cannot run here cannot run as a service either, where nobody would see why. */
-function checkLine(line: readonly string[]): void {
-  if (line.length === 0)
-    throw usage('service install: nothing follows "--" that the service could do');
-  const invocation = parse(line);
-  if (invocation.kind === 'usage-error') {
-    throw usage(`the command line of the service: ${invocation.error.message}`);
-  }
-  if (invocation.kind !== 'run')
-    throw usage(`${line.join(' ')} is nothing that a service could do`);
-}
-
-async function carryOut({ verb, values, line }: Request, host: ServiceHost): Promise<0 | 1> {
-  const { platform, stdout, exec = systemExec, clock = systemClock } = host;
-  const own = host.own ?? ownProgram();
+/** Carries out `service …` and returns the exit code: 0 or 1. Rejects with a KpngError. */
+export async function runService(request: ServiceRequest, host: ServiceHost): Promise<0 | 1> {
+  const { verb, values, line } = request;
+  const { platform, stdout, exec = systemExec, clock = systemClock, own = ownProgram() } = host;
   const { name } = values;
+  const print = (text: string): void => void stdout.write(`${text}\n`);
   if (values.winsw !== '') {
-    if (verb !== 'install') throw usage('--winsw is for service install; then WinSW does the rest');
-    await writeDefinition(specOf(values, line, own, host.env), values.winsw, stdout);
+    print(await writeDefinition(specOf(values, line, own, host.env), values.winsw));
     return 0;
   }
   if (platform !== 'win32') {
-    throw usage('service works on Windows only; deploy/ has what other systems need');
+    throw usage('service is for Windows; deploy/ has units and manifests for other systems');
   }
   const program = values.nssm === '' ? findNssm(own.directory) : values.nssm;
   const nssm = new Nssm({ program, exec, clock });
-  switch (verb) {
-    case 'install': {
-      const spec = specOf(values, line, own, host.env);
-      await makeFolder(spec.logDirectory);
-      const wasThere = await nssm.install(spec);
-      const state = await nssm.status(name);
-      const hint =
-        wasThere && state === 'running' ? '; what has changed counts from its next start' : '';
-      stdout.write(
-        `The service ${name} is ${wasThere ? 'changed' : 'installed'} and ${state}${hint}.\n`,
-      );
-      return 0;
+  // Timers of the clock let the process end.
+  const alive = setInterval(() => {}, MAX_TIMER_MS);
+  try {
+    switch (verb) {
+      case 'install': {
+        const spec = specOf(values, line, own, host.env);
+        await makeFolder(spec.logDirectory);
+        const existed = await nssm.install(spec);
+        const state = await nssm.status(name);
+        const hint =
+          existed && state === 'running' ? '; changes take effect at its next start' : '';
+        print(`The service ${name} is ${existed ? 'changed' : 'installed'} and ${state}${hint}.`);
+        return 0;
+      }
+      case 'uninstall': {
+        const existed = await nssm.uninstall(name);
+        print(existed ? `The service ${name} is removed.` : `There is no service ${name}.`);
+        return 0;
+      }
+      case 'start':
+        await nssm.start(name);
+        print(`The service ${name} is running.`);
+        return 0;
+      case 'stop':
+        await nssm.stop(name);
+        print(`The service ${name} has stopped.`);
+        return 0;
+      case 'status': {
+        const state = await nssm.status(name);
+        print(state);
+        return state === 'running' ? 0 : 1;
+      }
+      default:
+        return verb satisfies never;
     }
-    case 'uninstall':
-      stdout.write(
-        (await nssm.uninstall(name))
-          ? `The service ${name} is removed.\n`
-          : `There is no service ${name}.\n`,
-      );
-      return 0;
-    case 'start':
-      await nssm.start(name);
-      stdout.write(`The service ${name} runs.\n`);
-      return 0;
-    case 'stop':
-      await nssm.stop(name);
-      stdout.write(`The service ${name} has stopped.\n`);
-      return 0;
-    case 'status': {
-      const state = await nssm.status(name);
-      stdout.write(`${state}\n`);
-      return state === 'running' ? 0 : 1;
-    }
-    default:
-      return verb satisfies never;
+  } finally {
+    clearInterval(alive);
   }
 }
 
@@ -170,23 +109,22 @@ function specOf(
 }
 
 async function makeFolder(path: string): Promise<void> {
-  try {
-    await mkdir(path, { recursive: true });
-  } catch (cause) {
-    const { message } = cause as Error;
-    throw new KpngError('KPNG_WRAPPER_FAILED', `making the folder ${path}: ${message}`, { cause });
-  }
+  await attempt(`creating the folder ${path}`, mkdir(path, { recursive: true }));
 }
 
-async function writeDefinition(spec: ServiceSpec, folder: string, stdout: Writable): Promise<void> {
+/** Resolves with what to do next. */
+async function writeDefinition(spec: ServiceSpec, folder: string): Promise<string> {
   await makeFolder(folder);
   const path = join(folder, `${spec.name}.xml`);
-  try {
-    await writeFile(path, winswDefinition(spec));
-  } catch (cause) {
-    const { message } = cause as Error;
-    throw new KpngError('KPNG_WRAPPER_FAILED', `writing ${path}: ${message}`, { cause });
-  }
+  await attempt(`writing ${path}`, writeFile(path, winswDefinition(spec)));
   const program = join(folder, `${spec.name}.exe`);
-  stdout.write(`Wrote ${path}. Copy WinSW to ${program}, and run: ${program} install\n`);
+  return `Wrote ${path}. Copy WinSW to ${program}, and run: ${program} install`;
+}
+
+async function attempt(what: string, work: Promise<unknown>): Promise<void> {
+  try {
+    await work;
+  } catch (cause) {
+    throw new KpngError('KPNG_WRAPPER_FAILED', `${what}: ${messageOf(cause)}`, { cause });
+  }
 }

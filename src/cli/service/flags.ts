@@ -2,6 +2,9 @@ import { choice, duration, list, size, text } from '../flags/kinds.ts';
 import { flag, type FlagKind, type FlagValues } from '../flags/table.ts';
 import type { StartMode } from '../../service/spec.ts';
 
+export const VERBS = ['install', 'uninstall', 'start', 'stop', 'status'] as const;
+export type Verb = (typeof VERBS)[number];
+
 const SERVICE = 'Service';
 
 /** `NAME=value`; the flag may be repeated, and a comma is a part of the value. */

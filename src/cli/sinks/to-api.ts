@@ -27,7 +27,6 @@ export const toApi = defineGlobalSink({
       does: 'passes on the state of another server to the backends of this host',
     },
   ],
-  servesByDefault: false,
   flags: {
     listen: flag<string>({
       kind: text('address'),

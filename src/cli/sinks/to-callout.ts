@@ -25,8 +25,6 @@ export const toCallout = defineSink({
       does: 'shows what a state file means for this node, in colour',
     },
   ],
-  toLocalOptional: true,
-  servesByDefault: false,
   flags: {
     ...NODE_FLAGS,
     callout: flag<string>({

@@ -25,8 +25,6 @@ export const toExtip = defineSink({
       does: 'leaves out services of other types',
     },
   ],
-  toLocalOptional: true,
-  servesByDefault: false,
   flags: {
     ...NODE_FLAGS,
     'load-balancers-only': flag<boolean>({

@@ -15,7 +15,6 @@ export const toFile = defineGlobalSink({
     { line: 'api to-file --output state.yaml', does: 'writes down what a kpng server knows' },
     { line: 'file -i state.yaml to-file -o copy.yaml', does: 'writes a state file in full' },
   ],
-  servesByDefault: false,
   flags: {
     output: flag<string>({
       kind: text('path'),

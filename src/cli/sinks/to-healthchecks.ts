@@ -19,8 +19,6 @@ export const toHealthChecks = defineSink({
       does: 'answers on the addresses of one network, beside a proxy that does not',
     },
   ],
-  toLocalOptional: true,
-  servesByDefault: false,
   flags: {
     ...NODE_FLAGS,
     ip: flag<string>({

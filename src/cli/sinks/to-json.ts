@@ -13,8 +13,6 @@ export const toJson = defineSink({
     { line: 'local to-json | jq .', does: 'shows what a kpng server tells this node' },
     { line: 'file -i state.yaml to-json', does: 'shows what a state file means for this node' },
   ],
-  toLocalOptional: true,
-  servesByDefault: false,
   flags: NODE_FLAGS,
   read: (values) => ({ nodeName: checkNodeName(values['node-name']) }),
   async start(_options, { log, stdout }) {

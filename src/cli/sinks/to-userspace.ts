@@ -80,6 +80,7 @@ function flagsOf(variant: Variant) {
       default: variant.portRange,
       help: 'Ports to take proxy ports from. Empty: any free port.',
       group: ADDRESSES,
+      aliases: ['proxy-port-range'],
     }),
     'nodeport-addresses': flag<readonly string[]>({
       kind: list('cidrs', checkNodePortAddress),
@@ -196,7 +197,6 @@ function userspace(variant: Variant): SinkCommand {
         'Nothing is opened before the first complete state has come.',
     ],
     examples: variant.examples,
-    toLocalOptional: false,
     servesByDefault: true,
     flags: flagsOf(variant),
     read: readUserspace,

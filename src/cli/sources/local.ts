@@ -20,7 +20,6 @@ export const localSource = defineSource({
       does: 'prints the names of the services of this node',
     },
   ],
-  toLocalOptional: true,
   flags: API_FLAGS,
   read: apiOptions,
   async start({ target, tls, maxMessageSize }, { nodeName, globals }) {

@@ -4,7 +4,12 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
+import { readFlags } from '../../../src/cli/flags/read.ts';
+import { splitLine } from '../../../src/cli/flags/split.ts';
+import { pickValues } from '../../../src/cli/flags/table.ts';
+import { parse } from '../../../src/cli/parse.ts';
 import { runService } from '../../../src/cli/service/command.ts';
+import { SERVICE_FLAGS, VERBS } from '../../../src/cli/service/flags.ts';
 import { findNssm, ownProgram } from '../../../src/cli/service/program.ts';
 import { FakeNssm } from '../../support/fake-nssm.ts';
 
@@ -16,11 +21,17 @@ async function windows(t: { teardown(end: () => Promise<void>): unknown }) {
   t.teardown(() => rm(data, { recursive: true }));
   const fake = new FakeNssm();
   const service = async (line: string, platform: NodeJS.Platform = 'win32') => {
-    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
-    const env = { ProgramData: data };
-    const host = { stdout, stderr, env, platform, exec: fake.exec, own: OWN };
-    const code = await runService(line.split(' '), host);
-    return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
+    const stdout = new PassThrough();
+    const host = { stdout, env: { ProgramData: data }, platform, exec: fake.exec, own: OWN };
+    const { words, rest, flags } = splitLine(line.split(' '), SERVICE_FLAGS);
+    const verb = VERBS.find((each) => each === words[0]) ?? 'status';
+    const values = pickValues(SERVICE_FLAGS, readFlags(flags, SERVICE_FLAGS));
+    try {
+      const code = await runService({ verb, values, line: rest }, host);
+      return { code, stdout: await text(stdout.end()) };
+    } catch (error) {
+      return { error };
+    }
   };
   return { fake, data, service };
 }
@@ -35,11 +46,11 @@ t.test('the life of a service', async (t) => {
   t.same(settings?.get('AppEnvironmentExtra'), ['A=b,c', 'D=e']);
   t.ok((await stat(join(data, 'kpng-userspace', 'logs'))).isDirectory());
   t.match(await service('status --name winuserspace'), { code: 1, stdout: 'stopped\n' });
-  t.match(await service('start --name winuserspace'), { code: 0, stdout: /runs/ });
+  t.match(await service('start --name winuserspace'), { code: 0, stdout: /is running/ });
   t.match(await service('status --name winuserspace'), { code: 0, stdout: 'running\n' });
   t.match(await service(install), {
     code: 0,
-    stdout: /is changed and running; what has changed counts/,
+    stdout: /is changed and running; changes take effect/,
   });
   t.match(await service('stop --name winuserspace'), { code: 0, stdout: /has stopped/ });
   t.match(await service('uninstall --name winuserspace'), { code: 0, stdout: /is removed/ });
@@ -49,29 +60,31 @@ t.test('the life of a service', async (t) => {
   });
   t.match(await service('status --name winuserspace'), { code: 1, stdout: 'absent\n' });
   t.match(await service('start --name winuserspace'), {
-    code: 1,
-    stderr: /there is no service winuserspace \(KPNG_WRAPPER_FAILED\)/,
+    error: { code: 'KPNG_WRAPPER_FAILED', message: /there is no service winuserspace/ },
   });
 });
 
 t.test('what could not run is not installed', async (t) => {
-  const { fake, service } = await windows(t);
+  const { service } = await windows(t);
   const cases: [string, RegExp][] = [
     ['', /expected one of install, uninstall, start, stop, status/],
     ['restart', /expected one of/],
-    ['install', /nothing follows "--"/],
+    ['install', /write the command line of the service after "--"/],
     ['install kube to-api', /write "--" before/],
-    ['install -- kube to-bogus', /the command line of the service: unknown backend/],
-    ['install -- version', /nothing that a service could do/],
+    ['install -- kube to-bogus', /unknown backend/],
+    ['install -- version', /names no source and backend/],
     ['install --name a/b -- kube to-api', /--name.*letters, digits/],
     ['install --env nonsense -- kube to-api', /--env.*NAME=value/],
     ['start -- kube to-api', /takes no command line/],
     ['status --winsw x', /--winsw is for service install/],
-    ['status --bogus', /unknown option/],
+    ['status --bogus', /unknown flag/],
   ];
-  for (const [line, stderr] of cases) t.match(await service(line), { code: 2, stderr }, line);
-  t.match(await service('status', 'linux'), { code: 2, stderr: /Windows only/ });
-  t.same(fake.commands, []);
+  for (const [line, message] of cases) {
+    const words = line.split(' ').filter((word) => word !== '');
+    t.match(parse(['service', ...words]), { kind: 'usage-error', error: { message } }, line);
+  }
+  t.equal(parse(['service', 'install', '--', 'kube', 'to-api', '-v=2']).kind, 'other');
+  t.match(await service('status', 'linux'), { error: { message: /for Windows/ } });
 });
 
 t.test('a definition for WinSW is written anywhere', async (t) => {
@@ -84,14 +97,6 @@ t.test('a definition for WinSW is written anywhere', async (t) => {
   t.match(xml, '<arguments>kube to-api</arguments>');
   t.match(xml, String.raw`<executable>C:\k p\kpng.exe</executable>`);
   t.same(fake.commands, []);
-});
-
-t.test('help', async (t) => {
-  const { service } = await windows(t);
-  t.match(await service('--help'), {
-    code: 0,
-    stdout: /service install \[flags\] -- .*--depends-on/s,
-  });
 });
 
 t.test('a service starts what was started now', async (t) => {

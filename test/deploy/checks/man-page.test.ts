@@ -1,7 +1,7 @@
 /** mandoc about the man page. */
 import t from 'tap';
-import { manPage } from '../../../src/cli/man-page.ts';
 import { REGISTRY } from '../../../src/cli/registry.ts';
+import { manPage } from '../../../tools/release/man-page.ts';
 import { missing, run } from '../support/toolbox.ts';
 
 t.test('mandoc finds nothing wrong, and shows it', { skip: missing('mandoc') }, async (t) => {

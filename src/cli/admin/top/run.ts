@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../../errors.ts';
-import type { Terminal } from '../run.ts';
+import type { Streams } from '../../command.ts';
 import { askTop, type AskProxy, type TopData } from './data.ts';
 import { drawTop, roomFor, type Size } from './draw.ts';
 import { initialState, onKey, splitKeys, type TopState } from './state.ts';
@@ -18,7 +18,7 @@ const PLAIN_COLUMNS = 120;
 export interface TopOptions {
   readonly flags: Readonly<Record<string, unknown>>;
   readonly ask: AskProxy;
-  readonly terminal: Terminal;
+  readonly terminal: Streams;
 }
 
 /** Shows a live table until it is told to quit; plain text, once, where there is no terminal. */

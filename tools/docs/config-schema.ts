@@ -1,18 +1,19 @@
-import type { FieldSchema, JsonType } from '../config/field.ts';
-import { KUBE_PROXY_FIELDS, type FieldRule, type FieldRules } from '../config/kube-proxy-fields.ts';
-import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND } from '../config/kube-proxy.ts';
-import { COMMAND_FIELD, OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
-import { fieldName } from '../config/field.ts';
-import { configurableFlags } from './flags/fields.ts';
-import type { FlagSpec } from './flags/table.ts';
-import type { Registry } from './registry.ts';
+import type { FieldSchema, JsonType } from '../../src/config/field.ts';
+import {
+  KUBE_PROXY_FIELDS,
+  type FieldRule,
+  type FieldRules,
+} from '../../src/config/kube-proxy-fields.ts';
+import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND } from '../../src/config/kube-proxy.ts';
+import { COMMAND_FIELD, OWN_API_VERSION, OWN_KIND } from '../../src/config/own-kind.ts';
+import { fieldName } from '../../src/config/field.ts';
+import { configurableFlags } from '../../src/cli/flags/fields.ts';
+import type { FlagSpec } from '../../src/cli/flags/table.ts';
+import type { Registry } from '../../src/cli/command.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
-/**
- * The JSON schema of one document of a configuration file, for editors: schema/configuration.schema.json,
- * which a test compares with this and writes when it is run with UPDATE_DOCS=1.
- */
+/** The JSON schema of one document of a configuration file, for editors: schema/configuration.schema.json. */
 export function configSchema(registry: Registry): Schema {
   const flags = new Map(configurableFlags(registry).map(({ flag, spec }) => [flag, spec]));
   return {

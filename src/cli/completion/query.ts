@@ -1,0 +1,105 @@
+import type { CommandText, Registry } from '../command.ts';
+import { GLOBAL_FLAGS } from '../flags/global.ts';
+import { splitLine } from '../flags/split.ts';
+import type { FlagSpec, FlagTable } from '../flags/table.ts';
+import { everyFlag } from '../parse.ts';
+import { fits } from '../topic.ts';
+
+/** Something that may stand at the cursor, and what it is. */
+type Candidate = readonly [value: string, summary: string];
+
+/** A file of the host. */
+const FILES = ':files\n';
+/** Placeholders of flags whose value is a file or folder. */
+const PATHS = new Set(['path', 'folder']);
+
+/**
+ * Answers a completion script: what may stand at the cursor of a command line, one candidate per line, followed
+ * by a tab and a description. The last argument is what is typed at the cursor, the others stand before it.
+ */
+export function answerQuery(args: readonly string[], registry: Registry): string {
+  const before = args.slice(0, -1);
+  const last = args.at(-1) ?? '';
+  // PowerShell loses an empty argument, and passes quotes instead.
+  const current = last === '""' ? '' : last;
+  const everything = everyFlag(registry);
+  const open = openFlag(before, everything);
+  if (open !== undefined) return valuesOf(open, '', current);
+  const { words } = splitLine(before, everything);
+  const flags = flagsOf(words, registry);
+  const [, prefix = '', name = '', value = ''] = /^(--?([^=]+)=)(.*)$/.exec(current) ?? [];
+  if (prefix !== '') return valuesOf(findFlag(flags, name), prefix, value);
+  if (current.startsWith('-')) {
+    const all = Object.entries(flags).map(([each, { help }]): Candidate => {
+      return [`--${each}`, /^.*?[.:](?= |$)/.exec(help)?.[0].slice(0, -1) ?? help];
+    });
+    return matching([...all, ['--help', 'Explain the command']], current);
+  }
+  if (words[0] === 'config' && words[1] === 'validate') return FILES;
+  return matching(nextWords(words, registry), current);
+}
+
+/** The flag whose value is at the cursor. */
+function openFlag(before: readonly string[], flags: FlagTable): FlagSpec<unknown> | undefined {
+  const last = before.at(-1) ?? '';
+  const { flags: given } = splitLine(before, flags);
+  const isOpen = last.startsWith('-') && given.at(-1)?.text === undefined;
+  return isOpen ? findFlag(flags, given.at(-1)?.name ?? '') : undefined;
+}
+
+function findFlag(table: FlagTable, name: string): FlagSpec<unknown> | undefined {
+  if (Object.hasOwn(table, name)) return table[name];
+  return Object.values(table).find(
+    ({ short, aliases }) => short === name || aliases?.includes(name),
+  );
+}
+
+function valuesOf(flag: FlagSpec<unknown> | undefined, prefix: string, current: string): string {
+  const { choices, placeholder = '' } = flag?.kind ?? {};
+  if (choices === undefined) return PATHS.has(placeholder) ? FILES : '';
+  return matching(
+    choices.map((choice) => [prefix + choice, '']),
+    prefix + current,
+  );
+}
+
+/** Every flag of a line with these words. */
+function flagsOf([first, ...words]: readonly string[], registry: Registry): FlagTable {
+  const { sources, sinks, others } = registry;
+  const other = others.find(({ word }) => word === first);
+  if (other !== undefined) {
+    return other.readsSettings === true ? { ...GLOBAL_FLAGS, ...other.flags } : other.flags;
+  }
+  const named = [...sources, ...sinks].filter(({ word }) => word === first || words.includes(word));
+  return Object.assign({}, GLOBAL_FLAGS, ...named.map(({ flags }) => flags)) as FlagTable;
+}
+
+function nextWords(words: readonly string[], registry: Registry): readonly Candidate[] {
+  const [first, ...rest] = words[0] === 'help' ? words.slice(1) : words;
+  const { sources, sinks, others } = registry;
+  if (first === undefined) {
+    return [...[...sources, ...others].map(candidate), ['help', 'Explain a command']];
+  }
+  const other = others.find(({ word }) => word === first);
+  if (other !== undefined)
+    return rest.length > 0 ? [] : (other.next ?? []).map((word) => [word, '']);
+  const source = sources.find(({ word }) => word === first);
+  if (source === undefined || sinks.some(({ word }) => rest.includes(word))) return [];
+  const isLocal = rest[0] === 'to-local';
+  const fitting = sinks.filter(
+    (sink) => fits(source, sink) && (!isLocal || sink.scope === 'local'),
+  );
+  const toLocal: Candidate = ['to-local', 'What this node needs of the state'];
+  return [...(isLocal ? [] : [toLocal]), ...fitting.map(candidate)];
+}
+
+function candidate({ word, summary }: CommandText): Candidate {
+  return [word, summary];
+}
+
+function matching(candidates: readonly Candidate[], current: string): string {
+  return candidates
+    .filter(([value]) => value.startsWith(current))
+    .map(([value, summary]) => (summary === '' ? `${value}\n` : `${value}\t${summary}\n`))
+    .join('');
+}

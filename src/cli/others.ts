@@ -1,0 +1,204 @@
+import { ADMIN_COMMANDS } from './admin/commands.ts';
+import type { OtherCommand } from './command.ts';
+import { SHELLS } from './completion/shells.ts';
+import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
+import { CLEANUP_FLAGS, readCleanup } from './flags/cleanup.ts';
+import { usage } from './flags/read.ts';
+import { pickValues } from './flags/table.ts';
+import { SERVICE_FLAGS, VERBS } from './service/flags.ts';
+import { atMost } from './topic.ts';
+import { versionText } from './version.ts';
+
+const cleanup: OtherCommand = {
+  word: 'cleanup',
+  heading: 'Other commands',
+  summary: 'Remove the packet rules and addresses that a proxy has left',
+  description: [
+    'Rules and addresses outlive the proxy, so that a restart finds them in place. cleanup removes its packet ' +
+      'rules, the addresses that it added to interfaces, and the interfaces that it made; nothing else. Running ' +
+      'it again does no harm. A proxy that is still running puts everything back.',
+  ],
+  examples: [{ line: 'cleanup', does: 'removes the rules of a proxy that has ended' }],
+  flags: CLEANUP_FLAGS,
+  readsSettings: true,
+  bind({ operands, read }) {
+    atMost(0, operands, 'cleanup');
+    const targets = readCleanup(pickValues(CLEANUP_FLAGS, read()));
+    return async (streams) => (await import('./cleanup.ts')).cleanup({ ...targets, ...streams });
+  },
+};
+
+const service: OtherCommand = {
+  word: 'service',
+  heading: 'Other commands',
+  summary: 'Run the program as a Windows service',
+  forms: [
+    'install [flags] -- <command line of the service>',
+    'start|stop|status|uninstall [flags]',
+  ],
+  next: VERBS,
+  description: [
+    'Windows runs a program as a service only through a wrapper that speaks to its service manager: NSSM ' +
+      '(https://nssm.cc) or WinSW. install creates the service or changes it; start and stop wait until the ' +
+      'service has started or stopped; each may be repeated. status prints absent, stopped, running, pausing or ' +
+      'changing, and exits with 0 if the service is running and with 1 otherwise. Stopping drains connections.',
+  ],
+  examples: [
+    {
+      line: 'service install --name kpng -- kube --kubeconfig C:\\k\\config to-api',
+      does: 'installs the controller',
+    },
+    {
+      line: 'service install --name winuserspace --depends-on kpng -- local to-winuserspace -v=2',
+      does: 'installs the proxy, which starts after the controller',
+    },
+    {
+      line: 'service start --name winuserspace',
+      does: 'starts the proxy and what it depends on',
+    },
+  ],
+  flags: SERVICE_FLAGS,
+  bind({ operands, rest, read, parseRun }) {
+    const [verb, ...extra] = operands.slice(0, operands.length - rest.length);
+    const found = VERBS.find((each) => each === verb);
+    if (found === undefined) throw usage(`service: expected one of ${VERBS.join(', ')}`);
+    if (extra.length > 0) {
+      throw usage(`service ${verb}: write "--" before the command line of the service`);
+    }
+    const values = pickValues(SERVICE_FLAGS, read());
+    if (values.winsw !== '' && found !== 'install') {
+      throw usage('--winsw is for service install; WinSW does the rest');
+    }
+    if (found !== 'install') {
+      if (rest.length > 0) throw usage(`service ${verb} takes no command line`);
+    } else if (rest.length === 0) {
+      throw usage('service install: write the command line of the service after "--"');
+    } else {
+      // A command line with errors would fail as a service, where the message is easily missed.
+      parseRun(rest);
+    }
+    return async ({ stdout }) => {
+      const { runService } = await import('./service/command.ts');
+      const { env, platform } = process;
+      return runService({ verb: found, values, line: rest }, { stdout, env, platform });
+    };
+  },
+};
+
+const config: OtherCommand = {
+  word: 'config',
+  heading: 'Other commands',
+  summary: 'Check a configuration file, or print all settings in force',
+  forms: [
+    'validate FILE',
+    `print [--output ${OUTPUT_FORMS.join('|')}] [<source> <backend>] [flags]`,
+  ],
+  next: ['validate', 'print'],
+  description: [
+    'validate reports all errors of a file, and settings without effect. print shows the settings that result ' +
+      'from the command line, the environment and the file of --config, and where each comes from; with ' +
+      '--output yaml it prints a file with the same settings. Without words, print shows the command of the file.',
+  ],
+  examples: [
+    { line: 'config validate config.yaml', does: 'reports the errors of a file' },
+    {
+      line: 'config print --config config.yaml --output yaml',
+      does: 'shows the settings of the command of a file',
+    },
+  ],
+  flags: {},
+  readsSettings: true,
+  bind({ operands: [form, ...operands], flags, configPath, ...line }) {
+    if (form === 'validate') {
+      const [file] = operands;
+      if (file === undefined) throw usage('name the file: config validate FILE');
+      atMost(1, operands, form);
+      line.read();
+      return async (streams) => {
+        const { validateConfig } = await import('./config-command.ts');
+        return validateConfig(file, line, streams);
+      };
+    }
+    if (form !== 'print') throw usage('write config validate FILE or config print');
+    // `to-file` has an --output of its own, which is a path.
+    const isForm = ({ name, text }: { name: string; text: string | undefined }): boolean =>
+      name === 'output' && OUTPUT_FORMS.some((each) => each === text);
+    const output = SHOW_FLAGS.output.kind.parse(flags.findLast(isForm)?.text ?? 'table');
+    const bound = line.bindRun(
+      operands,
+      flags.filter((flag) => !isForm(flag)),
+    );
+    return async (streams) => {
+      const { printConfig } = await import('./config-command.ts');
+      return printConfig({ ...bound, output }, configPath, streams);
+    };
+  },
+};
+
+const completion: OtherCommand = {
+  word: 'completion',
+  heading: 'Other commands',
+  summary: 'Print a script that completes command lines in a shell',
+  forms: [SHELLS.join('|')],
+  next: SHELLS,
+  description: [
+    'The script asks the program for candidates, so it stays valid when the program is upgraded.',
+  ],
+  examples: [
+    {
+      line: 'completion bash',
+      does: 'for bash: put source <(kpng-userspace completion bash) into ~/.bashrc',
+    },
+    {
+      line: 'completion zsh',
+      does: 'for zsh: source <(kpng-userspace completion zsh), after compinit',
+    },
+    {
+      line: 'completion fish > ~/.config/fish/completions/kpng-userspace.fish',
+      does: 'for fish',
+    },
+    {
+      line: 'completion powershell | Out-String | Invoke-Expression',
+      does: 'for PowerShell, in $PROFILE',
+    },
+  ],
+  flags: {},
+  bind({ operands, read }) {
+    const shell = SHELLS.find((each) => each === operands[0]);
+    if (shell === undefined) throw usage(`completion: expected one of ${SHELLS.join(', ')}`);
+    atMost(1, operands, shell);
+    read();
+    return async ({ stdout }) => {
+      const { SCRIPTS } = await import('./completion/scripts.ts');
+      stdout.write(SCRIPTS[shell]);
+      return 0;
+    };
+  },
+};
+
+const version: OtherCommand = {
+  word: 'version',
+  heading: 'Other commands',
+  summary: 'Print the version of the program and of Node',
+  description: [],
+  examples: [{ line: 'version', does: 'prints the versions' }],
+  flags: {},
+  bind({ operands, read }) {
+    atMost(0, operands, 'version');
+    read();
+    return ({ stdout }) => {
+      stdout.write(versionText());
+      return Promise.resolve(0);
+    };
+  },
+};
+
+/** Every command that is not a source, in the order of the help text. */
+export const OTHER_COMMANDS: readonly OtherCommand[] = [
+  ...ADMIN_COMMANDS,
+  cleanup,
+  service,
+  config,
+  completion,
+  version,
+];

@@ -1,0 +1,105 @@
+import { closest } from '../util/suggest.ts';
+import type { OtherCommand, Registry, SinkCommand, SourceCommand } from './command.ts';
+import { usage } from './flags/read.ts';
+
+/** What the words of a command line name: a whole command, or how far they got. */
+export type Topic =
+  | { readonly kind: 'nothing' }
+  | {
+      readonly kind: 'other';
+      readonly command: OtherCommand;
+      readonly operands: readonly string[];
+    }
+  | { readonly kind: 'source'; readonly source: SourceCommand }
+  | { readonly kind: 'command'; readonly source: SourceCommand; readonly sink: SinkCommand };
+
+/**
+ * Matches words to the registry. `to-local` may be left out everywhere. Throws a usage error that says which words
+ * would have been right.
+ */
+export function readTopic(words: readonly string[], registry: Registry): Topic {
+  const [first, ...rest] = words;
+  if (first === undefined) return { kind: 'nothing' };
+  const command = registry.others.find(({ word }) => word === first);
+  if (command !== undefined) return { kind: 'other', command, operands: rest };
+  const source = registry.sources.find(({ word }) => word === first);
+  if (source === undefined) throw notACommand(first, registry);
+
+  const isLocal = rest[0] === 'to-local';
+  const [sinkWord, ...extra] = isLocal ? rest.slice(1) : rest;
+  if (sinkWord === undefined) return { kind: 'source', source };
+  const sink = registry.sinks.find(({ word }) => word === sinkWord);
+  if (sink === undefined) throw notASink(sinkWord, registry);
+  if (!fits(source, sink)) {
+    const global = registry.sources.filter(({ scope }) => scope === 'global');
+    throw usage(
+      `${sink.word} needs the state of the whole cluster, and ${source.word} has that of one node; ` +
+        `use one of the sources ${wordList(global)}`,
+    );
+  }
+  if (isLocal && sink.scope === 'global') {
+    throw usage(
+      `${sink.word} is not for one node: write ${source.word} ${sink.word} without to-local`,
+    );
+  }
+  if (extra.length > 0) throw tooMany(extra, sink.word);
+  return { kind: 'command', source, sink };
+}
+
+/** Whether a sink can be fed from a source. */
+export function fits(source: SourceCommand, sink: SinkCommand): boolean {
+  return source.scope === 'global' || sink.scope === 'local';
+}
+
+/** The words of a topic, for `help`. */
+export function topicWords(topic: Topic): string[] {
+  if (topic.kind === 'other') return [topic.command.word];
+  if (topic.kind === 'source') return [topic.source.word];
+  return topic.kind === 'command' ? [topic.source.word, topic.sink.word] : [];
+}
+
+/** Throws when more than `most` words follow a command. */
+export function atMost(most: number, operands: readonly string[], command: string): void {
+  const extra = operands.slice(most);
+  if (extra.length > 0)
+    throw tooMany(extra, most === 0 ? command : (operands[most - 1] ?? command));
+}
+
+function notACommand(word: string, registry: Registry): Error {
+  const { sources, sinks, others } = registry;
+  const hint = registry.hints[word];
+  if (hint !== undefined) return usage(`${word}: ${hint}`);
+  if (word === 'to-local' || sinks.some((sink) => sink.word === word)) {
+    return usage(`${word} needs a source before it: ${wordList(sources)}`);
+  }
+  const meant = suggestion(word, [...sources, ...others, { word: 'help' }]);
+  return usage(`unknown command ${JSON.stringify(word)}${meant}; sources are ${wordList(sources)}`);
+}
+
+function notASink(word: string, { sources, sinks, hints }: Registry): Error {
+  const known = `backends are ${wordList(sinks)}`;
+  const hint = hints[word];
+  if (hint !== undefined) return usage(`${word}: ${hint}; ${known}`);
+  if (sources.some((source) => source.word === word)) {
+    return usage(`${word} is a second source; ${known}`);
+  }
+  return usage(`unknown backend ${JSON.stringify(word)}${suggestion(word, sinks)}; ${known}`);
+}
+
+function suggestion(word: string, commands: readonly { readonly word: string }[]): string {
+  const found = closest(
+    word,
+    commands.map((command) => command.word),
+  );
+  return found === undefined ? '' : ` (did you mean ${found}?)`;
+}
+
+function tooMany(words: readonly string[], after: string): Error {
+  return usage(
+    `only flags may follow ${after}: ${words.map((word) => JSON.stringify(word)).join(' ')}`,
+  );
+}
+
+function wordList(commands: readonly { readonly word: string }[]): string {
+  return commands.map(({ word }) => word).join(', ');
+}
