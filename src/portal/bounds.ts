@@ -61,11 +61,20 @@ export const LOCK_WAIT_S = 5;
 export const MAX_RULE_LIST = 256 * 1024 * 1024;
 
 /** How seldom those chains are looked at: as a multiple of the time that it takes, and at the least. */
-export const AUDIT_SHARE = 12;
-export const MAX_AUDIT_INTERVAL_MS = 5000;
+export const JUMPS_SHARE = 12;
+export const MAX_JUMPS_INTERVAL_MS = 5000;
 
 /**
  * Comparisons that a removal may cost, as a multiple of all rules; beyond that all rules are written
  * anew. iptables finds a rule by comparing it with all of its chain.
  */
 export const MAX_COMPARISONS = 20;
+
+/** How often every rule and element is compared with what was written: a canary meets only one of them. */
+export const AUDIT_INTERVAL_MS = 60_000;
+
+/** One that takes longer than this is done more seldom in proportion, so that it costs 0.5 % of a CPU at the most. */
+export const AUDIT_GOAL_MS = 300;
+
+/** How far apart comparisons get while what they find cannot be repaired. */
+export const MAX_AUDIT_BACKOFF = 64;

@@ -170,12 +170,11 @@ const TABLE = `table inet kpng-userspace {
 /** A kernel that remembers a few UDP flows, and what was forgotten of them. */
 function withFlows(conntrack: (args: string) => Reaction) {
   const removed: string[] = [];
-  const fake = new FakeExec(({ file, args, stdin }) => {
+  const fake = new FakeExec(({ file, args }) => {
     const line = args.join(' ');
     if (file === 'nft') return line.startsWith('list') ? { stdout: TABLE } : {};
     if (file === 'ip') return { stdout: '[]' };
-    if (line.startsWith('--load-file')) removed.push(...(stdin ?? '').trim().split('\n'));
-    else if (line.startsWith('-D')) removed.push(line);
+    if (line.startsWith('-D')) removed.push(line);
     return conntrack(line);
   });
   return { exec: fake.exec, removed };

@@ -48,7 +48,9 @@ export class FakeNft {
     if (file !== 'nft') return {};
     if (this.broken !== undefined) return this.broken;
     const words = args.join(' ');
-    if (words.startsWith('--terse list table inet ')) return this.#list(args.at(-1) ?? '');
+    if (/^(?:--terse )?list table inet /.test(words)) {
+      return this.#list(args.at(-1) ?? '', words.startsWith('--terse'));
+    }
     try {
       const tables = this.#carryOut(stdin);
       if (words === '-f -') this.tables = tables;
@@ -59,11 +61,18 @@ export class FakeNft {
     }
   }
 
-  #list(name: string): Reaction {
+  #list(name: string, terse: boolean): Reaction {
     const table = this.tables.get(name);
     if (table === undefined) return exits('Error: No such file or directory\n');
-    const chains = [...table.chains.keys()].map((chain) => `\tchain ${chain} {\n\t}\n`);
-    return { stdout: `table inet ${name} {\n${chains.join('\n')}}\n` };
+    const block = (head: string, lines: readonly string[]): string =>
+      `\t${head} {\n${lines.map((line) => `\t\t${line}\n`).join('')}\t}\n`;
+    const sets = [...table.sets].map(([set, elements]) => {
+      const list = [...elements].map(([key, value]) => (value === '' ? key : `${key} : ${value}`));
+      const lines = ['type of_some_kind', `elements = { ${list.join(',\n\t\t\t     ')} }`];
+      return block(`map ${set}`, terse || list.length === 0 ? lines.slice(0, 1) : lines);
+    });
+    const chains = [...table.chains].map(([chain, rules]) => block(`chain ${chain}`, rules));
+    return { stdout: `table inet ${name} {\n${[...sets, ...chains].join('\n')}}\n` };
   }
 
   #carryOut(script: string): Map<string, FakeTable> {

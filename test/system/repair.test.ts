@@ -69,3 +69,23 @@ testEachKind('the rules follow the addresses of the node', async (t, here) => {
   t.match(await here.client.ask(`${SERVICE.cluster.v4}:53/UDP`), /^pod/);
   t.match(await here.client.ask(`192.0.2.50:${SERVICE.nodePort.TCP}`), /^pod/);
 });
+
+testEachKind('a single rule or element that somebody removes comes back', async (t, here) => {
+  const proxy = here.start({ auditMs: 200 });
+  await proxy.sync({ 'd/all': everywhere(), 'd/web': simple('10.96.0.77', 'TCP 80') });
+  const lost = () =>
+    proxy.events
+      .filter(({ channel }) => channel.endsWith('portal:lost'))
+      .map((each) => each.message);
+  for (const [file = '', ...args] of await here.kind.damageOne(here.exec)) {
+    const before = lost().length;
+    await here.exec({ file, args });
+    await until(() => proxy.writes.filter((reason) => reason === 'repair').length > before);
+    t.equal(lost().length, before + 1, `${file} ${args.join(' ')}: ${lost().at(-1)}`);
+    t.match(await here.client.ask('10.96.0.77:80'), /^pod/);
+    t.match(await here.client.ask(WEB), /^pod/);
+  }
+  const { length } = lost();
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  t.equal(lost().length, length, 'what is whole is left alone');
+});

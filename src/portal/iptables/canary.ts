@@ -1,7 +1,7 @@
 import type { Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
-import { AUDIT_SHARE, CHAINS_INTERVAL_MS, MAX_AUDIT_INTERVAL_MS } from '../bounds.ts';
+import { JUMPS_SHARE, CHAINS_INTERVAL_MS, MAX_JUMPS_INTERVAL_MS } from '../bounds.ts';
 import type { ProbeResult } from '../guard.ts';
 import {
   Canary,
@@ -61,8 +61,8 @@ export function iptablesCanary(
     durations.push(end - begin);
     if (durations.length > DURATIONS) durations.shift();
     // One that took long may only have waited for others.
-    const wait = Math.max(CHAINS_INTERVAL_MS, AUDIT_SHARE * Math.min(...durations));
-    const bounded = Math.min(wait, MAX_AUDIT_INTERVAL_MS);
+    const wait = Math.max(CHAINS_INTERVAL_MS, JUMPS_SHARE * Math.min(...durations));
+    const bounded = Math.min(wait, MAX_JUMPS_INTERVAL_MS);
     nextAudit = (end - begin < bounded / 2 ? begin : end) + bounded;
     return there ? 'alive' : 'gone';
   };

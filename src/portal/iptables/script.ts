@@ -45,29 +45,38 @@ export function renderFull(place: Place, ledger: LedgerView<SlotName>, found: Fo
  * where some are missing. Empty when nothing seems to be.
  */
 export function renderMending(place: Place, ledger: LedgerView<SlotName>, found: Found): string {
-  const { prefix, family, config } = place;
-  const wanted = wantedCounts(place, ledger);
-  const all = jumps(prefix, config.nodePortNetworks[family]);
   return TABLES.map((table) => {
-    const { counts, jumps: lines } = found[table];
-    const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-    const parts: Parts = {
-      chains: names.filter((name) => counts.get(name) !== (wanted.get(name) ?? 0)),
-      jumps: !areThere(
-        all.filter((jump) => jump.table === table),
-        lines,
-      ),
-    };
+    const parts = damagedParts(place, ledger, found, table);
     if (parts.chains.length === 0 && !parts.jumps) return '';
     return renderTable(place, ledger, found, table, parts);
   }).join('');
 }
 
-/** What of a table is to be written anew. */
+/** What of a table is to be written. */
 interface Parts {
   readonly chains: readonly string[];
   /** Whether the jumps to our chains are. */
   readonly jumps: boolean;
+}
+
+/** The chains with more or fewer rules than those of the ledger, and whether jumps are missing. */
+export function damagedParts(
+  place: Place,
+  ledger: LedgerView<SlotName>,
+  found: Found,
+  table: Table,
+): Parts {
+  const { prefix, family, config } = place;
+  const wanted = wantedCounts(place, ledger);
+  const { counts, jumps: lines } = found[table];
+  const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
+  return {
+    chains: names.filter((name) => counts.get(name) !== (wanted.get(name) ?? 0)),
+    jumps: !areThere(
+      jumps(prefix, config.nodePortNetworks[family]).filter((jump) => jump.table === table),
+      lines,
+    ),
+  };
 }
 
 function renderTable(

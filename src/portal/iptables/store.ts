@@ -5,11 +5,12 @@ import type { RuleConfig } from '../rules/config.ts';
 import { isFlowSet, type FlowSet } from '../rules/flow-items.ts';
 import type { ItemChange, LedgerView } from '../rules/ledger.ts';
 import { RuleError, type RuleStore } from '../rules/store.ts';
-import { checkPrefix, readSlotName, type SlotName } from './chains.ts';
+import { checkPrefix, readSlotName, TABLES, type SlotName } from './chains.ts';
 import { isNothing, ownersOf, type Found } from './found.ts';
 import { hasAllJumps, readJumpListing, renderJumpListing } from './inspect.ts';
 import { Kernel } from './kernel.ts';
 import {
+  damagedParts,
   renderDelta,
   renderFull,
   renderMending,
@@ -133,6 +134,23 @@ export class IptablesStore implements RuleStore<SlotName | FlowSet> {
       if (error instanceof RuleError && error.blame === 'content') return false;
       throw error;
     }
+  }
+
+  async difference(config: RuleConfig, ledger: LedgerView<SlotName>): Promise<string | undefined> {
+    if (this.#written !== config) return undefined;
+    const kernel = await this.#kernel();
+    const differences = await inFamilies(config.families, async (family) => {
+      const place = this.#place(config, family);
+      const found = await kernel.inspect(place, ledger);
+      if (found === undefined) return [`chains of IPv${family} are missing`];
+      return TABLES.flatMap((table) => {
+        const { chains, jumps } = damagedParts(place, ledger, found, table);
+        return [...chains, ...(jumps ? [`jumps in ${table}`] : [])].map(
+          (part) => `IPv${family} ${part} has other rules than were written`,
+        );
+      });
+    });
+    return this.#written === config ? differences.flat()[0] : undefined;
   }
 
   async remove(config: RuleConfig): Promise<void> {

@@ -1,4 +1,4 @@
-import { WRITE_TIMEOUT_MS } from '../bounds.ts';
+import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
 import type { RuleConfig } from '../rules/config.ts';
 import { isFlowSet, type FlowSet } from '../rules/flow-items.ts';
@@ -6,6 +6,7 @@ import type { ItemChange, LedgerView } from '../rules/ledger.ts';
 import type { RuleStore } from '../rules/store.ts';
 import type { SetName } from './elements.ts';
 import { nftFailure } from './failure.ts';
+import { differenceIn } from './inspect.ts';
 import { renderDelta, renderFull } from './script.ts';
 import { checkTableName } from './table-name.ts';
 import { removeNftables } from './tool.ts';
@@ -57,6 +58,17 @@ export class NftablesStore implements RuleStore<SetName | FlowSet> {
       const failure = nftFailure(cause, `checking ${this.what}`);
       if (failure.blame === 'host') throw failure;
       return false;
+    }
+  }
+
+  async difference(config: RuleConfig, ledger: LedgerView<SetName>): Promise<string | undefined> {
+    const args = ['list', 'table', 'inet', this.#table];
+    try {
+      const limits = { timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_RULE_LIST };
+      const { stdout } = await this.#exec({ file: 'nft', args, ...limits });
+      return await differenceIn(stdout, config, ledger);
+    } catch (cause) {
+      throw nftFailure(cause, `listing ${this.what}`);
     }
   }
 

@@ -6,7 +6,7 @@ import { systemClock, type Clock } from '../../util/clock.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import type { Family } from '../../util/family.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { ADDRESS_INTERVAL_MS } from '../bounds.ts';
+import { ADDRESS_INTERVAL_MS, AUDIT_INTERVAL_MS } from '../bounds.ts';
 import { flowsCleared, flowsNotCleared, portalFailed, portalLost } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import type { FlowPlace } from '../flow-table.ts';
@@ -15,6 +15,7 @@ import { Guard, type ProbeResult } from '../guard.ts';
 import type { PortAllocator } from '../port-allocator.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
 import { RedirectPlan, type Lead, type ProxyPort } from '../redirect-plan.ts';
+import { Audit } from './audit.ts';
 import { RuleBook } from './book.ts';
 import type { RuleConfig } from './config.ts';
 import { flowItemsOf, flowPlaces, type FlowSet } from './flow-items.ts';
@@ -51,6 +52,8 @@ export interface RulePortalOptions {
   /** The host's addresses now; by default as Node tells them. */
   readonly interfaces?: () => readonly HostAddress[];
   readonly exec?: Exec;
+  /** How often every rule is compared with what was written. Milliseconds. Default: a minute. */
+  readonly auditMs?: number;
   readonly clock?: Clock;
   /** As `Math.random`, which is the default. */
   readonly random?: () => number;
@@ -117,6 +120,7 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #flows: FlowCleaner;
   readonly #canary: RuleCanary<Name>;
   readonly #guard: Guard;
+  readonly #audit: Audit;
   readonly #pace: Pace;
   readonly #readmitBackoff: Backoff;
   /** Writes must not overlap. */
@@ -166,6 +170,12 @@ export class RulePortal<Name extends string> implements Portal {
       housekeeping: () => this.#housekeeping(),
       repair: (found, first) => this.#repair(found, first),
     });
+    this.#audit = new Audit({
+      clock,
+      intervalMs: options.auditMs ?? AUDIT_INTERVAL_MS,
+      compare: () => this.#difference(),
+      repair: () => this.#repairDifference(),
+    });
   }
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
@@ -195,6 +205,7 @@ export class RulePortal<Name extends string> implements Portal {
       this.#book.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
       await this.#write();
       this.#guard.start();
+      this.#audit.start();
       this.#starting ??= this.#afterStart?.(this.#closing.signal);
       this.#afterStart = undefined;
     });
@@ -210,7 +221,7 @@ export class RulePortal<Name extends string> implements Portal {
    */
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#guard.close();
+    await Promise.all([this.#guard.close(), this.#audit.close()]);
     await this.#starting;
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
@@ -288,13 +299,29 @@ export class RulePortal<Name extends string> implements Portal {
     }
   }
 
+  async #difference(): Promise<string | undefined> {
+    if (this.#book.takenBy !== undefined) return undefined;
+    return this.#rules.store.difference(this.#config, this.#book.ledger);
+  }
+
+  #repairDifference(): Promise<void> {
+    return this.#queue.run(async () => {
+      const difference = await this.#difference();
+      if (difference === undefined) return;
+      this.#publishLost(`${this.#rules.store.what}: ${difference}`);
+      this.#book.doubt();
+      await this.#write();
+    });
+  }
+
+  #publishLost(message: string): void {
+    if (portalLost.hasSubscribers) portalLost.publish({ portal: this.kind, message });
+  }
+
   #repair(found: ProbeResult, first: boolean): Promise<void> {
     return this.#queue.run(async () => {
-      if (first && portalLost.hasSubscribers) {
-        const what = found === 'gone' ? 'are gone' : 'lead nowhere';
-        const message = `rules of ${this.#rules.store.what} ${what}`;
-        portalLost.publish({ portal: this.kind, message });
-      }
+      const what = found === 'gone' ? 'are gone' : 'lead nowhere';
+      if (first) this.#publishLost(`rules of ${this.#rules.store.what} ${what}`);
       this.#book.doubt();
       this.#readHost();
       await this.#write();

@@ -48,6 +48,11 @@ export interface RuleStore<Name extends string> {
   ): Promise<string | undefined>;
   /** Whether the kernel would take the items. Changes nothing that packets meet. */
   wouldTake(config: RuleConfig, ledger: LedgerView<Name>): Promise<boolean>;
+  /**
+   * What differs between the kernel and what was written last; undefined: nothing that can be seen. It may
+   * run while rules are written; then it may find differences that are none.
+   */
+  difference(config: RuleConfig, ledger: LedgerView<Name>): Promise<string | undefined>;
   /** Removes the rules unless another process has written them. */
   remove(config: RuleConfig): Promise<void>;
 }

@@ -38,6 +38,21 @@ testEachRig('rules that somebody else removed come back as they were', async (t,
   t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
 });
 
+testEachRig('a single rule that somebody removed comes back', async (t, make) => {
+  const { rig, told } = await written(t, make({ auditMs: 60_000 }));
+  await rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]);
+  told.length = 0;
+  await rig.look(60_000);
+  t.strictSame(told, [], 'nothing is written while nothing differs');
+  rig.damage();
+  await rig.look(60_000);
+  t.strictSame(told, ['lost', 'written: repair']);
+  t.match(rig.lands('10.0.0.1:80'), /proxy port/);
+  t.match(rig.lands('10.0.0.2:5432'), /proxy port/);
+  await rig.look(60_000);
+  t.equal(told.length, 2);
+});
+
 testEachRig('a repair that fails is tried again until it succeeds', async (t, make) => {
   const { rig, told } = await written(t, make());
   rig.flush();

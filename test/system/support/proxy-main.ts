@@ -36,6 +36,8 @@ export interface ProxyOptions {
   readonly prefix?: string;
   /** Interface of the portal `address`. */
   readonly portalInterface?: string;
+  /** How often the contents of the rules are compared. Milliseconds. */
+  readonly auditMs?: number;
   /** No byte can be written to the temporary directory. */
   readonly diskFull?: boolean;
 }

@@ -20,6 +20,8 @@ export interface RuleKind {
   rules(network: Network): Promise<string>;
   /** Programs and arguments that remove rules of ours in different ways. */
   readonly damage: readonly (readonly string[])[];
+  /** Programs and arguments that each remove a single rule or element, in different places. */
+  damageOne(exec: Exec): Promise<readonly (readonly string[])[]>;
   /** Removes all rules there are. */
   readonly removeAll: readonly (readonly string[])[];
   /** Adds rules of somebody else. */
@@ -41,6 +43,24 @@ const NFTABLES: RuleKind = {
     'nft flush chain inet kpng-userspace nat-output',
     'nft flush map inet kpng-userspace services4',
   ].map((line) => line.split(' ')),
+  async damageOne(exec) {
+    const table = 'inet kpng-userspace';
+    const chain = `${table} destination4`;
+    const { stdout } = await exec({
+      file: 'nft',
+      args: ['-a', 'list', 'chain', ...chain.split(' ')],
+    });
+    const [, handle] = /@services4 # handle (\d+)/.exec(stdout) ?? [];
+    return [
+      ...[
+        'services4 { 10.96.0.77 . tcp . 80 }',
+        'services6 { fd96::10 . udp . 53 }',
+        'node-ports4 { tcp . 30080 }',
+      ].map((element) => ['nft', `delete element ${table} ${element}`]),
+      ['nft', `add element ${table} empty4 { 10.96.0.77 . tcp . 80 }`],
+      ['nft', `delete rule ${chain} handle ${handle}`],
+    ];
+  },
   removeAll: [['nft', 'flush', 'ruleset']],
   addOthers: (exec) => exec({ file: 'nft', args: ['-f', '-'], stdin: OTHERS_NFT }),
   cleanUp: (exec, local) => cleanUpNftables(exec, DEFAULT_TABLE, local),
@@ -76,6 +96,12 @@ function iptables(flavor: 'nft' | 'legacy'): RuleKind {
         '-F',
         `KUBE-${chain}`,
       ]),
+    ],
+    damageOne: async () => [
+      [v4, '-t', 'nat', '-D', 'KUBE-PORTALS-CONTAINER', '2'],
+      [v4, '-t', 'nat', '-D', 'KUBE-NODEPORT-CONTAINER', '1'],
+      [v6, '-t', 'nat', '-D', 'KUBE-PORTALS-HOST', '3'],
+      [v6, '-D', 'KUBE-NODEPORT-NON-LOCAL', '4'],
     ],
     removeAll: [v4, v6].flatMap((file) =>
       ['nat', 'filter'].flatMap((table) =>

@@ -1,0 +1,110 @@
+/** Reads what `nft list table` prints, and compares it with what was written. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import ipaddr from 'ipaddr.js';
+import type { RuleConfig } from '../rules/config.ts';
+import type { LedgerView } from '../rules/ledger.ts';
+import { SET_NAMES, type SetName } from './elements.ts';
+import { renderTable } from './rules.ts';
+
+/** A line within a chain, set or map. */
+interface ListedLine {
+  readonly block: string;
+  readonly text: string;
+}
+
+/** Lines are read in portions, so that other work is not kept waiting. */
+const PORTION = 1000;
+
+const HEAD = /^\t(?:chain|map|set) (\S+) \{/;
+
+function* linesOf(listing: string): Generator<ListedLine> {
+  let block = '';
+  let begin = 0;
+  while (begin < listing.length) {
+    const end = listing.indexOf('\n', begin);
+    const line = listing.slice(begin, end === -1 ? listing.length : end);
+    begin = end === -1 ? listing.length : end + 1;
+    const [, head] = HEAD.exec(line) ?? [];
+    if (head !== undefined) block = head;
+    else if (line.startsWith('\t}')) block = '';
+    else if (block !== '') yield { block, text: line.trim() };
+  }
+}
+
+/** The elements that stand in a line of a set or map, as key and value; the value is empty in a set. */
+export function* elementsIn(text: string): Generator<[key: string, value: string]> {
+  if (/^(?:type|flags|size) /.test(text)) return;
+  for (const part of text.replace(/^elements = \{|\}$/g, '').split(',')) {
+    const [key = '', value = ''] = part.trim().split(' : ');
+    if (key !== '') yield [key, value];
+  }
+}
+
+/**
+ * What differs between a listing of our table and what it should be; undefined: nothing. Elements are compared
+ * one by one, rules and networks by their number: nft lists them in other words than they were written in.
+ */
+export async function differenceIn(
+  listing: string,
+  config: RuleConfig,
+  ledger: LedgerView<SetName>,
+): Promise<string | undefined> {
+  const counts = new Map<string, number>();
+  let portion = 0;
+  for (const { block, text } of linesOf(listing)) {
+    portion += 1;
+    if (portion % PORTION === 0) await nextTurn();
+    if (isElementSet(block)) {
+      const wanted = ledger.items(block);
+      for (const [key, value] of elementsIn(text)) {
+        add(counts, block, 1);
+        if (block.startsWith('allowed')) continue;
+        const now = wanted.get(key) ?? wanted.get(canonicalKey(key));
+        if (now !== value) return `${block} has ${key}, which was not written`;
+      }
+    } else if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
+    else add(counts, block, 1);
+  }
+  return missing(counts, wantedCounts(config, ledger));
+}
+
+function missing(
+  counts: ReadonlyMap<string, number>,
+  wanted: ReadonlyMap<string, number>,
+): string | undefined {
+  for (const [block, count] of wanted) {
+    const there = counts.get(block) ?? 0;
+    if (there < count) return `${count - there} of ${count} entries of ${block} are missing`;
+    if (there > count) return `${block} has ${there - count} entries that were not written`;
+  }
+  return undefined;
+}
+
+function wantedCounts(
+  config: RuleConfig,
+  ledger: LedgerView<SetName>,
+): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { block, text } of linesOf(renderTable('table', config))) {
+    if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
+    else if (!isElementSet(block)) add(counts, block, 1);
+  }
+  for (const set of SET_NAMES) counts.set(set, ledger.items(set).size);
+  return counts;
+}
+
+function add(counts: Map<string, number>, block: string, count: number): void {
+  counts.set(block, (counts.get(block) ?? 0) + count);
+}
+
+const SETS: ReadonlySet<string> = new Set(SET_NAMES);
+
+function isElementSet(block: string): block is SetName {
+  return SETS.has(block);
+}
+
+/** nft has its own way to write a few IPv6 addresses. */
+function canonicalKey(key: string): string {
+  const [address = '', ...rest] = key.split(' . ');
+  return address.includes(':') ? [ipaddr.parse(address).toString(), ...rest].join(' . ') : key;
+}
