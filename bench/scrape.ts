@@ -2,8 +2,8 @@
 import { isBuiltin } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { createMetrics, type Metrics } from '../src/observe/metrics.ts';
-import { metricsPages } from '../src/observe/pages.ts';
-import { httpUrl, startHttpServer, type HttpServer } from '../src/observe/http-server.ts';
+import { answerTo, metricsPages } from '../src/observe/pages.ts';
+import { httpUrl, startHttpServer, type HttpServer } from '../src/util/http-server.ts';
 import { newCounters, type ServicePortCounters } from '../src/proxysocket/counters.ts';
 import type { Engine } from '../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../src/proxysocket/limits.ts';
@@ -143,14 +143,15 @@ function changes(count: number): EngineChange[] {
 }
 
 function serve(metrics: Metrics): Promise<{ server: HttpServer; url: string }> {
+  const pages = metricsPages(metrics, () => ({}));
   return new Promise((resolve, reject) => {
     const server = startHttpServer({
       address: { host: '127.0.0.1', port: 0 },
       clock: systemClock,
-      pages: metricsPages(metrics, () => ({})),
+      answer: ({ path }) => answerTo(path, pages),
       onListening: (address) => resolve({ server, url: `${httpUrl(address)}/metrics` }),
       onBindFailed: reject,
-      onPageFailed: (_, error) => reject(error),
+      onAnswerFailed: (_, error) => reject(error),
     });
   });
 }

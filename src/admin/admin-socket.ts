@@ -1,9 +1,8 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Timer } from '../util/clock.ts';
-import type { Answer } from '../util/http-server.ts';
+import type { Answer, HttpRequest } from '../util/http-server.ts';
 import type { Turn } from '../util/turn.ts';
-import type { AdminRequest } from './handler.ts';
 import { removeDeadSockets } from './other-sockets.ts';
 import { isPipe } from './socket-path.ts';
 import { startSocketServer, type SocketServer } from './socket-server.ts';
@@ -14,16 +13,13 @@ export interface AdminSocketOptions {
   readonly path: string;
   readonly uid: number | undefined;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
-  readonly answer: (request: AdminRequest) => Promise<Answer>;
+  readonly answer: (request: HttpRequest) => Promise<Answer>;
   /** When it may be had. */
   readonly turn: Turn;
 }
 
 /** Waits before the socket is tried again: its holder may be a process that is about to end. */
 const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
-
-/** Somebody who has connected when another process takes over has this long to ask and be answered. */
-const LEAVE_MS = 2000;
 
 /**
  * The admin socket of a process: that of the process before it as soon as it is this one's turn, and under a name of
@@ -72,14 +68,12 @@ export class AdminSocket {
     if (this.#isOver) return;
     await this.#stopTrying();
     const { path, subject } = this.#options;
-    const { log, clock } = subject;
+    const { log } = subject;
     if (this.#server === undefined || isPipe(path)) {
       await this.#server?.close();
       return;
     }
-    const limit = Promise.withResolvers<void>();
-    const timer = clock.setTimer(LEAVE_MS, limit.resolve);
-    const left = Promise.race([this.#server.leave(), limit.promise]);
+    const left = this.#server.leave();
     const own = `${path}.${process.pid}`;
     try {
       this.#ownServer = await this.#start(own, undefined);
@@ -88,7 +82,6 @@ export class AdminSocket {
       log.warn('Cannot serve the admin API beside the successor', { err: asKnown(error) });
     }
     await left;
-    timer.cancel();
   }
 
   async #stopTrying(): Promise<void> {
@@ -127,6 +120,7 @@ export class AdminSocket {
       path,
       uid,
       predecessor,
+      clock: subject.clock,
       answer,
       onAnswerFailed: (at, error) =>
         subject.log.error('A page could not be made', { path: at, err: error }),

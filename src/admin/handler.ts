@@ -1,31 +1,29 @@
 import { KpngError, messageOf } from '../errors.ts';
-import type { Answer } from '../util/http-server.ts';
+import type { Answer, HttpRequest } from '../util/http-server.ts';
+import type { SerialQueue } from '../util/serial-queue.ts';
 import { checkInput, methodOf, type Operations, type OperationInput } from './operations.ts';
 
 /** Where the operations are, by version. */
 const PREFIX = '/v1/';
-
-/** A request for the admin API. */
-export interface AdminRequest {
-  readonly method: string;
-  /** Without the query. */
-  readonly path: string;
-  readonly query: string;
-  /** What was sent along, as text; empty: nothing. */
-  readonly body: string;
-  /** Whether it came through the admin socket, and so from somebody who may do everything. */
-  readonly trusted: boolean;
-}
 
 /** The body of an answer that is an error. */
 export interface ErrorBody {
   readonly error: { readonly code: string; readonly message: string };
 }
 
+/** What the clients of one server may do. */
+export interface AdminAccess {
+  readonly operations: Operations;
+  /** Runs one operation that reads at a time, so that many clients need no more memory than one. */
+  readonly reading: SerialQueue;
+  /** Whether it is the admin socket, whose clients may run every operation. */
+  readonly trusted: boolean;
+}
+
 /** Answers a request with an operation; undefined when the path is not one of the API. */
 export async function answerAdmin(
-  request: AdminRequest,
-  operations: Operations,
+  request: HttpRequest,
+  { operations, reading, trusted }: AdminAccess,
 ): Promise<Answer | undefined> {
   const { method, path } = request;
   if (!path.startsWith(PREFIX)) return undefined;
@@ -38,13 +36,15 @@ export async function answerAdmin(
       ? failure(404, 'KPNG_USAGE', `there is no operation ${JSON.stringify(name)}`)
       : failure(405, 'KPNG_USAGE', `${name} is asked for with ${methodOf(other)}`);
   }
-  if (operation.access !== 'read' && !request.trusted) {
+  if (operation.access !== 'read' && !trusted) {
     return failure(403, 'KPNG_ADMIN_REFUSED', `${name} is there on the admin socket only`);
   }
   try {
     const input = inputOf(request);
     checkInput(operation, input);
-    const result = await operation.run(input);
+    const run = async (): Promise<unknown> =>
+      request.signal.aborted ? undefined : await operation.run(input);
+    const result = await (operation.access === 'change' ? run() : reading.run(run));
     return isPieces(result) ? pieces(result) : json(200, result);
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
@@ -60,7 +60,7 @@ function indexOf(operations: Operations): unknown {
 }
 
 /** What is in the query, or in a JSON object of texts and numbers. Throws KPNG_USAGE. */
-function inputOf({ query, body }: AdminRequest): OperationInput {
+function inputOf({ query, body }: HttpRequest): OperationInput {
   const input: Record<string, string> = Object.fromEntries(new URLSearchParams(query));
   if (body === '') return input;
   let parsed: unknown;

@@ -4,18 +4,19 @@ import {
   httpUrl,
   startHttpServer,
   type Answer,
+  type HttpRequest,
   type HttpServer,
   type Inherit,
 } from '../util/http-server.ts';
 import type { Turn } from '../util/turn.ts';
-import { failure, type AdminRequest } from './handler.ts';
+import { failure } from './handler.ts';
 import { isLocalName, isLoopback } from './local-name.ts';
 import type { ProcessSubject } from './subject.ts';
 
 export interface PageServerOptions {
   /** An empty host means the loopback interface: the page is for everybody only where that is said. */
   readonly address: HostPort;
-  readonly answer: (request: AdminRequest) => Promise<Answer>;
+  readonly answer: (request: HttpRequest) => Promise<Answer>;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
   readonly inherit?: Inherit | undefined;
   /** When it may begin. Default: at once. */
@@ -34,12 +35,13 @@ export function startPageServer(options: PageServerOptions): HttpServer {
     clock,
     inherit,
     turn,
-    async answer(path, { method, query, host: asked }) {
-      // A page of somebody else may have its name point here, and read what is on this one.
+    async answer(request) {
+      const { host: asked = '' } = request.headers;
+      // With DNS rebinding, a page of another site could read what is here.
       if (isPrivate && !isLocalName(asked)) {
         return failure(421, 'KPNG_ADMIN_REFUSED', `${asked} is not the name of this host`);
       }
-      return answer({ method, path, query, body: '', trusted: false });
+      return answer(request);
     },
     onListening(bound) {
       log.info('Serving the status page', { url: httpUrl(bound) });

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { bundledText } from '../util/bundle.ts';
-import type { Answer } from '../util/http-server.ts';
-import type { AdminRequest } from './handler.ts';
+import type { Answer, HttpRequest } from '../util/http-server.ts';
 
 /** The modules of the page, each after those that it imports from. */
 export const PAGE_SCRIPTS = [
@@ -24,7 +23,7 @@ let made: Answer | undefined;
 export function answerPage({
   path,
   method,
-}: Pick<AdminRequest, 'path' | 'method'>): Answer | undefined {
+}: Pick<HttpRequest, 'path' | 'method'>): Answer | undefined {
   if (path !== '/' || (method !== 'GET' && method !== 'HEAD')) return undefined;
   made ??= makePage(readPageFile);
   return made;

@@ -1,22 +1,14 @@
 import { chmod, link, lstat, rename, unlink } from 'node:fs/promises';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { createServer, type Server } from 'node:http';
 import { messageOf } from '../errors.ts';
-import type { Answer } from '../util/http-server.ts';
-import { failure, type AdminRequest } from './handler.ts';
-import { Leaving } from './leaving.ts';
+import type { Clock } from '../util/clock.ts';
+import { HttpConnections } from '../util/http-connections.ts';
+import { MAX_REQUEST_BYTES } from '../util/http-limits.ts';
+import type { Answer, HttpRequest } from '../util/http-server.ts';
+import { failure } from './handler.ts';
 import { isLocalName } from './local-name.ts';
 import { checkFree } from './other-sockets.ts';
 import { checkDirectory, isCode, isPipe, refusal } from './socket-path.ts';
-
-/** Clients at once; whoever comes beyond that is cut. */
-export const MAX_ADMIN_CLIENTS = 32;
-/** What a request may send along. */
-const MAX_BODY_BYTES = 64 * 1024;
-const HEADERS_TIMEOUT_MS = 5000;
-/** A client that does nothing for so long is cut. */
-const IDLE_TIMEOUT_MS = 30_000;
 
 export interface SocketServerOptions {
   readonly path: string;
@@ -24,18 +16,19 @@ export interface SocketServerOptions {
   readonly uid: number | undefined;
   /** The process that the path may be taken from while it lives; undefined: none. */
   readonly predecessor?: number | undefined;
-  readonly answer: (request: AdminRequest) => Promise<Answer>;
-  /** Told of an answer that could not be made. */
+  readonly clock: Clock;
+  readonly answer: (request: HttpRequest) => Promise<Answer>;
+  /** Gets an answer that could not be made. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
 
 export interface SocketServer {
   /**
-   * Removes the socket if it is still ours, and stops listening. Resolves when whoever had connected has been answered or
-   * has gone. Idempotent.
+   * Removes the socket if it is still ours, and stops listening. Resolves when each client that had connected has been
+   * answered, has left, or has not asked in time. Idempotent.
    */
   leave(): Promise<void>;
-  /** Stops listening, cuts clients and removes the socket if it is still ours. Idempotent. */
+  /** Stops listening, closes connections and removes the socket if it is still ours. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -53,31 +46,29 @@ export async function startSocketServer(options: SocketServerOptions): Promise<S
     await checkDirectory(path, uid);
     replaces = await checkFree(path, predecessor);
   }
-  const server = createServer({ headersTimeout: HEADERS_TIMEOUT_MS }, (request, response) => {
-    void respond(request, response, options);
+  const connections = new HttpConnections({
+    ...options,
+    create: createServer,
+    answer: async (request) => refuse(request) ?? options.answer(request),
+    refuseBody: () =>
+      failure(413, 'KPNG_USAGE', `the request body is longer than ${MAX_REQUEST_BYTES} bytes`),
   });
-  const leaving = new Leaving(server);
-  server.maxConnections = MAX_ADMIN_CLIENTS;
-  server.timeout = IDLE_TIMEOUT_MS;
+  const { server } = connections;
   if (isPipe(path)) await listen(server, path);
   const own = isPipe(path) ? undefined : await claim(server, path, replaces);
-  const giveUpPath = async (): Promise<void> => {
-    // A successor may have the path by now.
+  const removeSocket = async (): Promise<void> => {
+    // A new process may have the path by now.
     if (own === undefined || (await inodeOf(path)) !== own) return;
     await unlink(path).catch(() => undefined);
   };
   return {
     async leave() {
-      await giveUpPath();
-      await leaving.leave();
+      await removeSocket();
+      await connections.leave({ acceptsAll: true });
     },
     async close() {
-      const closed = new Promise<void>((resolve) => {
-        server.close(() => resolve());
-      });
-      server.closeAllConnections();
-      await closed;
-      await giveUpPath();
+      await connections.close();
+      await removeSocket();
     },
   };
 }
@@ -138,39 +129,11 @@ async function inodeOf(path: string): Promise<number | undefined> {
   return (await lstat(path).catch(() => undefined))?.ino;
 }
 
-async function respond(
-  request: IncomingMessage,
-  response: ServerResponse,
-  { answer, onAnswerFailed }: SocketServerOptions,
-): Promise<void> {
-  const [path = '/', query = ''] = (request.url ?? '/').split('?', 2);
-  const { method = 'GET' } = request;
-  try {
-    const body = await readBody(request);
-    const found =
-      body === undefined
-        ? failure(413, 'KPNG_USAGE', `a request may send ${MAX_BODY_BYTES} bytes along`)
-        : (refuse(request) ?? (await answer({ method, path, query, body, trusted: true })));
-    await send(response, found, method);
-  } catch (error) {
-    if (response.headersSent || request.destroyed) {
-      response.destroy();
-      return;
-    }
-    onAnswerFailed(path, error);
-    await send(
-      response,
-      failure(500, 'KPNG_ADMIN_REFUSED', 'the answer could not be made; the log tells why'),
-      method,
-    );
-  }
-}
-
 /**
- * Where the socket is forwarded to a port of somebody's own host, as ssh does it, any page in that browser
- * can send requests here. They are refused by what browsers add to them; undefined: it may pass.
+ * Where the socket is forwarded to a local port, as ssh does it, any page in a browser on that host can send requests
+ * here. They are refused by the headers that browsers add; undefined: the request may pass.
  */
-function refuse({ method, headers }: IncomingMessage): Answer | undefined {
+function refuse({ method, headers }: HttpRequest): Answer | undefined {
   const { host = '', origin } = headers;
   if (!isLocalName(host)) {
     return failure(421, 'KPNG_ADMIN_REFUSED', `${host} is not the name of this host`);
@@ -182,26 +145,4 @@ function refuse({ method, headers }: IncomingMessage): Answer | undefined {
     return failure(415, 'KPNG_USAGE', 'a POST needs the content type application/json');
   }
   return undefined;
-}
-
-/** Undefined when it is too long. */
-async function readBody(request: IncomingMessage): Promise<string | undefined> {
-  const pieces: Buffer[] = [];
-  let size = 0;
-  for await (const piece of request as AsyncIterable<Buffer>) {
-    size += piece.length;
-    if (size <= MAX_BODY_BYTES) pieces.push(piece);
-  }
-  return size > MAX_BODY_BYTES ? undefined : Buffer.concat(pieces).toString('utf8');
-}
-
-async function send(
-  response: ServerResponse,
-  { status, type, body, headers }: Answer,
-  method: string,
-): Promise<void> {
-  response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store', ...headers });
-  if (method === 'HEAD') response.end();
-  else if (typeof body === 'string') response.end(body);
-  else await pipeline(Readable.from(body, { objectMode: false }), response);
 }

@@ -1,9 +1,16 @@
 import type { HostPort } from '../util/host-port.ts';
-import { plain, type Answer, type HttpServer, type Inherit } from '../util/http-server.ts';
+import {
+  plain,
+  type Answer,
+  type HttpRequest,
+  type HttpServer,
+  type Inherit,
+} from '../util/http-server.ts';
+import { SerialQueue } from '../util/serial-queue.ts';
 import { Turn } from '../util/turn.ts';
 import { AdminSocket } from './admin-socket.ts';
 import { changingOperations } from './changing.ts';
-import { answerAdmin, type AdminRequest } from './handler.ts';
+import { answerAdmin } from './handler.ts';
 import { Operations } from './operations.ts';
 import { Sampler } from './sampler.ts';
 import { standardOperations } from './standard.ts';
@@ -58,17 +65,26 @@ export function startAdmin(options: AdminOptions): Admin {
   const operations = new Operations()
     .add(...standardOperations(subject, sampler))
     .add(...changingOperations(subject));
-  const answer = async (request: AdminRequest): Promise<Answer> => {
-    const found = await answerAdmin(request, operations);
-    if (found !== undefined) return found;
-    const { answerPage } = await import('./page.ts');
-    return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
+  const answerer = (trusted: boolean): ((request: HttpRequest) => Promise<Answer>) => {
+    const access = { operations, trusted, reading: new SerialQueue() };
+    return async (request) => {
+      const found = await answerAdmin(request, access);
+      if (found !== undefined) return found;
+      const { answerPage } = await import('./page.ts');
+      return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
+    };
   };
-  const socket = new AdminSocket({ path, uid, subject, answer, turn });
+  const socket = new AdminSocket({ path, uid, subject, turn, answer: answerer(true) });
   let page: HttpServer | undefined;
   const startPage = async (address: HostPort): Promise<void> => {
     const { startPageServer } = await import('./page-server.ts');
-    page = startPageServer({ address, answer, subject, inherit, turn });
+    page = startPageServer({
+      address,
+      subject,
+      inherit,
+      turn,
+      answer: answerer(false),
+    });
   };
   const started = pageAddress === undefined ? undefined : startPage(pageAddress);
   let closed: Promise<void> | undefined;

@@ -1,6 +1,7 @@
-import type { Guard, HttpServer } from '../observe/http-server.ts';
+import type { Guard } from '../observe/guard.ts';
 import type { ServersOptions } from '../observe/servers.ts';
 import type { TlsServers } from '../observe/tls-server.ts';
+import type { HttpServer } from '../util/http-server.ts';
 import type { TlsFlags } from '../util/tls-files.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { HEALTHZ_TLS_FLAGS, isExposed, METRICS_TLS_FLAGS } from './flags/observe.ts';

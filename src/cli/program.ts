@@ -1,4 +1,5 @@
 import { KpngError } from '../errors.ts';
+import { escapeLines } from '../util/terminal-text.ts';
 import { PROGRAM, type BoundCommand } from './command.ts';
 import { helpText } from './help.ts';
 import { configPathOf, parse, type Invocation } from './parse.ts';
@@ -34,7 +35,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     if (!(error instanceof KpngError)) throw error;
     const isUsage = error.code === 'KPNG_USAGE';
     if (isUsage && argv.length === 0) stderr.write(`${helpText(topic, REGISTRY)}\n`);
-    stderr.write(`${PROGRAM}: ${error.message} (${error.code})\n`);
+    stderr.write(`${PROGRAM}: ${escapeLines(error.message)} (${error.code})\n`);
     if (isUsage && argv.length > 0) {
       stderr.write(`To learn more: ${[PROGRAM, 'help', ...topicWords(topic)].join(' ')}\n`);
     }

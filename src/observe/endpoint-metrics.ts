@@ -5,6 +5,7 @@ import {
   udpSessionEnded,
   udpSessionStarted,
 } from '../proxysocket/events.ts';
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { label, type Family } from './exposition.ts';
 import { nameLabels } from './service-port-metrics.ts';
 import type { Subscriptions } from './subscriptions.ts';
@@ -95,12 +96,19 @@ export class EndpointBook {
     });
   }
 
-  /** What is known, without endpoints that nobody has heard of for long. */
-  counts(): EndpointCounts[] {
+  /**
+   * What is known of the endpoints of some service ports. Endpoints of others are forgotten, and those that are idle and of
+   * which no event has come for long.
+   */
+  counts(servicePorts: readonly ServicePortSnapshot[]): EndpointCounts[] {
     const oldest = this.#now() - FORGET_ENDPOINT_MS;
-    for (const [key, { active, lastAt }] of this.#counts) {
-      if (lastAt >= oldest) break;
-      if (active === 0) this.#counts.delete(key);
+    const active = new Map(servicePorts.map(({ name, counters }) => [name, counters.active]));
+    for (const [key, counts] of this.#counts) {
+      const activeThere = active.get(counts.servicePort);
+      // Connections of a worker that has crashed, or whose events were dropped, never end.
+      if (activeThere === 0) counts.active = 0;
+      const isIdle = counts.active === 0 && counts.lastAt < oldest;
+      if (activeThere === undefined || isIdle) this.#counts.delete(key);
     }
     return [...this.#counts.values()];
   }

@@ -1,6 +1,9 @@
-import { plain, type Answer, type Guard } from './http-server.ts';
+import { plain, type Answer } from '../util/http-server.ts';
 
-/** Whether somebody with a token may see a page. Rejects when nobody can tell. */
+/** Answers a client that may not see a page, by its path and the header `authorization`; undefined: it may. */
+export type Guard = (path: string, authorization: string) => Promise<Answer | undefined>;
+
+/** Whether the owner of a token may see a page. Rejects when that cannot be found out. */
 export type Ask = (
   token: string,
   path: string,

@@ -1,7 +1,8 @@
 import * as server from '../server/events.ts';
+import { httpLimitReached } from '../util/http-limits.ts';
 import { logRule, type LogRule } from './log-rules.ts';
 
-/** Log lines of the API server. */
+/** Log lines of the API server and of the HTTP servers. */
 export const SERVER_RULES: readonly LogRule[] = [
   logRule({
     channel: server.serverListening,
@@ -78,5 +79,16 @@ export const SERVER_RULES: readonly LogRule[] = [
     message: ({ error }) =>
       error && 'The TLS files have changed and cannot be used; the former ones stay in use',
     keys: ({ error }) => ({ ...(error !== undefined && { err: error }) }),
+  }),
+  logRule({
+    channel: httpLimitReached,
+    severity: 'warn',
+    v: 0,
+    message: 'HTTP connection closed: limit reached',
+    keys: ({ limit, remoteAddress }) => ({
+      limit,
+      ...(remoteAddress !== '' && { client: remoteAddress }),
+    }),
+    limited: true,
   }),
 ];

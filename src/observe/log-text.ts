@@ -1,4 +1,5 @@
 import pretty from 'pino-pretty';
+import { escapeControls } from '../util/terminal-text.ts';
 
 /** Keys that are shown in another way, or only matter to programs. */
 const HIDDEN = new Set(['level', 'time', 'msg', 'v', 'stack']);
@@ -25,15 +26,4 @@ function textOf(log: Readonly<Record<string, unknown>>, messageKey: string): str
     .map(([key, value]) => ` ${escapeControls(key)}=${escapeControls(JSON.stringify(value))}`);
   const stack = typeof log['stack'] === 'string' ? log['stack'].split('\n').slice(1) : [];
   return message + keys.join('') + stack.map((frame) => `\n${escapeControls(frame)}`).join('');
-}
-
-/**
- * Writes out what could end a line or steer a terminal: control characters, line and paragraph
- * separators, and marks that change the direction of text. Names come from the network.
- */
-function escapeControls(text: string): string {
-  return text.replace(
-    /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
 }

@@ -128,7 +128,7 @@ export function createMetrics({ version, perEndpoint = false }: MetricsOptions):
       yield `${await registry.metrics()}\n`;
       yield* inTurns(pieces);
       if (endpoints === undefined) return;
-      yield* inTurns(exposition(ENDPOINT_FAMILIES, endpoints.counts(), endpointLabels));
+      yield* inTurns(exposition(ENDPOINT_FAMILIES, endpoints.counts(servicePorts), endpointLabels));
     },
     close: () => subscriptions.end(),
   };

@@ -1,8 +1,29 @@
 import type { Health, Probe } from './health.ts';
-import { plain, type Page, type Pages } from './http-server.ts';
+import { plain, type Answer } from '../util/http-server.ts';
 import type { Metrics } from './metrics.ts';
+import { SharedPage } from './shared-page.ts';
 
-/** `/healthz`, `/livez` and `/readyz`. `count` is told of every answer. */
+export interface Page {
+  /** One line for the index. */
+  readonly summary: string;
+  answer(): Answer;
+}
+
+/** Pages by path; the index at `/` is made from them. */
+export type Pages = ReadonlyMap<string, Page>;
+
+/** The page of a path, or what else is answered. */
+export function answerTo(path: string, pages: Pages): Answer {
+  const page = pages.get(path);
+  if (page !== undefined) return page.answer();
+  return path === '/' ? plain(200, index(pages)) : plain(404, `No such page.\n\n${index(pages)}`);
+}
+
+function index(pages: Pages): string {
+  return [...pages].map(([path, { summary }]) => `${path.padEnd(12)}${summary}\n`).join('');
+}
+
+/** `/healthz`, `/livez` and `/readyz`. `count` gets every answer. */
 export function healthPages(
   health: Health,
   count: (probe: Probe, status: number) => void = () => {},
@@ -27,12 +48,17 @@ export function healthPages(
 
 /** `/metrics` and, for kube-proxy's sake, `/proxyMode` and `/configz`. */
 export function metricsPages(metrics: Metrics, configz: () => object): Pages {
+  const page = new SharedPage(() => metrics.render());
   return new Map<string, Page>([
     [
       '/metrics',
       {
         summary: 'metrics for Prometheus',
-        answer: () => ({ status: 200, type: metrics.contentType, body: metrics.render() }),
+        answer: () => ({
+          status: 200,
+          type: metrics.contentType,
+          body: (signal) => page.get(signal),
+        }),
       },
     ],
     [

@@ -1,5 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import * as server from '../server/events.ts';
+import { httpLimitReached } from '../util/http-limits.ts';
 import type { Subscriptions } from './subscriptions.ts';
 
 /** Adds metrics of the API server. They stay at nothing in a program that serves no API. */
@@ -39,6 +40,13 @@ export function addServerMetrics(registry: Registry, subscriptions: Subscription
     help: 'Connections that ended before their TLS handshake was done.',
     registers,
   });
+  const http = new Counter({
+    name: 'kpng_userspace_http_limit_reached_total',
+    help: 'HTTP connections closed because a limit was reached.',
+    labelNames: ['limit'],
+    registers,
+  });
+  subscriptions.on(httpLimitReached, ({ limit }) => http.inc({ limit }));
   for (const api of ['local', 'global'] as const) {
     watchers.set({ api }, 0);
     watches.inc({ api }, 0);

@@ -1,20 +1,19 @@
 import type { Clock } from '../util/clock.ts';
 import type { HostPort } from '../util/host-port.ts';
-import type { Turn } from '../util/turn.ts';
-import { bindFailureLog } from './bind-failure.ts';
-import type { Health } from './health.ts';
 import {
   httpUrl,
   startHttpServer,
   type CreateServer,
-  type Guard,
   type HttpServer,
   type Inherit,
-  type Pages,
-} from './http-server.ts';
+} from '../util/http-server.ts';
+import type { Turn } from '../util/turn.ts';
+import { bindFailureLog } from './bind-failure.ts';
+import type { Guard } from './guard.ts';
+import type { Health } from './health.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
-import { healthPages, metricsPages } from './pages.ts';
+import { answerTo, healthPages, metricsPages, type Pages } from './pages.ts';
 
 export interface ServersOptions {
   /** Undefined: not served. */
@@ -78,17 +77,18 @@ function start(
 ): HttpServer {
   const create = secure?.[what];
   const scheme = create === undefined ? 'http' : 'https';
+  const check = what === 'metrics' ? guard : undefined;
   return startHttpServer({
     address,
-    pages,
     clock,
     inherit,
     turn,
-    ...(create !== undefined && { create }),
-    ...(what === 'metrics' && guard !== undefined && { guard }),
+    create,
+    answer: async ({ path, headers }) =>
+      (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, pages),
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
     onBindFailed: bindFailureLog(log, `Cannot serve ${what} yet`, address),
-    onPageFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
+    onAnswerFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
   });
 }
 

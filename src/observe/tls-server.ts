@@ -3,7 +3,7 @@ import type { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from '../util/tls-files.ts';
 import { followTls } from '../util/tls-follow.ts';
-import type { CreateServer } from './http-server.ts';
+import type { CreateServer } from '../util/http-server.ts';
 
 export interface TlsServerOptions {
   readonly files: TlsFiles;

@@ -1,5 +1,6 @@
 /** What the pages say of the admin API is so. */
 import { readFileSync } from 'node:fs';
+import { maxHeaderSize } from 'node:http';
 import { join } from 'node:path';
 import t from 'tap';
 import { MAX_ENDPOINTS } from '../../src/admin/details.ts';
@@ -10,10 +11,11 @@ import { MAX_HISTORIES } from '../../src/admin/sampler.ts';
 import { SERVICE_STATES } from '../../src/admin/service-state.ts';
 import { MAX_ASKED } from '../../src/admin/failing.ts';
 import { MAX_ROWS } from '../../src/admin/services.ts';
-import { MAX_ADMIN_CLIENTS } from '../../src/admin/socket-server.ts';
 import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
+import { formatBytes } from '../../src/util/bytes.ts';
 import { formatDuration } from '../../src/util/duration.ts';
+import * as http from '../../src/util/http-limits.ts';
 import { TEXT_FILES } from '../../tools/sea/assets.ts';
 import { AdminScene } from '../support/admin-scene.ts';
 import { tableRows } from '../support/markdown.ts';
@@ -57,9 +59,6 @@ t.test('docs/limits.md has the limits of the admin API', async (t) => {
   );
   const number = (value: number): string => value.toLocaleString('en');
   t.strictSame(values, [
-    String(MAX_ADMIN_CLIENTS),
-    '64Ki',
-    '30s',
     number(MAX_HISTORIES),
     `${HISTORY_SAMPLES} samples, ${formatDuration(SAMPLE_MS)} apart`,
     number(MAX_ROWS),
@@ -68,6 +67,21 @@ t.test('docs/limits.md has the limits of the admin API', async (t) => {
     number(MAX_LISTED),
     number(MAX_INSPECTED),
     number(MAX_DRAINS),
+  ]);
+});
+
+t.test('docs/limits.md has the limits of HTTP servers', async (t) => {
+  const values = tableRows(page('limits.md'), 'HTTP servers').map(([, value]) => value);
+  t.strictSame(values.slice(0, 9), [
+    String(http.MAX_HTTP_CONNECTIONS),
+    String(http.MAX_WAITING_REQUESTS),
+    formatBytes(http.MAX_ANSWER_BYTES),
+    formatDuration(http.ANSWER_TIMEOUT_MS),
+    formatBytes(http.MAX_REQUEST_BYTES),
+    formatDuration(http.HEADERS_TIMEOUT_MS),
+    formatDuration(http.REQUEST_TIMEOUT_MS),
+    formatDuration(http.IDLE_TIMEOUT_MS),
+    formatBytes(maxHeaderSize),
   ]);
 });
 

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
 import { askAdmin } from '../../src/admin/client.ts';
 import { startSocketServer } from '../../src/admin/socket-server.ts';
+import { systemClock } from '../../src/util/clock.ts';
 import { plain } from '../../src/util/http-server.ts';
 import { AdminScene } from '../support/admin-scene.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -94,7 +95,13 @@ t.test('of two that start at the same time, the first keeps the path', unix, asy
   const path = join(shortDir(t), 'a.sock');
   const answer = async () => plain(200, 'mine');
   const uid = process.getuid?.();
-  const started = startSocketServer({ path, uid, answer, onAnswerFailed: () => undefined });
+  const started = startSocketServer({
+    path,
+    uid,
+    answer,
+    onAnswerFailed: () => undefined,
+    clock: systemClock,
+  });
   const refused = t.rejects(started, { code: 'KPNG_ADMIN_SOCKET', message: /EEXIST/ });
   // It has looked at the path, and is about to take it.
   while (readdirSync(dirname(path)).length === 0) await new Promise(setImmediate);

@@ -6,7 +6,10 @@ import {
 } from '../../src/observe/endpoint-metrics.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { Subscriptions } from '../../src/observe/subscriptions.ts';
+import { newCounters } from '../../src/proxysocket/counters.ts';
+import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import * as events from '../../src/proxysocket/events.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { parseMetrics } from '../support/metrics-page.ts';
 import { echoServer, request } from '../support/tcp-peers.ts';
 import { TcpRig } from '../support/tcp-rig.ts';
@@ -19,6 +22,12 @@ function relay(servicePort: string, endpoint: string): events.RelayAddresses {
 
 function ended(addresses: events.RelayAddresses, bytesIn: number, bytesOut: number): void {
   events.relayEnded.publish({ ...addresses, bytesIn, bytesOut, durationMs: 1, reason: 'closed' });
+}
+
+/** A service port with some connections. */
+function servicePort(name: string, active = 0): ServicePortSnapshot {
+  const counters = { ...newCounters(), active };
+  return { name, protocol: 'TCP', endpoints: 1, listeners: [], counters };
 }
 
 function setup(t: Test) {
@@ -42,7 +51,8 @@ t.test('connections, bytes and errors of each endpoint of each service port', as
     remoteAddress: 'c',
     endpoint: '10.0.0.1:53',
   });
-  const counts = new Map(book.counts().map((each) => [each.endpoint, each]));
+  const all = [servicePort('ns/web:http', 1), servicePort('ns/dns:dns', 1)];
+  const counts = new Map(book.counts(all).map((each) => [each.endpoint, each]));
   t.match(counts.get('10.0.0.1:80'), {
     servicePort: 'ns/web:http',
     protocol: 'TCP',
@@ -55,17 +65,16 @@ t.test('connections, bytes and errors of each endpoint of each service port', as
   t.match(counts.get('10.0.0.1:53'), { protocol: 'UDP', connections: 1, active: 1 });
 });
 
-t.test('endpoints that are gone are forgotten, but not those in use', async (t) => {
+t.test('series vanish with their service port, and an hour after their last event', async (t) => {
   const { book, clock } = setup(t);
-  const used = relay('ns/a:x', '10.0.0.1:1');
-  const idle = relay('ns/b:x', '10.0.0.2:1');
-  for (const each of [used, idle]) events.relayStarted.publish(each);
-  ended(idle, 0, 0);
+  const all = [servicePort('ns/used:x', 1), servicePort('ns/idle:x'), servicePort('ns/lost:x')];
+  for (const { name } of [...all, servicePort('ns/gone:x')])
+    events.relayStarted.publish(relay(name, '10.0.0.1:1'));
+  const names = (): string[] => book.counts(all).map((each) => each.servicePort);
+  t.same(names(), ['ns/used:x', 'ns/idle:x', 'ns/lost:x'], 'the service port of one is gone');
+  ended(relay('ns/idle:x', '10.0.0.1:1'), 0, 0);
   clock.now += FORGET_ENDPOINT_MS + 1;
-  t.same(
-    book.counts().map(({ endpoint }) => endpoint),
-    ['10.0.0.1:1'],
-  );
+  t.same(names(), ['ns/used:x'], 'also when the end of its connection was never reported');
 });
 
 t.test('there is a bound, whatever happens', async (t) => {
@@ -73,7 +82,7 @@ t.test('there is a bound, whatever happens', async (t) => {
   for (let n = 0; n < MAX_COUNTED_ENDPOINTS + 10; n += 1) {
     events.relayStarted.publish(relay('ns/a:x', `endpoint-${n}`));
   }
-  const counts = book.counts();
+  const counts = book.counts([servicePort('ns/a:x', 1)]);
   t.equal(counts.length, MAX_COUNTED_ENDPOINTS);
   t.equal(counts[0]?.endpoint, 'endpoint-10', 'the one that was idle for longest went');
 });
@@ -83,6 +92,13 @@ t.test('on the page only on request, of real connections', async (t) => {
   const { endpoint } = await echoServer(t);
   const page = async (perEndpoint: boolean) => {
     const metrics = createMetrics({ version: '0', perEndpoint });
+    metrics.observe({
+      engine: 'node',
+      portal: 'none',
+      limits: DEFAULT_LIMITS,
+      snapshot: () => rig.engine.snapshot(),
+      problems: () => [],
+    });
     try {
       const port = await rig.serve([endpoint]);
       t.equal(events.relayStarted.hasSubscribers, perEndpoint);

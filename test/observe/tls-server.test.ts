@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
-import { MAX_HTTP_CONNECTIONS, startHttpServer } from '../../src/observe/http-server.ts';
+import { MAX_HTTP_CONNECTIONS, startHttpServer } from '../../src/util/http-server.ts';
 import { tlsServers } from '../../src/observe/tls-server.ts';
 import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';
 import { makeAuthority } from '../support/certs.ts';
@@ -37,12 +37,10 @@ async function setup(t: Test) {
     address: { host: '127.0.0.1', port: 0 },
     clock,
     create: tls.create,
-    pages: new Map([
-      ['/', { summary: '', answer: () => ({ status: 200, type: 'a/b', body: '' }) }],
-    ]),
+    answer: () => ({ status: 200, type: 'a/b', body: '' }),
     onListening: ({ port }) => listening.resolve(port),
     onBindFailed: (error) => listening.reject(error),
-    onPageFailed: () => {},
+    onAnswerFailed: () => {},
   });
   t.teardown(() => server.close());
   const port = await listening.promise;

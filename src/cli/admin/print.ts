@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
+import { escapeControls, escapeLines, hasControls } from '../../util/terminal-text.ts';
 import type { OutputForm } from '../flags/admin.ts';
 
 /** Prints an answer in the form that was asked for. A reader that goes away early is no error. */
@@ -17,8 +18,15 @@ export async function print(
 }
 
 async function render(value: unknown, lines: readonly string[], form: OutputForm): Promise<string> {
-  if (form === 'json') return `${JSON.stringify(value, undefined, 2)}\n`;
-  if (form === 'table') return `${lines.join('\n')}\n`;
-  const { stringify } = await import('yaml');
-  return stringify(value, { lineWidth: 0 });
+  // In strings of JSON, and in double quotes of YAML, what is written out means the same.
+  if (form === 'json') return escapeLines(`${JSON.stringify(value, undefined, 2)}\n`);
+  if (form === 'table') return `${lines.map(escapeControls).join('\n')}\n`;
+  const { Document, visit } = await import('yaml');
+  const document = new Document(value);
+  visit(document, {
+    Scalar(_, node) {
+      if (typeof node.value === 'string' && hasControls(node.value)) node.type = 'QUOTE_DOUBLE';
+    },
+  });
+  return escapeLines(document.toString({ lineWidth: 0 }));
 }

@@ -1,3 +1,5 @@
+import { escapeControls } from '../../util/terminal-text.ts';
+
 /** One column of a table. */
 export interface Column<Row> {
   readonly title: string;
@@ -8,7 +10,7 @@ export interface Column<Row> {
 
 /** Lines of a table with a head; columns are as wide as they need to be. */
 export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string[] {
-  const cells = rows.map((row) => columns.map(({ cell }) => plainText(cell(row))));
+  const cells = rows.map((row) => columns.map(({ cell }) => escapeControls(cell(row))));
   const titles = columns.map(({ title }) => title);
   const widths = titles.map((title, index) =>
     cells.reduce((widest, line) => Math.max(widest, line[index]?.length ?? 0), title.length),
@@ -24,14 +26,9 @@ export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]
 /** Two columns, for names and what they are. */
 export function pairs(list: readonly (readonly [string, string])[]): string[] {
   const width = Math.max(...list.map(([name]) => name.length));
-  return list.map(([name, text]) => `${name.padEnd(width)}  ${plainText(text)}`.trimEnd());
+  return list.map(([name, text]) => `${name.padEnd(width)}  ${escapeControls(text)}`.trimEnd());
 }
 
 export function pad(text: string, width: number, align: 'left' | 'right'): string {
   return align === 'right' ? text.padStart(width) : text.padEnd(width);
-}
-
-/** Without control characters: what comes from a cluster must not move the cursor of a terminal. */
-export function plainText(text: string): string {
-  return text.replace(/\p{Cc}/gu, '\u{fffd}');
 }

@@ -14,7 +14,7 @@ import type {
   ServicesView,
   StatusView,
 } from '../../admin/views.ts';
-import { pairs, plainText, table, type Column } from './table.ts';
+import { pairs, table, type Column } from './table.ts';
 import { age, atMost, bytes, count } from './units.ts';
 
 export function statusText(status: StatusView): string[] {
@@ -91,11 +91,7 @@ function ratesText({ connections, bytesIn, bytesOut, errors }: Rates): string {
 
 function problemLines({ problems }: ProxyView): string[] {
   if (problems.length === 0) return [];
-  return [
-    '',
-    'Problems:',
-    ...problems.map(({ code, message }) => plainText(`  ${message} (${code})`)),
-  ];
+  return ['', 'Problems:', ...problems.map(({ code, message }) => `  ${message} (${code})`)];
 }
 
 const SERVICE_COLUMNS: readonly Column<ServiceRow>[] = [
@@ -184,11 +180,7 @@ function oneService(service: ServiceDetails): string[] {
     ...table(ENDPOINT_COLUMNS, service.endpointsList),
     ...(problems.length === 0
       ? []
-      : [
-          '',
-          'Problems:',
-          ...problems.map(({ code, message }) => plainText(`  ${message} (${code})`)),
-        ]),
+      : ['', 'Problems:', ...problems.map(({ code, message }) => `  ${message} (${code})`)]),
   ];
 }
 

@@ -1,11 +1,12 @@
 import { drainText } from '../../../proxier/drains.ts';
+import { escapeControls } from '../../../util/terminal-text.ts';
 import type {
   EndpointState,
   ServiceDetails,
   ServiceRow,
   ServiceState,
 } from '../../../admin/views.ts';
-import { pad, plainText } from '../table.ts';
+import { pad } from '../table.ts';
 import { age, bytes, count } from '../units.ts';
 import type { TopData } from './data.ts';
 import { SORT_KEY_OF, type TopState } from './state.ts';
@@ -207,12 +208,12 @@ function totalsLine({ status: { proxy } }: TopData): Line {
 }
 
 function noticeLine({ status: { proxy } }: TopData, trouble: string | undefined): Line {
-  if (trouble !== undefined) return [piece(plainText(trouble), 'bad')];
+  if (trouble !== undefined) return [piece(trouble, 'bad')];
   const [drain, ...drains] = proxy?.drains ?? [];
   const [problem, ...more] = proxy?.problems ?? [];
   if (problem !== undefined) {
     const others = more.length === 0 ? '' : ` (and ${more.length} more: status)`;
-    return [piece(plainText(`${problem.message}${others}`), 'warn')];
+    return [piece(`${problem.message}${others}`, 'warn')];
   }
   if (drain === undefined) return [];
   const others = drains.length === 0 ? '' : ` and ${drains.length} more`;
@@ -262,7 +263,7 @@ function rowLines({ services, details }: TopData, state: TopState, size: Size): 
 function rowLine(row: ServiceRow, selected: boolean, size: Size): Line {
   const width = nameWidth(size);
   const suffix = row.protocol === 'UDP' ? ' UDP' : '';
-  const name = plainText(row.name) + suffix;
+  const name = escapeControls(row.name) + suffix;
   const shown = name.length > width ? `${name.slice(0, width - 1)}…` : name;
   return [
     piece(shown, selected ? 'selected' : 'bold'),
@@ -299,7 +300,7 @@ function footLine({ services }: TopData, state: TopState): Line {
     services.matched === services.total
       ? `${services.total}`
       : `${services.matched} of ${services.total}`;
-  const search = state.search === '' ? '' : `   search “${plainText(state.search)}” (Esc)`;
+  const search = state.search === '' ? '' : `   search “${state.search}” (Esc)`;
   const filter = state.filter === 'all' ? '' : `   only ${state.filter}`;
   return [
     piece('q quit  ? help  / search  f filter  Enter endpoints', 'dim'),

@@ -1,3 +1,5 @@
+import { escapeControls } from '../../../util/terminal-text.ts';
+
 /** How a piece of text looks. */
 export type Style =
   'plain' | 'dim' | 'bold' | 'good' | 'warn' | 'bad' | 'violet' | 'blue' | 'head' | 'selected';
@@ -24,8 +26,9 @@ const CODES: Readonly<Record<Style, string>> = {
   selected: '1;4',
 };
 
+/** Control characters of the text are written out: names must not steer the terminal. */
 export function piece(text: string, style: Style = 'plain'): Piece {
-  return { text, style };
+  return { text: escapeControls(text), style };
 }
 
 export function plainLine(line: Line): string {

@@ -1,0 +1,293 @@
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
+import { Server as NetServer, type Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Clock } from './clock.ts';
+import { formatHostPort } from './host-port.ts';
+import { plain, sendAnswer, type Answer, type HttpRequest } from './http-answer.ts';
+import {
+  ANSWER_TIMEOUT_MS,
+  AnswerBudget,
+  HEADERS_TIMEOUT_MS,
+  httpLimitReached,
+  IDLE_TIMEOUT_MS,
+  MAX_HTTP_CONNECTIONS,
+  MAX_REQUEST_BYTES,
+  MAX_WAITING_REQUESTS,
+  REQUEST_TIMEOUT_MS,
+  type HttpLimit,
+} from './http-limits.ts';
+
+export interface HttpConnectionsOptions {
+  readonly create: CreateServer;
+  readonly clock: Clock;
+  readonly answer: (request: HttpRequest) => Answer | Promise<Answer>;
+  /** Gets an answer that could not be made. */
+  readonly onAnswerFailed: (path: string, error: unknown) => void;
+  /** Makes the answer to a body that is too long, and reads the bodies of requests. Default: only GET and HEAD are served. */
+  readonly refuseBody?: (() => Answer) | undefined;
+  /** Default: that of the process. */
+  readonly budget?: AnswerBudget | undefined;
+}
+
+/** Makes a server that is not listening yet, of HTTP or of HTTPS. */
+export type CreateServer = (options: HttpTimes, listener: RequestListener) => Server;
+
+/** Times that a server has to keep. Milliseconds. */
+export interface HttpTimes {
+  readonly headersTimeout: number;
+  readonly requestTimeout: number;
+  readonly connectionsCheckingInterval: number;
+}
+
+const TIMES: HttpTimes = {
+  headersTimeout: HEADERS_TIMEOUT_MS,
+  requestTimeout: REQUEST_TIMEOUT_MS,
+  connectionsCheckingInterval: 1000,
+};
+/** A client that has connected when another process takes over has this long to ask and be answered. */
+const LEAVE_MS = 5000;
+const BUDGET = new AnswerBudget();
+
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+/** A connection of a client. */
+interface Client {
+  readonly socket: Socket;
+  /** The same, or TLS on it. */
+  stream: Socket;
+  readonly waiting: Exchange[];
+  /**
+   * - `new`: has asked nothing yet.
+   * - `idle`: has been answered.
+   * - `making`: waits for an answer.
+   * - `reading`: the answer is made.
+   */
+  state: 'new' | 'idle' | 'making' | 'reading';
+  /** Stops the answer that is being made. */
+  stop: (() => void) | undefined;
+}
+
+/**
+ * The clients of one HTTP server, and their answers: one at a time for each connection, in the order of the requests.
+ *
+ * Above the limit of connections, the one that has been idle for longest is closed, or else the one that has
+ * been reading its answer for longest. Closing the new one instead, as `maxConnections` does, would let a few silent
+ * clients keep all probes and scrapes out.
+ */
+export class HttpConnections {
+  readonly server: Server;
+  readonly #options: HttpConnectionsOptions;
+  readonly #budget: AnswerBudget;
+  /** Those that have changed their state least recently come first. */
+  readonly #open = new Map<Socket, Client>();
+  #accepted = 0;
+  #left: PromiseWithResolvers<void> | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: HttpConnectionsOptions) {
+    this.#options = options;
+    this.#budget = options.budget ?? BUDGET;
+    this.server = options.create(TIMES, (request, response) => this.#asked(request, response));
+    this.server.timeout = IDLE_TIMEOUT_MS;
+    this.server.on('connection', (socket: Socket) => this.#connected(socket));
+  }
+
+  /**
+   * Stops listening because another process answers. Resolves when each client that had connected has been answered, or
+   * has not asked in time. With `acceptsAll`, clients in the queue of the socket are accepted first: closing it would reset
+   * them. Idempotent.
+   */
+  async leave({ acceptsAll = false } = {}): Promise<void> {
+    if (this.#left !== undefined) return this.#left.promise;
+    this.#left = Promise.withResolvers();
+    const limit = this.#options.clock.setTimer(LEAVE_MS, () => this.#left?.resolve());
+    for (const { state, socket } of this.#open.values()) if (state === 'idle') socket.destroy();
+    if (acceptsAll) await this.#acceptAll();
+    // Closing an HTTP server would also end clients that have not asked yet.
+    NetServer.prototype.close.call(this.server, () => undefined);
+    this.#checkLeft();
+    await this.#left.promise;
+    limit.cancel();
+    await this.close();
+  }
+
+  /** Stops listening and closes every connection. Idempotent. */
+  close(): Promise<void> {
+    this.#closed ??= new Promise((resolve) => {
+      // The error that the server was not listening does not matter.
+      this.server.close(() => resolve());
+      for (const { socket } of this.#open.values()) socket.destroy();
+    });
+    return this.#closed;
+  }
+
+  async #acceptAll(): Promise<void> {
+    for (let before = -1; before !== this.#accepted;) {
+      before = this.#accepted;
+      // The event loop looks at the socket between the two.
+      await nextTurn();
+      await nextTurn();
+    }
+  }
+
+  #checkLeft(): void {
+    if (this.#open.size === 0) this.#left?.resolve();
+  }
+
+  #connected(socket: Socket): void {
+    this.#accepted += 1;
+    const client: Client = { socket, stream: socket, waiting: [], state: 'new', stop: undefined };
+    this.#open.set(socket, client);
+    socket.once('close', () => {
+      this.#open.delete(socket);
+      client.waiting.length = 0;
+      client.stop?.();
+      this.#checkLeft();
+    });
+    if (this.#open.size <= MAX_HTTP_CONNECTIONS) return;
+    const others = [...this.#open.values()].slice(0, -1);
+    const dropped =
+      others.find(({ state }) => state === 'new' || state === 'idle') ??
+      others.find(({ state }) => state === 'reading');
+    this.#drop(dropped ?? client, 'connections');
+  }
+
+  /** With TLS a request has a socket of its own, around that of the connection. */
+  #clientOf({ remoteAddress, remotePort }: Socket): Client | undefined {
+    if (remotePort === undefined) return undefined;
+    for (const client of this.#open.values()) {
+      const { socket } = client;
+      if (socket.remotePort === remotePort && socket.remoteAddress === remoteAddress) return client;
+    }
+    return undefined;
+  }
+
+  #asked(request: IncomingMessage, response: ServerResponse): void {
+    const client = this.#open.get(request.socket) ?? this.#clientOf(request.socket);
+    // Requests behind one that has closed the connection come all the same.
+    if (client === undefined || client.socket.destroyed) return;
+    if (client.waiting.length >= MAX_WAITING_REQUESTS) {
+      this.#drop(client, 'waiting-requests');
+      return;
+    }
+    client.stream = request.socket;
+    client.waiting.push({ request, response });
+    if (client.stop === undefined) void this.#answerAll(client);
+  }
+
+  async #answerAll(client: Client): Promise<void> {
+    for (let next = client.waiting.shift(); next !== undefined; next = client.waiting.shift()) {
+      await this.#answerOne(client, next);
+    }
+    this.#change(client, 'idle');
+    if (this.#left !== undefined) client.stream.end();
+  }
+
+  async #answerOne(client: Client, { request, response }: Exchange): Promise<void> {
+    const ended = Promise.withResolvers<void>();
+    const abort = new AbortController();
+    const drop = (): void => {
+      this.#budget.set(drop, 0);
+      this.#drop(client, 'answer-bytes');
+    };
+    const limit = this.#options.clock.setTimer(ANSWER_TIMEOUT_MS, () =>
+      this.#drop(client, 'answer-time'),
+    );
+    client.stop = () => {
+      abort.abort();
+      ended.resolve();
+    };
+    this.#change(client, 'making');
+    response.once('close', ended.resolve);
+    // A client that asks again has to reach the other process.
+    if (this.#left !== undefined) response.shouldKeepAlive = false;
+    const hold = (bytes: number, body?: object): void => {
+      if (client.socket.destroyed) return;
+      this.#change(client, 'reading');
+      this.#budget.set(drop, bytes, body);
+    };
+    await Promise.race([this.#respond(request, response, abort.signal, hold), ended.promise]);
+    await ended.promise;
+    client.stop = undefined;
+    this.#budget.set(drop, 0);
+    limit.cancel();
+  }
+
+  async #respond(
+    request: IncomingMessage,
+    response: ServerResponse,
+    signal: AbortSignal,
+    hold: (bytes: number, body?: object) => void,
+  ): Promise<void> {
+    const [path = '/', query = ''] = (request.url ?? '/').split('?', 2);
+    const { onAnswerFailed } = this.#options;
+    try {
+      const answer = await this.#answerTo(request, path, query, signal);
+      if (!signal.aborted) await sendAnswer(response, answer, signal, hold);
+    } catch (error) {
+      if (isClientGone(error)) return;
+      onAnswerFailed(path, error);
+      if (response.headersSent) request.socket.destroy();
+      else await sendAnswer(response, plain(500, FAILED), signal, hold);
+    }
+  }
+
+  async #answerTo(
+    request: IncomingMessage,
+    path: string,
+    query: string,
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const { method = 'GET', headers } = request;
+    const { answer, refuseBody } = this.#options;
+    let body: string | undefined = '';
+    if (refuseBody !== undefined) {
+      body = await readBody(request);
+      if (body === undefined) return refuseBody();
+    } else if (method !== 'GET' && method !== 'HEAD') {
+      const text = `${method} is not served here, only GET and HEAD.\n`;
+      return { ...plain(405, text), headers: { allow: 'GET, HEAD' } };
+    }
+    return answer({ method, path, query, headers, body, signal });
+  }
+
+  /** The clients stay in the order in which they have changed. */
+  #change(client: Client, state: Client['state']): void {
+    client.state = state;
+    if (this.#open.delete(client.socket)) this.#open.set(client.socket, client);
+  }
+
+  #drop({ socket }: Client, limit: HttpLimit): void {
+    if (socket.destroyed) return;
+    const { remoteAddress, remotePort } = socket;
+    socket.destroy();
+    if (!httpLimitReached.hasSubscribers) return;
+    const isRemote = remoteAddress !== undefined && remotePort !== undefined;
+    httpLimitReached.publish({
+      limit,
+      remoteAddress: isRemote ? formatHostPort({ host: remoteAddress, port: remotePort }) : '',
+    });
+  }
+}
+
+const FAILED = 'The page could not be made; see the log.\n';
+
+/** Whether the client left before it had read its answer. */
+function isClientGone(error: unknown): boolean {
+  if (!(error instanceof Error && 'code' in error)) return false;
+  return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE'].includes(String(error.code));
+}
+
+/** Undefined when it is too long. All of it is read: closing the connection earlier could destroy the answer. */
+async function readBody(request: IncomingMessage): Promise<string | undefined> {
+  const pieces: Buffer[] = [];
+  let size = 0;
+  for await (const piece of request as AsyncIterable<Buffer>) {
+    size += piece.length;
+    if (size <= MAX_REQUEST_BYTES) pieces.push(piece);
+  }
+  return size > MAX_REQUEST_BYTES ? undefined : Buffer.concat(pieces).toString('utf8');
+}

@@ -1,0 +1,72 @@
+/** HTTP servers of a test, and clients that are not as they should be. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import type { Test } from 'tap';
+import { httpLimitReached, type HttpLimitReached } from '../../src/util/http-limits.ts';
+import {
+  plain,
+  startHttpServer,
+  type Answer,
+  type HttpRequest,
+  type HttpServer,
+  type HttpServerOptions,
+} from '../../src/util/http-server.ts';
+import type { HostPort } from '../../src/util/host-port.ts';
+import { FakeClock } from './fake-clock.ts';
+
+/** What a server answers by path; the rest is 404. */
+export type TestPages = Readonly<
+  Record<string, (request: HttpRequest) => Answer | Promise<Answer>>
+>;
+
+export const HELLO: TestPages = { '/hello': () => plain(200, 'hello\n') };
+
+export interface RunningServer {
+  readonly server: HttpServer;
+  readonly address: HostPort;
+  /** Pages that could not be made. */
+  readonly failures: [string, unknown][];
+  readonly url: (path: string) => string;
+  /** Connects and sends requests for a path. */
+  readonly ask: (path: string, times?: number) => Promise<Socket>;
+}
+
+/** Starts a server on a free port of loopback, until the test ends. */
+export async function serve(
+  t: Test,
+  pages: TestPages,
+  options: Partial<HttpServerOptions> = {},
+): Promise<RunningServer> {
+  const failures: [string, unknown][] = [];
+  const { promise, resolve, reject } = Promise.withResolvers<HostPort>();
+  const server = startHttpServer({
+    address: { host: '127.0.0.1', port: 0 },
+    answer: (request) => pages[request.path]?.(request) ?? plain(404, 'No such page.\n'),
+    clock: new FakeClock(),
+    onBindFailed: reject,
+    onAnswerFailed: (path, error) => failures.push([path, error]),
+    onListening: resolve,
+    ...options,
+  });
+  t.teardown(() => server.close());
+  const address = await promise;
+  const ask = async (path: string, times = 1): Promise<Socket> => {
+    const client = connect(address.port, '127.0.0.1');
+    t.teardown(() => client.destroy());
+    client.on('error', () => undefined);
+    await once(client, 'connect');
+    client.write(`GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`.repeat(times));
+    return client;
+  };
+  const url = (path: string): string => `http://127.0.0.1:${address.port}${path}`;
+  return { server, address, failures, url, ask };
+}
+
+/** The limits that are reached until the test ends. */
+export function limitsReached(t: Test): HttpLimitReached['limit'][] {
+  const reached: HttpLimitReached['limit'][] = [];
+  const note = ({ limit }: HttpLimitReached): void => void reached.push(limit);
+  httpLimitReached.subscribe(note);
+  t.teardown(() => httpLimitReached.unsubscribe(note));
+  return reached;
+}

@@ -1,0 +1,129 @@
+/** Where an HTTP server listens, when it starts, and how it ends. */
+import { tracingChannel } from 'node:diagnostics_channel';
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo, type Server } from 'node:net';
+import t from 'tap';
+import type { HostPort } from '../../src/util/host-port.ts';
+import { startHttpServer } from '../../src/util/http-server.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { HELLO, serve } from '../support/http-server.ts';
+
+/** What Node reports of a server that starts to listen. */
+interface Listening {
+  readonly server: Server;
+}
+
+t.test('an address that is taken is tried again with growing waits', async (t) => {
+  const blocker = createServer().listen(0, '127.0.0.1');
+  await once(blocker, 'listening');
+  const { port } = blocker.address() as AddressInfo;
+  const clock = new FakeClock();
+  const waits: number[] = [];
+  const listening = Promise.withResolvers<HostPort>();
+  let failed = Promise.withResolvers<void>();
+  const server = startHttpServer({
+    address: { host: '127.0.0.1', port },
+    answer: () => t.fail('no page was asked for') as never,
+    clock,
+    onListening: listening.resolve,
+    onBindFailed(error, retryInMs) {
+      t.match(error, { code: 'EADDRINUSE' });
+      waits.push(retryInMs);
+      failed.resolve();
+    },
+    onAnswerFailed: () => t.fail('no page was asked for'),
+  });
+  t.teardown(() => server.close());
+  for (let n = 0; n < 7; n += 1) {
+    await failed.promise;
+    failed = Promise.withResolvers();
+    if (n < 6) clock.advance(waits.at(-1) ?? 0);
+  }
+  t.same(waits, [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+  blocker.close();
+  await once(blocker, 'close');
+  clock.advance(30_000);
+  t.match(await listening.promise, { host: '127.0.0.1', port });
+});
+
+t.test('closing while it waits for its address leaves no timer', async (t) => {
+  const blocker = createServer().listen(0, '127.0.0.1');
+  t.teardown(() => blocker.close());
+  await once(blocker, 'listening');
+  const clock = new FakeClock();
+  const failed = Promise.withResolvers<void>();
+  const server = startHttpServer({
+    address: { host: '127.0.0.1', port: (blocker.address() as AddressInfo).port },
+    answer: () => t.fail('no page was asked for') as never,
+    clock,
+    onListening: () => t.fail('the address is taken'),
+    onBindFailed: () => failed.resolve(),
+    onAnswerFailed: () => t.fail('no page was asked for'),
+  });
+  await failed.promise;
+  t.equal(clock.pending, 1);
+  await server.close();
+  await server.close();
+  t.equal(clock.pending, 0);
+});
+
+t.test('clients that cannot be accepted do not end it, nor make it listen twice', async (t) => {
+  const servers: Server[] = [];
+  const watch = { asyncStart: (message: object) => servers.push((message as Listening).server) };
+  tracingChannel('net.server.listen').subscribe(watch);
+  t.teardown(() => tracingChannel('net.server.listen').unsubscribe(watch));
+  const bindFailures: Error[] = [];
+  const clock = new FakeClock();
+  const { url } = await serve(t, HELLO, {
+    clock,
+    onBindFailed: (error) => bindFailures.push(error),
+  });
+  const noDescriptor = Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' });
+  for (const server of [...servers, ...servers]) server.emit('error', noDescriptor);
+  t.equal(servers.length, 1);
+  t.same(bindFailures, []);
+  t.equal(clock.pending, 0);
+  t.equal((await fetch(url('/hello'))).status, 200);
+});
+
+t.test('closing ends connections that clients keep', async (t) => {
+  const { server, address, ask } = await serve(t, HELLO);
+  const client = await ask('/hello');
+  await once(client, 'data');
+  const closed = once(client, 'close');
+  await server.close();
+  await closed;
+  await t.rejects(fetch(`http://127.0.0.1:${address.port}/hello`));
+});
+
+t.test('a client that has connected is answered when another process takes over', async (t) => {
+  const { server, address, url, ask } = await serve(t, HELLO);
+  const kept = await ask('/hello');
+  await once(kept, 'data');
+  const late = connect(address.port, address.host);
+  await once(late, 'connect');
+  // It has been accepted when a later one has been answered.
+  await (await fetch(url('/hello'))).text();
+  const left = server.leave();
+  await once(kept, 'close');
+  await t.rejects(fetch(url('/hello')), 'no new one');
+  let answer = '';
+  late.setEncoding('latin1').on('data', (text: string) => (answer += text));
+  late.write('GET /hello HTTP/1.1\r\nhost: x\r\n\r\n');
+  await once(late, 'close');
+  t.match(answer, /^HTTP\/1.1 200 OK\r\n[^]*connection: close\r\n[^]*hello\n$/i);
+  await left;
+  t.same(server.ports, []);
+});
+
+t.test('a silent client does not delay the end when another process takes over', async (t) => {
+  const clock = new FakeClock();
+  const { server, address, url } = await serve(t, HELLO, { clock });
+  const silent = connect(address.port, address.host);
+  await once(silent, 'connect');
+  await (await fetch(url('/hello'))).text();
+  const left = server.leave();
+  clock.advance(5000);
+  await Promise.all([left, once(silent, 'close')]);
+  await server.close();
+});
