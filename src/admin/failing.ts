@@ -16,8 +16,9 @@ export const NONE_FAILING: Failing = new Map();
  */
 export async function failingOf(
   engine: Pick<ProxySubject['engine'], 'snapshot' | 'names' | 'inspect'>,
+  signal?: AbortSignal,
 ): Promise<Failing> {
-  const servicePorts = await inTurns(suspects(engine));
+  const servicePorts = await inTurns(suspects(engine), signal);
   if (servicePorts.length === 0) return NONE_FAILING;
   const { endpoints } = await engine.inspect({ servicePorts, maxConnections: 0 });
   return groupFailing(endpoints);

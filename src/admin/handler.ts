@@ -42,8 +42,11 @@ export async function answerAdmin(
   try {
     const input = inputOf(request);
     checkInput(operation, input);
-    const run = async (): Promise<unknown> =>
-      request.signal.aborted ? undefined : await operation.run(input);
+    const { signal } = request;
+    const run = async (): Promise<unknown> => {
+      signal.throwIfAborted();
+      return operation.run(input, signal);
+    };
     const result = await (operation.access === 'change' ? run() : reading.run(run));
     return isPieces(result) ? pieces(result) : json(200, result);
   } catch (error) {

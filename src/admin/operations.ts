@@ -20,8 +20,11 @@ export interface Operation {
   readonly access: Access;
   /** Names of what may be given; anything else is refused. */
   readonly inputs: readonly string[];
-  /** Answers with plain data. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be. */
-  run(input: OperationInput): unknown;
+  /**
+   * Answers with plain data, or with pieces of JSON. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be
+   * done. May stop, and throw the signal's reason, when no one waits for the answer.
+   */
+  run(input: OperationInput, signal: AbortSignal): unknown;
 }
 
 /** The operations of a process. */

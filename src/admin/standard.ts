@@ -26,17 +26,18 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       summary: 'what the process is, its health, and what all service ports come to',
       access: 'read',
       inputs: [],
-      run: async () => inTurns(statusOf(subject, sampler, await failingIn(subject))),
+      run: async (_, signal) =>
+        inTurns(statusOf(subject, sampler, await failingIn(subject, signal)), signal),
     },
     {
       name: 'services',
       summary: 'a page of the service ports',
       access: 'read',
       inputs: ['search', 'state', 'sort', 'order', 'offset', 'limit'],
-      async run(input) {
+      async run(input, signal) {
         const query = servicesQuery(input);
-        const failing = await failingIn(subject);
-        return inTurns(listServices(proxyOf(subject), sampler, query, failing));
+        const failing = await failingIn(subject, signal);
+        return inTurns(listServices(proxyOf(subject), sampler, query, failing), signal);
       },
     },
     {
@@ -68,14 +69,14 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       summary: 'all of it, for a bug report',
       access: 'private',
       inputs: [],
-      run: () => dumpOf(subject, sampler),
+      run: (_, signal) => dumpOf(subject, sampler, signal),
     },
   ];
 }
 
-async function failingIn(subject: ProcessSubject): Promise<Failing> {
+async function failingIn(subject: ProcessSubject, signal: AbortSignal): Promise<Failing> {
   const engine = subject.proxy()?.engine;
-  return engine === undefined ? NONE_FAILING : failingOf(engine);
+  return engine === undefined ? NONE_FAILING : failingOf(engine, signal);
 }
 
 /** Throws KPNG_ADMIN_REFUSED when the process does not proxy, or not yet. */
@@ -151,10 +152,15 @@ function connectionView({ ageMs, ...rest }: ConnectionSnapshot): ConnectionView 
 }
 
 /** In pieces: traffic has its turn between them. */
-async function* dumpOf(subject: ProcessSubject, sampler: Sampler): AsyncGenerator<string> {
+async function* dumpOf(
+  subject: ProcessSubject,
+  sampler: Sampler,
+  signal: AbortSignal,
+): AsyncGenerator<string> {
   const { heapUsed, external, arrayBuffers } = process.memoryUsage();
   const memory = { heapUsed, external, arrayBuffers };
-  const status = await inTurns(statusOf(subject, sampler, await failingIn(subject)));
+  const failing = await failingIn(subject, signal);
+  const status = await inTurns(statusOf(subject, sampler, failing), signal);
   yield `{"status":${JSON.stringify(status)}`;
   yield `,"memory":${JSON.stringify(memory)}`;
   yield `,"resources":${JSON.stringify(countsOf(process.getActiveResourcesInfo()))}`;

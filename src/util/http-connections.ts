@@ -228,7 +228,7 @@ export class HttpConnections {
       const answer = await this.#answerTo(request, path, query, signal);
       if (!signal.aborted) await sendAnswer(response, answer, signal, hold);
     } catch (error) {
-      if (isClientGone(error)) return;
+      if (error === signal.reason || isClientGone(error)) return;
       onAnswerFailed(path, error);
       if (response.headersSent) request.socket.destroy();
       else await sendAnswer(response, plain(500, FAILED), signal, hold);

@@ -116,7 +116,7 @@ t.test('an endpoint that refuses shows in lists and in the status as in the deta
   const { scene, sampler, subject } = await rig();
   const operations = standardOperations(scene.subject, sampler);
   const ask = async (name: string, input = {}) =>
-    operations.find((each) => each.name === name)?.run(input);
+    operations.find((each) => each.name === name)?.run(input, new AbortController().signal);
   const agree = async (state: string, count: object): Promise<void> => {
     const [details] = await describeServices(subject, sampler, ['shop/cart:http']);
     t.equal(details?.state, state);
