@@ -135,10 +135,15 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
   const kube = DEFAULT_KUBE_LIMITS;
   const kubeRows = tableRows(page('limits.md'), 'Kubernetes API').map(([, value = '']) => value);
   t.same(
-    kubeRows.map((value) => value.replace(/,.*/, '')),
+    kubeRows.map((value) => value.replace(/, .*/, '')),
     [
       String(kube.pageSize),
       formatBytes(kube.maxPageBytes),
+      kube.maxListPages.toLocaleString('en'),
+      formatBytes(kube.maxListBytes),
+      kube.maxObjects.toLocaleString('en'),
+      formatDuration(kube.listTimeoutMs),
+      String(kube.maxInterimAnswers),
       formatBytes(kube.maxEventBytes),
       formatDuration(kube.answerTimeoutMs),
       formatDuration(kube.pauseTimeoutMs),

@@ -12,6 +12,8 @@ import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/bounds.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { problemsOf } from '../support/command-line.ts';
+import { DEFAULT_STATE_LIMITS } from '../../src/store/staged.ts';
+import { formatBytes } from '../../src/util/bytes.ts';
 import { tableRows } from '../support/markdown.ts';
 import { proseOf } from '../support/page-blocks.ts';
 
@@ -124,5 +126,9 @@ t.test('docs/limits.md has the limits that cannot be set, with their values', as
     String(MAX_LINGERING),
   ]);
   const size = localSource.flags['max-msg-size'];
-  t.same(values('Source'), [size && defaultText(size)]);
+  t.same(values('Source'), [
+    size && defaultText(size),
+    DEFAULT_STATE_LIMITS.maxEntries.toLocaleString('en'),
+    formatBytes(DEFAULT_STATE_LIMITS.maxBytes),
+  ]);
 });
