@@ -18,7 +18,9 @@ const size = settings() as ClusterSize;
 const store = new GlobalStore({ hasher: await loadHasher() });
 collectOnceSynced(store);
 store.update((transaction) => fill(transaction, size));
-const server = await startApiServer({ store, listen: parseListen('tcp://127.0.0.1:0') });
+// All clients have one address, which has a share of the limits only.
+const limits = { maxWatchers: 100_000, maxConnections: 100_000 };
+const server = await startApiServer({ store, listen: parseListen('tcp://127.0.0.1:0'), limits });
 const nodes = Array.from({ length: size.nodes }, (_, index) => nodeOf(index));
 
 answerRequests((request: ServerRequest) => {

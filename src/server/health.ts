@@ -1,20 +1,23 @@
-import type { Server } from '@grpc/grpc-js';
+import type { ServerWritableStream } from '@grpc/grpc-js';
 import { HealthImplementation } from 'grpc-health-check';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { ApiName } from './events.ts';
 import { METHODS } from './methods.ts';
+import type { ServiceTarget } from './shares.ts';
 
 export interface HealthService {
   /** The server is about to end. */
   stopping(): void;
 }
 
+type WatchCall = ServerWritableStream<{ service: string }, { status: string }>;
+
 /**
  * Adds gRPC's health service to a server. The server as a whole (`""`) and each API serve once there
  * is a complete state to tell; losing the source changes nothing about that.
  */
 export function addHealth(
-  server: Server,
+  server: ServiceTarget,
   store: GlobalStore,
   apis: readonly ApiName[],
 ): HealthService {
@@ -23,7 +26,17 @@ export function addHealth(
   const health = new HealthImplementation(
     Object.fromEntries(names.map((name) => [name, status()] as const)),
   );
-  health.addToServer(server);
+  health.addToServer({
+    addService(definition, implementation) {
+      // It would remember every name that a client asks for.
+      const watchKnown = implementation['watch'] as (call: WatchCall) => void;
+      const watch = (call: WatchCall): void => {
+        if (names.includes(call.request.service)) watchKnown(call);
+        else call.write({ status: 'SERVICE_UNKNOWN' });
+      };
+      server.addService(definition, { ...implementation, watch });
+    },
+  });
   const setAll = (value: 'SERVING' | 'NOT_SERVING'): void => {
     for (const name of names) health.setStatus(name, value);
   };

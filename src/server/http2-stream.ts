@@ -10,7 +10,7 @@ export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
  * 1.14. Undefined where it cannot be found; then everything goes through grpc-js, which works as well
  * but takes twice the time for each message.
  */
-export function http2StreamOf(call: BytesCall): ServerHttp2Stream | undefined {
+export function http2StreamOf(call: object): ServerHttp2Stream | undefined {
   const inner: unknown = 'call' in call ? call.call : undefined;
   if (typeof inner !== 'object' || inner === null || !('stream' in inner)) return undefined;
   const { stream } = inner;

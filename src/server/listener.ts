@@ -6,6 +6,7 @@ import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
 import { holderText, socketHolder } from '../util/socket-holder.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
+import { peerOf, Shares } from './shares.ts';
 import { createTlsServer, replaceTls } from './tls.ts';
 
 export interface ListenerOptions {
@@ -17,8 +18,8 @@ export interface ListenerOptions {
   readonly onConnection: (socket: Socket) => void;
   /** A connection failed to get that far. */
   readonly onHandshakeFailed: (error: Error, peer: string) => void;
-  /** A connection was refused because there are as many as allowed. */
-  readonly onRefused: () => void;
+  /** A connection was closed because its client, or all together, have as many as allowed. */
+  readonly onRefused: (peer: string) => void;
 }
 
 export interface Listener {
@@ -48,18 +49,27 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
   const ended = Promise.withResolvers<void>();
+  const shares = new Shares(maxConnections);
   const server = createAnyServer(options);
-  server.on('connection', (socket: Socket) => {
+  // Before it is looked at by anything else.
+  server.prependListener('connection', (socket: Socket) => {
+    socket.on('error', () => {});
+    const release = shares.take(peerOf(socket.remoteAddress, socket));
+    if (release === undefined) {
+      onRefused(socket.remoteAddress ?? '');
+      socket.destroy();
+      return;
+    }
     sockets.add(socket);
     socket.once('close', () => {
+      release();
       sockets.delete(socket);
       if (sockets.size === 0 && !server.listening) ended.resolve();
     });
-    socket.on('error', () => {});
     socket.setNoDelay(true);
   });
   server.maxConnections = maxConnections;
-  server.on('drop', onRefused);
+  server.on('drop', (data) => onRefused(data?.remoteAddress ?? ''));
   try {
     await bind(server, address);
   } catch (cause) {
@@ -91,7 +101,11 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
 }
 
 function createAnyServer({ tls, onConnection, onHandshakeFailed }: ListenerOptions): Server {
-  if (tls === undefined) return createServer((socket) => onConnection(socket));
+  if (tls === undefined) {
+    return createServer((socket) => {
+      if (!socket.destroyed) onConnection(socket);
+    });
+  }
   return createTlsServer(tls, onConnection, (error, { remoteAddress, remotePort }) =>
     onHandshakeFailed(error, `${remoteAddress ?? ''}:${remotePort ?? ''}`),
   );

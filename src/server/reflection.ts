@@ -1,11 +1,11 @@
-import type { Server } from '@grpc/grpc-js';
 import { ReflectionService } from '@grpc/reflection';
 import { FILE_DESCRIPTORS } from '../api/generated/descriptors.ts';
+import type { ServiceTarget } from './shares.ts';
 
 type PackageDefinition = ConstructorParameters<typeof ReflectionService>[0];
 
 /** Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages. */
-export function addReflection(server: Server, services: readonly string[]): void {
+export function addReflection(server: ServiceTarget, services: readonly string[]): void {
   const fileDescriptorProtos = FILE_DESCRIPTORS.map((text) => Buffer.from(text, 'base64'));
   // Of a definition, the reflection service looks at nothing but the descriptors.
   const definition = { files: { fileDescriptorProtos } } as unknown as PackageDefinition;

@@ -11,6 +11,7 @@ import { listen, type Listener } from './listener.ts';
 import { METHODS } from './methods.ts';
 import { addReflection } from './reflection.ts';
 import { addWatchService } from './service.ts';
+import { Shares, sharing } from './shares.ts';
 import { securityOf } from './tls.ts';
 
 export interface ApiServerOptions {
@@ -51,10 +52,11 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   store.limitHistory(limits.maxHistory);
   const hub = new Hub();
   const server = new Server(channelOptions(limits));
-  for (const api of apis) addWatchService(server, { api, store, hub, limits });
-  const health = addHealth(server, store, apis);
+  const target = sharing(server, new Shares(limits.maxWatchers));
+  for (const api of apis) addWatchService(target, { api, store, hub, limits });
+  const health = addHealth(target, store, apis);
   addReflection(
-    server,
+    target,
     apis.map((api) => METHODS[api].service),
   );
   // Connections come through a listener of our own, which has more say over sockets than grpc-js.
@@ -67,10 +69,10 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     onHandshakeFailed(error, peer) {
       if (handshakeFailed.hasSubscribers) handshakeFailed.publish({ error, peer });
     },
-    onRefused() {
+    onRefused(peer) {
       const value = limits.maxConnections;
       if (!serverLimitReached.hasSubscribers) return;
-      serverLimitReached.publish({ limit: 'max-api-connections', value, peer: '' });
+      serverLimitReached.publish({ limit: 'max-api-connections', value, peer });
     },
   });
   const stopListening = store.onChange(() => hub.changed());

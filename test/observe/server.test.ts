@@ -16,7 +16,7 @@ t.test('clients of the API are counted', async (t) => {
     return page.split('\n').find((line) => line.startsWith(`kpng_userspace_api_${name} `));
   };
   const { cluster, watch, watchGlobal, server } = await startApiRig(t, {
-    limits: { maxWatchers: 2 },
+    limits: { maxWatchers: 10 },
   });
   cluster.complete();
   const [local, other] = [watch(), watchGlobal()];

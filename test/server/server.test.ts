@@ -1,14 +1,6 @@
-import { once } from 'node:events';
-import { connect } from 'node:net';
 import { status } from '@grpc/grpc-js';
 import t from 'tap';
-import {
-  serverLimitReached,
-  watchEnded,
-  watchStarted,
-  type ServerLimitReached,
-  type WatchEnded,
-} from '../../src/server/events.ts';
+import { watchEnded, watchStarted, type WatchEnded } from '../../src/server/events.ts';
 import { opText } from '../support/api-client.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { pod } from '../support/cluster.ts';
@@ -114,44 +106,6 @@ t.test('an API that is switched off is not there', async (t) => {
   const other = watchGlobal();
   other.request();
   t.equal(opText(await other.next()), 'R');
-});
-
-t.test('more watchers than allowed are turned away, until one has left', async (t) => {
-  const reached: ServerLimitReached[] = [];
-  listening(t, serverLimitReached, (event) => reached.push(event));
-  const { cluster, watch, watchGlobal, server } = await startApiRig(t, {
-    limits: { maxWatchers: 2 },
-  });
-  cluster.complete();
-  const [one, two] = [watch(), watchGlobal()];
-  for (const call of [one, two]) {
-    call.request('n');
-    await call.texts();
-  }
-  const refused = await watch().status;
-  t.equal(refused.code, status.RESOURCE_EXHAUSTED);
-  t.match(refused.details, /there are 2 watchers/);
-  t.match(reached, [{ limit: 'max-watchers', value: 2 }]);
-  one.cancel();
-  await until(() => server.watchers === 1);
-  const three = watch();
-  three.request('n');
-  t.strictSame(await three.texts(), ['R', 'Y']);
-});
-
-t.test('more connections than allowed are turned away', async (t) => {
-  const reached: ServerLimitReached[] = [];
-  listening(t, serverLimitReached, (event) => reached.push(event));
-  const { server } = await startApiRig(t, { limits: { maxConnections: 1 } });
-  if (server.address.kind !== 'tcp') throw new Error('not TCP');
-  const { port } = server.address;
-  const first = connect(port, '127.0.0.1');
-  await until(() => server.connections === 1);
-  const second = connect(port, '127.0.0.1');
-  await once(second, 'close');
-  t.match(reached, [{ limit: 'max-api-connections', value: 1 }]);
-  first.destroy();
-  await until(() => server.connections === 0);
 });
 
 t.test(

@@ -1,0 +1,105 @@
+import {
+  status,
+  type Server,
+  type ServerDuplexStream,
+  type ServerWritableStream,
+} from '@grpc/grpc-js';
+import { isIPv4, isIPv6 } from 'node:net';
+import { serverLimitReached } from './events.ts';
+import { http2StreamOf } from './http2-stream.ts';
+
+/**
+ * Whose share a connection counts to: an address, of IPv6 its /64, which one host may have all of. On a unix socket
+ * there are no addresses; there, each connection has a share of its own.
+ */
+export function peerOf(remoteAddress: string | undefined, connection: unknown): unknown {
+  const address = remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+  if (address === undefined) return connection;
+  if (isIPv4(address) || !isIPv6(address)) return address;
+  const [head = '', tail] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const after = tail === undefined || tail === '' ? [] : tail.split(':');
+  const zeros = tail === undefined ? [] : Array<string>(8 - groups.length - after.length).fill('0');
+  return [...groups, ...zeros, ...after].slice(0, 4).join(':');
+}
+
+/** Of what is free, the part that one client may have. */
+const SHARE = 1 / 4;
+
+/**
+ * Divides a limited number of something among clients: each may have a quarter of what is left free, and at least
+ * one. So one client alone gets a fifth of all, and dozens of greedy ones leave something for the next one.
+ */
+export class Shares {
+  readonly max: number;
+  readonly #byPeer = new Map<unknown, number>();
+  #used = 0;
+
+  constructor(max: number) {
+    this.max = max;
+  }
+
+  /** How many are in use. */
+  get used(): number {
+    return this.#used;
+  }
+
+  /** Takes one, and returns the function that gives it back, which is idempotent; undefined: the client has its share. */
+  take(peer: unknown): (() => void) | undefined {
+    const has = this.#byPeer.get(peer) ?? 0;
+    if (has >= (this.max - this.#used) * SHARE) return undefined;
+    this.#byPeer.set(peer, has + 1);
+    this.#used += 1;
+    let taken = true;
+    return () => {
+      if (!taken) return;
+      taken = false;
+      this.#used -= 1;
+      const left = (this.#byPeer.get(peer) ?? 1) - 1;
+      if (left === 0) this.#byPeer.delete(peer);
+      else this.#byPeer.set(peer, left);
+    };
+  }
+}
+
+/** Adds services to a server whose streaming calls take a share each, for as long as they are open. */
+export function sharing(server: Pick<Server, 'addService'>, shares: Shares): ServiceTarget {
+  return {
+    addService(definition, implementation) {
+      // A handler may bear either name of its method.
+      const streaming = new Set(
+        Object.entries(definition)
+          .filter(([, { responseStream }]) => responseStream)
+          .flatMap(([name, { originalName }]) => [name, originalName]),
+      );
+      const methods = Object.entries(implementation).map(([name, handler]) => {
+        if (!streaming.has(name)) return [name, handler];
+        const handle = handler as (call: StreamingCall) => void;
+        return [name, (call: StreamingCall) => admit(call, shares) && handle(call)];
+      });
+      server.addService(definition, Object.fromEntries(methods));
+    },
+  };
+}
+
+export type ServiceTarget = Pick<Server, 'addService'>;
+type StreamingCall = ServerDuplexStream<unknown, unknown> | ServerWritableStream<unknown, unknown>;
+
+/** Where the client has its share, ends the call and returns false. */
+function admit(call: StreamingCall, shares: Shares): boolean {
+  const stream = http2StreamOf(call);
+  const session = stream?.session;
+  const release = shares.take(peerOf(session?.socket.remoteAddress, session ?? call));
+  if (release !== undefined) {
+    if (stream !== undefined) stream.once('close', release);
+    else call.once('cancelled', release).once('finish', release).once('error', release);
+    return true;
+  }
+  const { max } = shares;
+  if (serverLimitReached.hasSubscribers) {
+    serverLimitReached.publish({ limit: 'max-watchers', value: max, peer: call.getPeer() });
+  }
+  const message = `this client has its share of the ${max} watchers that are allowed`;
+  call.emit('error', Object.assign(new Error(message), { code: status.RESOURCE_EXHAUSTED }));
+  return false;
+}
