@@ -1,7 +1,6 @@
 /**
- * Starts the program from dist/ when that was built, and from src/ otherwise, where Node takes the
- * types out by itself. It is plain JavaScript, and readable for old versions of Node, so that those
- * get a clear message instead of a syntax error.
+ * Starts the program: in a checkout from src/, where Node strips the types, and in the package from dist/. Plain
+ * JavaScript that old versions of Node can parse, so that they get a clear message instead of a syntax error.
  */
 import { existsSync } from 'node:fs';
 
@@ -23,8 +22,9 @@ export async function start(words) {
     );
     process.exit(2);
   }
-  const built = new URL('../dist/cli/program.js', import.meta.url);
-  const program = existsSync(built) ? built : new URL('../src/cli/program.ts', import.meta.url);
+  // The package has no src/. In a checkout, dist/ may be older than the source.
+  const source = new URL('../src/cli/program.ts', import.meta.url);
+  const program = existsSync(source) ? source : new URL('../dist/cli/program.js', import.meta.url);
   const { main } = await import(program.href);
   const args = process.argv.slice(2);
   // `winuserspace version` and `winuserspace service install` are other commands.

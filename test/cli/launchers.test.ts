@@ -12,6 +12,7 @@ const root = join(import.meta.dirname, '..', '..');
 interface Manifest {
   readonly bin: Readonly<Record<string, string>>;
   readonly engines: { readonly node: string };
+  readonly files: readonly string[];
 }
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Manifest;
 
@@ -71,11 +72,22 @@ t.test(
   },
 );
 
-t.test('what was built goes before the source', async (t) => {
-  const directory = packageWith('src/cli/program.ts', 'dist/cli/program.js');
-  const { stdout } = await start(join(directory, 'bin', 'kpng.js'), []);
-  t.equal(stdout, 'dist/cli/program.js []');
-});
+t.test(
+  'a checkout runs its source, whatever was built; the package runs what was built',
+  async (t) => {
+    const checkout = packageWith('src/cli/program.ts', 'dist/cli/program.js');
+    const { stdout } = await start(join(checkout, 'bin', 'kpng.js'), []);
+    t.equal(stdout, 'src/cli/program.ts []');
+    const installed = packageWith('dist/cli/program.js');
+    t.match(await start(join(installed, 'bin', 'kpng.js'), []), {
+      stdout: 'dist/cli/program.js []',
+    });
+    t.notOk(
+      manifest.files.some((file) => /^(?:\.\/)?src/.test(file)),
+      'the package has no source',
+    );
+  },
+);
 
 t.test('a Node that is too old is told so in one line', async (t) => {
   const directory = packageWith('src/cli/program.ts');

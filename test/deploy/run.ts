@@ -10,9 +10,7 @@
  */
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
-import { indent, tallyLine } from '../runner/print.ts';
-import { runTap } from '../runner/tap-run.ts';
-import type { Tally } from '../runner/tap-report.ts';
+import { runTap, tallyLine, type Tally } from '../runner/tap.ts';
 import { prepare } from './support/toolbox.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -21,7 +19,7 @@ async function main(paths: readonly string[]): Promise<boolean> {
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
   const problems = await prepare();
   if (problems.length > 0) {
-    process.stdout.write(`some tools could not be brought:\n${indent(problems.join('\n'), 4)}\n`);
+    process.stdout.write(`some tools could not be brought:\n${problems.join('\n')}\n`);
   }
   const files = paths.length > 0 ? paths : globSync('test/deploy/checks/*.test.ts', { cwd: root });
   const rcFile = join(import.meta.dirname, '.taprc');

@@ -10,9 +10,7 @@
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemExec } from '../../src/portal/exec.ts';
-import { indent, tallyLine } from '../runner/print.ts';
-import { runTap } from '../runner/tap-run.ts';
-import type { Tally } from '../runner/tap-report.ts';
+import { runTap, tallyLine, type Tally } from '../runner/tap.ts';
 import { isInUse, PREFIX, removeStale } from './support/network.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -94,7 +92,7 @@ async function main(files: readonly string[]): Promise<boolean> {
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
   const reasons = await obstacles();
   if (reasons.length > 0) {
-    print(`the system tests cannot run here:\n${indent(reasons.join('\n'), 4)}`);
+    print(`the system tests cannot run here:\n${reasons.join('\n')}`);
     total.failed += 1;
   } else {
     await removeStale();
