@@ -7,7 +7,7 @@ import { HandoverServer } from '../../src/handover/predecessor.ts';
 import { takeOver } from '../../src/handover/successor.ts';
 import type { Heir } from '../../src/proxysocket/engine.ts';
 import { closeInherited, takeInherited } from '../../src/proxysocket/core/inherited.ts';
-import { boundSocket } from '../../src/proxysocket/udp/socket.ts';
+import { boundSocket } from '../../src/proxysocket/node/udp/socket.ts';
 import { ENGINE } from '../support/engine-under-test.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';

@@ -16,12 +16,13 @@ import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.t
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
-import { createLinuxUdpAcceptor } from '../../src/proxysocket/linux/udp/acceptor.ts';
+import { LinuxUdpTransport } from '../../src/proxysocket/linux/udp/transport.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import type { Acceptor, EngineContext } from '../../src/proxysocket/core/service-port.ts';
 import { ThreadEngine } from '../../src/proxysocket/threads/engine.ts';
-import { createUdpAcceptor, type UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
+import { NodeUdpTransport, type NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
+import { createUdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import { SharedEngine } from '../../src/proxysocket/workers/shared-engine.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { FakeClock } from './fake-clock.ts';
@@ -115,11 +116,11 @@ function threadedEngine(t: Teardown, { limits = {}, clock }: NodeEngineOptions):
 export function udpAcceptorUnderTest(
   t: Teardown,
   context: EngineContext,
-  options: UdpAcceptorOptions,
+  options: NodeUdpOptions,
 ): Acceptor {
   return sys === undefined
-    ? createUdpAcceptor(context, options)
-    : createLinuxUdpAcceptor(inlineLoop(t), context);
+    ? createUdpAcceptor(new NodeUdpTransport(context, options), context)
+    : createUdpAcceptor(new LinuxUdpTransport(inlineLoop(t), context), context);
 }
 
 /** A loop that takes turns with that of Node until the test ends. */

@@ -5,7 +5,7 @@ import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../../src/proxysocket/limits.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
-import type { UdpAcceptorOptions } from '../../src/proxysocket/udp/acceptor.ts';
+import type { NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
 import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/types.ts';
 import type { Clock } from '../../src/util/clock.ts';
@@ -147,7 +147,7 @@ export class UdpRig {
       clock?: Clock;
       limits?: Partial<EngineLimits>;
       descriptors?: number;
-    } & UdpAcceptorOptions = {},
+    } & NodeUdpOptions = {},
   ) {
     this.clock = options.clock ?? new FakeClock();
     this.limits = { ...DEFAULT_LIMITS, ...options.limits };

@@ -8,7 +8,8 @@ import type { CounterStore } from '../core/service-port-book.ts';
 import type { Loop } from './loop.ts';
 import { createTcpAcceptor } from '../tcp/acceptor.ts';
 import { LinuxTcpTransport } from './tcp/transport.ts';
-import { createLinuxUdpAcceptor } from './udp/acceptor.ts';
+import { createUdpAcceptor } from '../udp/acceptor.ts';
+import { LinuxUdpTransport } from './udp/transport.ts';
 
 export interface DataPlaneOptions {
   readonly limits: EngineLimits;
@@ -38,7 +39,7 @@ export function createDataPlane(loop: Loop, options: DataPlaneOptions): Acceptor
     kind: 'linux',
     acceptors: {
       TCP: createTcpAcceptor(new LinuxTcpTransport(loop, context), context, loops),
-      UDP: createLinuxUdpAcceptor(loop, context),
+      UDP: createUdpAcceptor(new LinuxUdpTransport(loop, context), context),
     },
     descriptors,
     loops,

@@ -10,7 +10,8 @@ import type { CounterStore } from '../core/service-port-book.ts';
 import { createTcpAcceptor } from '../tcp/acceptor.ts';
 import { NodeTcpTransport } from './tcp/transport.ts';
 import { createUdpAcceptor } from '../udp/acceptor.ts';
-import { readHostAddresses, type HostAddresses } from '../udp/host-addresses.ts';
+import { readHostAddresses, type HostAddresses } from './udp/host-addresses.ts';
+import { NodeUdpTransport } from './udp/transport.ts';
 
 export interface NodeEngineOptions {
   /** Instead of the defaults, each by itself. */
@@ -52,12 +53,13 @@ export function createNodeEngine(options: NodeEngineOptions = {}): AcceptorEngin
   const context = { limits, clock, descriptors };
   const hostAddresses = (): HostAddresses => readHostAddresses(options.hostAddresses);
   const tcp = new NodeTcpTransport(context, { documentedOnly, sockets });
+  const udp = new NodeUdpTransport(context, { hostAddresses, sockets });
   const loops = new LoopGuard(clock);
   return new AcceptorEngine({
     kind: 'node',
     acceptors: {
       TCP: createTcpAcceptor(tcp, context, loops),
-      UDP: createUdpAcceptor(context, { hostAddresses, sockets }),
+      UDP: createUdpAcceptor(udp, context),
     },
     descriptors,
     loops,

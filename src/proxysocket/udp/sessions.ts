@@ -16,17 +16,17 @@ import { ClientTable, type ClientAddress } from './client-table.ts';
 import { FormerFlows } from './former-flows.ts';
 import { IdleLanes } from '../core/idle-lanes.ts';
 import { Refusals } from './refusals.ts';
-import type { EndReason, Exit, MakeSession, SessionHost, TableSession } from './table-session.ts';
+import type { EndReason, Exit, SessionHost, UdpSession, UdpTransport } from './transport.ts';
 import { SessionIndex } from './session-index.ts';
 import { classifyError, classifyOpenError } from './socket-errors.ts';
 
 /** All UDP sessions of an engine: begins them within its limits, and ends them for each reason there is. */
-export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
+export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   readonly socketBuffer: number;
   readonly sendQueueBytes: number;
   readonly refusals: Refusals;
   readonly #context: EngineContext;
-  readonly #make: MakeSession<S>;
+  readonly #transport: UdpTransport<S>;
   readonly #lanes: IdleLanes<S>;
   readonly #index = new SessionIndex<S>();
   /** Sessions by the address that their endpoints see. */
@@ -37,10 +37,10 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
   #size = 0;
   #whenEmpty: (() => void)[] = [];
 
-  constructor(context: EngineContext, make: MakeSession<S>) {
+  constructor(context: EngineContext, transport: UdpTransport<S>) {
     const { limits, clock } = context;
     this.#context = context;
-    this.#make = make;
+    this.#transport = transport;
     this.socketBuffer = limits.udpSocketBuffer;
     this.sendQueueBytes = limits.udpSendQueueBytes;
     this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
@@ -90,7 +90,8 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
       this.refusals.refuse(owner, client, 'limit');
       return undefined;
     }
-    const session = this.#make(this, { front, owner, client, endpoint: pick.endpoint, hops });
+    const start = { front, owner, client, endpoint: pick.endpoint, hops };
+    const session = this.#transport.newSession(this, start);
     this.#size += 1;
     owner.counters.connections += 1;
     owner.counters.active += 1;
@@ -290,8 +291,8 @@ export class Sessions<S extends TableSession<S>> implements SessionHost<S> {
   }
 }
 
-function inspectSession<S extends TableSession<S>>(
-  session: TableSession<S>,
+function inspectSession<S extends UdpSession<S>>(
+  session: UdpSession<S>,
   now: number,
 ): ConnectionSnapshot {
   const { servicePort, remoteAddress, endpoint } = describe(session);
@@ -307,11 +308,11 @@ function inspectSession<S extends TableSession<S>>(
   };
 }
 
-function describe<S extends TableSession<S>>({
+function describe<S extends UdpSession<S>>({
   owner,
   client,
   endpoint,
-}: TableSession<S>): UdpSessionStarted {
+}: UdpSession<S>): UdpSessionStarted {
   return {
     servicePort: owner.name,
     remoteAddress: formatHostPort({ host: client.address, port: client.port }),

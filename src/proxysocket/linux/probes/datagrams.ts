@@ -1,4 +1,5 @@
-import { createLinuxUdpAcceptor } from '../udp/acceptor.ts';
+import { createUdpAcceptor } from '../../udp/acceptor.ts';
+import { LinuxUdpTransport } from '../udp/transport.ts';
 import {
   canaryService,
   datagramEcho,
@@ -19,7 +20,7 @@ export const datagramProbe: Probe = {
     const cage = newCage(findings);
     const { sys, loop, context } = cage;
     const echo = datagramEcho(cage);
-    const acceptor = createLinuxUdpAcceptor(loop, context);
+    const acceptor = createUdpAcceptor(new LinuxUdpTransport(loop, context), context);
     try {
       const owner = canaryService(cage, 'UDP', echo.port);
       const spec = { address: '127.0.0.1', port: 0, traffic: 'internal' } as const;

@@ -1,7 +1,7 @@
 import type { Loop, TurnEnd } from '../loop.ts';
 import type { DatagramSlots } from '../sys/datagram-slots.ts';
 import { Sender } from './outgoing.ts';
-import type { UdpSession } from './session.ts';
+import type { LinuxUdpSession } from './session.ts';
 
 /** Answers of one turn that are kept until its end, at most. */
 const SLOTS = 64;
@@ -17,7 +17,7 @@ export class Answers implements TurnEnd {
   readonly #slots: DatagramSlots;
   readonly #sender: Sender;
   /** Whose answer a slot holds. */
-  readonly #sessions: UdpSession[] = [];
+  readonly #sessions: LinuxUdpSession[] = [];
 
   constructor(loop: Loop) {
     this.#slots = loop.sys.datagramSlots(SLOTS);
@@ -26,7 +26,7 @@ export class Answers implements TurnEnd {
   }
 
   /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */
-  take(session: UdpSession, fd: number, most: number): number {
+  take(session: LinuxUdpSession, fd: number, most: number): number {
     if (this.#sessions.length + most > SLOTS) this.endTurn();
     const first = this.#sessions.length;
     const count = most === 1 ? this.#slots.read(fd, first) : this.#slots.receive(fd, first, most);

@@ -2,13 +2,7 @@ import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type { ServicePort } from '../../core/service-port.ts';
 import type { ClientAddress } from '../../udp/client-table.ts';
 import type { IdleLane } from '../../core/idle-lanes.ts';
-import type {
-  Exit,
-  SessionHost,
-  SessionStart,
-  TableFront,
-  TableSession,
-} from '../../udp/table-session.ts';
+import type { Exit, SessionHost, SessionStart, UdpSession } from '../../udp/transport.ts';
 import type { Pollable } from '../loop.ts';
 import { EAGAIN, ECONNREFUSED, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET } from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
@@ -17,12 +11,8 @@ import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from '../sys/layout.ts';
 import { INTEREST } from '../sys/poller.ts';
 import type { Recipient } from '../sys/send-list.ts';
 import { isFull, type Sender, type Sending, type Way } from './outgoing.ts';
-import type { UdpShared } from './shared.ts';
-
-/** What a session knows of the listening socket that it belongs to. */
-export interface UdpFront extends TableFront<UdpSession> {
-  readonly fd: number;
-}
+import type { LinuxFront } from './front.ts';
+import type { LinuxUdpTransport } from './transport.ts';
 
 /** Who a client is, for its listening socket. */
 export interface UdpClient extends ClientAddress {
@@ -42,25 +32,25 @@ const AT_ONCE = 16;
 const SINGLE_ONES = 4;
 
 /** One client port of one listening socket, and the connected socket to its endpoint. */
-export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
+export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, Sending {
   readonly client: UdpClient;
-  readonly front: UdpFront;
+  readonly front: LinuxFront;
   readonly owner: ServicePort;
   readonly hops: number;
-  exit: Exit<UdpSession> | undefined = undefined;
+  exit: Exit<LinuxUdpSession> | undefined = undefined;
   tried: readonly BalancerEndpoint[] = NONE;
   madeRoom = false;
   endpoint: BalancerEndpoint;
   datagramsIn = 0;
   datagramsOut = 0;
 
-  lane: IdleLane<UdpSession> | undefined = undefined;
-  older: UdpSession | undefined = undefined;
-  newer: UdpSession | undefined = undefined;
+  lane: IdleLane<LinuxUdpSession> | undefined = undefined;
+  older: LinuxUdpSession | undefined = undefined;
+  newer: LinuxUdpSession | undefined = undefined;
   usedAt = 0;
 
-  readonly #shared: UdpShared;
-  readonly #host: SessionHost<UdpSession>;
+  readonly #transport: LinuxUdpTransport;
+  readonly #host: SessionHost<LinuxUdpSession>;
   #state: 'opening' | 'open' | 'ended' = 'opening';
   #fd = -1;
   /** Events in a row with no more than one answer. */
@@ -74,17 +64,21 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   #segmentsIn: boolean;
   #segmentsOut: boolean;
 
-  constructor(shared: UdpShared, host: SessionHost<UdpSession>, start: SessionStart<UdpFront>) {
-    this.#shared = shared;
+  constructor(
+    transport: LinuxUdpTransport,
+    host: SessionHost<LinuxUdpSession>,
+    start: SessionStart<LinuxFront>,
+  ) {
+    this.#transport = transport;
     this.#host = host;
     this.front = start.front;
     this.owner = start.owner;
     this.client = start.client as UdpClient;
     this.endpoint = start.endpoint;
     this.hops = start.hops;
-    this.#segmentsIn = shared.hasSegments;
-    this.#segmentsOut = shared.hasSegments;
-    const { requests, names } = shared;
+    this.#segmentsIn = transport.hasSegments;
+    this.#segmentsOut = transport.hasSegments;
+    const { requests, names } = transport;
     const { slot, source } = this.client;
     this.#recipient = {
       name: names.take(requests.names, requests.nameOffset(slot)),
@@ -103,7 +97,7 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
 
   /** Opens the backend socket, which is done when this returns. */
   open(): void {
-    const { loop, sockaddr } = this.#shared;
+    const { loop } = this.#transport;
     const { sockets } = loop.sys;
     const fd = sockets.datagram(this.endpoint.family);
     if (fd < 0) {
@@ -112,7 +106,7 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
     }
     sockets.setOption(fd, SOL_SOCKET, SO_RCVBUF, this.#host.socketBuffer);
     sockets.setOption(fd, SOL_SOCKET, SO_SNDBUF, this.#host.socketBuffer);
-    const connected = sockets.connect(fd, sockaddr(this.endpoint));
+    const connected = sockets.connect(fd, this.#transport.sockaddr(this.endpoint));
     const local = connected < 0 ? undefined : sockets.localAddress(fd);
     const { address, port } = this.endpoint;
     let errno = Math.max(0, -connected);
@@ -143,7 +137,7 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
       this.#host.touch(this);
       if (queue.length === 1) this.#sendOne(queue[0] ?? 0);
       else {
-        const { sender } = this.#shared;
+        const { sender } = this.#transport;
         sender.add(this, queue, 0, queue.length, undefined, this.#segmentsIn);
         sender.flush(this.#fd);
       }
@@ -154,7 +148,7 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   /** Datagrams of the endpoint are there, or an ICMP message. */
   ready(): void {
     if (this.#state !== 'open') return;
-    const count = this.#shared.answers.take(this, this.#fd, this.#atOnce());
+    const count = this.#transport.answers.take(this, this.#fd, this.#atOnce());
     if (count >= 0) {
       this.#singles = count > 1 ? 0 : this.#singles + 1;
       this.#host.touch(this);
@@ -166,7 +160,7 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   }
 
   failed(): void {
-    this.#shared.sessions.endAll([this]);
+    this.front.end(this);
   }
 
   /** Adds the endpoint's datagrams in these slots to what is sent to the client. */
@@ -204,8 +198,8 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
   }
 
   end(): number {
-    if (this.#state === 'open') this.#shared.loop.close(this.#fd);
-    if (this.#state !== 'ended') this.#shared.names.release(this.#recipient.name);
+    if (this.#state === 'open') this.#transport.loop.close(this.#fd);
+    if (this.#state !== 'ended') this.#transport.names.release(this.#recipient.name);
     this.#state = 'ended';
     this.#fd = -1;
     return 0;
@@ -213,14 +207,14 @@ export class UdpSession implements TableSession<UdpSession>, Pollable, Sending {
 
   /** Answers to take. Where one was left by the last turn, or came right after it, there are more. */
   #atOnce(): number {
-    const { turns } = this.#shared.loop;
+    const { turns } = this.#transport.loop;
     const isNext = turns === this.#answeredIn + 1;
     this.#answeredIn = turns;
     return isNext || this.#singles < SINGLE_ONES ? AT_ONCE : 1;
   }
 
   #sendOne(slot: number): void {
-    const sent = this.#shared.requests.write(this.#fd, slot);
+    const sent = this.#transport.requests.write(this.#fd, slot);
     if (sent < 0) this.notSent('request', 1, -sent);
     else this.sent('request', 1, sent);
   }

@@ -1,4 +1,5 @@
-import { createLinuxUdpAcceptor } from '../../../../src/proxysocket/linux/udp/acceptor.ts';
+import { LinuxUdpTransport } from '../../../../src/proxysocket/linux/udp/transport.ts';
+import { createUdpAcceptor } from '../../../../src/proxysocket/udp/acceptor.ts';
 import type { Listener } from '../../../../src/proxysocket/core/service-port.ts';
 import type { Test } from 'tap';
 import { inlineLoop } from '../../../support/engine-under-test.ts';
@@ -10,7 +11,8 @@ import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../../suppor
 async function listen(t: Test, owner: TestService, address: string): Promise<Listener> {
   const { clock, limits, descriptors } = new UdpRig(t);
   const loop = inlineLoop(t, newSys());
-  const acceptor = createLinuxUdpAcceptor(loop, { clock, limits, descriptors });
+  const context = { clock, limits, descriptors };
+  const acceptor = createUdpAcceptor(new LinuxUdpTransport(loop, context), context);
   t.teardown(() => acceptor.destroy());
   return acceptor.listen({ address, port: 0, traffic: 'internal' }, owner);
 }

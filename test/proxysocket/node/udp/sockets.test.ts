@@ -1,48 +1,57 @@
 import { createSocket } from 'node:dgram';
 import { networkInterfaces } from 'node:os';
-import t from 'tap';
-import { Front } from '../../../src/proxysocket/udp/front.ts';
+import t, { type Test } from 'tap';
+import { NodeFront } from '../../../../src/proxysocket/node/udp/front.ts';
 import {
   HostAddressWatch,
   readHostAddresses,
-} from '../../../src/proxysocket/udp/host-addresses.ts';
-import { SessionTable } from '../../../src/proxysocket/udp/session-table.ts';
-import { askBuffers, boundSocket, sendQueueFull } from '../../../src/proxysocket/udp/socket.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
-import { until } from '../../support/until.ts';
+} from '../../../../src/proxysocket/node/udp/host-addresses.ts';
+import type { NodeUdpSession } from '../../../../src/proxysocket/node/udp/session.ts';
+import { NodeUdpTransport } from '../../../../src/proxysocket/node/udp/transport.ts';
+import { Sessions } from '../../../../src/proxysocket/udp/sessions.ts';
+import type { FrontOwner } from '../../../../src/proxysocket/udp/transport.ts';
+import {
+  askBuffers,
+  boundSocket,
+  sendQueueFull,
+} from '../../../../src/proxysocket/node/udp/socket.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../../support/udp-rig.ts';
+import { until } from '../../../support/until.ts';
+
+/** A front on a socket of the test, whose clients are served by the backend. */
+async function newFront(t: Test) {
+  const backend = await UdpBackend.start(t);
+  const rig = new UdpRig(t);
+  const service = rig.service([backend.spec]);
+  const socket = await boundSocket(4, '127.0.0.1', 0);
+  const transport = new NodeUdpTransport(rig);
+  const sessions = new Sessions<NodeUdpSession>(rig, transport);
+  const owner: FrontOwner<NodeUdpSession> = {
+    traffic: 'internal',
+    begin: (front, client) => sessions.begin(front, service, client),
+    dropped: () => (service.counters.datagramsDropped += 1),
+    endAll: (list) => sessions.endAll(list),
+  };
+  const front = new NodeFront(socket, 4, owner, 65_536);
+  t.teardown(() => front.close());
+  return { counters: service.counters, sessions, socket };
+}
 
 t.test('a datagram from port 0, which cannot be answered, is dropped', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const socket = await boundSocket(4, '127.0.0.1', 0);
-  const table = new SessionTable(rig);
-  const front = new Front(table, socket, 4, { owner, traffic: 'internal', admits: undefined });
-  t.teardown(async () => front.close());
-
+  const { counters, sessions, socket } = await newFront(t);
   // No ordinary socket can send from port 0, but a packet on the wire can say so.
   const remote = { address: '127.0.0.1', family: 'IPv4' as const, port: 0, size: 1 };
   socket.emit('message', Buffer.from('x'), remote);
-  t.match(owner.counters, { datagramsDropped: 1, connections: 0 });
-  t.equal(table.size, 0);
+  t.match(counters, { datagramsDropped: 1, connections: 0 });
+  t.equal(sessions.size, 0);
 });
 
 t.test('an error of the listening socket is counted and the listener goes on', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.start(t);
-  const owner = rig.service([backend.spec]);
-  const socket = await boundSocket(4, '127.0.0.1', 0);
-  const front = new Front(new SessionTable(rig), socket, 4, {
-    owner,
-    traffic: 'internal',
-    admits: undefined,
-  });
-  t.teardown(async () => front.close());
-
-  // As Windows does when an earlier answer found nobody listening.
+  const { counters, socket } = await newFront(t);
+  // As Windows does when an earlier answer found no socket.
   socket.emit('error', Object.assign(new Error('recvmsg ECONNRESET'), { code: 'ECONNRESET' }));
-  t.equal(owner.counters.datagramsDropped, 1);
+  t.equal(counters.datagramsDropped, 1);
   const client = await UdpClient.open(t);
   t.equal(await client.ask('still there?', socket.address().port), 'still there?');
 });

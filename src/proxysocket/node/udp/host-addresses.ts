@@ -1,7 +1,7 @@
-import type { Clock, Timer } from '../../util/clock.ts';
-import { familyOf, type Family } from '../../util/family.ts';
-import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
-import { ADDRESS_POLL_MS } from './bounds.ts';
+import type { Clock, Timer } from '../../../util/clock.ts';
+import { familyOf, type Family } from '../../../util/family.ts';
+import { hostAddresses, type HostAddress } from '../../../util/host-addresses.ts';
+import { ADDRESS_POLL_MS } from '../../udp/bounds.ts';
 
 /** The unicast addresses of the host, as IP literals. */
 export type HostAddresses = Record<Family, readonly string[]>;

@@ -1,9 +1,8 @@
-import { fstatSync } from 'node:fs';
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
-import type { Family } from '../../util/family.ts';
-import { takeInherited } from '../core/inherited.ts';
-import type { OpenedSocket } from '../core/listener-sockets.ts';
-import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
+import type { Family } from '../../../util/family.ts';
+import { takeInherited } from '../../core/inherited.ts';
+import type { OpenedSocket } from '../../core/listener-sockets.ts';
+import { MAX_QUEUED_DATAGRAMS } from '../../udp/bounds.ts';
 
 /** The address that means every address of a family. */
 export const WILDCARD: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
@@ -98,24 +97,22 @@ export function sendQueueFull(socket: Socket, length: number, maxBytes: number):
   return waiting >= MAX_QUEUED_DATAGRAMS || socket.getSendQueueSize() + length > maxBytes;
 }
 
-/** What `dgram` keeps of a bound socket. */
-interface Inner {
-  readonly handle?: { readonly fd: number; recvStop?(): number };
+interface Handle {
+  readonly fd: number;
+  recvStop?(): number;
 }
 
-/**
- * Leaves what comes in to others who have the socket, if a number of its inode is `wanted`; it can still send.
- * Returns whether it does. Node has no word for that, and may have no way to it: then nothing happens.
- */
-export function stopReading(socket: Socket, wanted: (inode: number) => boolean): boolean {
+/** What `dgram` keeps of a socket. */
+interface State {
+  readonly handle?: Handle;
+}
+
+/** The handle of a bound socket, which Node does not document; undefined where it is not found. */
+export function handleOf(socket: Socket): Handle | undefined {
   const key = Object.getOwnPropertySymbols(socket).find(
     ({ description }) => description === 'state symbol',
   );
-  if (key === undefined) return false;
-  const { handle } = (socket as unknown as Readonly<Record<symbol, Inner>>)[key] ?? {};
-  if (handle?.recvStop === undefined || !wanted(fstatSync(handle.fd).ino)) return false;
-  handle.recvStop();
-  return true;
+  return key && (socket as unknown as Readonly<Record<symbol, State>>)[key]?.handle;
 }
 
 /** Closes a socket; resolves when its `close` event has been emitted. */

@@ -1,16 +1,12 @@
 import type { Socket } from 'node:dgram';
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import type { ServicePort } from '../core/service-port.ts';
-import { MAX_QUEUED_DATAGRAMS } from './bounds.ts';
-import type { ClientAddress } from './client-table.ts';
-import type { IdleLane } from '../core/idle-lanes.ts';
+import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import type { ServicePort } from '../../core/service-port.ts';
+import { MAX_QUEUED_DATAGRAMS } from '../../udp/bounds.ts';
+import type { ClientAddress } from '../../udp/client-table.ts';
+import type { IdleLane } from '../../core/idle-lanes.ts';
 import { askBuffers, newSocket, sendQueueFull } from './socket.ts';
-import type { Exit, SessionHost, SessionStart, TableFront, TableSession } from './table-session.ts';
-
-/** The listening socket that a session belongs to: replies leave through it. */
-export interface SessionFront extends TableFront<Session> {
-  readonly socket: Socket;
-}
+import type { Exit, SessionHost, SessionStart, UdpSession } from '../../udp/transport.ts';
+import type { NodeFront } from './front.ts';
 
 type State =
   | {
@@ -35,34 +31,34 @@ const UNASKED_AFTER_SENT = 2;
 const UNASKED_AFTER_REPLY = 14;
 
 /** One client port of one listening socket, and the connected socket to its endpoint. */
-export class Session implements TableSession<Session> {
+export class NodeUdpSession implements UdpSession<NodeUdpSession> {
   readonly client: ClientAddress;
-  readonly front: SessionFront;
+  readonly front: NodeFront;
   readonly owner: ServicePort;
   /** Sessions of this process that its client's datagrams have passed before. */
   readonly hops: number;
-  /** There once it is open. Written by the host. */
-  exit: Exit<Session> | undefined = undefined;
+  /** Set once it is open. Written by the host. */
+  exit: Exit<NodeUdpSession> | undefined = undefined;
   /** Endpoints that could not be had. Written by the host. */
   tried: readonly BalancerEndpoint[] = NONE_TRIED;
-  /** Whether another session had to go because this one got no socket. Written by the host. */
+  /** Whether another session was evicted because this one got no socket. Written by the host. */
   madeRoom = false;
   /** Set by the host before it calls `open`. */
   endpoint: BalancerEndpoint;
   datagramsIn = 0;
   datagramsOut = 0;
 
-  lane: IdleLane<Session> | undefined = undefined;
-  older: Session | undefined = undefined;
-  newer: Session | undefined = undefined;
+  lane: IdleLane<NodeUdpSession> | undefined = undefined;
+  older: NodeUdpSession | undefined = undefined;
+  newer: NodeUdpSession | undefined = undefined;
   usedAt = 0;
 
-  readonly #host: SessionHost<Session>;
+  readonly #host: SessionHost<NodeUdpSession>;
   #state: State = { kind: 'opening', socket: undefined, pending: [], pendingBytes: 0 };
   #unaskedIn = 0;
   #unaskedOut = 0;
 
-  constructor(host: SessionHost<Session>, start: SessionStart<SessionFront>) {
+  constructor(host: SessionHost<NodeUdpSession>, start: SessionStart<NodeFront>) {
     this.#host = host;
     this.front = start.front;
     this.owner = start.owner;
@@ -124,7 +120,7 @@ export class Session implements TableSession<Session> {
 
   /**
    * Ends the session and frees its descriptor at once. Returns how many datagrams were still
-   * waiting. Only the host calls this; it takes the session out of its books.
+   * waiting. Only the host calls this.
    */
   end(): number {
     const state = this.#state;
@@ -201,7 +197,7 @@ export class Session implements TableSession<Session> {
     const { address, port } = this.endpoint;
     if (local.port === port && local.address === address) {
       // An endpoint of this host that is not there, and whose port the kernel chose for our side.
-      const refused = new Error('connected to itself: nobody listens there');
+      const refused = new Error('connected to itself: no process listens on the endpoint');
       this.#onSocketError(socket, Object.assign(refused, { code: 'ECONNREFUSED' }));
       return;
     }

@@ -1,11 +1,11 @@
 import t from 'tap';
-import { limitChanged } from '../../../src/proxysocket/events.ts';
-import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
-import type { HostAddresses } from '../../../src/proxysocket/udp/host-addresses.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { UdpBackend, UdpClient, UdpRig } from '../../support/udp-rig.ts';
-import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
-import { until } from '../../support/until.ts';
+import { limitChanged } from '../../../../src/proxysocket/events.ts';
+import { createNodeEngine } from '../../../../src/proxysocket/node/engine.ts';
+import type { HostAddresses } from '../../../../src/proxysocket/node/udp/host-addresses.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { UdpBackend, UdpClient, UdpRig } from '../../../support/udp-rig.ts';
+import { collect, openDescriptors, settledDescriptors } from '../../../support/sockets.ts';
+import { until } from '../../../support/until.ts';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
 const SKIP = process.platform === 'linux' ? false : 'needs several loopback addresses';
