@@ -8,7 +8,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import { get } from '../../examples/support/http.ts';
 import { until } from '../../examples/support/until.ts';
-import { streamBytes } from '../../test/support/torture.ts';
+import { streamBytes } from '../../test/support/stream-pattern.ts';
 import { answerRequests } from '../support/dialogue.ts';
 import type { Traffic } from './scenario.ts';
 
@@ -30,7 +30,7 @@ export type ControlRequest =
 
 /** An exchange that takes longer is lost. Milliseconds. */
 const LOST_MS = 10_000;
-const DATAGRAM_LOST_MS = 1000;
+const DATAGRAM_LOST_MS = 5000;
 /** Mistakes that are named. */
 const MAX_MISTAKES = 5;
 

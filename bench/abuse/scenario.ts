@@ -27,7 +27,7 @@ export interface Abuse {
   readonly name: string;
   /** A few words for the table. */
   readonly title: string;
-  /** Default: both. */
+  /** Default: both. `node` alone where they do not differ: its traffic shares the main thread. */
   readonly engines?: readonly Engine[];
   /** In the short run as well. Default: true. */
   readonly short?: boolean;

@@ -12,6 +12,7 @@ import { connect, type Socket } from 'node:net';
 import { RESET_MAY_LOOK_LIKE_FIN, whenFin } from '../../src/proxysocket/node/tcp/fin.ts';
 import { resetSocket } from '../../src/proxysocket/node/tcp/reset.ts';
 import type { Teardown } from './sockets.ts';
+import { streamBytes } from './stream-pattern.ts';
 import { tcpServer, type TcpServer } from './tcp-peers.ts';
 
 /** Numbers from 0 to below 1 that a seed decides. */
@@ -44,20 +45,6 @@ export interface Manners {
 export interface Verdict {
   readonly mistakes: readonly string[];
   readonly bytes: number;
-}
-
-/** Long enough for any position to be looked up with one `subarray`. */
-const PATTERN_BYTES = 1 << 20;
-const PERIOD = 65_521;
-const PATTERN = Buffer.alloc(PATTERN_BYTES + PERIOD);
-for (let index = 0; index < PATTERN.length; index += 1) {
-  PATTERN[index] = Math.imul(index % PERIOD, 2_654_435_761) >>> 24;
-}
-
-/** `length` bytes of a stream from a position on. At most 1 MiB. */
-export function streamBytes(stream: number, position: number, length: number): Buffer {
-  const start = (stream * 7919 + position) % PERIOD;
-  return PATTERN.subarray(start, start + length);
 }
 
 function chooseManners(random: Random): Manners {

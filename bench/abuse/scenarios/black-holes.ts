@@ -5,6 +5,7 @@ import type { Abuse } from '../scenario.ts';
 
 export const blackHoles: Abuse = {
   name: 'black-holes',
+  short: false,
   title: 'Endpoints that answer nothing',
   memoryMiB: 300,
   async run(stage, size) {

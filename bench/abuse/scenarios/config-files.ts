@@ -26,6 +26,7 @@ const pathOf = (stage: Stage): string => join(stage.folder, 'config.yaml');
 export const configFiles: Abuse = {
   name: 'config-files',
   title: 'Configuration files made to be expensive, at HUP',
+  engines: ['node'],
   memoryMiB: 500,
   stage(stage) {
     writeFileSync(pathOf(stage), GOOD);
@@ -35,7 +36,7 @@ export const configFiles: Abuse = {
     for (const bomb of BOMBS) {
       writeFileSync(pathOf(stage), bomb);
       stage.proxy.signal('SIGHUP');
-      await wait(size.pick(400, 3000));
+      await wait(size.pick(300, 2000));
     }
     writeFileSync(pathOf(stage), GOOD);
     stage.proxy.signal('SIGHUP');

@@ -6,6 +6,7 @@ import type { Abuse } from '../scenario.ts';
 export const diskFull: Abuse = {
   name: 'disk-full',
   title: 'to-file on a full disk',
+  short: false,
   engines: ['node'],
   needs: ['root', 'unshare', 'mount'],
   stage: (stage) => ({

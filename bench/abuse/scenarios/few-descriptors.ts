@@ -8,6 +8,7 @@ function fewDescriptors(limit: number): Abuse {
     name: `descriptors-${limit}`,
     title: `Descriptor exhaustion, ulimit ${limit}`,
     needs: ['prlimit'],
+    short: limit < 1000,
     // Where there is no descriptor left, a new client is reset.
     allows: 'refusals',
     stage: () => ({

@@ -16,7 +16,7 @@ export const flapping: Abuse = {
     const server = await tcpServer(stage, (socket) => socket.end(answer).resume(), STEADY);
     const place = await stage.expose(server.port, [STEADY]);
     const mistakes: string[] = [];
-    const ms = size.pick(1500, 15_000);
+    const ms = size.pick(1000, 10_000);
     const changes = repeatFor(ms, 1, async (number) => {
       stage.setEndpoints([STEADY, ...REFUSING.slice(0, number % (REFUSING.length + 1))]);
       await wait(100);

@@ -43,7 +43,6 @@ async function underLoad(stage: Stage, work: () => Promise<void>) {
 export const handover: Abuse = {
   name: 'handover',
   title: 'Restarts under load',
-  engines: ['linux', 'node'],
   stage: withSocket,
   async run(stage, size) {
     const restarts = size.pick(1, 6);
@@ -68,7 +67,7 @@ export const twoSuccessors: Abuse = {
         const both = [stage.launch(), stage.launch()];
         const isTaken = () => ![0, before].includes(owner(stage)) || undefined;
         await until('one of them takes over', isTaken, WITHIN);
-        await wait(size.pick(2500, 4000));
+        await wait(size.pick(1500, 4000));
         for (const proxy of both) if (proxy.end === undefined) stage.follow(proxy);
         await takeOver(stage);
       }
@@ -80,6 +79,7 @@ export const twoSuccessors: Abuse = {
 /** It leaves the files of its sockets behind. */
 export const killed: Abuse = {
   name: 'kill-9',
+  short: false,
   title: 'Killed under load and started again',
   allows: 'cuts',
   stage: withSocket,
@@ -98,6 +98,7 @@ export const killed: Abuse = {
 /** The process that runs has to go on as if nobody had asked. */
 export const killedSuccessor: Abuse = {
   name: 'killed-successor',
+  short: false,
   title: 'Successors that are killed before they have taken over',
   stage: withSocket,
   async run(stage, size) {

@@ -20,9 +20,10 @@ const REQUESTS: readonly (() => string | Buffer)[] = [
 export const hostileHttp: Abuse = {
   name: 'hostile-http',
   title: 'HTTP: huge headers, junk, endless bodies, early closes, on every port',
+  engines: ['node'],
   async run(stage, size) {
     const pages = pagesOf(stage.pages);
-    const done = await repeatFor(size.pick(1500, 10_000), 8, async (number) => {
+    const done = await repeatFor(size.pick(800, 10_000), 8, async (number) => {
       const { place } = pages[number % pages.length] ?? { place: { port: 0 } };
       const request = REQUESTS[Math.floor(Math.random() * REQUESTS.length)]?.() ?? '';
       const leavesEarly = Math.random() < 0.3;

@@ -49,15 +49,21 @@ const fromServer = async (stage: Stage) => {
 };
 
 /** After a good state, a set of changes that never ends. A client may break off and come again. */
-function endless(name: string, title: string, item: (number: number) => OpItem): Abuse {
+function endless(
+  name: string,
+  title: string,
+  item: (number: number) => OpItem,
+  more: Partial<Abuse> = {},
+): Abuse {
   return {
     name,
     title,
+    engines: ['node'],
     memoryMiB: 600,
     stage: fromServer,
     async run(stage, size) {
       const server = servers.get(stage);
-      const end = performance.now() + size.pick(1500, 20_000);
+      const end = performance.now() + size.pick(1500, 12_000);
       let sent = 0;
       let calls = 0;
       server?.stop();
@@ -76,6 +82,7 @@ function endless(name: string, title: string, item: (number: number) => OpItem):
       }
       return { did: `${sent} operations of 1 KB without a Sync, in ${calls} calls` };
     },
+    ...more,
   };
 }
 
@@ -88,6 +95,7 @@ export const neverSync: Abuse = endless(
   'never-sync',
   'A kpng server that never sends Sync',
   (number) => messages.setService(messages.service(`a/s${number}`, { annotations: PADDING })),
+  { short: false },
 );
 
 export const orphans: Abuse = endless(
@@ -104,6 +112,8 @@ export const orphans: Abuse = endless(
 export const junkServer: Abuse = {
   name: 'junk-server',
   title: 'A kpng server that sends junk frames',
+  short: false,
+  engines: ['node'],
   stage: fromServer,
   async run(stage, size) {
     const port = servers.get(stage)?.port ?? 0;
@@ -131,7 +141,7 @@ export const junkServer: Abuse = {
     });
     junk.listen(port, '127.0.0.1');
     await once(junk, 'listening');
-    await wait(size.pick(2500, 20_000));
+    await wait(size.pick(2500, 12_000));
     junk.close();
     const back = await goodServer(stage, port);
     await wait(size.pick(500, 12_000));

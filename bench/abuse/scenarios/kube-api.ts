@@ -139,6 +139,8 @@ const informational: Answer = (_asked, response) => {
 function hostile(name: string, title: string, answer: Answer): Abuse {
   return {
     name: `kube-${name}`,
+    short: false,
+    engines: ['node'],
     title: `Kubernetes API: ${title}`,
     memoryMiB: 600,
     stage: throughFront,
@@ -146,10 +148,10 @@ function hostile(name: string, title: string, answer: Answer): Abuse {
       const front = fronts.get(stage);
       front?.turn(answer);
       const before = front?.requests ?? 0;
-      await wait(size.pick(1500, 15_000));
+      const seconds = size.pick(1, 10);
+      await wait(seconds * 1000);
       const requests = (front?.requests ?? 0) - before;
       front?.mend();
-      const seconds = size.pick(1.5, 15);
       return { did: `${requests} requests answered so in ${seconds} s` };
     },
   };

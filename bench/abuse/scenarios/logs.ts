@@ -22,6 +22,7 @@ export const logUnread: Abuse = {
 
 export const logDiskFull: Abuse = {
   name: 'log-disk-full',
+  short: false,
   title: 'A log on a full disk',
   stage: () => ({ log: '/dev/full', args: ['-v=4'] }),
   run: chatter,

@@ -6,6 +6,7 @@ import type { Abuse } from '../scenario.ts';
 /** One half of each connection is closed, and the other side never closes its own. */
 export const neverEnding: Abuse = {
   name: 'never-ending',
+  short: false,
   title: 'Half-closed connections that never end',
   memoryMiB: 400,
   async run(stage, size) {

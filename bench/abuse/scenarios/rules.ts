@@ -37,6 +37,7 @@ const askers = new WeakMap<Stage, ReturnType<typeof inside>>();
 /** Rules must never lead to a port that somebody else has. */
 export const heldPorts: Abuse = {
   name: 'held-ports',
+  engines: ['linux'],
   title: 'Ports of --port-range that another program holds',
   needs: NEEDS,
   async stage(stage) {
@@ -72,6 +73,7 @@ export const heldPorts: Abuse = {
 /** A service may bring as many as fit into an object of the API. */
 export const sourceRanges: Abuse = {
   name: 'source-ranges',
+  engines: ['node'],
   title: 'One service with very many loadBalancerSourceRanges',
   needs: NEEDS,
   memoryMiB: 500,
@@ -114,6 +116,7 @@ export const sourceRanges: Abuse = {
 /** Tools get their input all the same. */
 export const tmpdirFull: Abuse = {
   name: 'tmpdir-full',
+  engines: ['linux'],
   title: 'TMPDIR full while UDP services lose their endpoints and get them back',
   needs: [...NEEDS, 'conntrack'],
   stage: (stage) => ({

@@ -7,6 +7,7 @@ import type { Abuse } from '../scenario.ts';
 export const slowHttp: Abuse = {
   name: 'slow-http',
   title: 'HTTP: silent clients and slow headers, on every port',
+  engines: ['node'],
   async run(stage, size) {
     const pages = pagesOf(stage.pages);
     const count = size.pick(100, 300);

@@ -5,7 +5,7 @@ import type { Abuse, Size } from '../scenario.ts';
 
 /** Texts that cost much more than their size. `scale` 1: as large as the limits of the file allow. */
 function bombs(good: string, size: Size): readonly string[] {
-  const some = (most: number): number => size.pick(most / 10, most);
+  const some = (most: number): number => size.pick(most / 50, most);
   const labels = (count: number, line: (n: number) => string): string =>
     Array.from({ length: count }, (_, n) => line(n)).join('');
   // Valid but for what follows: the control service is in them.
@@ -26,6 +26,7 @@ function bombs(good: string, size: Size): readonly string[] {
 export const stateFiles: Abuse = {
   name: 'state-files',
   title: 'State files made to be expensive, each followed by a good one',
+  engines: ['node'],
   memoryMiB: 2500,
   async run(stage, size) {
     const mistakes: string[] = [];
@@ -35,7 +36,7 @@ export const stateFiles: Abuse = {
     for (const bomb of all) {
       number += 1;
       writeFileSync(stage.input, bomb);
-      await wait(size.pick(300, 2000));
+      await wait(size.pick(100, 1000));
       const begun = performance.now();
       const host = `127.78.7.${number}`;
       const { tcp: port } = stage.target;
