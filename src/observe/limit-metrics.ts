@@ -63,6 +63,7 @@ function limitValues(limits: EngineLimits): Record<LimitName, number> {
     [LIMIT_NAMES.udpWildcardSockets]: limits.udpWildcardSockets,
     [LIMIT_NAMES.backlog]: limits.backlog,
     [LIMIT_NAMES.maxAffinityClients]: limits.maxAffinityClients,
+    [LIMIT_NAMES.maxAffinityClientsTotal]: limits.maxAffinityClientsTotal,
   };
 }
 

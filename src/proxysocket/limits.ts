@@ -32,6 +32,8 @@ export interface EngineLimits {
   readonly backlog: number;
   /** Clients remembered by session affinity, for each service port. Above it the oldest is forgotten. */
   readonly maxAffinityClients: number;
+  /** The same of all service ports together. Above it the least recently used client is forgotten. */
+  readonly maxAffinityClientsTotal: number;
 }
 
 export const DEFAULT_LIMITS: EngineLimits = {
@@ -51,6 +53,7 @@ export const DEFAULT_LIMITS: EngineLimits = {
   udpWildcardSockets: 32,
   backlog: 4096,
   maxAffinityClients: 65_536,
+  maxAffinityClientsTotal: 262_144,
 };
 
 /**
@@ -74,6 +77,7 @@ export const LIMIT_NAMES = {
   udpWildcardSockets: 'udp-wildcard-sockets',
   backlog: 'backlog',
   maxAffinityClients: 'max-affinity-clients',
+  maxAffinityClientsTotal: 'max-affinity-clients-total',
 } as const satisfies Record<keyof EngineLimits, string>;
 
 /**

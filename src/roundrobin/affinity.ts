@@ -1,3 +1,4 @@
+import { AffinityBudget, type RememberedClient } from './affinity-budget.ts';
 import { Ring, RingNode } from './ring.ts';
 
 /** Something that a client can be bound to until it is gone. */
@@ -5,22 +6,38 @@ export interface Bindable {
   readonly gone: boolean;
 }
 
-interface AffinityRecord<T> {
-  readonly client: string;
-  target: T;
-  /** When the client was last seen. */
-  usedAt: number;
-}
-
 export interface AffinityOptions {
   /** How long a client that is not seen is remembered. Milliseconds. */
   readonly timeoutMs: number;
   /** At least 1. */
   readonly maxClients: number;
-  /** Called with the address of a client that is forgotten because there are too many. */
+  /** What it shares with other tables. Default: it has its own limit only. */
+  readonly budget?: AffinityBudget | undefined;
+  /** Called with the address of a client that is forgotten because there are too many in this table. */
   readonly onEvict?: ((client: string) => void) | undefined;
   /** Called with how many clients are left when one was forgotten because its record was stale. */
   readonly onFreed?: ((left: number) => void) | undefined;
+}
+
+class AffinityRecord<T extends Bindable> implements RememberedClient {
+  readonly client: string;
+  target: T;
+  /** When the client was last seen. */
+  usedAt: number;
+  readonly inTable: RingNode<AffinityRecord<T>> = new RingNode<AffinityRecord<T>>(this);
+  readonly inBudget = new RingNode<RememberedClient>(this);
+  readonly #table: AffinityTable<T>;
+
+  constructor(table: AffinityTable<T>, client: string, target: T, usedAt: number) {
+    this.#table = table;
+    this.client = client;
+    this.target = target;
+    this.usedAt = usedAt;
+  }
+
+  forget(): void {
+    this.#table.forget(this.client);
+  }
 }
 
 /** How many stale records one new client clears away: more than it adds, so the table shrinks. */
@@ -35,9 +52,10 @@ const CLEARED_PER_INSERT = 2;
  * and no operation looks at all records but `clearStale`.
  */
 export class AffinityTable<T extends Bindable> {
-  readonly #records = new Map<string, RingNode<AffinityRecord<T>>>();
+  readonly #records = new Map<string, AffinityRecord<T>>();
   readonly #byUse = new Ring<AffinityRecord<T>>();
   readonly #maxClients: number;
+  readonly #budget: AffinityBudget;
   readonly #onEvict: ((client: string) => void) | undefined;
   readonly #onFreed: ((left: number) => void) | undefined;
   #timeoutMs: number;
@@ -45,6 +63,7 @@ export class AffinityTable<T extends Bindable> {
   constructor(options: AffinityOptions) {
     this.#timeoutMs = options.timeoutMs;
     this.#maxClients = options.maxClients;
+    this.#budget = options.budget ?? new AffinityBudget({ maxClients: Infinity });
     this.#onEvict = options.onEvict;
     this.#onFreed = options.onFreed;
   }
@@ -61,15 +80,13 @@ export class AffinityTable<T extends Bindable> {
 
   /** What the client is bound to, counting this as a use; undefined if unknown, expired or gone. */
   use(client: string, now: number): T | undefined {
-    const node = this.#records.get(client);
-    if (node === undefined) return undefined;
-    const record = node.value;
+    const record = this.#records.get(client);
+    if (record === undefined) return undefined;
     if (this.#isStale(record, now)) {
-      this.#free(node);
+      this.#free(record);
       return undefined;
     }
-    record.usedAt = now;
-    this.#byUse.moveLast(node);
+    this.#touch(record, now);
     return record.target;
   }
 
@@ -77,27 +94,40 @@ export class AffinityTable<T extends Bindable> {
   bind(client: string, target: T, now: number): void {
     const known = this.#records.get(client);
     if (known !== undefined) {
-      known.value.target = target;
-      known.value.usedAt = now;
-      this.#byUse.moveLast(known);
+      known.target = target;
+      this.#touch(known, now);
       return;
     }
     this.clearStale(now, CLEARED_PER_INSERT);
-    const oldest = this.#byUse.first;
+    const oldest = this.#byUse.first?.value;
     if (this.#records.size >= this.#maxClients && oldest !== undefined) {
-      this.#drop(oldest);
-      this.#onEvict?.(oldest.value.client);
+      this.forget(oldest.client);
+      this.#onEvict?.(oldest.client);
     }
-    const node = new RingNode<AffinityRecord<T>>({ client, target, usedAt: now });
-    this.#records.set(client, node);
-    this.#byUse.join(node);
+    const record = new AffinityRecord(this, client, target, now);
+    this.#records.set(client, record);
+    this.#byUse.join(record.inTable);
+    this.#budget.join(record.inBudget);
+  }
+
+  forget(client: string): void {
+    const record = this.#records.get(client);
+    if (record === undefined) return;
+    this.#records.delete(client);
+    this.#byUse.leave(record.inTable);
+    this.#budget.leave(record.inBudget);
+  }
+
+  /** Forgets all clients; to be called before the table is dropped. */
+  clear(): void {
+    for (const client of this.#records.keys()) this.forget(client);
   }
 
   /** Drops stale records from the front of the queue, at most `limit` of them. */
   clearStale(now: number, limit = Infinity): void {
     for (let dropped = 0; dropped < limit; dropped += 1) {
-      const oldest = this.#byUse.first;
-      if (oldest === undefined || !this.#isStale(oldest.value, now)) return;
+      const oldest = this.#byUse.first?.value;
+      if (oldest === undefined || !this.#isStale(oldest, now)) return;
       this.#free(oldest);
     }
   }
@@ -107,13 +137,14 @@ export class AffinityTable<T extends Bindable> {
     return record.target.gone || now - record.usedAt >= this.#timeoutMs;
   }
 
-  #free(node: RingNode<AffinityRecord<T>>): void {
-    this.#drop(node);
-    this.#onFreed?.(this.size);
+  #touch(record: AffinityRecord<T>, now: number): void {
+    record.usedAt = now;
+    this.#byUse.moveLast(record.inTable);
+    this.#budget.used(record.inBudget);
   }
 
-  #drop(node: RingNode<AffinityRecord<T>>): void {
-    this.#records.delete(node.value.client);
-    this.#byUse.leave(node);
+  #free(record: AffinityRecord<T>): void {
+    this.forget(record.client);
+    this.#onFreed?.(this.size);
   }
 }

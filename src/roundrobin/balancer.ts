@@ -2,6 +2,7 @@ import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
 import { AffinityTable, type AffinityOptions } from './affinity.ts';
+import type { AffinityBudget } from './affinity-budget.ts';
 import { endpointText, Member } from './member.ts';
 import { Pool } from './pool.ts';
 import { RingNode } from './ring.ts';
@@ -16,7 +17,9 @@ export interface RoundRobinOptions {
   readonly affinity: AffinitySpec;
   /** Clients that session affinity remembers at most. At least 1. */
   readonly maxAffinityClients: number;
-  /** Called with the address of a client that affinity forgets because there are too many. */
+  /** What it shares with other balancers. Default: it has its own limit only. */
+  readonly affinityBudget?: AffinityBudget;
+  /** Called with the address of a client that affinity forgets because there are too many for this service port. */
   readonly onEvict?: (client: string) => void;
   /** Called with how many clients are left when affinity forgets one that was not seen for too long. */
   readonly onFreed?: (left: number) => void;
@@ -55,8 +58,8 @@ export class RoundRobinBalancer implements Balancer {
   constructor(options: RoundRobinOptions) {
     this.#clock = options.clock;
     this.#random = options.random;
-    const { maxAffinityClients: maxClients, onEvict, onFreed } = options;
-    this.#affinityLimit = { maxClients, onEvict, onFreed };
+    const { maxAffinityClients: maxClients, affinityBudget: budget, onEvict, onFreed } = options;
+    this.#affinityLimit = { maxClients, budget, onEvict, onFreed };
     this.setAffinity(options.affinity);
   }
 
@@ -146,6 +149,7 @@ export class RoundRobinBalancer implements Balancer {
   /** A new timeout counts at once, for the clients known already, too. Without affinity all are forgotten. */
   setAffinity(affinity: AffinitySpec): void {
     if (affinity.kind === 'none') {
+      this.#affinity?.clear();
       this.#affinity = undefined;
       this.#affinityLimit.onFreed?.(0);
       return;

@@ -138,7 +138,8 @@ t.test('every limit has a flag that works', (t) => {
       '--endpoint-grace-period 4s --tcp-keepalive 5s --udp-idle-timeout 6s --max-connections 7 ' +
       '--max-udp-sessions 8 --reserved-descriptors 9 --max-affinity-clients 10 --backlog 11 ' +
       '--bulk-buffer-budget 12Ki --udp-socket-buffer 13Ki --udp-send-queue 14 ' +
-      '--udp-wildcard-sockets 15 --hold-timeout 16s --max-held-connections 17',
+      '--udp-wildcard-sockets 15 --hold-timeout 16s --max-held-connections 17 ' +
+      '--max-affinity-clients-total 18',
   );
   t.match(sink.options, {
     limits: {
@@ -158,6 +159,7 @@ t.test('every limit has a flag that works', (t) => {
       udpWildcardSockets: 15,
       holdTimeoutMs: 16_000,
       maxHeldConnections: 17,
+      maxAffinityClientsTotal: 18,
     },
   });
   t.end();

@@ -29,3 +29,23 @@ t.test(
     t.same(changes[1], { limit: 'max-affinity-clients', value: 2, reached: false });
   },
 );
+
+t.test(
+  'all service ports together have a limit, and those that are removed give theirs back',
+  async (t) => {
+    const rig = new TcpRig(t, { limits: { maxAffinityClientsTotal: 2 } });
+    const changes = collect(t, limitChanged);
+    const { endpoint } = await echoServer(t);
+    const affinity = { kind: 'clientIP', timeoutSeconds: 10 } as const;
+    const first = await rig.serve([endpoint], { name: 'test/first:http', affinity });
+    const second = await rig.serve([endpoint], { name: 'test/second:http', affinity });
+    await request(t, first, 'one', { localAddress: '127.0.0.1' });
+    await request(t, second, 'two', { localAddress: '127.0.0.1' });
+    t.same(changes, []);
+    await request(t, second, 'three', { localAddress: '127.0.0.2' });
+    const limit = 'max-affinity-clients-total';
+    t.same(changes, [{ limit, value: 2, reached: true }]);
+    await rig.remove('test/second:http');
+    t.same(changes[1], { limit, value: 2, reached: false });
+  },
+);

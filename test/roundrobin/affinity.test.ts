@@ -1,4 +1,5 @@
 import t from 'tap';
+import { AffinityBudget } from '../../src/roundrobin/affinity-budget.ts';
 import { AffinityTable } from '../../src/roundrobin/affinity.ts';
 import { CLIENT_IP, Subject } from '../support/balancer.ts';
 
@@ -45,6 +46,41 @@ t.test('a target that is gone is never returned, and its records are dropped', a
   t.equal(clients.size, 1);
   clients.clearStale(1);
   t.equal(clients.size, 0);
+});
+
+t.test('all tables together forget the client that was seen longest ago', async (t) => {
+  const evicted: number[] = [];
+  const budget = new AffinityBudget({ maxClients: 4, onEvict: () => evicted.push(budget.size) });
+  const made = () => new AffinityTable({ maxClients: 3, timeoutMs: 1000, budget });
+  const [web, api] = [made(), made()];
+  web.bind('a', here, 0);
+  api.bind('a', here, 1);
+  web.bind('b', here, 2);
+  api.bind('b', here, 3);
+  web.use('a', 4);
+  web.bind('c', here, 5);
+  t.equal(api.use('a', 6), undefined, 'it was seen longest ago');
+  t.equal(api.use('b', 6), here);
+  t.equal(web.size, 3);
+  t.same(evicted, [4]);
+  web.bind('d', here, 7);
+  t.same(evicted, [4], 'the limit of the table makes room, too');
+  web.clear();
+  t.equal(budget.size, 1);
+  for (const client of ['e', 'f', 'g', 'h']) web.bind(client, here, 8);
+  t.equal(budget.size, 4);
+  t.equal(api.size, 1);
+});
+
+t.test('balancers that are gone keep nobody in the common memory', async (t) => {
+  const affinityBudget = new AffinityBudget({ maxClients: 10 });
+  const subject = new Subject({ affinity: CLIENT_IP, affinityBudget });
+  subject.set('10.0.0.1:80');
+  for (let client = 0; client < 50; client += 1) subject.next(`client-${client}`);
+  t.equal(affinityBudget.size, 10);
+  t.equal(subject.balancer.affinityClients, 10);
+  subject.balancer.setAffinity({ kind: 'none' });
+  t.equal(affinityBudget.size, 0);
 });
 
 t.test('a table of one client works', async (t) => {

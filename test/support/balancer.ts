@@ -1,4 +1,4 @@
-import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
+import { RoundRobinBalancer, type RoundRobinOptions } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint, PickRequest } from '../../src/roundrobin/types.ts';
 import type { Family } from '../../src/util/family.ts';
 import type { AffinitySpec, EndpointSpec, Traffic } from '../../src/proxysocket/spec.ts';
@@ -41,15 +41,14 @@ export class Subject {
   readonly evicted: string[] = [];
   readonly balancer: RoundRobinBalancer;
 
-  constructor(
-    options: { affinity?: AffinitySpec; random?: () => number; maxAffinityClients?: number } = {},
-  ) {
+  constructor(options: Partial<RoundRobinOptions> = {}) {
     this.balancer = new RoundRobinBalancer({
       clock: this.clock,
       random: options.random ?? inOrder,
       affinity: options.affinity ?? NONE,
       maxAffinityClients: options.maxAffinityClients ?? 100,
       onEvict: (client) => this.evicted.push(client),
+      ...(options.affinityBudget && { affinityBudget: options.affinityBudget }),
     });
   }
 

@@ -88,6 +88,12 @@ export const LIMIT_FLAGS = {
     help: 'Clients that session affinity remembers for each service port. The oldest is forgotten.',
     group: LIMITS,
   }),
+  'max-affinity-clients-total': flag<number>({
+    kind: integer(1),
+    default: DEFAULT_LIMITS.maxAffinityClientsTotal,
+    help: 'The same, of all services. The least recently used one is forgotten.',
+    group: LIMITS,
+  }),
   backlog: flag<number>({
     kind: integer(1, 65_535),
     default: DEFAULT_LIMITS.backlog,
@@ -139,5 +145,6 @@ export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits
     udpWildcardSockets: values['udp-wildcard-sockets'],
     backlog: values['backlog'],
     maxAffinityClients: values['max-affinity-clients'],
+    maxAffinityClientsTotal: values['max-affinity-clients-total'],
   };
 }

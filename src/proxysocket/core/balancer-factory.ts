@@ -1,3 +1,4 @@
+import { AffinityBudget } from '../../roundrobin/affinity-budget.ts';
 import { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
 import type { Balancer } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
@@ -7,10 +8,16 @@ import type { AffinitySpec } from '../spec.ts';
 
 /** Makes the balancers of an engine's service ports. */
 export function balancerFactory(
-  { maxAffinityClients }: EngineLimits,
+  { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,
   clock: Clock,
   random: () => number,
 ): (affinity: AffinitySpec) => Balancer {
+  const total = new LimitSignal(LIMIT_NAMES.maxAffinityClientsTotal, () => maxAffinityClientsTotal);
+  const affinityBudget = new AffinityBudget({
+    maxClients: maxAffinityClientsTotal,
+    onEvict: () => total.refused(),
+    onFreed: (left) => total.freed(left),
+  });
   return (affinity) => {
     const signal = new LimitSignal(LIMIT_NAMES.maxAffinityClients, () => maxAffinityClients);
     return new RoundRobinBalancer({
@@ -18,6 +25,7 @@ export function balancerFactory(
       random,
       affinity,
       maxAffinityClients,
+      affinityBudget,
       onEvict: () => signal.refused(),
       onFreed: (left) => signal.freed(left),
     });

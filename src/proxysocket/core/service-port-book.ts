@@ -76,6 +76,7 @@ export class ServicePortBook {
     const entry = this.#entries.get(name);
     if (entry === undefined) return undefined;
     this.#entries.delete(name);
+    entry.owner.balancer.setAffinity({ kind: 'none' });
     this.#forgetDrained();
     if (entry.owner.counters.active > 0) this.#draining.set(name, entry.owner);
     else this.#counters.release(entry.owner.counters);

@@ -7,11 +7,15 @@ export function shareOfLimits<Limits extends Partial<EngineLimits>>(
 ): Limits {
   const part = (limit: number): number => Math.max(1, Math.floor(limit / workers));
   const { maxConnections, maxHeldConnections, maxUdpSessions, bulkBufferBudget } = limits;
+  const { maxAffinityClientsTotal } = limits;
   return {
     ...limits,
     ...(maxConnections !== undefined && { maxConnections: part(maxConnections) }),
     ...(maxHeldConnections !== undefined && { maxHeldConnections: part(maxHeldConnections) }),
     ...(maxUdpSessions !== undefined && { maxUdpSessions: part(maxUdpSessions) }),
+    ...(maxAffinityClientsTotal !== undefined && {
+      maxAffinityClientsTotal: part(maxAffinityClientsTotal),
+    }),
     ...(bulkBufferBudget !== undefined && {
       bulkBufferBudget: Math.floor(bulkBufferBudget / workers),
     }),

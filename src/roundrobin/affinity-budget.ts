@@ -1,0 +1,46 @@
+import { Ring, type RingNode } from './ring.ts';
+
+/** A client that some table remembers. */
+export interface RememberedClient {
+  /** Has its table forget it, which takes it out of the budget. */
+  forget(): void;
+}
+
+export interface AffinityBudgetOptions {
+  /** Clients of all tables. At least 1. */
+  readonly maxClients: number;
+  /** Called when one is forgotten because there are too many. */
+  readonly onEvict?: (() => void) | undefined;
+  /** Called with how many are left when one was forgotten. */
+  readonly onFreed?: ((left: number) => void) | undefined;
+}
+
+/** How many clients several affinity tables remember together; above that, the least recently used one goes. */
+export class AffinityBudget {
+  readonly #options: AffinityBudgetOptions;
+  readonly #byUse = new Ring<RememberedClient>();
+
+  constructor(options: AffinityBudgetOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#byUse.size;
+  }
+
+  join(client: RingNode<RememberedClient>): void {
+    this.#byUse.join(client);
+    if (this.size <= this.#options.maxClients) return;
+    this.#byUse.first?.value.forget();
+    this.#options.onEvict?.();
+  }
+
+  used(client: RingNode<RememberedClient>): void {
+    this.#byUse.moveLast(client);
+  }
+
+  leave(client: RingNode<RememberedClient>): void {
+    this.#byUse.leave(client);
+    this.#options.onFreed?.(this.size);
+  }
+}
