@@ -2,6 +2,7 @@
 import { renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
+import { loadHasher } from '../src/api/hash.ts';
 import { messageOf } from '../src/errors.ts';
 import { fileInvalid, fileReadFailed } from '../src/file/events.ts';
 import { FileSource } from '../src/file/source.ts';
@@ -9,6 +10,7 @@ import { Proxier } from '../src/proxier/proxier.ts';
 import { createNodeEngine } from '../src/proxysocket/node/engine.ts';
 import { NonePortal } from '../src/portal/none.ts';
 import { PortAllocator } from '../src/portal/port-allocator.ts';
+import { feedLocalSink } from '../src/store/local-feed.ts';
 import type { LocalSink } from '../src/store/local-view.ts';
 import { tempFolder } from '../examples/support/temp-folder.ts';
 import { Turns } from './support/turns.ts';
@@ -116,7 +118,12 @@ async function run(each: StateFileCase, print: (line: string) => void): Promise<
     },
   };
   const first = step('first load');
-  const done = new FileSource({ path }).feedLocal({ nodeName: 'node-1' }, sink, stop.signal);
+  const source = new FileSource({ path });
+  const done = feedLocalSink(
+    { source, nodeName: 'node-1', hasher: await loadHasher() },
+    sink,
+    stop.signal,
+  );
   try {
     await first;
     for (let round = 1; round <= CHANGES; round += 1) {

@@ -27,6 +27,10 @@ export const ERROR_CODES = {
     summary: 'The state file has an error; the former state is kept.',
     retried: true,
   },
+  KPNG_STATE_FILE_LIMIT: {
+    summary: 'The state file exceeds a limit of size, memory or time; the former state is kept.',
+    retried: true,
+  },
   KPNG_SOURCE_LOST: {
     summary: 'The kpng server cannot be reached; the last state is kept.',
     retried: true,

@@ -25,9 +25,8 @@ const DEFAULT_AFFINITY_SECONDS = 10_800;
 
 /** The service's namespace, with the default of state files. */
 export function namespaceOf(service: RawService): string {
-  return service.namespace === undefined || service.namespace === null || service.namespace === ''
-    ? 'default'
-    : service.namespace;
+  const namespace = service.namespace ?? '';
+  return namespace === '' ? 'default' : namespace;
 }
 
 /**
@@ -82,7 +81,7 @@ function serviceMessage(raw: RawService, namespace: string): Service {
 }
 
 function serviceIPs(raw: RawService['ips']): ServiceIPs | undefined {
-  if (raw === undefined || raw === null) return undefined;
+  if (isAbsent(raw)) return undefined;
   return {
     clusterIPs: ipSet(raw.clusterips),
     externalIPs: ipSet(raw.externalips),
@@ -92,7 +91,7 @@ function serviceIPs(raw: RawService['ips']): ServiceIPs | undefined {
 }
 
 function ipSet(raw: RawIPSet | null | undefined): IPSet | undefined {
-  if (raw === undefined || raw === null) return undefined;
+  if (isAbsent(raw)) return undefined;
   return { v4: sortedUnique(raw.v4 ?? []), v6: sortedUnique(raw.v6 ?? []) };
 }
 
@@ -104,7 +103,7 @@ const PROTOCOLS: Readonly<Record<string, Protocol>> = {
 
 /** The number of a protocol; TCP unless given. */
 export function protocolOf(raw: RawPort['protocol']): Protocol {
-  if (raw === undefined || raw === null) return Protocol.TCP;
+  if (isAbsent(raw)) return Protocol.TCP;
   return typeof raw === 'number' ? raw : (PROTOCOLS[raw] ?? Protocol.UnknownProtocol);
 }
 

@@ -1,24 +1,24 @@
 import { Protocol } from '../api/generated/localv1/api.ts';
 import { namespaceOf, protocolOf } from './build.ts';
-import type { Segment } from './problem.ts';
+import type { Segment } from '../util/yaml.ts';
+import type { Finding } from './problem.ts';
 import type { RawEndpoint, RawPort, RawService, RawServiceItem } from './raw.ts';
 
-/** Something that the JSON schema cannot say, found in a service item. */
-export interface Finding {
-  /** `error`: the file is refused. `warning`: it is used, but something in it has no effect. */
-  readonly severity: 'error' | 'warning';
-  /** From the service item to the value. */
-  readonly segments: readonly Segment[];
-  readonly message: string;
+/** What the JSON schema cannot say about a service item. */
+export interface ItemFindings {
+  /** The file is refused. */
+  readonly errors: readonly Finding[];
+  /** The file is used, but something in it has no effect. */
+  readonly warnings: readonly Finding[];
 }
 
-type Report = (severity: Finding['severity'], segments: Segment[], message: string) => void;
+type Report = (severity: keyof ItemFindings, segments: readonly Segment[], message: string) => void;
 
 /** Checks that need more than one value of a service item. */
-export function checkItem(item: RawServiceItem): Finding[] {
-  const findings: Finding[] = [];
+export function checkItem(item: RawServiceItem): ItemFindings {
+  const findings = { errors: [] as Finding[], warnings: [] as Finding[] };
   const report: Report = (severity, segments, message) => {
-    findings.push({ severity, segments, message });
+    findings[severity].push({ segments, message });
   };
   const ports = item.service.ports ?? [];
   checkPorts(ports, report);
@@ -38,27 +38,18 @@ function checkPorts(ports: readonly RawPort[], report: Report): void {
     const sameName = byName.get(name);
     if (sameName === undefined) byName.set(name, index);
     else if (name === '') {
-      report(
-        'error',
-        ['service', 'ports', index],
-        `more than one port without a name (ports[${sameName}] has none either)`,
-      );
+      const message = `more than one port without a name (ports[${sameName}] has none either)`;
+      report('errors', ['service', 'ports', index], message);
     } else {
-      report(
-        'error',
-        ['service', 'ports', index, 'name'],
-        `duplicate port name '${name}' (see ports[${sameName}])`,
-      );
+      const message = `duplicate port name '${name}' (see ports[${sameName}])`;
+      report('errors', ['service', 'ports', index, 'name'], message);
     }
     const number = `${PROTOCOL_NAMES[protocolOf(port.protocol)]} ${port.port}`;
     const sameNumber = byNumber.get(number);
     if (sameNumber === undefined) byNumber.set(number, index);
     else {
-      report(
-        'error',
-        ['service', 'ports', index, 'port'],
-        `duplicate port ${number} (see ports[${sameNumber}])`,
-      );
+      const message = `duplicate port ${number} (see ports[${sameNumber}])`;
+      report('errors', ['service', 'ports', index, 'port'], message);
     }
   }
 }
@@ -93,13 +84,10 @@ function checkOverrides(
     const name = override.name ?? '';
     const segments = ['endpoints', index, 'endpoint', 'portoverrides', at];
     if (seen.has(name)) {
-      report('error', [...segments, 'name'], `duplicate port override '${name}'`);
+      report('errors', [...segments, 'name'], `duplicate port override '${name}'`);
     } else if (!names.has(name)) {
-      report(
-        'warning',
-        [...segments, 'name'],
-        `the service has no port '${name}'; the override has no effect`,
-      );
+      const message = `the service has no port '${name}'; the override has no effect`;
+      report('warnings', [...segments, 'name'], message);
     }
     seen.add(name);
   }
@@ -116,11 +104,8 @@ function checkOwner(
   for (const key of ['servicename', 'namespace'] as const) {
     const value = endpoint[key] ?? '';
     if (value !== '' && value !== owner[key]) {
-      report(
-        'warning',
-        ['endpoints', index, key],
-        `'${value}' is ignored; an endpoint belongs to the service above it (${owner[key]})`,
-      );
+      const message = `'${value}' is ignored; an endpoint belongs to the service above it (${owner[key]})`;
+      report('warnings', ['endpoints', index, key], message);
     }
   }
 }

@@ -1,27 +1,18 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { ErrorObject } from 'ajv';
-import { shorten, type Segment } from './problem.ts';
-import { rightPlace } from './misplaced.ts';
-import { stateFileSchema, type SchemaPart } from './schema.ts';
 import { closest } from '../util/suggest.ts';
-
-/** What the JSON schema objects to, in words for people. */
-export interface SchemaFinding {
-  /** From the value that was checked to the one that is wrong. */
-  readonly segments: readonly Segment[];
-  /** Whether the last segment stands for a key, not for its value. */
-  readonly atKey: boolean;
-  readonly message: string;
-}
+import { shorten, type Segment } from '../util/yaml.ts';
+import type { Finding } from './problem.ts';
+import { stateFileSchema, type SchemaPart } from './schema.ts';
 
 /** Puts an error of the schema validator into words. `root` is the value that was validated. */
-export function describe(error: ErrorObject, root: unknown): SchemaFinding {
+export function describe(error: ErrorObject, root: unknown): Finding {
   const segments = pointerSegments(error.instancePath, root);
   if (error.keyword === 'additionalProperties') {
     const key = String(error.params['additionalProperty']);
     return { segments: [...segments, key], atKey: true, message: unknownKey(key, parentOf(error)) };
   }
-  return { segments, atKey: false, message: messageOf(error) };
+  return { segments, message: messageOf(error) };
 }
 
 function parentOf(error: ErrorObject): SchemaPart {
@@ -34,6 +25,34 @@ function unknownKey(key: string, parent: SchemaPart): string {
   if (similar !== undefined) return `${message}; did you mean '${similar}'?`;
   const place = rightPlace(key, parent, stateFileSchema());
   return place === undefined ? message : `${message}; it belongs ${place}`;
+}
+
+/**
+ * Where a key belongs that is unknown in `parent` but known one level below or above it, as it
+ * happens by wrong indentation: `under 'ips'`, `beside 'service'`. Undefined: nowhere near.
+ */
+function rightPlace(key: string, parent: SchemaPart, root: SchemaPart): string | undefined {
+  const below = Object.entries(parent.properties ?? {})
+    .filter(([, part]) => has(resolve(part, root), key))
+    .map(([name]) => `'${name}'`);
+  if (below.length > 0) return `under ${below.join(' or ')}`;
+  for (const object of [root, ...Object.values(root.definitions ?? {})]) {
+    if (!has(object, key)) continue;
+    for (const [name, part] of Object.entries(object.properties ?? {})) {
+      if (resolve(part, root) === parent) return `beside '${name}'`;
+    }
+  }
+  return undefined;
+}
+
+function has(part: SchemaPart | undefined, key: string): boolean {
+  return part?.properties !== undefined && Object.hasOwn(part.properties, key);
+}
+
+/** The map that a part of the schema stands for, or that its list has as items. */
+function resolve(part: SchemaPart, root: SchemaPart): SchemaPart | undefined {
+  if (part.$ref !== undefined) return root.definitions?.[part.$ref.replace('#/definitions/', '')];
+  return part.items === undefined ? part : resolve(part.items, root);
 }
 
 function messageOf(error: ErrorObject): string {

@@ -12,9 +12,7 @@ export interface FileLoaded {
   parsedItems: number;
   bytes: number;
   durationMs: number;
-  /** What is used all the same, but has something in it that has no effect. */
-  warnings: Problems;
-  /** Those of them that the last valid content did not have, wherever in the file they are now. */
+  /** What has no effect in the file, as far as the last valid content did not have it. */
   newWarnings: Problems;
 }
 
@@ -31,10 +29,10 @@ export interface FileInvalid {
   served: boolean;
 }
 
-/** The file cannot be read. It is tried again; this is published once for each cause. */
+/** The file cannot be read or not be parsed to its end. It is tried again; published once for each cause. */
 export interface FileReadFailed {
   path: string;
-  /** KPNG_STATE_FILE_READ, or KPNG_STATE_FILE_INVALID when the file is too large. */
+  /** KPNG_STATE_FILE_READ, or KPNG_STATE_FILE_LIMIT when a limit of size, memory or time is exceeded. */
   error: KpngError;
 }
 

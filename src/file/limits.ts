@@ -2,31 +2,37 @@
 export interface FileLimits {
   /** Largest file that is read. Bytes. */
   readonly maxFileBytes: number;
-  /** How many problems of a file are listed; the rest is counted. */
-  readonly maxProblems: number;
-  /** How many YAML values a file may have after its aliases are filled in. */
+  /** Longest YAML that is parsed in one piece: a service, or a file that has to be. Characters. */
+  readonly maxPieceChars: number;
+  /** How deep lists and maps may be nested. */
+  readonly maxDepth: number;
+  /** How many values the aliases of a file may stand for; 64 characters of text count as one more. */
   readonly maxAliasedValues: number;
-  /**
-   * Longest text that becomes one tree of YAML values: a file that cannot be cut into its services. The
-   * tree takes about a hundred times the memory. Characters.
-   */
-  readonly maxTreeChars: number;
   /** Memory for parsing a file. Bytes. */
   readonly maxParserBytes: number;
+  /** Time for parsing a file. Milliseconds. */
+  readonly maxParseMs: number;
+  /** Time that parsing may go on once the file has newer content. Milliseconds. */
+  readonly maxOutdatedParseMs: number;
+  /** How many problems of a file are listed; the rest is counted. */
+  readonly maxProblems: number;
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   readonly settleMs: number;
   /** A file that never is quiet is read after this long all the same. Milliseconds. */
   readonly maxSettleMs: number;
-  /** How often the file is looked at when the system tells of no change. Milliseconds. */
+  /** How often the file's status is looked at. Milliseconds. */
   readonly pollMs: number;
 }
 
 export const DEFAULT_FILE_LIMITS: FileLimits = {
   maxFileBytes: 64 * 1024 * 1024,
-  maxProblems: 20,
+  maxPieceChars: 32 * 1024 * 1024,
+  maxDepth: 100,
   maxAliasedValues: 1_000_000,
-  maxTreeChars: 8 * 1024 * 1024,
-  maxParserBytes: 2 * 1024 * 1024 * 1024,
+  maxParserBytes: 1024 * 1024 * 1024,
+  maxParseMs: 60_000,
+  maxOutdatedParseMs: 5000,
+  maxProblems: 20,
   settleMs: 50,
   maxSettleMs: 1000,
   pollMs: 1000,

@@ -1,146 +1,198 @@
-import type { Node as ClusterNode } from '../api/generated/globalv1/api.ts';
-import { formatBytes } from '../util/bytes.ts';
+import type { Node } from '../api/generated/globalv1/api.ts';
+import type { GlobalService, GlobalState } from '../store/global-state.ts';
 import { ownText } from '../util/own-text.ts';
-import { Collector, type Collected } from './collector.ts';
-import { readHead } from './head.ts';
-import { readItem, refusedItem, type Item } from './item.ts';
-import { parseLargeItem, type Batch, type Batches } from './large-item.ts';
+import { buildNode, buildService } from './build.ts';
+import { checkItem } from './check.ts';
+import { describe } from './describe.ts';
+import { layOutPieces, layOutWhole, type ItemResult, type Layout } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
-import { readNodes, withoutItems } from './nodes.ts';
-import type { Form, Split } from './pieces.ts';
-import { readPiece } from './reading.ts';
-import { splitBlock } from './split-block.ts';
-import { splitJson } from './split-json.ts';
-import { parseWhole } from './whole.ts';
+import { formatPath, lineOf, problemsIn, type Finding, type Problems } from './problem.ts';
+import type { RawFile, RawServiceItem } from './raw.ts';
+import { validators } from './schema.ts';
 
-/** A service item, and the batches of a large one. */
-type KeptItem = Item & { readonly batches?: Batches };
-
-/** What is kept from one parse to the next. */
-export interface ParseMemory {
-  /** Service items by their text: they are not parsed again. */
-  readonly items: ReadonlyMap<string, KeptItem>;
-  /** What the warnings of the last valid text are known by. */
-  readonly warnings: ReadonlySet<string>;
-}
-
-export type ParseResult = Collected & {
-  readonly memory: ParseMemory;
-  /** How many service items were parsed, not taken from the memory. */
-  readonly parsedItems: number;
-};
-
-export interface ParseOptions {
-  readonly limits?: FileLimits | undefined;
-  /** Of a former parse with the same limits. */
-  readonly memory?: ParseMemory | undefined;
-  /** Service items with more characters are parsed endpoint by endpoint. Default: 64 Ki. */
-  readonly largeItem?: number | undefined;
-}
-
-const NO_MEMORY: ParseMemory = { items: new Map(), warnings: new Set() };
-
-/** Parses a state file. Never throws, whatever the text. */
-export function parseStateFile(text: string, options: ParseOptions = {}): ParseResult {
-  const { limits = DEFAULT_FILE_LIMITS, memory = NO_MEMORY, largeItem = 64 * 1024 } = options;
-  const settings = { limits, memory, largeItem };
-  const split = splitBlock(text, 'services') ?? splitJson(text, 'services');
-  const inPieces = split && parsePieces(split, settings, collectorFor(text, settings));
-  if (inPieces !== undefined) return inPieces;
-  const collector = collectorFor(text, settings);
-  const { nodes, items } = parseWhole(text, limits, collector);
-  // If this is only a mistake of the moment, most of the pieces are there again in the next text.
-  return result(collector.result(nodes), items, memory, memory.items);
-}
-
-interface Settings {
-  readonly limits: FileLimits;
-  readonly memory: ParseMemory;
-  readonly largeItem: number;
-}
-
-function collectorFor(text: string, { limits, memory }: Settings): Collector {
-  const { maxProblems } = limits;
-  return new Collector({ text, maxProblems, knownWarnings: memory.warnings });
-}
-
-function result(
-  collected: Collected,
-  parsedItems: number,
-  former: ParseMemory,
-  items: ParseMemory['items'],
-): ParseResult {
-  const warnings = collected.ok ? collected.knownWarnings : former.warnings;
-  return { ...collected, parsedItems, memory: { items, warnings } };
-}
-
-/** Parses the file service by service. Undefined when it turns out that it cannot be cut. */
-function parsePieces(
-  split: Split,
-  settings: Settings,
-  collector: Collector,
-): ParseResult | undefined {
-  const head = readHead(split, 'services', (contents) => contents);
-  if (head === undefined) return undefined;
-  let nodes: readonly ClusterNode[] = [];
-  if (head.ok) nodes = readNodes({ ...head, value: withoutItems(head.value) }, collector);
-  else collector.addErrors(head.errors);
-  const { memory } = settings;
-  const batches = batchesOf(memory);
-  const items = new Map<string, KeptItem>();
-  let parsedItems = 0;
-  for (const { text, start } of split.items) {
-    let item = memory.items.get(text);
-    if (item === undefined) {
-      // What is found in it may stay for long after the file has changed.
-      item = parseItem(ownText(text), split.form, settings, batches);
-      if (item === undefined) return undefined;
-      parsedItems += 1;
+export type ParseResult =
+  | {
+      readonly ok: true;
+      readonly state: GlobalState;
+      /** What has no effect in the file, as far as the last valid text did not have it. */
+      readonly newWarnings: Problems;
+      /** How many service items were parsed; the others were the same as before. */
+      readonly parsedItems: number;
     }
-    items.set(text, item);
-    collector.addItem(item, start, () => start + nameOffset(text, split.form));
+  /** There is at least one error, and nothing of the file is to be used. */
+  | { readonly ok: false; readonly errors: Problems };
+
+/** What became of one service item. Depends on nothing but its text, so it can be kept. */
+interface Item {
+  readonly text: string;
+  /** Undefined when there is an error. */
+  readonly service?: GlobalService;
+  /** The first ones; `errorCount` tells how many there are. */
+  readonly errors: readonly Finding[];
+  readonly errorCount: number;
+  readonly warnings: readonly Finding[];
+}
+
+/** Parses a state file again and again. What has not changed keeps its objects. */
+export class StateParser {
+  readonly #limits: FileLimits;
+  #items: ReadonlyMap<string, Item> = new Map();
+  /** The warnings of the last valid text. */
+  #warned: ReadonlySet<string> = new Set();
+
+  constructor(limits: FileLimits = DEFAULT_FILE_LIMITS) {
+    this.#limits = limits;
   }
-  return result(collector.result(nodes), parsedItems, memory, items);
-}
 
-function parseItem(
-  text: string,
-  form: Form,
-  { limits, largeItem }: Settings,
-  known: Batches,
-): KeptItem | undefined {
-  const { maxProblems, maxTreeChars } = limits;
-  if (text.length > largeItem) {
-    const large = parseLargeItem(text, form, maxProblems, known);
-    if (large !== undefined) return large;
+  /** Never throws, whatever the text. */
+  parse(text: string): ParseResult {
+    const pieces = layOutPieces(text, this.#limits);
+    const result = pieces && this.#read(text, pieces);
+    if (result !== undefined) return result;
+    const whole = layOutWhole(text, this.#limits);
+    if ('problem' in whole) {
+      const located = [{ ...whole.problem, path: '' }];
+      return { ok: false, errors: problemsIn(text, located, 1, this.#limits.maxProblems) };
+    }
+    return this.#read(text, whole) ?? { ok: false, errors: { first: [], total: 0 } };
   }
-  if (form === 'block' && text.length > maxTreeChars) {
-    return refusedItem([{ offset: 0, segments: [], message: tooLargeItem(maxTreeChars) }], 1);
+
+  /** Undefined when it turns out that the text cannot be read item by item. */
+  #read(text: string, layout: Layout): ParseResult | undefined {
+    const { maxProblems } = this.#limits;
+    const errors = new Findings(text, layout, maxProblems);
+    const newWarnings = new Findings(text, layout, maxProblems);
+    const nodes = readNodes(layout.rest, errors);
+    const items = new Map<string, Item>();
+    const services = new Map<string, GlobalService>();
+    const firstOf = new Map<string, number>();
+    const warned = new Set<string>();
+    let parsedItems = 0;
+    for (const [index, piece] of layout.items.entries()) {
+      let item = this.#items.get(piece.text) ?? items.get(piece.text);
+      if (item === undefined) {
+        const result = piece.read();
+        if (result === undefined) return undefined;
+        item = readItem(ownText(piece.text), result, maxProblems);
+        parsedItems += 1;
+      }
+      items.set(item.text, item);
+      errors.add(index, item.errors, item.errorCount);
+      const { service } = item;
+      if (service === undefined) continue;
+      for (const warning of item.warnings) {
+        const identity = `${service.key} ${warning.message}`;
+        if (!this.#warned.has(identity) && !warned.has(identity)) newWarnings.add(index, [warning]);
+        warned.add(identity);
+      }
+      const first = firstOf.get(service.key);
+      if (first === undefined) firstOf.set(service.key, index);
+      else errors.addDuplicate(index, first, service.key);
+      services.set(service.key, service);
+    }
+    this.#items = items;
+    if (errors.total > 0) return { ok: false, errors: errors.problems() };
+    this.#warned = warned;
+    return {
+      ok: true,
+      state: { services, nodes },
+      newWarnings: newWarnings.problems(),
+      parsedItems,
+    };
   }
-  const reading = readPiece(text, form);
-  return reading && readItem(reading, maxProblems);
 }
 
-function tooLargeItem(maxTreeChars: number): string {
-  const limit = formatBytes(maxTreeChars);
-  return `a service of more than ${limit} characters must have its endpoints in block style`;
+/** Parses a state file once. Never throws, whatever the text. */
+export function parseStateFile(text: string, limits?: FileLimits): ParseResult {
+  return new StateParser(limits).parse(text);
 }
 
-/** For an item of more characters it is the start of the item: looking for the name would take long. */
-const MAX_SEARCHED = 256 * 1024;
-
-function nameOffset(text: string, form: Form): number {
-  const reading = text.length > MAX_SEARCHED ? undefined : readPiece(text, form);
-  return reading?.ok === true ? reading.locate(['service', 'name'], false) : 0;
-}
-
-/** The batches of all large items. */
-function batchesOf({ items }: ParseMemory): Batches {
-  const all = new Map<string, Batch>();
-  for (const { batches = NO_BATCHES } of items.values()) {
-    for (const [text, batch] of batches) all.set(text, batch);
+function readItem(text: string, result: ItemResult, maxProblems: number): Item {
+  if ('problem' in result) {
+    return { text, errors: [{ ...result.problem, segments: [] }], errorCount: 1, warnings: [] };
   }
-  return all;
+  const { value } = result;
+  const invalid = validators().serviceItem(value);
+  if (invalid.length > 0) {
+    const errors = invalid.slice(0, maxProblems).map((error) => describe(error, value));
+    return { text, errors, errorCount: invalid.length, warnings: [] };
+  }
+  const raw = value as RawServiceItem;
+  const { errors, warnings } = checkItem(raw);
+  const listed = { errors: errors.slice(0, maxProblems), warnings: warnings.slice(0, maxProblems) };
+  if (errors.length > 0) return { text, ...listed, errorCount: errors.length };
+  return { text, ...listed, errorCount: 0, service: buildService(raw) };
 }
 
-const NO_BATCHES: Batches = new Map();
+/** Checks everything of a file but the service items, and returns the nodes by name. */
+function readNodes(rest: unknown, errors: Findings): Map<string, Node> {
+  const invalid = validators().file(rest);
+  const nodes = new Map<string, Node>();
+  if (invalid.length > 0) {
+    errors.add(
+      undefined,
+      invalid.slice(0, errors.max).map((error) => describe(error, rest)),
+      invalid.length,
+    );
+    return nodes;
+  }
+  const firstOf = new Map<string, number>();
+  for (const [index, raw] of ((rest as RawFile).nodes ?? []).entries()) {
+    const first = firstOf.get(raw.name);
+    if (first === undefined) {
+      firstOf.set(raw.name, index);
+      nodes.set(raw.name, buildNode(raw));
+    } else {
+      const message = `duplicate node '${raw.name}' (see nodes[${first}])`;
+      errors.add(undefined, [{ segments: ['nodes', index, 'name'], message }]);
+    }
+  }
+  return nodes;
+}
+
+/** Collects findings of one kind: keeps the first ones and counts the rest. */
+class Findings {
+  readonly max: number;
+  readonly #text: string;
+  readonly #layout: Layout;
+  readonly #kept: { item: number | undefined; finding: Finding }[] = [];
+  total = 0;
+
+  constructor(text: string, layout: Layout, max: number) {
+    this.#text = text;
+    this.#layout = layout;
+    this.max = max;
+  }
+
+  add(item: number | undefined, findings: readonly Finding[], total = findings.length): void {
+    this.total += total;
+    for (const finding of findings) if (!this.#isFull) this.#kept.push({ item, finding });
+  }
+
+  addDuplicate(item: number, first: number, key: string): void {
+    const segments = ['service', 'name'];
+    const line = this.#isFull ? 0 : lineOf(this.#text, this.#layout.locate(first, segments));
+    const message = `duplicate service ${key} (see services[${first}] in line ${line})`;
+    this.add(item, [{ segments, message }]);
+  }
+
+  problems(): Problems {
+    const located = this.#kept.map(({ item, finding }) => {
+      const { segments, atKey, message, offset } = finding;
+      const isUnparsed = offset !== undefined && item !== undefined;
+      return {
+        offset: isUnparsed
+          ? this.#layout.startOf(item) + offset
+          : this.#layout.locate(item, segments, atKey),
+        path: formatPath(item === undefined ? segments : ['services', item, ...segments]),
+        message,
+      };
+    });
+    return problemsIn(this.#text, located, this.total, this.max);
+  }
+
+  /** Those of the rest come first, but may be behind the items. */
+  get #isFull(): boolean {
+    return this.#kept.length >= this.max * 4;
+  }
+}

@@ -1,20 +1,42 @@
-/** The thread that parses a state file: see parser-thread.ts, which starts it. */
+/** The thread that parses a state file; parser-thread.ts starts it. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { loadHasher } from '../api/hash.ts';
-import { ClusterHandover, NodeHandover } from './handover.ts';
-import type { Answer, Request, ThreadOptions } from './parser-thread.ts';
-import { Parser } from './parser.ts';
+import type { GlobalState } from '../store/global-state.ts';
+import { stateChanges, type StateChange } from './changes.ts';
+import type { FileLimits } from './limits.ts';
+import { StateParser } from './parse.ts';
+import type { Request, Verdict } from './parser-thread.ts';
+import { decodeText } from './read.ts';
 
-const { limits, nodeName } = workerData as ThreadOptions;
-const parser =
-  nodeName === undefined
-    ? new Parser(limits, new ClusterHandover())
-    : new Parser(limits, new NodeHandover(nodeName, await loadHasher()));
+/** As many endpoints and other steps are handed over at once: a few milliseconds of copying. */
+const PART_WEIGHT = 1000;
+
+const parser = new StateParser(workerData as FileLimits);
+let state: GlobalState | undefined;
+let changes: Iterator<StateChange, void, undefined> = [].values();
 
 parentPort?.on('message', (request: Request) => {
-  const answer: Answer<unknown> =
-    request.kind === 'parse'
-      ? { kind: 'verdict', verdict: parser.parse(request.bytes) }
-      : { kind: 'part', steps: parser.nextPart() };
-  parentPort?.postMessage(answer, []);
+  parentPort?.postMessage(request === 'next part' ? nextPart() : parse(request), []);
 });
+
+function parse(bytes: Uint8Array): Verdict {
+  const decoded = decodeText(bytes);
+  const result = typeof decoded === 'string' ? parser.parse(decoded) : decoded;
+  if (!result.ok) return { ok: false, errors: result.errors };
+  const { newWarnings, parsedItems } = result;
+  const { services, nodes } = result.state;
+  changes = stateChanges(state, result.state);
+  state = result.state;
+  return { ok: true, services: services.size, nodes: nodes.size, parsedItems, newWarnings };
+}
+
+/** The next changes that lead to the newest state; none: these were all. */
+function nextPart(): StateChange[] {
+  const part: StateChange[] = [];
+  for (let weight = 0; weight < PART_WEIGHT;) {
+    const { value } = changes.next();
+    if (value === undefined) break;
+    part.push(value);
+    weight += value.kind === 'endpoints' ? value.endpoints.length : 1;
+  }
+  return part;
+}

@@ -2,91 +2,65 @@
  * A service item and a node as a state file spells them, after the JSON schema accepted them. Every
  * key may be missing or null unless the schema requires it.
  */
-type Optional<T> = T | null | undefined;
+type Raw<T> = { readonly [K in keyof T]?: T[K] | null };
+type Texts = readonly string[];
+type TextMap = Readonly<Record<string, string>>;
 
-export interface RawIPSet {
-  readonly v4?: Optional<readonly string[]>;
-  readonly v6?: Optional<readonly string[]>;
-}
+export type RawIPSet = Raw<{ v4: Texts; v6: Texts }>;
 
-export interface RawPort {
-  readonly name?: Optional<string>;
-  readonly protocol?: Optional<'TCP' | 'UDP' | 'SCTP' | 1 | 2 | 3>;
-  readonly port: number;
-  readonly nodeport?: Optional<number>;
-  readonly targetport?: Optional<number>;
-  readonly targetportname?: Optional<string>;
-}
+export type RawPort = { readonly port: number } & Raw<{
+  name: string;
+  protocol: 'TCP' | 'UDP' | 'SCTP' | 1 | 2 | 3;
+  nodeport: number;
+  targetport: number;
+  targetportname: string;
+}>;
 
-export interface RawService {
-  readonly namespace?: Optional<string>;
-  readonly name: string;
-  readonly type?: Optional<string>;
-  readonly labels?: Optional<Readonly<Record<string, string>>>;
-  readonly annotations?: Optional<Readonly<Record<string, string>>>;
-  readonly ips?: Optional<{
-    readonly clusterips?: Optional<RawIPSet>;
-    readonly externalips?: Optional<RawIPSet>;
-    readonly loadbalancerips?: Optional<RawIPSet>;
-    readonly headless?: Optional<boolean>;
+export type RawService = { readonly name: string } & Raw<{
+  namespace: string;
+  type: string;
+  labels: TextMap;
+  annotations: TextMap;
+  ips: Raw<{
+    clusterips: RawIPSet;
+    externalips: RawIPSet;
+    loadbalancerips: RawIPSet;
+    headless: boolean;
   }>;
-  readonly ipfilters?: Optional<
-    readonly {
-      readonly targetips?: Optional<RawIPSet>;
-      readonly sourceranges?: Optional<readonly string[]>;
-    }[]
-  >;
-  readonly mapip?: Optional<boolean>;
-  readonly ports?: Optional<readonly RawPort[]>;
-  readonly externaltraffictolocal?: Optional<boolean>;
-  readonly internaltraffictolocal?: Optional<boolean>;
-  readonly sessionaffinity?: Optional<{
-    readonly clientip?: Optional<{ readonly timeoutseconds?: Optional<number> }>;
-  }>;
-  readonly healthchecknodeport?: Optional<number>;
-}
+  ipfilters: readonly Raw<{ targetips: RawIPSet; sourceranges: Texts }>[];
+  mapip: boolean;
+  ports: readonly RawPort[];
+  externaltraffictolocal: boolean;
+  internaltraffictolocal: boolean;
+  sessionaffinity: Raw<{ clientip: Raw<{ timeoutseconds: number }> }>;
+  healthchecknodeport: number;
+}>;
 
-export interface RawTopology {
-  readonly node?: Optional<string>;
-  readonly zone?: Optional<string>;
-}
+export type RawTopology = Raw<{ node: string; zone: string }>;
 
-export interface RawEndpoint {
-  readonly podname?: Optional<string>;
-  readonly endpoint?: Optional<{
-    readonly hostname?: Optional<string>;
-    readonly ips?: Optional<RawIPSet>;
-    readonly portoverrides?: Optional<
-      readonly { readonly name?: Optional<string>; readonly port: number }[]
-    >;
+export type RawEndpoint = Raw<{
+  podname: string;
+  endpoint: Raw<{
+    hostname: string;
+    ips: RawIPSet;
+    portoverrides: readonly ({ readonly port: number } & Raw<{ name: string }>)[];
   }>;
-  readonly conditions?: Optional<{
-    readonly ready?: Optional<boolean>;
-    readonly serving?: Optional<boolean>;
-    readonly terminating?: Optional<boolean>;
-  }>;
-  readonly topology?: Optional<RawTopology>;
-  readonly hints?: Optional<{
-    readonly zones?: Optional<readonly string[]>;
-    readonly nodes?: Optional<readonly string[]>;
-  }>;
-  readonly namespace?: Optional<string>;
-  readonly servicename?: Optional<string>;
-}
+  conditions: Raw<{ ready: boolean; serving: boolean; terminating: boolean }>;
+  topology: RawTopology;
+  hints: Raw<{ zones: Texts; nodes: Texts }>;
+  namespace: string;
+  servicename: string;
+}>;
 
-export interface RawServiceItem {
-  readonly service: RawService;
-  readonly endpoints?: Optional<readonly RawEndpoint[]>;
-}
+export type RawServiceItem = { readonly service: RawService } & Raw<{
+  endpoints: readonly RawEndpoint[];
+}>;
 
-export interface RawNode {
-  readonly name: string;
-  readonly labels?: Optional<Readonly<Record<string, string>>>;
-  readonly annotations?: Optional<Readonly<Record<string, string>>>;
-  readonly topology?: Optional<RawTopology>;
-}
+export type RawNode = { readonly name: string } & Raw<{
+  labels: TextMap;
+  annotations: TextMap;
+  topology: RawTopology;
+}>;
 
 /** The whole file but for the service items, which are checked one by one. */
-export interface RawFile {
-  readonly nodes?: Optional<readonly RawNode[]>;
-}
+export type RawFile = Raw<{ nodes: readonly RawNode[] }>;

@@ -5,7 +5,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
 import { formatBytes } from '../util/bytes.ts';
 import { fileCodeText } from '../util/file-error.ts';
-import { positionAt, type Problem } from './problem.ts';
+import { problemsIn, type Problems } from './problem.ts';
 
 /** A file's content, as far as can be told of a file that others write to. */
 export interface FileContent {
@@ -22,7 +22,7 @@ export interface FileContent {
 /**
  * Reads a regular file of not more than `maxBytes`.
  *
- * The error is KPNG_STATE_FILE_READ when that is not possible, and KPNG_STATE_FILE_INVALID when the
+ * The error is KPNG_STATE_FILE_READ when that is not possible, and KPNG_STATE_FILE_LIMIT when the
  * file is too large. Never rejects.
  */
 export async function readContent(
@@ -115,17 +115,19 @@ function readError(path: string, why: string, cause?: unknown): KpngError {
 
 function tooLarge(path: string, maxBytes: number): KpngError {
   const limit = formatBytes(maxBytes);
-  return new KpngError('KPNG_STATE_FILE_INVALID', `${path}: the file is larger than ${limit}`);
+  return new KpngError('KPNG_STATE_FILE_LIMIT', `${path}: the file is larger than ${limit}`);
 }
 
-/** The text of a file, or why it has none. */
-export type Decoded =
-  { readonly ok: true; readonly text: string } | { readonly ok: false; readonly problem: Problem };
-
 /** Decodes UTF-8, with or without a byte order mark. */
-export function decodeText(bytes: Uint8Array): Decoded {
+export function decodeText(
+  bytes: Uint8Array,
+): string | { readonly ok: false; readonly errors: Problems } {
   const text = new TextDecoder().decode(bytes);
-  if (isUtf8(bytes)) return { ok: true, text };
-  const at = positionAt(text, text.indexOf('\uFFFD'));
-  return { ok: false, problem: { ...at, path: '', message: 'the file is not UTF-8 text' } };
+  if (isUtf8(bytes)) return text;
+  const problem = {
+    offset: text.indexOf('\uFFFD'),
+    path: '',
+    message: 'the file is not UTF-8 text',
+  };
+  return { ok: false, errors: problemsIn(text, [problem], 1, 1) };
 }

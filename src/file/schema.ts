@@ -13,8 +13,6 @@ export interface Validators {
   file(value: unknown): readonly ErrorObject[];
   /** One item of the list of services. */
   serviceItem(value: unknown): readonly ErrorObject[];
-  /** Some endpoints of a service item, as a list. */
-  endpoints(value: unknown): readonly ErrorObject[];
 }
 
 /** What the messages need to know of a JSON schema. */
@@ -65,9 +63,6 @@ function compile(): Validators {
   return {
     file: errorsOf(ajv.compile({ $ref: 'file' })),
     serviceItem: errorsOf(ajv.compile({ $ref: 'file#/definitions/serviceItem' })),
-    endpoints: errorsOf(
-      ajv.compile({ $ref: 'file#/definitions/serviceItem/properties/endpoints' }),
-    ),
   };
 }
 

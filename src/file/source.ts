@@ -1,81 +1,141 @@
-import type { GlobalSource, LocalWish } from '../store/global-source.ts';
-import type { GlobalState } from '../store/global-state.ts';
+import { KpngError } from '../errors.ts';
+import type { GlobalSource } from '../store/global-source.ts';
 import type { GlobalStore } from '../store/global-store.ts';
-import { Deliverer } from '../store/deliver.ts';
-import { sourceSynced } from '../store/events.ts';
-import { LocalState } from '../store/local-state.ts';
-import type { LocalChange, LocalSink } from '../store/local-view.ts';
-import { stateSteps } from './feed.ts';
-import { FileLoader, type FileLoaderOptions } from './loader.ts';
-import type { FileSnapshot } from './status.ts';
+import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
+import { MAX_TIMER_MS, systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { StateWriter } from './changes.ts';
+import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
+import { ParserThread } from './parser-thread.ts';
+import { FileStatus, type FileSnapshot } from './status.ts';
+import { FileWatcher } from './watch.ts';
+
+export interface FileSourceOptions {
+  readonly path: string;
+  /** Default: the real one. */
+  readonly clock?: Clock;
+  /** Default: Math.random. */
+  readonly random?: () => number;
+  /** Default: DEFAULT_FILE_LIMITS. */
+  readonly limits?: FileLimits;
+  /** What the thread that parses the file runs. Default: parser-worker.ts. */
+  readonly parserModule?: URL;
+}
+
+/** Waits before a content is parsed again that ended the parser. It costs much and seldom helps. */
+const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor: 4, jitter: 0.2 };
 
 /**
- * State from a YAML file, read again whenever it changes.
+ * State from a YAML or JSON file, read again whenever it changes.
  *
- * A file that is missing or has errors changes nothing: the source says so (see events.ts), keeps
- * what it delivered before, and goes on as soon as the file is good. Nothing is delivered before
- * the first valid file.
+ * A file that is missing, has errors or exceeds a limit changes nothing: the source reports it (see
+ * events.ts), keeps what it delivered before, and goes on as soon as the file is good. Nothing is delivered
+ * before the first valid file.
  */
 export class FileSource implements GlobalSource {
   readonly name: string;
-  readonly #options: FileLoaderOptions;
-  readonly #loader: FileLoader;
+  readonly #options: FileSourceOptions;
+  readonly #clock: Clock;
+  readonly #limits: FileLimits;
+  readonly #status: FileStatus;
 
-  constructor(options: FileLoaderOptions) {
+  constructor(options: FileSourceOptions) {
     this.name = `state file ${options.path}`;
     this.#options = options;
-    this.#loader = new FileLoader(options);
+    this.#clock = options.clock ?? systemClock;
+    this.#limits = options.limits ?? DEFAULT_FILE_LIMITS;
+    this.#status = new FileStatus(options.path, this.#clock);
   }
 
   /** How things stand with the file. */
   snapshot(): FileSnapshot {
-    return this.#loader.snapshot();
+    return this.#status.snapshot();
   }
 
-  /** Writes each valid state of the file to the store, until the signal is aborted. */
+  /**
+   * Writes each valid state of the file to the store, until the signal is aborted; keeps the process alive
+   * until then. What changes while a content is parsed is coalesced: the next one is the newest.
+   */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
-    let former: GlobalState | undefined;
-    await this.#loader.watchCluster(async (state) => {
-      await store.updateInTurns((transaction) => stateSteps(transaction, former, state));
-      former = state;
-    }, signal);
+    if (signal.aborted) return;
+    const { path, random = Math.random, parserModule: module } = this.#options;
+    // The timers, watches and threads of a file do not keep the process alive.
+    const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
+    const thread = new ParserThread({ path, limits: this.#limits, clock: this.#clock, module });
+    const writer = new StateWriter();
+    const backoff = new Backoff(PARSER_BACKOFF, random);
+    let retry: Timer | undefined;
+    let newest: Uint8Array<ArrayBuffer> | undefined;
+    let wake: (() => void) | undefined;
+    const stop = (): void => {
+      wake?.();
+      void thread.close();
+    };
+    signal.addEventListener('abort', stop, { once: true });
+    const watcher = this.#watch((bytes) => {
+      newest = bytes;
+      thread.expedite();
+      wake?.();
+    });
+    thread.start();
+    watcher.start();
+    try {
+      while (!signal.aborted) {
+        const bytes = newest;
+        newest = undefined;
+        if (bytes === undefined) {
+          await new Promise<void>((resolve) => (wake = resolve));
+          continue;
+        }
+        retry?.cancel();
+        try {
+          await this.#load(bytes, thread, async (changes) => {
+            await store.updateInTurns((transaction) => writer.write(transaction, changes));
+          });
+          backoff.reset();
+        } catch (error) {
+          if (!(error instanceof KpngError)) throw error;
+          if (signal.aborted) break;
+          this.#status.parserEnded(error);
+          retry = this.#clock.setTimer(backoff.next(), () => watcher.again());
+        }
+      }
+    } finally {
+      signal.removeEventListener('abort', stop);
+      retry?.cancel();
+      watcher.close();
+      await thread.close();
+      clearInterval(keepAlive);
+    }
   }
 
-  /** The view of the node is worked out where the file is parsed: in a thread of its own. */
-  async feedLocal(
-    { nodeName, delivery }: LocalWish,
-    sink: LocalSink,
-    signal: AbortSignal,
+  #watch(onContent: (bytes: Uint8Array<ArrayBuffer>) => void): FileWatcher {
+    return new FileWatcher({
+      path: this.#options.path,
+      limits: this.#limits,
+      clock: this.#clock,
+      onContent: (bytes) => {
+        this.#status.hasContent();
+        onContent(bytes);
+      },
+      onError: (error) => this.#status.readFailed(error),
+      onRecovered: () => this.#status.recovered(),
+    });
+  }
+
+  /** Rejects with a KpngError when the parser ends before all is done. */
+  async #load(
+    bytes: Uint8Array<ArrayBuffer>,
+    thread: ParserThread,
+    write: (changes: Awaited<ReturnType<ParserThread['changes']>>) => Promise<void>,
   ): Promise<void> {
-    const { clock } = this.#options;
-    const deliverer = new Deliverer(sink, { clock, ...delivery });
-    const state = new LocalState();
-    let waiting = false;
-    const complete = async (
-      bring: (state: LocalState) => Promise<boolean>,
-    ): Promise<LocalChange | undefined> => {
-      waiting = false;
-      if (!(await bring(state))) return undefined;
-      const change = state.sync();
-      if (sourceSynced.hasSubscribers) {
-        const counts = {
-          services: state.size,
-          changed: change.changed.size,
-          operations: state.takeOperations(),
-        };
-        sourceSynced.publish({ source: this.name, ...counts });
-      }
-      return change;
-    };
-    const onChanged = (bring: (state: LocalState) => Promise<boolean>): void => {
-      // A delivery that waits for the sink takes the newest state when its turn comes.
-      if (!waiting) void deliverer.deliver(async () => complete(bring));
-      waiting = true;
-    };
-    try {
-      await this.#loader.watchNode(nodeName, onChanged, signal);
-    } finally {
-      await deliverer.close();
-    }
+    const startedAt = this.#clock.now();
+    const size = bytes.length;
+    const verdict = await thread.parse(bytes);
+    if (!verdict.ok) return this.#status.refused(verdict.errors);
+    const { services, nodes, parsedItems, newWarnings } = verdict;
+    const durationMs = this.#clock.now() - startedAt;
+    this.#status.loaded({ services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
+    const changes = await thread.changes();
+    if (changes.length > 0) await write(changes);
   }
 }

@@ -27,7 +27,7 @@ export interface FileSnapshot {
   readonly lastLoadAtMs: number | undefined;
 }
 
-/** Keeps the book of how things stand with a state file, and publishes what is new about it. */
+/** Keeps the status of a state file, and publishes what is new about it. */
 export class FileStatus {
   readonly #path: string;
   readonly #clock: Clock;
@@ -61,7 +61,7 @@ export class FileStatus {
     };
   }
 
-  /** The file has new content, which nobody has looked at yet. */
+  /** The file has new content, not parsed yet. */
   hasContent(): void {
     this.#readError = undefined;
   }
@@ -83,7 +83,7 @@ export class FileStatus {
     this.#invalid += 1;
     this.#parserError = undefined;
     this.#contentError = { error, errors, served };
-    this.#tellInvalid(this.#contentError);
+    this.#publishInvalid(this.#contentError);
   }
 
   readFailed(error: KpngError): void {
@@ -91,7 +91,7 @@ export class FileStatus {
     this.#countFailure(error);
   }
 
-  /** Nobody knows whether the content is valid. It is told once for each cause. */
+  /** It is not known whether the content is valid. Published once for each cause. */
   parserEnded(error: KpngError): void {
     const isNew = this.#parserError?.message !== error.message;
     this.#parserError = error;
@@ -101,21 +101,21 @@ export class FileStatus {
   /** The file can be read again and has the content of before. */
   recovered(): void {
     this.#readError = undefined;
-    if (this.#parserError !== undefined) this.#tellFailed(this.#parserError);
-    else if (this.#contentError !== undefined) this.#tellInvalid(this.#contentError);
+    if (this.#parserError !== undefined) this.#publishFailed(this.#parserError);
+    else if (this.#contentError !== undefined) this.#publishInvalid(this.#contentError);
     else if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
   }
 
   #countFailure(error: KpngError): void {
     this.#readFailures += 1;
-    this.#tellFailed(error);
+    this.#publishFailed(error);
   }
 
-  #tellFailed(error: KpngError): void {
+  #publishFailed(error: KpngError): void {
     if (fileReadFailed.hasSubscribers) fileReadFailed.publish({ path: this.#path, error });
   }
 
-  #tellInvalid(what: Omit<FileInvalid, 'path'>): void {
+  #publishInvalid(what: Omit<FileInvalid, 'path'>): void {
     if (fileInvalid.hasSubscribers) fileInvalid.publish({ path: this.#path, ...what });
   }
 }

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { dirname, isAbsolute, join } from 'node:path';
-import { parse } from 'yaml';
+import { load } from 'js-yaml';
 import { isObject, list, text, texts, type Json } from './json.ts';
 
 /** A user's headers that KubeConfig does not know of. */
@@ -20,7 +20,7 @@ export interface KubeconfigFile {
  * that fetch credentials get no KUBERNETES_EXEC_INFO. Throws an Error that says what is wrong.
  */
 export async function readKubeconfig(path: string): Promise<KubeconfigFile> {
-  const content: unknown = parse(await readFile(path, 'utf8'));
+  const content: unknown = load(await readFile(path, 'utf8'));
   if (!isObject(content)) throw new Error('it is empty, or no kubeconfig');
   const extraHeaders = new Map<string, ExtraHeaders>();
   const users = list(content['users']).map((entry) => {

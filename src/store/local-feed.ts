@@ -1,14 +1,22 @@
-import { Deliverer } from './deliver.ts';
+import { setImmediate } from 'node:timers/promises';
+import { Deliverer, type DelivererOptions } from './deliver.ts';
 import { sourceSynced } from './events.ts';
-import type { GlobalSource, LocalWish } from './global-source.ts';
+import type { GlobalSource } from './global-source.ts';
 import { GlobalStore, type GlobalStoreOptions } from './global-store.ts';
 import { LocalFollower } from './local-follower.ts';
 import { LocalState } from './local-state.ts';
 import type { LocalChange, LocalSink } from './local-view.ts';
 
-export interface LocalFeedOptions extends GlobalStoreOptions, LocalWish {
+export interface LocalFeedOptions extends GlobalStoreOptions {
   readonly source: GlobalSource;
+  /** The node. Empty: no node in particular; then no endpoint is local. */
+  readonly nodeName: string;
+  /** How to try again when the sink fails. */
+  readonly delivery?: DelivererOptions | undefined;
 }
+
+/** A large change lets other work go on after this long. Milliseconds. */
+const TURN_MS = 10;
 
 /**
  * Runs a source of cluster-wide state and gives the view of one node to a sink, one change set at a
@@ -22,16 +30,21 @@ export async function feedLocalSink(
   signal: AbortSignal,
 ): Promise<void> {
   const { source, nodeName, delivery } = options;
-  if (source.feedLocal !== undefined) return source.feedLocal(options, sink, signal);
   const store = new GlobalStore(options);
   const follower = new LocalFollower(store, nodeName);
   const state = new LocalState();
   const deliverer = new Deliverer(sink, delivery);
   let waiting = false;
-  const complete = (): LocalChange => {
+  const complete = async (): Promise<LocalChange> => {
     waiting = false;
     if (follower.isNew) state.reset();
-    for (const operation of follower.operations()) state.apply(operation);
+    let turnEnd = performance.now() + TURN_MS;
+    for (const operation of follower.operations()) {
+      state.apply(operation);
+      if (performance.now() < turnEnd) continue;
+      await setImmediate();
+      turnEnd = performance.now() + TURN_MS;
+    }
     const change = state.sync();
     if (sourceSynced.hasSubscribers) {
       const counts = {

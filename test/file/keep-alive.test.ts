@@ -5,16 +5,20 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t from 'tap';
 
+const href = (path: string): string =>
+  JSON.stringify(new URL(`../../src/${path}`, import.meta.url).href);
 const PROGRAM = `
-import { FileLoader } from ${JSON.stringify(new URL('../../src/file/loader.ts', import.meta.url).href)};
-import { fileReadFailed } from ${JSON.stringify(new URL('../../src/file/events.ts', import.meta.url).href)};
+import { FileSource } from ${href('file/source.ts')};
+import { fileReadFailed } from ${href('file/events.ts')};
+import { GlobalStore } from ${href('store/global-store.ts')};
 fileReadFailed.subscribe(() => process.stdout.write('waiting\\n'));
 const abort = new AbortController();
-const loader = new FileLoader({ path: process.argv[1] });
-await loader.watchCluster(() => {
+const store = new GlobalStore({ hasher: undefined });
+store.onChange(() => {
   process.stdout.write('loaded\\n');
   abort.abort();
-}, abort.signal);
+});
+await new FileSource({ path: process.argv[1] }).feed(store, abort.signal);
 process.stdout.write('done\\n');
 `;
 

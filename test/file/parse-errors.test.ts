@@ -42,12 +42,12 @@ const FILE_ERRORS: [string, string, string[]][] = [
   [
     'two documents',
     'services: []\n---\nservices: []\n',
-    ['2:1: a second document begins here; a state file has one'],
+    ['3:1: a second document begins here; a state file has one'],
   ],
   [
     'two documents with services in block style',
     'services:\n- service: {name: a}\n---\nservices:\n- service: {name: b}\n',
-    ['3:1: a second document begins here; a state file has one'],
+    ['4:1: a second document begins here; a state file has one'],
   ],
   [
     'services twice',

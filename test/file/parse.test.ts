@@ -1,8 +1,9 @@
 import t from 'tap';
+import { stringify } from 'yaml';
 import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import { Protocol, Service } from '../../src/api/generated/localv1/api.ts';
-import { parseStateFile } from '../../src/file/parse.ts';
-import { inOnePiece, lines, problemsOf, stateOf } from '../support/state-file.ts';
+import { StateParser } from '../../src/file/parse.ts';
+import { inOnePiece, lines, problemsOf, stateOf, warningsOf } from '../support/state-file.ts';
 
 /** Every key that kpng writes, with its null, empty and zero values. */
 const WRITTEN_BY_KPNG = lines(
@@ -81,7 +82,7 @@ t.test('a file as kpng writes it is read', async (t) => {
     }),
   ]);
   t.strictSame(nodes.get('n1')?.topology, undefined);
-  t.strictSame(parseStateFile(WRITTEN_BY_KPNG).warnings.total, 0);
+  t.strictSame(warningsOf(WRITTEN_BY_KPNG), []);
 });
 
 t.test('V19 (kept): defaults of a state file', async (t) => {
@@ -248,44 +249,89 @@ t.test('keys that JavaScript knows have no special meaning', async (t) => {
   ]);
 });
 
-t.test(
-  'a service item that did not change is not parsed again and stays the same object',
-  async (t) => {
-    const item = (name: string, port: number): string =>
-      `- service:\n    name: ${name}\n    ports: [{port: ${port}}]\n`;
-    const first = parseStateFile(`services:\n${item('a', 1)}${item('b', 2)}${item('c', 3)}`);
-    t.equal(first.parsedItems, 3);
-    const second = parseStateFile(
-      `nodes:\n- name: n1\nservices:\n${item('c', 3)}${item('b', 20)}${item('a', 1)}`,
-      { memory: first.memory },
-    );
+for (const form of ['YAML', 'JSON', 'flow style'] as const) {
+  t.test(`${form}: a service that did not change is not parsed again`, async (t) => {
+    const text = (ports: Record<string, number>): string => {
+      const items = Object.entries(ports).map(([name, port]) => {
+        return { service: { name, ports: [{ port }] } };
+      });
+      if (form === 'YAML') return `services:\n${items.map((each) => stringify([each])).join('')}`;
+      const json = JSON.stringify({ services: items });
+      return form === 'JSON' ? json : `services: ${JSON.stringify(items)}`;
+    };
+    const parser = new StateParser();
+    const first = parser.parse(text({ a: 1, b: 2, c: 3 }));
+    const second = parser.parse(text({ c: 3, b: 20, a: 1 }));
     if (!first.ok || !second.ok) throw new Error('both are valid');
-    t.equal(second.parsedItems, 1);
+    t.strictSame([first.parsedItems, second.parsedItems], [3, 1]);
     t.equal(second.state.services.get('default/a'), first.state.services.get('default/a'));
     t.equal(second.state.services.get('default/c'), first.state.services.get('default/c'));
     t.equal(second.state.services.get('default/b')?.service.ports[0]?.port, 20);
-    t.equal(second.memory.items.size, 3, 'what is gone from the file is forgotten');
-  },
-);
+    const third = parser.parse(text({ a: 1, b: 2 }));
+    t.equal(third.ok && third.parsedItems, 1, 'what is gone from the file is forgotten');
+  });
+}
 
-t.test(
-  'errors of an item that is not parsed again have the line where the item is now',
-  async (t) => {
-    const bad = '- service:\n    name: a\n    ports: [{port: 0}]\n';
-    const first = parseStateFile(`services:\n${bad}`);
-    const moved = `nodes: []\n\nservices:\n- service: {name: first}\n${bad}`;
-    t.strictSame(problemsOf(moved, { memory: first.memory }), [
-      '7:20: services[1].service.ports[0].port: 0 is not a port (1 to 65535)',
-    ]);
-  },
-);
+t.test('errors of a service that is not parsed again have its present line', async (t) => {
+  const bad = '- service:\n    name: a\n    ports: [{port: 0}]\n';
+  const parser = new StateParser();
+  parser.parse(`services:\n${bad}`);
+  const result = parser.parse(`nodes: []\n\nservices:\n- service: {name: first}\n${bad}`);
+  t.match(!result.ok && result.errors.first, [
+    { line: 7, column: 20, path: 'services[1].service.ports[0].port' },
+  ]);
+});
 
-t.test('a file that is broken for a moment does not cost a new start', async (t) => {
-  const items = lines('- service: {name: a}', '- service: {name: b}');
-  const first = parseStateFile(`services:\n${items}`);
-  const broken = parseStateFile(`services:\n${items}  x\n y`, { memory: first.memory });
-  t.equal(broken.ok, false);
-  const mended = parseStateFile(`services:\n${items}# mended\n`, { memory: broken.memory });
-  t.equal(mended.ok, true);
-  t.equal(mended.parsedItems, 1, 'the one with the comment');
+t.test('scalars mean what they mean in YAML 1.2', async (t) => {
+  const port = (text: string): unknown => {
+    const { services } = stateOf(`services:\n- service: {name: a, ports: [{port: ${text}}]}\n`);
+    return services.get('default/a')?.service.ports[0]?.port;
+  };
+  for (const [text, value] of Object.entries({
+    '017': 17,
+    '0o17': 15,
+    '0x1F': 31,
+    '+8': 8,
+    '8e1': 80,
+  })) {
+    t.equal(port(text), value, text);
+  }
+  const labels = (text: string): unknown =>
+    stateOf(`services:\n- service: {name: a, labels: ${text}}\n`).services.get('default/a')?.service
+      .labels;
+  for (const text of [
+    '1_000',
+    '2001-12-14',
+    'yes',
+    'No',
+    'on',
+    '0b1',
+    '1:30',
+    '<<',
+    'tRUE',
+    '!!str 1',
+  ]) {
+    t.strictSame(labels(`{a: ${text}}`), { a: text.replace('!!str ', '') }, text);
+  }
+  t.strictSame(labels('{1.0: a, null: b, true: c, 0x1: d}'), {
+    '1.0': 'a',
+    null: 'b',
+    true: 'c',
+    '0x1': 'd',
+  });
+  for (const text of ['17', '.5', '.inf', 'true', '~', 'Null', '0o7', '{}']) {
+    t.equal(problemsOf(`services:\n- service: {name: a, labels: {a: ${text}}}\n`).length, 1, text);
+  }
+  t.strictSame(problemsOf('services: []\n<<: {nodes: []}\n'), ['2:1: ["<<"]: unknown key \'<<\'']);
+  t.strictSame(problemsOf('services: []\n? [a]\n: b\n'), ['2:3: a key must be text']);
+});
+
+t.test('a key occurs once, in JSON too', async (t) => {
+  const service = '{"service": {"name": "a", "name": "b"}}';
+  t.strictSame(problemsOf(`{"services": [${service}]}`), ["1:41: duplicate key 'name'"]);
+  t.strictSame(problemsOf(`{"services": [], "services": []}`), ["1:18: duplicate key 'services'"]);
+  t.strictSame(
+    stateOf('{"services": [{"service": {"name": "a", "labels": {"a:": "\\":"}}}]}').services.size,
+    1,
+  );
 });

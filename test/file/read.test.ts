@@ -54,7 +54,7 @@ t.test('a file that grows while it is read is read to its end, and is not settle
 t.test('a file that is too large is not read', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'x'.repeat(1001) }), 'state.yaml');
   t.match(await readContent(path, 1000), {
-    code: 'KPNG_STATE_FILE_INVALID',
+    code: 'KPNG_STATE_FILE_LIMIT',
     message: /is larger than/,
   });
   t.equal(content(await readContent(path, 1001)).bytes.length, 1001);

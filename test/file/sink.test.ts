@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:f
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { writeState } from '../../src/file/feed.ts';
+import { stateChanges, StateWriter } from '../../src/file/changes.ts';
 import { FileSink } from '../../src/file/sink.ts';
 import { stateText } from '../../src/file/state-text.ts';
 import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/events.ts';
@@ -27,7 +27,8 @@ function told(store: GlobalStore, node: string): string[] {
 
 async function storeOf(text: string): Promise<GlobalStore> {
   const { store } = await emptyCluster();
-  store.update((transaction) => writeState(transaction, undefined, stateOf(text)));
+  const changes = [...stateChanges(undefined, stateOf(text))];
+  store.update((transaction) => void [...new StateWriter().write(transaction, changes)]);
   return store;
 }
 

@@ -6,6 +6,7 @@ import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileSource } from '../../src/file/source.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
+import { feedSink } from '../support/file-rig.ts';
 import { holdsAsync } from '../support/property.ts';
 import { until } from '../support/until.ts';
 
@@ -48,8 +49,9 @@ t.test('whatever happens to the file, the sink ends up with the last good state'
       });
       const seen: string[] = [];
       const abort = new AbortController();
-      const done = source.feedLocal(
-        { nodeName: 'n' },
+      const done = feedSink(
+        source,
+        'n',
         {
           async sync({ view }: LocalChange) {
             seen.push([...view.entries()].map(({ key }) => key.replace('default/', '')).join(''));

@@ -1,13 +1,12 @@
-import { rm, writeFile } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
-import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
-import { FileLoader } from '../../src/file/loader.ts';
 import { FileSource } from '../../src/file/source.ts';
 import { sourceSynced } from '../../src/store/events.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
+import { feedSink, followFile, put } from '../support/file-rig.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { lines } from '../support/state-file.ts';
 import { until } from '../support/until.ts';
@@ -23,12 +22,6 @@ const WEB = lines(
   '    topology: {node: n2}',
 );
 const DNS = lines('- service: {name: dns, ports: [{port: 53, protocol: UDP}]}');
-
-/** Puts a new file in the place of the state file. */
-async function put(path: string, text: string): Promise<void> {
-  await writeFile(`${path}.new`, text);
-  await renameOver(`${path}.new`, path);
-}
 
 /** Notes the events of the source of one path, in a few words each. */
 function listen(t: Test, path: string): string[] {
@@ -65,24 +58,10 @@ function listen(t: Test, path: string): string[] {
   return heard;
 }
 
-/** Runs a source for a file until the test ends. */
-function run(
-  t: Test,
-  text: string | undefined,
-  { nodeName = 'n1', sink = new RecordingSink() } = {},
-) {
-  const dir = t.testdir(text === undefined ? {} : { 'state.yaml': text });
-  const path = join(dir, 'state.yaml');
-  const heard = listen(t, path);
-  const limits = { ...DEFAULT_FILE_LIMITS, settleMs: 10 };
-  const source = new FileSource({ path, limits });
-  const abort = new AbortController();
-  const done = source.feedLocal({ nodeName }, sink, abort.signal);
-  t.teardown(async () => {
-    abort.abort();
-    await done;
-  });
-  return { path, source, sink, heard, abort, done };
+/** Follows a file, and notes the events. */
+function run(t: Test, text: string | undefined, options: Parameters<typeof followFile>[2] = {}) {
+  const heard = listen(t, join(t.testdirName, 'state.yaml'));
+  return { ...followFile(t, text, options), heard };
 }
 
 t.test('the view of the node is delivered, and after a change what differs', async (t) => {
@@ -203,12 +182,10 @@ t.test('a broken file that was gone for a while is still broken', async (t) => {
 t.test('a file that is not text is refused', async (t) => {
   const { path, source } = run(t, undefined);
   await until(() => source.snapshot().readFailures === 1);
-  await writeFile(`${path}.new`, Buffer.from([0x23, 0x0a, 0x23, 0x20, 0xff, 0xfe]));
-  await renameOver(`${path}.new`, path);
+  await put(path, Buffer.from([0x23, 0x0a, 0x23, 0x20, 0xff, 0xfe]));
   await until(() => source.snapshot().invalid === 1);
   t.match(source.snapshot().error?.message, `${path}:2:3: the file is not UTF-8 text`);
-  await writeFile(`${path}.new`, '\ufeffservices: []\n');
-  await renameOver(`${path}.new`, path);
+  await put(path, '\ufeffservices: []\n');
   await until(() => source.snapshot().loads === 1);
   t.pass('a byte order mark is no harm');
 });
@@ -258,39 +235,19 @@ t.test('it ends when aborted, after the sink has finished', async (t) => {
   t.equal(sink.unread, 0);
 
   const source = new FileSource({ path });
-  await source.feedLocal({ nodeName: '' }, sink, AbortSignal.abort());
+  await feedSink(source, '', sink, AbortSignal.abort());
   t.equal(source.snapshot().loads, 0, 'aborted before it began');
 });
 
-t.test('the loader hands out the cluster-wide state', async (t) => {
-  const path = join(
-    t.testdir({ 'state.yaml': `nodes: [name: n1]\nservices:\n${WEB}` }),
-    'state.yaml',
-  );
-  const loader = new FileLoader({ path });
-  const abort = new AbortController();
-  await loader.watchCluster((state) => {
-    t.strictSame([...state.services.keys()], ['default/web']);
-    t.strictSame([...state.nodes.keys()], ['n1']);
-    t.equal(state.services.get('default/web')?.endpoints.length, 2);
-    abort.abort();
-  }, abort.signal);
-});
-
 t.test('a large file does not hold up everything else while it is parsed', async (t) => {
-  const many = Array.from({ length: 2000 }, (_, n) => ({ service: { name: `web-${n}` } }));
   const endpoints = Array.from({ length: 2000 }, (_, n) => ({
     podname: `web-${n}`,
     endpoint: { ips: { v4: [`10.0.${n >> 8}.${n & 255}`] } },
   }));
-  const one = [{ service: { name: 'web' }, endpoints }];
-  const flow = many.map(({ service }) => `{service: {name: ${service.name}}}`);
+  const services = [{ service: { name: 'web' }, endpoints }];
   const forms = {
-    'block style': `services:\n${many.map(({ service }) => `- service: {name: ${service.name}}\n`).join('')}`,
-    JSON: JSON.stringify({ services: many }),
-    'one service, in block style': stringify({ services: one }),
-    'one service, as JSON': JSON.stringify({ services: one }),
-    'in one piece': `services: [${flow.join(', ')}]\n`,
+    'block style': stringify({ services }),
+    JSON: JSON.stringify({ services }),
   };
   for (const [name, text] of Object.entries(forms)) {
     await t.test(name, async (t) => {

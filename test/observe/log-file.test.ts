@@ -8,6 +8,7 @@ import { followSources } from '../../src/observe/health-events.ts';
 import { FILE_RULES } from '../../src/observe/log-file.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { feedSink } from '../support/file-rig.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { until } from '../support/until.ts';
 
@@ -22,7 +23,7 @@ async function follow(t: Test, text?: string) {
   const ends = [subscribeLog(log, FILE_RULES), followSources(health)];
   const stop = new AbortController();
   const source = new FileSource({ path });
-  const ended = source.feedLocal({ nodeName: 'n' }, { sync: async () => {} }, stop.signal);
+  const ended = feedSink(source, 'n', { sync: async () => {} }, stop.signal);
   t.teardown(async () => {
     stop.abort();
     await ended;

@@ -1,24 +1,26 @@
 /** State files in tests: short texts, and what becomes of them. */
-import { parseStateFile, type ParseOptions } from '../../src/file/parse.ts';
+import type { FileLimits } from '../../src/file/limits.ts';
+import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblem } from '../../src/file/problem.ts';
 import type { GlobalState } from '../../src/store/global-state.ts';
 
 /** The state of a valid text; throws with the problems of any other. */
-export function stateOf(text: string, options: ParseOptions = {}): GlobalState {
-  const result = parseStateFile(text, options);
-  if (!result.ok) throw new Error(problemsOf(text, options).join('\n'));
+export function stateOf(text: string, limits?: FileLimits): GlobalState {
+  const result = parseStateFile(text, limits);
+  if (!result.ok) throw new Error(problemsOf(text, limits).join('\n'));
   return result.state;
 }
 
 /** The errors of a text, as `line:column: path: message`. */
-export function problemsOf(text: string, options: ParseOptions = {}): string[] {
-  const result = parseStateFile(text, options);
+export function problemsOf(text: string, limits?: FileLimits): string[] {
+  const result = parseStateFile(text, limits);
   return result.ok ? [] : result.errors.first.map((problem) => formatProblem('', problem).slice(1));
 }
 
 /** The warnings of a text. */
 export function warningsOf(text: string): string[] {
-  return parseStateFile(text).warnings.first.map((problem) => formatProblem('', problem).slice(1));
+  const result = parseStateFile(text);
+  return result.ok ? result.newWarnings.first.map((each) => formatProblem('', each).slice(1)) : [];
 }
 
 /** Joins lines into a text that ends with a newline. */

@@ -1,0 +1,168 @@
+/**
+ * Takes the text of a state file apart. A service item that has not changed since the file was read last
+ * is not parsed again, so YAML in block style is cut into its items before it is parsed. JSON is parsed
+ * fast enough as a whole, and so are YAML files that cannot be cut.
+ */
+import { formatBytes } from '../util/bytes.ts';
+import { ownText } from '../util/own-text.ts';
+import {
+  locatorIn,
+  parseYaml,
+  type Segment,
+  type YamlLocator,
+  type YamlProblem,
+} from '../util/yaml.ts';
+import type { FileLimits } from './limits.ts';
+import { splitServices } from './split.ts';
+
+/** The value of a service item. */
+export type ItemResult = { readonly value: unknown } | { readonly problem: YamlProblem };
+
+export interface Layout {
+  /** The file without its service items: their list is empty, if there is one. */
+  readonly rest: unknown;
+  /** `text` is equal for equal items. `read` returns undefined when the file cannot be cut after all. */
+  readonly items: readonly { readonly text: string; read(): ItemResult | undefined }[];
+  /** Offset in the file of a part of an item, or of the rest when there is no item. */
+  locate(item: number | undefined, segments: readonly Segment[], atKey?: boolean): number;
+  /** Offset of an item. */
+  startOf(item: number): number;
+}
+
+/** Cuts YAML in block style into pieces. Undefined when the text has another form. */
+export function layOutPieces(text: string, limits: FileLimits): Layout | undefined {
+  const split = splitServices(text);
+  if (split === undefined || split.rest.length > limits.maxPieceChars) return undefined;
+  // The key may turn out to be a part of a text, and an alias may refer to something in the items.
+  const parsed = parseYaml(split.rest, limits);
+  const [head] = parsed.ok && parsed.documents.length === 1 ? parsed.documents : [];
+  if (head === undefined || head.hasAliases || !isMap(head.value)) return undefined;
+  const locateInRest = locatorIn(split.rest, limits);
+  const isCut = head.value['services'] === null && locateInRest(['services'], true) === split.keyAt;
+  if (!isCut) return undefined;
+  const startOf = (item: number): number => split.items[item]?.start ?? 0;
+  // One item often has several problems.
+  let last: { readonly item: number; readonly locate: YamlLocator } | undefined;
+  return {
+    rest: { ...head.value, services: [] },
+    items: split.items.map((piece) => ({
+      text: piece.text,
+      read: () => readPiece(ownText(piece.text), limits),
+    })),
+    startOf,
+    locate(item, segments, atKey) {
+      if (item === undefined) {
+        const at = locateInRest(segments, atKey);
+        return at < split.cutAt ? at : at + split.cutLength;
+      }
+      if (last?.item !== item) {
+        last = { item, locate: locatorIn(split.items[item]?.text ?? '', limits) };
+      }
+      return startOf(item) + last.locate([0, ...segments], atKey);
+    },
+  };
+}
+
+function readPiece(text: string, limits: FileLimits): ItemResult | undefined {
+  const { maxPieceChars } = limits;
+  if (text.length > maxPieceChars) return { problem: tooLong('a service', maxPieceChars) };
+  const parsed = parseYaml(text, limits);
+  if (!parsed.ok) return parsed.problem.isUnresolved === true ? undefined : parsed;
+  const list = parsed.documents[0]?.value;
+  const isOne = parsed.documents.length === 1 && Array.isArray(list) && list.length === 1;
+  return isOne ? { value: (list as unknown[])[0] } : undefined;
+}
+
+/** Parses a file as one value, JSON or YAML. */
+export function layOutWhole(text: string, limits: FileLimits): Layout | { problem: YamlProblem } {
+  const whole = readWhole(text, limits);
+  if ('problem' in whole) return whole;
+  const { value } = whole;
+  if (value === null) return { problem: { offset: 0, message: EMPTY_FILE } };
+  if (!isMap(value)) {
+    return { problem: { offset: 0, message: 'a state file is a map with the key `services`' } };
+  }
+  const services: unknown = value['services'];
+  const items: readonly unknown[] = Array.isArray(services) ? services : [];
+  let locateInText: YamlLocator | undefined;
+  const locate: Layout['locate'] = (item, segments, atKey) => {
+    if (text.length > limits.maxPieceChars) return 0;
+    locateInText ??= locatorIn(text, limits);
+    return locateInText(item === undefined ? segments : ['services', item, ...segments], atKey);
+  };
+  return {
+    rest: Array.isArray(services) ? { ...value, services: [] } : value,
+    items: items.map((each) => ({
+      text: JSON.stringify(each) ?? '',
+      read: () => ({ value: each }),
+    })),
+    locate,
+    startOf: (item) => locate(item, []),
+  };
+}
+
+const EMPTY_FILE =
+  'the file is empty, perhaps not written to its end; `services: []` means no services';
+
+function readWhole(text: string, limits: FileLimits): ItemResult {
+  const json = /^\s*\{/.test(text) ? parseJson(text, limits.maxDepth) : undefined;
+  if (json !== undefined) return { value: json };
+  // YAML also finds where a text is no JSON, and the second of two equal keys.
+  const { maxPieceChars } = limits;
+  if (text.length > maxPieceChars) {
+    return {
+      problem: tooLong(
+        'a file that is not JSON, or YAML in block style without aliases,',
+        maxPieceChars,
+      ),
+    };
+  }
+  const parsed = parseYaml(text, limits);
+  if (!parsed.ok) return parsed;
+  const [document, second] = parsed.documents;
+  if (second === undefined) return { value: document?.value ?? null };
+  const message = 'a second document begins here; a state file has one';
+  return { problem: { offset: second.offset, message } };
+}
+
+/** The value of a JSON text. Undefined when it is none, is nested too deeply, or a key occurs twice in it. */
+function parseJson(text: string, maxDepth: number): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  const keys = countKeys(value, maxDepth);
+  return keys === countColons(text) ? value : undefined;
+}
+
+function countKeys(value: unknown, maxDepth: number): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  if (maxDepth === 0) return NaN;
+  const values: unknown[] = Object.values(value);
+  let count = Array.isArray(value) ? 0 : values.length;
+  for (const each of values) count += countKeys(each, maxDepth - 1);
+  return count;
+}
+
+/** How many keys are written in a text that is JSON: one for each colon outside quotes. */
+function countColons(text: string): number {
+  let count = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at];
+    if (char === ':') count += 1;
+    if (char !== '"') continue;
+    for (at += 1; at < text.length && text[at] !== '"'; at += 1) if (text[at] === '\\') at += 1;
+  }
+  return count;
+}
+
+function tooLong(what: string, maxPieceChars: number): YamlProblem {
+  const limit = formatBytes(maxPieceChars);
+  return { offset: 0, message: `${what} may have at most ${limit} characters; write it as JSON` };
+}
+
+function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,352 @@
+/**
+ * Reads YAML that comes from outside the program. Time and memory grow with the length of the text only,
+ * whatever is in it: nesting and what aliases expand to are bounded. What plain scalars mean is YAML 1.2's
+ * core schema; keys are text as it is written; there are no merge keys and no tags but `!!str`.
+ */
+import {
+  boolCoreTag,
+  EVENT_ID,
+  floatCoreTag,
+  getScalarValue,
+  intCoreTag,
+  NOT_RESOLVED,
+  nullCoreTag,
+  parseEvents,
+  SCALAR_STYLE,
+  YAMLException,
+  type AliasEvent,
+  type Event,
+  type ScalarEvent,
+} from 'js-yaml';
+import { messageOf } from '../errors.ts';
+
+export interface YamlLimits {
+  /** How deep lists and maps may be nested. */
+  readonly maxDepth: number;
+  /** How many values the aliases of a text may stand for; 64 characters of text count as one more. */
+  readonly maxAliasedValues: number;
+}
+
+/** A step from a value into it: a key of a map, or an index of a list. */
+export type Segment = string | number;
+
+/** One document of a text. */
+export interface YamlDocument {
+  readonly value: unknown;
+  /** Offset in the text. */
+  readonly offset: number;
+  readonly hasAliases: boolean;
+}
+
+/** Why a text is not usable. */
+export interface YamlProblem {
+  /** Offset in the text. */
+  readonly offset: number;
+  readonly message: string;
+  /** An alias refers to nothing in the text: it may, if the text is a part of another one. */
+  readonly isUnresolved?: boolean;
+}
+
+export type YamlResult =
+  | { readonly ok: true; readonly documents: readonly YamlDocument[] }
+  | { readonly ok: false; readonly problem: YamlProblem };
+
+/** Parses a text. Never throws. */
+export function parseYaml(text: string, limits: YamlLimits): YamlResult {
+  try {
+    const events = parseEvents(text, { maxDepth: limits.maxDepth });
+    return { ok: true, documents: new Builder(text, events, limits).documents() };
+  } catch (error) {
+    if (error instanceof Refusal) return { ok: false, problem: error.problem };
+    if (!(error instanceof YAMLException)) {
+      return { ok: false, problem: { offset: 0, message: messageOf(error) } };
+    }
+    const offset = error.mark?.position ?? 0;
+    return { ok: false, problem: { offset, message: wordsFor(error.reason) } };
+  }
+}
+
+/** Finds the offset of the part of a value that segments lead to, or of its key. */
+export type YamlLocator = (segments: readonly Segment[], atKey?: boolean) => number;
+
+/**
+ * Finds where the parts of a value are written, in the first document of a text that was parsed before. When
+ * the way ends early, because something is missing, it is the offset of the last part that is there.
+ */
+export function locatorIn(text: string, { maxDepth }: YamlLimits): YamlLocator {
+  let events: readonly Event[];
+  try {
+    events = parseEvents(text, { maxDepth });
+  } catch {
+    return () => 0;
+  }
+  return (segments, atKey = false) => {
+    let at = 1;
+    let offset = startOf(events[at]) ?? 0;
+    for (const [depth, segment] of segments.entries()) {
+      const found = childAt(text, events, resolveAlias(text, events, at), segment);
+      if (found === undefined) break;
+      offset = startOf(events[found.key]) ?? offset;
+      if (!atKey || depth < segments.length - 1) offset = startOf(events[found.value]) ?? offset;
+      at = found.value;
+    }
+    return offset;
+  };
+}
+
+/** Indexes of the events of a key and its value; for an item of a list both are that of the item. */
+function childAt(
+  text: string,
+  events: readonly Event[],
+  parent: number,
+  segment: Segment,
+): { key: number; value: number } | undefined {
+  const { type } = events[parent] ?? {};
+  if (type !== EVENT_ID.MAPPING && type !== EVENT_ID.SEQUENCE) return undefined;
+  let index = 0;
+  for (let at = parent + 1; ; index += 1) {
+    const event = events[at];
+    if (event === undefined || event.type === EVENT_ID.POP) return undefined;
+    const key = at;
+    if (type === EVENT_ID.MAPPING) {
+      at += 1;
+      const isKey = event.type === EVENT_ID.SCALAR && getScalarValue(text, event) === segment;
+      if (isKey) return { key, value: at };
+    } else if (index === segment) {
+      return { key, value: at };
+    }
+    at = behind(events, at);
+  }
+}
+
+/** Index behind the events of a value. */
+function behind(events: readonly Event[], value: number): number {
+  let depth = 0;
+  for (let at = value; at < events.length; at += 1) {
+    const type = events[at]?.type;
+    if (type === EVENT_ID.POP) depth -= 1;
+    else if (type === EVENT_ID.MAPPING || type === EVENT_ID.SEQUENCE) depth += 1;
+    if (depth === 0) return at + 1;
+  }
+  return events.length;
+}
+
+/** Index of what an alias stands for; other values stand for themselves. */
+function resolveAlias(text: string, events: readonly Event[], value: number): number {
+  const alias = events[value];
+  if (alias?.type !== EVENT_ID.ALIAS) return value;
+  const name = text.slice(alias.anchorStart, alias.anchorEnd);
+  return events.findLastIndex((event, at) => {
+    if (at >= value || !('anchorStart' in event) || event.type === EVENT_ID.ALIAS) return false;
+    return event.anchorStart >= 0 && text.slice(event.anchorStart, event.anchorEnd) === name;
+  });
+}
+
+/** Offset of a value; undefined when it is not written. */
+function startOf(event: Event | undefined): number | undefined {
+  if (event === undefined) return undefined;
+  if (event.type === EVENT_ID.ALIAS) return event.anchorStart - 1;
+  if ('start' in event) return event.start;
+  if (event.type !== EVENT_ID.SCALAR || event.valueStart < 0) return undefined;
+  const { style, valueStart } = event;
+  const isQuoted = style === SCALAR_STYLE.SINGLE_QUOTED || style === SCALAR_STYLE.DOUBLE_QUOTED;
+  return isQuoted ? valueStart - 1 : valueStart;
+}
+
+class Refusal extends Error {
+  readonly problem: YamlProblem;
+
+  constructor(problem: YamlProblem) {
+    super(problem.message);
+    this.problem = problem;
+  }
+}
+
+const UNSUPPORTED_TAG = 'no tag but !!str is supported';
+
+interface Anchored {
+  readonly value: unknown;
+  /** How many values it is with its aliases filled in. */
+  readonly size: number;
+}
+
+/** Makes values of the parser's events. */
+class Builder {
+  readonly #text: string;
+  readonly #events: readonly Event[];
+  readonly #limits: YamlLimits;
+  readonly #anchors = new Map<string, Anchored | undefined>();
+  #next = 0;
+  #values = 0;
+  #aliased = 0;
+  #hasAliases = false;
+
+  constructor(text: string, events: readonly Event[], limits: YamlLimits) {
+    this.#text = text;
+    this.#events = events;
+    this.#limits = limits;
+  }
+
+  documents(): YamlDocument[] {
+    const documents: YamlDocument[] = [];
+    while (this.#next < this.#events.length) {
+      const offset = startOf(this.#events[this.#next + 1]) ?? 0;
+      this.#anchors.clear();
+      this.#hasAliases = false;
+      this.#next += 1;
+      const value = this.#value();
+      this.#next += 1;
+      documents.push({ value, offset, hasAliases: this.#hasAliases });
+    }
+    return documents;
+  }
+
+  #value(): unknown {
+    const event = this.#events[this.#next++];
+    if (event === undefined || event.type === EVENT_ID.DOCUMENT || event.type === EVENT_ID.POP) {
+      throw new Error('the YAML parser has lost its way');
+    }
+    if (event.type === EVENT_ID.ALIAS) return this.#alias(event);
+    const { anchorStart, tagStart } = event;
+    const anchor = anchorStart < 0 ? undefined : this.#text.slice(anchorStart, event.anchorEnd);
+    if (anchor !== undefined) this.#anchors.set(anchor, undefined);
+    const before = this.#values;
+    this.#values += 1;
+    let value: unknown;
+    if (event.type === EVENT_ID.SCALAR) {
+      value = this.#scalar(event);
+      if (typeof value === 'string') this.#values += value.length >> 6;
+    } else {
+      if (tagStart >= 0) throw this.#refusal(UNSUPPORTED_TAG, { offset: tagStart });
+      value = event.type === EVENT_ID.MAPPING ? this.#map() : this.#list();
+    }
+    if (anchor !== undefined) this.#anchors.set(anchor, { value, size: this.#values - before });
+    return value;
+  }
+
+  #map(): Record<string, unknown> {
+    const map: Record<string, unknown> = {};
+    while (!this.#isEnd()) {
+      const key = this.#key();
+      if (Object.hasOwn(map, key)) throw this.#refusal(`duplicate key '${shorten(key)}'`);
+      const value = this.#value();
+      if (key === '__proto__') {
+        Object.defineProperty(map, key, {
+          value,
+          enumerable: true,
+          configurable: true,
+          writable: true,
+        });
+      } else {
+        map[key] = value;
+      }
+    }
+    return map;
+  }
+
+  #list(): unknown[] {
+    const list: unknown[] = [];
+    while (!this.#isEnd()) {
+      list.push(this.#value());
+    }
+    return list;
+  }
+
+  #isEnd(): boolean {
+    if (this.#events[this.#next]?.type !== EVENT_ID.POP) return false;
+    this.#next += 1;
+    return true;
+  }
+
+  #key(): string {
+    const event = this.#events[this.#next];
+    this.#next += 1;
+    this.#values += 1;
+    if (event?.type !== EVENT_ID.SCALAR) throw this.#refusal('a key must be text');
+    return getScalarValue(this.#text, event);
+  }
+
+  #scalar(event: ScalarEvent): unknown {
+    const text = getScalarValue(this.#text, event);
+    const { tagStart, tagEnd } = event;
+    if (tagStart < 0) return event.style === SCALAR_STYLE.PLAIN ? resolvePlain(text) : text;
+    if (/^!(?:!str)?$/.test(this.#text.slice(tagStart, tagEnd))) return text;
+    throw this.#refusal(UNSUPPORTED_TAG, { offset: tagStart });
+  }
+
+  #alias({ anchorStart, anchorEnd }: AliasEvent): unknown {
+    this.#hasAliases = true;
+    const name = this.#text.slice(anchorStart, anchorEnd);
+    const anchored = this.#anchors.get(name);
+    if (anchored === undefined) {
+      const isUnresolved = !this.#anchors.has(name);
+      const what = isUnresolved ? 'refers to nothing before it' : 'refers to itself';
+      throw this.#refusal(`alias '*${shorten(name)}' ${what}`, { isUnresolved });
+    }
+    this.#values += anchored.size;
+    this.#aliased += anchored.size;
+    const { maxAliasedValues } = this.#limits;
+    if (this.#aliased > maxAliasedValues) {
+      throw this.#refusal(`the aliases stand for more than ${maxAliasedValues} values`);
+    }
+    return anchored.value;
+  }
+
+  /** About the event that was read last. */
+  #refusal(message: string, more: Partial<YamlProblem> = {}): Refusal {
+    const offset = startOf(this.#events[this.#next - 1]) ?? 0;
+    return new Refusal({ offset, message, ...more });
+  }
+}
+
+/** A text of a file, short enough for a message. */
+export function shorten(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
+const PLAIN_TAGS = [nullCoreTag, boolCoreTag, intCoreTag, floatCoreTag];
+
+/** The meaning of a scalar without quotes. */
+function resolvePlain(text: string): unknown {
+  // Most are names, which none of the tags can be.
+  if (!/^(?:[-+.~\d]|[nNtTfF][a-zA-Z]{3,4}$|$)/.test(text)) return text;
+  for (const tag of PLAIN_TAGS) {
+    const value: unknown = tag.resolve(text, false, tag.tagName);
+    if (value !== NOT_RESOLVED) return value;
+  }
+  return text;
+}
+
+/**
+ * What the parser objects to, in words for people who do not know its terms. It reports where it stopped,
+ * which is behind the cause: hence "before this".
+ */
+const WORDS: readonly (readonly [RegExp, string])[] = [
+  [/^nesting exceeded/, 'nested too deeply'],
+  [/within a double quoted scalar/, 'a text in double quotes is not closed before this'],
+  [/within a single quoted scalar/, 'a text in single quotes is not closed before this'],
+  [/within a flow collection/, "a '[' or '{' is not closed before this"],
+  [/^missed comma/, "a comma is missing before this, or a '[' or '{' is not closed"],
+  [
+    /^deficient indentation/,
+    'a quote or bracket is not closed before this, or the indentation is wrong',
+  ],
+  [/^tab characters/, 'a tab where only spaces may be'],
+  [
+    /^bad indentation of a mapping/,
+    "wrong indentation of a key, or a ': ' too many in a text without quotes",
+  ],
+  [/^bad indentation of a sequence/, 'wrong indentation: the items of a list start in one column'],
+  [
+    /^expected ':' after|^can not read a block mapping entry/,
+    "this is neither a key with ': ' nor part of the line before; is the indentation right?",
+  ],
+  [
+    /^end of the stream or a document separator/,
+    'wrong indentation: this belongs to nothing above it',
+  ],
+];
+
+function wordsFor(reason: string): string {
+  return WORDS.find(([pattern]) => pattern.test(reason))?.[1] ?? reason;
+}

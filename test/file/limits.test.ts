@@ -1,0 +1,207 @@
+/** Limits of time and memory, and files that were made to reach them. */
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { existsSync } from 'node:fs';
+import t from 'tap';
+import { followFile, put, servicesText } from '../support/file-rig.ts';
+import { lines } from '../support/state-file.ts';
+import { until } from '../support/until.ts';
+
+const WORKER = new URL('../../src/file/parser-worker.ts', import.meta.url).href;
+/** Only decides how long a failing test takes. */
+const PATIENCE_MS = 120_000;
+
+/** A thread that does what the text says, which may import the real one as WORKER. */
+function module(text: string): URL {
+  const source = `import { parentPort } from 'node:worker_threads';
+    import { existsSync, writeFileSync } from 'node:fs';
+    ${text.replaceAll('WORKER', JSON.stringify(WORKER))}`;
+  return new URL(`data:text/javascript,${encodeURIComponent(source)}`);
+}
+
+/** Parses without end where a content has the word HANG in it. */
+const HANGS = module(`
+  parentPort.on('message', (request) => {
+    if (request !== 'next part' && Buffer.from(request).includes('HANG')) for (;;);
+  });
+  await import(WORKER);`);
+
+t.test(
+  'memory: the file is refused, what is served stays, a new thread knows what differs',
+  async (t) => {
+    const limits = { maxParserBytes: 48 * 1024 * 1024 };
+    const { path, source, sink, failures } = followFile(t, servicesText('a', 'b'), { limits });
+    t.strictSame((await sink.next()).shape, ['default/a()', 'default/b()']);
+    const labels = Array.from({ length: 400_000 }, (_, n) => `k${n}: v`).join(', ');
+    await put(path, `services: [service: {name: big, labels: {${labels}}}]\n`);
+    await until(() => failures.length === 1, PATIENCE_MS);
+    t.match(failures[0]?.error, {
+      code: 'KPNG_STATE_FILE_LIMIT',
+      message: `cannot parse the state file ${path}: it takes more than 48Mi of memory`,
+    });
+    t.match(source.snapshot(), { state: 'stale', loads: 1, error: failures[0]?.error });
+    t.equal(sink.unread, 0, 'the sink keeps what it has');
+    await put(path, servicesText('b', 'c'));
+    t.strictSame((await sink.next()).changed, ['default/a', 'default/c']);
+    t.match(source.snapshot(), { state: 'loaded', loads: 2, error: undefined });
+  },
+);
+
+t.test('time: the same', async (t) => {
+  const limits = { maxParseMs: 2000 };
+  const { path, source, sink, failures } = followFile(t, servicesText('a'), {
+    limits,
+    parserModule: HANGS,
+  });
+  await sink.next();
+  await put(path, servicesText('a', 'HANG'));
+  await until(() => failures.length === 1, PATIENCE_MS);
+  t.match(failures[0]?.error, {
+    code: 'KPNG_STATE_FILE_LIMIT',
+    message: `cannot parse the state file ${path}: it takes longer than 2 s`,
+  });
+  t.match(source.snapshot(), { state: 'stale', loads: 1 });
+  await put(path, servicesText('b'));
+  t.strictSame((await sink.next()).shape, ['default/b()']);
+});
+
+t.test('a good file does not wait for a bad one that is being parsed', async (t) => {
+  // Without the limit for contents that are out of date it would wait for days.
+  const limits = { maxParseMs: 2 ** 30, maxOutdatedParseMs: 50 };
+  const { path, sink, failures } = followFile(t, servicesText('HANG'), {
+    limits,
+    parserModule: HANGS,
+  });
+  await put(path, servicesText('good'));
+  t.strictSame((await sink.next()).shape, ['default/good()']);
+  t.match(failures.at(-1)?.error.message ?? '', /takes long, and the file has newer content$|^$/);
+});
+
+t.test('a file that is written all the time is parsed to its end now and then', async (t) => {
+  // The first content of each thread takes until the file has changed, and longer than that may take.
+  const slow = module(`
+    parentPort.on('message', (request) => {
+      if (request !== 'next part') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    });
+    await import(WORKER);`);
+  const limits = { maxOutdatedParseMs: 1, settleMs: 1 };
+  const { path, source } = followFile(t, servicesText('n0'), { limits, parserModule: slow });
+  for (let n = 1; source.snapshot().loads < 2; n += 1) {
+    await put(path, servicesText(`n${n}`));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  t.pass();
+});
+
+t.test('a thread that ends is replaced after a while, for the same content', async (t) => {
+  const flag = join(t.testdirName, 'failed');
+  const parserModule = module(`
+    if (existsSync(${JSON.stringify(flag)})) await import(WORKER);
+    else parentPort.once('message', () => {
+      writeFileSync(${JSON.stringify(flag)}, '');
+      process.exit(3);
+    });`);
+  const { path, source, sink, failures } = followFile(t, servicesText('a'), {
+    parserModule,
+    random: () => 0.5,
+  });
+  await until(() => failures.length === 1);
+  t.match(failures[0]?.error, {
+    code: 'KPNG_STATE_FILE_READ',
+    message: `cannot parse the state file ${path}: its thread ended with 3`,
+  });
+  t.strictSame((await sink.next()).shape, ['default/a()'], 'though the file has not changed');
+  t.match(source.snapshot(), { state: 'loaded', readFailures: 1, error: undefined });
+  t.ok(existsSync(flag));
+});
+
+t.test('a thread that ends while it hands over: nothing of that is delivered', async (t) => {
+  const flag = join(t.testdirName, 'failed');
+  // Lets the first thread end in the middle of the parts of the second content.
+  const parserModule = module(`
+    await import(WORKER);
+    let contents = 0;
+    let parts = 0;
+    parentPort.on('message', (request) => {
+      if (request !== 'next part') contents += 1;
+      else if (contents === 2) parts += 1;
+      if (parts < 2 || existsSync(${JSON.stringify(flag)})) return;
+      writeFileSync(${JSON.stringify(flag)}, '');
+      process.exit(3);
+    });`);
+  const names = Array.from({ length: 3000 }, (_, n) => `s${n}`);
+  const { path, sink, failures } = followFile(t, servicesText('a', 'b'), { parserModule });
+  await sink.next();
+  await put(path, servicesText('b', ...names));
+  await until(() => failures.length === 1);
+  t.equal(sink.unread, 0);
+  const next = await sink.next();
+  t.equal(next.shape.length, 3001, 'all of it, in one change set');
+  t.equal(next.changed.length, 3001);
+  t.ok(next.changed.includes('default/a'), 'with what has gone');
+  t.notOk(next.changed.includes('default/b'), 'but not what is as it was');
+});
+
+t.test('a thread that does not start', async (t) => {
+  const parserModule = pathToFileURL(join(t.testdirName, 'nowhere.mjs'));
+  const { source, failures, abort, done } = followFile(t, servicesText('a'), { parserModule });
+  await until(() => failures.length === 1);
+  t.match(failures[0]?.error, { code: 'KPNG_STATE_FILE_READ', message: /cannot parse .*nowhere/ });
+  t.equal(source.snapshot().state, 'waiting');
+  abort.abort();
+  await done;
+});
+
+t.test('it ends at once, also in the middle of a large file', async (t) => {
+  const { source, sink, abort, done, failures } = followFile(t, servicesText('HANG'), {
+    parserModule: HANGS,
+  });
+  // By then the file is being parsed, if not before.
+  await new Promise((resolve) => setImmediate(resolve));
+  abort.abort();
+  await done;
+  t.equal(sink.unread, 0);
+  t.equal(source.snapshot().loads, 0);
+  t.strictSame(failures, [], 'which is no failure');
+});
+
+const labels = (count: number, form: (pairs: string[]) => string): string =>
+  form(Array.from({ length: count }, (_, n) => `key-${n}: value`));
+const bomb = Array.from({ length: 30 }, (_, level) => {
+  const refers = Array.from({ length: 10 }, () =>
+    level === 0 ? 'x'.repeat(1000) : `*l${level - 1}`,
+  );
+  return `  l${level}: &l${level} [${refers.join(', ')}]`;
+});
+
+/** Files that took minutes or gigabytes with other parsers; whether they are valid. */
+const HOSTILE: Readonly<Record<string, readonly [text: string, isValid: boolean]>> = {
+  '100,000 labels in block style': [
+    `services:\n- service:\n    name: big\n    labels:\n${labels(100_000, (pairs) => pairs.map((pair) => `      ${pair}\n`).join(''))}`,
+    true,
+  ],
+  '20,000 labels in flow style': [
+    `services: [service: {name: big, labels: {${labels(20_000, (pairs) => pairs.join(', '))}}}]\n`,
+    true,
+  ],
+  '8 MB of [': ['['.repeat(8_000_000), false],
+  'JSON of 8 MB, nested deeply': [`{"services": ${'['.repeat(4e6)}${']'.repeat(4e6)}}`, false],
+  '"? " 31 times': [`${'? '.repeat(31)}x`, false],
+  'an alias bomb': [lines('services: []', 'nodes:', ...bomb), false],
+  '100,000 nodes of one name': [`services: []\nnodes:\n${'- {name: a}\n'.repeat(100_000)}`, false],
+  '100,000 unknown keys': [
+    `services: []\n${Array.from({ length: 100_000 }, (_, n) => `k${n}:\n`).join('')}`,
+    false,
+  ],
+};
+
+for (const [name, [text, isValid]] of Object.entries(HOSTILE)) {
+  t.test(`${name}: ${isValid ? 'parsed' : 'refused'} within the limits`, async (t) => {
+    const { path, source, sink } = followFile(t, text);
+    await until(() => source.snapshot().loads + source.snapshot().invalid === 1, PATIENCE_MS);
+    t.equal(source.snapshot().loads, isValid ? 1 : 0);
+    if (isValid) await sink.next();
+    await put(path, servicesText('good'));
+    t.strictSame((await sink.next()).shape, ['default/good()']);
+  });
+}

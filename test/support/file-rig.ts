@@ -1,0 +1,64 @@
+/** A state file that is followed by the real source, until the test ends. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { loadHasher } from '../../src/api/hash.ts';
+import { fileReadFailed, type FileReadFailed } from '../../src/file/events.ts';
+import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
+import { FileSource, type FileSourceOptions } from '../../src/file/source.ts';
+import { feedLocalSink } from '../../src/store/local-feed.ts';
+import type { LocalSink } from '../../src/store/local-view.ts';
+import { renameOver } from '../../src/util/rename-over.ts';
+import { listening } from './events.ts';
+import { RecordingSink } from './recording-sink.ts';
+
+const hasher = await loadHasher();
+
+/** Renames a new file over the state file. */
+export async function put(path: string, content: string | Uint8Array): Promise<void> {
+  await writeFile(`${path}.new`, content);
+  await renameOver(`${path}.new`, path);
+}
+
+/** A file with services of these names. */
+export function servicesText(...names: string[]): string {
+  return `services:\n${names.map((name) => `- service: {name: ${name}}\n`).join('')}`;
+}
+
+/** Feeds a sink from a source until the signal is aborted. */
+export function feedSink(
+  source: FileSource,
+  nodeName: string,
+  sink: LocalSink,
+  signal: AbortSignal,
+): Promise<void> {
+  return feedLocalSink({ source, nodeName, hasher }, sink, signal);
+}
+
+interface RigOptions extends Omit<Partial<FileSourceOptions>, 'limits'> {
+  readonly limits?: Partial<FileLimits>;
+  readonly nodeName?: string;
+  readonly sink?: RecordingSink;
+}
+
+export function followFile(
+  t: Test,
+  text: string | undefined,
+  { nodeName = 'n1', sink = new RecordingSink(), limits, ...options }: RigOptions = {},
+) {
+  const path = join(t.testdir(text === undefined ? {} : { 'state.yaml': text }), 'state.yaml');
+  const source = new FileSource({
+    path,
+    limits: { ...DEFAULT_FILE_LIMITS, settleMs: 10, ...limits },
+    ...options,
+  });
+  const failures: FileReadFailed[] = [];
+  listening(t, fileReadFailed, (event) => event.path === path && failures.push(event));
+  const abort = new AbortController();
+  const done = feedSink(source, nodeName, sink, abort.signal);
+  t.teardown(async () => {
+    abort.abort();
+    await done;
+  });
+  return { path, source, sink, failures, abort, done };
+}
