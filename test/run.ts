@@ -4,7 +4,7 @@
  *
  *     npm test                     everything
  *     npm test -- test/client      the checks, and only these tests
- *     npm run test:fast            types, lint, and the tests that start no program, with one engine
+ *     npm run test:fast            types, lint, units, and the relay contract with one engine
  *
  * Ends with one plain line, `N passed, N failed, N skipped`; each check counts as one. With CI=true a test that is
  * skipped although it could run here is a failure.
@@ -18,8 +18,12 @@ import { runTap, tallyLine, type Tally } from './runner/tap.ts';
 const ROOT = join(import.meta.dirname, '..');
 /** Lines of a file, generated ones aside. */
 const LONGEST = 400;
-/** Folders whose tests start programs, wait or measure. */
-const SLOW = ['bench', 'cli', 'demo', 'deploy', 'docs', 'examples', 'handover', 'sea', 'windows'];
+/** What `test:fast` runs. */
+const FAST = ['test/runner/units.ts'].concat(
+  ['connect', 'half-close', 'limits', 'lost-endpoint', 'reset'].map(
+    (name) => `test/proxysocket/tcp/${name}.test.ts`,
+  ),
+);
 
 const types: Check = { name: 'types', script: tool('typescript', 'tsc'), args: ['--noEmit'] };
 const lint: Check = {
@@ -55,14 +59,16 @@ async function main(args: readonly string[]): Promise<boolean> {
   const paths = fast ? args.slice(1) : args;
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
   print(`node ${process.version} on ${process.platform} ${process.arch}`);
-  await runChecks(fast ? [types, lint] : [lint, types, ...others], ROOT, (result) => {
+  const strict = process.env['CI'] === 'true';
+  const files = paths.length > 0 ? paths.flatMap(testFiles) : fast ? FAST : [];
+  const checked = runChecks(fast ? [types, lint] : [lint, types, ...others], ROOT, (result) => {
     total[result.ok ? 'passed' : 'failed'] += 1;
     print(`${result.ok ? 'ok  ' : 'FAIL'}  ${result.name} ${(result.ms / 1000).toFixed(1)} s`);
     if (!result.ok) print(result.output);
   });
-  const strict = process.env['CI'] === 'true';
-  const files = paths.length > 0 ? paths.flatMap(testFiles) : fast ? fastFiles() : [];
-  await runTap({ files, strict }, total);
+  // Tests that load the machine and measure should not run beside the checks.
+  if (!fast) await checked;
+  await Promise.all([checked, runTap({ files, strict }, total)]);
   const passes =
     !fast && hasLinuxEngine(process.platform, process.version) ? enginePasses(paths) : [];
   for (const { engine, files: again } of passes) {
@@ -77,13 +83,6 @@ async function main(args: readonly string[]): Promise<boolean> {
 function testFiles(path: string): string[] {
   const isFolder = statSync(join(ROOT, path), { throwIfNoEntry: false })?.isDirectory() === true;
   return isFolder ? globSync(`${path}/**/*.test.ts`, { cwd: ROOT }) : [path];
-}
-
-function fastFiles(): string[] {
-  return globSync('test/**/*.test.ts', {
-    cwd: ROOT,
-    exclude: [...SLOW, 'system'].map((folder) => `test/${folder}`),
-  });
 }
 
 // A reader of the output may leave early (`npm test | head`).

@@ -186,7 +186,7 @@ t.test('where nothing runs, commands say so', async (t) => {
   );
   const unknown = await runCli(['connections', 'a', 'b']);
   t.equal(unknown.code, 2);
-  t.match(unknown.stderr, /nothing may follow a but flags: "b"/);
+  t.match(unknown.stderr, /only flags may follow a: "b"/);
   const nameless = await runCli(['top']);
   t.match(nameless, { code: 1, stderr: /name it with --socket/ });
 });
