@@ -15,9 +15,20 @@ export interface Shape {
   readonly [field: number]: 'text' | Shape;
 }
 
+/** Two bytes on the wire may be an object of a hundred in memory: so many fields a message may have in all. */
+export const MAX_FIELDS = 200_000;
+
 /** What is wrong with the bytes, or undefined when they can be decoded. */
 export function wireProblem(bytes: Uint8Array, shape: Shape): string | undefined {
-  return problemWithin(bytes, 0, bytes.length, shape);
+  return problemWithin(bytes, { start: 0, end: bytes.length, shape, count: { fields: 0 } });
+}
+
+interface Part {
+  readonly start: number;
+  readonly end: number;
+  readonly shape: Shape;
+  /** Of the whole message. */
+  readonly count: { fields: number };
 }
 
 const VARINT = 0;
@@ -26,18 +37,16 @@ const DELIMITED = 2;
 const FIXED32 = 5;
 const MAX_TAG = 2 ** 32 - 1;
 
-function problemWithin(
-  bytes: Uint8Array,
-  start: number,
-  end: number,
-  shape: Shape,
-): string | undefined {
+function problemWithin(bytes: Uint8Array, part: Part): string | undefined {
+  const { start, end, shape, count } = part;
   let at = start;
   while (at < end) {
     const afterTag = skipVarint(bytes, at, end);
     const tag = afterTag === -1 ? 0 : varint32(bytes, at, afterTag);
     const field = tag >>> 3;
     if (field === 0 || tag > MAX_TAG) return `no field number at byte ${at}`;
+    count.fields += 1;
+    if (count.fields > MAX_FIELDS) return `more than ${MAX_FIELDS} fields`;
     switch (tag & 7) {
       case VARINT:
         at = skipVarint(bytes, afterTag, end);
@@ -53,8 +62,14 @@ function problemWithin(
         if (content === -1) return `cut off in field ${field}`;
         at = content + varint32(bytes, afterTag, content);
         if (at > end) return `field ${field} is longer than its message`;
-        const problem = problemInField(bytes, content, at, field, shape[field]);
-        if (problem !== undefined) return problem;
+        const inside = shape[field];
+        if (inside === 'text' && !isUtf8(bytes.subarray(content, at))) {
+          return `field ${field} is not UTF-8`;
+        }
+        if (typeof inside === 'object') {
+          const problem = problemWithin(bytes, { start: content, end: at, shape: inside, count });
+          if (problem !== undefined) return `in field ${field}: ${problem}`;
+        }
         break;
       }
       default:
@@ -63,21 +78,6 @@ function problemWithin(
     if (at === -1 || at > end) return `cut off in field ${field}`;
   }
   return undefined;
-}
-
-function problemInField(
-  bytes: Uint8Array,
-  start: number,
-  end: number,
-  field: number,
-  shape: 'text' | Shape | undefined,
-): string | undefined {
-  if (shape === undefined) return undefined;
-  if (shape === 'text') {
-    return isUtf8(bytes.subarray(start, end)) ? undefined : `field ${field} is not UTF-8`;
-  }
-  const problem = problemWithin(bytes, start, end, shape);
-  return problem === undefined ? undefined : `in field ${field}: ${problem}`;
 }
 
 /** Position after the varint, or -1 if it does not end in time. */

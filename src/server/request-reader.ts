@@ -5,6 +5,7 @@
  * that ask again after each change is a fifth of what the change costs.
  */
 import { status } from '@grpc/grpc-js';
+import { ByteBuffer } from '../util/byte-buffer.ts';
 import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 
 export interface RequestReader {
@@ -46,9 +47,9 @@ const PREFIX = 5;
 /** Cuts a stream of bytes into messages. */
 export class Messages {
   readonly #options: Omit<RequestReaderOptions, 'onEnd'>;
-  /** The beginning of a message, in pieces. */
-  #pieces: Buffer[] = [];
-  #size = 0;
+  /** The beginning of a message, and how many bytes there have to be until there is something to do. */
+  readonly #begun = new ByteBuffer();
+  #wanted = PREFIX;
   #broken = false;
 
   constructor(options: Omit<RequestReaderOptions, 'onEnd'>) {
@@ -57,29 +58,23 @@ export class Messages {
 
   take(chunk: Buffer): void {
     if (this.#broken) return;
-    this.#size += chunk.length;
-    // The length stands in the first bytes, so that pieces are joined once they have it, and once more at the end.
-    if (this.#pieces.length > 0 && this.#size < this.#wanted()) {
-      this.#pieces.push(chunk);
-      return;
+    let rest = chunk;
+    if (this.#begun.length > 0) {
+      this.#begun.append(chunk);
+      if (this.#begun.length < this.#wanted) return;
+      rest = this.#begun.take();
     }
-    let rest = this.#pieces.length === 0 ? chunk : Buffer.concat([...this.#pieces, chunk]);
-    this.#pieces = [];
+    this.#wanted = PREFIX;
     while (rest.length >= PREFIX) {
       const end = this.#endOf(rest);
       if (end === undefined) return;
+      this.#wanted = end;
       if (rest.length < end) break;
       this.#options.onRequest(rest.subarray(PREFIX, end));
       rest = rest.subarray(end);
+      this.#wanted = PREFIX;
     }
-    this.#size = rest.length;
-    if (rest.length > 0) this.#pieces.push(rest);
-  }
-
-  /** How many bytes there have to be until there is something to do. */
-  #wanted(): number {
-    const [first] = this.#pieces;
-    return first === undefined || first.length < PREFIX ? PREFIX : PREFIX + first.readUInt32BE(1);
+    if (rest.length > 0) this.#begun.append(rest);
   }
 
   /** Where the first message ends; undefined: it is one that is not taken. */

@@ -47,3 +47,10 @@ t.test('what the decoder would misread is found', async (t) => {
     t.match(problem(hex), message, hex);
   }
 });
+
+t.test('a message of many empty parts is refused: they would take much memory', async (t) => {
+  const part = Buffer.from('1200', 'hex');
+  const parts = (count: number) => problem(Buffer.concat(Array(count).fill(part)).toString('hex'));
+  t.equal(parts(200_000), undefined);
+  t.match(parts(200_001), /more than 200000 fields/);
+});

@@ -12,6 +12,7 @@ import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/bounds.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { problemsOf } from '../support/command-line.ts';
+import { MAX_FIELDS } from '../../src/api/wire.ts';
 import { DEFAULT_STATE_LIMITS } from '../../src/store/staged.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
 import { tableRows } from '../support/markdown.ts';
@@ -130,5 +131,6 @@ t.test('docs/limits.md has the limits that cannot be set, with their values', as
     size && defaultText(size),
     DEFAULT_STATE_LIMITS.maxEntries.toLocaleString('en'),
     formatBytes(DEFAULT_STATE_LIMITS.maxBytes),
+    MAX_FIELDS.toLocaleString('en'),
   ]);
 });

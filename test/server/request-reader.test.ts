@@ -8,6 +8,7 @@ import { WatchReq } from '../../src/api/generated/localv1/api.ts';
 import type { BytesCall } from '../../src/server/http2-stream.ts';
 import { Messages, readRequests } from '../../src/server/request-reader.ts';
 import { startApiRig } from '../support/api-rig.ts';
+import { mutations } from '../support/mutations.ts';
 import { holds } from '../support/property.ts';
 
 function framed(message: Buffer, flag = 0): Buffer {
@@ -51,6 +52,21 @@ t.test('the messages are the same, however the bytes are cut', async (t) => {
         return broken.length === 0 && JSON.stringify(requests) === JSON.stringify(wanted);
       },
     ),
+  );
+});
+
+t.test('whatever bytes come, they are read or refused once', async (t) => {
+  const seeds = [
+    framed(Buffer.from('request')),
+    framed(Buffer.alloc(0)),
+    framed(Buffer.alloc(900)),
+  ];
+  holds(
+    t,
+    fc.property(fc.array(mutations(seeds)), (pieces) => {
+      const { requests, broken } = read(pieces);
+      return broken.length <= 1 && requests.every(({ length }) => length <= 1000);
+    }),
   );
 });
 

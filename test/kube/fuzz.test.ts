@@ -1,0 +1,193 @@
+/** Lists and events of a hostile API server, as far as they get: read, mapped, stored and passed on. */
+import * as fc from 'fast-check';
+import type { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
+import t from 'tap';
+import { loadHasher } from '../../src/api/hash.ts';
+import { decodeGlobalOp } from '../../src/api/global-ops.ts';
+import { OpItem } from '../../src/api/generated/localv1/api.ts';
+import { decodeLocalOp } from '../../src/api/ops.ts';
+import { KpngError } from '../../src/errors.ts';
+import { KubeFailure } from '../../src/kube/failure.ts';
+import { nodeFeed, serviceFeed, sliceFeed, type Feed } from '../../src/kube/feeds.ts';
+import { isObject, type Json } from '../../src/kube/json.ts';
+import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
+import { listAll } from '../../src/kube/list.ts';
+import { OrphanBook } from '../../src/kube/orphans.ts';
+import { ownNode } from '../../src/kube/own-node.ts';
+import { triggerTimes } from '../../src/kube/trigger-times.ts';
+import { watchFrom } from '../../src/kube/watch.ts';
+import { GlobalReaders } from '../../src/store/global-readers.ts';
+import { GlobalStore } from '../../src/store/global-store.ts';
+import { LocalReaders } from '../../src/store/local-readers.ts';
+import * as objects from '../support/fake-api/objects.ts';
+import { itemsOf } from '../support/frames.ts';
+import { SELECTION } from '../support/kube-rig.ts';
+import { mutations } from '../support/mutations.ts';
+import { holdsAsync } from '../support/property.ts';
+
+const OBJECTS = [
+  objects.service('demo/web', '10.96.0.10', { labels: { app: 'web' } }),
+  objects.slice('demo/web-x', [
+    objects.endpoint('10.1.0.5', { zone: 'north', hints: { forZones: [{ name: 'north' }] } }),
+  ]),
+  objects.node('n1', 'north'),
+];
+const hasher = await loadHasher();
+
+/** Anything where something of the API is expected. */
+const odd = fc.oneof(
+  fc.constantFrom(null, '', '\ud800', '__proto__', 'Local', 'None', -1, 1.5, 2 ** 40, true, [], {}),
+  fc.string({ unit: 'binary', maxLength: 4 }),
+);
+
+/** An object of the API in which some values are something else. */
+const oddObjects = fc
+  .tuple(fc.constantFrom(...OBJECTS), fc.array(fc.tuple(fc.nat(60), odd), { maxLength: 5 }))
+  .map(([object, changes]) => {
+    let at = 0;
+    const change = (value: unknown): unknown => {
+      at += 1;
+      const replaced = changes.find(([place]) => place === at);
+      if (replaced !== undefined) return replaced[1];
+      if (Array.isArray(value)) return value.map(change);
+      if (typeof value !== 'object' || value === null) return value;
+      return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, change(each)]));
+    };
+    return change(object);
+  })
+  .filter(isObject);
+
+class World {
+  readonly store = new GlobalStore({ hasher });
+  readonly #feeds: readonly Feed<never>[];
+
+  constructor() {
+    const orphans = new OrphanBook();
+    const selection = { ...SELECTION, serviceLabels: ['*'], nodeAnnotations: ['[a-z]*'] };
+    const feeds = [serviceFeed(selection, orphans), sliceFeed(orphans), nodeFeed(selection)];
+    this.#feeds = feeds as unknown as Feed<never>[];
+  }
+
+  take(raw: Json, gone: boolean): void {
+    for (const feed of this.#feeds) {
+      const { resource } = feed;
+      let key: string;
+      try {
+        key = resource.keyOf(raw);
+      } catch (error) {
+        if (!(error instanceof KpngError)) throw error;
+        continue;
+      }
+      const value = gone ? undefined : resource.decode(raw);
+      this.store.update((transaction) => feed.change(transaction, key, value));
+    }
+    ownNode('n1').decode(raw);
+  }
+
+  /** Throws when clients could not take it. */
+  passOn(): void {
+    this.store.update((transaction) => transaction.setComplete());
+    const told = [new LocalReaders(this.store), new GlobalReaders(this.store)].map((readers) =>
+      readers.open({ onEvicted: () => {} }).next('n1'),
+    );
+    for (const [api, frames] of told.entries()) {
+      for (const item of itemsOf(Buffer.concat([...(frames ?? [])]))) {
+        const bytes = OpItem.encode(item).finish();
+        const op = api === 0 ? decodeLocalOp(bytes) : decodeGlobalOp(bytes);
+        if (op.kind === 'invalid') throw op.error;
+      }
+    }
+  }
+}
+
+t.test(
+  'whatever an object has in its fields, it is stored and passed on, or refused',
+  async (t) => {
+    await holdsAsync(
+      t,
+      fc.asyncProperty(fc.array(oddObjects, { maxLength: 6 }), async (raws) => {
+        const world = new World();
+        for (const raw of raws) world.take(raw, false);
+        world.passOn();
+      }),
+    );
+  },
+);
+
+const EVENTS = OBJECTS.flatMap((object) =>
+  ['ADDED', 'DELETED', 'BOOKMARK', 'ERROR'].map((type) =>
+    Buffer.from(`${JSON.stringify({ type, object })}\n`),
+  ),
+);
+const PAGES = OBJECTS.map((object) =>
+  Buffer.from(JSON.stringify({ metadata: { resourceVersion: '7' }, items: [object, object] })),
+);
+
+/** An API whose answers are these bytes, in pieces. */
+function answering(bytes: Buffer, pieces: number) {
+  const size = Math.max(1, Math.ceil(bytes.length / pieces));
+  const api = {
+    get: () => {
+      const cut = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+        bytes.subarray(i * size, (i + 1) * size),
+      );
+      return Promise.resolve(Readable.from(cut, { objectMode: false }) as IncomingMessage);
+    },
+  };
+  return {
+    api: api as never,
+    limits: { ...DEFAULT_KUBE_LIMITS, maxListPages: 3 },
+    signal: new AbortController().signal,
+  };
+}
+
+const resource = serviceFeed(SELECTION, new OrphanBook()).resource;
+
+async function onlyFailures(run: Promise<unknown>): Promise<void> {
+  try {
+    await run;
+  } catch (error) {
+    if (!(error instanceof KubeFailure)) throw error;
+  }
+}
+
+// The time limit of `holds` ends the search.
+fc.configureGlobal({ numRuns: 100_000 });
+
+t.test('whatever a watch sends is read, or fails as a watch does', async (t) => {
+  const bytes = fc
+    .array(fc.oneof(fc.constantFrom(...EVENTS), mutations(EVENTS)), { maxLength: 4 })
+    .map((parts) => Buffer.concat(parts));
+  await holdsAsync(
+    t,
+    fc.asyncProperty(bytes, fc.integer({ min: 1, max: 50 }), async (sent, pieces) => {
+      const world = new World();
+      const watching = watchFrom(resource, {
+        ...answering(sent, pieces),
+        random: () => 0.5,
+        version: '5',
+        onOpen: () => {},
+        onBatch: ({ events }) => {
+          triggerTimes(events, 0);
+          for (const { type, raw } of events) world.take(raw, type === 'DELETED');
+        },
+      });
+      await onlyFailures(watching);
+      world.passOn();
+    }),
+  );
+});
+
+t.test('whatever a list sends is read, or fails as a list does', async (t) => {
+  await holdsAsync(
+    t,
+    fc.asyncProperty(mutations(PAGES), fc.integer({ min: 1, max: 50 }), async (sent, pieces) => {
+      const world = new World();
+      await onlyFailures(
+        listAll(resource, answering(sent, pieces), (raw) => world.take(raw, false)),
+      );
+      world.passOn();
+    }),
+  );
+});
