@@ -1,8 +1,9 @@
-import { isMap, isScalar, LineCounter, parseAllDocuments, type Document, type Node } from 'yaml';
-import { messageOf } from '../errors.ts';
+import { formatBytes } from '../util/bytes.ts';
+import { locatorIn, parseYaml, shorten, type Segment, type YamlLocator } from '../util/yaml.ts';
+import { CONFIG_LIMITS } from './limits.ts';
 import type { ConfigProblem } from './problem.ts';
 
-/** One field of a document, with its place. */
+/** One field of a document, with its position. */
 export interface ConfigEntry {
   readonly key: string;
   /** Its keys from the top, joined by dots. */
@@ -29,88 +30,103 @@ export interface ReadDocuments {
   readonly problems: readonly ConfigProblem[];
 }
 
-/** Aliases that may be followed in one document: enough for people, too few for a bomb. */
-const MAX_ALIASES = 100;
-/** How deep objects may lie within each other. */
-const MAX_DEPTH = 8;
+const { maxFileBytes, maxDepth, maxValues, maxDocuments } = CONFIG_LIMITS;
+const YAML_LIMITS = { maxDepth: maxDepth + 1, maxAliasedValues: maxValues };
 
-/** Takes a file apart: one or several YAML documents (JSON is YAML, too), each an object with a kind. */
+/**
+ * Takes a file apart: one or several YAML documents (JSON is YAML, too), each an object with a kind. The
+ * limits keep this short enough for the main thread, whatever the text.
+ */
 export function readDocuments(text: string): ReadDocuments {
-  const lines = new LineCounter();
+  const positionAt = positionsIn(text.slice(0, maxFileBytes));
+  const refuse = (offset: number, message: string): ReadDocuments => {
+    return { documents: [], problems: [{ ...positionAt(offset), field: '', message }] };
+  };
+  if (text.length > maxFileBytes) {
+    return refuse(0, `the file is larger than ${formatBytes(maxFileBytes)}`);
+  }
+  const parsed = parseYaml(text, YAML_LIMITS);
+  if (!parsed.ok) return refuse(parsed.problem.offset, parsed.problem.message);
+  if (parsed.documents.length > maxDocuments) {
+    return refuse(0, `there are more than ${maxDocuments} documents`);
+  }
   const documents: ConfigDocument[] = [];
   const problems: ConfigProblem[] = [];
-  const parsed = parseAllDocuments(text, { lineCounter: lines, prettyErrors: false });
-  for (const document of 'empty' in parsed ? [] : parsed) {
-    for (const { pos, message } of document.errors) {
-      problems.push({ ...placeAt(lines, pos[0]), field: '', message: oneLine(message) });
+  for (const [index, { value, offset }] of parsed.documents.entries()) {
+    if (value === null) continue;
+    const position = positionAt(offset);
+    const message = problemOf(value);
+    if (message !== undefined || !isObject(value)) {
+      problems.push({ ...position, field: '', message: message ?? '' });
+      continue;
     }
-    if (document.errors.length > 0) continue;
-    const read = readDocument(document, lines);
-    if ('message' in read) problems.push(read);
-    else if (read.kind !== EMPTY) documents.push(read);
+    const { apiVersion, kind, ...rest } = value;
+    const locate = locatorIn(text, YAML_LIMITS, index);
+    const entries = entriesOf(rest, [], (...at) => positionAt(locate(...at)));
+    documents.push({
+      apiVersion: String(apiVersion),
+      kind: String(kind),
+      line: position.line,
+      entries,
+    });
   }
   return { documents, problems };
 }
 
-/** In place of a kind: there is nothing in the document. */
-const EMPTY = '';
-
-function readDocument(
-  document: Document.Parsed,
-  lines: LineCounter,
-): ConfigDocument | ConfigProblem {
-  const { contents } = document;
-  const place = placeAt(lines, contents?.range[0] ?? 0);
-  if (contents === null || (isScalar(contents) && contents.value === null)) {
-    return { apiVersion: '', kind: EMPTY, line: place.line, entries: [] };
+/** What is wrong with a document as a whole. */
+function problemOf(value: unknown): string | undefined {
+  if (!isObject(value)) return 'expected an object with apiVersion and kind';
+  if (countValues(value) > maxValues) return `there are more than ${maxValues} keys and values`;
+  for (const name of ['apiVersion', 'kind']) {
+    const text = Object.hasOwn(value, name) ? value[name] : undefined;
+    if (typeof text !== 'string' || text === '') return `${name} is missing`;
   }
-  const problem = (message: string): ConfigProblem => ({ ...place, field: '', message });
-  if (!isMap(contents)) return problem('expected an object with apiVersion and kind');
-  let entries: readonly ConfigEntry[];
-  try {
-    entries = entriesOf(contents, { document, lines }, '', 0);
-  } catch (error) {
-    return problem(oneLine(messageOf(error)));
-  }
-  const head = (name: string): string | undefined => {
-    const value = entries.find(({ key }) => key === name)?.value;
-    return typeof value === 'string' && value !== '' ? value : undefined;
-  };
-  const [apiVersion, kind] = [head('apiVersion'), head('kind')];
-  if (apiVersion === undefined) return problem('apiVersion is missing');
-  if (kind === undefined) return problem('kind is missing');
-  const rest = entries.filter(({ key }) => key !== 'apiVersion' && key !== 'kind');
-  return { apiVersion, kind, line: place.line, entries: rest };
+  return undefined;
 }
 
-interface Within {
-  readonly document: Document.Parsed;
-  readonly lines: LineCounter;
+function countValues(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 1;
+  return Object.values(value).reduce<number>((count, each) => count + 1 + countValues(each), 1);
 }
 
-function entriesOf(node: unknown, within: Within, prefix: string, depth: number): ConfigEntry[] {
-  if (!isMap(node)) return [];
-  if (depth > MAX_DEPTH) throw new Error(`objects lie more than ${MAX_DEPTH} deep`);
-  return node.items.map((pair): ConfigEntry => {
-    const key = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
-    const range = (pair.key as Node | null)?.range;
-    const path = prefix === '' ? key : `${prefix}.${key}`;
-    const value = pair.value as Node | null;
+interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+function entriesOf(
+  object: Readonly<Record<string, unknown>>,
+  above: readonly Segment[],
+  positionOf: (...at: Parameters<YamlLocator>) => Position,
+): ConfigEntry[] {
+  return Object.entries(object).map(([key, value]): ConfigEntry => {
+    const segments = [...above, key];
+    const { line, column } = positionOf(segments, true);
     return {
       key,
-      path,
-      ...placeAt(within.lines, range?.[0] ?? 0),
-      value: value?.toJS(within.document, { maxAliasCount: MAX_ALIASES }) ?? null,
-      entries: isMap(value) ? entriesOf(value, within, path, depth + 1) : undefined,
+      path: segments.map((each) => shorten(String(each))).join('.'),
+      line,
+      column,
+      value,
+      entries: isObject(value) ? entriesOf(value, segments, positionOf) : undefined,
     };
   });
 }
 
-function placeAt(lines: LineCounter, offset: number): { line: number; column: number } {
-  const { line, col } = lines.linePos(offset);
-  return { line, column: col };
+/** Finds line and column of offsets in a text, both from 1. */
+function positionsIn(text: string): (offset: number) => Position {
+  const starts = [0, ...[...text.matchAll(/\n/g)].map(({ index }) => index + 1)];
+  return (offset) => {
+    let [line, end] = [0, starts.length];
+    while (end - line > 1) {
+      const middle = (line + end) >> 1;
+      if ((starts[middle] ?? 0) <= offset) line = middle;
+      else end = middle;
+    }
+    return { line: line + 1, column: offset - (starts[line] ?? 0) + 1 };
+  };
 }
 
-function oneLine(message: string): string {
-  return message.replaceAll(/\s+/g, ' ').trim();
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

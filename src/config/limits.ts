@@ -1,7 +1,13 @@
 /** Bounds of configuration files; each has a line in docs/limits.md. */
 export const CONFIG_LIMITS = {
   /** Largest file that is read. Bytes. */
-  maxFileBytes: 1024 * 1024,
+  maxFileBytes: 256 * 1024,
+  /** How deep objects and lists may be nested. */
+  maxDepth: 8,
+  /** Keys and values of a document, with its aliases filled in. */
+  maxValues: 2000,
+  /** YAML documents in a file. */
+  maxDocuments: 10,
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   settleMs: 200,
   /** How often the file is looked at when the system tells of no change. Milliseconds. */

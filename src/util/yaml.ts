@@ -70,18 +70,20 @@ export function parseYaml(text: string, limits: YamlLimits): YamlResult {
 export type YamlLocator = (segments: readonly Segment[], atKey?: boolean) => number;
 
 /**
- * Finds where the parts of a value are written, in the first document of a text that was parsed before. When
+ * Finds where the parts of a value are written, in one document of a text that was parsed before. When
  * the way ends early, because something is missing, it is the offset of the last part that is there.
  */
-export function locatorIn(text: string, { maxDepth }: YamlLimits): YamlLocator {
+export function locatorIn(text: string, { maxDepth }: YamlLimits, document = 0): YamlLocator {
   let events: readonly Event[];
   try {
     events = parseEvents(text, { maxDepth });
   } catch {
     return () => 0;
   }
+  let root = 1;
+  for (let before = 0; before < document; before += 1) root = behind(events, root) + 2;
   return (segments, atKey = false) => {
-    let at = 1;
+    let at = root;
     let offset = startOf(events[at]) ?? 0;
     for (const [depth, segment] of segments.entries()) {
       const found = childAt(text, events, resolveAlias(text, events, at), segment);

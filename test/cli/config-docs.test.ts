@@ -74,6 +74,9 @@ t.test('docs/limits.md has the bounds of configuration files', async (t) => {
     rows.map(([, value]) => value),
     [
       formatBytes(CONFIG_LIMITS.maxFileBytes),
+      CONFIG_LIMITS.maxDepth.toLocaleString('en'),
+      CONFIG_LIMITS.maxValues.toLocaleString('en'),
+      CONFIG_LIMITS.maxDocuments.toLocaleString('en'),
       formatDuration(CONFIG_LIMITS.settleMs),
       formatDuration(CONFIG_LIMITS.pollMs),
     ],

@@ -1,0 +1,149 @@
+/** Configuration files that were made to be expensive. None may block the main thread for long. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { understand } from '../../src/cli/config-file.ts';
+import { configFields } from '../../src/cli/flags/fields.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
+import { followConfig } from '../../src/cli/reload.ts';
+import type { ConfigFile } from '../../src/config/config-file.ts';
+import { configFailed } from '../../src/config/events.ts';
+import { CONFIG_LIMITS } from '../../src/config/limits.ts';
+import { resolveConfig } from '../../src/config/resolve.ts';
+import { systemClock } from '../../src/util/clock.ts';
+import { renameOver } from '../../src/util/rename-over.ts';
+import { listening } from '../support/events.ts';
+import { holds } from '../support/property.ts';
+import { until } from '../support/until.ts';
+
+const FIELDS = configFields(REGISTRY);
+const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
+const { maxFileBytes } = CONFIG_LIMITS;
+
+/** The first problem of a text. */
+function problemOf(text: string): string {
+  const resolved = resolveConfig('c.yaml', text, FIELDS);
+  return resolved.ok ? '' : (resolved.problems[0]?.message ?? '');
+}
+
+/** As many of the pieces as fit into a file after a text. */
+function fill(piece: (index: number) => string, before = OWN): string {
+  const pieces: string[] = [];
+  for (let length = before.length, index = 0; ; index += 1) {
+    const next = piece(index);
+    length += next.length;
+    if (length > maxFileBytes) return before + pieces.join('');
+    pieces.push(next);
+  }
+}
+
+const bomb = Array.from({ length: 9 }, (_, level) => {
+  const refers = Array.from({ length: 9 }, () => (level === 0 ? 'x' : `*l${level - 1}`));
+  return `l${level}: &l${level} [${refers.join(', ')}]\n`;
+});
+
+const HOSTILE: Readonly<Record<string, readonly [text: string, problem: RegExp]>> = {
+  'complex keys in each other': [`${'? '.repeat(31)}x`, /nested too deeply/],
+  'a key that is a map': [`${OWN}? {a: b}\n: c\n`, /a key must be text/],
+  'one key again and again': [fill(() => 'a: b\n'), /duplicate key 'a'/],
+  'very many keys': [fill((index) => `k${index}: b\n`), /more than 2000 keys and values/],
+  'a very long list': [
+    fill(() => 'a,', `${OWN}nodeportAddresses: [`) + ']',
+    /more than 2000|larger/,
+  ],
+  'very many documents': [fill(() => '---\n', ''), /more than 10 documents/],
+  'deep maps': [`${OWN}${'a: {'.repeat(50)}${'}'.repeat(50)}`, /nested too deeply/],
+  'deep lists': [fill(() => '['), /nested too deeply/],
+  'an alias bomb': [OWN + bomb.join(''), /the aliases stand for more than 2000 values/],
+  'a long key': [`${OWN}${'k'.repeat(maxFileBytes / 2)}: 1\n`, /unknown field/],
+  'a file that is too large': [`${OWN}#${'x'.repeat(maxFileBytes)}`, /larger than 256Ki/],
+};
+
+for (const [name, [text, problem]] of Object.entries(HOSTILE)) {
+  t.test(name, async (t) => t.match(problemOf(text), problem));
+}
+
+t.test('a running program keeps its settings, and takes the next good file', async (t) => {
+  const path = join(t.testdir({ 'c.yaml': `${OWN}v: 1\n` }), 'c.yaml');
+  const taken: unknown[] = [];
+  const failed: (string | undefined)[] = [];
+  listening(t, configFailed, (event) => event.path === path && failed.push(event.error.code));
+  const live = {
+    adopt: (config: ConfigFile) => {
+      taken.push(config.settings.get('v')?.text);
+      return { changed: [], refused: [] };
+    },
+  };
+  const followed = followConfig({
+    path,
+    read: (text) => understand(path, text, REGISTRY) as never,
+    live: live as never,
+    clock: systemClock,
+  });
+  t.teardown(() => followed.close());
+  await until(() => taken.length > 0);
+  for (const [name, [text]] of Object.entries(HOSTILE)) {
+    const before = failed.length;
+    await writeFile(`${path}.new`, text);
+    await renameOver(`${path}.new`, path);
+    await until(() => failed.length > before);
+    t.match(failed.at(-1), /^KPNG_CONFIG_(?:INVALID|READ)$/, name);
+  }
+  t.same(new Set(taken), new Set(['1']));
+  await writeFile(path, `${OWN}v: 2\n`);
+  await until(() => taken.at(-1) === '2');
+});
+
+/** Characters and words that mean something in YAML. */
+const bit = fc.constantFrom(
+  '\n',
+  '\n  ',
+  ' ',
+  '- ',
+  ': ',
+  '? ',
+  '"',
+  "'",
+  '{',
+  '}',
+  '[',
+  ']',
+  '#',
+  '&a ',
+  '*a',
+  '|\n',
+  '>\n',
+  '\t',
+  '\r',
+  '---\n',
+  '...\n',
+  '%TAG ! x\n',
+  '!!str ',
+  '<<: ',
+  '~',
+  '\u0000',
+  '\ufeff',
+  ',',
+  'v',
+  '1',
+);
+
+t.test('no repetition of anything takes long or makes it throw', async (t) => {
+  holds(
+    t,
+    fc.property(fc.array(bit, { minLength: 1, maxLength: 6 }), fc.nat(20_000), (bits, times) => {
+      const text = `${OWN}${bits.join('').repeat(times)}`.slice(0, maxFileBytes);
+      const { cpu } = measure(() => problemOf(text));
+      return cpu < 5000;
+    }),
+  );
+});
+
+/** CPU time of a call. Milliseconds. */
+function measure(work: () => void): { cpu: number } {
+  const before = process.cpuUsage();
+  work();
+  const { user, system } = process.cpuUsage(before);
+  return { cpu: (user + system) / 1000 };
+}
