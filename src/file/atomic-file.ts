@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { open, rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { renameOver } from '../util/rename-over.ts';
@@ -8,13 +9,14 @@ const SLICE_MS = 10;
 const PIECE = 256 * 1024;
 
 /**
- * Writes a file so that its readers see either the whole former content or the whole new one, even
- * after a crash: beside it, and then renamed over it. Making the pieces gives way to other work.
+ * Writes a file so that its readers see either all of the old content or all of the new one, even after
+ * a crash: to a temporary file beside it, which is then renamed over it. Other work goes on meanwhile.
  */
 export async function writeAtomically(path: string, pieces: Iterable<string>): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
+  const temporary = `${path}.${randomUUID()}.tmp`;
+  // It must not exist: a link that another user of the directory has planted would be followed.
+  const file = await open(temporary, 'wx');
   try {
-    const file = await open(temporary, 'w');
     try {
       // Unlike `write`, it goes on after a write that was taken in part, as on a disk that is nearly full.
       for await (const piece of larger(pieces)) await file.writeFile(piece);

@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { writeAtomically } from '../../src/file/atomic-file.ts';
+import { NO_LINKS } from '../support/links.ts';
 
 const module = new URL('../../src/file/atomic-file.ts', import.meta.url).href;
 
@@ -15,6 +16,17 @@ t.test('pieces follow each other, also where they are larger than one write', as
   await writeAtomically(path, pieces);
   t.ok(readFileSync(path, 'utf8') === pieces.join(''));
   t.strictSame(readdirSync(folder), ['state']);
+});
+
+t.test('a link that another user planted is not followed', { skip: NO_LINKS }, async (t) => {
+  const folder = t.testdir({ victim: 'untouched' });
+  const path = join(folder, 'state');
+  symlinkSync(join(folder, 'victim'), `${path}.${process.pid}.tmp`);
+  symlinkSync(join(folder, 'victim'), path);
+  await writeAtomically(path, ['new']);
+  t.equal(readFileSync(join(folder, 'victim'), 'utf8'), 'untouched');
+  t.equal(readFileSync(path, 'utf8'), 'new');
+  t.notOk(lstatSync(path).isSymbolicLink());
 });
 
 t.test(
