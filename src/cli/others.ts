@@ -2,7 +2,7 @@ import { ADMIN_COMMANDS } from './admin/commands.ts';
 import type { OtherCommand } from './command.ts';
 import { SHELLS } from './completion/shells.ts';
 import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
-import { CLEANUP_FLAGS, readCleanup } from './flags/cleanup.ts';
+import { CLEANUP_FLAGS, readCleanup } from './flags/portal.ts';
 import { usage } from './flags/read.ts';
 import { pickValues } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/flags.ts';

@@ -1,34 +1,26 @@
 import t from 'tap';
 import { defineSink, defineSource, type Registry } from '../../src/cli/command.ts';
 import { choice, duration, list, text } from '../../src/cli/flags/kinds.ts';
-import { flag, type FlagTable } from '../../src/cli/flags/table.ts';
+import { flag, group } from '../../src/cli/flags/table.ts';
 import { helpText } from '../../src/cli/help.ts';
 
 const FLAGS = {
-  name: flag<string>({
-    kind: text('name'),
-    default: '',
-    help: 'What it is called.',
-    group: 'Names',
-    short: 'n',
-    aliases: ['called', 'title'],
+  ...group('Names', {
+    name: flag(text('name'), '', 'What it is called.', {
+      short: 'n',
+      aliases: ['called', 'title'],
+    }),
+    wait: flag(duration(), 1500, 'How long.'),
   }),
-  'very-long-name-of-a-flag': flag<readonly string[]>({
-    kind: list('words'),
-    default: ['a', 'b'],
-    help: `A ${'long '.repeat(30)}story.`,
-    group: 'Others',
-    env: 'LONG_NAME',
+  ...group('Others', {
+    'very-long-name-of-a-flag': flag(list('words'), ['a', 'b'], `A ${'long '.repeat(30)}story.`, {
+      env: 'LONG_NAME',
+    }),
+    mode: flag<'x' | 'y' | undefined>(choice(['x', 'y']), undefined, 'How.', {
+      defaultText: 'x at night',
+    }),
   }),
-  wait: flag<number>({ kind: duration(), default: 1500, help: 'How long.', group: 'Names' }),
-  mode: flag<'x' | 'y' | undefined>({
-    kind: choice(['x', 'y']),
-    default: undefined,
-    help: 'How.',
-    group: 'Others',
-    defaultText: 'x at night',
-  }),
-} satisfies FlagTable;
+};
 
 const source = defineSource({
   word: 'well',

@@ -3,7 +3,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { defineSink, defineSource, type Registry } from '../../src/cli/command.ts';
 import { integer, text } from '../../src/cli/flags/kinds.ts';
-import { flag } from '../../src/cli/flags/table.ts';
+import { flag, group } from '../../src/cli/flags/table.ts';
 import { parse, type Invocation } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { holds } from '../support/property.ts';
@@ -316,10 +316,10 @@ t.test('a flag can come from the environment, unless it is given', (t) => {
         summary: '',
         description: [],
         examples: [],
-        flags: {
-          config: flag({ kind: text('x'), default: 'd', help: '', group: '', env: 'TEST_CONFIG' }),
-          level: flag({ kind: integer(0), default: 0, help: '', group: '', env: 'TEST_LEVEL' }),
-        },
+        flags: group('', {
+          config: flag(text('x'), 'd', '', { env: 'TEST_CONFIG' }),
+          level: flag(integer(0), 0, '', { env: 'TEST_LEVEL' }),
+        }),
         read: (values) => values,
         start: () => Promise.reject(new Error('not started here')),
       }),

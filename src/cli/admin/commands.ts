@@ -1,8 +1,8 @@
 import type { Example, OtherCommand } from '../command.ts';
 import {
   ASK_FLAGS,
-  ENDPOINT_FLAG,
-  LIMIT_FLAG,
+  ENDPOINT_FLAGS,
+  LIMIT_FLAGS,
   LIST_FLAGS,
   SHOW_FLAGS,
   TOP_FLAGS,
@@ -63,7 +63,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'Without a name, a line for each service port. With namespace/name[:port], its listeners, ' +
         'endpoints with their states, errors by cause and times.',
       operand: '[NAME]',
-      flags: { ...SHOW_FLAGS, ...LIST_FLAGS, limit: LIMIT_FLAG },
+      flags: { ...SHOW_FLAGS, ...LIST_FLAGS, ...LIMIT_FLAGS },
       examples: [
         { line: 'services --state problems', does: 'lists what is not as it should be' },
         { line: 'services default/web:http', does: 'tells everything about one service port' },
@@ -76,7 +76,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'The oldest first. A service, namespace/name[:port], shows only its own. Looking costs the proxy ' +
         'something only when it is asked.',
       operand: '[SERVICE]',
-      flags: { ...SHOW_FLAGS, limit: LIMIT_FLAG },
+      flags: { ...SHOW_FLAGS, ...LIMIT_FLAGS },
       examples: [{ line: 'connections default/web --limit 20', does: 'shows who is connected' }],
     },
     {
@@ -104,7 +104,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'its ports. Without a name the whole process drains, as after TERM but without ending: health and ' +
         'readiness answer 503, and new clients are refused, until undrain.',
       operand: '[SERVICE]',
-      flags: { ...SHOW_FLAGS, endpoint: ENDPOINT_FLAG },
+      flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
       examples: [
         { line: 'drain default/web', does: 'lets the connections of a service run out' },
         { line: 'drain --endpoint 10.1.2.3:8080', does: 'lets balancers skip an endpoint' },
@@ -115,7 +115,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       summary: 'Take drains back',
       description: 'Without a name, all of them.',
       operand: '[SERVICE]',
-      flags: { ...SHOW_FLAGS, endpoint: ENDPOINT_FLAG },
+      flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
       examples: [{ line: 'undrain', does: 'takes every drain back' }],
     },
     {

@@ -2,46 +2,38 @@ import { DEFAULT_API, parseTarget, type Target } from '../../client/target.ts';
 import type { TlsFiles } from '../../util/tls-files.ts';
 import { KpngError } from '../../errors.ts';
 import { size, text } from './kinds.ts';
-import { flag, type FlagValues } from './table.ts';
+import { flag, group, type FlagValues } from './table.ts';
 
 const GROUP = 'Source: api, local';
 
 /** Flags of the sources that are clients of a kpng server. */
-export const API_FLAGS = {
-  api: flag<string>({
-    kind: text('target'),
-    default: DEFAULT_API,
-    help: 'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
-    group: GROUP,
-  }),
-  'api-client-tls-crt': flag<string>({
-    kind: text('path'),
-    default: '',
-    help: 'PEM file with the certificate to show to the server.',
-    group: GROUP,
-    aliases: ['tls-crt'],
-  }),
-  'api-client-tls-key': flag<string>({
-    kind: text('path'),
-    default: '',
-    help: 'PEM file with the key of that certificate.',
-    group: GROUP,
+export const API_FLAGS = group(GROUP, {
+  api: flag(
+    text('target'),
+    DEFAULT_API,
+    'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
+  ),
+  'api-client-tls-crt': flag(
+    text('path'),
+    '',
+    'PEM file with the certificate to show to the server.',
+    { aliases: ['tls-crt'] },
+  ),
+  'api-client-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.', {
     aliases: ['tls-key'],
   }),
-  'api-client-tls-ca': flag<string>({
-    kind: text('path'),
-    default: '',
-    help: 'PEM file with the authorities that the server may be signed by, instead of the system’s.',
-    group: GROUP,
-    aliases: ['tls-ca'],
-  }),
-  'max-msg-size': flag<number>({
-    kind: size(1024, 2 ** 31 - 1),
-    default: 4 * 1024 * 1024,
-    help: 'Largest message taken from the server.',
-    group: GROUP,
-  }),
-} as const;
+  'api-client-tls-ca': flag(
+    text('path'),
+    '',
+    'PEM file with the authorities that the server may be signed by, instead of the system’s.',
+    { aliases: ['tls-ca'] },
+  ),
+  'max-msg-size': flag(
+    size(1024, 2 ** 31 - 1),
+    4 * 1024 * 1024,
+    'Largest message taken from the server.',
+  ),
+});
 
 export interface ApiOptions {
   readonly target: Target;

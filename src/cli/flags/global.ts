@@ -3,7 +3,7 @@ import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import type { HostPort } from '../../util/host-port.ts';
 import { choice, duration, integer, listenAddress, optional, text } from './kinds.ts';
 import { OBSERVE_FLAGS } from './observe.ts';
-import { flag, type FlagValues } from './table.ts';
+import { flag, group, type FlagValues } from './table.ts';
 
 const HEALTH = 'Health and metrics';
 const LOG = 'Log';
@@ -11,92 +11,87 @@ const PROCESS = 'Process';
 
 /** Flags of every command, allowed anywhere on the line. */
 export const GLOBAL_FLAGS = {
-  v: flag<number>({
-    kind: integer(0, 10),
-    default: 0,
-    help:
+  ...group(LOG, {
+    v: flag(
+      integer(0, 10),
+      0,
       'How much to log, as in kube-proxy: 0 errors, warnings and the main steps, 1 services, ' +
-      '2 listeners, 3 every connection, 4 what happens to it.',
-    group: LOG,
-    short: 'v',
-    live: true,
+        '2 listeners, 3 every connection, 4 what happens to it.',
+      { short: 'v', live: true },
+    ),
+    'logging-format': flag<'text' | 'json' | undefined>(
+      choice(['text', 'json']),
+      undefined,
+      'Form of the log lines, which go to standard error.',
+      { defaultText: 'text on a terminal, else json' },
+    ),
   }),
-  'logging-format': flag<'text' | 'json' | undefined>({
-    kind: choice(['text', 'json']),
-    default: undefined,
-    help: 'Form of the log lines, which go to standard error.',
-    group: LOG,
-    defaultText: 'text on a terminal, else json',
-  }),
-  'metrics-bind-address': flag<HostPort | undefined>({
-    kind: listenAddress(),
-    default: { host: '127.0.0.1', port: 10_249 },
-    help: 'Where /metrics, /proxyMode and /configz are served. An empty value or 0 switches them off.',
-    group: HEALTH,
-    aliases: ['exportMetrics'],
-  }),
-  'healthz-bind-address': flag<HostPort | undefined>({
-    kind: listenAddress(),
-    default: { host: '0.0.0.0', port: 10_256 },
-    help: 'Where /healthz, /livez and /readyz are served. An empty value or 0 switches them off.',
-    group: HEALTH,
+  ...group(HEALTH, {
+    'metrics-bind-address': flag<HostPort | undefined>(
+      listenAddress(),
+      { host: '127.0.0.1', port: 10_249 },
+      'Where /metrics, /proxyMode and /configz are served. An empty value or 0 switches them off.',
+      { aliases: ['exportMetrics'] },
+    ),
+    'healthz-bind-address': flag<HostPort | undefined>(
+      listenAddress(),
+      { host: '0.0.0.0', port: 10_256 },
+      'Where /healthz, /livez and /readyz are served. An empty value or 0 switches them off.',
+    ),
   }),
   ...OBSERVE_FLAGS,
-  config: flag<string>({
-    kind: text('path'),
-    default: '',
-    help:
+  ...group(PROCESS, {
+    config: flag(
+      text('path'),
+      '',
       'Configuration file: KubeProxyConfiguration, UserspaceProxyConfiguration, or both. Flags and ' +
-      'environment variables count more than the file, which is read again when it changes and at HUP.',
-    group: PROCESS,
-  }),
-  'oom-score-adj': flag<number | undefined>({
-    kind: optional(integer(-1000, 1000)),
-    default: undefined,
-    help:
+        'environment variables count more than the file, which is read again when it changes and at HUP.',
+    ),
+    'oom-score-adj': flag<number | undefined>(
+      optional(integer(-1000, 1000)),
+      undefined,
       'How readily Linux ends this process when memory runs out, from -1000 (never) to 1000. ' +
-      'Lowering it needs the capability SYS_RESOURCE. Empty: as it is.',
-    group: PROCESS,
+        'Lowering it needs the capability SYS_RESOURCE. Empty: as it is.',
+    ),
   }),
-  'admin-socket': flag<string>({
-    kind: text('path'),
-    default: defaultSocketPath(),
-    defaultText:
-      '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
-    help: 'Socket, for its owner only, on which the commands for a running proxy reach it. Empty: none.',
-    group: HEALTH,
-  }),
-  'status-bind-address': flag<HostPort | undefined>({
-    kind: listenAddress(),
-    default: undefined,
-    help:
+  ...group(HEALTH, {
+    'admin-socket': flag(
+      text('path'),
+      defaultSocketPath(),
+      'Socket, for its owner only, on which the commands for a running proxy reach it. Empty: none.',
+      {
+        defaultText:
+          '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
+      },
+    ),
+    'status-bind-address': flag<HostPort | undefined>(
+      listenAddress(),
+      undefined,
       'Where the status page is served, read-only: :8090 is on loopback only, another address for ' +
-      'whoever reaches it. Empty or 0: nowhere.',
-    group: HEALTH,
+        'whoever reaches it. Empty or 0: nowhere.',
+    ),
   }),
-  'error-delay': flag<number>({
-    kind: duration(1),
-    default: 1000,
-    help: 'First wait before a lost source is tried again; the waits grow from there.',
-    group: PROCESS,
-  }),
-  'drain-delay': flag<number>({
-    kind: duration(),
-    default: 0,
-    help:
+  ...group(PROCESS, {
+    'error-delay': flag(
+      duration(1),
+      1000,
+      'First wait before a lost source is tried again; the waits grow from there.',
+    ),
+    'drain-delay': flag(
+      duration(),
+      0,
       'How long new connections are still served after the first INT or TERM, with /readyz and ' +
-      '/healthz failing already, so that load balancers can go elsewhere first.',
-    group: PROCESS,
-    live: true,
+        '/healthz failing already, so that load balancers can go elsewhere first.',
+      { live: true },
+    ),
+    'drain-timeout': flag(
+      duration(),
+      5000,
+      'How long connections may run on after that before they are cut.',
+      { live: true },
+    ),
   }),
-  'drain-timeout': flag<number>({
-    kind: duration(),
-    default: 5000,
-    help: 'How long connections may run on after that before they are cut.',
-    group: PROCESS,
-    live: true,
-  }),
-} as const;
+};
 
 export type GlobalOptions = FlagValues<typeof GLOBAL_FLAGS>;
 

@@ -9,10 +9,18 @@ import type { FlagKind } from './table.ts';
 
 /** Any text. */
 export function text(placeholder: string): FlagKind<string> {
+  return checkedText(placeholder, () => {});
+}
+
+/** A text for which `check` throws an Error that says what is expected. */
+export function checkedText(placeholder: string, check: (given: string) => void): FlagKind<string> {
   return {
     placeholder,
     schema: { type: 'string' },
-    parse: (given) => given,
+    parse(given) {
+      check(given);
+      return given;
+    },
     format: (value) => value,
   };
 }
@@ -147,15 +155,9 @@ export function size(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<numbe
 
 /** An IP address of either family. */
 export function ipAddress(): FlagKind<string> {
-  return {
-    placeholder: 'ip',
-    schema: { type: 'string' },
-    parse(given) {
-      if (isIP(given) !== 0) return given;
-      throw new Error('expected an IP address, such as 0.0.0.0 or ::');
-    },
-    format: (value) => value,
-  };
+  return checkedText('ip', (given) => {
+    if (isIP(given) === 0) throw new Error('expected an IP address, such as 0.0.0.0 or ::');
+  });
 }
 
 /** Where a server listens; undefined switches it off, which an empty text or `0` asks for. */

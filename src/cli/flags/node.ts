@@ -1,21 +1,18 @@
 import { hostname } from 'node:os';
 import { KpngError } from '../../errors.ts';
 import { text } from './kinds.ts';
-import { flag } from './table.ts';
+import { flag, group } from './table.ts';
 
 /** Flags of every backend. */
-export const NODE_FLAGS = {
-  'node-name': flag<string>({
-    kind: text('name'),
-    default: hostname(),
-    help:
-      'Node whose endpoints and traffic policies count, by the name that the cluster has for it. ' +
+export const NODE_FLAGS = group('Node', {
+  'node-name': flag(
+    text('name'),
+    hostname(),
+    'Node whose endpoints and traffic policies count, by the name that the cluster has for it. ' +
       'Taken as it is: nothing is lower-cased or cut off.',
-    group: 'Node',
-    aliases: ['hostname-override'],
-    defaultText: 'the host name',
-  }),
-} as const;
+    { aliases: ['hostname-override'], defaultText: 'the host name' },
+  ),
+});
 
 /** Throws a usage error for a name that no node can have. */
 export function checkNodeName(name: string): string {

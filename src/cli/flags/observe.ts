@@ -3,63 +3,45 @@ import { KpngError } from '../../errors.ts';
 import type { HostPort } from '../../util/host-port.ts';
 import type { TlsFlags } from '../../util/tls-files.ts';
 import { choice, text, toggle } from './kinds.ts';
-import { flag, type FlagValues } from './table.ts';
+import { flag, group, type FlagValues } from './table.ts';
 
 const GROUP = 'Health and metrics';
 
 /** Who may see the pages for metrics and health, and how they are carried. */
-export const OBSERVE_FLAGS = {
-  'metrics-tls-crt': flag<string>({
-    kind: text('path'),
-    default: '',
-    help: 'PEM file with the certificate of the metrics server, which serves HTTPS then. Read again when it changes.',
-    group: GROUP,
-  }),
-  'metrics-tls-key': flag<string>({
-    kind: text('path'),
-    default: '',
-    help: 'PEM file with the key of that certificate.',
-    group: GROUP,
-  }),
-  'healthz-tls-crt': flag<string>({
-    kind: text('path'),
-    default: '',
-    help: 'PEM file with the certificate of the health server, which serves HTTPS then. Read again when it changes.',
-    group: GROUP,
-  }),
-  'healthz-tls-key': flag<string>({
-    kind: text('path'),
-    default: '',
-    help: 'PEM file with the key of that certificate.',
-    group: GROUP,
-  }),
-  'metrics-authentication': flag<'none' | 'delegated'>({
-    kind: choice(['none', 'delegated']),
-    default: 'none',
-    help:
-      'Who may see metrics beyond the loopback address. delegated: clients bring a bearer token, and the ' +
+export const OBSERVE_FLAGS = group(GROUP, {
+  'metrics-tls-crt': flag(
+    text('path'),
+    '',
+    'PEM file with the certificate of the metrics server, which serves HTTPS then. Read again when it changes.',
+  ),
+  'metrics-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.'),
+  'healthz-tls-crt': flag(
+    text('path'),
+    '',
+    'PEM file with the certificate of the health server, which serves HTTPS then. Read again when it changes.',
+  ),
+  'healthz-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.'),
+  'metrics-authentication': flag(
+    choice(['none', 'delegated']),
+    'none',
+    'Who may see metrics beyond the loopback address. delegated: clients bring a bearer token, and the ' +
       'cluster says whose it is (TokenReview) and whether that user may get the path ' +
       '(SubjectAccessReview); needs --metrics-tls-crt. Probes need no token.',
-    group: GROUP,
-  }),
-  'metrics-per-endpoint': flag<boolean>({
-    kind: toggle(),
-    default: false,
-    help:
-      'Count connections, bytes and errors of every endpoint, too. The page grows with the endpoints, and ' +
+  ),
+  'metrics-per-endpoint': flag(
+    toggle(),
+    false,
+    'Count connections, bytes and errors of every endpoint, too. The page grows with the endpoints, and ' +
       'each connection costs a little more.',
-    group: GROUP,
-  }),
-  'authentication-kubeconfig': flag<string>({
-    kind: text('path'),
-    default: '',
-    help:
-      'Kubeconfig file with the server that is asked, and the credentials for that. Empty: those of the ' +
+  ),
+  'authentication-kubeconfig': flag(
+    text('path'),
+    '',
+    'Kubeconfig file with the server that is asked, and the credentials for that. Empty: those of the ' +
       'pod that this runs in.',
-    group: GROUP,
-    env: 'KUBECONFIG',
-  }),
-} as const;
+    { env: 'KUBECONFIG' },
+  ),
+});
 
 export type ObserveOptions = FlagValues<typeof OBSERVE_FLAGS>;
 

@@ -46,9 +46,26 @@ export interface FlagSpec<T> {
 
 export type FlagTable = Readonly<Record<string, FlagSpec<unknown>>>;
 
-/** Writes a flag down with its type checked. */
-export function flag<T>(spec: FlagSpec<T>): FlagSpec<T> {
-  return spec;
+/** A flag before it stands under a heading. */
+export type UngroupedFlag<T> = Omit<FlagSpec<T>, 'group'>;
+
+/** Describes a flag: its kind, default and help text. */
+export function flag<T>(
+  kind: FlagKind<T>,
+  standard: NoInfer<T>,
+  help: string,
+  more: Partial<FlagSpec<T>> = {},
+): UngroupedFlag<T> {
+  return { kind, default: standard, help, ...more };
+}
+
+/** Puts flags under a heading of the help text. */
+export function group<Table extends Readonly<Record<string, UngroupedFlag<unknown>>>>(
+  heading: string,
+  table: Table,
+): { readonly [Name in keyof Table]: Table[Name] & { readonly group: string } } {
+  const entries = Object.entries(table).map(([name, spec]) => [name, { ...spec, group: heading }]);
+  return Object.fromEntries(entries) as ReturnType<typeof group<Table>>;
 }
 
 /** The values of a table's flags, by flag name. */

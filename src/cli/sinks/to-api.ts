@@ -4,7 +4,7 @@ import { DEFAULT_LISTEN, parseListen } from '../../server/listen-address.ts';
 import type { TlsFiles } from '../../util/tls-files.ts';
 import { defineGlobalSink } from '../command.ts';
 import { integer, size, text, toggle } from '../flags/kinds.ts';
-import { flag } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 import { collectOnceSynced, keepHeapSmall } from './small-heap.ts';
 
 const GROUP = 'Sink: to-api';
@@ -28,75 +28,54 @@ export const toApi = defineGlobalSink({
     },
   ],
   flags: {
-    listen: flag<string>({
-      kind: text('address'),
-      default: DEFAULT_LISTEN,
-      help:
+    ...group(GROUP, {
+      listen: flag(
+        text('address'),
+        DEFAULT_LISTEN,
         'Where to serve: tcp://ip:port, or unix:///path. tcp://:12090 is every address of the host, ' +
-        'tcp4:// and tcp6:// only those of one family.',
-      group: GROUP,
-    }),
-    'listen-tls-crt': flag<string>({
-      kind: text('path'),
-      default: '',
-      help:
+          'tcp4:// and tcp6:// only those of one family.',
+      ),
+      'listen-tls-crt': flag(
+        text('path'),
+        '',
         'PEM file with the certificate of the server. Without it the API is served in plaintext. The ' +
-        'three TLS files are read again when they change.',
-      group: GROUP,
+          'three TLS files are read again when they change.',
+      ),
+      'listen-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.'),
+      'listen-tls-ca': flag(
+        text('path'),
+        '',
+        'PEM file with authorities: clients have to show a certificate that one of them has signed.',
+      ),
+      'local-api': flag(toggle(), true, 'Serve the local API.'),
+      'globalv1-api': flag(toggle(), true, 'Serve the global API.'),
     }),
-    'listen-tls-key': flag<string>({
-      kind: text('path'),
-      default: '',
-      help: 'PEM file with the key of that certificate.',
-      group: GROUP,
-    }),
-    'listen-tls-ca': flag<string>({
-      kind: text('path'),
-      default: '',
-      help: 'PEM file with authorities: clients have to show a certificate that one of them has signed.',
-      group: GROUP,
-    }),
-    'local-api': flag<boolean>({
-      kind: toggle(),
-      default: true,
-      help: 'Serve the local API.',
-      group: GROUP,
-    }),
-    'globalv1-api': flag<boolean>({
-      kind: toggle(),
-      default: true,
-      help: 'Serve the global API.',
-      group: GROUP,
-    }),
-    'max-watchers': flag<number>({
-      kind: integer(1),
-      default: DEFAULT_SERVER_LIMITS.maxWatchers,
-      help: 'Clients that watch at once.',
-      group: LIMITS,
-    }),
-    'max-api-connections': flag<number>({
-      kind: integer(1),
-      default: DEFAULT_SERVER_LIMITS.maxConnections,
-      help: 'Connections to the API at once.',
-      group: LIMITS,
-    }),
-    'max-streams': flag<number>({
-      kind: integer(1, 2 ** 31 - 1),
-      default: DEFAULT_SERVER_LIMITS.maxStreams,
-      help: 'Calls at once on one connection.',
-      group: LIMITS,
-    }),
-    'max-request-size': flag<number>({
-      kind: size(1024, 2 ** 31 - 1),
-      default: DEFAULT_SERVER_LIMITS.maxMessageSize,
-      help: 'Largest message taken from a client.',
-      group: LIMITS,
-    }),
-    'max-history': flag<number>({
-      kind: integer(0),
-      default: DEFAULT_SERVER_LIMITS.maxHistory,
-      help: 'Endpoints of former states kept for clients that lag behind, which cost memory. Those that lag furthest begin anew.',
-      group: LIMITS,
+    ...group(LIMITS, {
+      'max-watchers': flag(
+        integer(1),
+        DEFAULT_SERVER_LIMITS.maxWatchers,
+        'Clients that watch at once.',
+      ),
+      'max-api-connections': flag(
+        integer(1),
+        DEFAULT_SERVER_LIMITS.maxConnections,
+        'Connections to the API at once.',
+      ),
+      'max-streams': flag(
+        integer(1, 2 ** 31 - 1),
+        DEFAULT_SERVER_LIMITS.maxStreams,
+        'Calls at once on one connection.',
+      ),
+      'max-request-size': flag(
+        size(1024, 2 ** 31 - 1),
+        DEFAULT_SERVER_LIMITS.maxMessageSize,
+        'Largest message taken from a client.',
+      ),
+      'max-history': flag(
+        integer(0),
+        DEFAULT_SERVER_LIMITS.maxHistory,
+        'Endpoints of former states kept for clients that lag behind, which cost memory. Those that lag furthest begin anew.',
+      ),
     }),
   },
   read(values) {

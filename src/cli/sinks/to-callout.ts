@@ -1,7 +1,7 @@
 import { defineSink } from '../command.ts';
 import { duration, size, text } from '../flags/kinds.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
-import { flag } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 
 const CALLOUT = 'Callout';
 
@@ -27,32 +27,30 @@ export const toCallout = defineSink({
   ],
   flags: {
     ...NODE_FLAGS,
-    callout: flag<string>({
-      kind: {
-        ...text('program'),
-        parse(given) {
-          if (given !== '' && !given.includes('\0')) return given;
-          throw new Error('expected the path of a program, or a name on the PATH');
+    ...group(CALLOUT, {
+      callout: flag(
+        {
+          ...text('program'),
+          parse(given) {
+            if (given !== '' && !given.includes('\0')) return given;
+            throw new Error('expected the path of a program, or a name on the PATH');
+          },
         },
-      },
-      default: '/bin/cat',
-      help: 'The program: a path, or a name on the PATH. No arguments can be given.',
-      group: CALLOUT,
-      env: 'CALLOUT',
-    }),
-    'callout-timeout': flag<number>({
-      kind: duration(),
-      default: 60_000,
-      help:
+        '/bin/cat',
+        'The program: a path, or a name on the PATH. No arguments can be given.',
+        { env: 'CALLOUT' },
+      ),
+      'callout-timeout': flag(
+        duration(),
+        60_000,
         'How long a run may take before it is ended, with TERM and two seconds later with KILL. ' +
-        '0: as long as it likes.',
-      group: CALLOUT,
-    }),
-    'callout-max-output': flag<number>({
-      kind: size(0),
-      default: 64 * 1024 * 1024,
-      help: 'How much a run may print; it is kept in memory until the run has ended well.',
-      group: CALLOUT,
+          '0: as long as it likes.',
+      ),
+      'callout-max-output': flag(
+        size(0),
+        64 * 1024 * 1024,
+        'How much a run may print; it is kept in memory until the run has ended well.',
+      ),
     }),
   },
   read: (values) => ({

@@ -1,8 +1,8 @@
 import { defineSink } from '../command.ts';
-import { IPTABLES_FLAVOR_FLAGS } from '../flags/iptables-flavor.ts';
-import { text, toggle } from '../flags/kinds.ts';
+import { IPTABLES_FLAVOR_FLAGS } from '../flags/portal.ts';
+import { checkedText, toggle } from '../flags/kinds.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
-import { flag } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 
 const RULES = 'Rules';
 
@@ -27,30 +27,24 @@ export const toExtip = defineSink({
   ],
   flags: {
     ...NODE_FLAGS,
-    'load-balancers-only': flag<boolean>({
-      kind: toggle(),
-      default: false,
-      help: 'Only services of the type LoadBalancer.',
-      group: RULES,
-    }),
-    'iptables-chain-prefix': flag<string>({
-      kind: {
-        ...text('text'),
-        parse(given) {
-          if (/^[A-Za-z0-9_][\w-]{0,19}$/.test(given)) return given;
-          throw new Error('expected up to 20 letters, digits, dashes and underscores');
-        },
-      },
-      default: 'k8s-',
-      help: 'What the names of the chains begin with.',
-      group: RULES,
+    ...group(RULES, {
+      'load-balancers-only': flag(toggle(), false, 'Only services of the type LoadBalancer.'),
+      'iptables-chain-prefix': flag(
+        checkedText('text', (given) => {
+          if (!/^[A-Za-z0-9_][\w-]{0,19}$/.test(given))
+            throw new Error('expected up to 20 letters, digits, dashes and underscores');
+        }),
+        'k8s-',
+        'What the names of the chains begin with.',
+      ),
     }),
     ...IPTABLES_FLAVOR_FLAGS,
-    'dry-run': flag<boolean>({
-      kind: toggle(),
-      default: false,
-      help: 'Print what would be run for the first complete state, and end.',
-      group: RULES,
+    ...group(RULES, {
+      'dry-run': flag(
+        toggle(),
+        false,
+        'Print what would be run for the first complete state, and end.',
+      ),
     }),
   },
   read: (values) => ({

@@ -2,7 +2,7 @@ import { KpngError } from '../../errors.ts';
 import { defineGlobalSink } from '../command.ts';
 import { text } from '../flags/kinds.ts';
 import { backoffFrom } from '../flags/global.ts';
-import { flag } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 
 export const toFile = defineGlobalSink({
   word: 'to-file',
@@ -16,12 +16,8 @@ export const toFile = defineGlobalSink({
     { line: 'file -i state.yaml to-file -o copy.yaml', does: 'writes a state file in full' },
   ],
   flags: {
-    output: flag<string>({
-      kind: text('path'),
-      default: 'global-state.yaml',
-      help: 'The file to write.',
-      group: 'Sink: to-file',
-      short: 'o',
+    ...group('Sink: to-file', {
+      output: flag(text('path'), 'global-state.yaml', 'The file to write.', { short: 'o' }),
     }),
   },
   read(values) {

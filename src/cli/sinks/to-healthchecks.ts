@@ -1,8 +1,8 @@
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { defineSink } from '../command.ts';
-import { text } from '../flags/kinds.ts';
+import { checkedText } from '../flags/kinds.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
-import { flag } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 
 export const toHealthChecks = defineSink({
   word: 'to-healthchecks',
@@ -21,19 +21,15 @@ export const toHealthChecks = defineSink({
   ],
   flags: {
     ...NODE_FLAGS,
-    ip: flag<string>({
-      kind: {
-        ...text('ip|cidr'),
-        parse(given) {
+    ...group('Addresses', {
+      ip: flag(
+        checkedText('ip|cidr', (given) => {
           if (given !== '') nodePortAddresses([given], []);
-          return given;
-        },
-      },
-      default: '',
-      help:
+        }),
+        '',
         'Where to listen: an address, or a network that stands for the addresses of the host in it. ' +
-        'Empty: every address.',
-      group: 'Addresses',
+          'Empty: every address.',
+      ),
     }),
   },
   read: (values) => ({ nodeName: checkNodeName(values['node-name']), ip: values.ip }),

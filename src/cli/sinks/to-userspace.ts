@@ -5,7 +5,6 @@ import { autoWorkers, MAX_WORKERS } from '../../proxysocket/workers/count.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
 import { HANDOVER_FLAGS } from '../flags/handover.ts';
-import { IPTABLES_FLAVOR_FLAGS } from '../flags/iptables-flavor.ts';
 import {
   choice,
   duration,
@@ -18,11 +17,9 @@ import {
 } from '../flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
-import { PORTAL_CHAINS_FLAGS } from '../flags/portal-chains.ts';
-import { PORTAL_TABLE_FLAGS } from '../flags/portal-table.ts';
-import { flag, type FlagKind, type FlagTable, type FlagValues } from '../flags/table.ts';
+import { IPTABLES_FLAVOR_FLAGS, PORTAL_NAME_FLAGS } from '../flags/portal.ts';
+import { flag, group, type FlagKind, type FlagTable, type FlagValues } from '../flags/table.ts';
 import { adviseOnDescriptors } from './descriptor-advice.ts';
-import type { EngineChoice } from './userspace-engine.ts';
 
 const ADDRESSES = 'Addresses';
 
@@ -37,97 +34,79 @@ interface Variant {
 function flagsOf(variant: Variant) {
   return {
     ...NODE_FLAGS,
-    portal: flag<'auto' | 'nftables' | 'iptables' | 'address' | 'portproxy' | 'none'>({
-      kind: choice(['auto', 'nftables', 'iptables', 'address', 'portproxy', 'none']),
-      default: 'auto',
-      help:
+    ...group(ADDRESSES, {
+      portal: flag(
+        choice(['auto', 'nftables', 'iptables', 'address', 'portproxy', 'none']),
+        'auto',
         'How clients get here. nftables, iptables: packet rules lead every service address to proxy ' +
-        'ports. address: listen on the cluster, external, load-balancer and node addresses ' +
-        'themselves, those that the host has. portproxy: on Windows, rules of netsh lead TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
-        'nftables, iptables and address that works; the log says which and why.',
-      group: ADDRESSES,
+          'ports. address: listen on the cluster, external, load-balancer and node addresses ' +
+          'themselves, those that the host has. portproxy: on Windows, rules of netsh lead TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
+          'nftables, iptables and address that works; the log says which and why.',
+      ),
     }),
-    ...PORTAL_TABLE_FLAGS,
-    ...PORTAL_CHAINS_FLAGS,
+    ...PORTAL_NAME_FLAGS,
     ...IPTABLES_FLAVOR_FLAGS,
-    'cleanup-on-exit': flag<boolean>({
-      kind: toggle(),
-      default: false,
-      help:
+    ...group(ADDRESSES, {
+      'cleanup-on-exit': flag(
+        toggle(),
+        false,
         'Remove the packet rules and the addresses on the interface when INT or TERM ends the ' +
-        'process. Off: they stay, so that a restart finds them in place.',
-      group: ADDRESSES,
-    }),
-    'portal-interface': flag<string>({
-      kind: text('name'),
-      default: '',
-      help:
+          'process. Off: they stay, so that a restart finds them in place.',
+      ),
+      'portal-interface': flag(
+        text('name'),
+        '',
         'Interface that the portal address adds service addresses to, such as kpng0; on Linux it is made ' +
-        'where there is none. auto chooses that portal then. Empty: only addresses that the host already ' +
-        'has. On Windows, when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet ' +
-        '(HNS Internal NIC), else what there is; the log says which and why.',
-      defaultText: 'none; on Windows see there',
-      group: ADDRESSES,
-    }),
-    'bind-address': flag<string>({
-      kind: ipAddress(),
-      default: '0.0.0.0',
-      help: 'Address of the proxy ports.',
-      group: ADDRESSES,
-    }),
-    'port-range': flag<PortRange | undefined>({
-      kind: portRange(),
-      default: variant.portRange,
-      help: 'Ports to take proxy ports from. Empty: any free port.',
-      group: ADDRESSES,
-      aliases: ['proxy-port-range'],
-    }),
-    'nodeport-addresses': flag<readonly string[]>({
-      kind: list('cidrs', checkNodePortAddress),
-      default: [],
-      help:
+          'where there is none. auto chooses that portal then. Empty: only addresses that the host already ' +
+          'has. On Windows, when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet ' +
+          '(HNS Internal NIC), else what there is; the log says which and why.',
+        { defaultText: 'none; on Windows see there' },
+      ),
+      'bind-address': flag(ipAddress(), '0.0.0.0', 'Address of the proxy ports.'),
+      'port-range': flag<PortRange | undefined>(
+        portRange(),
+        variant.portRange,
+        'Ports to take proxy ports from. Empty: any free port.',
+        { aliases: ['proxy-port-range'] },
+      ),
+      'nodeport-addresses': flag<readonly string[]>(
+        list('cidrs', checkNodePortAddress),
+        [],
         'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
-        'Empty: every address of the host.',
-      group: ADDRESSES,
-    }),
-    'health-check-node-ports': flag<boolean>({
-      kind: toggle(),
-      default: true,
-      help:
+          'Empty: every address of the host.',
+      ),
+      'health-check-node-ports': flag(
+        toggle(),
+        true,
         'Answer load balancers on the health-check node ports of services, on the addresses of ' +
-        '--nodeport-addresses.',
-      group: ADDRESSES,
-    }),
-    'dry-run': flag<boolean>({
-      kind: toggle(),
-      default: false,
-      help:
+          '--nodeport-addresses.',
+      ),
+      'dry-run': flag(
+        toggle(),
+        false,
         'Print the commands that the portal would run for the first complete state, with their input, and ' +
-        'where it would listen; then end with 0. Nothing is run or opened.',
-      group: ADDRESSES,
-    }),
-    engine: flag<EngineChoice>({
-      kind: choice(['auto', 'node', 'linux']),
-      default: 'node',
-      help:
+          'where it would listen; then end with 0. Nothing is run or opened.',
+      ),
+      engine: flag(
+        choice(['auto', 'node', 'linux']),
+        'node',
         'What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in a ' +
-        'thread of their own, on Linux with Node 26, at less cost. auto: linux where all of its ' +
-        'start-up probes pass, else node; the log says which and why.',
-      group: ADDRESSES,
-    }),
-    workers: flag<number>({
-      kind: workers(),
-      default: 1,
-      help:
+          'thread of their own, on Linux with Node 26, at less cost. auto: linux where all of its ' +
+          'start-up probes pass, else node; the log says which and why.',
+      ),
+      workers: flag(
+        workers(),
+        1,
         'Threads that carry the traffic, each with its part of the clients and of the limits. ' +
-        'auto: one for each CPU. Where threads cannot share ports, the node engine has one.',
-      group: ADDRESSES,
+          'auto: one for each CPU. Where threads cannot share ports, the node engine has one.',
+      ),
     }),
-    'sync-period-duration': flag<number>({
-      kind: duration(1),
-      default: 15_000,
-      help: 'Accepted for the sake of old command lines; changes are carried out at once.',
-      group: 'Times',
+    ...group('Times', {
+      'sync-period-duration': flag(
+        duration(1),
+        15_000,
+        'Accepted for the sake of old command lines; changes are carried out at once.',
+      ),
     }),
     ...HANDOVER_FLAGS,
     ...LIMIT_FLAGS,

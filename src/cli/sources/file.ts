@@ -1,7 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import { defineGlobalSource } from '../command.ts';
 import { text } from '../flags/kinds.ts';
-import { flag } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 
 export const fileSource = defineGlobalSource({
   word: 'file',
@@ -22,12 +22,8 @@ export const fileSource = defineGlobalSource({
     },
   ],
   flags: {
-    input: flag<string>({
-      kind: text('path'),
-      default: 'globalv1-state.yaml',
-      help: 'The state file.',
-      group: 'Source: file',
-      short: 'i',
+    ...group('Source: file', {
+      input: flag(text('path'), 'globalv1-state.yaml', 'The state file.', { short: 'i' }),
     }),
   },
   read(values) {

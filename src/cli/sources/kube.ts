@@ -4,7 +4,7 @@ import { defineGlobalSource } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { globs } from '../flags/globs.ts';
 import { text } from '../flags/kinds.ts';
-import { flag } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 import { programVersion } from '../version.ts';
 
 const GROUP = 'Source: kube';
@@ -29,52 +29,46 @@ export const kubeSource = defineGlobalSource({
     },
   ],
   flags: {
-    kubeconfig: flag<string>({
-      kind: text('path'),
-      default: '',
-      help: 'Kubeconfig file with the server and the credentials; several are separated as in KUBECONFIG.',
-      group: GROUP,
-      env: 'KUBECONFIG',
-    }),
-    server: flag<string>({
-      kind: text('url'),
-      default: '',
-      help: 'URL of the API server, in place of the one of the kubeconfig.',
-      group: GROUP,
-      aliases: ['master'],
-    }),
-    'service-proxy-name': flag<string>({
-      kind: text('name'),
-      default: '',
-      help:
+    ...group(GROUP, {
+      kubeconfig: flag(
+        text('path'),
+        '',
+        'Kubeconfig file with the server and the credentials; several are separated as in KUBECONFIG.',
+        { env: 'KUBECONFIG' },
+      ),
+      server: flag(
+        text('url'),
+        '',
+        'URL of the API server, in place of the one of the kubeconfig.',
+        { aliases: ['master'] },
+      ),
+      'service-proxy-name': flag(
+        text('name'),
+        '',
         'Serve the Services whose label service.kubernetes.io/service-proxy-name has this value. ' +
-        'Without it: those that have no such label.',
-      group: GROUP,
-    }),
-    'with-service-labels': flag<readonly string[]>({
-      kind: globs(),
-      default: [],
-      help: 'Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.',
-      group: GROUP,
-    }),
-    'with-service-annotations': flag<readonly string[]>({
-      kind: globs(),
-      default: [],
-      help: 'Annotations of Services to pass on, by the same patterns.',
-      group: GROUP,
-    }),
-    'with-node-labels': flag<readonly string[]>({
-      kind: globs(),
-      default: DEFAULT_NODE_LABELS,
-      help: 'Labels of Nodes to pass on, by the same patterns. Zones are known in any case.',
-      group: GROUP,
-      defaultText: 'host name, zone and region',
-    }),
-    'with-node-annotations': flag<readonly string[]>({
-      kind: globs(),
-      default: [],
-      help: 'Annotations of Nodes to pass on, by the same patterns.',
-      group: GROUP,
+          'Without it: those that have no such label.',
+      ),
+      'with-service-labels': flag<readonly string[]>(
+        globs(),
+        [],
+        'Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.',
+      ),
+      'with-service-annotations': flag<readonly string[]>(
+        globs(),
+        [],
+        'Annotations of Services to pass on, by the same patterns.',
+      ),
+      'with-node-labels': flag<readonly string[]>(
+        globs(),
+        DEFAULT_NODE_LABELS,
+        'Labels of Nodes to pass on, by the same patterns. Zones are known in any case.',
+        { defaultText: 'host name, zone and region' },
+      ),
+      'with-node-annotations': flag<readonly string[]>(
+        globs(),
+        [],
+        'Annotations of Nodes to pass on, by the same patterns.',
+      ),
     }),
   },
   read(values) {
