@@ -114,7 +114,7 @@ export class ApiAccess {
       this.#config = await loadConfig(this.#options);
       shown = await this.#show();
     }
-    const { server, kubeConfig } = this.#config;
+    const { server, user } = this.#config;
     const { headers, tls } = shown;
     const authorization = headers['Authorization'];
     return {
@@ -124,16 +124,16 @@ export class ApiAccess {
       identity: identify(
         typeof authorization === 'string' ? authorization : undefined,
         pem(tls.cert),
-        kubeConfig.getCurrentUser()?.name ?? '',
+        user,
       ),
     };
   }
 
   /** What the server is to be shown now. */
   async #show(): Promise<Shown> {
-    const { server, kubeConfig, extraHeaders } = this.#config;
+    const { server, credentials, extraHeaders } = this.#config;
     const options: RequestOptions = {};
-    await kubeConfig.applyToHTTPSOptions(options);
+    await credentials.applyToHTTPSOptions(options);
     const agent = options.agent instanceof HttpAgent ? options.agent : undefined;
     // As in client-go, nothing that is secret goes over plain HTTP.
     if (server.protocol === 'http:') return { headers: {}, tls: {}, key: '', agent };

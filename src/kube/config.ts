@@ -1,11 +1,10 @@
-import type { Cluster, KubeConfig } from '@kubernetes/client-node';
-import { access } from 'node:fs/promises';
+import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
+import { access, readFile } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { delimiter, dirname } from 'node:path';
 import { KpngError } from '../errors.ts';
 import { fileErrorText } from '../util/file-error.ts';
 import { readKubeconfig, type ExtraHeaders } from './kubeconfig-file.ts';
-import { loadKubeConfigClass } from './light-config.ts';
 import { proxyFromEnvironment } from './proxy-env.ts';
 
 export interface ConfigOptions {
@@ -19,6 +18,9 @@ export interface ConfigOptions {
   readonly podRoot?: string;
 }
 
+/** What the server is shown: KubeConfig of the library, or the same for what needs no library. */
+export type Credentials = Pick<KubeConfig, 'applyToHTTPSOptions'>;
+
 /** How to reach a server, and as whom. */
 export interface ApiConfig {
   /** Where it was read from, for people: a path, `in-cluster`, or `--server`. */
@@ -28,7 +30,9 @@ export interface ApiConfig {
   readonly context: string;
   /** URL of a proxy. */
   readonly proxy: string | undefined;
-  readonly kubeConfig: KubeConfig;
+  /** Name of the user in the kubeconfig, or empty. */
+  readonly user: string;
+  readonly credentials: Credentials;
   readonly extraHeaders: ExtraHeaders;
 }
 
@@ -42,13 +46,9 @@ export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
   const files = await filesOf(kubeconfig);
   const origin = files.length > 0 ? kubeconfig : server === '' ? 'in-cluster' : '--server';
   try {
-    const Config = await loadKubeConfigClass();
-    const config = new Config();
-    const extraHeaders = new Map<string, ExtraHeaders>();
-    if (files.length > 0) await readFiles(config, extraHeaders, files, () => new Config());
-    else if (server !== '') config.loadFromClusterAndUser(clusterAt(server), { name: '' });
-    else loadFromPod(config, options);
-    return finish(origin, config, extraHeaders, options);
+    return files.length > 0
+      ? await fromFiles(origin, files, options)
+      : await withoutFiles(origin, options);
   } catch (cause) {
     if (cause instanceof KpngError) throw cause;
     throw wrong(origin, fileErrorText(cause), cause);
@@ -67,15 +67,17 @@ async function filesOf(kubeconfig: string): Promise<string[]> {
 }
 
 /** As kubectl merges files: what an earlier one says counts. */
-async function readFiles(
-  config: KubeConfig,
-  extraHeaders: Map<string, ExtraHeaders>,
+async function fromFiles(
+  origin: string,
   files: readonly string[],
-  empty: () => KubeConfig,
-): Promise<void> {
+  { server: override, env }: ConfigOptions,
+): Promise<ApiConfig> {
+  const { KubeConfig } = await import('@kubernetes/client-node');
+  const config = new KubeConfig();
+  const extraHeaders = new Map<string, ExtraHeaders>();
   for (const file of files) {
     const read = await readKubeconfig(file);
-    const one = empty();
+    const one = new KubeConfig();
     one.loadFromString(read.config);
     one.makePathsAbsolute(dirname(file));
     config.currentContext = config.currentContext || one.currentContext;
@@ -88,29 +90,6 @@ async function readFiles(
       extraHeaders.set(user.name, read.extraHeaders.get(user.name) ?? {});
     }
   }
-}
-
-function loadFromPod(config: KubeConfig, { env, podRoot }: ConfigOptions): void {
-  const host = env['KUBERNETES_SERVICE_HOST'] ?? '';
-  const port = env['KUBERNETES_SERVICE_PORT'] ?? '';
-  if (host === '' || port === '') {
-    throw new Error(
-      'neither --kubeconfig, KUBECONFIG nor --server is given, and this is no pod of a cluster ' +
-        '(KUBERNETES_SERVICE_HOST is not set)',
-    );
-  }
-  config.loadFromCluster(podRoot);
-  // KubeConfig takes some ports for those of plain HTTP, and has the environment of the process only.
-  const server = `https://${isIPv6(host) ? `[${host}]` : host}:${port}`;
-  config.clusters = config.clusters.map((cluster) => ({ ...cluster, server }));
-}
-
-function finish(
-  origin: string,
-  config: KubeConfig,
-  extraHeaders: ReadonlyMap<string, ExtraHeaders>,
-  { server: override, env }: ConfigOptions,
-): ApiConfig {
   const context = config.currentContext ?? '';
   if (context !== '' && config.getContextObject(context) === null) {
     throw new Error(`there is no context ${JSON.stringify(context)}, which is the current one`);
@@ -124,32 +103,86 @@ function finish(
         : `there is no cluster ${JSON.stringify(config.getContextObject(context)?.cluster)}`,
     );
   }
-  const used = cluster ?? clusterAt(override);
-  const user = config.getCurrentUser();
-  const server = serverUrl(override || used.server);
-  const proxy = used.proxyUrl || proxyFromEnvironment(server, env);
+  const user = config.getCurrentUser() ?? { name: '' };
+  const server = serverUrl(override || (cluster?.server ?? ''));
+  const proxy = cluster?.proxyUrl || proxyFromEnvironment(server, env);
+  return {
+    origin,
+    server,
+    context,
+    proxy,
+    user: user.name,
+    credentials: await libraryCredentials(server, proxy, cluster ?? {}, user),
+    extraHeaders: extraHeaders.get(user.name) ?? {},
+  };
+}
+
+/** Loads the whole library, 60 MB, of which KubeConfig is a small part (docs/decisions.md). */
+async function libraryCredentials(
+  server: URL,
+  proxy: string | undefined,
+  cluster: Partial<Cluster>,
+  user: User,
+): Promise<Credentials> {
+  const { KubeConfig } = await import('@kubernetes/client-node');
+  const config = new KubeConfig();
   config.loadFromClusterAndUser(
     {
-      ...used,
+      name: 'server',
+      ...cluster,
       ...(proxy !== undefined && { proxyUrl: proxy }),
       server: server.href,
       // KubeConfig refuses plain HTTP unless certificates need not be verified, though there are none.
-      skipTLSVerify: used.skipTLSVerify || server.protocol === 'http:',
+      skipTLSVerify: cluster.skipTLSVerify === true || server.protocol === 'http:',
     },
-    user ?? { name: '' },
+    user,
   );
-  const headers = extraHeaders.get(user?.name ?? '') ?? {};
-  // The others are names that KubeConfig makes up.
-  const named = origin === 'in-cluster' || origin === '--server' ? '' : context;
-  return { origin, server, context: named, proxy, kubeConfig: config, extraHeaders: headers };
+  return config;
+}
+
+/** Of the pod's service account, or of nobody; only proxies need the library. */
+async function withoutFiles(origin: string, options: ConfigOptions): Promise<ApiConfig> {
+  const { env, podRoot = '' } = options;
+  const server = serverUrl(options.server || podServer(env));
+  const proxy = proxyFromEnvironment(server, env);
+  const ofPod = (name: string): string => `${podRoot}${SERVICE_ACCOUNT}/${name}`;
+  const [caFile, tokenFile] = options.server === '' ? [ofPod('ca.crt'), ofPod('token')] : [];
+  let credentials: Credentials;
+  if (proxy !== undefined) {
+    const authProvider = { name: 'tokenFile', config: { tokenFile } };
+    const user = { name: '', ...(tokenFile !== undefined && { authProvider }) };
+    credentials = await libraryCredentials(
+      server,
+      proxy,
+      caFile === undefined ? {} : { caFile },
+      user,
+    );
+  } else {
+    credentials = {
+      async applyToHTTPSOptions(request) {
+        if (caFile === undefined || tokenFile === undefined) return;
+        const [ca, token] = await Promise.all([readFile(caFile), readFile(tokenFile, 'utf8')]);
+        Object.assign(request, { ca, headers: { Authorization: `Bearer ${token}` } });
+      },
+    };
+  }
+  return { origin, server, context: '', proxy, user: '', credentials, extraHeaders: {} };
+}
+
+const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
+
+function podServer(env: ConfigOptions['env']): string {
+  const host = env['KUBERNETES_SERVICE_HOST'] ?? '';
+  const port = env['KUBERNETES_SERVICE_PORT'] ?? '';
+  if (host !== '' && port !== '') return `https://${isIPv6(host) ? `[${host}]` : host}:${port}`;
+  throw new Error(
+    'neither --kubeconfig, KUBECONFIG nor --server is given, and this is no pod of a cluster ' +
+      '(KUBERNETES_SERVICE_HOST is not set)',
+  );
 }
 
 function only<T>(items: readonly T[]): T | null {
   return items.length === 1 ? (items[0] ?? null) : null;
-}
-
-function clusterAt(server: string): Cluster {
-  return { name: 'server', server, skipTLSVerify: false };
 }
 
 function serverUrl(text: string): URL {

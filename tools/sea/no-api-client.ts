@@ -1,4 +1,4 @@
-/** Stands for what KubeConfig would make API clients with: see light-config.ts. */
+/** Stands for what KubeConfig would make API clients with: see bundle.ts. */
 
 function none(): never {
   throw new Error('this copy of KubeConfig makes no API clients');
