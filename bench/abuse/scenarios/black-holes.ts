@@ -11,9 +11,9 @@ export const blackHoles: Abuse = {
   async run(stage, size) {
     const hole = await blackHole(stage);
     const place = await stage.expose(hole.port);
-    const count = size.pick(200, 3000);
+    const count = size.pick(200, 2000);
     const clients = await crowd(count, place, (socket) => socket.write('anybody?'));
-    await wait(size.pick(500, 8000));
+    await wait(size.pick(500, 5000));
     destroyAll(clients);
     return { did: `${count} clients of an endpoint that drops what it gets` };
   },

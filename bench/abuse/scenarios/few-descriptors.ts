@@ -17,7 +17,7 @@ function fewDescriptors(limit: number): Abuse {
     }),
     async run(stage, size) {
       const { host, tcp: port } = stage.target;
-      const rounds = size.pick(1, 4);
+      const rounds = size.pick(1, 2);
       for (let round = 0; round < rounds; round += 1) {
         // The control service has to stay free: these come in at another listener.
         const other = await stage.expose(port, [stage.place.endpointIp]);

@@ -45,7 +45,7 @@ export const handover: Abuse = {
   title: 'Restarts under load',
   stage: withSocket,
   async run(stage, size) {
-    const restarts = size.pick(1, 6);
+    const restarts = size.pick(1, 4);
     const { ok, mistakes } = await underLoad(stage, async () => {
       for (let count = 0; count < restarts; count += 1) await takeOver(stage);
     });
@@ -60,7 +60,7 @@ export const twoSuccessors: Abuse = {
   memoryMiB: 300,
   stage: withSocket,
   async run(stage, size) {
-    const rounds = size.pick(1, 4);
+    const rounds = size.pick(1, 2);
     const { ok, mistakes } = await underLoad(stage, async () => {
       for (let round = 0; round < rounds; round += 1) {
         const before = owner(stage);
@@ -84,7 +84,7 @@ export const killed: Abuse = {
   allows: 'cuts',
   stage: withSocket,
   async run(stage, size) {
-    const times = size.pick(1, 6);
+    const times = size.pick(1, 3);
     for (let count = 0; count < times; count += 1) {
       stage.proxy.signal('SIGKILL');
       await stage.proxy.ended;
@@ -102,7 +102,7 @@ export const killedSuccessor: Abuse = {
   title: 'Successors that are killed before they have taken over',
   stage: withSocket,
   async run(stage, size) {
-    const times = size.pick(2, 20);
+    const times = size.pick(2, 10);
     for (let count = 0; count < times; count += 1) {
       const proxy = stage.launch();
       await wait(150 + Math.random() * 250);

@@ -27,20 +27,26 @@ function goodState(stage: Stage): OpItem[] {
   ];
 }
 
-const servers = new WeakMap<Stage, KpngServer>();
+interface GoodServer extends KpngServer {
+  /** Resolves with whether a client has come and got the state. */
+  readonly served: Promise<boolean>;
+}
+
+const servers = new WeakMap<Stage, GoodServer>();
 
 /** A server that answers the first request well. */
-async function goodServer(stage: Stage, port = 0): Promise<KpngServer> {
-  const server = await startKpngServer({ address: `127.0.0.1:${port}` });
-  servers.set(stage, server);
+async function goodServer(stage: Stage, at = 0): Promise<GoodServer> {
+  const server = await startKpngServer({ address: `127.0.0.1:${at}` });
   stage.teardown(() => server.stop());
-  const answer = async (): Promise<void> => {
+  const answer = async (): Promise<boolean> => {
     const stream = await server.stream();
     await stream.request();
     stream.send(...goodState(stage));
+    return true;
   };
-  answer().catch(() => undefined);
-  return server;
+  const good = Object.assign(server, { served: answer().catch(() => false) });
+  servers.set(stage, good);
+  return good;
 }
 
 const fromServer = async (stage: Stage) => {
@@ -143,9 +149,9 @@ export const junkServer: Abuse = {
     await once(junk, 'listening');
     await wait(size.pick(2500, 12_000));
     junk.close();
-    const back = await goodServer(stage, port);
-    await wait(size.pick(500, 12_000));
-    const mistakes = size.isLong && back.unread > 1 ? ['it keeps calling'] : [];
+    const { served } = await goodServer(stage, port);
+    const isBack = !size.isLong || (await served);
+    const mistakes = isBack ? [] : ['it did not come back to a good server within 20 s'];
     return { did: `${connections} connections of ${kinds.length} kinds`, mistakes };
   },
 };

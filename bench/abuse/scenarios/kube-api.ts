@@ -13,6 +13,8 @@ type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 class Front {
   answer: Answer;
   readonly #api: FakeApi;
+  /** Ends what is open with clients. */
+  cut: () => void = () => undefined;
   requests = 0;
 
   constructor(api: FakeApi) {
@@ -26,9 +28,11 @@ class Front {
     this.#api.cut();
   }
 
-  /** Gives good answers again. */
-  mend(): void {
+  /** Gives good answers again, with one service more. */
+  mend({ target, place }: Stage, host: string): void {
     this.answer = (asked, response) => this.#pass(asked, response);
+    addService(this.#api, 'late', host, target.tcp, place.endpointIp);
+    this.cut();
   }
 
   #pass({ url = '/', headers, method }: IncomingMessage, response: ServerResponse): void {
@@ -45,21 +49,31 @@ class Front {
 
 const fronts = new WeakMap<Stage, Front>();
 
+function addService(
+  api: FakeApi,
+  name: string,
+  host: string,
+  tcp: number,
+  address: string,
+  udp?: number,
+): void {
+  const ports = [
+    { name: 'tcp', protocol: 'TCP', port: tcp },
+    ...(udp === undefined ? [] : [{ name: 'udp', protocol: 'UDP', port: udp }]),
+  ];
+  api.upsert('services', objects.service(`abuse/${name}`, host, { spec: { ports } }));
+  api.upsert(
+    'endpointslices',
+    objects.slice(`abuse/${name}-1`, [objects.endpoint(address)], { ports }),
+  );
+}
+
 async function throughFront(stage: Stage): Promise<StageOptions> {
   const api = new FakeApi({});
   await api.start();
   stage.teardown(() => api.stop());
   const { host, tcp, udp } = stage.target;
-  const ports = [
-    { name: 'tcp', protocol: 'TCP', port: tcp, targetPort: tcp },
-    { name: 'udp', protocol: 'UDP', port: udp, targetPort: udp },
-  ];
-  api.upsert('services', objects.service('abuse/control', host, { spec: { ports } }));
-  const ends = ports.map(({ name, protocol, port }) => ({ name, protocol, port }));
-  const slice = objects.slice('abuse/control-1', [objects.endpoint(stage.place.endpointIp)], {
-    ports: ends,
-  });
-  api.upsert('endpointslices', slice);
+  addService(api, 'control', host, tcp, stage.place.endpointIp, udp);
   api.upsert('nodes', objects.node('loopback'));
   const front = new Front(api);
   fronts.set(stage, front);
@@ -68,6 +82,7 @@ async function throughFront(stage: Stage): Promise<StageOptions> {
     response.on('error', () => undefined);
     front.answer(asked, response);
   });
+  front.cut = () => server.closeAllConnections();
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   stage.teardown(() => {
@@ -151,8 +166,15 @@ function hostile(name: string, title: string, answer: Answer): Abuse {
       const seconds = size.pick(1, 10);
       await wait(seconds * 1000);
       const requests = (front?.requests ?? 0) - before;
-      front?.mend();
-      return { did: `${requests} requests answered so in ${seconds} s` };
+      const late = '127.78.5.200';
+      front?.mend(stage, late);
+      const mistakes: string[] = [];
+      if (size.isLong) {
+        await stage.opens(late, stage.target.tcp).catch((error: unknown) => {
+          mistakes.push(`a service of the mended server: ${String(error)}`);
+        });
+      }
+      return { did: `${requests} requests answered so in ${seconds} s`, mistakes };
     },
   };
 }

@@ -5,7 +5,7 @@ import type { Stage } from '../stage.ts';
 /** Connections that are each some lines of the log with -v=4. */
 async function chatter(stage: Stage, size: Size): Promise<Outcome> {
   const place = await stage.expose(stage.target.tcp, [stage.place.endpointIp]);
-  const rounds = size.pick(4, 60);
+  const rounds = size.pick(4, 40);
   for (let round = 0; round < rounds; round += 1) {
     const clients = await crowd(100, place, (socket) => socket.end('x'));
     destroyAll(clients);
@@ -16,6 +16,7 @@ async function chatter(stage: Stage, size: Size): Promise<Outcome> {
 export const logUnread: Abuse = {
   name: 'log-unread',
   title: 'A log that nobody reads',
+  engines: ['node'],
   stage: () => ({ log: 'unread', args: ['-v=4'] }),
   run: chatter,
 };
@@ -24,6 +25,7 @@ export const logDiskFull: Abuse = {
   name: 'log-disk-full',
   short: false,
   title: 'A log on a full disk',
+  engines: ['node'],
   stage: () => ({ log: '/dev/full', args: ['-v=4'] }),
   run: chatter,
 };

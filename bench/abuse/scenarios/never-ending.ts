@@ -17,7 +17,7 @@ export const neverEnding: Abuse = {
       socket.resume();
     });
     const place = await stage.expose(server.port);
-    const count = size.pick(200, 3000);
+    const count = size.pick(200, 2000);
     const clients = await crowd(count, place, (socket) => {
       if (Math.random() < 0.5) socket.end('that was all');
       else socket.write('more to come');

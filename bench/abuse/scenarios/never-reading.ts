@@ -19,9 +19,9 @@ export const neverReading: Abuse = {
       fill();
     });
     const place = await stage.expose(server.port);
-    const count = size.pick(150, 2000);
+    const count = size.pick(150, 1000);
     const clients = await crowd(count, place, (socket) => socket.pause());
-    await wait(size.pick(700, 8000));
+    await wait(size.pick(700, 6000));
     const open = clients.filter((socket) => !socket.destroyed).length;
     destroyAll(clients);
     return {

@@ -10,7 +10,7 @@ export const pipelinedHttp: Abuse = {
   title: 'HTTP: pipelined requests whose answers are never read, on every port',
   memoryMiB: 250,
   async run(stage, size) {
-    const services = size.pick(300, 4000);
+    const services = size.pick(300, 3000);
     stage.writeState(
       ...Array.from({ length: services }, (_, n) => ({
         namespace: 'many',

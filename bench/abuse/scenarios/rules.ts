@@ -108,7 +108,7 @@ export const sourceRanges: Abuse = {
       (await ask?.({ kind: 'ask', host: '10.96.1.1', port: 80 })) === 'right' ? true : undefined;
     await until('a service beside it is served', isServed, { within: 30_000 });
     const seconds = ((performance.now() - begun) / 1000).toFixed(1);
-    await wait(size.pick(300, 5000));
+    await wait(size.pick(300, 3000));
     return { did: `${count} ranges; a service beside it is served after ${seconds} s` };
   },
 };

@@ -12,7 +12,7 @@ export const streams: Abuse = {
     const endpoint = await torture.endpoint(stage);
     const { host, port } = await stage.expose(endpoint.port);
     const verdicts: Verdict[] = [];
-    await repeatFor(size.pick(1000, 12_000), 24, async () => {
+    await repeatFor(size.pick(1000, 10_000), 24, async () => {
       verdicts.push(await torture.client(port, host));
     });
     verdicts.push(...(await torture.endpointVerdicts()));
