@@ -27,7 +27,7 @@ export const configFiles: Abuse = {
   name: 'config-files',
   title: 'Configuration files made to be expensive, at HUP',
   engines: ['node'],
-  memoryMiB: 500,
+  memoryMiB: 300,
   stage(stage) {
     writeFileSync(pathOf(stage), GOOD);
     return { args: [`--config=${pathOf(stage)}`] };

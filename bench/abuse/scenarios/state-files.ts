@@ -27,7 +27,7 @@ export const stateFiles: Abuse = {
   name: 'state-files',
   title: 'State files made to be expensive, each followed by a good one',
   engines: ['node'],
-  memoryMiB: 2500,
+  memoryMiB: 600,
   async run(stage, size) {
     const mistakes: string[] = [];
     const all = bombs(renderState([stage.controlService()]), size);
