@@ -1,8 +1,9 @@
+import { basename } from 'node:path';
 import t from 'tap';
 import { kernelPortRange, listenOnAnyPort } from '../../src/proxysocket/core/kernel-port.ts';
 import type { Listener } from '../../src/proxysocket/core/service-port.ts';
 
-const range = { first: 40_000, last: 40_009 };
+const range = { first: 40_000, last: 40_009, reserved: [] };
 
 /** A host where some ports are taken; `tried` tells what was asked for. */
 function host(taken: readonly number[]) {
@@ -45,6 +46,39 @@ t.test('other errors are not for another port to cure', async (t) => {
   };
   await t.rejects(listenOnAnyPort(open, range, draws(0)), { code: 'EADDRNOTAVAIL' });
   t.same(tried, [40_000]);
+});
+
+t.test('leaves ports alone that are reserved for other programs', async (t) => {
+  const reserved = [
+    { first: 40_001, last: 40_003 },
+    { first: 40_009, last: 40_009 },
+  ];
+  const { open, tried } = host([]);
+  await listenOnAnyPort(open, { ...range, reserved }, draws(0.1, 0.99, 0.4));
+  t.same(tried, [40_004]);
+  const none = host([]);
+  await listenOnAnyPort(none.open, { ...range, reserved: [range] }, draws());
+  t.same(none.tried, [0], 'the kernel knows what is left');
+});
+
+t.test('reads which ports are reserved', async (t) => {
+  const files: Record<string, string> = {
+    ip_local_port_range: '32768\t60999\n',
+    ip_local_reserved_ports: '8080,33000-33010,40000\n',
+  };
+  const read = (path: string): string => files[basename(path)] ?? '';
+  t.same(kernelPortRange(read, 'linux'), {
+    first: 32_768,
+    last: 60_999,
+    reserved: [
+      { first: 8080, last: 8080 },
+      { first: 33_000, last: 33_010 },
+      { first: 40_000, last: 40_000 },
+    ],
+  });
+  files['ip_local_reserved_ports'] = '\n';
+  t.same(kernelPortRange(read, 'linux')?.reserved, []);
+  t.equal(kernelPortRange(read, 'win32'), undefined);
 });
 
 t.test('asks the kernel at once where the range is not known', async (t) => {

@@ -1,20 +1,29 @@
 import { readFileSync } from 'node:fs';
-import type { PortRange } from '../../util/port-range.ts';
+import { parsePortRange, type PortRange } from '../../util/port-range.ts';
 import type { Listener } from './service-port.ts';
 
 /** Ports tried by chance before the kernel is asked for a free one. */
 const ATTEMPTS = 3;
 
-/**
- * Ports that the kernel gives to those who ask for any, where it says so (Linux). Nothing else is
- * meant to listen there.
- */
-export function kernelPortRange(): PortRange | undefined {
-  if (process.platform !== 'linux') return undefined;
+/** Ports that the kernel gives to programs that ask for any. */
+export interface KernelPorts extends PortRange {
+  /** Ports that it gives to none, because an operator keeps them for other programs. */
+  readonly reserved: readonly PortRange[];
+}
+
+/** Those of this host, where the kernel says so (Linux). */
+export function kernelPortRange(
+  read: (path: string) => string = (path) => readFileSync(path, 'latin1'),
+  platform: NodeJS.Platform = process.platform,
+): KernelPorts | undefined {
+  if (platform !== 'linux') return undefined;
   try {
-    const text = readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'latin1');
-    const [first = Number.NaN, last = Number.NaN] = text.trim().split(/\s+/).map(Number);
-    return first >= 1 && last >= first && last <= 65_535 ? { first, last } : undefined;
+    const range = read('/proc/sys/net/ipv4/ip_local_port_range').trim().replace(/\s+/, '-');
+    const ports = parsePortRange(range);
+    const reserved = read('/proc/sys/net/ipv4/ip_local_reserved_ports').split(',');
+    return (
+      ports && { ...ports, reserved: reserved.flatMap((text) => parsePortRange(text.trim()) ?? []) }
+    );
   } catch {
     return undefined;
   }
@@ -32,20 +41,14 @@ export function kernelPortRange(): PortRange | undefined {
  */
 export async function listenOnAnyPort(
   open: (port: number) => Promise<Listener>,
-  range: PortRange | undefined,
+  range: KernelPorts | undefined,
   random: () => number,
   former?: number,
 ): Promise<Listener> {
-  if (former !== undefined) {
-    try {
-      return await open(former);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-    }
-  }
-  if (range === undefined) return open(0);
-  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    const port = range.first + Math.floor(random() * (range.last - range.first + 1));
+  const candidates =
+    range === undefined ? [] : Array.from({ length: ATTEMPTS }, () => draw(range, random));
+  for (const port of [former, ...candidates]) {
+    if (port === undefined) continue;
     try {
       return await open(port);
     } catch (error) {
@@ -53,4 +56,10 @@ export async function listenOnAnyPort(
     }
   }
   return open(0);
+}
+
+/** A port by chance; undefined when it is reserved. */
+function draw({ first, last, reserved }: KernelPorts, random: () => number): number | undefined {
+  const port = first + Math.floor(random() * (last - first + 1));
+  return reserved.some((range) => port >= range.first && port <= range.last) ? undefined : port;
 }
