@@ -6,9 +6,8 @@ import {
   platformProbe,
   transferProbe,
 } from './basics.ts';
-import { datagramProbe } from './datagrams.ts';
+import { datagramProbe, relayProbe } from './carries.ts';
 import type { Probe } from './probe.ts';
-import { relayProbe } from './relay.ts';
 
 /** What has to be true before a worker serves clients, from the ground up. */
 export const PROBES: readonly Probe[] = [
