@@ -1,21 +1,12 @@
 import type { Clock, Timer } from '../../util/clock.ts';
-import { Heap } from '../../util/heap.ts';
 
-/** Between two bundles of retries, so that thousands of them do not hold up the relays. */
+/** Between two batches of retries, so that thousands of them do not hold up the relays. Milliseconds. */
 const PAUSE_MS = 10;
-/** Plans that have been given up stay until there are more of them than of the others, and than this. */
-const FEW = 64;
-
-interface Plan<T> {
-  readonly item: T;
-  readonly at: number;
-  /** Those of the same time are tried in the order in which they came. */
-  readonly order: number;
-}
+/** Between two looks at all plans, when nothing is overdue. Milliseconds. */
+const GRAIN_MS = 500;
 
 /**
- * Things to be tried again, each at its time, with one timer and at most so many at once. What is not
- * due costs nothing: only the earliest is looked at.
+ * Things to be tried again, each at its time or up to half a second later, with one timer and at most so many at once.
  *
  * What is due is handed out once and has to be put in again, or deleted, by then.
  */
@@ -23,11 +14,9 @@ export class RetrySchedule<T> {
   readonly #clock: Clock;
   readonly #atOnce: number;
   readonly #retry: (due: readonly T[]) => void;
-  readonly #plans = new Map<T, Plan<T>>();
-  /** With plans that have been given up since. */
-  #queue = new Heap<Plan<T>>(earlier);
-  #order = 0;
+  readonly #plans = new Map<T, number>();
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
+  #lookedAt = -Infinity;
 
   constructor(clock: Clock, atOnce: number, retry: (due: readonly T[]) => void) {
     this.#clock = clock;
@@ -45,31 +34,24 @@ export class RetrySchedule<T> {
 
   /** Tries an item at a time of the clock, instead of any earlier plan for it. */
   set(item: T, at: number): void {
-    this.#order += 1;
-    const plan = { item, at, order: this.#order };
-    this.#plans.set(item, plan);
-    this.#queue.push(plan);
-    this.#tidy();
-    this.#arm(at);
+    this.#plans.set(item, at);
+    this.#arm(Math.max(at, this.#lookedAt + GRAIN_MS, this.#clock.now() + PAUSE_MS));
   }
 
   delete(item: T): void {
-    if (!this.#plans.delete(item)) return;
-    this.#tidy();
-    if (this.#plans.size === 0) this.#disarm();
+    if (this.#plans.delete(item) && this.#plans.size === 0) this.#disarm();
   }
 
   clear(): void {
     this.#plans.clear();
-    this.#tidy();
     this.#disarm();
   }
 
   #arm(at: number): void {
     if (this.#timer !== undefined && this.#timer.at <= at) return;
     this.#disarm();
-    const wait = Math.max(PAUSE_MS, at - this.#clock.now());
-    this.#timer = { at, timer: this.#clock.setTimer(wait, () => this.#run()) };
+    const timer = this.#clock.setTimer(at - this.#clock.now(), () => this.#run());
+    this.#timer = { at, timer };
   }
 
   #disarm(): void {
@@ -80,34 +62,17 @@ export class RetrySchedule<T> {
   #run(): void {
     this.#timer = undefined;
     const now = this.#clock.now();
-    const due: T[] = [];
-    let next = this.#earliest();
-    while (next !== undefined && next.at <= now && due.length < this.#atOnce) {
-      due.push(next.item);
-      this.#plans.delete(next.item);
-      next = this.#earliest();
+    this.#lookedAt = now;
+    const due: (readonly [T, number])[] = [];
+    let next = Infinity;
+    for (const plan of this.#plans) {
+      if (plan[1] <= now) due.push(plan);
+      else next = Math.min(next, plan[1]);
     }
-    if (next !== undefined) this.#arm(next.at);
-    if (due.length > 0) this.#retry(due);
+    const batch = due.toSorted(([, one], [, other]) => one - other).slice(0, this.#atOnce);
+    for (const [item] of batch) this.#plans.delete(item);
+    if (batch.length < due.length) this.#arm(now + PAUSE_MS);
+    else if (next < Infinity) this.#arm(Math.max(next, now + GRAIN_MS));
+    if (batch.length > 0) this.#retry(batch.map(([item]) => item));
   }
-
-  /** The earliest plan that holds. */
-  #earliest(): Plan<T> | undefined {
-    for (;;) {
-      const plan = this.#queue.peek();
-      if (plan === undefined || this.#plans.get(plan.item) === plan) return plan;
-      this.#queue.pop();
-    }
-  }
-
-  /** Forgets what has been given up, before that is most of the queue. */
-  #tidy(): void {
-    if (this.#queue.size > 2 * this.#plans.size + FEW) {
-      this.#queue = new Heap(earlier, [...this.#plans.values()]);
-    }
-  }
-}
-
-function earlier<T>(one: Plan<T>, other: Plan<T>): number {
-  return one.at - other.at || one.order - other.order;
 }
