@@ -9,8 +9,11 @@
  * - an end of the stream arrives only behind all of it.
  */
 import { connect, type Socket } from 'node:net';
-import { RESET_MAY_LOOK_LIKE_FIN, whenFin } from '../../src/proxysocket/node/tcp/fin.ts';
-import { resetSocket } from '../../src/proxysocket/node/tcp/reset.ts';
+import {
+  RESET_MAY_LOOK_LIKE_FIN,
+  whenFin,
+  resetSocket,
+} from '../../src/proxysocket/node/tcp/ends.ts';
 import type { Teardown } from './sockets.ts';
 import { streamBytes } from './stream-pattern.ts';
 import { tcpServer, type TcpServer } from './tcp-peers.ts';

@@ -1,8 +1,7 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
-import type { Deadline } from '../core/deadlines.ts';
+import type { Deadline, IdleLane } from '../core/timers.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
-import type { IdleLane } from '../core/idle-lanes.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import {
   observeConnectSeconds,
@@ -14,11 +13,9 @@ import {
 import type { RelayAddresses } from '../events.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
-import { addressText, clientAddress } from './addresses.ts';
-import { connectErrorCause, loopError, selfConnectError, timeoutError } from './connect-error.ts';
-import type { HalfClosed } from './half-close.ts';
-import type { HeldClient, Hold } from './hold-queue.ts';
 import {
+  addressText,
+  clientAddress,
   countRejected,
   publishConnectFailed,
   publishEnded,
@@ -26,6 +23,9 @@ import {
   publishStarted,
   relayAddresses,
 } from './publish.ts';
+import { connectErrorCause, loopError, selfConnectError, timeoutError, Tries } from './attempts.ts';
+import type { HalfClosed } from './half-close.ts';
+import type { HeldClient, Hold } from './hold-queue.ts';
 import type { TcpShared } from './shared.ts';
 import type {
   DialOwner,
@@ -37,7 +37,6 @@ import type {
   TcpDial,
   TcpRelay,
 } from './transport.ts';
-import { Tries } from './tries.ts';
 
 /** Where the client came in. */
 export interface Origin {

@@ -1,5 +1,5 @@
 import type { Clock } from '../../util/clock.ts';
-import { IdleLanes, type IdleEntry } from '../core/idle-lanes.ts';
+import { IdleLanes, type IdleEntry } from '../core/timers.ts';
 import type { EngineLimits } from '../limits.ts';
 import type { TcpRelay } from './transport.ts';
 

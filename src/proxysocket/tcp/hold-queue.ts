@@ -7,7 +7,7 @@ import { LimitSignal } from '../core/limit-signal.ts';
 import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
 import type { DescriptorBudget, EngineContext, ServicePort } from '../core/service-port.ts';
 import type { Traffic } from '../spec.ts';
-import { DeadlineQueue, type Deadline } from '../core/deadlines.ts';
+import { DeadlineQueue, type Deadline } from '../core/timers.ts';
 
 export type HoldEnd = TcpHoldEnded['reason'];
 

@@ -1,6 +1,7 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/types.ts';
-import { REJECT_COUNTERS, type ConnectErrorCause, type RejectReason } from '../counters.ts';
+import { formatHostPort } from '../../util/host-port.ts';
 import type { ServicePort } from '../core/service-port.ts';
+import { REJECT_COUNTERS, type ConnectErrorCause, type RejectReason } from '../counters.ts';
 import {
   connectFailed,
   endpointPicked,
@@ -10,8 +11,7 @@ import {
   tcpAccepted,
   type RelayAddresses,
 } from '../events.ts';
-import { addressText } from './addresses.ts';
-import type { RelayEnd, TcpClient, TcpDial, TcpRelay } from './transport.ts';
+import type { RelayEnd, TcpClient, TcpDial, TcpRelay, KnownAddress } from './transport.ts';
 
 /** Has the client's `ip:port`; asking for it may cost a system call. */
 interface Client {
@@ -94,4 +94,19 @@ export function publishEnded(
 ): void {
   if (addresses === undefined || !relayEnded.hasSubscribers) return;
   relayEnded.publish({ ...addresses, bytesIn, bytesOut, durationMs, reason });
+}
+
+const MAPPED = '::ffff:';
+
+/** The client's address as affinity and source ranges take it; empty when it is not known. */
+export function clientAddress({ address = '' }: KnownAddress): string {
+  // The way an IPv6 socket writes an IPv4 peer.
+  return address.startsWith(MAPPED) && address.includes('.')
+    ? address.slice(MAPPED.length)
+    : address;
+}
+
+/** `ip:port` or `[ip]:port`; empty when it is not known. */
+export function addressText({ address, port }: KnownAddress): string {
+  return address === undefined || port === undefined ? '' : formatHostPort({ host: address, port });
 }

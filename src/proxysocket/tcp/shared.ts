@@ -1,6 +1,6 @@
 import type { Clock } from '../../util/clock.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import { DeadlineQueue } from '../core/deadlines.ts';
+import { DeadlineQueue } from '../core/timers.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
 import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';

@@ -4,7 +4,7 @@ import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
 import { rejected } from '../events.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import { MAX_REFUSED_CLIENTS } from './bounds.ts';
-import type { ClientAddress } from './client-table.ts';
+import type { ClientAddress } from './tables.ts';
 
 /**
  * Counts and reports clients that get no session.

@@ -12,12 +12,11 @@ import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import { MAX_HOPS } from './bounds.ts';
-import { ClientTable, type ClientAddress } from './client-table.ts';
+import { ClientTable, SessionIndex, type ClientAddress } from './tables.ts';
 import { FormerFlows } from './former-flows.ts';
-import { IdleLanes } from '../core/idle-lanes.ts';
+import { IdleLanes } from '../core/timers.ts';
 import { Refusals } from './refusals.ts';
 import type { EndReason, Exit, SessionHost, UdpSession, UdpTransport } from './transport.ts';
-import { SessionIndex } from './session-index.ts';
 import { classifyError, classifyOpenError } from './socket-errors.ts';
 
 /** All UDP sessions of an engine: begins them within its limits, and ends them for each reason there is. */

@@ -1,10 +1,10 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
-import type { IdleEntry } from '../core/idle-lanes.ts';
+import type { IdleEntry } from '../core/timers.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
-import type { ClientAddress } from './client-table.ts';
+import type { ClientAddress } from './tables.ts';
 import type { Front } from './front.ts';
 
 /**

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { DeadlineQueue } from '../../../src/proxysocket/core/deadlines.ts';
+import { DeadlineQueue } from '../../../src/proxysocket/core/timers.ts';
 import { EndpointIndex } from '../../../src/proxysocket/core/endpoint-index.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 

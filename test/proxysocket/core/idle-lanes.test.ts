@@ -1,10 +1,6 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import {
-  IdleLanes,
-  type IdleEntry,
-  type IdleLane,
-} from '../../../src/proxysocket/core/idle-lanes.ts';
+import { IdleLanes, type IdleEntry, type IdleLane } from '../../../src/proxysocket/core/timers.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 class Entry implements IdleEntry<Entry> {

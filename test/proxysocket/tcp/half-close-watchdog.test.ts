@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { IdleLane } from '../../../src/proxysocket/core/idle-lanes.ts';
+import type { IdleLane } from '../../../src/proxysocket/core/timers.ts';
 import { HalfCloseWatchdog, type HalfClosed } from '../../../src/proxysocket/tcp/half-close.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
-import { addressText, clientAddress } from '../../../src/proxysocket/tcp/addresses.ts';
-import { connectErrorCause } from '../../../src/proxysocket/tcp/connect-error.ts';
+import { addressText, clientAddress } from '../../../src/proxysocket/tcp/publish.ts';
+import { connectErrorCause } from '../../../src/proxysocket/tcp/attempts.ts';
 import { ConnectionGate } from '../../../src/proxysocket/tcp/gate.ts';
 
 t.test('ConnectionGate: lets in as many as may be, and tells when all have left', async (t) => {

@@ -1,7 +1,9 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { AF_INET, AF_INET6 } from './constants.ts';
-import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from './layout.ts';
+import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES, SOCKADDR_BYTES } from './layout.ts';
+import type { FfiModule } from './library.ts';
+import { Pinned } from './memory.ts';
 
 /** An address as sockets have it. */
 export interface SocketAddress {
@@ -119,4 +121,18 @@ function zoneName(index: number): string {
     if (own) return name;
   }
   return String(index);
+}
+
+/** An address in the form that the kernel takes, made once and used for many calls. */
+export class Sockaddr {
+  readonly memory: Pinned;
+  readonly length: number;
+  readonly family: 4 | 6;
+
+  /** Throws a RangeError for what is no address. */
+  constructor(ffi: FfiModule, address: SocketAddress) {
+    this.memory = Pinned.alloc(ffi, SOCKADDR_BYTES);
+    this.length = writeSockaddr(this.memory.view, 0, address);
+    this.family = this.length === 16 ? 4 : 6;
+  }
 }

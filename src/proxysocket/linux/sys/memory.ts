@@ -1,3 +1,4 @@
+import { SOCKADDR_BYTES } from './layout.ts';
 import type { FfiModule } from './library.ts';
 
 /**
@@ -38,4 +39,57 @@ export class Pinned {
 export function addressOf(pinned: Pinned, offset = 0): bigint {
   const address = Pinned.addressOf(pinned);
   return offset === 0 ? address : address + BigInt(offset);
+}
+
+const NAMES_PER_SLAB = 512;
+
+/** The address of a peer, in memory that the kernel may read for as long as it is not released. */
+export class PeerName {
+  readonly memory: Pinned;
+  readonly offset: number;
+  readonly #address: bigint;
+
+  constructor(memory: Pinned, offset: number) {
+    this.memory = memory;
+    this.offset = offset;
+    this.#address = addressOf(memory, offset);
+  }
+
+  /** For this folder only. */
+  static addressOf(name: PeerName): bigint {
+    return name.#address;
+  }
+}
+
+/** Memory for the addresses of many peers: a little object for each instead of a buffer. */
+export class PeerNames {
+  readonly #ffi: FfiModule;
+  readonly #free: PeerName[] = [];
+
+  constructor(ffi: FfiModule) {
+    this.#ffi = ffi;
+  }
+
+  /** Keeps a copy of the address at `offset` of some memory. */
+  take(from: Pinned, offset: number): PeerName {
+    if (this.#free.length === 0) this.#grow();
+    const name = this.#free.pop();
+    if (name === undefined) throw new RangeError('no name is free');
+    const { memory } = name;
+    const source = from.bytes.subarray(offset, offset + SOCKADDR_BYTES);
+    memory.bytes.set(source, name.offset);
+    return name;
+  }
+
+  /** The name must not be used any more. */
+  release(name: PeerName): void {
+    this.#free.push(name);
+  }
+
+  #grow(): void {
+    const slab = Pinned.alloc(this.#ffi, NAMES_PER_SLAB * SOCKADDR_BYTES);
+    for (let index = NAMES_PER_SLAB - 1; index >= 0; index -= 1) {
+      this.#free.push(new PeerName(slab, index * SOCKADDR_BYTES));
+    }
+  }
 }

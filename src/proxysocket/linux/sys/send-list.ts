@@ -2,8 +2,7 @@ import { SOL_UDP, UDP_SEGMENT } from './constants.ts';
 import { controlSpace, DatagramSlots } from './datagram-slots.ts';
 import { CMSGHDR_BYTES, IOVEC_BYTES, MMSGHDR_BYTES } from './layout.ts';
 import type { Library } from './library.ts';
-import { addressOf, Pinned } from './memory.ts';
-import { PeerName } from './names.ts';
+import { addressOf, Pinned, PeerName } from './memory.ts';
 
 /** Room for the source address and the segment size of one message. */
 const CONTROL_BYTES = 128;

@@ -1,10 +1,9 @@
-import { readSockaddr, type SocketAddress } from './address.ts';
-import * as k from './constants.ts';
 import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
+import { readSockaddr, type SocketAddress, type Sockaddr } from './address.ts';
+import * as k from './constants.ts';
 import { SOCKADDR_BYTES } from './layout.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
-import type { Sockaddr } from './sockaddr.ts';
 import { instructionsOf, steeringProgram } from './steering.ts';
 
 const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
@@ -171,5 +170,28 @@ export class Sockets {
     if (fd < 0) return -(this.#errno[0] ?? 0);
     this.#ledger.opened(fd);
     return fd;
+  }
+}
+
+/** Reading and writing. Results are byte counts, or negative error numbers. */
+export class Streams {
+  readonly #c: Library['c'];
+  readonly #errno: Int32Array;
+
+  constructor(lib: Library) {
+    this.#c = lib.c;
+    this.#errno = lib.errno;
+  }
+
+  /** 0 is the end of the stream. */
+  read(fd: number, into: Pinned, length: number, offset = 0): number {
+    const count = this.#c.read(fd, addressOf(into, offset), length);
+    return count < 0 ? -(this.#errno[0] ?? 0) : count;
+  }
+
+  /** May take fewer bytes than asked. Node ignores SIGPIPE, so a closed peer is only an error number. */
+  write(fd: number, from: Pinned, length: number, offset = 0): number {
+    const count = this.#c.write(fd, addressOf(from, offset), length);
+    return count < 0 ? -(this.#errno[0] ?? 0) : count;
   }
 }

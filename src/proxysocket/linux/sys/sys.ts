@@ -3,21 +3,17 @@
  * outside of it nobody sees one: descriptors are numbers, memory is `Pinned`, errors are negative
  * error numbers or Node's own errors.
  */
-import type { SocketAddress } from './address.ts';
+import { Sockaddr, type SocketAddress } from './address.ts';
 import { SOL_UDP, UDP_SEGMENT } from './constants.ts';
 import { DatagramSlots } from './datagram-slots.ts';
 import { DescriptorLedger } from '../../core/descriptor-ledger.ts';
 import { epollLayoutOf, type EpollLayout } from './layout.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
-import { Pinned } from './memory.ts';
-import { PeerNames } from './names.ts';
+import { Pinned, PeerNames } from './memory.ts';
 import { Pipes } from './pipes.ts';
-import { Poller } from './poller.ts';
+import { Poller, Wake } from './poller.ts';
 import { SendList } from './send-list.ts';
-import { Sockaddr } from './sockaddr.ts';
-import { Sockets } from './sockets.ts';
-import { Streams } from './streams.ts';
-import { Wake } from './wake.ts';
+import { Sockets, Streams } from './sockets.ts';
 
 export interface SysOptions {
   /** Where open descriptors are noted. */

@@ -4,7 +4,7 @@ import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
 import type { Loop } from '../loop.ts';
-import type { Sockaddr } from '../sys/sockaddr.ts';
+import type { Sockaddr } from '../sys/address.ts';
 import { LinuxTcpListening } from './listening.ts';
 import { RelayMemory } from './memory.ts';
 

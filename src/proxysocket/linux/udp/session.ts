@@ -1,7 +1,7 @@
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type { ServicePort } from '../../core/service-port.ts';
-import type { ClientAddress } from '../../udp/client-table.ts';
-import type { IdleLane } from '../../core/idle-lanes.ts';
+import type { ClientAddress } from '../../udp/tables.ts';
+import type { IdleLane } from '../../core/timers.ts';
 import type { Exit, SessionHost, SessionStart, UdpSession } from '../../udp/transport.ts';
 import type { Pollable } from '../loop.ts';
 import { EAGAIN, ECONNREFUSED, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET } from '../sys/constants.ts';

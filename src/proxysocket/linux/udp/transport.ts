@@ -10,8 +10,8 @@ import type {
 } from '../../udp/transport.ts';
 import type { Loop } from '../loop.ts';
 import type { DatagramSlots } from '../sys/datagram-slots.ts';
-import type { PeerNames } from '../sys/names.ts';
-import type { Sockaddr } from '../sys/sockaddr.ts';
+import type { PeerNames } from '../sys/memory.ts';
+import type { Sockaddr } from '../sys/address.ts';
 import { Answers } from './answers.ts';
 import { LinuxFront } from './front.ts';
 import { Sender } from './outgoing.ts';

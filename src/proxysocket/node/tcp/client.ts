@@ -12,7 +12,7 @@ import type {
 import type { MakeSocket } from './accept.ts';
 import { Direction, type CopyMemory } from './direction.ts';
 import { NodeRelay } from './relay.ts';
-import { resetSocket } from './reset.ts';
+import { resetSocket } from './ends.ts';
 
 /** An accepted socket, which is not read before it is held or relayed. */
 export class NodeTcpClient implements TcpClient {

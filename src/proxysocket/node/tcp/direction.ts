@@ -1,9 +1,8 @@
 import type { OnReadOpts, Socket } from 'node:net';
-import type { Deadline, DeadlineQueue } from '../../core/deadlines.ts';
+import type { Deadline, DeadlineQueue } from '../../core/timers.ts';
 import type { ByteCounters } from '../../tcp/transport.ts';
 import type { AcceptPriority, Yielding } from './accept-priority.ts';
-import type { BulkBuffers } from './bulk-buffers.ts';
-import type { Scratch } from './scratch.ts';
+import type { BulkBuffers, Scratch } from './buffers.ts';
 
 /** A read of at least this many bytes makes a flow a bulk flow. */
 const BULK_READ = 32 * 1024;

@@ -2,8 +2,7 @@ import type { Socket } from 'node:net';
 import type { RelayEnd, RelayOwner, TcpRelay } from '../../tcp/transport.ts';
 import type { NodeTcpClient } from './client.ts';
 import type { Direction } from './direction.ts';
-import { whenFin } from './fin.ts';
-import { resetSocket } from './reset.ts';
+import { whenFin, resetSocket } from './ends.ts';
 
 /** The relay of one client; see the relay contract in `tcp/transport.ts`. */
 export class NodeRelay implements TcpRelay {

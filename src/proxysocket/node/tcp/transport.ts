@@ -1,6 +1,6 @@
 import { createServer, isIPv6, type Server } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { DeadlineQueue } from '../../core/deadlines.ts';
+import { DeadlineQueue } from '../../core/timers.ts';
 import { takeInherited } from '../../core/inherited.ts';
 import type { ListenerSockets, OpenedSocket } from '../../core/listener-sockets.ts';
 import type { EngineContext } from '../../core/service-port.ts';
@@ -8,10 +8,9 @@ import type { ListenSpec } from '../../spec.ts';
 import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
 import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
 import { AcceptPriority } from './accept-priority.ts';
-import { BulkBuffers } from './bulk-buffers.ts';
+import { BulkBuffers, Scratch, SHARED_BYTES } from './buffers.ts';
 import { NodeTcpClient } from './client.ts';
 import type { CopyMemory, Direction } from './direction.ts';
-import { Scratch, SHARED_BYTES } from './scratch.ts';
 
 export interface NodeTcpOptions {
   /** Use only what Node documents; slower for bulk data from clients. */

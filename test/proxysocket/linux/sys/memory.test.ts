@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { Pinned } from '../../../../src/proxysocket/linux/sys/memory.ts';
-import { addressOf } from '../../../../src/proxysocket/linux/sys/memory.ts';
+import { addressOf, type Pinned } from '../../../../src/proxysocket/linux/sys/memory.ts';
 import { connectedPair, linuxTest, newSys } from '../../../support/linux-sys.ts';
 
 setFlagsFromString('--expose-gc');

@@ -1,6 +1,6 @@
 import { connectFailed } from '../../../../src/proxysocket/events.ts';
 import { createDataPlane } from '../../../../src/proxysocket/linux/data-plane.ts';
-import type { Sockaddr } from '../../../../src/proxysocket/linux/sys/sockaddr.ts';
+import type { Sockaddr } from '../../../../src/proxysocket/linux/sys/address.ts';
 import { DEFAULT_LIMITS } from '../../../../src/proxysocket/limits.ts';
 import { systemClock } from '../../../../src/util/clock.ts';
 import { inlineLoop } from '../../../support/engine-under-test.ts';

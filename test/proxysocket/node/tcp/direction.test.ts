@@ -2,11 +2,14 @@ import { EventEmitter } from 'node:events';
 import type { OnReadOpts, Socket } from 'node:net';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { BulkBuffers } from '../../../../src/proxysocket/node/tcp/bulk-buffers.ts';
-import { DeadlineQueue } from '../../../../src/proxysocket/core/deadlines.ts';
+import {
+  BulkBuffers,
+  Scratch,
+  SHARED_BYTES,
+} from '../../../../src/proxysocket/node/tcp/buffers.ts';
+import { DeadlineQueue } from '../../../../src/proxysocket/core/timers.ts';
 import { Direction, type CopyMemory } from '../../../../src/proxysocket/node/tcp/direction.ts';
 import { AcceptPriority } from '../../../../src/proxysocket/node/tcp/accept-priority.ts';
-import { Scratch, SHARED_BYTES } from '../../../../src/proxysocket/node/tcp/scratch.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { holds } from '../../../support/property.ts';
 

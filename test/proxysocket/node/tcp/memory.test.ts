@@ -1,8 +1,11 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { limitChanged } from '../../../../src/proxysocket/events.ts';
-import { BulkBuffers } from '../../../../src/proxysocket/node/tcp/bulk-buffers.ts';
-import { Scratch, SHARED_BYTES } from '../../../../src/proxysocket/node/tcp/scratch.ts';
+import {
+  BulkBuffers,
+  Scratch,
+  SHARED_BYTES,
+} from '../../../../src/proxysocket/node/tcp/buffers.ts';
 import { holds } from '../../../support/property.ts';
 import { collect } from '../../../support/sockets.ts';
 
