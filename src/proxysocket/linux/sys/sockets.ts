@@ -7,6 +7,9 @@ import { addressOf, Pinned } from './memory.ts';
 import { instructionsOf, steeringProgram } from './steering.ts';
 
 const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
+/** Between two keepalive probes, and how many get no answer before the peer counts as gone: as libuv sets them. */
+const PROBE_SECONDS = 1;
+const PROBES = 10;
 
 /**
  * Socket calls. All of them return what the C function returns, or a negative error number; none
@@ -121,6 +124,19 @@ export class Sockets {
     this.#scratch.view.setInt32(0, value, true);
     const result = this.#c.setsockopt(fd, level, option, this.#value, 4);
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
+  }
+
+  /** Sends what is written at once. */
+  setNoDelay(fd: number): void {
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_NODELAY, 1);
+  }
+
+  /** Probes a peer that has been silent for so long; whole seconds, at least one. */
+  setKeepAlive(fd: number, idleMs: number): void {
+    this.setOption(fd, k.SOL_SOCKET, k.SO_KEEPALIVE, 1);
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPIDLE, Math.max(1, Math.trunc(idleMs / 1000)));
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPINTVL, PROBE_SECONDS);
+    this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPCNT, PROBES);
   }
 
   /** Reads an option that is an int; a negative error number when that fails. */

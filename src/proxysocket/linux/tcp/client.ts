@@ -12,7 +12,6 @@ import type { Pollable } from '../loop.ts';
 import { EINPROGRESS } from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
 import { INTEREST, READY } from '../sys/poller.ts';
-import { setNoDelay } from './options.ts';
 import { Relay } from './relay.ts';
 import type { LinuxTcpTransport } from './transport.ts';
 
@@ -60,7 +59,7 @@ export class LinuxTcpClient implements TcpClient, Pollable {
     const { sockets } = loop.sys;
     const fd = sockets.stream(endpoint.family);
     if (fd < 0) return systemError(-fd, 'socket');
-    setNoDelay(sockets, fd);
+    sockets.setNoDelay(fd);
     const result = sockets.connect(fd, this.transport.sockaddr(endpoint));
     const dial = new Dial(this, fd, owner);
     const watched = result === 0 || result === -EINPROGRESS ? loop.watch(fd, dial) : result;

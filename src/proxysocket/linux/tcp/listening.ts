@@ -6,7 +6,6 @@ import * as k from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
 import { INTEREST } from '../sys/poller.ts';
 import { LinuxTcpClient } from './client.ts';
-import { setKeepAlive, setNoDelay } from './options.ts';
 import type { LinuxTcpTransport } from './transport.ts';
 
 /** Connections accepted before other descriptors have their turn. */
@@ -99,8 +98,8 @@ function openStream({ loop, backlog, keepAliveMs }: LinuxTcpTransport, spec: Lis
       sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
       // The IPv4 wildcard is a listener of its own.
       if (family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
-      setNoDelay(sockets, fd);
-      setKeepAlive(sockets, fd, keepAliveMs);
+      sockets.setNoDelay(fd);
+      sockets.setKeepAlive(fd, keepAliveMs);
     },
     listen: (fd) => sockets.listen(fd, backlog),
   });

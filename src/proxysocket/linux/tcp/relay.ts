@@ -3,7 +3,6 @@ import type { Loop } from '../loop.ts';
 import { ECONNRESET } from '../sys/constants.ts';
 import { systemError } from '../sys/errno.ts';
 import type { RelayMemory } from './memory.ts';
-import { setKeepAlive } from './options.ts';
 import { Side } from './side.ts';
 import type { LinuxTcpTransport } from './transport.ts';
 
@@ -65,8 +64,7 @@ export class Relay implements TcpRelay {
   }
 
   keepAlive(idleMs: number): void {
-    if (this.#endpoint !== undefined)
-      setKeepAlive(this.loop.sys.sockets, this.#endpoint.fd, idleMs);
+    if (this.#endpoint !== undefined) this.loop.sys.sockets.setKeepAlive(this.#endpoint.fd, idleMs);
   }
 
   unsent(): number {
