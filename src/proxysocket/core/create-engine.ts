@@ -1,0 +1,98 @@
+import { AffinityBudget } from '../../roundrobin/affinity-budget.ts';
+import { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
+import type { Balancer } from '../../roundrobin/types.ts';
+import type { Clock } from '../../util/clock.ts';
+import type { Engine } from '../engine.ts';
+import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
+import type { AffinitySpec } from '../spec.ts';
+import { createTcpAcceptor } from '../tcp/acceptor.ts';
+import type { TcpTransport } from '../tcp/transport.ts';
+import { createUdpAcceptor } from '../udp/acceptor.ts';
+import type { UdpSession, UdpTransport } from '../udp/transport.ts';
+import { AcceptorEngine } from './acceptor-engine.ts';
+import { ProcessDescriptors } from './descriptors.ts';
+import { LimitSignal } from './limit-signal.ts';
+import { LoopGuard } from './loop-guard.ts';
+import type { CounterStore } from './service-port-book.ts';
+import type { EngineContext } from './service-port.ts';
+
+export interface CoreOptions {
+  readonly limits: EngineLimits;
+  readonly clock: Clock;
+  /** Evenly distributed in [0, 1), as `Math.random`. */
+  readonly random: () => number;
+  /** How many descriptors the engine may count with. */
+  readonly descriptorLimit: number;
+  /** Where counters live. Default: plain objects. */
+  readonly counters?: CounterStore | undefined;
+  /** The port that a listener which asks for any one had before, by the key of its slot. */
+  readonly formerPort?: ((key: string) => number | undefined) | undefined;
+  /** Descriptors that each listener takes. Default: 1. */
+  readonly perListener?: number | undefined;
+}
+
+/** The sockets of an engine. */
+export interface Transports<S extends UdpSession<S>> {
+  readonly tcp: TcpTransport;
+  readonly udp: UdpTransport<S>;
+}
+
+/** An engine in the calling thread, on the sockets of two transports. */
+export function createEngine<S extends UdpSession<S>>(
+  kind: Engine['kind'],
+  options: CoreOptions,
+  transports: (context: EngineContext) => Transports<S>,
+): AcceptorEngine {
+  const { clock, random, descriptorLimit, counters, formerPort, perListener = 1 } = options;
+  // `setLimits` changes this object.
+  const limits = { ...options.limits };
+  const descriptors = new ProcessDescriptors({
+    limit: descriptorLimit,
+    reserve: limits.reservedDescriptors,
+    perListener,
+  });
+  const context = { limits, clock, descriptors };
+  const loops = new LoopGuard(clock);
+  const { tcp, udp } = transports(context);
+  return new AcceptorEngine({
+    kind,
+    acceptors: {
+      TCP: createTcpAcceptor(tcp, context, loops),
+      UDP: createUdpAcceptor(udp, context),
+    },
+    descriptors,
+    loops,
+    newBalancer: balancerFactory(limits, clock, random),
+    limits,
+    clock,
+    random,
+    ...(counters !== undefined && { counters }),
+    ...(formerPort !== undefined && { formerPort }),
+  });
+}
+
+/** Makes the balancers of an engine's service ports. */
+function balancerFactory(
+  { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,
+  clock: Clock,
+  random: () => number,
+): (affinity: AffinitySpec) => Balancer {
+  const total = new LimitSignal(LIMIT_NAMES.maxAffinityClientsTotal, () => maxAffinityClientsTotal);
+  const affinityBudget = new AffinityBudget({
+    maxClients: maxAffinityClientsTotal,
+    onEvict: () => total.refused(),
+    onFreed: (left) => total.freed(left),
+  });
+  return (affinity) => {
+    const signal = new LimitSignal(LIMIT_NAMES.maxAffinityClients, () => maxAffinityClients);
+    return new RoundRobinBalancer({
+      clock,
+      random,
+      affinity,
+      maxAffinityClients,
+      affinityBudget,
+      onEvict: () => signal.refused(),
+      onFreed: (left) => signal.freed(left),
+    });
+  };
+}
