@@ -66,7 +66,7 @@ t.test('nothing is left after clear', (t) => {
   t.end();
 });
 
-t.test('thousands of plans are looked at twice a second, not for each of them', (t) => {
+t.test('thousands of plans are looked at ten times a second, not for each of them', (t) => {
   const { clock, tried, retries } = schedule(128);
   let looks = 0;
   const setTimer = clock.setTimer.bind(clock);
@@ -77,7 +77,7 @@ t.test('thousands of plans are looked at twice a second, not for each of them', 
   for (let item = 0; item < 10_000; item += 1) retries.set(String(item), 1000 + item);
   clock.advance(60_000);
   t.equal(tried.flat().length, 10_000);
-  t.ok(looks < 200, `${looks} looks`);
+  t.ok(looks < 300, `${looks} looks`);
   t.end();
 });
 

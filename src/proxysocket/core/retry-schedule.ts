@@ -3,10 +3,10 @@ import type { Clock, Timer } from '../../util/clock.ts';
 /** Between two batches of retries, so that thousands of them do not hold up the relays. Milliseconds. */
 const PAUSE_MS = 10;
 /** Between two looks at all plans, when nothing is overdue. Milliseconds. */
-const GRAIN_MS = 500;
+const GRAIN_MS = 100;
 
 /**
- * Things to be tried again, each at its time or up to half a second later, with one timer and at most so many at once.
+ * Things to be tried again, each at its time or up to a tenth of a second later, with one timer and at most so many at once.
  *
  * What is due is handed out once and has to be put in again, or deleted, by then.
  */
