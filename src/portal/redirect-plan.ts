@@ -7,7 +7,7 @@ import { sameListen } from './text.ts';
 import type { PortalPlan, PortalProblem, PortalSpec, ServicePortPortals } from './portal.ts';
 
 /** A portal in one family, and where its traffic goes. */
-export interface Lead {
+export interface Redirect {
   readonly family: Family;
   readonly portal: PortalSpec;
   /** Undefined: nowhere, because there is no endpoint or because the proxy port is not open. */
@@ -51,7 +51,7 @@ interface Entry {
 
 /**
  * The part that all redirecting portals share: which service port has which portal, on which proxy
- * ports it listens, and so where each portal leads.
+ * ports it listens, and so where each portal is redirected.
  *
  * A service port has one listener for each family and kind of traffic that its portals need, or one
  * for each family when all traffic has the same endpoints. Where two service ports want one portal,
@@ -73,7 +73,7 @@ export class RedirectPlan {
   readonly #dropped: number[] = [];
   /** Ports of listeners that other programs hold, by service port. */
   readonly #foreign = new Map<string, Set<number>>();
-  /** Service ports whose leads may differ since `settle` was last called. */
+  /** Service ports whose redirects may differ since `settle` was last called. */
   #touched = new Set<string>();
 
   constructor({ allocator, bindAddresses }: RedirectPlanOptions) {
@@ -127,7 +127,7 @@ export class RedirectPlan {
 
   /**
    * Notes the ports that listeners have got, as `Portal.commit` is told them, and returns the names
-   * of service ports whose leads or proxy ports may differ since the last call.
+   * of service ports whose redirects or proxy ports may differ since the last call.
    */
   settle(
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
@@ -144,21 +144,21 @@ export class RedirectPlan {
     return touched;
   }
 
-  /** Where the portals lead that a service port holds; empty when there is no such service port. */
-  leads(name: string): Lead[] {
+  /** Where the portals that a service port holds are redirected; empty when there is no such service port. */
+  redirects(name: string): Redirect[] {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
-    const leads: Lead[] = [];
+    const redirects: Redirect[] = [];
     for (const { portal, claim, families } of entry.claimed.values()) {
       if (!this.#claims.holds(name, claim)) continue;
       const served = entry.wanted.served?.[portal.traffic] ?? true;
       for (const family of families) {
         const key: ListenerKey = `${family} ${trafficOf(entry.wanted, portal)}`;
         const proxyPort = served ? entry.bound.get(key) : undefined;
-        leads.push({ family, portal, proxyPort });
+        redirects.push({ family, portal, proxyPort });
       }
     }
-    return leads;
+    return redirects;
   }
 
   /** The proxy ports of a service port. */

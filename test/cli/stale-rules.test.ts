@@ -5,7 +5,7 @@ import { parse } from '../../src/cli/parse.ts';
 import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
 import type { Exec } from '../../src/portal/exec.ts';
-import { canaryPlace } from '../../src/portal/rules/canary.ts';
+import { canaryAddress } from '../../src/portal/rules/canary.ts';
 import type { Rival } from '../../src/portal/rules/rivals.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { exits } from '../support/fake-exec.ts';
@@ -90,7 +90,7 @@ const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
 
 t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t) => {
   const owner = 'abcdefabcdef';
-  const { address, port } = canaryPlace(owner, 4);
+  const { address, port } = canaryAddress(owner, 4);
   // Its canary, as if the rules led there.
   const server = createServer((socket) => {
     socket.on('error', () => undefined).end('kpng-userspace 4711\n');

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { ExecError } from '../../src/portal/exec.ts';
-import { readFlows, staleAmong, type FlowPlace } from '../../src/portal/flow-table.ts';
-import { FlowCleaner } from '../../src/portal/flows.ts';
+import { FlowCleaner, type FlowPlace, readFlows, staleAmong } from '../../src/portal/flows.ts';
 import { exits, FakeExec } from '../support/fake-exec.ts';
 
 const TARGETS = { 4: '192.0.2.5', 6: '2001:db8::5' };

@@ -75,7 +75,7 @@ class Host {
   leads(): string[] {
     return [...this.wanted.keys()].flatMap((name) =>
       this.plan
-        .leads(name)
+        .redirects(name)
         .map(({ family, portal: { address = 'node', port, protocol }, proxyPort }) => {
           const listen = this.listen.get(name)?.find((each) => each.port === proxyPort);
           const end = proxyPort === undefined ? 'nowhere' : `${name} ${listen?.traffic}`;
@@ -101,7 +101,7 @@ t.test('whatever came before, each portal has one holder, and leads to a listene
         // A portal is had, or somebody is told why not.
         for (const { servicePort, portals } of host.wanted.values()) {
           const told = problems.filter((problem) => problem.servicePort === servicePort);
-          const had = host.plan.leads(servicePort);
+          const had = host.plan.redirects(servicePort);
           for (const one of portals) {
             if (!had.some((lead) => lead.portal === one) && told.length === 0) return false;
           }

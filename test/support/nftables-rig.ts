@@ -1,4 +1,4 @@
-import type { Element, SetName } from '../../src/portal/nftables/elements.ts';
+import type { Element, SetName } from '../../src/portal/nftables/table.ts';
 import { NftablesPortal, type NftablesPortalOptions } from '../../src/portal/nftables/portal.ts';
 import type { ServicePortPortals } from '../../src/portal/portal.ts';
 import type { RuleCanary } from '../../src/portal/rules/rule-portal.ts';

@@ -2,7 +2,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import t from 'tap';
 import { systemExec } from '../../src/portal/exec.ts';
-import { nftablesProblem } from '../../src/portal/nftables/tool.ts';
+import { nftablesProblem } from '../../src/portal/nftables/backend.ts';
 import { lab } from './support/lab.ts';
 
 t.test('nft and the kernel take the texts that the unit tests compare with', async (t) => {

@@ -120,7 +120,7 @@ async function whyNotNftables(
   exec: Exec,
   families: readonly Family[],
 ): Promise<KpngError | undefined> {
-  const { nftablesProblem } = await import('../../portal/nftables/tool.ts');
+  const { nftablesProblem } = await import('../../portal/nftables/backend.ts');
   return nftablesProblem(exec, families);
 }
 

@@ -49,7 +49,7 @@ export async function removeStaleRules(
   if (current.kind === 'iptables') {
     await attempt(`the nftables table inet ${table}`, async (stays) => {
       const [{ tableOwner }, { cleanUpNftables }] = await Promise.all([
-        import('../../portal/nftables/store.ts'),
+        import('../../portal/nftables/backend.ts'),
         import('../../portal/nftables/left-over.ts'),
       ]);
       const owner = await tableOwner(exec, table);

@@ -1,10 +1,8 @@
 /** Takes addresses and interfaces of ours away again. */
 import { KpngError } from '../../errors.ts';
 import type { Exec } from '../exec.ts';
-import { removalOf } from './linux-batch.ts';
-import { saidFailure, saysAbsent } from './linux-failure.ts';
 import { Spelling, type Link } from './linux-list.ts';
-import { listLinks, runBatch } from './linux-tool.ts';
+import { listLinks, removalOf, runBatch, saidFailure, saysAbsent } from './linux-tool.ts';
 
 /** Throws KPNG_USAGE for what the kernel would not take as the name of an interface. */
 export function checkInterfaceName(name: string): void {
@@ -42,7 +40,6 @@ export async function disposeOf(links: readonly Link[], name: string, exec: Exec
     link.isOurs && !foreign
       ? [`link delete dev ${name}`]
       : ours.map((address) => removalOf(address, name));
-  if (lines.length === 0) return;
   const doing = `removing addresses from the interface ${name}`;
   for (const said of (await runBatch(exec, lines, doing)).values()) {
     if (!saysAbsent(said)) throw saidFailure(said, doing);

@@ -1,17 +1,20 @@
 import { KpngError } from '../../errors.ts';
 import { ExecError, systemExec, type Exec } from '../exec.ts';
 import type { ChangeOutcome, HostListing, InterfaceAddresses } from './addresses.ts';
-import { asHostNetwork, removalOf, type BatchErrors } from './linux-batch.ts';
 import { checkInterfaceName, disposeOf } from './linux-dispose.ts';
+import { MARK_ALIAS, MARK_METRIC, Spelling, type Link } from './linux-list.ts';
 import {
+  asHostNetwork,
   concernsAll,
+  listLinks,
+  MAX_OUTPUT,
+  removalOf,
+  runBatch,
   saidFailure,
   saysAbsent,
   saysExists,
   saysUnknownKind,
-} from './linux-failure.ts';
-import { MARK_ALIAS, MARK_METRIC, Spelling, type Link } from './linux-list.ts';
-import { listLinks, MAX_OUTPUT, runBatch } from './linux-tool.ts';
+} from './linux-tool.ts';
 import { hostHas } from './probe.ts';
 
 /** Addresses that are asked for by name instead of listing all connections. */
@@ -75,7 +78,7 @@ class LinuxInterface implements InterfaceAddresses {
       ...add.map((address) => addition(address, this.name)),
     ];
     const doing = `changing addresses of the interface ${this.name}`;
-    const errors = lines.length === 0 ? new Map<number, string>() : await this.#batch(lines, doing);
+    const errors = await runBatch(this.#exec, lines, doing);
     const existing: string[] = [];
     const refused = new Map<string, KpngError>();
     for (const [number, said] of errors) {
@@ -139,7 +142,7 @@ class LinuxInterface implements InterfaceAddresses {
   async #create(): Promise<void> {
     const doing = `making the interface ${this.name}`;
     for (const kind of KINDS) {
-      const errors = await this.#batch(creation(this.name, kind), doing);
+      const errors = await runBatch(this.#exec, creation(this.name, kind), doing);
       const failed = [...errors].find(
         ([number, said]) => number !== OPTIONAL_STEP && !saysExists(said),
       );
@@ -170,12 +173,8 @@ class LinuxInterface implements InterfaceAddresses {
       );
     }
     const doing = `bringing the interface ${this.name} up`;
-    const errors = await this.#batch([`link set dev ${this.name} up`], doing);
+    const errors = await runBatch(this.#exec, [`link set dev ${this.name} up`], doing);
     for (const said of errors.values()) throw saidFailure(said, doing);
-  }
-
-  #batch(lines: readonly string[], doing: string): Promise<BatchErrors['lines']> {
-    return runBatch(this.#exec, lines, doing);
   }
 }
 

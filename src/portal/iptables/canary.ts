@@ -5,14 +5,14 @@ import { JUMPS_SHARE, CHAINS_INTERVAL_MS, MAX_JUMPS_INTERVAL_MS } from '../bound
 import type { ProbeResult } from '../guard.ts';
 import {
   Canary,
-  canaryPlace,
+  canaryAddress,
   findOwner,
   openServer,
   portOf,
   tryToReach,
-  type CanaryPlace,
+  type CanaryAddress,
 } from '../rules/canary.ts';
-import type { RuleConfig } from '../rules/config.ts';
+import type { RuleConfig } from '../rules/backend.ts';
 import type { RuleCanary } from '../rules/rule-portal.ts';
 import { chainName, SLOTS, type Rule, type Slot, type SlotName } from './chains.ts';
 import { matching, reject, rule, toAddress } from './translate.ts';
@@ -98,7 +98,7 @@ class FamilyCanary {
   readonly #family: Family;
   readonly #prefix: string;
   readonly #canary: Canary;
-  readonly #refused: { server: Server; place: CanaryPlace }[] = [];
+  readonly #refused: { server: Server; place: CanaryAddress }[] = [];
 
   constructor(owner: string, family: Family, prefix: string) {
     this.#owner = owner;
@@ -108,7 +108,8 @@ class FamilyCanary {
   }
 
   async open(): Promise<Rule[]> {
-    const { place, proxyPort } = await this.#canary.open();
+    const proxyPort = await this.#canary.open();
+    const place = this.#canary.address;
     const out = await this.#listen(place.address);
     const into = await this.#listen(place.address);
     const refuse = reject(this.#family, 'TCP');
@@ -126,7 +127,7 @@ class FamilyCanary {
   async probe(owner: string): Promise<ProbeResult> {
     const led = this.#canary.probe(owner);
     if (owner !== this.#owner) return led;
-    const ledBeside = tryToReach(beside(canaryPlace(owner, this.#family)));
+    const ledBeside = tryToReach(beside(canaryAddress(owner, this.#family)));
     const refused = this.#refused.map(async ({ place }) => refusal(await tryToReach(place)));
     return worst(await Promise.all([led, ledBeside, ...refused]));
   }
@@ -136,7 +137,7 @@ class FamilyCanary {
     for (const { server } of this.#refused.splice(0)) server.close();
   }
 
-  async #listen(address: string): Promise<CanaryPlace> {
+  async #listen(address: string): Promise<CanaryAddress> {
     const server = await openServer(address);
     const place = { address, port: portOf(server) };
     this.#refused.push({ server, place });
@@ -154,12 +155,12 @@ class FamilyCanary {
   }
 }
 
-function match({ address, port }: CanaryPlace): string {
+function match({ address, port }: CanaryAddress): string {
   return `${matching(NAME, 'TCP', port)} ${toAddress(address)}`;
 }
 
 /** The canary's second place. */
-function beside({ address, port }: CanaryPlace): CanaryPlace {
+function beside({ address, port }: CanaryAddress): CanaryAddress {
   return { address, port: port + 1 };
 }
 

@@ -1,7 +1,7 @@
 /** The chains of ours, as operators know them from kube-proxy's userspace mode, and who jumps to them. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
-import type { Item } from '../rules/ledger.ts';
+import type { Item } from '../rules/items.ts';
 
 /** What the names of our chains begin with when nobody says otherwise. */
 export const DEFAULT_PREFIX = 'KUBE';

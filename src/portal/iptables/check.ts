@@ -2,9 +2,9 @@
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
 import type { PortalSpec } from '../portal.ts';
-import type { Lead } from '../redirect-plan.ts';
-import { Ledger } from '../rules/ledger.ts';
-import { RuleError } from '../rules/store.ts';
+import type { Redirect } from '../redirect-plan.ts';
+import { ItemMap } from '../rules/items.ts';
+import { ToolError } from '../tool-failure.ts';
 import { type SlotName } from './chains.ts';
 import { Kernel } from './kernel.ts';
 import { renderTrial } from './script.ts';
@@ -14,7 +14,7 @@ import { rulesOf } from './translate.ts';
 /** Which families rules can be written for, and why not for the others. */
 export interface Usable {
   readonly families: readonly Family[];
-  readonly problems: ReadonlyMap<Family, RuleError>;
+  readonly problems: ReadonlyMap<Family, ToolError>;
 }
 
 /**
@@ -27,12 +27,12 @@ export async function tryIptables(
   families: readonly Family[],
 ): Promise<Usable> {
   const kernel = new Kernel(exec, tools);
-  const problems = new Map<Family, RuleError>();
+  const problems = new Map<Family, ToolError>();
   const attempts = families.map(async (family) => {
     try {
       await kernel.restore(family, trial(family), 'checking whether iptables can be used');
     } catch (error) {
-      if (!(error instanceof RuleError)) throw error;
+      if (!(error instanceof ToolError)) throw error;
       problems.set(family, asProblem(error));
     }
   });
@@ -41,14 +41,14 @@ export async function tryIptables(
 }
 
 /** Whatever is not taken here, no service is to blame. */
-function asProblem(error: RuleError): RuleError {
+function asProblem(error: ToolError): ToolError {
   if (error.blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
-  return new RuleError('host', 'KPNG_PORTAL_UNSUPPORTED', error.message, { cause: error.cause });
+  return new ToolError('host', 'KPNG_PORTAL_UNSUPPORTED', error.message, { cause: error.cause });
 }
 
 function trial(family: Family): string {
-  const ledger = new Ledger<SlotName>();
-  ledger.update([], rulesOf('check', examples(family), [{ family, protocol: 'TCP', port: 1 }]));
+  const items = new ItemMap<SlotName>();
+  items.update([], rulesOf('check', examples(family), [{ family, protocol: 'TCP', port: 1 }]));
   const config = {
     owner: 'check',
     families: [family],
@@ -56,16 +56,16 @@ function trial(family: Family): string {
     nodePortNetworks: { 4: ['192.0.2.0/24'], 6: ['2001:db8::/32'] },
   };
   // A prefix that nobody has, so that what is there is not part of the check.
-  return renderTrial({ prefix: 'check', family, config }, ledger);
+  return renderTrial({ prefix: 'check', family, config }, items);
 }
 
 /** One of each kind: led and refused, to everybody and to some, service address and node port. */
-function examples(family: Family): Lead[] {
+function examples(family: Family): Redirect[] {
   const v6 = family === 6;
   const range = v6 ? '2001:db8::/32' : '192.0.2.0/24';
   return [undefined, v6 ? '2001:db8::1' : '192.0.2.1'].flatMap((address) =>
     [1, undefined].flatMap((proxyPort) =>
-      (['TCP', 'UDP'] as const).map((protocol): Lead => {
+      (['TCP', 'UDP'] as const).map((protocol): Redirect => {
         const portal: PortalSpec = {
           kind: address === undefined ? 'nodePort' : 'loadBalancerIP',
           protocol,

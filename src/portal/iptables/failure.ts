@@ -1,35 +1,30 @@
 import { ExecError } from '../exec.ts';
-import type { RuleError } from '../rules/store.ts';
-import { toolFailure, type Saying } from '../rules/tool-failure.ts';
+import { NET_ADMIN, toolFailure, type Diagnosis, type ToolError } from '../tool-failure.ts';
 
-/** The package with all programs of iptables. */
-export const PACKAGE = 'iptables';
+/** What to do where there are no programs of iptables. */
+export const REMEDY = 'install the package iptables, or use another --portal';
 
 /** The programs of iptables have no translations. Those of both flavours are here. */
-const SAYINGS: readonly Saying[] = [
+const DIAGNOSES: readonly Diagnosis[] = [
   {
     pattern: /holding the xtables lock|Can't lock /,
     code: 'KPNG_PORTAL_LOCKED',
-    blame: 'host',
     advice: 'another program is changing the rules; `fuser -v /run/xtables.lock` shows which',
   },
   {
     pattern: /can't open lock file .*(?:Read-only|No such file)/,
     code: 'KPNG_PORTAL_FAILED',
-    blame: 'host',
     advice: 'mount /run/xtables.lock of the host into the container, so that all take turns',
   },
   {
     pattern: /Permission denied|Operation not permitted|you must be root/,
     code: 'KPNG_PORTAL_PERMISSION',
-    blame: 'host',
-    advice: 'give the process the capability CAP_NET_ADMIN in the network namespace of the host',
+    advice: NET_ADMIN,
   },
   {
     pattern:
       /Table does not exist|unable to initialize table|TABLE_ADD failed|Protocol not supported|Address family not supported|is incompatible/,
     code: 'KPNG_PORTAL_UNSUPPORTED',
-    blame: 'host',
     advice:
       'the kernel has no such table for this flavour of iptables; try the other --iptables-flavor, or another --portal',
   },
@@ -45,13 +40,12 @@ const SAYINGS: readonly Saying[] = [
  * What a failed run of a program of iptables means, with what was being done. `stdin` is what it was to
  * read: the older programs name only a line of it.
  */
-export function iptablesFailure(cause: unknown, doing: string, stdin = ''): RuleError {
-  const program = cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : PACKAGE;
+export function iptablesFailure(cause: unknown, doing: string, stdin = ''): ToolError {
   return toolFailure(cause, doing, {
-    program,
-    debian: PACKAGE,
-    sayings: SAYINGS,
-    said: ({ stderr }) => `${JSON.stringify(reasonIn(stderr))}${lineIn(stderr, stdin)}`,
+    program: cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : 'iptables',
+    remedy: REMEDY,
+    diagnoses: DIAGNOSES,
+    excerpt: ({ stderr }) => `${JSON.stringify(reasonIn(stderr))}${lineIn(stderr, stdin)}`,
   });
 }
 

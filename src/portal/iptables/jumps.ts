@@ -1,7 +1,7 @@
 /** Where packets get into our chains, and what is in these before the rules of services. */
 import { chainName, type CHAINS, type Table } from './chains.ts';
 
-/** A rule of a built-in chain that leads to a chain of ours. */
+/** A rule of a built-in chain that jumps to a chain of ours. */
 export interface Jump {
   readonly table: Table;
   /** The built-in chain. */
@@ -64,11 +64,21 @@ export function areThere(wanted: readonly Jump[], rules: readonly string[]): boo
     missing.set(key, (missing.get(key) ?? 0) + by);
   };
   for (const { from, to } of wanted) count(from, to, 1);
+  const targets = new Set(wanted.map(({ to }) => to));
   for (const rule of rules) {
     const [, from = '', to = ''] = /^(\S+)(?: .*)? -[jg] (\S+)$/.exec(rule) ?? [];
-    count(from, to, -1);
+    if (targets.has(to)) count(from, to, -1);
   }
   return [...missing.values()].every((difference) => difference === 0);
+}
+
+/** Whether all jumps are in a listing of the built-in chains of both tables. */
+export function hasAllJumps(prefix: string, networks: readonly string[], printed: string): boolean {
+  const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
+  return areThere(
+    jumps(prefix, networks),
+    rules.map((line) => line.slice(3)),
+  );
 }
 
 /**

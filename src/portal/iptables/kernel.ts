@@ -1,15 +1,12 @@
 import type { Family } from '../../util/family.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import type { LedgerView } from '../rules/ledger.ts';
-import { TABLES, type SlotName } from './chains.ts';
+import { TABLES } from './chains.ts';
 import { iptablesFailure } from './failure.ts';
-import { findRules, type Found } from './found.ts';
-import { readInspection, renderInspection } from './inspect.ts';
-import type { Place } from './script.ts';
+import { findRules, type Found } from './listing.ts';
 import { programOf, restore, save, type Tools } from './tools.ts';
 
-/** Runs the programs of one flavour. Everything rejects with a `RuleError`. */
+/** Runs the programs of one flavour. Everything rejects with a `ToolError`. */
 export class Kernel {
   readonly #exec: Exec;
   readonly #tools: Tools;
@@ -22,52 +19,29 @@ export class Kernel {
   /** Carries out a script, and returns what it prints. `doing` is for the message when it fails. */
   async restore(family: Family, stdin: string, doing: string): Promise<string> {
     try {
-      const command = { ...restore(this.#tools, family), stdin, timeoutMs: WRITE_TIMEOUT_MS };
-      const { stdout } = await this.#exec(command);
+      const { stdout } = await this.#exec({
+        ...restore(this.#tools, family),
+        stdin,
+        timeoutMs: WRITE_TIMEOUT_MS,
+        maxOutput: MAX_RULE_LIST,
+      });
       return stdout;
     } catch (error) {
       throw iptablesFailure(await this.#cause(family, error), doing, stdin);
     }
   }
 
-  /**
-   * What there is of ours. Without `make`, tables that do not exist are not made by looking at them.
-   */
+  /** What there is of ours. Without `make`, tables that do not exist are not made by looking at them. */
   async find(family: Family, prefix: string, make: boolean): Promise<Found> {
-    const tables = make
-      ? [
-          ['-t', 'filter'],
-          ['-t', 'nat'],
-        ]
-      : [[]];
+    const tables = make ? TABLES.map((table) => ['-t', table]) : [[]];
     const file = save(this.#tools, family);
     try {
-      const texts = await Promise.all(
-        tables.map(async (args) => {
-          const { stdout } = await this.#exec({ file, args, maxOutput: MAX_RULE_LIST });
-          return stdout;
-        }),
+      const outputs = await Promise.all(
+        tables.map((args) => this.#exec({ file, args, maxOutput: MAX_RULE_LIST })),
       );
-      return findRules(prefix, texts.join(''));
+      return findRules(prefix, outputs.map(({ stdout }) => stdout).join(''));
     } catch (error) {
       throw iptablesFailure(error, `listing the rules of ${this.#tools.name}`);
-    }
-  }
-
-  /** The same, quickly, of what was written before. Undefined when a chain of ours is not there. */
-  async inspect(place: Place, ledger: LedgerView<SlotName>): Promise<Found | undefined> {
-    const command = restore(this.#tools, place.family);
-    const listings = TABLES.map(async (table) => {
-      const stdin = renderInspection(place, ledger, table);
-      const { stdout } = await this.#exec({ ...command, stdin, maxOutput: MAX_RULE_LIST });
-      return stdout;
-    });
-    try {
-      return readInspection(place, ledger, await Promise.all(listings));
-    } catch (error) {
-      // The thorough way finds out what is wrong.
-      if (error instanceof ExecError) return undefined;
-      throw error;
     }
   }
 

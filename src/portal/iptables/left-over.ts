@@ -2,10 +2,9 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
-import type { FlowPlace } from '../flow-table.ts';
-import { forgetFlows } from '../flows.ts';
+import { forgetFlows, type FlowPlace } from '../flows.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
-import { areOurs, isNothing, ownersOf, type Found } from './found.ts';
+import { areOurs, isNothing, ownersOf, type Found } from './listing.ts';
 import { Kernel } from './kernel.ts';
 import { renderRemoval } from './script.ts';
 import { findTools, type Flavor, type Tools } from './tools.ts';

@@ -1,10 +1,10 @@
 import { CHAINS_INTERVAL_MS } from '../bounds.ts';
 import { systemExec } from '../exec.ts';
-import type { RuleConfig } from '../rules/config.ts';
+import type { RuleConfig } from '../rules/backend.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { iptablesCanary } from './canary.ts';
 import { DEFAULT_PREFIX, type SlotName } from './chains.ts';
-import { IptablesStore } from './store.ts';
+import { IptablesBackend } from './backend.ts';
 import { findTools, type Tools } from './tools.ts';
 import { rulesOf } from './translate.ts';
 
@@ -18,7 +18,7 @@ export interface IptablesPortalOptions extends RulePortalOptions {
 }
 
 /**
- * Leads traffic to the proxy ports with the chains of kube-proxy's userspace mode, in IPv4 and IPv6.
+ * Redirects traffic to the proxy ports with the chains of kube-proxy's userspace mode, in IPv4 and IPv6.
  *
  * A portal is a rule or more, so what packets cost grows with the number of portals; a change is a few lines for
  * `iptables-restore`, in one process for each family that it is about.
@@ -27,13 +27,17 @@ export class IptablesPortal extends RulePortal<SlotName> {
   /** Throws KPNG_USAGE for a bind address or prefix that cannot be, RangeError for node port addresses. */
   constructor(options: IptablesPortalOptions) {
     const { exec = systemExec, prefix = DEFAULT_PREFIX, clock } = options;
-    const store = new IptablesStore(exec, options.tools ?? (() => findTools(exec, 'auto')), prefix);
-    const audit = (): Promise<boolean> => store.leadsThere();
+    const backend = new IptablesBackend(
+      exec,
+      options.tools ?? (() => findTools(exec, 'auto')),
+      prefix,
+    );
+    const audit = (): Promise<boolean> => backend.hasJumps();
     super(options, {
       kind: 'iptables',
       apart: 'give each a --portal-chain-prefix of its own',
       lookMs: CHAINS_INTERVAL_MS,
-      store,
+      backend,
       items: rulesOf,
       canary:
         options.canary ??

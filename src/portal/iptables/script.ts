@@ -3,8 +3,8 @@
  * COMMIT counts as a whole, or not at all.
  */
 import type { Family } from '../../util/family.ts';
-import type { RuleConfig } from '../rules/config.ts';
-import type { ItemChange, LedgerView } from '../rules/ledger.ts';
+import type { RuleConfig } from '../rules/backend.ts';
+import type { ItemChange, Items } from '../rules/items.ts';
 import {
   chainName,
   chainNames,
@@ -18,7 +18,7 @@ import {
   type SlotName,
   type Table,
 } from './chains.ts';
-import type { Found } from './found.ts';
+import type { Found } from './listing.ts';
 import { areThere, jumps, preludes, type Jump } from './jumps.ts';
 
 /** Which rules a script is about. */
@@ -29,26 +29,26 @@ export interface Place {
 }
 
 /**
- * Replaces all that is ours, whoever wrote it, by the rules of the ledger. `found` is what there is. As each
+ * Replaces all that is ours, whoever wrote it, by the rules of the items. `found` is what there is. As each
  * table is replaced at once, no packet sees chains that are missing or half filled.
  */
-export function renderFull(place: Place, ledger: LedgerView<SlotName>, found: Found): string {
+export function renderFull(place: Place, items: Items<SlotName>, found: Found): string {
   const { prefix, config } = place;
   return TABLES.map((table) => {
     const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-    return renderTable(place, ledger, found, table, { chains: names, jumps: true });
+    return renderTable(place, items, found, table, { chains: names, jumps: true });
   }).join('');
 }
 
 /**
- * Replaces only the chains whose rules are more or fewer than those of the ledger, and the jumps of a table
+ * Replaces only the chains whose rules are more or fewer than those of the items, and the jumps of a table
  * where some are missing. Empty when nothing seems to be.
  */
-export function renderMending(place: Place, ledger: LedgerView<SlotName>, found: Found): string {
+export function renderMending(place: Place, items: Items<SlotName>, found: Found): string {
   return TABLES.map((table) => {
-    const parts = damagedParts(place, ledger, found, table);
+    const parts = damagedParts(place, items, found, table);
     if (parts.chains.length === 0 && !parts.jumps) return '';
-    return renderTable(place, ledger, found, table, parts);
+    return renderTable(place, items, found, table, parts);
   }).join('');
 }
 
@@ -59,15 +59,15 @@ interface Parts {
   readonly jumps: boolean;
 }
 
-/** The chains with more or fewer rules than those of the ledger, and whether jumps are missing. */
+/** The chains with more or fewer rules than those of the items, and whether jumps are missing. */
 export function damagedParts(
   place: Place,
-  ledger: LedgerView<SlotName>,
+  items: Items<SlotName>,
   found: Found,
   table: Table,
 ): Parts {
   const { prefix, family, config } = place;
-  const wanted = wantedCounts(place, ledger);
+  const wanted = wantedCounts(place, items);
   const { counts, jumps: lines } = found[table];
   const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
   return {
@@ -81,7 +81,7 @@ export function damagedParts(
 
 function renderTable(
   place: Place,
-  ledger: LedgerView<SlotName>,
+  items: Items<SlotName>,
   found: Found,
   table: Table,
   parts: Parts,
@@ -96,25 +96,25 @@ function renderTable(
     ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
     ...chains.filter((name) => !known.has(name)).flatMap((name) => removal(name)),
     ...(parts.jumps ? jumpLines(all.filter((jump) => jump.table === table)) : []),
-    ...ruleLines(place, table, 'first', ledger, written),
+    ...ruleLines(place, table, 'first', items, written),
     ...preludes(prefix)
       .filter((prelude) => prelude.table === table && written.has(prelude.chain))
       .map(({ chain, rule }) => `-A ${chain} ${rule}`),
-    ...ruleLines(place, table, 'last', ledger, written),
+    ...ruleLines(place, table, 'last', items, written),
   ]);
 }
 
 /** How many rules each chain is to have. Chains without rules may be left out. */
 export function wantedCounts(
   { prefix, family }: Place,
-  ledger: LedgerView<SlotName>,
+  items: Items<SlotName>,
 ): Map<string, number> {
   const counts = new Map<string, number>();
   const add = (chain: string, more: number): void => {
     counts.set(chain, (counts.get(chain) ?? 0) + more);
   };
   for (const slot of SLOT_ORDER) {
-    add(chainName(prefix, SLOTS[slot].chain), ledger.items(slotName(slot, family)).size);
+    add(chainName(prefix, SLOTS[slot].chain), items.items(slotName(slot, family)).size);
   }
   for (const { chain } of preludes(prefix)) add(chain, 1);
   return counts;
@@ -152,7 +152,7 @@ export function renderDelta(place: Place, changes: readonly ItemChange<SlotName>
 }
 
 /** Has the kernel take all rules into chains that nobody jumps to, and removes these again. */
-export function renderTrial(place: Place, ledger: LedgerView<SlotName>): string {
+export function renderTrial(place: Place, items: Items<SlotName>): string {
   const { prefix, family, config } = place;
   const name = trialChain(prefix);
   const all = jumps(prefix, config.nodePortNetworks[family]);
@@ -166,7 +166,7 @@ export function renderTrial(place: Place, ledger: LedgerView<SlotName>): string 
         .filter((prelude) => prelude.table === table)
         .map(({ rule }) => `-A ${name} ${rule}`),
       ...(['first', 'last'] as const)
-        .flatMap((at) => ruleLines(place, table, at, ledger))
+        .flatMap((at) => ruleLines(place, table, at, items))
         .map((line) => line.replace(own, `-A ${name} $1`)),
     ]),
   );
@@ -188,8 +188,8 @@ export function renderRemoval(found: Found): string {
 }
 
 /** How many rules of services there are in a family. */
-export function ruleCount(family: Family, ledger: LedgerView<SlotName>): number {
-  return SLOT_ORDER.reduce((sum, slot) => sum + ledger.items(slotName(slot, family)).size, 0);
+export function ruleCount(family: Family, items: Items<SlotName>): number {
+  return SLOT_ORDER.reduce((sum, slot) => sum + items.items(slotName(slot, family)).size, 0);
 }
 
 /** Rules of services, of all chains or of some. */
@@ -197,7 +197,7 @@ function ruleLines(
   place: Place,
   table: Table,
   at: 'first' | 'last',
-  ledger: LedgerView<SlotName>,
+  items: Items<SlotName>,
   chains?: ReadonlySet<string>,
 ): string[] {
   const lines: string[] = [];
@@ -205,7 +205,7 @@ function ruleLines(
     if (SLOTS[slot].table !== table || SLOTS[slot].at !== at) continue;
     const chain = chainName(place.prefix, SLOTS[slot].chain);
     if (chains?.has(chain) === false) continue;
-    for (const [key, value] of ledger.items(slotName(slot, place.family))) {
+    for (const [key, value] of items.items(slotName(slot, place.family))) {
       lines.push(`-A ${chain} ${ruleText(place, key, value)}`);
     }
   }

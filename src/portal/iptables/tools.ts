@@ -3,8 +3,8 @@ import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import { LOCK_WAIT_S, MAX_RULE_LIST } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import { missingText } from '../rules/tool-failure.ts';
-import { iptablesFailure, PACKAGE } from './failure.ts';
+import { missingText } from '../tool-failure.ts';
+import { iptablesFailure, REMEDY } from './failure.ts';
 
 /** Where iptables keeps its rules: in nf_tables, or in tables of their own. The kernel minds both. */
 export type Flavor = 'nft' | 'legacy';
@@ -72,7 +72,7 @@ export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<Ch
     const own = wanted === 'nft' ? nft : legacy;
     const found = own ?? (plain?.flavor === wanted ? plain : undefined);
     if (found !== undefined) return { ...found, reason: 'it was asked for' };
-    const message = `looking for the programs of --iptables-flavor ${wanted}: ${missingText(`iptables-${wanted}`, PACKAGE)}`;
+    const message = `looking for the programs of --iptables-flavor ${wanted}: ${missingText(`iptables-${wanted}`, REMEDY)}`;
     throw new KpngError('KPNG_PORTAL_TOOL_MISSING', message);
   }
   if (nft !== undefined && legacy !== undefined) return compare(exec, plain, nft, legacy);
@@ -80,7 +80,7 @@ export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<Ch
   if (only !== undefined) return { ...only, reason: 'no other flavour is installed' };
   throw new KpngError(
     'KPNG_PORTAL_TOOL_MISSING',
-    `looking for the programs of iptables: ${missingText('iptables', PACKAGE)}`,
+    `looking for the programs of iptables: ${missingText('iptables', REMEDY)}`,
   );
 }
 

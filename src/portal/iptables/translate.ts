@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net';
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
-import type { Lead, ProxyPort } from '../redirect-plan.ts';
+import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import { networksOf } from '../rules/networks.ts';
 import { slotName, type Rule, type Slot } from './chains.ts';
 import { comment } from './jumps.ts';
@@ -12,14 +12,14 @@ const MAX_COMMENT = 255;
 /** The rules of one service port. Its name is their comment. */
 export function rulesOf(
   name: string,
-  leads: readonly Lead[],
+  redirects: readonly Redirect[],
   proxyPorts: readonly ProxyPort[],
 ): Rule[] {
   return [
-    ...leads.flatMap((lead) =>
-      lead.portal.address === undefined
-        ? nodePortRules(name, lead)
-        : addressRules(name, lead, lead.portal.address),
+    ...redirects.flatMap((redirect) =>
+      redirect.portal.address === undefined
+        ? nodePortRules(name, redirect)
+        : addressRules(name, redirect, redirect.portal.address),
     ),
     ...proxyPorts.map(({ family, protocol, port }) =>
       rule('proxy-ports', family, matching(name, protocol, port), reject(family, protocol)),
@@ -27,7 +27,7 @@ export function rulesOf(
   ];
 }
 
-function nodePortRules(name: string, { family, portal, proxyPort }: Lead): Rule[] {
+function nodePortRules(name: string, { family, portal, proxyPort }: Redirect): Rule[] {
   const { protocol, port } = portal;
   if (proxyPort === undefined) {
     const match = matching(withoutEndpoints(name), protocol, port);
@@ -42,11 +42,11 @@ function nodePortRules(name: string, { family, portal, proxyPort }: Lead): Rule[
   ];
 }
 
-function addressRules(name: string, lead: Lead, address: string): Rule[] {
-  const { family, portal, proxyPort } = lead;
+function addressRules(name: string, redirect: Redirect, address: string): Rule[] {
+  const { family, portal, proxyPort } = redirect;
   const { protocol, port, sourceRanges } = portal;
   const guarded = sourceRanges.length > 0;
-  // Ranges of the other family only: nobody is let in, as somebody wanted the address guarded.
+  // With ranges of the other family only, no client is let in: the address is to be guarded.
   const sources = guarded ? networksOf(sourceRanges, family).map((net) => ` -s ${net}`) : [''];
   const rules: Rule[] = [];
   if (proxyPort === undefined) {

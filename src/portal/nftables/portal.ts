@@ -1,11 +1,12 @@
 import { systemExec } from '../exec.ts';
-import type { RuleConfig } from '../rules/config.ts';
+import type { ProxyPort, Redirect } from '../redirect-plan.ts';
+import type { RuleConfig } from '../rules/backend.ts';
+import { Canary, findOwner } from '../rules/canary.ts';
+import { networksOf } from '../rules/networks.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
-import { nftablesCanary } from './canary.ts';
-import type { SetName } from './elements.ts';
-import { NftablesStore } from './store.ts';
+import { NftablesBackend } from './backend.ts';
 import { DEFAULT_TABLE } from './table-name.ts';
-import { elementsOf } from './translate.ts';
+import { addressKey, portKey, setName, type Element, type SetName } from './table.ts';
 
 export interface NftablesPortalOptions extends RulePortalOptions {
   /** Default `kpng-userspace`. Several proxiers on one host need a table each. */
@@ -15,7 +16,7 @@ export interface NftablesPortalOptions extends RulePortalOptions {
 }
 
 /**
- * Leads traffic to the proxy ports with one table of nftables.
+ * Redirects traffic to the proxy ports with one table of nftables.
  *
  * The number of rules is constant; everything about services is in maps and sets, so that a change of
  * a service is a few elements.
@@ -27,9 +28,66 @@ export class NftablesPortal extends RulePortal<SetName> {
     super(options, {
       kind: 'nftables',
       apart: 'give each a --portal-table of its own',
-      store: new NftablesStore(exec, table),
-      items: (_, leads, proxyPorts) => elementsOf(leads, proxyPorts),
+      backend: new NftablesBackend(exec, table),
+      items: (_, redirects, proxyPorts) => elementsOf(redirects, proxyPorts),
       canary,
     });
   }
+}
+
+/** The elements of one service port. */
+function elementsOf(redirects: readonly Redirect[], proxyPorts: readonly ProxyPort[]): Element[] {
+  return [
+    ...redirects.flatMap((redirect) => elementsOfRedirect(redirect)),
+    ...proxyPorts.map(({ family, protocol, port }) => ({
+      set: setName('proxy-ports', family),
+      key: portKey(protocol, port),
+      value: '',
+    })),
+  ];
+}
+
+function elementsOfRedirect({ family, portal, proxyPort }: Redirect): Element[] {
+  const { address, protocol, port, sourceRanges } = portal;
+  const isNodePort = address === undefined;
+  const key = isNodePort ? portKey(protocol, port) : addressKey(address, protocol, port);
+  const elements: Element[] = [
+    proxyPort === undefined
+      ? { set: setName(isNodePort ? 'empty-node-ports' : 'empty', family), key, value: '' }
+      : {
+          set: setName(isNodePort ? 'node-ports' : 'services', family),
+          key,
+          value: String(proxyPort),
+        },
+  ];
+  if (isNodePort || sourceRanges.length === 0) return elements;
+  // With ranges of the other family only, no client is let in: the address is to be guarded.
+  elements.push({ set: setName('guarded', family), key, value: '' });
+  for (const network of networksOf(sourceRanges, family)) {
+    elements.push({ set: setName('allowed', family), key: `${key} . ${network}`, value: '' });
+  }
+  return elements;
+}
+
+/** A canary behind the table's rules, in one family: all of the table comes and goes together. */
+export function nftablesCanary({ owner, families }: RuleConfig): RuleCanary<SetName> {
+  const family = families.includes(4) ? 4 : 6;
+  const canary = new Canary(owner, family);
+  return {
+    async open() {
+      const proxyPort = await canary.open();
+      const { address, port } = canary.address;
+      return [
+        {
+          set: setName('services', family),
+          key: addressKey(address, 'TCP', port),
+          value: String(proxyPort),
+        },
+        { set: setName('proxy-ports', family), key: portKey('TCP', proxyPort), value: '' },
+      ];
+    },
+    probe: (asked) => canary.probe(asked),
+    pidOf: async (asked) => (await findOwner(asked))?.pid,
+    close: () => canary.close(),
+  };
 }

@@ -3,50 +3,48 @@ import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
 import type { ProbeResult } from '../guard.ts';
+import { FAMILIES } from './backend.ts';
 
-/** An address and port that the canary is to be reached at. */
-export interface CanaryPlace {
+/** An address and port that a canary is to be reached at. */
+export interface CanaryAddress {
   readonly address: string;
   readonly port: number;
 }
 
-/** What the rules have to do for a canary. */
-export interface CanaryRules {
-  /** Where its clients go, always by TCP. */
-  readonly place: CanaryPlace;
-  /** Where the rules are to lead them. */
-  readonly proxyPort: number;
-}
+/** What a canary's server sends to its clients, followed by the number of its process. */
+const GREETING = 'kpng-userspace';
+
+const MAX_GREETING = 64;
 
 /**
- * A service of our own on a loopback address, behind the same rules as all others. A
- * connection to it succeeds as long as the rules are there and the process lives, and is refused by
- * the kernel within a fraction of a millisecond when the rules are gone.
+ * A service of our own on a loopback address, behind the same rules as all others. A connection to it
+ * succeeds as long as the rules are there and the process lives, and is refused by the kernel within a
+ * fraction of a millisecond when the rules are gone.
  *
  * That is cheaper than asking nft (a process each time) or `nft monitor` (a process that reads every
  * change of every table), and it tests what clients need. The kernel completes the connection by
  * itself, so a process that is busy is not taken for one without rules.
  */
 export class Canary {
-  readonly #owner: string;
+  readonly address: CanaryAddress;
   readonly #family: Family;
   #server: Server | undefined;
 
   constructor(owner: string, family: Family) {
-    this.#owner = owner;
+    this.address = canaryAddress(owner, family);
     this.#family = family;
   }
 
-  /** Opens the proxy port. Once only. */
-  async open(): Promise<CanaryRules> {
+  /** Opens the proxy port that rules are to redirect to, and resolves with it. Once only. */
+  async open(): Promise<number> {
     const host = this.#family === 4 ? '0.0.0.0' : '::';
     this.#server = await openServer(host, `${GREETING} ${process.pid}\n`);
-    return { place: canaryPlace(this.#owner, this.#family), proxyPort: portOf(this.#server) };
+    return portOf(this.#server);
   }
 
   /** Connects to the canary of the rules' owner, which may be another process. */
-  probe(owner: string = this.#owner): Promise<ProbeResult> {
-    return tryToReach(canaryPlace(owner, this.#family));
+  async probe(owner?: string): Promise<ProbeResult> {
+    return tryToReach(owner === undefined ? this.address : canaryAddress(owner, this.#family));
   }
 
   /** Idempotent. */
@@ -56,10 +54,7 @@ export class Canary {
   }
 }
 
-/** What a canary says to whoever connects, followed by the number of its process. */
-const GREETING = 'kpng-userspace';
-
-/** A server that says something and ends whatever connection it gets, and keeps nothing alive. */
+/** A server that sends a text to its clients and closes, and does not keep the process alive. */
 export async function openServer(host: string, greeting = ''): Promise<Server> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const server = createServer((socket) => {
@@ -72,7 +67,7 @@ export async function openServer(host: string, greeting = ''): Promise<Server> {
   server.listen({ host, port: 0, ipv6Only: true }, resolve);
   await promise;
   server.off('error', reject);
-  // Failing to accept a client is no news: the connection was made all the same.
+  // Failing to accept a client does not matter: the connection was made all the same.
   server.on('error', () => undefined);
   return server;
 }
@@ -82,21 +77,40 @@ export function portOf(server: Server): number {
 }
 
 /** What comes of a connection. It leaves nothing behind. */
-export function tryToReach({ address, port }: CanaryPlace): Promise<ProbeResult> {
-  const { promise, resolve } = Promise.withResolvers<ProbeResult>();
+export async function tryToReach(to: CanaryAddress): Promise<ProbeResult> {
+  return (await contact(to, false)).result;
+}
+
+/**
+ * Connects, and reads the greeting if it is asked for; otherwise a reset leaves neither socket nor connection
+ * tracking with a memory of it.
+ */
+function contact(
+  { address, port }: CanaryAddress,
+  listens: boolean,
+): Promise<{ result: ProbeResult; text: string }> {
+  const { promise, resolve } = Promise.withResolvers<{ result: ProbeResult; text: string }>();
   const socket = connect({ host: address, port, timeout: CANARY_TIMEOUT_MS });
   socket.unref();
+  let result: ProbeResult = 'gone';
+  let text = '';
+  const end = (): void => resolve({ result, text });
   socket.once('connect', () => {
-    // A reset leaves neither socket nor connection tracking with a memory of it.
+    result = 'alive';
+    if (listens) return;
     socket.resetAndDestroy();
-    resolve('alive');
+    end();
+  });
+  socket.setEncoding('latin1').on('data', (more: string) => {
+    text = (text + more).slice(0, MAX_GREETING);
+    if (text.includes('\n') || text.length === MAX_GREETING) socket.destroy();
   });
   socket.once('timeout', () => {
-    // A reset would wait for the connection.
+    if (result === 'gone') result = 'silent';
     socket.destroy();
-    resolve('silent');
   });
-  socket.on('error', () => resolve('gone'));
+  socket.on('error', () => undefined);
+  socket.once('close', end);
   return promise;
 }
 
@@ -104,56 +118,27 @@ export function tryToReach({ address, port }: CanaryPlace): Promise<ProbeResult>
  * Where the canary of an owner is: follows from its name, so that another process can look for it.
  * There is but one IPv6 loopback address, so there only the port tells owners apart.
  */
-export function canaryPlace(owner: string, family: Family): CanaryPlace {
+export function canaryAddress(owner: string, family: Family): CanaryAddress {
   const [a = 0, b = 0, c = 0, high = 0, low = 0] = createHash('sha256').update(owner).digest();
   const port = 10_000 + ((high * 256 + low) % 20_000);
   if (family === 6) return { address: '::1', port };
   return { address: `127.${128 + (a % 127)}.${b}.${1 + (c % 254)}`, port };
 }
 
-/** A process that has written rules and lives. */
-export interface LivingOwner {
-  /** Its number, in the process namespace that it runs in; undefined: it did not say. */
-  readonly pid: number | undefined;
-}
-
 /**
- * The process that has written rules under this name; undefined: it has ended. In doubt it lives. A host
- * without IPv6 says nothing about that, and on one with it the refusal may get lost on its way back to `::1`.
+ * The process that has written rules under this name, by its number in its own process namespace if it says
+ * that; undefined: it has ended. In doubt it lives. A host without IPv6 says nothing about that, and on one with
+ * it the refusal may get lost on its way back to `::1`.
  */
-export async function findOwner(owner: string): Promise<LivingOwner | undefined> {
+export async function findOwner(
+  owner: string,
+): Promise<{ readonly pid: number | undefined } | undefined> {
   const heard = await Promise.all(
-    ([4, 6] as const).map((family) => listenTo(canaryPlace(owner, family))),
+    FAMILIES.map((family) => contact(canaryAddress(owner, family), true)),
   );
-  const alive = heard.filter(({ probe }) => probe === 'alive');
-  if (alive.length === 0 && heard.some(({ probe }) => probe === 'gone')) return undefined;
-  return { pid: alive.map(({ text }) => readGreeting(text)).find((pid) => pid !== undefined) };
-}
-
-/** What comes of a connection, and what is said on it: a line at the most. */
-function listenTo({ address, port }: CanaryPlace): Promise<{ probe: ProbeResult; text: string }> {
-  const { promise, resolve } = Promise.withResolvers<{ probe: ProbeResult; text: string }>();
-  const socket = connect({ host: address, port, timeout: CANARY_TIMEOUT_MS });
-  socket.unref();
-  let probe: ProbeResult = 'gone';
-  let text = '';
-  socket.setEncoding('latin1').on('data', (more: string) => {
-    text = (text + more).slice(0, MAX_GREETING);
-    if (text.includes('\n') || text.length === MAX_GREETING) socket.destroy();
-  });
-  socket.once('connect', () => (probe = 'alive'));
-  socket.once('timeout', () => {
-    if (probe === 'gone') probe = 'silent';
-    socket.destroy();
-  });
-  socket.on('error', () => undefined);
-  socket.once('close', () => resolve({ probe, text }));
-  return promise;
-}
-
-const MAX_GREETING = 64;
-
-function readGreeting(text: string): number | undefined {
-  const [, pid] = new RegExp(String.raw`^${GREETING} (\d+)\n`).exec(text) ?? [];
-  return pid === undefined ? undefined : Number(pid);
+  const alive = heard.filter(({ result }) => result === 'alive');
+  if (alive.length === 0 && heard.some(({ result }) => result === 'gone')) return undefined;
+  const pids = alive.map(({ text }) => /^kpng-userspace (\d+)\n/.exec(text)?.[1]);
+  const pid = pids.find((text) => text !== undefined);
+  return { pid: pid === undefined ? undefined : Number(pid) };
 }

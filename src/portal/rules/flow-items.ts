@@ -1,19 +1,19 @@
 /**
- * Where UDP flows lead, kept in the ledger beside the rules that lead them, so that it is known of each
- * change which remembered flows it makes wrong.
+ * Where UDP flows go, kept beside the rules that send them there, so that it is known of each change which
+ * remembered flows it makes stale.
  */
 import type { Family } from '../../util/family.ts';
-import type { FlowPlace } from '../flow-table.ts';
-import type { Lead } from '../redirect-plan.ts';
-import { FAMILIES } from './config.ts';
-import type { Item, ItemChange, LedgerView } from './ledger.ts';
+import type { FlowPlace } from '../flows.ts';
+import type { Redirect } from '../redirect-plan.ts';
+import { FAMILIES } from './backend.ts';
+import type { Item, ItemChange, Items } from './items.ts';
 
-/** Sets of the ledger that are not written anywhere. */
+/** Sets that are not written to the kernel. */
 export type FlowSet = `flows${Family}`;
 
 /** The place of each UDP portal: `10.0.0.1 53` or `node 30053`, with the proxy port, or nothing where it is refused. */
-export function flowItemsOf(leads: readonly Lead[]): Item<FlowSet>[] {
-  return leads.flatMap(({ family, portal, proxyPort }) => {
+export function flowItemsOf(redirects: readonly Redirect[]): Item<FlowSet>[] {
+  return redirects.flatMap(({ family, portal, proxyPort }) => {
     if (portal.protocol !== 'UDP') return [];
     const key = `${portal.address ?? 'node'} ${portal.port}`;
     return [{ set: `flows${family}` as const, key, value: String(proxyPort ?? '') }];
@@ -21,35 +21,43 @@ export function flowItemsOf(leads: readonly Lead[]): Item<FlowSet>[] {
 }
 
 /**
- * Places whose UDP flows may lead wrong after a write: those that the changes are about, or all that
- * there are (`changes` undefined), when flows may have begun while there were no rules or others.
+ * Places whose UDP flows may be stale: those that changes are about; `all` that there are, when flows may have
+ * begun while there were no rules or others; or all after the rules were `removed`.
  */
 export function flowPlaces(
-  ledger: LedgerView<FlowSet>,
-  changes: readonly ItemChange[] | undefined,
+  items: Items<FlowSet>,
+  changes: readonly ItemChange[] | 'all' | 'removed',
 ): FlowPlace[] {
-  const places: FlowPlace[] = [];
-  const note = (family: Family, key: string, now = '', before?: string): void => {
-    const [address = '', port] = key.split(' ');
-    places.push({
-      family,
-      address: address === 'node' ? undefined : address,
-      port: Number(port),
-      proxyPort: portOf(now),
-      formerly: before === undefined ? 'unknown' : (portOf(before) ?? 'past'),
-    });
-  };
-  for (const family of FAMILIES) {
+  return FAMILIES.flatMap((family) => {
     const set = `flows${family}` as const;
-    if (changes === undefined) {
-      for (const [key, now] of ledger.items(set)) note(family, key, now);
-      continue;
+    if (typeof changes === 'string') {
+      const now = (value: string): string => (changes === 'all' ? value : '');
+      return [...items.items(set)].map(([key, value]) =>
+        placeOf(family, key, now(value), 'unknown'),
+      );
     }
-    for (const change of changes) {
-      if (change.set === set) note(family, change.key, change.after, change.before ?? '');
-    }
-  }
-  return places;
+    return changes
+      .filter((change) => change.set === set)
+      .map(({ key, before = '', after = '' }) =>
+        placeOf(family, key, after, portOf(before) ?? 'past'),
+      );
+  });
+}
+
+function placeOf(
+  family: Family,
+  key: string,
+  now: string,
+  formerly: FlowPlace['formerly'],
+): FlowPlace {
+  const [address, port] = key.split(' ');
+  return {
+    family,
+    address: address === 'node' ? undefined : address,
+    port: Number(port),
+    proxyPort: portOf(now),
+    formerly,
+  };
 }
 
 /** Whether an item is only about flows. */

@@ -4,7 +4,7 @@ import { KpngError } from '../../errors.ts';
 import { familyOf, type Family } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 import { nodePortAddresses } from '../node-addresses.ts';
-import { FAMILIES, type RuleConfig } from './config.ts';
+import { FAMILIES, type RuleConfig } from './backend.ts';
 import { networksOf } from './networks.ts';
 
 /** Which families the host has. A loopback address will do: it shows that the kernel has the family. */

@@ -1,5 +1,5 @@
 import { CANARY_INTERVAL_MS, MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS } from '../bounds.ts';
-import type { Written } from './writer.ts';
+import type { Written } from './rule-set.ts';
 
 /**
  * How long to wait between looks at the rules: the longer it takes to write them all, the less, so that they are

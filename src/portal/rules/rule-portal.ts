@@ -3,28 +3,31 @@ import { KpngError, messageOf } from '../../errors.ts';
 import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
-import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import type { Family } from '../../util/family.ts';
+import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { ADDRESS_INTERVAL_MS, AUDIT_INTERVAL_MS } from '../bounds.ts';
-import { flowsCleared, flowsNotCleared, portalFailed, portalLost } from '../events.ts';
+import {
+  flowsCleared,
+  flowsNotCleared,
+  portalFailed,
+  portalLost,
+  portalWritten,
+} from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
-import type { FlowPlace } from '../flow-table.ts';
-import { FlowCleaner } from '../flows.ts';
+import { FlowCleaner, type FlowPlace } from '../flows.ts';
 import { Guard, type ProbeResult } from '../guard.ts';
 import type { PortAllocator } from '../port-allocator.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
-import { RedirectPlan, type Lead, type ProxyPort } from '../redirect-plan.ts';
-import { Audit } from './audit.ts';
-import { RuleBook } from './book.ts';
-import type { RuleConfig } from './config.ts';
-import { flowItemsOf, flowPlaces, type FlowSet } from './flow-items.ts';
+import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
+import type { Repeater } from '../repeater.ts';
+import { auditor } from './audit.ts';
+import type { Backend, RuleConfig } from './backend.ts';
+import { flowItemsOf, flowPlaces, isFlowSet, type FlowSet } from './flow-items.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
-import type { Item } from './ledger.ts';
+import type { Item } from './items.ts';
 import { Pace } from './pace.ts';
-import { publishWritten } from './publish-written.ts';
-import type { RuleStore } from './store.ts';
-import type { Written } from './writer.ts';
+import { RuleSet, type Written } from './rule-set.ts';
 
 export interface RulePortalOptions {
   readonly allocator: PortAllocator;
@@ -61,11 +64,11 @@ export interface RulePortalOptions {
 
 /** What one kind of rules needs to watch over them. */
 export interface RuleCanary<Name extends string> {
-  /** Opens its ports and returns the items that lead there. Once only. */
+  /** Opens its ports and returns the items that redirect there. Once only. */
   open(): Promise<Item<Name>[]>;
   /** Whether the rules of an owner, by default this process, are there. */
   probe(owner?: string): Promise<ProbeResult>;
-  /** The number of the process that writes rules under this name. Default: nobody knows. */
+  /** The number of the process that writes rules under this name, if it is known. */
   pidOf?(owner: string): Promise<number | undefined>;
   /** Idempotent. */
   close(): void;
@@ -76,15 +79,19 @@ export interface RuleKind<Name extends string> {
   readonly kind: Portal['kind'];
   /** How two processes can have rules of their own, for a message. */
   readonly apart: string;
-  /** How long to wait between looks at the rules, at the most. Milliseconds. Default 500. */
+  /** The longest wait between looks at the rules. Milliseconds. Default 500. */
   readonly lookMs?: number;
-  readonly store: RuleStore<Name | FlowSet>;
+  readonly backend: Backend<Name | FlowSet>;
   /** The items of one service port. */
-  items(name: string, leads: readonly Lead[], proxyPorts: readonly ProxyPort[]): Item<Name>[];
+  items(
+    name: string,
+    redirects: readonly Redirect[],
+    proxyPorts: readonly ProxyPort[],
+  ): Item<Name>[];
   canary(config: RuleConfig): RuleCanary<Name>;
 }
 
-/** Waits before service ports that the kernel did not take are tried again. */
+/** Waits before service ports that the kernel has refused are tried again. */
 const READMIT_BACKOFF: BackoffPolicy = {
   initialMs: 2_000,
   maxMs: 600_000,
@@ -93,54 +100,54 @@ const READMIT_BACKOFF: BackoffPolicy = {
 };
 
 /**
- * Leads traffic to the proxy ports with rules of the kernel, of whatever kind.
+ * Redirects traffic to the proxy ports with rules of the kernel, of whatever kind.
  *
  * What differs since the last commit goes out as one transaction; the first one replaces whatever rules
  * of ours there were, so that after a restart there is no moment without rules. The rules stay when
  * the process ends.
  *
- * They are watched with a canary, and replaced as a whole when somebody else has removed them.
- * When another process of ours takes them over, this one leaves them alone until that one ends.
+ * They are watched with a canary and compared now and then, and repaired when another program has changed
+ * them. When another process of ours takes them over, this one leaves them alone until that one ends.
  */
 export class RulePortal<Name extends string> implements Portal {
   readonly kind: Portal['kind'];
   readonly redirects = true;
+  readonly #options: RulePortalOptions;
   readonly #rules: RuleKind<Name>;
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   readonly #nodePortAddresses: readonly string[];
-  #removeOnClose: boolean;
-  #afterStart: RulePortalOptions['afterStart'];
-  /** What `afterStart` is doing. */
-  #starting: Promise<void> | undefined;
-  readonly #closing = new AbortController();
-  readonly #bound: Readonly<Partial<Record<4 | 6, string>>>;
+  readonly #bound: Readonly<Partial<Record<Family, string>>>;
   readonly #plan: RedirectPlan;
-  readonly #book: RuleBook<Name | FlowSet>;
+  readonly #set: RuleSet<Name | FlowSet>;
   readonly #flows: FlowCleaner;
   readonly #canary: RuleCanary<Name>;
-  readonly #guard: Guard;
-  readonly #audit: Audit;
   readonly #pace: Pace;
+  readonly #guard: Guard;
+  readonly #auditor: Repeater;
   readonly #readmitBackoff: Backoff;
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
+  readonly #closing = new AbortController();
   #config: RuleConfig;
   #addressesReadAt: number;
   #readmitAt: number | undefined;
   #canaryOpen = false;
+  #removeOnClose: boolean;
+  /** What `afterStart` is doing. */
+  #starting: Promise<void> | undefined;
 
   /** Throws KPNG_USAGE for a bind address that cannot be, RangeError for node port addresses. */
   constructor(options: RulePortalOptions, rules: RuleKind<Name>) {
     const { nodePortAddresses = [], random = Math.random } = options;
     const { exec = systemExec, clock = systemClock, interfaces = hostAddresses } = options;
     this.kind = rules.kind;
+    this.#options = options;
     this.#rules = rules;
     this.#clock = clock;
     this.#interfaces = interfaces;
     this.#nodePortAddresses = nodePortAddresses;
     this.#removeOnClose = options.removeOnClose ?? false;
-    this.#afterStart = options.afterStart;
     const host = interfaces();
     const families = hostFamilies(host).filter(
       (family) => options.families?.includes(family) ?? true,
@@ -154,7 +161,7 @@ export class RulePortal<Name extends string> implements Portal {
     };
     this.#addressesReadAt = clock.now();
     this.#plan = new RedirectPlan({ allocator: options.allocator, bindAddresses: this.#bound });
-    this.#book = new RuleBook<Name | FlowSet>({
+    this.#set = new RuleSet<Name | FlowSet>({
       ...rules,
       pidOf: async (owner) => this.#canary.pidOf?.(owner),
     });
@@ -166,16 +173,12 @@ export class RulePortal<Name extends string> implements Portal {
       clock,
       random,
       interval: () => this.#pace.intervalMs,
-      look: () => this.#canary.probe(this.#book.takenBy ?? this.#config.owner),
+      look: () => this.#canary.probe(this.#set.takenBy ?? this.#config.owner),
       housekeeping: () => this.#housekeeping(),
       repair: (found, first) => this.#repair(found, first),
     });
-    this.#audit = new Audit({
-      clock,
-      intervalMs: options.auditMs ?? AUDIT_INTERVAL_MS,
-      compare: () => this.#difference(),
-      repair: () => this.#repairDifference(),
-    });
+    const auditMs = options.auditMs ?? AUDIT_INTERVAL_MS;
+    this.#auditor = auditor(clock, auditMs, () => this.#audit());
   }
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
@@ -188,7 +191,7 @@ export class RulePortal<Name extends string> implements Portal {
   }
 
   problems(): readonly PortalProblem[] {
-    return [...this.#plan.problems(), ...this.#book.refused];
+    return [...this.#plan.problems(), ...this.#set.refused];
   }
 
   /**
@@ -202,12 +205,11 @@ export class RulePortal<Name extends string> implements Portal {
       const names = [...this.#plan.settle(bound)];
       // Before the services, so that its packets do not have to pass the rules of all of them.
       await this.#openCanary();
-      this.#book.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
+      this.#set.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
       await this.#write();
       this.#guard.start();
-      this.#audit.start();
-      this.#starting ??= this.#afterStart?.(this.#closing.signal);
-      this.#afterStart = undefined;
+      this.#auditor.start(this.#options.auditMs ?? AUDIT_INTERVAL_MS);
+      this.#starting ??= this.#options.afterStart?.(this.#closing.signal);
     });
   }
 
@@ -221,31 +223,26 @@ export class RulePortal<Name extends string> implements Portal {
    */
   async close(): Promise<void> {
     this.#closing.abort();
-    await Promise.all([this.#guard.close(), this.#audit.close()]);
-    await this.#starting;
+    await Promise.all([this.#guard.close(), this.#auditor.close(), this.#starting]);
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
-      await this.#book.remove(this.#config);
-      // With the rules gone, connection tracking would go on leading clients to where nobody listens.
-      const places = flowPlaces(this.#book.ledger, undefined).map(
-        ({ family, address, port, formerly }): FlowPlace => {
-          return { family, address, port, proxyPort: undefined, formerly };
-        },
-      );
-      await this.#clear(places);
+      await this.#set.remove(this.#config);
+      // Without the rules, connection tracking would still send clients to proxy ports that are closed.
+      await this.#clear(flowPlaces(this.#set, 'removed'));
     });
     this.#canary.close();
   }
 
   #itemsOf(name: string): Item<Name | FlowSet>[] {
-    const leads = this.#plan.leads(name);
-    return [...this.#rules.items(name, leads, this.#plan.proxyPorts(name)), ...flowItemsOf(leads)];
+    const redirects = this.#plan.redirects(name);
+    const items = this.#rules.items(name, redirects, this.#plan.proxyPorts(name));
+    return [...items, ...flowItemsOf(redirects)];
   }
 
   async #openCanary(): Promise<void> {
     if (this.#canaryOpen) return;
     try {
-      this.#book.add(await this.#canary.open());
+      this.#set.add(await this.#canary.open());
     } catch (cause) {
       // Some of its ports may be open.
       this.#canary.close();
@@ -259,14 +256,14 @@ export class RulePortal<Name extends string> implements Portal {
     const begin = this.#clock.now();
     let written: Written | undefined;
     try {
-      written = await this.#book.write(this.#config);
+      written = await this.#set.write(this.#config);
     } catch (error) {
       if (error instanceof KpngError && portalFailed.hasSubscribers) {
         portalFailed.publish({ portal: this.kind, error });
       }
       throw error;
     }
-    if (this.#book.refused.length === 0) {
+    if (this.#set.refused.length === 0) {
       this.#readmitAt = undefined;
       this.#readmitBackoff.reset();
     } else {
@@ -275,12 +272,17 @@ export class RulePortal<Name extends string> implements Portal {
     if (written === undefined) return;
     const durationMs = this.#clock.now() - begin;
     this.#pace.note(written, durationMs);
-    publishWritten(this.kind, written, durationMs);
-    await this.#clearFlows(written);
+    this.#publishWritten(written, durationMs);
+    const { reason, changes } = written;
+    await this.#clear(flowPlaces(this.#set, reason === 'change' ? changes : 'all'));
   }
 
-  async #clearFlows({ reason, changes }: Written): Promise<void> {
-    await this.#clear(flowPlaces(this.#book.ledger, reason === 'change' ? changes : undefined));
+  #publishWritten({ reason, changes }: Written, durationMs: number): void {
+    if (!portalWritten.hasSubscribers) return;
+    const rules = changes.filter(({ set }) => !isFlowSet(set));
+    const added = rules.filter(({ after }) => after !== undefined).length;
+    const removed = rules.filter(({ before }) => before !== undefined).length;
+    portalWritten.publish({ portal: this.kind, reason, added, removed, durationMs });
   }
 
   async #clear(places: readonly FlowPlace[]): Promise<void> {
@@ -299,18 +301,27 @@ export class RulePortal<Name extends string> implements Portal {
     }
   }
 
-  async #difference(): Promise<string | undefined> {
-    if (this.#book.takenBy !== undefined) return undefined;
-    return this.#rules.store.difference(this.#config, this.#book.ledger);
+  #repair(found: ProbeResult, first: boolean): Promise<void> {
+    return this.#queue.run(async () => {
+      const what = found === 'gone' ? 'are gone' : 'drop packets';
+      if (first) this.#publishLost(`rules of ${this.#rules.backend.what} ${what}`);
+      this.#set.doubt();
+      this.#readHost();
+      await this.#write();
+    });
   }
 
-  #repairDifference(): Promise<void> {
+  /** Compares the rules, and repairs them; resolves with whether it did. */
+  async #audit(): Promise<boolean> {
+    if ((await this.#set.difference(this.#config)) === undefined) return false;
+    // Rules may have been written meanwhile.
     return this.#queue.run(async () => {
-      const difference = await this.#difference();
-      if (difference === undefined) return;
-      this.#publishLost(`${this.#rules.store.what}: ${difference}`);
-      this.#book.doubt();
+      const difference = await this.#set.difference(this.#config);
+      if (difference === undefined) return false;
+      this.#publishLost(`${this.#rules.backend.what}: ${difference}`);
+      this.#set.doubt();
       await this.#write();
+      return true;
     });
   }
 
@@ -318,18 +329,8 @@ export class RulePortal<Name extends string> implements Portal {
     if (portalLost.hasSubscribers) portalLost.publish({ portal: this.kind, message });
   }
 
-  #repair(found: ProbeResult, first: boolean): Promise<void> {
-    return this.#queue.run(async () => {
-      const what = found === 'gone' ? 'are gone' : 'lead nowhere';
-      if (first) this.#publishLost(`rules of ${this.#rules.store.what} ${what}`);
-      this.#book.doubt();
-      this.#readHost();
-      await this.#write();
-    });
-  }
-
   async #housekeeping(): Promise<void> {
-    if (this.#book.takenBy !== undefined) return;
+    if (this.#set.takenBy !== undefined) return;
     const now = this.#clock.now();
     const readmit = this.#readmitAt !== undefined && now >= this.#readmitAt;
     const moved = now - this.#addressesReadAt >= ADDRESS_INTERVAL_MS && this.#readHost();
@@ -337,9 +338,9 @@ export class RulePortal<Name extends string> implements Portal {
     await this.#queue.run(async () => {
       if (readmit) {
         this.#readmitAt = undefined;
-        this.#book.readmit();
+        this.#set.readmit();
       }
-      if (moved) this.#book.doubt();
+      if (moved) this.#set.doubt();
       await this.#write();
     });
   }
@@ -348,14 +349,13 @@ export class RulePortal<Name extends string> implements Portal {
   #readHost(): boolean {
     this.#addressesReadAt = this.#clock.now();
     const host = this.#interfaces();
-    const { targets, nodePortNetworks: networks } = this.#config;
-    const now: Pick<RuleConfig, 'targets' | 'nodePortNetworks'> = {
-      targets: targetsOf(this.#bound, host, targets),
+    const next: RuleConfig = {
+      ...this.#config,
+      targets: targetsOf(this.#bound, host, this.#config.targets),
       nodePortNetworks: nodePortNetworks(this.#nodePortAddresses, host),
     };
-    const before = { targets, nodePortNetworks: networks };
-    if (JSON.stringify(now) === JSON.stringify(before)) return false;
-    this.#config = { ...this.#config, ...now };
+    if (JSON.stringify(next) === JSON.stringify(this.#config)) return false;
+    this.#config = next;
     return true;
   }
 }

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { iptablesCanary } from '../../../src/portal/iptables/canary.ts';
 import type { Rule } from '../../../src/portal/iptables/chains.ts';
-import { canaryPlace } from '../../../src/portal/rules/canary.ts';
-import type { RuleConfig } from '../../../src/portal/rules/config.ts';
+import { canaryAddress } from '../../../src/portal/rules/canary.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 function config(owner: string): RuleConfig {
@@ -42,7 +42,7 @@ async function open(t: Test, owner: string) {
 
 /** Somebody who listens where the rules lead to stands in for the rules of nat; Linux has all of 127.0.0.0/8. */
 async function standIn(t: Test, owner: string): Promise<Server[]> {
-  const { address, port } = canaryPlace(owner, 4);
+  const { address, port } = canaryAddress(owner, 4);
   const servers = await Promise.all(
     [port, port + 1].map(async (each) => {
       const server = createServer((socket) => socket.on('error', () => undefined).resume());
@@ -64,7 +64,7 @@ function waysOf(rules: readonly Rule[], port: string): string[] {
 
 t.test('packets of the canary pass all our chains', async (t) => {
   const { rules } = await open(t, 'abc');
-  const { port } = canaryPlace('abc', 4);
+  const { port } = canaryAddress('abc', 4);
   const proxyPort = rules.find(
     ({ set, value }) => set === 'portals-container4' && /^\d/.test(value),
   );

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Command } from '../../../src/portal/exec.ts';
-import { areOurs, findRules, ownersOf } from '../../../src/portal/iptables/found.ts';
+import { areOurs, findRules, ownersOf } from '../../../src/portal/iptables/listing.ts';
 import { cleanUpIptables } from '../../../src/portal/iptables/left-over.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { IptablesRig } from '../../support/iptables-rig.ts';

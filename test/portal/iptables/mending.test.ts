@@ -1,10 +1,10 @@
 import t from 'tap';
 import * as fc from 'fast-check';
 import type { SlotName } from '../../../src/portal/iptables/chains.ts';
-import { IptablesStore } from '../../../src/portal/iptables/store.ts';
+import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
-import type { RuleConfig } from '../../../src/portal/rules/config.ts';
-import { Ledger } from '../../../src/portal/rules/ledger.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import { ItemMap } from '../../../src/portal/rules/items.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { portal } from '../../support/portals.ts';
@@ -22,8 +22,8 @@ async function written() {
   const fake = new FakeIptables();
   fake.run('*nat\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n');
   const tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' } as const;
-  const store = new IptablesStore(fake.exec, async () => tools, 'KUBE');
-  const ledger = new Ledger<SlotName>();
+  const store = new IptablesBackend(fake.exec, async () => tools, 'KUBE');
+  const ledger = new ItemMap<SlotName>();
   const lead = (family: 4 | 6, text: string, proxyPort: number | undefined) =>
     rulesOf(
       'd/s',
@@ -102,13 +102,13 @@ t.test('what a look at the jumps has told is not looked at again', async (t) => 
     return texts.flatMap((text) => text.split('\n').filter((line) => line.startsWith('-S KUBE-')));
   };
   fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.leadsThere(), false);
+  t.equal(await store.hasJumps(), false);
   looked();
   await repair();
   t.same(looked(), []);
   fake.commands.length = 0;
   fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.leadsThere(), false);
+  t.equal(await store.hasJumps(), false);
   fake.commands.length = 0;
   t.equal((await repair()).length, 1);
   t.equal(fake.commands.length, 1, 'one program, for the family that it is about');

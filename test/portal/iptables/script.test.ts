@@ -11,7 +11,7 @@ import {
   type Rule,
   type SlotName,
 } from '../../../src/portal/iptables/chains.ts';
-import { findRules } from '../../../src/portal/iptables/found.ts';
+import { findRules } from '../../../src/portal/iptables/listing.ts';
 import {
   renderDelta,
   renderFull,
@@ -21,9 +21,9 @@ import {
   type Place,
 } from '../../../src/portal/iptables/script.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
-import type { Lead } from '../../../src/portal/redirect-plan.ts';
-import type { RuleConfig } from '../../../src/portal/rules/config.ts';
-import { Ledger } from '../../../src/portal/rules/ledger.ts';
+import type { Redirect } from '../../../src/portal/redirect-plan.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import { ItemMap } from '../../../src/portal/rules/items.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { portal } from '../../support/portals.ts';
 import { holdsAsync } from '../../support/property.ts';
@@ -46,11 +46,11 @@ function golden(name: string, text: string): string {
 }
 
 function lead(family: 4 | 6, text: string, proxyPort: number | undefined, ranges: string[] = []) {
-  return { family, portal: portal(text, ranges), proxyPort } satisfies Lead;
+  return { family, portal: portal(text, ranges), proxyPort } satisfies Redirect;
 }
 
-function ledgerOf(...rules: Rule[][]): Ledger<SlotName> {
-  const ledger = new Ledger<SlotName>();
+function ledgerOf(...rules: Rule[][]): ItemMap<SlotName> {
+  const ledger = new ItemMap<SlotName>();
   ledger.update([], rules.flat());
   return ledger;
 }
@@ -191,7 +191,7 @@ t.test('what somebody has left is replaced, and jumps are not doubled', async (t
   const networks = { 4: ['192.0.2.0/24', '10.0.0.0/8'], 6: [] };
   const narrow = { ...V4, config: { ...CONFIG, nodePortNetworks: networks } };
   for (const time of ['first', 'second']) {
-    await load(renderFull(narrow, new Ledger(), found()));
+    await load(renderFull(narrow, new ItemMap(), found()));
     t.strictSame(found().nat.owners, [CONFIG.owner], time);
     const rules = fake.rules('PREROUTING').map((rule) => rule.replace(/^.*(?=-j)/, ''));
     t.strictSame(rules, [
@@ -246,7 +246,7 @@ t.test('whatever the steps were, the chains end up with what is wanted', async (
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       const fake = new FakeIptables();
-      const ledger = new Ledger<SlotName>();
+      const ledger = new ItemMap<SlotName>();
       const run = (stdin: string) =>
         fake.exec({ file: 'iptables-nft-restore', args: ['--noflush'], stdin });
       const found = () => findRules('KUBE', fake.listing(4, 'nft'));

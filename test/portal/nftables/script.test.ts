@@ -3,10 +3,16 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
-import { SET_NAMES, type Element, type SetName } from '../../../src/portal/nftables/elements.ts';
-import { renderDelta, renderFull, renderRemoval } from '../../../src/portal/nftables/script.ts';
-import type { RuleConfig } from '../../../src/portal/rules/config.ts';
-import { Ledger } from '../../../src/portal/rules/ledger.ts';
+import {
+  type Element,
+  renderDelta,
+  renderFull,
+  renderRemoval,
+  SET_NAMES,
+  type SetName,
+} from '../../../src/portal/nftables/table.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import { ItemMap } from '../../../src/portal/rules/items.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { holdsAsync } from '../../support/property.ts';
 
@@ -23,7 +29,7 @@ function golden(name: string): string {
 }
 
 t.test('the whole table', (t) => {
-  const ledger = new Ledger<SetName>();
+  const ledger = new ItemMap<SetName>();
   ledger.update(
     [],
     [
@@ -41,12 +47,12 @@ t.test('the whole table', (t) => {
 
 t.test('a host with IPv4 only, and nothing but loopback addresses', (t) => {
   const config: RuleConfig = { ...CONFIG, families: [4], targets: { 4: undefined, 6: undefined } };
-  t.equal(renderFull(TABLE, config, new Ledger<SetName>()), golden('loopback.nft'));
+  t.equal(renderFull(TABLE, config, new ItemMap<SetName>()), golden('loopback.nft'));
   t.end();
 });
 
 t.test('what differs: removals first, and only in our own table', (t) => {
-  const ledger = new Ledger<SetName>();
+  const ledger = new ItemMap<SetName>();
   ledger.update(
     [],
     [
@@ -77,7 +83,7 @@ t.test('the removal of the table is no error when there is none', async (t) => {
 });
 
 t.test('an element that goes and comes in one update is no change', (t) => {
-  const ledger = new Ledger<SetName>();
+  const ledger = new ItemMap<SetName>();
   const element: Element = { set: 'services4', key: '10.0.0.1 . tcp . 80', value: '1' };
   ledger.update([], [element]);
   ledger.written();
@@ -106,7 +112,7 @@ t.test('whatever the steps were, the table ends up with what is wanted', async (
     t,
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       const nft = new FakeNft();
-      const ledger = new Ledger<SetName>();
+      const ledger = new ItemMap<SetName>();
       const run = (stdin: string) => nft.exec({ file: 'nft', args: ['-f', '-'], stdin });
       await run(renderFull(TABLE, CONFIG, ledger));
       for (const { remove, add, write } of [...steps, { remove: [], add: [], write: 'change' }]) {

@@ -1,7 +1,10 @@
 import t from 'tap';
 import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
-import { nftFailure } from '../../../src/portal/nftables/failure.ts';
-import { nftablesProblem, removeNftables } from '../../../src/portal/nftables/tool.ts';
+import {
+  nftablesProblem,
+  nftFailure,
+  removeNftables,
+} from '../../../src/portal/nftables/backend.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 

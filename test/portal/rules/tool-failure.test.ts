@@ -1,8 +1,8 @@
 import t from 'tap';
 import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
 import { iptablesFailure } from '../../../src/portal/iptables/failure.ts';
-import { nftFailure } from '../../../src/portal/nftables/failure.ts';
-import { RuleError } from '../../../src/portal/rules/store.ts';
+import { nftFailure } from '../../../src/portal/nftables/backend.ts';
+import { ToolError } from '../../../src/portal/tool-failure.ts';
 
 const TOOLS = {
   nft: nftFailure,
@@ -31,7 +31,7 @@ t.test('what nobody knows is told, and may be for what was to be written', (t) =
   for (const [file, failureOf] of Object.entries(TOOLS)) {
     const error = new ExecError('exit', { file, args: [] }, { stderr: 'no idea\n', exitCode: 1 });
     const found = failureOf(error, 'x');
-    t.ok(found instanceof RuleError && found.retried);
+    t.ok(found instanceof ToolError && found.retried);
     t.match(found, { blame: 'content', message: `x: ${file} says "no idea"` });
   }
   t.end();

@@ -1,7 +1,7 @@
 /** One entry of a named set: an element of nftables, or a rule of iptables. */
 export interface Item<Name extends string = string> {
   readonly set: Name;
-  /** Tells it from the others of its set. */
+  /** Unique within its set. */
   readonly key: string;
   /** What there is under the key; may be empty. */
   readonly value: string;
@@ -17,29 +17,24 @@ export interface ItemChange<Name extends string = string> {
   readonly after: string | undefined;
 }
 
-const NOTHING: ReadonlyMap<string, string> = new Map();
-
-/** What a ledger tells of what there should be. */
-export interface LedgerView<Name extends string> {
+/** What there should be, by set. */
+export interface Items<Name extends string> {
   /** The items of one set, as key and value. */
   items(set: Name): ReadonlyMap<string, string>;
 }
 
+const NOTHING: ReadonlyMap<string, string> = new Map();
+
 /**
- * The items that there should be, and which of them differ from what was last written.
- *
- * It never looks at the kernel: as long as every transaction is all or nothing and nobody else
- * touches the rules, what was written is what is there. Each operation costs what it changes.
+ * The items that there should be, and which of them differ from what was last written. It never looks at the
+ * kernel. Each operation costs what it changes.
  */
-export class Ledger<Name extends string = string> implements LedgerView<Name> {
+export class ItemMap<Name extends string = string> implements Items<Name> {
   readonly #wanted = new Map<Name, Map<string, string>>();
   /** What was written under the keys that may differ now; undefined: nothing. */
   readonly #before = new Map<Name, Map<string, string | undefined>>();
 
-  /**
-   * Takes items out and puts others in. All removals count first, so that a key can move from
-   * one service port to another.
-   */
+  /** Removals count first, so that a key can move from one service port to another. */
   update(remove: Iterable<Item<Name>>, add: Iterable<Item<Name>>): void {
     for (const { set, key } of remove) this.#put(set, key, undefined);
     for (const { set, key, value } of add) this.#put(set, key, value);
@@ -47,15 +42,11 @@ export class Ledger<Name extends string = string> implements LedgerView<Name> {
 
   /** What differs from what was last written. */
   changes(): ItemChange<Name>[] {
-    const changes: ItemChange<Name>[] = [];
-    for (const [set, keys] of this.#before) {
-      const wanted = this.items(set);
-      for (const [key, before] of keys) {
-        const after = wanted.get(key);
-        if (before !== after) changes.push({ set, key, before, after });
-      }
-    }
-    return changes;
+    return [...this.#before].flatMap(([set, keys]) =>
+      [...keys]
+        .map(([key, before]) => ({ set, key, before, after: this.items(set).get(key) }))
+        .filter(({ before, after }) => before !== after),
+    );
   }
 
   /** All of it has been written. */

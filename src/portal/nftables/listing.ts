@@ -1,10 +1,9 @@
 /** Reads what `nft list table` prints, and compares it with what was written. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
-import type { RuleConfig } from '../rules/config.ts';
-import type { LedgerView } from '../rules/ledger.ts';
-import { SET_NAMES, type SetName } from './elements.ts';
-import { renderTable } from './rules.ts';
+import type { RuleConfig } from '../rules/backend.ts';
+import type { Items } from '../rules/items.ts';
+import { renderTable, SET_NAMES, type SetName } from './table.ts';
 
 /** A line within a chain, set or map. */
 interface ListedLine {
@@ -15,9 +14,9 @@ interface ListedLine {
 /** Lines are read in portions, so that other work is not kept waiting. */
 const PORTION = 1000;
 
-const HEAD = /^\t(?:chain|map|set) (\S+) \{/;
+const HEAD = /^\s(?:chain|map|set) (\S+) \{/;
 
-function* linesOf(listing: string): Generator<ListedLine> {
+export function* linesOf(listing: string): Generator<ListedLine> {
   let block = '';
   let begin = 0;
   while (begin < listing.length) {
@@ -47,7 +46,7 @@ export function* elementsIn(text: string): Generator<[key: string, value: string
 export async function differenceIn(
   listing: string,
   config: RuleConfig,
-  ledger: LedgerView<SetName>,
+  items: Items<SetName>,
 ): Promise<string | undefined> {
   const counts = new Map<string, number>();
   let portion = 0;
@@ -55,7 +54,7 @@ export async function differenceIn(
     portion += 1;
     if (portion % PORTION === 0) await nextTurn();
     if (isElementSet(block)) {
-      const wanted = ledger.items(block);
+      const wanted = items.items(block);
       for (const [key, value] of elementsIn(text)) {
         add(counts, block, 1);
         if (block.startsWith('allowed')) continue;
@@ -65,7 +64,7 @@ export async function differenceIn(
     } else if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
     else add(counts, block, 1);
   }
-  return missing(counts, wantedCounts(config, ledger));
+  return missing(counts, wantedCounts(config, items));
 }
 
 function missing(
@@ -80,16 +79,13 @@ function missing(
   return undefined;
 }
 
-function wantedCounts(
-  config: RuleConfig,
-  ledger: LedgerView<SetName>,
-): ReadonlyMap<string, number> {
+function wantedCounts(config: RuleConfig, items: Items<SetName>): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
   for (const { block, text } of linesOf(renderTable('table', config))) {
     if (block.startsWith('node-networks')) add(counts, block, [...elementsIn(text)].length);
     else if (!isElementSet(block)) add(counts, block, 1);
   }
-  for (const set of SET_NAMES) counts.set(set, ledger.items(set).size);
+  for (const set of SET_NAMES) counts.set(set, items.items(set).size);
   return counts;
 }
 

@@ -1,10 +1,10 @@
 import t from 'tap';
-import { nftablesCanary } from '../../../src/portal/nftables/canary.ts';
-import type { SetName } from '../../../src/portal/nftables/elements.ts';
-import { NftablesStore } from '../../../src/portal/nftables/store.ts';
-import { canaryPlace } from '../../../src/portal/rules/canary.ts';
-import type { RuleConfig } from '../../../src/portal/rules/config.ts';
-import { Ledger } from '../../../src/portal/rules/ledger.ts';
+import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
+import type { SetName } from '../../../src/portal/nftables/table.ts';
+import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
+import { canaryAddress } from '../../../src/portal/rules/canary.ts';
+import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import { ItemMap } from '../../../src/portal/rules/items.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 
@@ -15,8 +15,8 @@ const CONFIG: RuleConfig = {
   nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
 };
 
-function ledgerWith(...addresses: string[]): Ledger<SetName> {
-  const ledger = new Ledger<SetName>();
+function ledgerWith(...addresses: string[]): ItemMap<SetName> {
+  const ledger = new ItemMap<SetName>();
   const elements = addresses.map((address) => {
     return { set: 'services4' as const, key: `${address} . tcp . 80`, value: '40001' };
   });
@@ -26,7 +26,7 @@ function ledgerWith(...addresses: string[]): Ledger<SetName> {
 
 t.test('asking whether the kernel would take something changes nothing', async (t) => {
   const nft = new FakeNft();
-  const store = new NftablesStore(nft.exec, 'kpng-userspace');
+  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
   await store.replace(CONFIG, ledgerWith('10.0.0.1'), false);
   const before = structuredClone(nft.tables);
   nft.refuses = (element) => element.startsWith('10.0.0.66');
@@ -39,7 +39,7 @@ t.test('asking whether the kernel would take something changes nothing', async (
 
 t.test('what nothing has to be written for runs no program', async (t) => {
   const nft = new FakeNft();
-  const store = new NftablesStore(nft.exec, 'kpng-userspace');
+  const store = new NftablesBackend(nft.exec, 'kpng-userspace');
   const flow = { set: 'flows4', key: '10.0.0.1 53', before: '1', after: '2' } as const;
   await store.change(CONFIG, [flow]);
   t.same(nft.commands, []);
@@ -51,7 +51,7 @@ t.test('nobody but the rules leads to the canary’s port', async (t) => {
     const canary = nftablesCanary({ ...CONFIG, families });
     t.teardown(() => canary.close());
     const elements = await canary.open();
-    const { address, port } = canaryPlace(CONFIG.owner, family);
+    const { address, port } = canaryAddress(CONFIG.owner, family);
     const proxyPort = elements.find(({ set }) => set === `services${family}`)?.value;
     t.strictSame(elements, [
       { set: `services${family}`, key: `${address} . tcp . ${port}`, value: proxyPort },

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { ExecError } from '../../../src/portal/exec.ts';
 import { tryIptables } from '../../../src/portal/iptables/check.ts';
-import { IptablesStore } from '../../../src/portal/iptables/store.ts';
+import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
@@ -101,7 +101,7 @@ t.test('a family that fails does not keep the other from being written', async (
 
 t.test('a family whose programs fail does not keep the other from being written', async (t) => {
   const fake = new FakeIptables();
-  const store = new IptablesStore(
+  const store = new IptablesBackend(
     (command) => {
       const fails = command.file === 'iptables-nft-restore';
       return fails ? Promise.reject(errorOf(command.file, 'Killed\n')) : fake.exec(command);
@@ -137,7 +137,7 @@ t.test(
   'jumps that somebody has removed are missed, where the host itself does not pass',
   async (t) => {
     const fake = new FakeIptables();
-    const store = new IptablesStore(fake.exec, async () => TOOLS, 'KUBE');
+    const store = new IptablesBackend(fake.exec, async () => TOOLS, 'KUBE');
     const config = {
       owner: 'abc',
       families: [4, 6] as const,
@@ -145,18 +145,18 @@ t.test(
       nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
     };
     const nothing = { items: () => new Map<string, string>() };
-    t.equal(await store.leadsThere(), true, 'before anything was written');
+    t.equal(await store.hasJumps(), true, 'before anything was written');
     await store.replace(config, nothing, false);
-    t.equal(await store.leadsThere(), true);
+    t.equal(await store.hasJumps(), true);
     for (const [family, table, chain] of [
       [4, 'nat', 'PREROUTING'],
       [6, 'nat', 'PREROUTING'],
       [6, 'filter', 'FORWARD'],
     ] as const) {
       fake.tables(family).get(table)?.set(chain, []);
-      t.equal(await store.leadsThere(), false, `${chain} of IPv${family}`);
+      t.equal(await store.hasJumps(), false, `${chain} of IPv${family}`);
       await store.replace(config, nothing, true);
-      t.equal(await store.leadsThere(), true);
+      t.equal(await store.hasJumps(), true);
     }
   },
 );

@@ -1,7 +1,54 @@
-/** The part of our table that does not depend on the services: sets, chains and rules, as text. */
+/** Our table as text: its sets, chains and rules, and scripts for `nft -f -` that are a transaction each. */
+import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
-import type { RuleConfig } from '../rules/config.ts';
-import { KINDS, setName, type SetKind } from './elements.ts';
+import { FAMILIES, type RuleConfig } from '../rules/backend.ts';
+import type { Item, ItemChange, Items } from '../rules/items.ts';
+
+/**
+ * What there is of each family.
+ *
+ * - `services`: service address, protocol, port -> proxy port
+ * - `empty`: the same key; service ports without endpoints, whose clients are refused
+ * - `guarded`: the same key; service ports that only some clients may use
+ * - `allowed`: the same key and a client network that may use it
+ * - `node-ports`: protocol, port -> proxy port, for addresses of the node
+ * - `empty-node-ports`: the same key; node ports without endpoints
+ * - `proxy-ports`: protocol, port; where the proxy listens, which clients may not reach directly
+ */
+export const KINDS = [
+  'services',
+  'empty',
+  'guarded',
+  'allowed',
+  'node-ports',
+  'empty-node-ports',
+  'proxy-ports',
+] as const;
+
+export type SetKind = (typeof KINDS)[number];
+export type SetName = `${SetKind}${Family}`;
+
+/** All sets that change with the services, in the order in which they are written. */
+export const SET_NAMES: readonly SetName[] = FAMILIES.flatMap((family) =>
+  KINDS.map((kind) => setName(kind, family)),
+);
+
+/** One entry of a set or map, in nft's spelling: with the proxy port of a map's element as its value. */
+export type Element = Item<SetName>;
+
+export function setName(kind: SetKind, family: Family): SetName {
+  return `${kind}${family}`;
+}
+
+/** `10.0.0.1 . tcp . 80` */
+export function addressKey(address: string, protocol: Protocol, port: number): string {
+  return `${address} . ${portKey(protocol, port)}`;
+}
+
+/** `tcp . 80` */
+export function portKey(protocol: Protocol, port: number): string {
+  return `${protocol === 'TCP' ? 'tcp' : 'udp'} . ${port}`;
+}
 
 /**
  * Before the `dstnat` priority (-100) nobody has changed the destination yet; after it, a packet that
@@ -128,4 +175,72 @@ function chain(name: string, rules: readonly string[]): string {
 
 function block(head: string, lines: readonly string[]): string {
   return `\t${head} {\n${lines.map((line) => `\t\t${line}\n`).join('')}\t}\n`;
+}
+
+/**
+ * Replaces the table, whatever it was, by one with all of the items. As it is one
+ * transaction, no packet sees the table missing or half filled.
+ */
+export function renderFull(table: string, config: RuleConfig, items: Items<SetName>): string {
+  const { families } = config;
+  const text = [renderRemoval(table), renderTable(table, config)];
+  for (const set of SET_NAMES) {
+    if (!families.some((family) => set.endsWith(String(family)))) continue;
+    text.push(renderElements('add', table, set, entriesOf(items.items(set))));
+  }
+  return text.join('');
+}
+
+/**
+ * Writes only what differs. It fails as a whole when the table is gone, belongs to another process,
+ * or differs from what was written last.
+ *
+ * All removals come before all additions, since another value under the same key is a new element.
+ */
+export function renderDelta(
+  table: string,
+  owner: string,
+  changes: readonly ItemChange<SetName>[],
+): string {
+  const remove = new Map<SetName, string[]>();
+  const add = new Map<SetName, string[]>();
+  for (const { set, key, before, after } of changes) {
+    if (before !== undefined) push(remove, set, key);
+    if (after !== undefined) push(add, set, entry(key, after));
+  }
+  const text = [`flush chain inet ${table} ${ownerChain(owner)}\n`];
+  for (const [set, keys] of remove) text.push(renderElements('delete', table, set, keys));
+  for (const [set, entries] of add) text.push(renderElements('add', table, set, entries));
+  return text.join('');
+}
+
+/** Removes the table; no error when there is none. */
+export function renderRemoval(table: string): string {
+  return `add table inet ${table}\ndelete table inet ${table}\n`;
+}
+
+function renderElements(
+  verb: 'add' | 'delete',
+  table: string,
+  set: SetName,
+  entries: readonly string[],
+): string {
+  if (entries.length === 0) return '';
+  return `${verb} element inet ${table} ${set} {\n${entries.join(',\n')}\n}\n`;
+}
+
+function entriesOf(elements: ReadonlyMap<string, string>): string[] {
+  const entries: string[] = [];
+  for (const [key, value] of elements) entries.push(entry(key, value));
+  return entries;
+}
+
+function entry(key: string, value: string): string {
+  return value === '' ? key : `${key} : ${value}`;
+}
+
+function push(map: Map<SetName, string[]>, set: SetName, text: string): void {
+  const list = map.get(set);
+  if (list === undefined) map.set(set, [text]);
+  else list.push(text);
 }

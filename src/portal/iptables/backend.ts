@@ -1,0 +1,229 @@
+import type { Family } from '../../util/family.ts';
+import { MAX_COMPARISONS } from '../bounds.ts';
+import type { Exec } from '../exec.ts';
+import type { Backend, RuleConfig } from '../rules/backend.ts';
+import { isFlowSet, type FlowSet } from '../rules/flow-items.ts';
+import type { ItemChange, Items } from '../rules/items.ts';
+import { ToolError } from '../tool-failure.ts';
+import { checkPrefix, readSlotName, TABLES, type SlotName } from './chains.ts';
+import { hasAllJumps } from './jumps.ts';
+import { Kernel } from './kernel.ts';
+import { isNothing, ownersOf, readListing, renderListing, type Found } from './listing.ts';
+import {
+  damagedParts,
+  renderDelta,
+  renderFull,
+  renderMending,
+  renderRemoval,
+  renderTrial,
+  ruleCount,
+  type Place,
+} from './script.ts';
+import type { Tools } from './tools.ts';
+
+/** Rules in chains of iptables, and the chains themselves, in both families. */
+export class IptablesBackend implements Backend<SlotName | FlowSet> {
+  readonly what: string;
+  readonly #exec: Exec;
+  readonly #findTools: () => Promise<Tools>;
+  readonly #prefix: string;
+  #tools: Tools | undefined;
+  /**
+   * What the chains were last written for, as long as they are as they were written, or another program has
+   * changed them. Undefined while they are being written, and when it is not known what of a change is there.
+   */
+  #written: RuleConfig | undefined;
+  /** What is there, by family, when only jumps that packets of the host do not meet are known to be missing. */
+  #withoutJumps: ReadonlyMap<Family, string> | undefined;
+
+  /** `tools` is asked again as long as it rejects. Throws KPNG_USAGE for a prefix that cannot be. */
+  constructor(exec: Exec, tools: () => Promise<Tools>, prefix: string) {
+    checkPrefix(prefix);
+    this.what = `the iptables chains ${prefix}-*`;
+    this.#exec = exec;
+    this.#findTools = tools;
+    this.#prefix = prefix;
+  }
+
+  /**
+   * Lists the tables, to see whose the chains are and what jumps to them. When another program has removed some
+   * of what was written, it only looks whether all seems to be there, and writes again what does not.
+   */
+  async replace(
+    config: RuleConfig,
+    items: Items<SlotName>,
+    onlyOwn: boolean,
+  ): Promise<string | undefined> {
+    const damaged = onlyOwn && this.#written === config;
+    const known = damaged ? this.#withoutJumps : undefined;
+    this.#written = undefined;
+    this.#withoutJumps = undefined;
+    const kernel = await this.#kernel();
+    const found = await this.#inFamilies(config, async (place) => {
+      const listing = known?.get(place.family);
+      if (listing !== undefined) return readListing(place, items, listing, false);
+      // What is wrong when chains are missing, the thorough way finds out.
+      const seen = damaged ? await inspect(kernel, place, items).catch(() => undefined) : undefined;
+      return seen ?? (await kernel.find(place.family, this.#prefix, true));
+    });
+    const other = [...found.values()]
+      .map((each) => otherOwner(each, config.owner))
+      .find((owner) => owner !== undefined);
+    if (onlyOwn && other !== undefined) return other;
+    const render = (how: typeof renderFull) =>
+      new Map(
+        [...found].map(([family, each]) => [family, how(this.#place(config, family), items, each)]),
+      );
+    let scripts = damaged ? render(renderMending) : undefined;
+    // If nothing seems to be missing, it is not the number of rules that is wrong.
+    if (![...(scripts?.values() ?? [])].some((script) => script !== '')) {
+      scripts = render(renderFull);
+    }
+    await this.#inFamilies(config, async ({ family }) => {
+      const script = scripts?.get(family) ?? '';
+      if (script !== '') await kernel.restore(family, script, `writing ${this.what}`);
+    });
+    this.#written = config;
+    return undefined;
+  }
+
+  async change(
+    config: RuleConfig,
+    changes: readonly ItemChange<SlotName | FlowSet>[],
+    items: Items<SlotName>,
+  ): Promise<string | undefined> {
+    const before = this.#written;
+    this.#written = undefined;
+    const rules = changes.filter((change) => isRule(change));
+    const byFamily = Map.groupBy(rules, ({ set }) => readSlotName(set).family);
+    for (const [family, list] of byFamily) {
+      if (comparisons(list, items) > MAX_COMPARISONS * ruleCount(family, items)) {
+        return this.replace(config, items, true);
+      }
+    }
+    const kernel = await this.#kernel();
+    await this.#inFamilies(config, async (place) => {
+      const list = byFamily.get(place.family);
+      if (list === undefined) return;
+      await kernel.restore(place.family, renderDelta(place, list), `changing ${this.what}`);
+    });
+    this.#written = before;
+    return undefined;
+  }
+
+  async wouldTake(config: RuleConfig, items: Items<SlotName>): Promise<boolean> {
+    const kernel = await this.#kernel();
+    try {
+      await this.#inFamilies(config, (place) =>
+        kernel.restore(place.family, renderTrial(place, items), `checking ${this.what}`),
+      );
+      return true;
+    } catch (error) {
+      if (error instanceof ToolError && error.blame === 'content') return false;
+      throw error;
+    }
+  }
+
+  /** Compares the number of rules in each chain. */
+  async difference(config: RuleConfig, items: Items<SlotName>): Promise<string | undefined> {
+    if (this.#written !== config) return undefined;
+    const kernel = await this.#kernel();
+    const differences = await this.#inFamilies(config, async (place) => {
+      const name = `IPv${place.family}`;
+      const found = await inspect(kernel, place, items).catch(() => undefined);
+      if (found === undefined) return [`${name} chains are missing`];
+      return TABLES.flatMap((table) => {
+        const { chains, jumps } = damagedParts(place, items, found, table);
+        return [...chains, ...(jumps ? [`jumps in ${table}`] : [])].map(
+          (part) => `${name} ${part} has other rules than were written`,
+        );
+      });
+    });
+    return this.#written === config ? [...differences.values()].flat()[0] : undefined;
+  }
+
+  async remove(config: RuleConfig): Promise<void> {
+    const kernel = await this.#kernel();
+    await this.#inFamilies(config, async ({ family }) => {
+      const found = await kernel.find(family, this.#prefix, false);
+      if (isNothing(found) || otherOwner(found, config.owner) !== undefined) return;
+      await kernel.restore(family, renderRemoval(found), `removing ${this.what}`);
+    });
+  }
+
+  /**
+   * Whether built-in chains still jump to ours, also where packets of the host itself do not come by. True as well
+   * while the rules are being written. To be asked only when packets pass our chains: then the next `replace`
+   * assumes that these jumps are all that is missing.
+   */
+  async hasJumps(): Promise<boolean> {
+    const config = this.#written;
+    if (config === undefined) return true;
+    const kernel = await this.#kernel();
+    const doing = `looking for jumps to ${this.what}`;
+    const listings = await this.#inFamilies(config, async (place) => {
+      const script = TABLES.map((table) => renderListing(place, table)).join('');
+      return kernel.restore(place.family, script, doing);
+    });
+    if (this.#written !== config) return true;
+    const complete = [...listings].every(([family, printed]) =>
+      hasAllJumps(this.#prefix, config.nodePortNetworks[family], printed),
+    );
+    this.#withoutJumps = complete ? undefined : listings;
+    return complete;
+  }
+
+  async #kernel(): Promise<Kernel> {
+    this.#tools ??= await this.#findTools();
+    return new Kernel(this.#exec, this.#tools);
+  }
+
+  #place(config: RuleConfig, family: Family): Place {
+    return { prefix: this.#prefix, family, config };
+  }
+
+  /** Both at once; each is awaited, also when the other fails. Rejects with the first failure. */
+  async #inFamilies<T>(
+    config: RuleConfig,
+    action: (place: Place) => Promise<T>,
+  ): Promise<Map<Family, T>> {
+    const outcomes = await Promise.allSettled(
+      config.families.map(async (family) => {
+        return [family, await action(this.#place(config, family))] as const;
+      }),
+    );
+    return new Map(
+      outcomes.map((outcome) => {
+        if (outcome.status === 'rejected') throw outcome.reason;
+        return outcome.value;
+      }),
+    );
+  }
+}
+
+/** A quick look at what was written before. Rejects when a chain of ours is not there. */
+async function inspect(kernel: Kernel, place: Place, items: Items<SlotName>): Promise<Found> {
+  const doing = 'looking at chains';
+  const printed = await Promise.all(
+    TABLES.map((table) => kernel.restore(place.family, renderListing(place, table, items), doing)),
+  );
+  return readListing(place, items, printed.join(''), true);
+}
+
+function isRule(change: ItemChange<SlotName | FlowSet>): change is ItemChange<SlotName> {
+  return !isFlowSet(change.set);
+}
+
+/** How many rules iptables compares to find those that are to go. */
+function comparisons(changes: readonly ItemChange<SlotName>[], items: Items<SlotName>): number {
+  return changes.reduce(
+    (sum, { set, before }) => sum + (before === undefined ? 0 : items.items(set).size),
+    0,
+  );
+}
+
+/** Another process of ours that has written the chains, unless this one has as well. */
+function otherOwner(found: Found, owner: string): string | undefined {
+  const owners = ownersOf(found);
+  return owners.includes(owner) ? undefined : owners[0];
+}

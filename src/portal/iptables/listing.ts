@@ -1,0 +1,142 @@
+/** What of ours is in the kernel, as the programs of iptables list it. */
+import type { Items } from '../rules/items.ts';
+import {
+  chainNames,
+  ONLY_OURS,
+  ownerChain,
+  ownerOfChain,
+  TABLES,
+  trialChain,
+  type SlotName,
+  type Table,
+} from './chains.ts';
+import { jumps } from './jumps.ts';
+import { wantedCounts, type Place } from './script.ts';
+
+/** Of one table. */
+export interface FoundTable {
+  /** Rules of other chains that jump to ours, without the leading `-A`. */
+  readonly jumps: readonly string[];
+  /** Names of our chains, with those that say whose they are. */
+  readonly chains: readonly string[];
+  /** The rules in them. */
+  readonly rules: readonly string[];
+  /** How many rules each of them has. */
+  readonly counts: ReadonlyMap<string, number>;
+  /** Processes of ours that have written here. */
+  readonly owners: readonly string[];
+}
+
+export type Found = Readonly<Record<Table, FoundTable>>;
+
+/** Finds the chains of a prefix in what `iptables-save` prints. */
+export function findRules(prefix: string, text: string): Found {
+  const sections = new Map<string, string[]>();
+  let current: string[] = [];
+  for (const line of text.split('\n')) {
+    if (line.startsWith('*')) sections.set(line.slice(1), (current = []));
+    else if (line.startsWith(':') || line.startsWith('-')) current.push(line);
+  }
+  return {
+    filter: findIn(prefix, 'filter', sections.get('filter') ?? []),
+    nat: findIn(prefix, 'nat', sections.get('nat') ?? []),
+  };
+}
+
+/** The processes of ours that have written in either table. */
+export function ownersOf(found: Found): readonly string[] {
+  return [...new Set(TABLES.flatMap((table) => found[table].owners))];
+}
+
+/**
+ * Whether the chains are ours and not what kube-proxy has left, whose names are the same: we leave a
+ * chain with our own name, and have chains that kube-proxy never had.
+ */
+export function areOurs(prefix: string, found: Found): boolean {
+  const certain = new Set(ONLY_OURS.map((chain) => `${prefix}-${chain}`));
+  return (
+    ownersOf(found).length > 0 ||
+    TABLES.some((table) => found[table].chains.some((name) => certain.has(name)))
+  );
+}
+
+export function isNothing(found: Found): boolean {
+  return TABLES.every((table) => found[table].chains.length + found[table].jumps.length === 0);
+}
+
+function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTable {
+  const names = new Set([...chainNames(prefix, table), trialChain(prefix)]);
+  const owners: string[] = [];
+  const chains: string[] = [];
+  for (const line of lines) {
+    if (!line.startsWith(':')) continue;
+    const name = line.slice(1).split(' ')[0] ?? '';
+    const owner = ownerOfChain(prefix, name);
+    if (owner !== undefined) owners.push(owner);
+    if (owner !== undefined || names.has(name)) chains.push(name);
+  }
+  const counts = new Map(chains.map((chain) => [chain, 0]));
+  const found: { jumps: string[]; rules: string[] } = { jumps: [], rules: [] };
+  for (const line of lines) {
+    const [, from = '', rest] = /^-A (\S+) (.*)$/.exec(line) ?? [];
+    if (rest === undefined) continue;
+    const count = counts.get(from);
+    if (count !== undefined) {
+      counts.set(from, count + 1);
+      found.rules.push(`${from} ${rest}`);
+    } else if (counts.has(/(?:^| )-[jg] (\S+)$/.exec(rest)?.[1] ?? '')) {
+      found.jumps.push(`${from} ${rest}`);
+    }
+  }
+  return { ...found, chains, counts, owners };
+}
+
+/**
+ * A script that lists the built-in chains of a table that jumps are in. With `items` it also lists, of each chain
+ * of ours, the last rule that there should be, as listing all rules takes as long as writing many of them; it
+ * fails when one of the chains is not there, such as the one that says whose they are.
+ */
+export function renderListing(place: Place, table: Table, items?: Items<SlotName>): string {
+  const { prefix, family, config } = place;
+  const all = jumps(prefix, config.nodePortNetworks[family]);
+  const chains = new Set(all.filter((jump) => jump.table === table).map(({ from }) => from));
+  if (items !== undefined) {
+    chains.add(ownerChain(prefix, config.owner));
+    const wanted = wantedCounts(place, items);
+    for (const chain of chainNames(prefix, table)) {
+      const count = wanted.get(chain) ?? 0;
+      chains.add(count === 0 ? chain : `${chain} ${count}`);
+    }
+  }
+  const lines = [...chains].map((chain) => `-S ${chain}\n`);
+  return `*${table}\n${lines.join('')}COMMIT\n`;
+}
+
+/**
+ * What such scripts for both tables have printed. A chain of ours is taken to be whole when its last rule is
+ * there or, without `hasChains`, when it was not listed. The names of our chains tell the tables apart.
+ */
+export function readListing(
+  place: Place,
+  items: Items<SlotName>,
+  printed: string,
+  hasChains: boolean,
+): Found {
+  const { prefix, config } = place;
+  const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
+  const section = (table: Table): string => {
+    const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
+    const head = names.map((name) => `:${name} - [0:0]\n`).join('');
+    return `*${table}\n${head}${rules.join('\n')}\n`;
+  };
+  const wanted = wantedCounts(place, items);
+  const whole = (each: FoundTable): FoundTable => {
+    const counts = [...each.counts].map(([chain, seen]): [string, number] => {
+      const count = wanted.get(chain) ?? 0;
+      return [chain, !hasChains || (seen > 0 && count > 0) ? count : seen];
+    });
+    return { ...each, counts: new Map(counts) };
+  };
+  const found = findRules(prefix, TABLES.map(section).join(''));
+  return { filter: whole(found.filter), nat: whole(found.nat) };
+}

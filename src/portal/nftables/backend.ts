@@ -1,0 +1,183 @@
+import { KpngError } from '../../errors.ts';
+import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
+import { ExecError, type Exec } from '../exec.ts';
+import type { Backend, RuleConfig } from '../rules/backend.ts';
+import { isFlowSet, type FlowSet } from '../rules/flow-items.ts';
+import type { ItemChange, Items } from '../rules/items.ts';
+import { NET_ADMIN, toolFailure, type Tool, type ToolError } from '../tool-failure.ts';
+import { differenceIn } from './listing.ts';
+import { checkTableName } from './table-name.ts';
+import { renderDelta, renderFull, renderRemoval, renderTable, type SetName } from './table.ts';
+
+/**
+ * nft has no translations (it never sets a locale) and prints the kernel's error in the words of
+ * strerror, so these texts are the same everywhere.
+ */
+const NFT: Tool = {
+  program: 'nft',
+  remedy: 'install the package nftables, or use another --portal',
+  diagnoses: [
+    {
+      pattern: /Operation not permitted|Permission denied|you must be root/,
+      code: 'KPNG_PORTAL_PERMISSION',
+      advice: NET_ADMIN,
+    },
+    {
+      pattern:
+        /Unable to initialize Netlink socket|Protocol not supported|Address family not supported/,
+      code: 'KPNG_PORTAL_UNSUPPORTED',
+      advice: 'the kernel has no nf_tables; use another --portal',
+    },
+    {
+      pattern: /Operation not supported|syntax error|unknown identifier|Invalid argument/,
+      code: 'KPNG_PORTAL_UNSUPPORTED',
+      blame: 'content',
+      advice: 'nft 0.9.7 and Linux 5.9 or later are needed',
+    },
+  ],
+  excerpt: firstErrors,
+};
+
+/** nft prints each error with the line it is about, which may be as long as the script. */
+function firstErrors({ stderr }: ExecError): string {
+  const lines = stderr
+    .split('\n')
+    .filter((line) => line.includes('Error') || line.includes('not '));
+  const [first = stderr.trim().split('\n')[0] ?? ''] = lines;
+  const more = lines.length > 1 ? ` (and ${lines.length - 1} more)` : '';
+  return `${JSON.stringify(first.trim().slice(0, 200))}${more}`;
+}
+
+/** What a failed run of nft means, with what was being done. */
+export function nftFailure(cause: unknown, doing: string): ToolError {
+  return toolFailure(cause, doing, NFT);
+}
+
+/** Runs nft and returns what it prints. Rejects with a `ToolError`. */
+async function nft(
+  exec: Exec,
+  doing: string,
+  args: readonly string[],
+  stdin?: string,
+): Promise<string> {
+  const limits = { timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_RULE_LIST };
+  try {
+    const { stdout } = await exec({ file: 'nft', args, ...limits, ...(stdin && { stdin }) });
+    return stdout;
+  } catch (cause) {
+    throw nftFailure(cause, doing);
+  }
+}
+
+/** Elements of one table of nftables, and the table itself. */
+export class NftablesBackend implements Backend<SetName | FlowSet> {
+  readonly what: string;
+  readonly #exec: Exec;
+  readonly #table: string;
+
+  /** Throws KPNG_USAGE for a name that no table can have. */
+  constructor(exec: Exec, table: string) {
+    checkTableName(table);
+    this.what = `the nftables table inet ${table}`;
+    this.#exec = exec;
+    this.#table = table;
+  }
+
+  /** It reads the table only to see whose it is. */
+  async replace(
+    config: RuleConfig,
+    items: Items<SetName>,
+    onlyOwn: boolean,
+  ): Promise<string | undefined> {
+    if (onlyOwn) {
+      const owner = await tableOwner(this.#exec, this.#table);
+      if (owner !== undefined && owner !== config.owner) return owner;
+    }
+    const script = renderFull(this.#table, config, items);
+    await nft(this.#exec, `writing ${this.what}`, ['-f', '-'], script);
+    return undefined;
+  }
+
+  async change(
+    config: RuleConfig,
+    changes: readonly ItemChange<SetName | FlowSet>[],
+  ): Promise<undefined> {
+    const elements = changes.filter((change) => isElement(change));
+    if (elements.length === 0) return;
+    const script = renderDelta(this.#table, config.owner, elements);
+    await nft(this.#exec, `changing ${this.what}`, ['-f', '-'], script);
+  }
+
+  async wouldTake(config: RuleConfig, items: Items<SetName>): Promise<boolean> {
+    try {
+      const script = renderFull(this.#table, config, items);
+      await nft(this.#exec, `checking ${this.what}`, ['-c', '-f', '-'], script);
+      return true;
+    } catch (error) {
+      if ((error as ToolError).blame === 'host') throw error;
+      return false;
+    }
+  }
+
+  async difference(config: RuleConfig, items: Items<SetName>): Promise<string | undefined> {
+    const args = ['list', 'table', 'inet', this.#table];
+    return differenceIn(await nft(this.#exec, `listing ${this.what}`, args), config, items);
+  }
+
+  async remove({ owner }: RuleConfig): Promise<void> {
+    const writer = (await tableOwner(this.#exec, this.#table)) ?? owner;
+    if (writer === owner) await removeNftables(this.#exec, this.#table);
+  }
+}
+
+/** Who has written a table; undefined when there is none, or when it does not say. */
+export async function tableOwner(exec: Exec, table: string): Promise<string | undefined> {
+  try {
+    const args = ['--terse', 'list', 'table', 'inet', table];
+    const { stdout } = await exec({ file: 'nft', args, timeoutMs: WRITE_TIMEOUT_MS });
+    return /^\s*chain owner-(\w+) /m.exec(stdout)?.[1];
+  } catch (cause) {
+    // No table, or one that cannot be read: writing reports why.
+    if (cause instanceof ExecError) return undefined;
+    throw cause;
+  }
+}
+
+/**
+ * Removes the table with everything in it; fine when there is none. Rejects with KPNG_PORTAL_* when
+ * it cannot be done. A portal that runs puts its table back.
+ */
+export async function removeNftables(exec: Exec, table: string): Promise<void> {
+  checkTableName(table);
+  const doing = `removing the nftables table inet ${table}`;
+  await nft(exec, doing, ['-f', '-'], renderRemoval(table));
+}
+
+/**
+ * Why the nftables portal cannot be used here; undefined: it can. Asks nft and the kernel to check
+ * the rules, and changes nothing.
+ */
+export async function nftablesProblem(
+  exec: Exec,
+  families: RuleConfig['families'],
+): Promise<KpngError | undefined> {
+  // A name that no table has, so that what is there is not part of the check.
+  const script = renderTable('kpng-userspace-check', {
+    owner: 'check',
+    families,
+    targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
+    nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
+  });
+  try {
+    await nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script);
+    return undefined;
+  } catch (cause) {
+    const error = cause as ToolError;
+    if (error.blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
+    return new KpngError('KPNG_PORTAL_UNSUPPORTED', error.message, { cause });
+  }
+}
+
+function isElement(change: ItemChange<SetName | FlowSet>): change is ItemChange<SetName> {
+  return !isFlowSet(change.set);
+}

@@ -1,0 +1,198 @@
+import { KpngError } from '../../errors.ts';
+import { MAX_TRIALS } from '../bounds.ts';
+import { portalFailed } from '../events.ts';
+import type { Portal, PortalProblem } from '../portal.ts';
+import { ToolError } from '../tool-failure.ts';
+import { takenError, type Backend, type RuleConfig } from './backend.ts';
+import { findUnacceptable } from './isolate.ts';
+import { ItemMap, type Item, type ItemChange, type Items } from './items.ts';
+
+/** What a write that succeeded has done. */
+export interface Written<Name extends string = string> {
+  readonly reason: 'start' | 'change' | 'repair';
+  /** The items that differ from what was last written; for `start`, all of them. */
+  readonly changes: readonly ItemChange<Name>[];
+}
+
+export interface RuleSetOptions<Name extends string> {
+  readonly kind: Portal['kind'];
+  readonly backend: Backend<Name>;
+  /** How two processes can have rules of their own: `give each a table of its own`. */
+  readonly apart: string;
+  /** The number of the process that writes rules under a name, if it can be found out. */
+  readonly pidOf: (owner: string) => Promise<number | undefined>;
+}
+
+/**
+ * - `foreign`: whatever is in the kernel was written by another process, or by one that has ended
+ * - `known`: the kernel has what was written last
+ * - `unknown`: we have written the rules, but they may have changed since
+ */
+type State = 'foreign' | 'known' | 'unknown';
+
+/**
+ * The rules of all service ports, and transactions that bring the kernel in step with them: with only what
+ * differs while it is known what the kernel has, and by replacing everything otherwise. A service port whose
+ * rules the kernel refuses is left out, so that the others are served.
+ *
+ * Calls of `write` must not overlap.
+ */
+export class RuleSet<Name extends string> implements Items<Name> {
+  readonly #options: RuleSetOptions<Name>;
+  /** What is, or is to be, in the kernel. */
+  readonly #map = new ItemMap<Name>();
+  /** Items by service port, as they should be. */
+  readonly #wanted = new Map<string, readonly Item<Name>[]>();
+  /** Items that belong to no service port. */
+  readonly #common: Item<Name>[] = [];
+  /** Service ports that are left out. */
+  readonly #refused = new Map<string, PortalProblem>();
+  #state: State = 'foreign';
+  #takenBy: string | undefined;
+
+  constructor(options: RuleSetOptions<Name>) {
+    this.#options = options;
+  }
+
+  items(set: Name): ReadonlyMap<string, string> {
+    return this.#map.items(set);
+  }
+
+  /** The process that writes the rules instead of this one, if there is one. */
+  get takenBy(): string | undefined {
+    return this.#takenBy;
+  }
+
+  /** One problem for each service port that is left out. */
+  get refused(): PortalProblem[] {
+    return [...this.#refused.values()];
+  }
+
+  /** Replaces the items of service ports; an empty list is for one that is gone. */
+  replace(items: ReadonlyMap<string, readonly Item<Name>[]>): void {
+    const remove: Item<Name>[] = [];
+    const add: Item<Name>[] = [];
+    for (const [name, after] of items) {
+      for (const item of this.#wanted.get(name) ?? []) remove.push(item);
+      for (const item of after) add.push(item);
+      this.#refused.delete(name);
+      if (after.length === 0) this.#wanted.delete(name);
+      else this.#wanted.set(name, after);
+    }
+    this.#map.update(remove, add);
+  }
+
+  /** Adds items that belong to no service port. */
+  add(items: readonly Item<Name>[]): void {
+    this.#common.push(...items);
+    this.#map.update([], items);
+  }
+
+  /** Service ports that were left out are tried again by the next write. */
+  readmit(): void {
+    this.replace(
+      new Map([...this.#refused.keys()].map((name) => [name, this.#wanted.get(name) ?? []])),
+    );
+  }
+
+  /**
+   * The next write replaces the rules, unless another process has taken them; if this was known
+   * before, they are taken back.
+   */
+  doubt(): void {
+    if (this.#takenBy !== undefined) this.#state = 'foreign';
+    else if (this.#state === 'known') this.#state = 'unknown';
+    this.#takenBy = undefined;
+  }
+
+  /** What differs in the kernel from what was written; undefined: nothing, or the rules are not ours. */
+  async difference(config: RuleConfig): Promise<string | undefined> {
+    if (this.#takenBy !== undefined || this.#state !== 'known') return undefined;
+    return this.#options.backend.difference(config, this.#map);
+  }
+
+  /** Writes what differs; undefined when nothing does. Rejects with KPNG_PORTAL_* when it fails. */
+  async write(config: RuleConfig): Promise<Written<Name> | undefined> {
+    if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
+    try {
+      return await this.#transact(config);
+    } catch (error) {
+      if (!isAboutContent(error)) throw error;
+      await this.#leaveOutRefused(config, error);
+      return this.#transact(config);
+    }
+  }
+
+  /** Removes the rules unless another process has them. Rejects with KPNG_PORTAL_* when it cannot. */
+  remove(config: RuleConfig): Promise<void> {
+    return this.#options.backend.remove(config);
+  }
+
+  async #transact(config: RuleConfig): Promise<Written<Name> | undefined> {
+    const { backend } = this.#options;
+    const changes = this.#map.changes();
+    if (this.#state === 'known') {
+      if (changes.length === 0) return undefined;
+      // If it fails, it may have been carried out or not.
+      this.#state = 'unknown';
+      try {
+        await this.#unlessTaken(backend.change(config, changes, this.#map));
+        return this.#written('change', changes);
+      } catch (error) {
+        if (!isAboutContent(error)) throw error;
+      }
+    }
+    const reason = this.#state === 'foreign' ? 'start' : 'repair';
+    await this.#unlessTaken(backend.replace(config, this.#map, this.#state === 'unknown'));
+    return this.#written(reason, changes);
+  }
+
+  #written(reason: Written['reason'], changes: readonly ItemChange<Name>[]): Written<Name> {
+    this.#state = 'known';
+    this.#map.written();
+    return { reason, changes };
+  }
+
+  async #unlessTaken(transaction: Promise<string | undefined>): Promise<void> {
+    this.#takenBy = await transaction;
+    if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
+  }
+
+  async #taken(owner: string): Promise<KpngError> {
+    const { backend, apart, pidOf } = this.#options;
+    return takenError(backend.what, await pidOf(owner), apart);
+  }
+
+  /** Finds the service ports that the kernel refuses. Rejects when it is not for any of them. */
+  async #leaveOutRefused(config: RuleConfig, error: ToolError): Promise<void> {
+    const bad = await findUnacceptable(
+      [...this.#wanted.keys()].filter((name) => !this.#refused.has(name)),
+      (names) => this.#wouldTake(config, names),
+      MAX_TRIALS,
+    );
+    const { code } = error;
+    if (bad === undefined) {
+      const message = `${error.message}; it refuses even the rules without any service`;
+      throw new KpngError('KPNG_PORTAL_UNSUPPORTED', message, { cause: error });
+    }
+    for (const name of bad) {
+      this.#map.update(this.#wanted.get(name) ?? [], []);
+      const message = `${name} is left out, and tried again later: ${error.message}`;
+      this.#refused.set(name, { servicePort: name, portal: undefined, code, message });
+      if (!portalFailed.hasSubscribers) continue;
+      const cause = new KpngError(code, message, { cause: error, servicePort: name });
+      portalFailed.publish({ portal: this.#options.kind, error: cause });
+    }
+  }
+
+  #wouldTake(config: RuleConfig, names: readonly string[]): Promise<boolean> {
+    const some = new ItemMap<Name>();
+    some.update([], this.#common);
+    for (const name of names) some.update([], this.#wanted.get(name) ?? []);
+    return this.#options.backend.wouldTake(config, some);
+  }
+}
+
+function isAboutContent(error: unknown): error is ToolError {
+  return error instanceof ToolError && error.blame === 'content';
+}

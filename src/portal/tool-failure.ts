@@ -1,0 +1,91 @@
+import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
+import { ExecError } from './exec.ts';
+
+/**
+ * What a failure is about:
+ *
+ * - `host`: nothing that was to be written could be the cause, such as a missing permission
+ * - `content`: the kernel or the tool refuses something that was to be written; that may be out of step with
+ *   what the kernel has
+ */
+export type Blame = 'host' | 'content';
+
+/** A program that changes the host has failed. */
+export class ToolError extends KpngError {
+  readonly blame: Blame;
+
+  constructor(blame: Blame, code: ErrorCode, message: string, options: { cause?: unknown } = {}) {
+    super(code, message, options);
+    this.blame = blame;
+  }
+}
+
+/** Something that a program prints, and what to make of it. */
+export interface Diagnosis {
+  readonly pattern: RegExp;
+  readonly code: ErrorCode;
+  /** Default `host`. */
+  readonly blame?: Blame;
+  readonly advice: string;
+}
+
+export interface Tool {
+  readonly program: string;
+  /** What to do where it is missing. */
+  readonly remedy: string;
+  /** The first that matches counts. */
+  readonly diagnoses: readonly Diagnosis[];
+  /** What is worth repeating of what it has printed. Default: the first line of its standard error. */
+  readonly excerpt?: (error: ExecError) => string;
+}
+
+/** The advice wherever a permission is missing on Linux. */
+export const NET_ADMIN =
+  'give the process the capability CAP_NET_ADMIN in the network namespace of the host';
+
+/** Why a run of the program failed. `doing` is what was being done, for the message. */
+export function toolFailure(cause: unknown, doing: string, tool: Tool): ToolError {
+  const { program, remedy, excerpt = ({ stderr }) => quoted(stderr) } = tool;
+  const failure = (code: ErrorCode, what: string): ToolError =>
+    new ToolError('host', code, `${doing}: ${what}`, { cause });
+  if (cause instanceof ToolError) return cause;
+  if (!(cause instanceof ExecError)) return failure('KPNG_PORTAL_FAILED', messageOf(cause));
+  switch (cause.failure) {
+    case 'missing':
+      return failure('KPNG_PORTAL_TOOL_MISSING', missingText(program, remedy));
+    case 'not-allowed':
+      return failure('KPNG_PORTAL_PERMISSION', `${program} may not be run`);
+    case 'exit':
+      return diagnose(`${cause.stdout}\n${cause.stderr}`, excerpt(cause), doing, tool, cause);
+    case 'timeout':
+    case 'output':
+    case 'system':
+      return failure('KPNG_PORTAL_FAILED', cause.message);
+    default:
+      return cause.failure satisfies never;
+  }
+}
+
+/** What it means that a program prints something. `excerpt` is repeated. */
+export function diagnose(
+  printed: string,
+  excerpt: string,
+  doing: string,
+  { program, diagnoses }: Tool,
+  cause?: unknown,
+): ToolError {
+  const text = `${doing}: ${program} says ${excerpt}`;
+  const found = diagnoses.find(({ pattern }) => pattern.test(printed));
+  if (found === undefined) return new ToolError('content', 'KPNG_PORTAL_FAILED', text, { cause });
+  const { blame = 'host', code, advice } = found;
+  return new ToolError(blame, code, `${text}; ${advice}`, { cause });
+}
+
+/** The first line of what a program has printed, in quotes. */
+export function quoted(printed: string): string {
+  return JSON.stringify((printed.trim().split('\n')[0] ?? '').trim().slice(0, 200));
+}
+
+export function missingText(program: string, remedy: string): string {
+  return `there is no ${program} on the PATH; ${remedy}`;
+}
