@@ -60,21 +60,29 @@ export const LOCK_WAIT_S = 5;
 /** What the list of all rules of one family may come to. About 300 bytes each. */
 export const MAX_RULE_LIST = 256 * 1024 * 1024;
 
-/** How seldom those chains are looked at: as a multiple of the time that it takes, and at the least. */
-export const JUMPS_SHARE = 12;
-export const MAX_JUMPS_INTERVAL_MS = 5000;
-
 /**
  * Comparisons that a removal may cost, as a multiple of all rules; beyond that all rules are written
  * anew. iptables finds a rule by comparing it with all of its chain.
  */
 export const MAX_COMPARISONS = 20;
 
-/** How often every rule and element is compared with what was written: a canary meets only one of them. */
-export const AUDIT_INTERVAL_MS = 60_000;
+/** How often, how long and how seldom at the most the rules are compared with what was written. */
+export interface AuditPolicy {
+  readonly intervalMs: number;
+  /** A comparison that takes longer is made less often in proportion. */
+  readonly goalMs: number;
+  readonly maxMs: number;
+}
 
-/** One that takes longer than this is done more seldom in proportion, so that it costs 0.5 % of a CPU at the most. */
-export const AUDIT_GOAL_MS = 300;
+/** Every rule and element, as a canary meets only one of them. At most 0.5 % of a CPU. */
+export const FULL_AUDIT: AuditPolicy = { intervalMs: 60_000, goalMs: 300, maxMs: 3_600_000 };
 
-/** How far apart comparisons get while what they find cannot be repaired. */
+/** The jumps to chains of iptables, some of which no packet of the host itself meets. At most a twelfth of the time. */
+export const JUMP_AUDIT: AuditPolicy = {
+  intervalMs: CHAINS_INTERVAL_MS,
+  goalMs: CHAINS_INTERVAL_MS / 12,
+  maxMs: 5000,
+};
+
+/** How far apart comparisons get while what they find cannot be repaired: a multiple. */
 export const MAX_AUDIT_BACKOFF = 64;

@@ -126,7 +126,6 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
 
   /** Compares the number of rules in each chain. */
   async difference(config: RuleConfig, items: Items<SlotName>): Promise<string | undefined> {
-    if (this.#written !== config) return undefined;
     const kernel = await this.#kernel();
     const differences = await this.#inFamilies(config, async (place) => {
       const name = `IPv${place.family}`;
@@ -139,7 +138,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
         );
       });
     });
-    return this.#written === config ? [...differences.values()].flat()[0] : undefined;
+    return [...differences.values()].flat()[0];
   }
 
   async remove(config: RuleConfig): Promise<void> {
@@ -152,25 +151,21 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   }
 
   /**
-   * Whether built-in chains still jump to ours, also where packets of the host itself do not come by. True as well
-   * while the rules are being written. To be asked only when packets pass our chains: then the next `replace`
-   * assumes that these jumps are all that is missing.
+   * Whether built-in chains no longer jump to ours, also where packets of the host itself do not come by. Then the
+   * next `replace` assumes that these jumps are all that is missing.
    */
-  async hasJumps(): Promise<boolean> {
-    const config = this.#written;
-    if (config === undefined) return true;
+  async jumpDifference(config: RuleConfig): Promise<string | undefined> {
     const kernel = await this.#kernel();
     const doing = `looking for jumps to ${this.what}`;
     const listings = await this.#inFamilies(config, async (place) => {
       const script = TABLES.map((table) => renderListing(place, table)).join('');
       return kernel.restore(place.family, script, doing);
     });
-    if (this.#written !== config) return true;
     const complete = [...listings].every(([family, printed]) =>
       hasAllJumps(this.#prefix, config.nodePortNetworks[family], printed),
     );
-    this.#withoutJumps = complete ? undefined : listings;
-    return complete;
+    this.#withoutJumps = complete || this.#written !== config ? undefined : listings;
+    return complete ? undefined : 'jumps are missing';
   }
 
   async #kernel(): Promise<Kernel> {

@@ -1,7 +1,5 @@
 import type { Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
-import { systemClock, type Clock } from '../../util/clock.ts';
-import { JUMPS_SHARE, CHAINS_INTERVAL_MS, MAX_JUMPS_INTERVAL_MS } from '../bounds.ts';
 import type { ProbeResult } from '../guard.ts';
 import {
   Canary,
@@ -19,53 +17,19 @@ import { matching, reject, rule, toAddress } from './translate.ts';
 
 const NAME = 'kpng-userspace canary';
 
-/** Looks at built-in chains whose durations are kept. */
-const DURATIONS = 5;
-
-export interface IptablesCanaryOptions {
-  readonly prefix: string;
-  /** Whether the built-in chains lead to ours that no packet of the host itself passes. */
-  readonly audit: () => Promise<boolean>;
-  readonly clock?: Clock;
-}
-
 /**
- * Finds out whether the rules are there, in each family:
+ * Finds out whether the rules are there, in each family, whichever of the chains another program has emptied:
  *
- * - two connections to a canary, which pass the chains of nat for service addresses and for node ports,
- *   one chain after the other, before the last one leads them to its proxy port;
- * - connections to two ports where something listens, which rules refuse: one on its way out, through
- *   the chains of filter, the other on its way in;
- * - now and then a look at the built-in chains that only packets of others pass.
- *
- * So it does not matter which of the chains somebody has emptied.
+ * - two connections to a canary pass the chains of nat for service addresses and for node ports, one chain
+ *   after the other, before the last one redirects them to its proxy port;
+ * - connections to two ports where a server listens are refused by rules: one on its way out, through the
+ *   chains of filter, the other on its way in.
  */
 export function iptablesCanary(
   { owner, families }: RuleConfig,
-  options: IptablesCanaryOptions,
+  prefix: string,
 ): RuleCanary<SlotName> {
-  const { prefix, audit, clock = systemClock } = options;
   const all = families.map((family) => new FamilyCanary(owner, family, prefix));
-  let nextAudit = -Infinity;
-  let lastLook = clock.now();
-  const durations: number[] = [];
-  const look = async (): Promise<ProbeResult> => {
-    const begin = clock.now();
-    const toNextLook = Math.min(begin - lastLook, CHAINS_INTERVAL_MS);
-    lastLook = begin;
-    // At the look that is nearest, or it would often come almost a whole look late.
-    if (begin + toNextLook / 2 <= nextAudit) return 'alive';
-    // What cannot be looked at says nothing; a write will tell why.
-    const there = await audit().catch(() => true);
-    const end = clock.now();
-    durations.push(end - begin);
-    if (durations.length > DURATIONS) durations.shift();
-    // One that took long may only have waited for others.
-    const wait = Math.max(CHAINS_INTERVAL_MS, JUMPS_SHARE * Math.min(...durations));
-    const bounded = Math.min(wait, MAX_JUMPS_INTERVAL_MS);
-    nextAudit = (end - begin < bounded / 2 ? begin : end) + bounded;
-    return there ? 'alive' : 'gone';
-  };
   return {
     async open() {
       const rules = await Promise.all(all.map((each) => each.open()));
@@ -74,9 +38,7 @@ export function iptablesCanary(
     async probe(asked = owner) {
       const results = await Promise.all(all.map((each) => each.probe(asked)));
       // Another process may have rules in one family only.
-      if (asked !== owner) return results.includes('alive') ? 'alive' : worst(results);
-      const result = worst(results);
-      return result === 'alive' ? look() : result;
+      return asked !== owner && results.includes('alive') ? 'alive' : worst(results);
     },
     pidOf: async (asked) => (await findOwner(asked))?.pid,
     close() {

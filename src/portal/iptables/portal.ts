@@ -1,4 +1,4 @@
-import { CHAINS_INTERVAL_MS } from '../bounds.ts';
+import { CHAINS_INTERVAL_MS, JUMP_AUDIT } from '../bounds.ts';
 import { systemExec } from '../exec.ts';
 import type { RuleConfig } from '../rules/backend.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
@@ -26,22 +26,23 @@ export interface IptablesPortalOptions extends RulePortalOptions {
 export class IptablesPortal extends RulePortal<SlotName> {
   /** Throws KPNG_USAGE for a bind address or prefix that cannot be, RangeError for node port addresses. */
   constructor(options: IptablesPortalOptions) {
-    const { exec = systemExec, prefix = DEFAULT_PREFIX, clock } = options;
+    const { exec = systemExec, prefix = DEFAULT_PREFIX } = options;
     const backend = new IptablesBackend(
       exec,
       options.tools ?? (() => findTools(exec, 'auto')),
       prefix,
     );
-    const audit = (): Promise<boolean> => backend.hasJumps();
     super(options, {
       kind: 'iptables',
       apart: 'give each a --portal-chain-prefix of its own',
       lookMs: CHAINS_INTERVAL_MS,
       backend,
+      quickAudit: {
+        policy: JUMP_AUDIT,
+        difference: (config) => backend.jumpDifference(config),
+      },
       items: rulesOf,
-      canary:
-        options.canary ??
-        ((config) => iptablesCanary(config, { prefix, audit, ...(clock && { clock }) })),
+      canary: options.canary ?? ((config) => iptablesCanary(config, prefix)),
     });
   }
 }

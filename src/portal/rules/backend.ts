@@ -18,7 +18,7 @@ export interface RuleConfig {
 
 /**
  * Writes items to the kernel, in its own way: each call is one transaction. Everything rejects with a
- * `ToolError` when it fails. Calls must not overlap, but for `difference`.
+ * `ToolError` when it fails. Calls must not overlap, but for those that only look.
  */
 export interface Backend<Name extends string> {
   /** What it writes, for messages: `the nftables table inet kpng-userspace`. */
@@ -39,10 +39,7 @@ export interface Backend<Name extends string> {
   ): Promise<string | undefined>;
   /** Whether the kernel would take the items. Changes nothing that packets meet. */
   wouldTake(config: RuleConfig, items: Items<Name>): Promise<boolean>;
-  /**
-   * What differs between the kernel and what was written last; undefined: nothing that can be seen. While
-   * rules are being written it may find differences that are none.
-   */
+  /** What differs between the kernel and what was written last; undefined: nothing that can be seen. */
   difference(config: RuleConfig, items: Items<Name>): Promise<string | undefined>;
   /** Removes the rules unless another process has written them. */
   remove(config: RuleConfig): Promise<void>;

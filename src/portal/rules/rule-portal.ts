@@ -6,7 +6,7 @@ import { systemClock, type Clock } from '../../util/clock.ts';
 import type { Family } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { ADDRESS_INTERVAL_MS, AUDIT_INTERVAL_MS } from '../bounds.ts';
+import { ADDRESS_INTERVAL_MS, FULL_AUDIT, type AuditPolicy } from '../bounds.ts';
 import {
   flowsCleared,
   flowsNotCleared,
@@ -82,6 +82,11 @@ export interface RuleKind<Name extends string> {
   /** The longest wait between looks at the rules. Milliseconds. Default 500. */
   readonly lookMs?: number;
   readonly backend: Backend<Name | FlowSet>;
+  /** What is compared beside everything, and how often. */
+  readonly quickAudit?: {
+    readonly policy: AuditPolicy;
+    readonly difference: Backend<Name | FlowSet>['difference'];
+  };
   /** The items of one service port. */
   items(
     name: string,
@@ -124,7 +129,7 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #canary: RuleCanary<Name>;
   readonly #pace: Pace;
   readonly #guard: Guard;
-  readonly #auditor: Repeater;
+  readonly #auditors: readonly { readonly repeater: Repeater; readonly intervalMs: number }[];
   readonly #readmitBackoff: Backoff;
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
@@ -177,8 +182,13 @@ export class RulePortal<Name extends string> implements Portal {
       housekeeping: () => this.#housekeeping(),
       repair: (found, first) => this.#repair(found, first),
     });
-    const auditMs = options.auditMs ?? AUDIT_INTERVAL_MS;
-    this.#auditor = auditor(clock, auditMs, () => this.#audit());
+    const { backend, quickAudit } = rules;
+    const policy = { ...FULL_AUDIT, intervalMs: options.auditMs ?? FULL_AUDIT.intervalMs };
+    const full = { policy, difference: backend.difference.bind(backend) };
+    this.#auditors = [full, ...(quickAudit === undefined ? [] : [quickAudit])].map((each) => ({
+      repeater: auditor(clock, each.policy, () => this.#audit(each.difference)),
+      intervalMs: each.policy.intervalMs,
+    }));
   }
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
@@ -208,7 +218,7 @@ export class RulePortal<Name extends string> implements Portal {
       this.#set.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
       await this.#write();
       this.#guard.start();
-      this.#auditor.start(this.#options.auditMs ?? AUDIT_INTERVAL_MS);
+      for (const { repeater, intervalMs } of this.#auditors) repeater.start(intervalMs);
       this.#starting ??= this.#options.afterStart?.(this.#closing.signal);
     });
   }
@@ -223,7 +233,8 @@ export class RulePortal<Name extends string> implements Portal {
    */
   async close(): Promise<void> {
     this.#closing.abort();
-    await Promise.all([this.#guard.close(), this.#auditor.close(), this.#starting]);
+    const auditors = this.#auditors.map(({ repeater }) => repeater.close());
+    await Promise.all([this.#guard.close(), ...auditors, this.#starting]);
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
       await this.#set.remove(this.#config);
@@ -312,17 +323,18 @@ export class RulePortal<Name extends string> implements Portal {
   }
 
   /** Compares the rules, and repairs them; resolves with whether it did. */
-  async #audit(): Promise<boolean> {
-    if ((await this.#set.difference(this.#config)) === undefined) return false;
-    // Rules may have been written meanwhile.
-    return this.#queue.run(async () => {
-      const difference = await this.#set.difference(this.#config);
-      if (difference === undefined) return false;
+  async #audit(compare: Backend<Name | FlowSet>['difference']): Promise<boolean> {
+    const difference = await this.#set.difference(this.#config, compare);
+    if (difference === undefined) return false;
+    const { steps } = this.#set;
+    await this.#queue.run(async () => {
+      // The canary may have led to a repair meanwhile.
+      if (this.#set.steps !== steps) return;
       this.#publishLost(`${this.#rules.backend.what}: ${difference}`);
       this.#set.doubt();
       await this.#write();
-      return true;
     });
+    return true;
   }
 
   #publishLost(message: string): void {

@@ -49,6 +49,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
   readonly #refused = new Map<string, PortalProblem>();
   #state: State = 'foreign';
   #takenBy: string | undefined;
+  #steps = 0;
 
   constructor(options: RuleSetOptions<Name>) {
     this.#options = options;
@@ -56,6 +57,11 @@ export class RuleSet<Name extends string> implements Items<Name> {
 
   items(set: Name): ReadonlyMap<string, string> {
     return this.#map.items(set);
+  }
+
+  /** Counts the beginnings and ends of transactions, so it is odd while there is one. */
+  get steps(): number {
+    return this.#steps;
   }
 
   /** The process that writes the rules instead of this one, if there is one. */
@@ -105,10 +111,19 @@ export class RuleSet<Name extends string> implements Items<Name> {
     this.#takenBy = undefined;
   }
 
-  /** What differs in the kernel from what was written; undefined: nothing, or the rules are not ours. */
-  async difference(config: RuleConfig): Promise<string | undefined> {
-    if (this.#takenBy !== undefined || this.#state !== 'known') return undefined;
-    return this.#options.backend.difference(config, this.#map);
+  /**
+   * What `compare` finds to differ in the kernel from what was written; undefined: nothing, or it was not ours
+   * alone meanwhile.
+   */
+  async difference(
+    config: RuleConfig,
+    compare: Backend<Name>['difference'],
+  ): Promise<string | undefined> {
+    const steps = this.#steps;
+    const isOurs = (): boolean => this.#state === 'known' && this.#takenBy === undefined;
+    if (steps % 2 === 1 || !isOurs()) return undefined;
+    const found = await compare(config, this.#map);
+    return this.#steps === steps && isOurs() ? found : undefined;
   }
 
   /** Writes what differs; undefined when nothing does. Rejects with KPNG_PORTAL_* when it fails. */
@@ -154,7 +169,12 @@ export class RuleSet<Name extends string> implements Items<Name> {
   }
 
   async #unlessTaken(transaction: Promise<string | undefined>): Promise<void> {
-    this.#takenBy = await transaction;
+    this.#steps += 1;
+    try {
+      this.#takenBy = await transaction;
+    } finally {
+      this.#steps += 1;
+    }
     if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
   }
 

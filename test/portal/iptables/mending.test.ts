@@ -102,13 +102,13 @@ t.test('what a look at the jumps has told is not looked at again', async (t) => 
     return texts.flatMap((text) => text.split('\n').filter((line) => line.startsWith('-S KUBE-')));
   };
   fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.hasJumps(), false);
+  t.equal(await store.jumpDifference(CONFIG), 'jumps are missing');
   looked();
   await repair();
   t.same(looked(), []);
   fake.commands.length = 0;
   fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await store.hasJumps(), false);
+  t.equal(await store.jumpDifference(CONFIG), 'jumps are missing');
   fake.commands.length = 0;
   t.equal((await repair()).length, 1);
   t.equal(fake.commands.length, 1, 'one program, for the family that it is about');

@@ -30,7 +30,8 @@ testEachRig('rules that somebody else removed come back as they were', async (t,
   const { rig, told } = await written(t, make());
   const runs = rig.runs;
   await rig.look();
-  t.equal(rig.runs, runs, 'as long as all is well, no program is run');
+  // With iptables the jumps are listed.
+  if (rig.kind === 'nftables') t.equal(rig.runs, runs, 'as long as all is well, no program is run');
   rig.flush();
   await rig.look();
   t.strictSame(told, ['lost', 'written: repair']);
