@@ -1,6 +1,6 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
-import { claimKey, ClaimTable, type Claim } from './claims.ts';
+import { ClaimTable, type Claim } from './claims.ts';
 import type { AddressKeeper } from './interface/keeper.ts';
 import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
 import { portalText, sameListen } from './text.ts';
@@ -18,25 +18,20 @@ export interface AddressPortalOptions {
    * (default): on every address of the host, as kube-proxy does.
    */
   readonly nodePortAddresses?: readonly string[];
-  /** The host's addresses now; by default as Node or the keeper tells them. */
+  /** The host's addresses now; by default as Node or the keeper reports them. */
   readonly interfaces?: () => readonly HostAddress[];
   /** Puts the service addresses on an interface. Without it, only addresses that the host has work. */
   readonly keeper?: AddressKeeper;
 }
 
-/** One place that a portal leads to. */
-interface Place {
-  readonly claim: Claim;
+/** A portal on one address, and what the engine listens on for it. */
+interface AddressClaim extends Claim {
   readonly listen: ListenSpec;
-  readonly portal: PortalSpec;
 }
 
 /** What is known of one service port. */
 interface Entry {
   readonly wanted: ServicePortPortals;
-  readonly places: ReadonlyMap<string, Place>;
-  /** Node ports that have no address to be opened on. */
-  readonly withoutAddress: readonly PortalSpec[];
   listen: readonly ListenSpec[];
 }
 
@@ -45,7 +40,7 @@ interface Entry {
  * is added to an interface if there is a keeper, and cannot be listened on otherwise; Linux has all of
  * 127.0.0.0/8.
  *
- * Where two service ports want one place, the holder keeps it and the other one gets it as soon as
+ * Where two service ports want one address and port, the holder keeps it and the other one gets it as soon as
  * it is free, in the same plan. Node ports listen on the wildcard address by default, which is in
  * the way of every single address with that port.
  */
@@ -55,11 +50,9 @@ export class AddressPortal implements Portal {
   readonly #interfaces: () => readonly HostAddress[];
   readonly #keeper: AddressKeeper | undefined;
   readonly #entries = new Map<string, Entry>();
-  readonly #claims = new ClaimTable();
-  /** Names of service ports whose places depend on the host's addresses. */
+  readonly #claims = new ClaimTable<AddressClaim>();
+  /** Names of service ports with node ports, whose addresses depend on those of the host. */
   readonly #withNodePorts = new Set<string>();
-  /** Names of service ports with node ports that have no address to be opened on. */
-  readonly #withoutAddress = new Set<string>();
   #nodeAddresses: readonly string[];
 
   /** Throws a RangeError when `nodePortAddresses` has an item that is not an address or network. */
@@ -80,19 +73,14 @@ export class AddressPortal implements Portal {
       if (!removed.has(name) && !wanted.has(name)) wanted.set(name, each);
     }
     for (const name of removed) this.#forget(name);
-    for (const each of wanted.values()) this.#remember(each);
-
-    const claims = new Map<string, Claim[]>();
-    for (const name of wanted.keys()) claims.set(name, this.#claimsOf(name));
+    const claims = new Map([...wanted].map(([name, each]) => [name, this.#remember(each)]));
     const changed = this.#claims.update(claims, removed);
 
     const listen = new Map<string, readonly ListenSpec[]>();
     for (const name of new Set([...wanted.keys(), ...changed])) {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
-      const now = [...entry.places.values()]
-        .filter(({ claim }) => this.#claims.holds(name, claim))
-        .map((place) => place.listen);
+      const now = this.#claims.held(name).map((claim) => claim.listen);
       if (sameListen(now, entry.listen)) continue;
       entry.listen = now;
       listen.set(name, now);
@@ -101,7 +89,13 @@ export class AddressPortal implements Portal {
   }
 
   problems(): readonly PortalProblem[] {
-    return [...this.#claimProblems(), ...(this.#keeper?.problems ?? [])];
+    return [
+      ...this.#claims.problems((claim) =>
+        portalText({ ...claim, protocol: claim.portal.protocol }),
+      ),
+      ...this.#problemsWithoutAddress(),
+      ...(this.#keeper?.problems ?? []),
+    ];
   }
 
   /** Adds the addresses that the host lacks. */
@@ -109,7 +103,7 @@ export class AddressPortal implements Portal {
     await this.#keeper?.prepare();
   }
 
-  /** Removes the addresses that nobody wants any more. Rejects with KPNG_PORTAL_*. */
+  /** Removes the addresses that no service port wants any more. Rejects with KPNG_PORTAL_*. */
   async commit(): Promise<void> {
     await this.#keeper?.commit();
   }
@@ -141,66 +135,36 @@ export class AddressPortal implements Portal {
     this.#keeper?.want(name, []);
     this.#entries.delete(name);
     this.#withNodePorts.delete(name);
-    this.#withoutAddress.delete(name);
   }
 
-  #remember(wanted: ServicePortPortals): void {
-    const name = wanted.servicePort;
-    const places = new Map<string, Place>();
-    const withoutAddress: PortalSpec[] = [];
-    this.#withNodePorts.delete(name);
-    this.#withoutAddress.delete(name);
-    for (const portal of wanted.portals) {
-      const addresses = portal.address === undefined ? this.#nodeAddresses : [portal.address];
-      if (portal.address === undefined) this.#withNodePorts.add(name);
-      if (addresses.length === 0) {
-        withoutAddress.push(portal);
-        this.#withoutAddress.add(name);
-      }
-      for (const address of addresses) {
-        const place = placeOf(portal, address);
-        const key = claimKey(place.claim);
-        // The same place twice, as cluster IP and as external IP: the first one counts.
-        if (!places.has(key)) places.set(key, place);
-      }
-    }
-    const listen = this.#entries.get(name)?.listen ?? [];
-    this.#entries.set(name, { wanted, places, withoutAddress, listen });
+  /** Notes what a service port wants, and returns its claims. */
+  #remember(wanted: ServicePortPortals): AddressClaim[] {
+    const { servicePort: name, portals } = wanted;
+    this.#entries.set(name, { wanted, listen: this.#entries.get(name)?.listen ?? [] });
+    if (portals.some(({ address }) => address === undefined)) this.#withNodePorts.add(name);
+    else this.#withNodePorts.delete(name);
     this.#keeper?.want(name, addressesOf(wanted));
+    return portals.flatMap((portal) => {
+      const addresses = portal.address === undefined ? this.#nodeAddresses : [portal.address];
+      return addresses.map((address) => claimOf(portal, address));
+    });
   }
 
-  #claimsOf(name: string): Claim[] {
-    return [...(this.#entries.get(name)?.places.values() ?? [])].map(({ claim }) => claim);
-  }
-
-  #claimProblems(): PortalProblem[] {
-    const problems: PortalProblem[] = [];
-    for (const { owner, claim, holder } of this.#claims.waiting()) {
-      const portal = this.#entries.get(owner)?.places.get(claimKey(claim))?.portal;
-      problems.push({
-        servicePort: owner,
-        portal,
-        code: 'KPNG_PORTAL_CONFLICT',
-        message:
-          `${owner} cannot have ${portalText(claim)}: ` +
-          (holder === owner
-            ? 'another of its own addresses is in the way'
-            : `${holder} has it, and it changes hands when that one gives it up`),
-      });
-    }
-    for (const name of this.#withoutAddress) {
-      for (const portal of this.#entries.get(name)?.withoutAddress ?? []) {
-        problems.push({
-          servicePort: name,
+  #problemsWithoutAddress(): PortalProblem[] {
+    if (this.#nodeAddresses.length > 0) return [];
+    return [...this.#withNodePorts].flatMap((servicePort) => {
+      const portals = this.#entries.get(servicePort)?.wanted.portals ?? [];
+      return portals
+        .filter(({ address }) => address === undefined)
+        .map((portal) => ({
+          servicePort,
           portal,
           code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
           message:
-            `${name} cannot have node port ${portal.port}/${portal.protocol}: the host has no address in ` +
+            `${servicePort} cannot have node port ${portal.port}/${portal.protocol}: the host has no address in ` +
             `--nodeport-addresses ${this.#nodePortAddresses.join(',')}`,
-        });
-      }
-    }
-    return problems;
+        }));
+    });
   }
 }
 
@@ -215,11 +179,8 @@ function isLoopback(address: string): boolean {
   return address === '::1' || address.startsWith('127.');
 }
 
-function placeOf(portal: PortalSpec, address: string): Place {
-  const { protocol, port, traffic, sourceRanges } = portal;
-  const listen: ListenSpec =
-    sourceRanges.length === 0
-      ? { address, port, traffic }
-      : { address, port, traffic, sourceRanges };
-  return { claim: { protocol, address, port }, listen, portal };
+function claimOf(portal: PortalSpec, address: string): AddressClaim {
+  const { port, traffic, sourceRanges } = portal;
+  const filter = sourceRanges.length === 0 ? {} : { sourceRanges };
+  return { portal, address, port, listen: { address, port, traffic, ...filter } };
 }

@@ -1,6 +1,6 @@
 import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
 import { familyOf, type Family } from '../util/family.ts';
-import { claimKey, ClaimTable, type Claim } from './claims.ts';
+import { ClaimTable, type Claim } from './claims.ts';
 import { formerKey, type PortAllocator } from './port-allocator.ts';
 import { faultOf, placeText } from './redirect-faults.ts';
 import { sameListen } from './text.ts';
@@ -27,9 +27,8 @@ export interface RedirectPlanOptions {
   readonly bindAddresses: Readonly<Partial<Record<Family, string>>>;
 }
 
-interface ClaimedPortal {
-  readonly portal: PortalSpec;
-  readonly claim: Claim;
+/** Node ports are claimed under a name of their own, so that no address conflicts with them. */
+interface RedirectClaim extends Claim {
   readonly families: readonly Family[];
 }
 
@@ -38,7 +37,6 @@ type ListenerKey = `${Family} ${Traffic}`;
 
 interface Entry {
   readonly wanted: ServicePortPortals;
-  readonly claimed: ReadonlyMap<string, ClaimedPortal>;
   /** Portals that can never be had as they are. */
   readonly faults: readonly PortalProblem[];
   /** What listens, or is to listen, and with which port of the allocator. */
@@ -62,7 +60,7 @@ export class RedirectPlan {
   readonly #allocator: PortAllocator;
   readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
   readonly #entries = new Map<string, Entry>();
-  readonly #claims = new ClaimTable();
+  readonly #claims = new ClaimTable<RedirectClaim>();
   /** Names of service ports with faults, and of those that wait for a proxy port. */
   readonly #faulty = new Set<string>();
   readonly #withoutPort = new Set<string>();
@@ -84,14 +82,7 @@ export class RedirectPlan {
   /** See `Portal.plan`. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
     for (const name of remove) this.#forget(name);
-    const claims = new Map<string, Claim[]>();
-    for (const wanted of set) {
-      const { claimed } = this.#remember(wanted);
-      claims.set(
-        wanted.servicePort,
-        [...claimed.values()].map(({ claim }) => claim),
-      );
-    }
+    const claims = new Map(set.map((wanted) => [wanted.servicePort, this.#remember(wanted)]));
     const changed = this.#claims.update(claims, remove);
     const affected = new Set([
       ...claims.keys(),
@@ -149,8 +140,7 @@ export class RedirectPlan {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
     const redirects: Redirect[] = [];
-    for (const { portal, claim, families } of entry.claimed.values()) {
-      if (!this.#claims.holds(name, claim)) continue;
+    for (const { portal, families } of this.#claims.held(name)) {
       const served = entry.wanted.served?.[portal.traffic] ?? true;
       for (const family of families) {
         const key: ListenerKey = `${family} ${trafficOf(entry.wanted, portal)}`;
@@ -182,35 +172,29 @@ export class RedirectPlan {
     this.#foreign.delete(name);
   }
 
-  #remember(wanted: ServicePortPortals): Entry {
+  /** Notes what a service port wants, and returns its claims. */
+  #remember(wanted: ServicePortPortals): RedirectClaim[] {
     const name = wanted.servicePort;
-    const claimed = new Map<string, ClaimedPortal>();
+    const claims: RedirectClaim[] = [];
     const faults: PortalProblem[] = [];
     for (const portal of wanted.portals) {
       const families = this.#familiesOf(portal);
       const fault = faultOf(name, portal, families);
-      if (fault !== undefined) {
-        faults.push(fault);
-        continue;
-      }
-      const claim = claimOf(portal);
-      // The same place twice, as cluster IP and as external IP: the first one counts.
-      if (!claimed.has(claimKey(claim))) claimed.set(claimKey(claim), { portal, claim, families });
+      if (fault !== undefined) faults.push(fault);
+      else claims.push({ portal, families, address: portal.address ?? 'node', port: portal.port });
     }
     const former = this.#entries.get(name);
-    const entry: Entry =
-      former === undefined
-        ? { wanted, claimed, faults, listeners: new Map(), bound: new Map(), listen: [] }
-        : { ...former, wanted, claimed, faults };
-    if (former !== undefined && protocolOf(former.wanted) !== protocolOf(wanted)) {
-      // The engine opens new listeners then, though they look the same from here.
+    const isSame = former !== undefined && protocolOf(former.wanted) === protocolOf(wanted);
+    if (isSame) this.#entries.set(name, { ...former, wanted, faults });
+    else {
+      // With another protocol the engine opens new listeners, though they look the same from here.
       this.#forget(name);
-      Object.assign(entry, { listeners: new Map(), bound: new Map(), listen: undefined });
+      const listen = former === undefined ? [] : undefined;
+      this.#entries.set(name, { wanted, faults, listeners: new Map(), bound: new Map(), listen });
     }
-    this.#entries.set(name, entry);
     if (faults.length > 0) this.#faulty.add(name);
     else this.#faulty.delete(name);
-    return entry;
+    return claims;
   }
 
   #familiesOf({ address }: PortalSpec): Family[] {
@@ -220,8 +204,7 @@ export class RedirectPlan {
 
   #needed(name: string, entry: Entry): Set<ListenerKey> {
     const needed = new Set<ListenerKey>();
-    for (const { portal, claim, families } of entry.claimed.values()) {
-      if (!this.#claims.holds(name, claim)) continue;
+    for (const { portal, families } of this.#claims.held(name)) {
       for (const family of families) needed.add(`${family} ${trafficOf(entry.wanted, portal)}`);
     }
     return needed;
@@ -274,16 +257,7 @@ export class RedirectPlan {
   /** Every portal that cannot be had now, over all service ports. */
   problems(): PortalProblem[] {
     const problems = [...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []);
-    for (const { owner, claim, holder } of this.#claims.waiting()) {
-      const portal = this.#entries.get(owner)?.claimed.get(claimKey(claim))?.portal;
-      const place = portal === undefined ? claimKey(claim) : placeText(portal);
-      problems.push({
-        servicePort: owner,
-        portal,
-        code: 'KPNG_PORTAL_CONFLICT',
-        message: `${owner} cannot have ${place}: ${holder} has it, and it changes hands when that one gives it up`,
-      });
-    }
+    problems.push(...this.#claims.problems(({ portal }) => placeText(portal)));
     for (const name of this.#withoutPort) problems.push(this.#allocator.exhausted(name));
     return problems;
   }
@@ -292,11 +266,6 @@ export class RedirectPlan {
 /** All portals of a service port have the same. */
 function protocolOf(wanted: ServicePortPortals | undefined): Protocol | undefined {
   return wanted?.portals[0]?.protocol;
-}
-
-/** Node ports are claimed under a name of their own, so that no address is in their way. */
-function claimOf({ protocol, address, port }: PortalSpec): Claim {
-  return { protocol, address: address ?? 'node', port };
 }
 
 function trafficOf({ splitTraffic = true }: ServicePortPortals, { traffic }: PortalSpec): Traffic {
