@@ -74,10 +74,18 @@ t.test(
     update(table, { other: ['127.0.0.2:80'] });
     t.same(waiting(table), ['wild cannot have TCP 0.0.0.0 80: single']);
     t.same(update(table, {}, ['single']), ['single']);
-    t.same(waiting(table), ['wild cannot have TCP 0.0.0.0 80: other'], 'one is enough to be in the way');
+    t.same(
+      waiting(table),
+      ['wild cannot have TCP 0.0.0.0 80: other'],
+      'one is enough to be in the way',
+    );
     t.same(update(table, {}, ['other']), ['other', 'wild']);
     t.same(update(table, { late: ['127.0.0.3:80'], six: ['::1:80'] }), ['six']);
-    t.same(waiting(table), ['late cannot have TCP 127.0.0.3 80: wild'], 'but the other family is free');
+    t.same(
+      waiting(table),
+      ['late cannot have TCP 127.0.0.3 80: wild'],
+      'but the other family is free',
+    );
   },
 );
 

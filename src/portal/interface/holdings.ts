@@ -10,17 +10,19 @@ import type { HostListing } from './addresses.ts';
  * what it changes.
  */
 export class Holdings {
-  /** Service ports by address; those that nobody wants are not in here. */
+  /** Service ports by address that they want. */
   readonly #users = new Map<string, Set<string>>();
-  /** Who was the last to want an address of ours that nobody wants any more. */
+  /** The service port that was the last to want an address of ours. */
   readonly #lastUsers = new Map<string, string>();
   readonly #wants = new Map<string, readonly string[]>();
   #ours = new Set<string>();
   #others = new Map<string, HostAddress>();
-  /** Addresses that could not be added. */
-  readonly #refused = new Map<string, KpngError>();
-  readonly #toAdd = new Set<string>();
-  readonly #toRemove = new Set<string>();
+  /** Addresses that are wanted and could not be added, and why. */
+  readonly refused = new Map<string, KpngError>();
+  /** Addresses that are missing, but for those that were refused. */
+  readonly toAdd = new Set<string>();
+  /** Addresses of ours that no service port wants. */
+  readonly toRemove = new Set<string>();
 
   /** Addresses that are ours, in place. */
   get ours(): ReadonlySet<string> {
@@ -32,21 +34,6 @@ export class Holdings {
     return this.#others.values();
   }
 
-  /** Addresses that are wanted and could not be added, and why. */
-  get refused(): ReadonlyMap<string, KpngError> {
-    return this.#refused;
-  }
-
-  /** Addresses that are missing, but for those that were refused. */
-  get toAdd(): ReadonlySet<string> {
-    return this.#toAdd;
-  }
-
-  /** Addresses of ours that nobody wants. */
-  get toRemove(): ReadonlySet<string> {
-    return this.#toRemove;
-  }
-
   /** Whether some service port wants the address. */
   isWanted(address: string): boolean {
     return this.#users.has(address);
@@ -54,7 +41,7 @@ export class Holdings {
 
   /** The service ports that want an address, in no particular order. */
   users(address: string): ReadonlySet<string> {
-    return this.#users.get(address) ?? NOBODY;
+    return this.#users.get(address) ?? NONE;
   }
 
   /** Whose an address is, or was: a service port, or the address itself when that is not known. */
@@ -94,20 +81,20 @@ export class Holdings {
     this.#others = new Map(others.map((each) => [each.address, each]));
     for (const address of [...former, ...ours, ...this.#users.keys()]) this.#judge(address);
     let lost = 0;
-    for (const address of former) if (this.#toAdd.has(address)) lost += 1;
+    for (const address of former) if (this.toAdd.has(address)) lost += 1;
     return lost;
   }
 
   /** An address was added, by us. */
   added(address: string): void {
-    this.#refused.delete(address);
+    this.refused.delete(address);
     this.#ours.add(address);
     this.#judge(address);
   }
 
-  /** An address was to be added, and is there already: somebody else has added it. */
+  /** An address was to be added, and is there already: another program has added it. */
   found(address: string): void {
-    this.#refused.delete(address);
+    this.refused.delete(address);
     this.#others.set(address, { address, loopback: false });
     this.#judge(address);
   }
@@ -120,31 +107,58 @@ export class Holdings {
 
   /** An address could not be added. It is not to be added any more until `readmit`. */
   refuse(address: string, error: KpngError): void {
-    this.#refused.set(address, error);
+    this.refused.set(address, error);
     this.#judge(address);
   }
 
   /** Addresses that were refused are to be added again. */
   readmit(): void {
-    const addresses = [...this.#refused.keys()];
-    this.#refused.clear();
+    const addresses = [...this.refused.keys()];
+    this.refused.clear();
     for (const address of addresses) this.#judge(address);
   }
 
   #judge(address: string): void {
     const wanted = this.#users.has(address);
     const ours = this.#ours.has(address);
-    if (!wanted) this.#refused.delete(address);
+    if (!wanted) this.refused.delete(address);
     if (wanted || !ours) this.#lastUsers.delete(address);
-    const missing = wanted && !ours && !this.#others.has(address) && !this.#refused.has(address);
-    put(this.#toAdd, address, missing);
-    put(this.#toRemove, address, ours && !wanted);
+    const missing = wanted && !ours && !this.#others.has(address) && !this.refused.has(address);
+    put(this.toAdd, address, missing);
+    put(this.toRemove, address, ours && !wanted);
   }
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NONE: ReadonlySet<string> = new Set();
 
 function put(set: Set<string>, address: string, isIn: boolean): void {
   if (isIn) set.add(address);
   else set.delete(address);
+}
+
+/** Goes through the items of a set that changes, a few at a time, and then from the start again. */
+export class Rotation {
+  #rest: Iterator<string> | undefined;
+
+  /** The next few items, each once; fewer when the set has fewer. */
+  next(items: ReadonlySet<string>, count: number): string[] {
+    const taken = new Set<string>();
+    let fresh = this.#rest === undefined;
+    this.#rest ??= items.values();
+    while (taken.size < count) {
+      const step = this.#rest.next();
+      if (step.done !== true) taken.add(step.value);
+      else {
+        if (fresh) break;
+        fresh = true;
+        this.#rest = items.values();
+      }
+    }
+    return [...taken];
+  }
+
+  /** Begins from the start: the set is another one. */
+  reset(): void {
+    this.#rest = undefined;
+  }
 }

@@ -3,14 +3,18 @@ import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import type { Clock } from '../../util/clock.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import { LINGER_CHECK_MS, LISTING_INTERVAL_MS, LISTING_SHARE, PROBES_PER_LOOK } from '../bounds.ts';
+import {
+  LINGER_CHECK_MS,
+  LISTING_INTERVAL_MS,
+  LISTING_SHARE,
+  MAX_LINGER_MS,
+  PROBES_PER_LOOK,
+} from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
 import { Guard, type ProbeResult } from '../guard.ts';
 import type { PortalProblem } from '../portal.ts';
-import type { InterfaceAddresses } from './addresses.ts';
-import { AddressChanger } from './changer.ts';
-import { Holdings } from './holdings.ts';
-import { Rounds } from './rounds.ts';
+import type { ChangeOutcome, InterfaceAddresses } from './addresses.ts';
+import { Holdings, Rotation } from './holdings.ts';
 
 export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;
@@ -19,7 +23,7 @@ export interface AddressKeeperOptions {
   readonly clock: Clock;
   /** As `Math.random`. */
   readonly random: () => number;
-  /** The host's addresses, until they have been listed once; by default as Node tells them. */
+  /** The host's addresses, until they have been listed once; by default as Node reports them. */
   readonly interfaces?: () => readonly HostAddress[];
 }
 
@@ -34,10 +38,11 @@ const READMIT_BACKOFF: BackoffPolicy = {
 /**
  * Keeps the service addresses on an interface.
  *
- * A sync adds what is missing before listeners open, and removes what nobody wants any more after they
- * have closed, each in one run of a tool. The host is listed at the start and then now and then, the
+ * A sync adds what is missing before listeners open, and removes what no service port wants any more after
+ * they have closed, each in one run of a tool. The host is listed at the start and then now and then, the
  * less often the longer that takes. An address over which connections still run stays until they have
- * ended, for a limited time. Addresses that somebody else has removed come back.
+ * ended, for a limited time. Addresses that another program has removed come back. One that cannot be added
+ * is reported and left out until it is tried again; the others are served.
  */
 export class AddressKeeper {
   readonly #link: InterfaceAddresses;
@@ -45,16 +50,19 @@ export class AddressKeeper {
   readonly #interfaces: () => readonly HostAddress[];
   #removeOnClose: boolean;
   readonly #holdings = new Holdings();
-  readonly #changer: AddressChanger;
   readonly #guard: Guard;
-  readonly #rounds = new Rounds();
+  readonly #rotation = new Rotation();
   readonly #readmitBackoff: Backoff;
   /** Nothing on the interface may overlap. */
   readonly #queue = new SerialQueue();
+  /** Whether it is known what is on the host. */
+  #listed = false;
   #listAt = 0;
+  /** Addresses that no service port wants and that had to stay, and since when. */
+  readonly #lingering = new Map<string, number>();
   #lingerCheckAt = 0;
   #readmitAt: number | undefined;
-  /** Why the next thing that is told of was done. */
+  /** The reason that the next event has. */
   #reason: PortalWritten['reason'] = 'start';
   /** What `prepare` has done since the last commit. */
   #prepared = { added: 0, ms: 0 };
@@ -67,7 +75,6 @@ export class AddressKeeper {
     this.#removeOnClose = removeOnClose;
     this.#clock = clock;
     this.#interfaces = interfaces ?? hostAddresses;
-    this.#changer = new AddressChanger(link, this.#holdings, clock);
     this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
     this.#guard = new Guard({
       clock,
@@ -97,7 +104,7 @@ export class AddressKeeper {
 
   /** The addresses that the host has by itself. */
   hostAddresses(): readonly HostAddress[] {
-    if (this.#changer.isListed) return [...this.#holdings.others];
+    if (this.#listed) return [...this.#holdings.others];
     return this.#interfaces().filter(({ address }) => !this.#holdings.isWanted(address));
   }
 
@@ -118,19 +125,16 @@ export class AddressKeeper {
     });
   }
 
-  /** Removes what nobody wants. Rejects with KPNG_PORTAL_* when that, or `prepare`, has failed. */
+  /** Removes what no service port wants. Rejects with KPNG_PORTAL_* when that, or `prepare`, has failed. */
   commit(): Promise<void> {
     return this.#queue.run(async () => {
       if (this.#failure !== undefined) throw this.#failure;
-      const begin = this.#clock.now();
-      try {
-        const removed = await this.#changer.remove(false);
+      await this.#publishing(async () => {
+        const removed = await this.#remove(false);
         const { added, ms } = this.#prepared;
         this.#prepared = { added: 0, ms: 0 };
-        this.#tell(added, removed, ms + this.#clock.now() - begin);
-      } catch (error) {
-        throw this.#failed(error);
-      }
+        return { added, removed, ms };
+      });
       this.#guard.start();
     });
   }
@@ -142,51 +146,17 @@ export class AddressKeeper {
 
   /** Ends the watch and, if asked for, removes everything of ours. Idempotent. */
   close(): Promise<void> {
-    this.#closed ??= this.#close();
+    this.#closed ??= this.#guard.close().then(() =>
+      this.#queue.run(async () => {
+        if (this.#removeOnClose) await this.#link.dispose();
+      }),
+    );
     return this.#closed;
-  }
-
-  async #close(): Promise<void> {
-    await this.#guard.close();
-    await this.#queue.run(async () => {
-      if (this.#removeOnClose) await this.#link.dispose();
-    });
-  }
-
-  /** Adds what is missing, and once more if somebody has removed the interface meanwhile. */
-  async #addListed(): Promise<number> {
-    if (this.#changer.isListed) {
-      const added = await this.#add().catch(retryWhenKnown);
-      if (added !== undefined) return added;
-    }
-    const lost = await this.#list();
-    if (lost > 0) this.#tellLoss(lost);
-    return this.#add();
-  }
-
-  async #list(): Promise<number> {
-    const begin = this.#clock.now();
-    const lost = await this.#changer.list();
-    this.#rounds.reset();
-    const now = this.#clock.now();
-    this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
-    return lost;
-  }
-
-  async #add(): Promise<number> {
-    const added = await this.#changer.add();
-    if (this.#holdings.refused.size === 0) {
-      this.#readmitAt = undefined;
-      this.#readmitBackoff.reset();
-    } else {
-      this.#readmitAt ??= this.#clock.now() + this.#readmitBackoff.next();
-    }
-    return added;
   }
 
   /** Looks whether some of the addresses are there, others each time. */
   async #look(): Promise<ProbeResult> {
-    const some = this.#rounds.next(this.#holdings.ours, PROBES_PER_LOOK);
+    const some = this.#rotation.next(this.#holdings.ours, PROBES_PER_LOOK);
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
     return found.includes(false) ? 'gone' : 'alive';
   }
@@ -194,7 +164,7 @@ export class AddressKeeper {
   async #housekeeping(): Promise<void> {
     const now = this.#clock.now();
     const readmit = this.#readmitAt !== undefined && now >= this.#readmitAt;
-    const list = readmit || !this.#changer.isListed || now >= this.#listAt;
+    const list = readmit || !this.#listed || now >= this.#listAt;
     const linger = this.#holdings.toRemove.size > 0 && now >= this.#lingerCheckAt;
     if (!list && !linger) return;
     await this.#queue.run(async () => {
@@ -203,30 +173,133 @@ export class AddressKeeper {
         this.#holdings.readmit();
       }
       if (list) await this.#restore(false);
-      if (linger) await this.#removeLate();
+      if (!linger) return;
+      this.#lingerCheckAt = this.#clock.now() + LINGER_CHECK_MS;
+      await this.#publishing(async () => ({ added: 0, removed: await this.#remove(true), ms: 0 }));
     });
   }
 
   /** Lists the host and puts back what is missing. `sure`: something is. */
-  async #restore(sure: boolean): Promise<void> {
-    const begin = this.#clock.now();
-    try {
+  #restore(sure: boolean): Promise<void> {
+    return this.#publishing(async () => {
       const lost = await this.#list();
-      if (lost > 0) this.#tellLoss(lost);
       const added = await this.#add();
       if (lost > 0 || sure) this.#reason = 'repair';
-      this.#tell(added, 0, this.#clock.now() - begin);
+      return { added, removed: 0, ms: 0 };
+    });
+  }
+
+  /** Adds what is missing, and once more if another program has removed the interface meanwhile. */
+  async #addListed(): Promise<number> {
+    if (this.#listed) {
+      const added = await this.#add().catch((error: unknown) => {
+        // A failure may have its cause in what has changed on the host.
+        if (!(error instanceof KpngError)) throw error;
+      });
+      if (added !== undefined) return added;
+    }
+    await this.#list();
+    return this.#add();
+  }
+
+  /** Lists the host. Resolves with the number of addresses that another program has removed. */
+  async #list(): Promise<number> {
+    const begin = this.#clock.now();
+    this.#listed = false;
+    const lost = this.#holdings.listed(await this.#link.open());
+    this.#listed = true;
+    this.#rotation.reset();
+    const now = this.#clock.now();
+    this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
+    if (lost > 0 && portalLost.hasSubscribers) {
+      const message = `${lost} service addresses are gone from the interface ${this.#link.name}`;
+      portalLost.publish({ portal: 'address', message });
+    }
+    return lost;
+  }
+
+  /** Adds what is missing. Resolves with the number of addresses added. */
+  async #add(): Promise<number> {
+    const wanted = [...this.#holdings.toAdd];
+    const { existing, refused } = await this.#change(wanted, []);
+    const there = new Set(existing);
+    for (const address of wanted) {
+      const error = refused.get(address);
+      if (error !== undefined) {
+        this.#holdings.refuse(address, error);
+        this.#publishRefusal(address, error);
+      } else if (there.has(address)) this.#holdings.found(address);
+      else this.#holdings.added(address);
+    }
+    // Whose they are, which may be a process of ours that has just ended, only a listing shows.
+    if (there.size > 0) this.#listed = false;
+    if (this.#holdings.refused.size === 0) {
+      this.#readmitAt = undefined;
+      this.#readmitBackoff.reset();
+    } else {
+      this.#readmitAt ??= this.#clock.now() + this.#readmitBackoff.next();
+    }
+    return wanted.length - refused.size - there.size;
+  }
+
+  /**
+   * Removes what no service port wants and no connection uses. What has been found in use is checked again only
+   * with `all`. Resolves with the number of addresses removed.
+   */
+  async #remove(all: boolean): Promise<number> {
+    const { toRemove } = this.#holdings;
+    for (const address of this.#lingering.keys()) {
+      if (!toRemove.has(address)) this.#lingering.delete(address);
+    }
+    const due = [...toRemove].filter((address) => all || !this.#lingering.has(address));
+    if (due.length === 0) return 0;
+    const used = await this.#link.inUse(due);
+    const free = due.filter(
+      (address) => !used.has(address) || this.#clock.now() - this.#linger(address) >= MAX_LINGER_MS,
+    );
+    const { refused } = await this.#change([], free);
+    for (const address of free) {
+      const error = refused.get(address);
+      if (error === undefined) this.#holdings.removed(address);
+      else {
+        this.#linger(address);
+        this.#publishRefusal(address, error);
+      }
+    }
+    return free.length - refused.size;
+  }
+
+  async #change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome> {
+    if (add.length + remove.length === 0) return { existing: [], refused: new Map() };
+    try {
+      return await this.#link.change(add, remove);
     } catch (error) {
-      throw this.#failed(error);
+      // Some of it may have been done.
+      this.#listed = false;
+      throw error;
     }
   }
 
-  async #removeLate(): Promise<void> {
+  /** Notes that an address has to stay for a while; returns since when it does. */
+  #linger(address: string): number {
+    const since = this.#lingering.get(address) ?? this.#clock.now();
+    this.#lingering.set(address, since);
+    return since;
+  }
+
+  /** Does something and reports it. Rejects with the failure, which is reported as well. */
+  async #publishing(
+    action: () => Promise<{ added: number; removed: number; ms: number }>,
+  ): Promise<void> {
     const begin = this.#clock.now();
-    this.#lingerCheckAt = begin + LINGER_CHECK_MS;
     try {
-      const removed = await this.#changer.remove(true);
-      this.#tell(0, removed, this.#clock.now() - begin);
+      const { added, removed, ms } = await action();
+      const reason = this.#reason;
+      if (reason === 'change' && added + removed === 0) return;
+      this.#reason = 'change';
+      if (!portalWritten.hasSubscribers) return;
+      const durationMs = ms + this.#clock.now() - begin;
+      portalWritten.publish({ portal: 'address', reason, added, removed, durationMs });
     } catch (error) {
       throw this.#failed(error);
     }
@@ -235,27 +308,16 @@ export class AddressKeeper {
   #failed(error: unknown): KpngError {
     if (!(error instanceof KpngError)) throw error;
     if (portalFailed.hasSubscribers) portalFailed.publish({ portal: 'address', error });
-    // That it works again has to be told, whatever there is to do then.
+    // The next success is reported, whatever there is to do then.
     if (this.#reason === 'change') this.#reason = 'repair';
     return error;
   }
 
-  #tell(added: number, removed: number, durationMs: number): void {
-    const reason = this.#reason;
-    if (reason === 'change' && added + removed === 0) return;
-    this.#reason = 'change';
-    if (!portalWritten.hasSubscribers) return;
-    portalWritten.publish({ portal: 'address', reason, added, removed, durationMs });
+  /** As a problem of one service port, as the others are served. */
+  #publishRefusal(address: string, cause: KpngError): void {
+    if (!portalFailed.hasSubscribers) return;
+    const servicePort = this.#holdings.owner(address);
+    const error = new KpngError(cause.code, cause.message, { cause, servicePort });
+    portalFailed.publish({ portal: 'address', error });
   }
-
-  #tellLoss(lost: number): void {
-    if (!portalLost.hasSubscribers) return;
-    const message = `${lost} service addresses are gone from the interface ${this.#link.name}`;
-    portalLost.publish({ portal: 'address', message });
-  }
-}
-
-/** A failure may have its cause in what has changed on the host. Anything unexpected goes on. */
-function retryWhenKnown(error: unknown): undefined {
-  if (!(error instanceof KpngError)) throw error;
 }

@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { KpngError } from '../../../src/errors.ts';
-import { Holdings } from '../../../src/portal/interface/holdings.ts';
+import { Holdings, Rotation } from '../../../src/portal/interface/holdings.ts';
 import { holds } from '../../support/property.ts';
-import { Rounds } from '../../../src/portal/interface/rounds.ts';
 
 const ADDRESSES = ['a', 'b', 'c', 'd', 'e'];
 const error = new KpngError('KPNG_PORTAL_FAILED', 'no');
@@ -100,7 +99,7 @@ t.test('knows who wants an address', async (t) => {
 
 t.test('rounds go through everything, whatever comes and goes', async (t) => {
   const items = new Set(['a', 'b', 'c', 'd', 'e']);
-  const rounds = new Rounds();
+  const rounds = new Rotation();
   t.same(rounds.next(items, 2), ['a', 'b']);
   t.same(rounds.next(items, 2), ['c', 'd']);
   items.delete('e');
