@@ -1,7 +1,6 @@
 /** Whether iptables can be used here. */
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
-import type { PortalSpec } from '../portal.ts';
 import type { Redirect } from '../redirect-plan.ts';
 import { ItemMap } from '../rules/items.ts';
 import { ToolError } from '../tool-failure.ts';
@@ -33,17 +32,15 @@ export async function tryIptables(
       await kernel.restore(family, trial(family), 'checking whether iptables can be used');
     } catch (error) {
       if (!(error instanceof ToolError)) throw error;
-      problems.set(family, asProblem(error));
+      const { blame, code, message, cause } = error;
+      // Whatever is refused here, no service is to blame.
+      const isClear = blame === 'host' || code === 'KPNG_PORTAL_UNSUPPORTED';
+      const unsupported = new ToolError('host', 'KPNG_PORTAL_UNSUPPORTED', message, { cause });
+      problems.set(family, isClear ? error : unsupported);
     }
   });
   await Promise.all(attempts);
   return { families: families.filter((family) => !problems.has(family)), problems };
-}
-
-/** Whatever is not taken here, no service is to blame. */
-function asProblem(error: ToolError): ToolError {
-  if (error.blame === 'host' || error.code === 'KPNG_PORTAL_UNSUPPORTED') return error;
-  return new ToolError('host', 'KPNG_PORTAL_UNSUPPORTED', error.message, { cause: error.cause });
 }
 
 function trial(family: Family): string {
@@ -59,21 +56,19 @@ function trial(family: Family): string {
   return renderTrial({ prefix: 'check', family, config }, items);
 }
 
-/** One of each kind: led and refused, to everybody and to some, service address and node port. */
+/** One of each kind: redirected and refused, for all clients and for some, service address and node port. */
 function examples(family: Family): Redirect[] {
-  const v6 = family === 6;
-  const range = v6 ? '2001:db8::/32' : '192.0.2.0/24';
-  return [undefined, v6 ? '2001:db8::1' : '192.0.2.1'].flatMap((address) =>
+  const [own, range] =
+    family === 6 ? ['2001:db8::1', '2001:db8::/32'] : ['192.0.2.1', '192.0.2.0/24'];
+  return [undefined, own].flatMap((address) =>
     [1, undefined].flatMap((proxyPort) =>
       (['TCP', 'UDP'] as const).map((protocol): Redirect => {
-        const portal: PortalSpec = {
-          kind: address === undefined ? 'nodePort' : 'loadBalancerIP',
-          protocol,
-          address,
-          port: protocol === 'TCP' ? 1 : 2,
-          traffic: 'external',
-          sourceRanges: address === undefined ? [] : [range],
-        };
+        const port = protocol === 'TCP' ? 1 : 2;
+        const common = { protocol, address, port, traffic: 'external' } as const;
+        const portal =
+          address === undefined
+            ? ({ ...common, kind: 'nodePort', sourceRanges: [] } as const)
+            : ({ ...common, kind: 'loadBalancerIP', sourceRanges: [range] } as const);
         return { family, portal, proxyPort };
       }),
     ),

@@ -1,13 +1,14 @@
-/** Takes away the chains that have been left behind: by a portal that has ended, or by kube-proxy. */
+/** Removes chains that have been left behind: by a portal that has ended, or by kube-proxy. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
 import { forgetFlows, type FlowPlace } from '../flows.ts';
+import { FAMILIES } from '../rules/backend.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
-import { areOurs, isNothing, ownersOf, type Found } from './listing.ts';
 import { Kernel } from './kernel.ts';
+import { areOurs, isNothing, ownersOf, type Found } from './listing.ts';
 import { renderRemoval } from './script.ts';
-import { findTools, type Flavor, type Tools } from './tools.ts';
+import { findTools, type Flavor } from './tools.ts';
 
 export interface LeftOverOptions {
   /** What the names of our chains begin with. */
@@ -33,8 +34,8 @@ export interface LeftOver {
 }
 
 /**
- * Removes chains of ours in both flavours and both families, and the UDP flows that they have led to proxy
- * ports. Other rules stay as they are, and what kube-proxy has left stays unless it is asked for: its
+ * Removes chains of ours in both flavours and both families, and the UDP flows that they have redirected to
+ * proxy ports. Other rules stay as they are, and what kube-proxy has left stays unless it is asked for: its
  * chains have the same names as ours by default, but we sign ours.
  *
  * Fine when there is nothing. Rejects with KPNG_PORTAL_* when something cannot be removed, and with
@@ -46,12 +47,12 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
   const places = new Map<string, FlowPlace>();
   let removed = false;
   let kubeProxyStays = false;
-  for (const tools of await installed(exec, flavors)) {
-    const kernel = new Kernel(exec, tools);
-    for (const family of [4, 6] as const) {
+  for (const kernel of await installed(exec, flavors)) {
+    for (const family of FAMILIES) {
       for (const name of new Set([prefix, DEFAULT_PREFIX])) {
-        const found = await find(kernel, family, name);
-        if (found === undefined || isNothing(found)) continue;
+        // There may be no program for a family.
+        const found = await unlessMissing(kernel.find(family, name, false));
+        if (found instanceof Error || isNothing(found)) continue;
         const ours = areOurs(name, found);
         // Chains that another proxy of ours has signed are not what kube-proxy has left.
         if (ours ? name !== prefix : !kubeProxy) {
@@ -72,44 +73,36 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
 }
 
 /** The flavours that are here. Each has rules of its own, and may hold what an earlier version has left. */
-async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Tools[]> {
-  const found: Tools[] = [];
-  let missing: unknown;
+async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Kernel[]> {
+  const found: Kernel[] = [];
+  let missing: KpngError | undefined;
   for (const flavor of flavors) {
-    try {
-      found.push(await findTools(exec, flavor));
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-      missing = error;
-    }
+    const tools = await unlessMissing(findTools(exec, flavor));
+    if (tools instanceof Error) missing = tools;
+    else found.push(new Kernel(exec, tools));
   }
-  if (found.length === 0) throw missing;
+  if (found.length === 0 && missing !== undefined) throw missing;
   return found;
 }
 
-/** Undefined where there is no program for a family. */
-async function find(kernel: Kernel, family: Family, prefix: string): Promise<Found | undefined> {
+/** Resolves with the error when a program is missing. */
+async function unlessMissing<T>(action: Promise<T>): Promise<T | KpngError> {
   try {
-    return await kernel.find(family, prefix, false);
+    return await action;
   } catch (error) {
-    if (isMissing(error)) return undefined;
+    if (error instanceof KpngError && error.code === 'KPNG_PORTAL_TOOL_MISSING') return error;
     throw error;
   }
 }
 
-function isMissing(error: unknown): boolean {
-  return error instanceof KpngError && error.code === 'KPNG_PORTAL_TOOL_MISSING';
-}
+const REDIRECT = /^(\S+) (.*-p udp .*--dport (\d+) .*-j (?:DNAT|REDIRECT) .*)$/;
 
-const LEADS = /^(\S+) (.*-p udp .*--dport (\d+) .*-j (?:DNAT|REDIRECT) .*)$/;
-
-function* udpPlaces(prefix: string, family: Family, { nat }: Found): Generator<FlowPlace> {
-  for (const line of nat.rules) {
-    const [, chain = '', match = '', port] = LEADS.exec(line) ?? [];
-    if (port === undefined) continue;
-    const ofNode = chain.startsWith(`${prefix}-NODEPORT-`);
+function udpPlaces(prefix: string, family: Family, { nat }: Found): FlowPlace[] {
+  return nat.rules.flatMap((line): FlowPlace[] => {
+    const [, chain = '', match = '', port] = REDIRECT.exec(line) ?? [];
     const [, address] = /(?:^| )-d ([0-9a-f.:]+)\//.exec(match) ?? [];
-    if (address === undefined && !ofNode) continue;
-    yield { family, address, port: Number(port), proxyPort: undefined, formerly: 'unknown' };
-  }
+    const isPortal = address !== undefined || chain.startsWith(`${prefix}-NODEPORT-`);
+    if (port === undefined || !isPortal) return [];
+    return [{ family, address, port: Number(port), proxyPort: undefined, formerly: 'unknown' }];
+  });
 }

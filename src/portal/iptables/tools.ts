@@ -65,6 +65,8 @@ function atLeast(version: string, wanted: readonly number[]): boolean {
  * KPNG_PORTAL_TOOL_MISSING when there are none, or none of that flavour.
  */
 export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<ChosenTools> {
+  const missing = (name: string, what: string): KpngError =>
+    new KpngError('KPNG_PORTAL_TOOL_MISSING', `looking for ${what}: ${missingText(name, REMEDY)}`);
   const [plain, nft, legacy] = await Promise.all(
     ['iptables', 'iptables-nft', 'iptables-legacy'].map((name) => probe(exec, name)),
   );
@@ -72,16 +74,12 @@ export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<Ch
     const own = wanted === 'nft' ? nft : legacy;
     const found = own ?? (plain?.flavor === wanted ? plain : undefined);
     if (found !== undefined) return { ...found, reason: 'it was asked for' };
-    const message = `looking for the programs of --iptables-flavor ${wanted}: ${missingText(`iptables-${wanted}`, REMEDY)}`;
-    throw new KpngError('KPNG_PORTAL_TOOL_MISSING', message);
+    throw missing(`iptables-${wanted}`, `the programs of --iptables-flavor ${wanted}`);
   }
   if (nft !== undefined && legacy !== undefined) return compare(exec, plain, nft, legacy);
   const only = plain ?? nft ?? legacy;
   if (only !== undefined) return { ...only, reason: 'no other flavour is installed' };
-  throw new KpngError(
-    'KPNG_PORTAL_TOOL_MISSING',
-    `looking for the programs of iptables: ${missingText('iptables', REMEDY)}`,
-  );
+  throw missing('iptables', 'the programs of iptables');
 }
 
 async function compare(

@@ -1,4 +1,4 @@
-/** Other processes that lead the same traffic, with rules of another kind. */
+/** Other processes that redirect the same traffic, with rules of another kind. */
 import { KpngError } from '../../errors.ts';
 import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
@@ -27,26 +27,31 @@ export interface RivalsOptions {
 const LOOK_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
 
 /**
- * Looks whether there are rivals, and as long as there are some again and again, until they have ended and
- * their rules are removed. Tells of them on the channel `portal:shared`. Resolves when there are none, or at
- * the signal; never rejects.
+ * Looks for rivals until they have ended and their rules are removed, and reports them on the channel
+ * `portal:shared`. Resolves when there are none, or at the signal; never rejects.
  *
- * Two processes that serve the same services harm nobody, and one may be about to take over from the other. So
- * nothing is refused, but it is told: which of them gets a client depends on the kernel.
+ * Two processes that serve the same services do no harm, and one may be about to take over from the other, so
+ * nothing is refused; but which of them gets a client depends on the kernel.
  */
 export async function outlastRivals(options: RivalsOptions): Promise<void> {
   const { portal, look, signal, clock = systemClock, random = Math.random } = options;
   const backoff = new Backoff(LOOK_BACKOFF, random);
-  let told = '';
+  let reported = '';
   for (;;) {
     const rivals = await look();
     const message = rivals.map(({ what, pids }) => `${writers(pids)} ${what}`).join('; ');
-    if (message !== told && portalShared.hasSubscribers) {
+    if (message !== reported && portalShared.hasSubscribers) {
       portalShared.publish({ portal, error: message === '' ? undefined : sharedError(message) });
     }
-    told = message;
+    reported = message;
     if (rivals.length === 0 || signal.aborted) return;
-    await pause(clock, backoff.next(), signal);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = clock.setTimer(backoff.next(), resolve);
+    const abort = (): void => resolve();
+    signal.addEventListener('abort', abort, { once: true });
+    await promise;
+    timer.cancel();
+    signal.removeEventListener('abort', abort);
     if (signal.aborted) return;
   }
 }
@@ -64,15 +69,4 @@ function sharedError(message: string): KpngError {
     `${message}, for the same traffic as this one; a client gets to whichever rule the kernel comes to ` +
       'first. Stop one of them; its rules are removed then',
   );
-}
-
-/** Resolves after a time, or at once when the signal says so. */
-async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const end = (): void => resolve();
-  const timer = clock.setTimer(ms, end);
-  signal.addEventListener('abort', end, { once: true });
-  await promise;
-  timer.cancel();
-  signal.removeEventListener('abort', end);
 }
