@@ -26,7 +26,8 @@ export function auditor(
     const repaired = await audit().catch(() => repairs > 0);
     repairs = repaired ? repairs + 1 : 0;
     const took = clock.now() - begin;
-    durations.push(took);
+    // A repair is not part of the price.
+    if (!repaired || durations.length === 0) durations.push(took);
     if (durations.length > DURATIONS) durations.shift();
     const pause = Math.min(maxMs, intervalMs * Math.max(1, Math.min(...durations) / goalMs));
     const backoff = Math.min(2 ** Math.max(0, repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);
