@@ -13,7 +13,7 @@ function rig() {
     if (audit.takes > 0) await new Promise<void>((end) => clock.setTimer(audit.takes, end));
     return audit.repairs;
   });
-  t.teardown(() => repeater.close());
+  t.teardown(() => void repeater.close());
   repeater.start(POLICY.intervalMs);
   /** How many there are within a time. */
   const within = async (ms: number): Promise<number> => {
