@@ -12,9 +12,9 @@ import { mapNode } from '../../src/kube/map-node.ts';
 import { mapService } from '../../src/kube/map-service.ts';
 import { mapSlice } from '../../src/kube/map-slice.ts';
 import { sharedTopologies } from '../../src/kube/topologies.ts';
-import { readFlows } from '../../src/portal/flow-table.ts';
+import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks, Spelling } from '../../src/portal/interface/linux-list.ts';
-import { findRules } from '../../src/portal/iptables/found.ts';
+import { findRules } from '../../src/portal/iptables/listing.ts';
 import {
   readConnections,
   readExcludedPorts,
