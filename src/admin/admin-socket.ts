@@ -102,13 +102,13 @@ export class AdminSocket {
     try {
       this.#server = await this.#start(path, predecessor);
       if (this.#told === '') log.v(1, 'Serving the admin API', { path });
-      else log.info('Serving the admin API after all', { path });
+      else log.info('Serving the admin API again', { path });
       await removeDeadSockets(path);
     } catch (error) {
       const retryInMs = Math.round(this.#backoff.next());
       const reason = messageOf(error);
       if (reason !== this.#told)
-        log.warn('Cannot serve the admin API yet', { err: asKnown(error), retryInMs });
+        log.warn('Serving the admin API failed; retrying', { err: asKnown(error), retryInMs });
       this.#told = reason;
       if (!this.#isOver) this.#timer = clock.setTimer(retryInMs, () => void this.#try(predecessor));
     }
@@ -123,7 +123,7 @@ export class AdminSocket {
       clock: subject.clock,
       answer,
       onAnswerFailed: (at, error) =>
-        subject.log.error('A page could not be made', { path: at, err: error }),
+        subject.log.error('Making a page failed', { path: at, err: error }),
     });
   }
 }

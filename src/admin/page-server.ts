@@ -50,7 +50,7 @@ export function startPageServer(options: PageServerOptions): HttpServer {
         address: formatHostPort(bound),
       });
     },
-    onBindFailed: bindFailureLog(log, 'Cannot serve the status page yet', place),
-    onAnswerFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
+    onBindFailed: bindFailureLog(log, 'Serving the status page failed; retrying', place),
+    onAnswerFailed: (path, error) => log.error('Making a page failed', { path, err: error }),
   });
 }

@@ -2,15 +2,10 @@ import type { Admin } from '../admin/start.ts';
 import type { ProcessSubject, ProxySubject } from '../admin/subject.ts';
 import { Health } from '../observe/health.ts';
 import { followPortal, followSources } from '../observe/health-events.ts';
-import { CONFIG_RULES } from '../observe/log-config.ts';
 import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
-import { FILE_RULES } from '../observe/log-file.ts';
-import { KUBE_RULES } from '../observe/log-kube.ts';
-import { PORTAL_RULES } from '../observe/log-portal.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
-import { SERVER_RULES } from '../observe/log-server.ts';
 import { SINK_RULES } from '../observe/log-sinks.ts';
-import { STATE_RULES } from '../observe/log-state.ts';
+import { SOURCE_RULES } from '../observe/log-sources.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HttpServer } from '../util/http-server.ts';
@@ -34,16 +29,6 @@ export interface Live extends RunOptions {
   readonly stop: (reason: StopReason) => void;
 }
 
-const SOURCE_RULES = [
-  ...CONFIG_RULES,
-  ...FILE_RULES,
-  ...KUBE_RULES,
-  ...STATE_RULES,
-  ...SERVER_RULES,
-];
-
-const WORK_RULES = [...PORTAL_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
-
 /** Everything that watches, so that it can be ended together. */
 export interface Observers {
   readonly health: Health;
@@ -61,7 +46,8 @@ export async function observe(options: Live): Promise<Observers> {
   const { sink, globals, given, log, live } = options;
   const health = new Health();
   // What a dry run would do is no news.
-  const rules = sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...WORK_RULES];
+  const rules =
+    sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
   const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];
   const isWanted = (flag: keyof GlobalOptions): boolean =>
     sink.isDry !== true && (sink.servesByDefault || given.has(flag));

@@ -4,43 +4,94 @@ import { LogLimiter } from './log-limiter.ts';
 import type { AdjustableLog, Log, LogKeys } from './log.ts';
 import { Subscriptions } from './subscriptions.ts';
 
-/** One line of the table that maps events to log lines. */
-export interface LogRuleSpec<Event extends object> {
-  readonly channel: TypedChannel<Event>;
-  readonly severity: 'error' | 'warn' | 'info';
-  /** The line appears from this verbosity on; 0: always. */
-  readonly v: number;
-  /** Undefined: this event is not worth a line. */
-  readonly message: string | ((event: Event) => string | undefined);
-  /** A list makes one line of each. */
-  readonly keys: (event: Event) => LogKeys | readonly LogKeys[];
-  /** Set for lines that many clients could cause: below `-v=3` they are rate limited. */
-  readonly limited?: true;
-}
-
-/** A line of the table, of whatever event. */
+/** One line of the tables that map events to log lines. */
 export interface LogRule {
+  /** The line appears from this verbosity on; 0: always. */
   readonly v: number;
   /** Starts writing lines. */
   subscribe(subscriptions: Subscriptions, log: Log, limiter: LogLimiter): void;
 }
 
-export function logRule<Event extends object>(spec: LogRuleSpec<Event>): LogRule {
+/** Undefined: this event is not worth a line. */
+type Message<Event> = string | ((event: Event) => string | undefined);
+
+/** Fields of the event, or what makes keys of it; a list of keys makes one line of each. */
+type Keys<Event> =
+  readonly (keyof Event & string)[] | ((event: Event) => LogKeys | readonly LogKeys[]);
+
+/**
+ * When a line is written: its severity and, unless always, the verbosity from which on it appears. `limited`: many clients
+ * could cause it, so below `-v=3` its rate is limited.
+ */
+export type LogLevel = `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}`;
+
+/**
+ * A log line for an event. Keys are named after fields, with the exceptions of `KEY_NAMES`; fields that are undefined or
+ * empty are left out, times in milliseconds are rounded.
+ */
+export function logRule<Event extends object>(
+  level: LogLevel,
+  channel: TypedChannel<Event>,
+  message: Message<Event>,
+  keys: Keys<Event>,
+): LogRule {
+  const [severity = 'info', ...rest] = level.split(' ') as ['error' | 'warn' | 'info', ...string[]];
+  const isLimited = rest.at(-1) === 'limited';
+  const v = Number(rest.find((word) => word !== 'limited') ?? 0);
+  const write = (log: Log, limiter: LogLimiter, event: Event): void => {
+    const text = typeof message === 'string' ? message : message(event);
+    if (text === undefined) return;
+    const lines = typeof keys === 'function' ? keys(event) : fieldsOf(event, keys);
+    for (const line of isList(lines) ? lines : [lines]) {
+      const suppressed = isLimited && log.verbosity < UNLIMITED_FROM ? limiter.take(text) : 0;
+      if (suppressed === undefined) continue;
+      const all = suppressed > 0 ? { ...line, suppressed } : line;
+      if (severity !== 'info') log[severity](text, all);
+      else if (v === 0) log.info(text, all);
+      else log.v(v, text, all);
+    }
+  };
   return {
-    v: spec.v,
+    v,
     subscribe(subscriptions, log, limiter) {
-      subscriptions.on(spec.channel, (event) => write(log, limiter, spec, event));
+      subscriptions.on(channel, (event) => write(log, limiter, event));
     },
   };
 }
 
-/** From this verbosity on everything about every connection is wanted. */
+const KEY_NAMES: Readonly<Record<string, string>> = {
+  servicePort: 'servicePortName',
+  error: 'err',
+  peer: 'client',
+  nodeName: 'node',
+  origin: 'config',
+  durationMs: 'ms',
+};
+
+function fieldsOf<Event extends object>(
+  event: Event,
+  names: readonly (keyof Event & string)[],
+): LogKeys {
+  const keys: Record<string, unknown> = {};
+  for (const name of names) {
+    const value = event[name];
+    if (value === undefined || value === '') continue;
+    const isTime = typeof value === 'number' && name.endsWith('Ms');
+    keys[KEY_NAMES[name] ?? name] = isTime ? Math.round(value) : value;
+  }
+  return keys;
+}
+
+function isList(keys: LogKeys | readonly LogKeys[]): keys is readonly LogKeys[] {
+  return Array.isArray(keys);
+}
+
+/** From this verbosity on, every line about every connection is written. */
 const UNLIMITED_FROM = 3;
 
 /**
- * Writes log lines for events by a table. Only channels that a line at this verbosity needs are
- * subscribed to, so that an event costs nothing when nobody will read of it; a change of the
- * verbosity changes the subscriptions. Returns the function that ends it.
+ * Writes log lines for events. Only channels that a line at this verbosity needs are subscribed to, so that an event
+ * costs nothing unless it is logged; a change of the verbosity changes the subscriptions. Returns the function that ends it.
  */
 export function subscribeLog(
   log: AdjustableLog,
@@ -49,7 +100,7 @@ export function subscribeLog(
 ): () => void {
   const limiter = new LogLimiter({
     clock,
-    report: (kind, suppressed) => log.warn('Log lines were held back', { line: kind, suppressed }),
+    report: (kind, suppressed) => log.warn('Log lines suppressed', { line: kind, suppressed }),
   });
   const subscriptions = new Map<LogRule, Subscriptions>();
   const update = (verbosity: number): void => {
@@ -72,38 +123,4 @@ export function subscribeLog(
     for (const each of subscriptions.values()) each.end();
     limiter.close();
   };
-}
-
-function write<Event extends object>(
-  log: Log,
-  limiter: LogLimiter,
-  spec: LogRuleSpec<Event>,
-  event: Event,
-): void {
-  const message = typeof spec.message === 'string' ? spec.message : spec.message(event);
-  if (message === undefined) return;
-  const keys = spec.keys(event);
-  for (const each of isList(keys) ? keys : [keys]) writeLine(log, limiter, spec, message, each);
-}
-
-function writeLine(
-  log: Log,
-  limiter: LogLimiter,
-  { severity, v, limited }: Pick<LogRuleSpec<never>, 'severity' | 'v' | 'limited'>,
-  message: string,
-  given: LogKeys,
-): void {
-  let keys = given;
-  if (limited === true && log.verbosity < UNLIMITED_FROM) {
-    const suppressed = limiter.take(message);
-    if (suppressed === undefined) return;
-    if (suppressed > 0) keys = { ...keys, suppressed };
-  }
-  if (severity !== 'info') log[severity](message, keys);
-  else if (v === 0) log.info(message, keys);
-  else log.v(v, message, keys);
-}
-
-function isList(keys: LogKeys | readonly LogKeys[]): keys is readonly LogKeys[] {
-  return Array.isArray(keys);
 }

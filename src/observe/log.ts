@@ -66,7 +66,7 @@ function standardErrorOf(format: Format): (line: string) => void {
   const writer = standardError((lost) => {
     let notice = '';
     const log = wrap(pino(SETTINGS, { write: (line) => (notice = format(line)) }), 0);
-    log.warn('Log lines were lost because nobody read them in time', { lost });
+    log.warn('Log lines lost: standard error was not read in time', { lost });
     return notice;
   });
   return (line) => writer.write(line);

@@ -88,7 +88,7 @@ function start(
       (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, pages),
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
     onBindFailed: bindFailureLog(log, `Cannot serve ${what} yet`, address),
-    onAnswerFailed: (path, error) => log.error('A page could not be made', { path, err: error }),
+    onAnswerFailed: (path, error) => log.error('Making a page failed', { path, err: error }),
   });
 }
 

@@ -91,7 +91,7 @@ t.test(
     await holder.tried;
     const second = await scene(t, path);
     const [line] = second.log.lines;
-    t.equal(line?.message, 'Cannot serve the admin API yet');
+    t.equal(line?.message, 'Serving the admin API failed; retrying');
     t.ok(Number.isInteger(line?.keys['retryInMs']), 'a wait in whole milliseconds');
     t.match(line?.keys['err'], {
       code: 'KPNG_ADMIN_SOCKET',
@@ -390,7 +390,7 @@ t.test('a port of the status page that is taken is told with who has it', async 
   t.teardown(() => page.close());
   await until(() => log.lines.length > 0);
   const [{ message, keys } = { message: '', keys: {} }] = log.lines;
-  t.equal(message, 'Cannot serve the status page yet');
+  t.equal(message, 'Serving the status page failed; retrying');
   t.match(keys, { address: `127.0.0.1:${port}`, err: { code: 'KPNG_LISTEN_ADDRESS_IN_USE' } });
   const holder =
     process.platform === 'linux' ? `this process (${process.pid}) listens there` : `${port}`;

@@ -106,15 +106,15 @@ t.test(
     const stream = await server.stream();
     await stream.request();
     stream.send(reset, setService(service('demo/a')), sync);
-    t.match(await cli.line('The callout failed'), {
+    t.match(await cli.line('Callout failed'), {
       level: 'error',
       code: 'KPNG_CALLOUT_FAILED',
       err: `${program} ended with code 3`,
       stderr: 'no rules',
     });
-    const again = await cli.line('A change could not be carried out; it is tried again');
+    const again = await cli.line('Applying a change failed; retrying');
     t.match(again, { code: 'KPNG_SINK_FAILED', waiting: 1 });
-    await cli.line('The callout has run');
+    await cli.line('Callout completed');
     t.match(read('last'), /"Name":"a"/, 'with the state, though nothing new has come');
     const url = String((await cli.line('Serving metrics'))['url']);
     const page = await (await fetch(`${url}/metrics`)).text();
@@ -137,7 +137,7 @@ t.test(
     cli.kill('SIGTERM');
     t.equal((await cli.exited).code, 0);
     t.throws(() => process.kill(Number(read('pid')), 0), { code: 'ESRCH' });
-    t.ok(cli.log.some(({ msg }) => msg === 'The callout was stopped'));
+    t.ok(cli.log.some(({ msg }) => msg === 'Callout stopped'));
   },
 );
 

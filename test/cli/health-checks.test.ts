@@ -67,7 +67,7 @@ t.test(
     const taken = (foreign.address() as AddressInfo).port;
     const cli = start(t, state(taken), USERSPACE, 'n1');
     await cli.line('The first complete state is in place');
-    const line = await cli.line('A health-check node port is not served');
+    const line = await cli.line('Serving health-check node port failed');
     t.match(line, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePortName: 'default/web' });
     const url = String((await cli.line('Serving health'))['url']);
     const health = await fetch(`${url}/healthz`);

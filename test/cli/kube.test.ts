@@ -43,7 +43,7 @@ t.test('from the API to JSON, and on with every change', async (t) => {
     'node-a',
     '-v=2',
   ]);
-  const answers = await cli.line('The Kubernetes API answers');
+  const answers = await cli.line('Connected to the Kubernetes API');
   t.match(answers, { server: api.url, config: '--server', user: 'system:anonymous' });
   await cli.line('The first complete state is in place', { services: 1 });
   await cli.until(() => lines(cli).length === 1, 'the first line');
@@ -51,7 +51,7 @@ t.test('from the API to JSON, and on with every change', async (t) => {
   api.upsert('services', service('demo/api', '10.96.0.11'));
   await cli.until(() => lines(cli).length === 3, 'both services');
   await api.stop();
-  await cli.line('The source is away; what is in place stays');
+  await cli.line('Source unreachable; serving last known state');
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 0);
 });
@@ -100,7 +100,7 @@ t.test('health is degraded while a resource is forbidden', async (t) => {
   api.deny('nodes');
   const health = '--healthz-bind-address=127.0.0.1:0';
   const cli = startCli(t, ['kube', '--server', api.url, 'to-json', health]);
-  await cli.line('The Kubernetes API forbids something; what is in place stays');
+  await cli.line('Kubernetes API refused a request (forbidden); serving last known state');
   await cli.line('The first complete state is in place');
   const { url } = await cli.line('Serving health');
   const answer = await fetch(`${String(url)}/healthz`);
@@ -183,12 +183,12 @@ t.test('a node that the autoscaler is about to remove fails healthz, and only th
   t.equal(await status('healthz'), 200);
   const taints = [{ key: 'ToBeDeletedByClusterAutoscaler', effect: 'NoSchedule' }];
   api.upsert('nodes', { ...node('node-a', 'north'), spec: { taints } });
-  await cli.line('The node is about to go: /healthz answers 503', { because: 'tainted' });
+  await cli.line('Node is about to be removed; /healthz answers 503', { because: 'tainted' });
   t.equal(await status('healthz'), 503);
   t.match(await (await fetch(`${String(url)}/healthz`)).json(), { nodeEligible: false });
   t.same([await status('livez'), await status('readyz')], [200, 200]);
   api.upsert('nodes', node('node-a', 'north'));
-  await cli.line('The node stays');
+  await cli.line('Node is eligible for load balancers again');
   t.equal(await status('healthz'), 200);
 });
 

@@ -99,7 +99,7 @@ t.test('file to-json prints what kpng-json prints, and TERM ends it well', async
 t.test('a state file with errors: each with its place, and it goes on when mended', async (t) => {
   const path = tempFile('state.yaml', STATE.replace('port: 80,', 'prot: 80,'));
   const cli = startCli(t, ['file', '-i', path, 'to-json', '--node-name=n1']);
-  const error = await cli.line('The state file has an error; nothing is served yet');
+  const error = await cli.line('State file invalid; nothing is served yet');
   t.match(error, {
     level: 'error',
     code: 'KPNG_STATE_FILE_INVALID',

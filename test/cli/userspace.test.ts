@@ -166,7 +166,7 @@ t.test('health is 503 until the first complete state, and 200 when the source go
   t.match(await ask('/healthz'), { status: 200, body: { nodeEligible: true } });
 
   server.stop();
-  await cli.line('The source is away; what is in place stays', { code: 'KPNG_SOURCE_LOST' });
+  await cli.line('Source unreachable; serving last known state', { code: 'KPNG_SOURCE_LOST' });
   t.match(await ask('/healthz'), {
     status: 200,
     body: { degraded: [/source lost since .* \(KPNG_SOURCE_LOST\)/] },
@@ -271,7 +271,7 @@ t.test('an address of a server that is taken does not stop the proxy', async (t)
     `--metrics-bind-address=127.0.0.1:${taken}`,
     '--healthz-bind-address=0',
   ]);
-  await cli.line('Cannot serve metrics yet', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
+  await cli.line('Serving metrics failed; retrying', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
   await cli.line('The first complete state is in place');
   t.equal(await exchange(port, 'works'), 'works');
   t.notOk(

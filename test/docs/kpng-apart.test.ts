@@ -37,7 +37,7 @@ t.test('a callout that fails', async (t) => {
   const script = join(dir, 'apply.sh');
   chmodSync(script, 0o755);
   const callout = startCli(t, ['file', '-i', state, 'to-callout', '--callout', script]);
-  await callout.line('A change could not be carried out; it is tried again');
+  await callout.line('Applying a change failed; retrying');
   const errors = callout.log.filter(({ level }) => level === 'error').slice(0, 2);
   const lines = errors.map((line) => `${JSON.stringify(line)}\n`).join('');
   const printed = lines.replaceAll(JSON.stringify(script).slice(1, -1), './apply.sh');

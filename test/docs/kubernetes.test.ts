@@ -78,7 +78,7 @@ t.test('a start, and a server that is away and is back', async (t) => {
   const { api, certs, start } = await scene(t);
   const cli = start(await certs.issue('kpng-node'));
   await lineWith(cli, 'Connected to the source');
-  t.same(constant(cli.otherLines.join('\n')), shownWith('The Kubernetes API answers'));
+  t.same(constant(cli.otherLines.join('\n')), shownWith('Connected to the Kubernetes API'));
   const before = cli.otherLines.length;
   await api.stop();
   await lineWith(cli, 'ECONNREFUSED');

@@ -3,9 +3,8 @@ import t from 'tap';
 import * as kube from '../../src/kube/events.ts';
 import { followSources } from '../../src/observe/health-events.ts';
 import { Health } from '../../src/observe/health.ts';
-import { KUBE_RULES } from '../../src/observe/log-kube.ts';
+import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
-import { STATE_RULES } from '../../src/observe/log-state.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { service } from '../support/fake-api/objects.ts';
 import { captureLog } from '../support/captured-log.ts';
@@ -14,7 +13,7 @@ import { parseMetrics } from '../support/metrics-page.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/until.ts';
 
-const RULES = [...KUBE_RULES, ...STATE_RULES];
+const RULES = SOURCE_RULES;
 
 t.test('the log says whom it talks to, what is forbidden and what to do', async (t) => {
   const { log, lines } = await captureLog(0);
@@ -31,7 +30,7 @@ t.test('the log says whom it talks to, what is forbidden and what to do', async 
   t.match(lines(), [
     {
       level: 'info',
-      msg: 'The Kubernetes API answers',
+      msg: 'Connected to the Kubernetes API',
       server: api.url,
       config: '--server',
       user: 'system:anonymous',
@@ -40,7 +39,7 @@ t.test('the log says whom it talks to, what is forbidden and what to do', async 
     },
     {
       level: 'warn',
-      msg: 'The Kubernetes API forbids something; what is in place stays',
+      msg: 'Kubernetes API refused a request (forbidden); serving last known state',
       code: 'KPNG_KUBE_FORBIDDEN',
       err: /kubectl create clusterrolebinding/,
     },
@@ -52,7 +51,7 @@ t.test('the log says whom it talks to, what is forbidden and what to do', async 
 t.test('a version that is too old is no news, and can be looked up with -v=2', async (t) => {
   for (const [verbosity, wanted] of [
     [0, []],
-    [2, ['A watch has to begin anew', 'Listed again', 'Watching again']],
+    [2, ['Watch ended; watching again', 'Listed again', 'Watching again']],
   ] as const) {
     const { log, lines } = await captureLog(verbosity);
     const { api, watching, advanceUntil } = await startKubeRig(t);
@@ -75,7 +74,7 @@ t.test('slices without a service are told of from -v=1 on', async (t) => {
   kube.kubeOrphans.publish({ count: 2, example: { slice: 'd/web-1', service: 'd/web' } });
   kube.kubeOrphans.publish({ count: 0, example: undefined });
   t.match(lines(), [
-    { v: 1, msg: /name Services that are not there/, count: 2, slice: 'd/web-1', service: 'd/web' },
+    { v: 1, msg: /^EndpointSlices without a Service/, count: 2, slice: 'd/web-1', service: 'd/web' },
     { v: 1, msg: 'Every EndpointSlice has its Service now' },
   ]);
 });

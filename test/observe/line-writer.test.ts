@@ -155,7 +155,7 @@ t.test('a process whose log nobody reads goes on with its work', async (t) => {
   const notices = lines.filter(({ lost }) => lost !== undefined);
   t.ok(notices.length > 0, 'it tells that lines were lost');
   for (const { msg } of notices) {
-    t.equal(msg, 'Log lines were lost because nobody read them in time');
+    t.equal(msg, 'Log lines lost: standard error was not read in time');
   }
   const lost = notices.reduce((sum, notice) => sum + (notice.lost ?? 0), 0);
   t.ok(lost + written >= 20_000, 'every line was written or is in the count of the lost ones');

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { FileSource } from '../../src/file/source.ts';
 import { Health } from '../../src/observe/health.ts';
 import { followSources } from '../../src/observe/health-events.ts';
-import { FILE_RULES } from '../../src/observe/log-file.ts';
+import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { feedSink } from '../support/file-rig.ts';
@@ -20,7 +20,7 @@ async function follow(t: Test, text?: string) {
   if (text !== undefined) writeFileSync(path, text);
   const { log, lines } = await captureLog();
   const health = new Health();
-  const ends = [subscribeLog(log, FILE_RULES), followSources(health)];
+  const ends = [subscribeLog(log, SOURCE_RULES), followSources(health)];
   const stop = new AbortController();
   const source = new FileSource({ path });
   const ended = feedSink(source, 'n', { sync: async () => {} }, stop.signal);
@@ -46,7 +46,7 @@ t.test('a good file', async (t) => {
 t.test('a file with several errors: a line for each, at its place', async (t) => {
   const text = 'services:\n- service: {nam: web}\n- service: {name: x, prots: []}\nnoodles: []\n';
   const { line, lines, path, health } = await follow(t, text);
-  const msg = 'The state file has an error; nothing is served yet';
+  const msg = 'State file invalid; nothing is served yet';
   await line(msg);
   const errors = lines().filter((each) => each.msg === msg);
   t.ok(errors.length >= 3);
@@ -59,7 +59,7 @@ t.test('a file with several errors: a line for each, at its place', async (t) =>
   await line('Loaded the state file');
   t.equal(health.facts.sourceLost, undefined, 'mended');
   writeFileSync(path, text);
-  await line('The state file has an error; the last good state stays');
+  await line('State file invalid; serving the last good state');
   t.equal(lines().filter((each) => each.msg === msg).length, errors.length, 'as there is one now');
 });
 
@@ -72,7 +72,7 @@ t.test('more errors than are listed: the rest is counted', async (t) => {
 
 t.test('a file that is not there, comes, goes and comes again', async (t) => {
   const { line, lines, path, health } = await follow(t);
-  const failed = await line('The state file cannot be read; it is tried again');
+  const failed = await line('Reading the state file failed; retrying');
   t.match(failed, { level: 'error', path, code: 'KPNG_STATE_FILE_READ', err: /state\.yaml/ });
   t.equal(health.facts.sourceLost?.code, 'KPNG_STATE_FILE_READ');
   writeFileSync(path, GOOD);
@@ -113,6 +113,6 @@ t.test('what has no effect is told once, until it has gone and comes back', asyn
   t.strictSame(await told(item('b', 'z')), []);
   t.strictSame(await told(item('b', 'z'), item('a', 'x')), [at(1)], 'it has come back');
   writeFileSync(path, 'services: 1\n');
-  await line('The state file has an error; the last good state stays');
+  await line('State file invalid; serving the last good state');
   t.strictSame(await told(item('b', 'z'), item('a', 'x'), item('c', 'c')), [], 'after an error');
 });

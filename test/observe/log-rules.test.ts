@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap';
 import { subscribeLog, logRule } from '../../src/observe/log-rules.ts';
 import { DATA_PATH_RULES } from '../../src/observe/log-data-path.ts';
-import { STATE_RULES } from '../../src/observe/log-state.ts';
+import { SINK_RULES } from '../../src/observe/log-sinks.ts';
+import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { KpngError } from '../../src/errors.ts';
 import * as proxier from '../../src/proxier/events.ts';
 import * as events from '../../src/proxysocket/events.ts';
@@ -10,7 +11,7 @@ import { typedChannel } from '../../src/util/channel.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
-const RULES = [...DATA_PATH_RULES, ...STATE_RULES];
+const RULES = [...DATA_PATH_RULES, ...SOURCE_RULES, ...SINK_RULES];
 const SERVICE = 'default/web:http';
 
 /** A log that follows events until the test ends. */
@@ -176,10 +177,10 @@ t.test('failures always appear, with their codes', async (t) => {
   t.match(lines(), [
     { level: 'error', msg: 'Dial failed', attempt: 2, reason: 'refused', code: 'ECONNREFUSED' },
     { msg: "Couldn't find an endpoint for service", code: 'KPNG_NO_ENDPOINT' },
-    { msg: 'Refused a client because the endpoints are drained', code: 'KPNG_DRAINED' },
+    { msg: 'Client refused: endpoints are drained', code: 'KPNG_DRAINED' },
     { msg: 'Failed to connect to balancer', code: 'KPNG_CONNECT_FAILED' },
-    { msg: 'Refused a client because a limit is reached', code: 'KPNG_LIMIT_REACHED' },
-    { msg: 'No endpoint came for a client that was held', code: 'KPNG_NO_ENDPOINT' },
+    { msg: 'Client refused: limit reached', code: 'KPNG_LIMIT_REACHED' },
+    { msg: 'Client reset: no endpoint within the hold timeout', code: 'KPNG_NO_ENDPOINT' },
     { level: 'warn', msg: 'Limit reached', limit: 'max-connections', value: 10 },
     { level: 'warn', msg: 'Below the limit again' },
   ]);
@@ -197,13 +198,18 @@ t.test(
     const quiet = await follow(t, 0);
     publish();
     t.match(quiet.lines(), [
-      { level: 'info', msg: /waits until/, servicePortName: SERVICE, remoteAddress: '127.0.0.1:5' },
+      {
+        level: 'info',
+        msg: /^Holding client/,
+        servicePortName: SERVICE,
+        remoteAddress: '127.0.0.1:5',
+      },
     ]);
     const chatty = await follow(t, 3);
     publish();
     t.match(chatty.lines(), [
-      { msg: /waits until/ },
-      { msg: 'A client waits no more', waiting: 1, durationMs: 5, reason: 'endpoint' },
+      { msg: /^Holding client/ },
+      { msg: 'Client no longer held', waiting: 1, durationMs: 5, reason: 'endpoint' },
     ]);
   },
 );
@@ -231,7 +237,7 @@ t.test('a flood of failures does not flood the log, and none goes unmentioned', 
   clock.advance(20_000);
   t.match(lines().at(-1), {
     level: 'warn',
-    msg: 'Log lines were held back',
+    msg: 'Log lines suppressed',
     line: "Couldn't find an endpoint for service",
     suppressed: 19,
   });
@@ -323,13 +329,8 @@ t.test('the proxier: services, problems and failures', async (t) => {
 
 t.test('a rule may pass over an event, and ends when told', async (t) => {
   const channel = typedChannel<{ n: number }>('test:rule');
-  const rule = logRule({
-    channel,
-    severity: 'info',
-    v: 0,
-    message: ({ n }) => (n % 2 === 0 ? 'even' : undefined),
-    keys: ({ n }) => ({ n }),
-  });
+  const message = ({ n }: { n: number }) => (n % 2 === 0 ? 'even' : undefined);
+  const rule = logRule('info', channel, message, ['n']);
   const { log, lines } = await captureLog();
   const end = subscribeLog(log, [rule], new FakeClock());
   for (const n of [1, 2, 3, 4]) channel.publish({ n });

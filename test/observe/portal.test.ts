@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { KpngError } from '../../src/errors.ts';
 import { followPortal } from '../../src/observe/health-events.ts';
 import { Health } from '../../src/observe/health.ts';
-import { PORTAL_RULES } from '../../src/observe/log-portal.ts';
+import { SINK_RULES } from '../../src/observe/log-sinks.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import * as events from '../../src/portal/events.ts';
@@ -21,7 +21,7 @@ function failure(code: 'KPNG_PORTAL_PERMISSION' | 'KPNG_PORTAL_TAKEN', servicePo
 
 async function follow(t: Test, verbosity = 0) {
   const captured = await captureLog(verbosity);
-  t.teardown(subscribeLog(captured.log, PORTAL_RULES, new FakeClock()));
+  t.teardown(subscribeLog(captured.log, SINK_RULES, new FakeClock()));
   return captured;
 }
 
@@ -35,11 +35,11 @@ t.test('the log tells when rules are written, lost and not written', async (t) =
   const error = new KpngError('KPNG_PORTAL_TOOL_MISSING', 'no conntrack');
   events.flowsNotCleared.publish({ portal, error });
   t.match(lines(), [
-    { level: 'info', msg: 'Wrote the packet rules', portal, added: 12, removed: 0, ms: 50 },
+    { level: 'info', msg: 'Packet rules written', portal, added: 12, removed: 0, ms: 50 },
     { level: 'warn', reason: 'they are gone' },
-    { level: 'error', msg: /could not be written/, code: 'KPNG_PORTAL_PERMISSION' },
-    { level: 'info', msg: 'Wrote the packet rules again' },
-    { level: 'warn', msg: /UDP flows stay/, code: 'KPNG_PORTAL_TOOL_MISSING' },
+    { level: 'error', msg: /^Writing packet rules failed/, code: 'KPNG_PORTAL_PERMISSION' },
+    { level: 'info', msg: 'Packet rules repaired' },
+    { level: 'warn', msg: /^Removing stale UDP conntrack/, code: 'KPNG_PORTAL_TOOL_MISSING' },
   ]);
   t.equal(lines().length, 5, 'a change is not worth a line');
 });
@@ -49,7 +49,7 @@ t.test('from -v=2 on it tells of every change, and of flows', async (t) => {
   events.portalWritten.publish(CHANGE);
   events.flowsCleared.publish({ portal, places: 3, durationMs: 7 });
   t.match(lines(), [
-    { v: 2, msg: 'Changed the packet rules', added: 1, removed: 2, ms: 4 },
+    { v: 2, msg: 'Packet rules changed', added: 1, removed: 2, ms: 4 },
     { v: 2, places: 3, ms: 7 },
   ]);
 });
@@ -146,9 +146,9 @@ t.test('another process that leads the same traffic is told, and takes no node o
   t.equal(await shared(), 0);
   t.notOk('degraded' in health.judge('healthz').body);
   t.match(lines(), [
-    { level: 'warn', msg: 'Another process leads the same traffic', err: /4711/ },
-    { msg: 'Wrote the packet rules' },
-    { level: 'info', msg: 'No other process leads the same traffic any more' },
+    { level: 'warn', msg: 'Another process redirects the same traffic', err: /4711/ },
+    { msg: 'Packet rules written' },
+    { level: 'info', msg: 'No other process redirects the same traffic any more' },
   ]);
 });
 

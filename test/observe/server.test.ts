@@ -3,7 +3,7 @@ import { KpngClient } from '../../src/client/client.ts';
 import { parseTarget } from '../../src/client/target.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startApiRig } from '../support/api-rig.ts';
-import { SERVER_RULES } from '../../src/observe/log-server.ts';
+import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { until } from '../support/until.ts';
@@ -38,7 +38,7 @@ t.test('clients of the API are counted', async (t) => {
 t.test('clients come and go in the log from -v=1 on', async (t) => {
   for (const verbosity of [0, 1]) {
     const { log, lines } = await captureLog(verbosity);
-    const end = subscribeLog(log, SERVER_RULES);
+    const end = subscribeLog(log, SOURCE_RULES);
     const { cluster, watch, server } = await startApiRig(t);
     cluster.complete();
     const call = watch();
@@ -50,7 +50,7 @@ t.test('clients come and go in the log from -v=1 on', async (t) => {
     const messages = lines().map(({ msg }) => msg);
     t.strictSame(
       messages.filter((msg) => msg !== 'Serving the API'),
-      verbosity === 0 ? [] : ['A client watches', 'A client has left'],
+      verbosity === 0 ? [] : ['Client started to watch', 'Client stopped watching'],
     );
     if (verbosity === 1) t.match(lines().at(-1), { api: 'local', node: 'node-a', syncs: 1 });
   }

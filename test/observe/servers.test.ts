@@ -99,7 +99,7 @@ t.test('an address that is taken is a warning, and the rest goes on', async (t) 
   t.match(
     captured.lines().find(({ level }) => level === 'warn'),
     {
-      msg: 'Cannot serve metrics yet',
+      msg: 'Serving metrics failed; retrying',
       address: `127.0.0.1:${port}`,
       code: 'KPNG_LISTEN_ADDRESS_IN_USE',
       // Elsewhere the system does not tell who it is.

@@ -66,7 +66,7 @@ t.test('serves from an interface of its own, which cleanup removes', async (t) =
   const here = await lab(t);
   const before = await stateOf(here);
   const cli = proxy(t, here, '--portal-interface kpng0');
-  await cli.line('Put the service addresses on the interface', { added: 3 });
+  await cli.line('Service addresses added to the interface', { added: 3 });
   await cli.line('The first complete state is in place');
   for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
   t.match(await here.podA.ask('10.96.0.10:80'), /^pod/);
@@ -100,13 +100,13 @@ t.test('without the right to add addresses it serves what it can, and says so', 
   const before = await stateOf(here);
   const cli = proxy(t, here, '--portal-interface kpng0', UNPRIVILEGED);
   const told = await cli.line(
-    'Service addresses on the interface could not be changed; those that are there stay',
+    'Changing service addresses on the interface failed; present addresses stay',
   );
   t.match(told, {
     code: 'KPNG_PORTAL_PERMISSION',
     err: /making the interface kpng0.*CAP_NET_ADMIN/,
   });
-  await cli.line('A change could not be carried out; it is tried again');
+  await cli.line('Applying a change failed; retrying');
   t.match(await here.client.ask(`${NODE.v4}:30080`), /^pod-a/, 'node ports work');
   const url = String((await cli.line('Serving health'))['url']);
   const health = await inNode(here, `curl -sS ${url}/healthz`);

@@ -143,7 +143,7 @@ t.test('two processes with rules of different kinds tell, until one has ended', 
     await first.line('The first complete state is in place');
     const second = proxy(t, here, flagsOf(other));
     const process = String.raw`process ${first.child.pid} writes the chains KUBE-\* of ${one},`;
-    t.match(await second.line('Another process leads the same traffic'), {
+    t.match(await second.line('Another process redirects the same traffic'), {
       code: 'KPNG_PORTAL_SHARED',
       err: new RegExp(process),
     });
@@ -152,7 +152,7 @@ t.test('two processes with rules of different kinds tell, until one has ended', 
     t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 1\n/);
     for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
     first.kill('SIGKILL');
-    await second.line('No other process leads the same traffic any more');
+    await second.line('No other process redirects the same traffic any more');
     for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
     t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 0\n/);
     second.kill('SIGKILL');
@@ -197,7 +197,7 @@ t.test('health fails as long as the rules cannot be written', async (t) => {
   const here = await lab(t);
   const unprivileged = ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin'];
   const cli = proxy(t, here, '--portal nftables', unprivileged);
-  await cli.line('A change could not be carried out; it is tried again');
+  await cli.line('Applying a change failed; retrying');
   const health = await page(here, cli, 'health', '/healthz');
   t.match(health, /the packet rules could not be written since .* \(KPNG_PORTAL_PERMISSION\)/);
 });

@@ -135,7 +135,7 @@ for (const { name, flags, code, says, begin } of TROUBLES) {
     const here = await lab(t);
     const { before, mend } = await begin(t, here);
     const program = new Program(t, here, { flags: flags.split(' '), before });
-    t.match(await program.error(code), { msg: /^Packet rules could not be written/, err: says });
+    t.match(await program.error(code), { msg: /^Writing packet rules failed/, err: says });
     const metrics = await program.metrics();
     const labels = { portal: flags.includes('nftables') ? 'nftables' : 'iptables' };
     t.ok((metrics.value('kpng_userspace_portal_failures_total', { ...labels, code }) ?? 0) > 0);
