@@ -7,7 +7,7 @@ import {
 } from '../proxysocket/events.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { label, type Family } from './exposition.ts';
-import { nameLabels } from './service-port-metrics.ts';
+import { servicePortLabels } from './service-port-metrics.ts';
 import type { Subscriptions } from './subscriptions.ts';
 
 /** What is known of one endpoint of one service port. */
@@ -65,7 +65,7 @@ export const ENDPOINT_FAMILIES: readonly Family<EndpointCounts>[] = [
 
 /** The labels of an endpoint. */
 export function endpointLabels({ servicePort, protocol, endpoint }: EndpointCounts): string {
-  return `${nameLabels(servicePort, protocol)},${label('endpoint', endpoint)}`;
+  return `${servicePortLabels({ name: servicePort, protocol })},${label('endpoint', endpoint)}`;
 }
 
 /**

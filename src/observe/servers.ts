@@ -87,7 +87,7 @@ function start(
     answer: async ({ path, headers }) =>
       (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, pages),
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
-    onBindFailed: bindFailureLog(log, `Cannot serve ${what} yet`, address),
+    onBindFailed: bindFailureLog(log, `Serving ${what} failed; retrying`, address),
     onAnswerFailed: (path, error) => log.error('Making a page failed', { path, err: error }),
   });
 }

@@ -1,54 +1,77 @@
-import { CONNECT_ERROR_CAUSES, CONNECT_SECONDS_BUCKETS } from '../proxysocket/counters.ts';
+import {
+  CONNECT_ERROR_CAUSES,
+  CONNECT_SECONDS_BUCKETS,
+  type ServicePortCounters,
+} from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import { label, type Family } from './exposition.ts';
+import { label, type Family, type SampleWriter } from './exposition.ts';
 
-/**
- * Metrics of each service port. Those that most service ports never touch (errors, retries,
- * histograms) appear once they are not zero, so that ten thousand idle services make a small page.
- */
-export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = [
-  {
-    name: 'kpng_userspace_connections_total',
-    type: 'counter',
-    help: 'TCP connections accepted and UDP sessions begun.',
-    write: ({ counters }, labels, out) => out.sample(labels, counters.connections),
-  },
-  {
-    name: 'kpng_userspace_connections_active',
-    type: 'gauge',
-    help: 'TCP connections and UDP sessions that are being relayed.',
-    write: ({ counters }, labels, out) => out.sample(labels, counters.active),
-  },
-  {
-    name: 'kpng_userspace_bytes_total',
-    type: 'counter',
-    help: 'Bytes carried. In: from clients to endpoints.',
-    write({ counters }, labels, out) {
-      out.sample(`${labels},direction="in"`, counters.bytesIn);
-      out.sample(`${labels},direction="out"`, counters.bytesOut);
+type Row = Omit<Family<ServicePortSnapshot>, 'name'>;
+/** A counter that is one number. */
+type CounterKey = {
+  [Key in keyof ServicePortCounters]: ServicePortCounters[Key] extends number ? Key : never;
+}[keyof ServicePortCounters];
+
+function row(type: Row['type'], help: string, write: Row['write']): Row {
+  return { type, help, write };
+}
+
+/** A number that is left out while it is 0. */
+function counted(help: string, key: CounterKey): Row {
+  return row('counter', help, ({ counters }, labels, out) => ifAny(counters[key], labels, out));
+}
+
+function ifAny(value: number, labels: string, out: SampleWriter): void {
+  if (value !== 0) out.sample(labels, value);
+}
+
+/** A number for each direction. */
+function bothWays([bytesIn, bytesOut]: [number, number], labels: string, out: SampleWriter): void {
+  out.sample(`${labels},direction="in"`, bytesIn);
+  out.sample(`${labels},direction="out"`, bytesOut);
+}
+
+const REJECTED: Readonly<Record<string, CounterKey>> = {
+  'no-endpoint': 'rejectedNoEndpoint',
+  drained: 'rejectedDrained',
+  'connect-failed': 'rejectedConnectFailed',
+  limit: 'rejectedLimit',
+  source: 'rejectedSource',
+  'hold-timeout': 'rejectedHoldTimeout',
+};
+
+const TABLE: Readonly<Record<string, Row>> = {
+  kpng_userspace_connections_total: row(
+    'counter',
+    'TCP connections accepted and UDP sessions started.',
+    ({ counters }, labels, out) => out.sample(labels, counters.connections),
+  ),
+  kpng_userspace_connections_active: row(
+    'gauge',
+    'Open TCP connections and UDP sessions.',
+    ({ counters }, labels, out) => out.sample(labels, counters.active),
+  ),
+  kpng_userspace_bytes_total: row(
+    'counter',
+    'Bytes relayed. In: from clients to endpoints.',
+    ({ counters: { bytesIn, bytesOut } }, labels, out) =>
+      bothWays([bytesIn, bytesOut], labels, out),
+  ),
+  kpng_userspace_datagrams_total: row(
+    'counter',
+    'UDP datagrams relayed. In: from clients to endpoints.',
+    ({ protocol, counters: { datagramsIn, datagramsOut } }, labels, out) => {
+      if (protocol === 'UDP') bothWays([datagramsIn, datagramsOut], labels, out);
     },
-  },
-  {
-    name: 'kpng_userspace_datagrams_total',
-    type: 'counter',
-    help: 'UDP datagrams carried. In: from clients to endpoints.',
-    write({ protocol, counters }, labels, out) {
-      if (protocol !== 'UDP') return;
-      out.sample(`${labels},direction="in"`, counters.datagramsIn);
-      out.sample(`${labels},direction="out"`, counters.datagramsOut);
-    },
-  },
-  {
-    name: 'kpng_userspace_datagrams_dropped_total',
-    type: 'counter',
-    help: 'UDP datagrams that could not be passed on, either way.',
-    write: ({ counters }, labels, out) => ifAny(counters.datagramsDropped, labels, out),
-  },
-  {
-    name: 'kpng_userspace_connect_seconds',
-    type: 'histogram',
-    help: 'Time that a successful connection to an endpoint took.',
-    write({ counters: { connectSeconds } }, labels, out) {
+  ),
+  kpng_userspace_datagrams_dropped_total: counted(
+    'UDP datagrams dropped, in both directions.',
+    'datagramsDropped',
+  ),
+  kpng_userspace_connect_seconds: row(
+    'histogram',
+    'Time to connect to an endpoint, for attempts that succeeded.',
+    ({ counters: { connectSeconds } }, labels, out) => {
       const total = connectSeconds.counts.reduce((sum, count) => sum + count, 0);
       if (total === 0) return;
       let below = 0;
@@ -60,107 +83,79 @@ export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = [
       out.sample(labels, connectSeconds.sum, '_sum');
       out.sample(labels, total, '_count');
     },
-  },
-  {
-    name: 'kpng_userspace_connect_errors_total',
-    type: 'counter',
-    help: 'Failed attempts to connect to an endpoint, by cause.',
-    write({ counters: { connectErrors } }, labels, out) {
-      for (const cause of CONNECT_ERROR_CAUSES) {
+  ),
+  kpng_userspace_connect_errors_total: row(
+    'counter',
+    'Failed attempts to connect to an endpoint, by cause.',
+    ({ counters: { connectErrors } }, labels, out) => {
+      for (const cause of CONNECT_ERROR_CAUSES)
         ifAny(connectErrors[cause], `${labels},cause="${cause}"`, out);
-      }
     },
-  },
-  {
-    name: 'kpng_userspace_retries_total',
-    type: 'counter',
-    help: 'Attempts to connect after the first of a connection.',
-    write: ({ counters }, labels, out) => ifAny(counters.retries, labels, out),
-  },
-  {
-    name: 'kpng_userspace_rejected_total',
-    type: 'counter',
-    help: 'Clients turned away, by reason.',
-    write({ counters }, labels, out) {
-      ifAny(counters.rejectedNoEndpoint, `${labels},reason="no-endpoint"`, out);
-      ifAny(counters.rejectedDrained, `${labels},reason="drained"`, out);
-      ifAny(counters.rejectedConnectFailed, `${labels},reason="connect-failed"`, out);
-      ifAny(counters.rejectedLimit, `${labels},reason="limit"`, out);
-      ifAny(counters.rejectedSource, `${labels},reason="source"`, out);
-      ifAny(counters.rejectedHoldTimeout, `${labels},reason="hold-timeout"`, out);
+  ),
+  kpng_userspace_retries_total: counted(
+    'Attempts to connect after the first of a connection.',
+    'retries',
+  ),
+  kpng_userspace_rejected_total: row(
+    'counter',
+    'Clients refused, by reason.',
+    ({ counters }, labels, out) => {
+      for (const [reason, key] of Object.entries(REJECTED))
+        ifAny(counters[key], `${labels},reason="${reason}"`, out);
     },
-  },
-  {
-    name: 'kpng_userspace_connections_held',
-    type: 'gauge',
-    help: 'TCP clients that wait until there is an endpoint.',
-    write({ counters }, labels, out) {
-      if (counters.held + counters.heldTotal > 0) out.sample(labels, counters.held);
+  ),
+  kpng_userspace_connections_held: row(
+    'gauge',
+    'TCP clients held until the service has an endpoint.',
+    ({ counters: { held, heldTotal } }, labels, out) => {
+      if (held + heldTotal > 0) out.sample(labels, held);
     },
-  },
-  {
-    name: 'kpng_userspace_connections_held_total',
-    type: 'counter',
-    help: 'TCP clients that have had to wait until there is an endpoint.',
-    write: ({ counters }, labels, out) => ifAny(counters.heldTotal, labels, out),
-  },
-  {
-    name: 'kpng_userspace_half_close_timeouts_total',
-    type: 'counter',
-    help: 'Connections closed because one direction stayed silent after the other had ended.',
-    write: ({ counters }, labels, out) => ifAny(counters.halfCloseTimeouts, labels, out),
-  },
-  {
-    name: 'kpng_userspace_udp_idle_timeouts_total',
-    type: 'counter',
-    help: 'UDP sessions ended because nothing passed.',
-    write: ({ counters }, labels, out) => ifAny(counters.idleTimeouts, labels, out),
-  },
-  {
-    name: 'kpng_userspace_udp_sessions_evicted_total',
-    type: 'counter',
-    help: 'UDP sessions ended to make room for new ones.',
-    write: ({ counters }, labels, out) => ifAny(counters.sessionsEvicted, labels, out),
-  },
-  {
-    name: 'kpng_userspace_endpoints',
-    type: 'gauge',
-    help: 'Endpoints behind the service port.',
-    write: ({ endpoints }, labels, out) => out.sample(labels, endpoints),
-  },
-  {
-    name: 'kpng_userspace_listeners',
-    type: 'gauge',
-    help: 'Addresses listened on, or failed to, by state.',
-    write({ listeners }, labels, out) {
+  ),
+  kpng_userspace_connections_held_total: counted('TCP clients that were held.', 'heldTotal'),
+  kpng_userspace_half_close_timeouts_total: counted(
+    'Connections closed because one direction was idle for too long after the other had ended.',
+    'halfCloseTimeouts',
+  ),
+  kpng_userspace_udp_idle_timeouts_total: counted('UDP sessions that timed out.', 'idleTimeouts'),
+  kpng_userspace_udp_sessions_evicted_total: counted(
+    'UDP sessions evicted to make room for new ones.',
+    'sessionsEvicted',
+  ),
+  kpng_userspace_endpoints: row(
+    'gauge',
+    'Endpoints of the service port.',
+    ({ endpoints }, labels, out) => out.sample(labels, endpoints),
+  ),
+  kpng_userspace_listeners: row(
+    'gauge',
+    'Listen addresses, by state.',
+    ({ listeners }, labels, out) => {
       const failed = listeners.reduce((sum, { state }) => sum + Number(state === 'failed'), 0);
       out.sample(`${labels},state="listening"`, listeners.length - failed);
       ifAny(failed, `${labels},state="failed"`, out);
     },
-  },
-];
+  ),
+};
 
-type Out = Parameters<Family<ServicePortSnapshot>['write']>[2];
+/**
+ * Metrics of each service port. Those that most service ports never touch (errors, retries, histograms) appear once they
+ * are not zero, so that ten thousand idle services make a small page.
+ */
+export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = Object.entries(
+  TABLE,
+).map(([name, each]) => ({ name, ...each }));
 
-function ifAny(value: number, labels: string, out: Out): void {
-  if (value !== 0) out.sample(labels, value);
-}
+type Named = Pick<ServicePortSnapshot, 'name' | 'protocol'>;
 
 /** The labels of a service port, from `namespace/name:port` or `namespace/name`. */
-export function servicePortLabels({ name, protocol }: ServicePortSnapshot): string {
-  return nameLabels(name, protocol);
-}
-
-/** The same of its name and protocol. */
-export function nameLabels(name: string, protocol: string): string {
+export function servicePortLabels({ name, protocol }: Named): string {
   const slash = name.indexOf('/');
   const colon = name.indexOf(':', slash + 1);
   const service = colon === -1 ? name.slice(slash + 1) : name.slice(slash + 1, colon);
-  const port = colon === -1 ? '' : name.slice(colon + 1);
   return [
     label('namespace', slash === -1 ? '' : name.slice(0, slash)),
     label('service', service),
-    label('port', port),
+    label('port', colon === -1 ? '' : name.slice(colon + 1)),
     `protocol="${protocol}"`,
   ].join(',');
 }

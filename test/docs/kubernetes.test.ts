@@ -94,17 +94,17 @@ t.test('nodes that are forbidden', async (t) => {
   const { api, certs, start } = await scene(t);
   api.deny('nodes');
   const cli = start(await certs.issue('kpng-node'));
-  await lineWith(cli, 'forbids');
+  await lineWith(cli, '(forbidden)');
   await lineWith(cli, 'complete state');
   const printed = constant(cli.otherLines.join('\n'));
-  for (const line of shownWith('forbids something')) t.ok(printed.includes(line), line);
+  for (const line of shownWith('(forbidden)')) t.ok(printed.includes(line), line);
 });
 
 t.test('a client certificate that has expired', async (t) => {
   const { certs, start } = await scene(t);
   const cli = start(await certs.issueExpired('kpng-node'));
-  await lineWith(cli, 'does not accept us');
-  const line = cli.otherLines.find((each) => each.includes('does not accept us')) ?? '';
+  await lineWith(cli, '(unauthorized)');
+  const line = cli.otherLines.find((each) => each.includes('(unauthorized)')) ?? '';
   const first = /(?<=list )\w+/;
-  t.equal(constant(line.replace(first, 'services'))[0], shownWith('does not accept us')[0]);
+  t.equal(constant(line.replace(first, 'services'))[0], shownWith('(unauthorized)')[0]);
 });

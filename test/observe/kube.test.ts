@@ -74,7 +74,13 @@ t.test('slices without a service are told of from -v=1 on', async (t) => {
   kube.kubeOrphans.publish({ count: 2, example: { slice: 'd/web-1', service: 'd/web' } });
   kube.kubeOrphans.publish({ count: 0, example: undefined });
   t.match(lines(), [
-    { v: 1, msg: /^EndpointSlices without a Service/, count: 2, slice: 'd/web-1', service: 'd/web' },
+    {
+      v: 1,
+      msg: /^EndpointSlices without a Service/,
+      count: 2,
+      slice: 'd/web-1',
+      service: 'd/web',
+    },
     { v: 1, msg: 'Every EndpointSlice has its Service now' },
   ]);
 });
@@ -113,16 +119,21 @@ t.test('metrics count by resource and cause', async (t) => {
 
 t.test('the age of the last event grows until something comes', async (t) => {
   const { Registry } = await import('prom-client');
-  const { addKubeMetrics } = await import('../../src/observe/kube-metrics.ts');
+  const { addEventMetrics } = await import('../../src/observe/event-metrics.ts');
   const { Subscriptions } = await import('../../src/observe/subscriptions.ts');
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   t.teardown(() => subscriptions.end());
   let now = 0;
-  addKubeMetrics(registry, subscriptions, () => now);
+  const update = addEventMetrics(registry, subscriptions, {
+    now: () => 0,
+    monotonic: () => now,
+  });
   const counts = { added: 0, modified: 0, deleted: 0, bookmarks: 1 };
-  const age = async (): Promise<string> =>
-    registry.getSingleMetricAsString('kpng_userspace_source_last_event_age_seconds');
+  const age = async (): Promise<string> => {
+    update();
+    return registry.getSingleMetricAsString('kpng_userspace_source_last_event_age_seconds');
+  };
   kube.kubeReceived.publish({ resource: 'nodes', ...counts });
   now = 90_000;
   t.match(await age(), /\{resource="nodes"\} 90$/m);

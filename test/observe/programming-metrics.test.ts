@@ -1,7 +1,7 @@
 import { Registry } from 'prom-client';
 import t, { type Test } from 'tap';
 import { kubeTriggered } from '../../src/kube/events.ts';
-import { addProgrammingMetrics } from '../../src/observe/programming-metrics.ts';
+import { addEventMetrics } from '../../src/observe/event-metrics.ts';
 import { Subscriptions } from '../../src/observe/subscriptions.ts';
 import { proxierSynced } from '../../src/proxier/events.ts';
 import { sourceSynced } from '../../src/store/events.ts';
@@ -15,7 +15,8 @@ function setup(t: Test) {
   const subscriptions = new Subscriptions();
   t.teardown(() => subscriptions.end());
   const clock = { now: T0 };
-  addProgrammingMetrics(registry, subscriptions, () => clock.now);
+  const now = (): number => clock.now;
+  addEventMetrics(registry, subscriptions, { now, monotonic: now });
   const page = async (): Promise<MetricsPage> => parseMetrics(`${await registry.metrics()}\n`);
   const measured = async (): Promise<{ count: number | undefined; sum: number | undefined }> => {
     const all = await page();
