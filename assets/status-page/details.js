@@ -50,7 +50,7 @@ function endpoints({ endpointsList }) {
         active === undefined ? '–' : whole(active),
       ],
     })),
-    'There is no endpoint.',
+    'No endpoints.',
   );
 }
 
@@ -62,7 +62,7 @@ function listeners({ listenersList }) {
       state,
       cells: [address, code === undefined ? state : `${state}: ${cause} (${code})`, traffic],
     })),
-    'There is no listener.',
+    'No listeners.',
   );
 }
 
@@ -85,8 +85,8 @@ function facts(service) {
   const rows = [
     ['Addresses', service.addresses.join(', ') || '–'],
     ['Affinity', affinity === 'none' ? 'none' : `client address, ${affinity.clientIP} s`],
-    ['Connections', `${whole(totals.connections)} so far, ${whole(service.active)} now`],
-    ['Carried', `${bytes(totals.bytesIn)} from clients, ${bytes(totals.bytesOut)} to them`],
+    ['Connections', `${whole(totals.connections)} total, ${whole(service.active)} open`],
+    ['Bytes', `${bytes(totals.bytesIn)} from clients, ${bytes(totals.bytesOut)} to clients`],
     [
       'Connect time',
       `50 % ${atMost(times.p50, times.count)}, 90 % ${atMost(times.p90, times.count)}, 99 % ${atMost(times.p99, times.count)}`,

@@ -54,25 +54,25 @@ export function showTiles(proxy, history) {
     tile(
       'New connections',
       `${count(rates.connections)}/s`,
-      `${count(totals.connections)} so far`,
+      `${count(totals.connections)} total`,
       plot(history.connections, 'c-main', 'new connections a second'),
     ),
     tile(
       'From clients',
       `${bytes(rates.bytesIn)}/s`,
-      `${bytes(totals.bytesIn)} so far`,
+      `${bytes(totals.bytesIn)} total`,
       plot(history.bytesIn, 'c-in', 'bytes a second from clients'),
     ),
     tile(
       'To clients',
       `${bytes(rates.bytesOut)}/s`,
-      `${bytes(totals.bytesOut)} so far`,
+      `${bytes(totals.bytesOut)} total`,
       plot(history.bytesOut, 'c-out', 'bytes a second to clients'),
     ),
     tile(
       'Errors',
       `${count(rates.errors)}/s`,
-      `${count(totals.errors)} so far`,
+      `${count(totals.errors)} total`,
       plot(history.errors, 'c-bad', 'errors a second'),
     ),
     tile(
@@ -118,7 +118,8 @@ function stack(states) {
 export function showProblems({ problems, drains }) {
   const box = byId('problems');
   const drained = drains.map((drain) => {
-    if (drain.kind === 'process') return 'The whole process is drained: it takes no new clients.';
+    if (drain.kind === 'process')
+      return 'The whole process is drained: it accepts no new connections.';
     if (drain.kind === 'service') return `${drain.service} is drained.`;
     return `${drain.endpoint}${drain.service === undefined ? '' : ` of ${drain.service}`} is drained.`;
   });

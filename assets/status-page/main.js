@@ -94,7 +94,7 @@ function show(status, services, history, details, single) {
   byId('none').hidden = matched > 0;
   setText(
     byId('none'),
-    services.total === 0 ? 'There is no service port yet.' : 'No service port is like that.',
+    services.total === 0 ? 'No service ports yet.' : 'No matching service port.',
   );
   markSort(head, view);
   setText(byId('updated'), paused ? 'paused' : 'live, every 2 s');
@@ -176,7 +176,7 @@ function lost(error) {
   if (error === undefined) return;
   const since =
     answeredAt === undefined ? '' : ` since ${new Date(answeredAt).toLocaleTimeString()}`;
-  setText(notice, `The proxy has not answered${since}: ${error.message}. Asking again every 2 s.`);
+  setText(notice, `No answer from the proxy${since}: ${error.message}. Retrying every 2 s.`);
 }
 
 function sortBy(sort) {
@@ -213,7 +213,7 @@ byId('next').addEventListener('click', () => change({ offset: view.offset + PAGE
 byId('pause').addEventListener('click', (event) => {
   paused = !paused;
   event.target.setAttribute('aria-pressed', String(paused));
-  setText(event.target, paused ? 'Go on' : 'Pause');
+  setText(event.target, paused ? 'Resume' : 'Pause');
   setText(byId('updated'), paused ? 'paused' : '');
   clearTimeout(timer);
   if (!paused) void refresh();

@@ -77,9 +77,9 @@ export class AdminSocket {
     const own = `${path}.${process.pid}`;
     try {
       this.#ownServer = await this.#start(own, undefined);
-      log.info('Serving the admin API beside the successor', { path: own });
+      log.info('Serving the admin API beside the new process', { path: own });
     } catch (error) {
-      log.warn('Cannot serve the admin API beside the successor', { err: asKnown(error) });
+      log.warn('Serving the admin API beside the new process failed', { err: asKnown(error) });
     }
     await left;
   }

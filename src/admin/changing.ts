@@ -34,14 +34,14 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
   return [
     {
       name: 'loglevel',
-      summary: 'how much is logged',
+      summary: 'the log level',
       access: 'private',
       inputs: [],
       run: level,
     },
     {
       name: 'loglevel',
-      summary: 'changes how much is logged, until the process ends',
+      summary: 'changes the log level until the process ends',
       access: 'change',
       inputs: ['level'],
       run(input) {
@@ -50,21 +50,22 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
           throw new KpngError('KPNG_USAGE', 'level: expected a number from 0 to 10');
         const before = subject.log.verbosity;
         const now = numberOf(input, 'level', { min: 0, max: MAX_LOG_LEVEL, byDefault: before });
-        subject.log.info('Changing how much is logged', { from: before, to: now });
+        subject.log.info('Log level changed', { from: before, to: now });
         subject.log.setVerbosity(now);
         return level();
       },
     },
     {
       name: 'drain',
-      summary: 'takes no new connections for a service, an endpoint, or at all; open ones go on',
+      summary:
+        'accepts no new connections for a service, an endpoint, or at all; open ones continue',
       access: 'change',
       inputs: ['service', 'endpoint'],
       run: (input) => drain(subject, drains, drainOf(input)),
     },
     {
       name: 'undrain',
-      summary: 'takes a drain back; without a name, all of them',
+      summary: 'removes a drain; without a name, all of them',
       access: 'change',
       inputs: ['service', 'endpoint'],
       run: (input) => undrain(subject, drains, drainOf(input)),
@@ -111,7 +112,7 @@ function drainable(subject: ProcessSubject): ProxySubject {
   if (successor === undefined) return proxyOf(subject);
   throw new KpngError(
     'KPNG_ADMIN_REFUSED',
-    `process ${successor} has taken over and takes the new connections; this one, ${process.pid}, takes none`,
+    `process ${successor} has taken over and accepts the new connections; process ${process.pid} accepts none`,
   );
 }
 
@@ -129,7 +130,7 @@ async function undrain(
   const names = await proxier.undrain(isAll ? undefined : what);
   if (isAll) drains.end();
   const outcome = outcomeOf(subject, isAll ? 'all' : drainText(what), names);
-  subject.log.info('Draining no longer', { ...outcome });
+  subject.log.info('No longer draining', { ...outcome });
   return outcome;
 }
 
@@ -149,11 +150,11 @@ class ProcessDrain {
     this.#timer?.cancel();
     if (delayMs === 0) return this.#refuse(proxier);
     this.#timer = clock.setTimer(delayMs, () => {
-      this.#refuse(proxier).catch((error: unknown) => log.error('Cannot drain', { err: error }));
+      this.#refuse(proxier).catch((error: unknown) => log.error('Draining failed', { err: error }));
     });
     const all = outcomeOf(this.#subject, EVERYTHING, undefined);
     const outcome = { ...all, inSeconds: delayMs / 1000 };
-    log.info('Draining: health says no, new connections are served for the drain delay', {
+    log.info('Draining after the drain delay; health checks fail from now on', {
       ...outcome,
     });
     return outcome;

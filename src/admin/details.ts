@@ -1,28 +1,23 @@
-import {
-  CONNECT_ERROR_CAUSES,
-  CONNECT_SECONDS_BUCKETS,
-  type ServicePortCounters,
-} from '../proxysocket/counters.ts';
+import { CONNECT_SECONDS_BUCKETS, type ServicePortCounters } from '../proxysocket/counters.ts';
 import type { DesiredServicePort } from '../proxier/desired.ts';
-import type { Inspection } from '../proxysocket/inspect.ts';
+import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { serviceOf } from '../proxier/drains.ts';
 import { groupFailing } from './failing.ts';
 import type { Sampler } from './sampler.ts';
 import { endpointText, factsOf, isUsable, stateOf, type Facts } from './service-state.ts';
-import { rowOf } from './services.ts';
+import { named, rowOf } from './services.ts';
 import type { ProxySubject } from './subject.ts';
 import type {
   ConnectTimes,
   EndpointState,
   EndpointView,
   ListenerView,
-  ProblemView,
   ServiceDetails,
 } from './views.ts';
 
-/** Endpoints of one service port that are told, at most. */
+/** Endpoints of one service port in an answer, at most. */
 export const MAX_ENDPOINTS = 1000;
 
 /** Service ports of that name, or of the service of that name. */
@@ -42,32 +37,28 @@ export async function describeServices(
   names: readonly string[],
 ): Promise<ServiceDetails[]> {
   const { engine, proxier } = subject;
-  const inspection = await engine.inspect({ servicePorts: names, maxConnections: 0 });
+  const { endpoints } = await engine.inspect({ servicePorts: names, maxConnections: 0 });
   const wanted = new Set(names);
-  const desired = new Map(
-    subject
-      .desired()
-      .flatMap((port) => (wanted.has(port.spec.name) ? [[port.spec.name, port]] : [])),
-  );
-  const seen = groupEndpoints(inspection);
-  const failing = groupFailing(inspection.endpoints);
-  return engine.snapshot(wanted).map((snapshot) => {
-    const { name } = snapshot;
-    const facts = factsOf(snapshot, proxier, failing);
-    return detailsOf(subject, rates, facts, desired.get(name), seen.get(name) ?? new Map());
-  });
+  const desired = named(subject.desired().filter(({ spec }) => wanted.has(spec.name)));
+  const seen = new Map(endpoints.map((each) => [keyOf(each.servicePort, each.endpoint), each]));
+  const failing = groupFailing(endpoints);
+  return engine
+    .snapshot(wanted)
+    .map((snapshot) =>
+      detailsOf(
+        subject,
+        rates,
+        factsOf(snapshot, proxier, failing),
+        desired.get(snapshot.name),
+        seen,
+      ),
+    );
 }
 
-type SeenEndpoints = ReadonlyMap<string, Inspection['endpoints'][number]>;
+type SeenEndpoints = ReadonlyMap<string, EndpointSnapshot>;
 
-function groupEndpoints({ endpoints }: Inspection): Map<string, SeenEndpoints> {
-  const groups = new Map<string, Map<string, Inspection['endpoints'][number]>>();
-  for (const each of endpoints) {
-    const group = groups.get(each.servicePort) ?? new Map<string, typeof each>();
-    group.set(each.endpoint, each);
-    groups.set(each.servicePort, group);
-  }
-  return groups;
+function keyOf(servicePort: string, endpoint: string): string {
+  return `${servicePort} ${endpoint}`;
 }
 
 function detailsOf(
@@ -80,30 +71,33 @@ function detailsOf(
   const { snapshot } = facts;
   const { name, counters } = snapshot;
   const { affinity } = desired?.spec ?? {};
+  const service = serviceOf(name);
   return {
     ...rowOf({ ...facts, state: stateOf(facts) }, desired, rates),
     affinity: affinity?.kind === 'clientIP' ? { clientIP: affinity.timeoutSeconds } : 'none',
     listenersList: snapshot.listeners.map(listenerView),
-    endpointsList: endpointsOf(subject, name, facts.drained, seen),
+    endpointsList: endpointsOf(subject, facts, seen),
     connectTimes: connectTimesOf(counters),
-    connectErrors: connectErrorsOf(counters),
-    counters: otherCounters(counters),
-    problems: problemsOf(subject.problems(), name),
+    connectErrors: notZero(counters.connectErrors),
+    counters: notZero(counters, IN_ROW),
+    // Others may concern it as well.
+    problems: subject
+      .problems()
+      .filter(({ servicePort }) => servicePort === name || servicePort === service),
   };
 }
 
 function endpointsOf(
   { proxier }: ProxySubject,
-  name: string,
-  allDrained: boolean,
+  { snapshot: { name }, drained }: Facts,
   seen: SeenEndpoints,
 ): EndpointView[] {
   const list: EndpointView[] = [];
   for (const spec of proxier.endpointsOf(name).slice(0, MAX_ENDPOINTS)) {
     const address = endpointText(spec);
-    const known = seen.get(address);
-    const drained = allDrained || proxier.drains.isEndpointDrained(name, address);
-    const state = endpointState(spec, drained, known?.failing === true);
+    const known = seen.get(keyOf(name, address));
+    const isDrained = drained || proxier.drains.isEndpointDrained(name, address);
+    const state = endpointState(spec, isDrained, known?.failing === true);
     const traffic = (['internal', 'external'] as const).filter((kind) => spec[kind]);
     list.push({ address, state, traffic, ...(known !== undefined && { active: known.active }) });
   }
@@ -145,40 +139,14 @@ export function connectTimesOf({ connectSeconds }: ServicePortCounters): Connect
   return { count, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) };
 }
 
-function connectErrorsOf({ connectErrors }: ServicePortCounters): ServiceDetails['connectErrors'] {
+/** Counters that a row of the list has. */
+const IN_ROW: readonly string[] = ['connections', 'active', 'bytesIn', 'bytesOut'];
+
+function notZero(counters: object, without: readonly string[] = []): Record<string, number> {
+  const all = Object.entries(counters) as [string, unknown][];
   return Object.fromEntries(
-    CONNECT_ERROR_CAUSES.flatMap((cause) =>
-      connectErrors[cause] > 0 ? [[cause, connectErrors[cause]]] : [],
+    all.flatMap(([name, value]) =>
+      typeof value === 'number' && value > 0 && !without.includes(name) ? [[name, value]] : [],
     ),
   );
-}
-
-const OTHER_COUNTERS = [
-  'retries',
-  'rejectedNoEndpoint',
-  'rejectedDrained',
-  'rejectedConnectFailed',
-  'rejectedLimit',
-  'rejectedSource',
-  'rejectedHoldTimeout',
-  'held',
-  'heldTotal',
-  'halfCloseTimeouts',
-  'idleTimeouts',
-  'datagramsIn',
-  'datagramsOut',
-  'datagramsDropped',
-  'sessionsEvicted',
-] as const satisfies readonly (keyof ServicePortCounters)[];
-
-function otherCounters(counters: ServicePortCounters): Record<string, number> {
-  return Object.fromEntries(
-    OTHER_COUNTERS.flatMap((name) => (counters[name] > 0 ? [[name, counters[name]]] : [])),
-  );
-}
-
-/** Problems that name the service port or its service; others may concern it as well. */
-function problemsOf(problems: readonly ProblemView[], name: string): ProblemView[] {
-  const service = serviceOf(name);
-  return problems.filter(({ servicePort }) => servicePort === name || servicePort === service);
 }

@@ -1,7 +1,7 @@
 import { KpngError, messageOf } from '../errors.ts';
 import type { Answer, HttpRequest } from '../util/http-server.ts';
 import type { SerialQueue } from '../util/serial-queue.ts';
-import { checkInput, methodOf, type Operations, type OperationInput } from './operations.ts';
+import { checkInput, methodOf, type Operation, type OperationInput } from './operations.ts';
 
 /** Where the operations are, by version. */
 const PREFIX = '/v1/';
@@ -13,7 +13,7 @@ export interface ErrorBody {
 
 /** What the clients of one server may do. */
 export interface AdminAccess {
-  readonly operations: Operations;
+  readonly operations: readonly Operation[];
   /** Runs one operation that reads at a time, so that many clients need no more memory than one. */
   readonly reading: SerialQueue;
   /** Whether it is the admin socket, whose clients may run every operation. */
@@ -29,15 +29,17 @@ export async function answerAdmin(
   if (!path.startsWith(PREFIX)) return undefined;
   const name = path.slice(PREFIX.length);
   if (name === '') return json(200, indexOf(operations));
-  const operation = operations.find(method === 'HEAD' ? 'GET' : method, name);
+  const wanted = method === 'HEAD' ? 'GET' : method;
+  const sameName = operations.filter((each) => each.name === name);
+  const operation = sameName.find((each) => methodOf(each) === wanted);
   if (operation === undefined) {
-    const other = operations.list().find((each) => each.name === name);
+    const [other] = sameName;
     return other === undefined
       ? failure(404, 'KPNG_USAGE', `there is no operation ${JSON.stringify(name)}`)
-      : failure(405, 'KPNG_USAGE', `${name} is asked for with ${methodOf(other)}`);
+      : failure(405, 'KPNG_USAGE', `${name} needs the method ${methodOf(other)}`);
   }
   if (operation.access !== 'read' && !trusted) {
-    return failure(403, 'KPNG_ADMIN_REFUSED', `${name} is there on the admin socket only`);
+    return failure(403, 'KPNG_ADMIN_REFUSED', `${name} is available on the admin socket only`);
   }
   try {
     const input = inputOf(request);
@@ -55,8 +57,8 @@ export async function answerAdmin(
   }
 }
 
-function indexOf(operations: Operations): unknown {
-  return operations.list().map((operation) => {
+function indexOf(operations: readonly Operation[]): unknown {
+  return operations.map((operation) => {
     const { name, summary, access, inputs } = operation;
     return { path: `${PREFIX}${name}`, method: methodOf(operation), summary, access, inputs };
   });

@@ -7,6 +7,15 @@ export const SAMPLE_MS = 2000;
 
 const SERIES = ['connections', 'bytesIn', 'bytesOut', 'errors', 'active'] as const;
 
+/** A history without samples. */
+export const NO_SERIES: Readonly<Record<(typeof SERIES)[number], readonly number[]>> = {
+  connections: [],
+  bytesIn: [],
+  bytesOut: [],
+  errors: [],
+  active: [],
+};
+
 /** The last samples of some numbers, in memory of a fixed size: 3,000 bytes. */
 export class History {
   readonly #values = new Float32Array(HISTORY_SAMPLES * SERIES.length);
@@ -14,12 +23,9 @@ export class History {
   #filled = 0;
 
   add(rates: Rates, active: number): void {
+    const values = { ...rates, active };
     const at = this.#next * SERIES.length;
-    this.#values[at] = rates.connections;
-    this.#values[at + 1] = rates.bytesIn;
-    this.#values[at + 2] = rates.bytesOut;
-    this.#values[at + 3] = rates.errors;
-    this.#values[at + 4] = active;
+    for (const [index, name] of SERIES.entries()) this.#values[at + index] = values[name];
     this.#next = (this.#next + 1) % HISTORY_SAMPLES;
     this.#filled = Math.min(this.#filled + 1, HISTORY_SAMPLES);
   }
@@ -34,11 +40,8 @@ export class History {
     return {
       service,
       intervalSeconds: SAMPLE_MS / 1000,
-      connections: this.#series(0),
-      bytesIn: this.#series(1),
-      bytesOut: this.#series(2),
-      errors: this.#series(3),
-      active: this.#series(4),
+      ...NO_SERIES,
+      ...Object.fromEntries(SERIES.map((name, index) => [name, this.#series(index)])),
     };
   }
 

@@ -6,13 +6,13 @@ export type OperationInput = Readonly<Record<string, string>>;
 /**
  * Who may run an operation.
  *
- * - `read`: whoever sees the status page; it tells nothing about clients. GET.
- * - `private`: whoever may open the admin socket. GET.
+ * - `read`: clients of the status page too; it shows nothing about clients of services. GET.
+ * - `private`: clients of the admin socket. GET.
  * - `change`: the same, and it changes something. POST.
  */
 export type Access = 'read' | 'private' | 'change';
 
-/** One thing that the admin API can do. To add one, register it; it then is `/v1/<name>`. */
+/** One thing that the admin API can do, at `/v1/<name>`. */
 export interface Operation {
   readonly name: string;
   /** One line for the index. */
@@ -27,36 +27,9 @@ export interface Operation {
   run(input: OperationInput, signal: AbortSignal): unknown;
 }
 
-/** The operations of a process. */
-export class Operations {
-  readonly #byKey = new Map<string, Operation>();
-
-  /** Throws when there is one of that name and method. */
-  add(...operations: readonly Operation[]): this {
-    for (const operation of operations) {
-      const key = keyOf(methodOf(operation), operation.name);
-      if (this.#byKey.has(key)) throw new Error(`there are two operations ${key}`);
-      this.#byKey.set(key, operation);
-    }
-    return this;
-  }
-
-  find(method: string, name: string): Operation | undefined {
-    return this.#byKey.get(keyOf(method, name));
-  }
-
-  list(): readonly Operation[] {
-    return [...this.#byKey.values()];
-  }
-}
-
 /** The method of HTTP that runs an operation. */
 export function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {
   return access === 'change' ? 'POST' : 'GET';
-}
-
-function keyOf(method: string, name: string): string {
-  return `${method} ${name}`;
 }
 
 /** Throws KPNG_USAGE unless only what the operation knows is given. */

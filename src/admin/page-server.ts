@@ -46,9 +46,12 @@ export function startPageServer(options: PageServerOptions): HttpServer {
     onListening(bound) {
       log.info('Serving the status page', { url: httpUrl(bound) });
       if (isPrivate) return;
-      log.warn('The status page is there for everybody who reaches the address', {
-        address: formatHostPort(bound),
-      });
+      log.warn(
+        'Status page has no authentication; any client that reaches the address can read it',
+        {
+          address: formatHostPort(bound),
+        },
+      );
     },
     onBindFailed: bindFailureLog(log, 'Serving the status page failed; retrying', place),
     onAnswerFailed: (path, error) => log.error('Making a page failed', { path, err: error }),

@@ -1,21 +1,32 @@
 import { errorsIn, type ServicePortCounters } from '../proxysocket/counters.ts';
-import type { Rates, Totals } from './views.ts';
+import type { Rates, Totals, Traffic } from './views.ts';
 
-export const NO_RATES: Rates = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
+const KEYS = ['connections', 'bytesIn', 'bytesOut', 'errors'] as const;
+
+export const NO_TRAFFIC: Traffic = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
+
+/** A sum to add to. */
+export type TrafficSum = { -readonly [Key in keyof Traffic]: Traffic[Key] };
+
+export function addTraffic(sum: TrafficSum, more: Traffic): void {
+  for (const key of KEYS) sum[key] += more[key];
+}
 
 export function totalsOf(counters: ServicePortCounters): Totals {
   const { connections, bytesIn, bytesOut } = counters;
   return { connections, bytesIn, bytesOut, errors: errorsIn(counters) };
 }
 
-/** What was counted between two looks, for each second. A counter that went back began anew. */
+/** What was counted between two samples, per second. A counter that went back started again from 0. */
 export function ratesBetween(before: Totals, now: Totals, seconds: number): Rates {
-  const per = (former: number, present: number): number =>
-    (present >= former ? present - former : present) / seconds;
-  return {
-    connections: per(before.connections, now.connections),
-    bytesIn: per(before.bytesIn, now.bytesIn),
-    bytesOut: per(before.bytesOut, now.bytesOut),
-    errors: per(before.errors, now.errors),
-  };
+  const rates = { ...now };
+  for (const key of KEYS) {
+    const counted = now[key] >= before[key] ? now[key] - before[key] : now[key];
+    rates[key] = counted / seconds;
+  }
+  return rates;
+}
+
+export function isSameTraffic(a: Traffic, b: Traffic): boolean {
+  return KEYS.every((key) => a[key] === b[key]);
 }

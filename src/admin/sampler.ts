@@ -2,7 +2,14 @@ import { isSameActivity, type Activity } from '../proxysocket/core/activity.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { History, HISTORY_SAMPLES, SAMPLE_MS } from './history.ts';
-import { NO_RATES, ratesBetween, totalsOf } from './rates.ts';
+import {
+  addTraffic,
+  isSameTraffic,
+  NO_TRAFFIC,
+  ratesBetween,
+  totalsOf,
+  type TrafficSum,
+} from './rates.ts';
 import type { HistoryView, Rates, Totals } from './views.ts';
 
 /** Service ports with a history of their own, at once: 3 MB. */
@@ -39,7 +46,7 @@ export interface SamplerOptions {
 /** What a look at the counters has come to so far. */
 interface Look {
   readonly seconds: number;
-  readonly sum: { connections: number; bytesIn: number; bytesOut: number; errors: number };
+  readonly sum: TrafficSum;
   active: number;
 }
 
@@ -58,7 +65,7 @@ export class Sampler {
   #histories = 0;
   #round = 0;
   #lastAt: number;
-  #rates = NO_RATES;
+  #rates = NO_TRAFFIC;
   #activity: Activity | undefined;
   #timer: Timer | undefined;
 
@@ -74,7 +81,7 @@ export class Sampler {
   }
 
   ratesOf(name: string): Rates {
-    return this.#tracked.get(name)?.rates ?? NO_RATES;
+    return this.#tracked.get(name)?.rates ?? NO_TRAFFIC;
   }
 
   /** The history of one service port, or of all; undefined for one without traffic. */
@@ -117,8 +124,7 @@ export class Sampler {
       }
     }
     this.#round += 1;
-    const sum = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
-    const look: Look = { seconds, sum, active: 0 };
+    const look: Look = { seconds, sum: { ...NO_TRAFFIC }, active: 0 };
     const names = this.#options.names?.() ?? [];
     if (names.length > PER_TURN) this.#part(look, names, 0);
     else this.#finish(look, this.#options.snapshot());
@@ -126,9 +132,9 @@ export class Sampler {
 
   /** Nothing has moved since the last look. */
   #pause(active: number): void {
-    for (const tracked of this.#tracked.values()) this.#note(tracked, NO_RATES);
-    this.#rates = NO_RATES;
-    this.#total.add(NO_RATES, active);
+    for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
+    this.#rates = NO_TRAFFIC;
+    this.#total.add(NO_TRAFFIC, active);
     this.#arm();
   }
 
@@ -149,11 +155,7 @@ export class Sampler {
     for (const servicePort of snapshots) {
       const rates = this.#look(servicePort, seconds);
       look.active += servicePort.counters.active;
-      if (rates === NO_RATES) continue;
-      sum.connections += rates.connections;
-      sum.bytesIn += rates.bytesIn;
-      sum.bytesOut += rates.bytesOut;
-      sum.errors += rates.errors;
+      if (rates !== NO_TRAFFIC) addTraffic(sum, rates);
     }
   }
 
@@ -174,13 +176,20 @@ export class Sampler {
     let tracked = this.#tracked.get(name);
     const totals = totalsOf(counters);
     if (tracked === undefined) {
-      if (totals.connections === 0 && totals.errors === 0) return NO_RATES;
-      tracked = { totals: ZERO, rates: NO_RATES, active: 0, history: undefined, idle: 0, seen: 0 };
+      if (totals.connections === 0 && totals.errors === 0) return NO_TRAFFIC;
+      tracked = {
+        totals: NO_TRAFFIC,
+        rates: NO_TRAFFIC,
+        active: 0,
+        history: undefined,
+        idle: 0,
+        seen: 0,
+      };
       this.#tracked.set(name, tracked);
     }
     tracked.seen = this.#round;
-    const isIdle = sameTotals(tracked.totals, totals);
-    const rates = isIdle ? NO_RATES : ratesBetween(tracked.totals, totals, seconds);
+    const isIdle = isSameTraffic(tracked.totals, totals);
+    const rates = isIdle ? NO_TRAFFIC : ratesBetween(tracked.totals, totals, seconds);
     tracked.totals = totals;
     tracked.active = counters.active;
     this.#note(tracked, rates);
@@ -189,7 +198,7 @@ export class Sampler {
 
   #note(tracked: Tracked, rates: Rates): void {
     tracked.rates = rates;
-    tracked.idle = rates === NO_RATES && tracked.active === 0 ? tracked.idle + 1 : 0;
+    tracked.idle = rates === NO_TRAFFIC && tracked.active === 0 ? tracked.idle + 1 : 0;
     if (tracked.idle >= HISTORY_SAMPLES) this.#dropHistory(tracked);
     else if (tracked.idle === 0) tracked.history ??= this.#newHistory();
     tracked.history?.add(rates, tracked.active);
@@ -208,15 +217,4 @@ export class Sampler {
     tracked.history = undefined;
     this.#histories -= 1;
   }
-}
-
-const ZERO: Totals = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
-
-function sameTotals(a: Totals, b: Totals): boolean {
-  return (
-    a.connections === b.connections &&
-    a.bytesIn === b.bytesIn &&
-    a.bytesOut === b.bytesOut &&
-    a.errors === b.errors
-  );
 }

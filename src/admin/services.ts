@@ -136,7 +136,8 @@ function isWanted(
 
 type Named = ReadonlyMap<string, DesiredServicePort>;
 
-function named(list: readonly DesiredServicePort[]): Named {
+/** Service ports by name. */
+export function named(list: readonly DesiredServicePort[]): Named {
   return new Map(list.map((port) => [port.spec.name, port]));
 }
 

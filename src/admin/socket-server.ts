@@ -139,7 +139,7 @@ function refuse({ method, headers }: HttpRequest): Answer | undefined {
     return failure(421, 'KPNG_ADMIN_REFUSED', `${host} is not the name of this host`);
   }
   if (origin !== undefined && origin !== `http://${host}`) {
-    return failure(403, 'KPNG_ADMIN_REFUSED', `pages of ${origin} may not ask here`);
+    return failure(403, 'KPNG_ADMIN_REFUSED', `pages of ${origin} may not send requests here`);
   }
   if (method === 'POST' && !/^application\/json\b/.test(headers['content-type'] ?? '')) {
     return failure(415, 'KPNG_USAGE', 'a POST needs the content type application/json');

@@ -3,7 +3,7 @@ import { KpngError } from '../errors.ts';
 import { MAX_LISTED, type ConnectionSnapshot } from '../proxysocket/inspect.ts';
 import { describeServices, namesOf } from './details.ts';
 import { failingOf, NONE_FAILING, type Failing } from './failing.ts';
-import { SAMPLE_MS } from './history.ts';
+import { NO_SERIES, SAMPLE_MS } from './history.ts';
 import { nameHint } from '../util/name-hint.ts';
 import { inTurns } from './parts.ts';
 import type { Operation, OperationInput } from './operations.ts';
@@ -23,7 +23,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
   return [
     {
       name: 'status',
-      summary: 'what the process is, its health, and what all service ports come to',
+      summary: 'the process, its health, and totals of all service ports',
       access: 'read',
       inputs: [],
       run: async (_, signal) =>
@@ -59,14 +59,14 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
     },
     {
       name: 'connections',
-      summary: 'connections and sessions that are open now, the oldest first',
+      summary: 'open connections and sessions, the oldest first',
       access: 'private',
       inputs: ['service', 'limit'],
       run: (input) => connectionsOf(proxyOf(subject), input),
     },
     {
       name: 'dump',
-      summary: 'all of it, for a bug report',
+      summary: 'everything, for a bug report',
       access: 'private',
       inputs: [],
       run: (_, signal) => dumpOf(subject, sampler, signal),
@@ -85,7 +85,7 @@ export function proxyOf(subject: ProcessSubject): ProxySubject {
   if (proxy !== undefined) return proxy;
   throw new KpngError(
     'KPNG_ADMIN_REFUSED',
-    `this process (${subject.command}) does not proxy, so there is nothing to tell`,
+    `this process (${subject.command}) does not proxy, or not yet`,
   );
 }
 
@@ -123,11 +123,7 @@ function historyOf(
     sampler.history(name) ?? {
       service: name,
       intervalSeconds: SAMPLE_MS / 1000,
-      connections: [],
-      bytesIn: [],
-      bytesOut: [],
-      errors: [],
-      active: [],
+      ...NO_SERIES,
     }
   );
 }

@@ -11,7 +11,7 @@ import { Turn } from '../util/turn.ts';
 import { AdminSocket } from './admin-socket.ts';
 import { changingOperations } from './changing.ts';
 import { answerAdmin } from './handler.ts';
-import { Operations } from './operations.ts';
+import type { Operation } from './operations.ts';
 import { Sampler } from './sampler.ts';
 import { standardOperations } from './standard.ts';
 import type { ProcessSubject } from './subject.ts';
@@ -32,8 +32,7 @@ export interface AdminOptions {
 
 /** The admin API of a process, on its socket and behind the status page. */
 export interface Admin {
-  /** To add others to. */
-  readonly operations: Operations;
+  readonly operations: readonly Operation[];
   /** Resolves when the socket was tried once. */
   readonly tried: Promise<void>;
   /** Of the status page; undefined: it is not served, or not yet. */
@@ -62,9 +61,7 @@ export function startAdmin(options: AdminOptions): Admin {
     names: () => subject.proxy()?.engine.names() ?? [],
     activity: () => subject.proxy()?.engine.activity(),
   });
-  const operations = new Operations()
-    .add(...standardOperations(subject, sampler))
-    .add(...changingOperations(subject));
+  const operations = [...standardOperations(subject, sampler), ...changingOperations(subject)];
   const answerer = (trusted: boolean): ((request: HttpRequest) => Promise<Answer>) => {
     const access = { operations, trusted, reading: new SerialQueue() };
     return async (request) => {

@@ -4,7 +4,7 @@ import { LIMIT_NAMES } from '../proxysocket/limits.ts';
 import { NONE_FAILING, type Failing } from './failing.ts';
 import { snapshotParts } from '../observe/parts.ts';
 import type { Parts } from './parts.ts';
-import { totalsOf } from './rates.ts';
+import { addTraffic, NO_TRAFFIC, totalsOf } from './rates.ts';
 import type { Sampler } from './sampler.ts';
 import { factsOf, failedListeners, stateOf } from './service-state.ts';
 import { noStates } from './services.ts';
@@ -66,7 +66,7 @@ function* proxyView(
   const states = noStates();
   const listeners = { open: 0, failed: 0 };
   const active = { tcp: 0, udp: 0, held: 0 };
-  const totals = { connections: 0, bytesIn: 0, bytesOut: 0, errors: 0 };
+  const totals = { ...NO_TRAFFIC };
   let servicePorts = 0;
   let endpoints = 0;
   const add = (snapshot: ServicePortSnapshot): void => {
@@ -79,11 +79,7 @@ function* proxyView(
     listeners.open += snapshot.listeners.length - failed;
     active[protocol === 'TCP' ? 'tcp' : 'udp'] += counters.active;
     active.held += counters.held;
-    const mine = totalsOf(counters);
-    totals.connections += mine.connections;
-    totals.bytesIn += mine.bytesIn;
-    totals.bytesOut += mine.bytesOut;
-    totals.errors += mine.errors;
+    addTraffic(totals, totalsOf(counters));
   };
   for (const part of snapshotParts(subject.engine)) {
     part.forEach(add);

@@ -7,25 +7,22 @@ import type { LimitName } from '../proxysocket/limits.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
 import type { Drain } from '../proxier/drains.ts';
 
-/** What is going on each second, from the last two samples. */
-export interface Rates {
-  /** Connections accepted and UDP sessions begun. */
+export interface Traffic {
+  /** Connections accepted and UDP sessions started. */
   readonly connections: number;
   /** Bytes from clients to endpoints. */
   readonly bytesIn: number;
   /** Bytes from endpoints to clients. */
   readonly bytesOut: number;
-  /** Attempts to connect that failed, and clients turned away. */
+  /** Failed attempts to connect, and clients refused. */
   readonly errors: number;
 }
 
-/** Totals of one service port, or of all together. They begin at zero with the process or the service port. */
-export interface Totals {
-  readonly connections: number;
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  readonly errors: number;
-}
+/** Traffic per second, from the last two samples. */
+export type Rates = Traffic;
+
+/** Traffic of one service port, or of all together, since the start of the process or the service port. */
+export type Totals = Traffic;
 
 /**
  * - `ok`: serves clients.

@@ -44,9 +44,9 @@ export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Gua
 const REFUSALS: Readonly<Record<GuardResult, Answer | undefined>> = {
   allowed: undefined,
   unauthenticated: {
-    ...plain(401, 'A bearer token of the cluster is needed.\n'),
+    ...plain(401, 'A bearer token of the cluster is required.\n'),
     headers: { 'www-authenticate': 'Bearer' },
   },
-  forbidden: plain(403, 'The token does not allow to get this page.\n'),
-  unavailable: plain(503, 'The cluster could not be asked who this is; the log tells why.\n'),
+  forbidden: plain(403, 'The token does not allow getting this page.\n'),
+  unavailable: plain(503, 'The token could not be checked with the cluster; see the log.\n'),
 };

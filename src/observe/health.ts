@@ -1,37 +1,33 @@
-/**
- * Whether this process does its work, as plain facts and a judgement on them.
- *
- * The judgement tells the truth in both directions: not healthy while changes cannot be carried out,
- * but healthy, and marked as degraded, while the source is away and the last state is served; taking
- * every node out of its load balancers because one server is down would only make it worse.
- */
+/** A failure that lasts: since when, in milliseconds since the epoch, and the code of the last error. */
+interface Failing {
+  readonly since: number;
+  readonly code: string;
+}
 
-/** What has been seen. Times are milliseconds since the epoch. */
+/** What the health of the process depends on. Times are milliseconds since the epoch. */
 export interface HealthFacts {
   /** When the first complete state was in place. */
   readonly firstSyncAt: number | undefined;
   /** When a state was last put in place. */
   readonly lastSyncAt: number | undefined;
   /** Since when changes have failed, without a success in between, and the code of the last failure. */
-  readonly syncFailing: { readonly since: number; readonly code: string } | undefined;
+  readonly syncFailing: Failing | undefined;
   /** Since when the source has been away, and the code of the last failure. */
-  readonly sourceLost: { readonly since: number; readonly code: string } | undefined;
+  readonly sourceLost: Failing | undefined;
   /** Since when the portal could not do its work, what that is, and the code of the last failure. */
   readonly portalFailing: PortalFailing | undefined;
-  /** Since when another process leads the same traffic in another way, and the code for that. */
-  readonly portalShared: { readonly since: number; readonly code: string } | undefined;
+  /** Since when another process redirects the same traffic in another way, and the code for that. */
+  readonly portalShared: Failing | undefined;
   /** Why load balancers should not use this node, as half a sentence; undefined: they may. */
   readonly nodeIneligible: string | undefined;
   /** Since when a change has been waiting to be put in place. */
   readonly syncPending: number | undefined;
   readonly stopping: boolean;
-  /** Takes nobody new because somebody said so, and may do so again. */
+  /** Accepts no new clients because an operator drains it, and may accept them again. */
   readonly draining: boolean;
 }
 
-export interface PortalFailing {
-  readonly since: number;
-  readonly code: string;
+export interface PortalFailing extends Failing {
   /** What could not be done, as half a sentence. */
   readonly what: string;
 }
@@ -49,7 +45,7 @@ export const INITIAL_FACTS: HealthFacts = {
   draining: false,
 };
 
-/** The rules are in the hands of another process, which serves clients: no reason to take this node out. */
+/** Another process has the rules and serves clients: no reason to take this node out. */
 const TAKEN = 'KPNG_PORTAL_TAKEN';
 
 /** How long changes may fail before the process counts as unhealthy: twice kube-proxy's sync period. */
@@ -85,7 +81,11 @@ export interface HealthProblem {
   readonly count: number;
 }
 
-/** Judges the facts at a time. */
+/**
+ * Judges the facts at a time: not healthy while changes cannot be applied, but healthy, and marked as degraded, while the
+ * source is unreachable and the last state is served. Taking every node out of its load balancers because one server is down
+ * would only make it worse.
+ */
 export function judge(
   facts: HealthFacts,
   problems: readonly HealthProblem[],
@@ -118,7 +118,7 @@ export function judge(
 
 function failures(facts: HealthFacts, now: number): string[] {
   const { syncFailing, syncPending, firstSyncAt } = facts;
-  // The first state may be large, and a restart would only begin it anew.
+  // The first state may be large, and a restart would only start it again.
   const hangs = firstSyncAt !== undefined && syncPending !== undefined;
   if (hangs && now - syncPending >= SYNC_FAILURE_LIMIT_MS) {
     return [`a change has been waiting since ${iso(syncPending)}`];
@@ -128,7 +128,7 @@ function failures(facts: HealthFacts, now: number): string[] {
   return [`changes have failed since ${iso(syncFailing.since)} (${syncFailing.code})`];
 }
 
-/** Clients may be led astray from the first moment on, so this does not wait. */
+/** Clients may reach the wrong address at once, so this does not wait. */
 function portalFailures({ portalFailing }: HealthFacts): string[] {
   if (portalFailing === undefined || portalFailing.code === TAKEN) return [];
   const { since, code, what } = portalFailing;
@@ -140,7 +140,7 @@ function degradations(facts: HealthFacts): string[] {
   const reasons: string[] = [];
   if (portalShared !== undefined) {
     const { since, code } = portalShared;
-    reasons.push(`another process leads the same traffic since ${iso(since)} (${code})`);
+    reasons.push(`another process redirects the same traffic since ${iso(since)} (${code})`);
   }
   if (portalFailing?.code === TAKEN) {
     reasons.push(
@@ -160,7 +160,7 @@ function lossOf(code: string): string {
   return code.startsWith('KPNG_STATE_FILE_') ? 'state file not usable' : 'source lost';
 }
 
-/** One line for each code. It names no service: anybody may ask for the health. */
+/** One line for each code. It names no service: health is public. */
 function summary(problems: readonly HealthProblem[]): string[] {
   const counts = new Map<string, number>();
   for (const { code, count } of problems) counts.set(code, (counts.get(code) ?? 0) + count);
@@ -237,18 +237,18 @@ export class Health {
     this.#change({ portalFailing: { since, code, what } });
   }
 
-  /** Another process leads the same traffic in another way; undefined: none does any more. */
+  /** Another process redirects the same traffic in another way; undefined: none does any more. */
   portalShared(code: string | undefined): void {
     const since = this.#facts.portalShared?.since ?? this.#wallClock();
     this.#change({ portalShared: code === undefined ? undefined : { since, code } });
   }
 
-  /** Says where to ask for what clients cannot use; asked for each answer. */
+  /** Sets the source of problems, read for each answer. */
   askProblems(problems: () => readonly HealthProblem[]): void {
     this.#problems = problems;
   }
 
-  /** The process takes nobody new, or does so again. */
+  /** The process accepts no new clients, or accepts them again. */
   draining(draining: boolean): void {
     this.#change({ draining });
   }

@@ -35,7 +35,7 @@ export function logRule<Event extends object>(
   message: Message<Event>,
   keys: Keys<Event>,
 ): LogRule {
-  const [severity = 'info', ...rest] = level.split(' ') as ['error' | 'warn' | 'info', ...string[]];
+  const [severity, ...rest] = level.split(' ') as ['error' | 'warn' | 'info', ...string[]];
   const isLimited = rest.at(-1) === 'limited';
   const v = Number(rest.find((word) => word !== 'limited') ?? 0);
   const write = (log: Log, limiter: LogLimiter, event: Event): void => {

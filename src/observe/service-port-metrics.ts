@@ -143,7 +143,7 @@ const TABLE: Readonly<Record<string, Row>> = {
  */
 export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = Object.entries(
   TABLE,
-).map(([name, each]) => ({ name, ...each }));
+).map(([name, { type, help, write }]) => ({ name, type, help, write }));
 
 type Named = Pick<ServicePortSnapshot, 'name' | 'protocol'>;
 

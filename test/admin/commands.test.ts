@@ -163,7 +163,7 @@ t.test('stop drains as TERM does, without a signal', async (t) => {
   const { socket } = await greeted(t, rig.ports['web']);
   const { code, stdout } = await rig.run('stop');
   t.equal(code, 0);
-  t.equal(stdout, `process ${rig.cli.child.pid} stops; 1 connections are open and drain\n`);
+  t.equal(stdout, `Stopping process ${rig.cli.child.pid}: 1 open connection\n`);
   await rig.cli.line('Stopping', { by: 'the admin socket' });
   await rig.cli.line('Waiting for connections to end');
   t.equal(await refused(rig.ports['web']), true);

@@ -219,7 +219,7 @@ t.test('when the proxy is gone it says so', options, async (t) => {
   await page.until(`!document.getElementById('lost').hidden`);
   t.match(
     await page.evaluate(`document.getElementById('lost').textContent`),
-    /^The proxy has not answered since .*Asking again every 2 s\.$/,
+    /^No answer from the proxy since .*Retrying every 2 s\.$/,
   );
 });
 

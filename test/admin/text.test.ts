@@ -183,14 +183,12 @@ t.test('connections, and what is left out', (t) => {
 
 t.test('draining is told in a sentence', (t) => {
   const outcome = { what: 'ns/a', servicePorts: 2, active: 5 };
-  t.match(drainedText(outcome), [
-    'ns/a: no new connections on 2 service ports; 5 are open and go on',
-  ]);
+  t.match(drainedText(outcome), ['Draining ns/a: 2 service ports, 5 open connections']);
   t.match(
     drainedText({ ...outcome, inSeconds: 5 })[0],
-    /in 5 s 2 service ports take no new connections/,
+    /^Draining ns\/a in 5 s: 2 service ports, 5 open connections; \/healthz answers 503/,
   );
-  t.match(undrainedText(outcome)[0], /^ns\/a: taken back; 2 service ports/);
+  t.match(undrainedText(outcome)[0], /^No longer draining ns\/a: 2 service ports$/);
   t.end();
 });
 
@@ -218,7 +216,7 @@ t.test('names cannot steer a terminal or change the direction of text', async (t
     await print(value, drainedText(outcome), form, out);
     return String(out.read());
   };
-  t.ok((await printed('table', {})).startsWith(escaped));
+  t.ok((await printed('table', {})).includes(escaped));
   for (const form of ['json', 'yaml'] as const) {
     const text = await printed(form, { name });
     t.notMatch(text.replaceAll('\n', ''), /[\p{Cc}\p{Cf}\u2028]/u, form);

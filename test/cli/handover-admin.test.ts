@@ -30,7 +30,7 @@ linuxTest('the admin socket is the successor’s as soon as it serves', async (t
   await second.line('Took over from the former process', { pid });
   t.match(await status(rig.admin), { state: 'ready', process: { pid: second.child.pid } });
 
-  const { path } = await first.line('Serving the admin API beside the successor');
+  const { path } = await first.line('Serving the admin API beside the new process');
   const own = String(path);
   t.equal(own, `${rig.admin}.${pid}`);
   t.match(await status(own), {
@@ -43,7 +43,7 @@ linuxTest('the admin socket is the successor’s as soon as it serves', async (t
   const refused = { code: 1, stderr: /process \d+ has taken over .*\(KPNG_ADMIN_REFUSED\)/ };
   t.match(await run(own, 'drain'), refused);
   t.match(await run(own, 'undrain', 'default/echo'), refused);
-  t.match((await run(rig.admin, 'drain', 'default/echo')).stdout, /no new connections/);
+  t.match((await run(rig.admin, 'drain', 'default/echo')).stdout, /^Draining default\/echo: /);
 
   await long.end();
   t.match(await first.exited, { code: 0 });
@@ -86,7 +86,7 @@ linuxTest('the sockets of processes that were killed while they drained are remo
   await first.line('The first complete state is in place');
   const long = await LongConnection.open('127.0.0.1', rig.port);
   const second = rig.start(flag);
-  await first.line('Serving the admin API beside the successor');
+  await first.line('Serving the admin API beside the new process');
   first.kill('SIGKILL');
   await first.exited;
   await long.end().catch(() => undefined);

@@ -5,7 +5,7 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { answerAdmin } from '../../src/admin/handler.ts';
-import { Operations } from '../../src/admin/operations.ts';
+import type { Operation } from '../../src/admin/operations.ts';
 import { readTaken, refusal, takenText, type Hello } from '../../src/handover/protocol.ts';
 import { object } from '../../src/kube/json.ts';
 import { mapNode } from '../../src/kube/map-node.ts';
@@ -41,13 +41,15 @@ const json = (parse: (value: unknown) => unknown) => (text: string) => parse(JSO
 const named = { namespace: 'demo', name: 'web' };
 const nothing = { labels: () => true, annotations: () => true };
 
-const operations = new Operations().add({
-  name: 'drain',
-  summary: '',
-  access: 'change',
-  inputs: ['service', 'count'],
-  run: (input) => input,
-});
+const operations: Operation[] = [
+  {
+    name: 'drain',
+    summary: '',
+    access: 'change',
+    inputs: ['service', 'count'],
+    run: (input) => input,
+  },
+];
 const signal = new AbortController().signal;
 
 const TARGETS: readonly Target[] = [

@@ -138,7 +138,7 @@ t.test('another process that leads the same traffic is told, and takes no node o
     status: 200,
     body: {
       degraded: [
-        'another process leads the same traffic since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_SHARED)',
+        'another process redirects the same traffic since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_SHARED)',
       ],
     },
   });

@@ -148,7 +148,7 @@ t.test('two processes with rules of different kinds tell, until one has ended', 
       err: new RegExp(process),
     });
     const health = await page(here, second, 'health', '/healthz');
-    t.match(health, /"degraded":\["another process leads the same traffic since /);
+    t.match(health, /"degraded":\["another process redirects the same traffic since /);
     t.match(await page(here, second, 'metrics', '/metrics'), /portal_shared\{.*\} 1\n/);
     for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
     first.kill('SIGKILL');

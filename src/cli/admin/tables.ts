@@ -67,7 +67,7 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
     ['active', `${active.tcp} TCP connections, ${active.udp} UDP sessions${heldText(active.held)}`],
     ['now', ratesText(proxy.rates)],
     [
-      'so far',
+      'total',
       `${count(totals.connections)} connections, ${bytes(totals.bytesIn)} in, ` +
         `${bytes(totals.bytesOut)} out, ${count(totals.errors)} errors`,
     ],
@@ -164,7 +164,7 @@ function oneService(service: ServiceDetails): string[] {
       ['active', String(service.active)],
       ['now', ratesText(rates)],
       [
-        'so far',
+        'total',
         `${totals.connections} connections, ${bytes(totals.bytesIn)} in, ${bytes(totals.bytesOut)} out`,
       ],
       [
@@ -212,21 +212,19 @@ export function connectionsText({ connections, matched, complete }: ConnectionsV
 }
 
 export function drainedText({ what, servicePorts, active, inSeconds }: DrainOutcome): string[] {
-  if (inSeconds !== undefined) {
-    return [
-      `${what}: health says no; in ${inSeconds} s ${servicePorts} service ports take no new ` +
-        `connections; ${active} are open and go on`,
-    ];
-  }
-  return [
-    `${what}: no new connections on ${servicePorts} service ports; ${active} are open and go on`,
-  ];
+  const numbers = `${counted(servicePorts, 'service port')}, ${counted(active, 'open connection')}`;
+  if (inSeconds === undefined) return [`Draining ${what}: ${numbers}`];
+  return [`Draining ${what} in ${inSeconds} s: ${numbers}; /healthz answers 503 from now on`];
 }
 
 export function undrainedText({ what, servicePorts }: DrainOutcome): string[] {
-  return [`${what}: taken back; ${servicePorts} service ports take connections as before`];
+  return [`No longer draining ${what}: ${counted(servicePorts, 'service port')}`];
 }
 
 export function stoppingText({ pid, active }: StopOutcome): string[] {
-  return [`process ${pid} stops; ${active} connections are open and drain`];
+  return [`Stopping process ${pid}: ${counted(active, 'open connection')}`];
+}
+
+function counted(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }

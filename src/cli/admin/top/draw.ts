@@ -256,7 +256,7 @@ function rowLines({ services, details }: TopData, state: TopState, size: Size): 
     if (row.name === state.open && details?.name === row.name) lines.push(...below);
     if (lines.length >= room) break;
   }
-  if (services.rows.length === 0) lines.push([piece('No service port is like that.', 'dim')]);
+  if (services.rows.length === 0) lines.push([piece('No matching service port.', 'dim')]);
   return lines;
 }
 
@@ -311,12 +311,12 @@ function footLine({ services }: TopData, state: TopState): Line {
 function helpLines(): Line[] {
   const rows: readonly (readonly [string, string])[] = [
     ['n s p c r i o e', 'sort by name, state, endpoints, active, new connections, in, out, errors'],
-    ['R', 'the other way round'],
+    ['R', 'reverse the order'],
     ['f', 'all, in use, not ok, drained'],
     ['/', 'search names and addresses; Esc ends it'],
-    ['↑ ↓ j k PgUp PgDn', 'choose a service port'],
+    ['↑ ↓ j k PgUp PgDn', 'select a service port'],
     ['Enter', 'show its endpoints'],
-    ['Space', 'stand still, go on'],
+    ['Space', 'pause, resume'],
     ['q, Ctrl-C', 'quit'],
   ];
   return [
