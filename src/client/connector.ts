@@ -2,7 +2,7 @@ import { KpngError, messageOf } from '../errors.ts';
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { StateLimits } from '../store/staged.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
-import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
+import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
 import { openStream, type StreamApi, type StreamOp } from './stream.ts';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
@@ -184,14 +184,7 @@ export class Connector<Op extends StreamOp> {
     if (sourceDisconnected.hasSubscribers) {
       sourceDisconnected.publish({ source: this.source, error, retryInMs });
     }
-    if (stop.aborted) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const end = (): void => resolve();
-    const timer = this.#clock.setTimer(retryInMs, end);
-    stop.addEventListener('abort', end);
-    await promise;
-    stop.removeEventListener('abort', end);
-    timer.cancel();
+    await pause(retryInMs, this.#clock, stop);
   }
 
   async #renewTls(): Promise<void> {

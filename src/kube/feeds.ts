@@ -5,13 +5,11 @@ import type { EndpointSource, GlobalSet, GlobalTransaction } from '../store/glob
 import { compileGlobs } from './globs.ts';
 import { mapNode } from './map-node.ts';
 import { mapService, type Forwarded } from './map-service.ts';
-import { mapSlice } from './map-slice.ts';
+import { mapSlice, sharedTopologies } from './map-slice.ts';
 import { nameOf } from './meta.ts';
 import type { OrphanBook } from './orphans.ts';
 import type { Resource } from './resource.ts';
-import type { Selection } from './selection.ts';
-import { serviceSelector } from './selectors.ts';
-import { sharedTopologies } from './topologies.ts';
+import { type Selection, serviceSelector } from './selection.ts';
 
 /** How the objects of one resource change the global state. */
 export interface Feed<T> {

@@ -2,13 +2,13 @@ import type {
   EndpointConditions,
   EndpointInfo,
   TopologyHints,
+  TopologyInfo,
 } from '../api/generated/globalv1/api.ts';
 import type { PortName } from '../api/generated/localv1/api.ts';
 import type { EndpointSource } from '../store/global-transaction.ts';
 import { ipSetOf, sortedUnique } from '../store/ip-set.ts';
 import { flag, isObject, list, object, text, texts, whole, type Json } from './json.ts';
 import type { ObjectName } from './meta.ts';
-import type { TopologyOf } from './topologies.ts';
 
 const SERVICE_NAME = 'kubernetes.io/service-name';
 
@@ -76,4 +76,27 @@ function hintsOf(hints: unknown): TopologyHints | undefined {
   const names = (key: string): string[] =>
     sortedUnique(texts(list(hints[key]).map((hint) => object(hint)['name'])));
   return { zones: names('forZones'), nodes: names('forNodes') };
+}
+
+export type TopologyOf = (node: string, zone: string) => TopologyInfo;
+
+/** More nodes than a cluster has. */
+const MAX_SHARED = 20_000;
+
+/**
+ * Hands out one object for all endpoints of a node: they are most of what a large cluster's state
+ * consists of. When there are too many, it begins anew.
+ */
+export function sharedTopologies(): TopologyOf {
+  const shared = new Map<string, TopologyInfo>();
+  return (node, zone) => {
+    const key = `${node}\n${zone}`;
+    let topology = shared.get(key);
+    if (topology === undefined) {
+      if (shared.size >= MAX_SHARED) shared.clear();
+      topology = { node, zone };
+      shared.set(key, topology);
+    }
+    return topology;
+  };
 }

@@ -1,15 +1,13 @@
 import { KpngError } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import { systemClock, type Clock } from '../util/clock.ts';
+import { systemClock, type Clock, pause } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import { KubeFailure, type Cause } from './failure.ts';
 import type { KubeLimits } from './limits.ts';
 import { listAll, tooLarge, type ListContext, type Listed } from './list.ts';
-import { versionOf } from './meta.ts';
+import { versionOf, isOlder } from './meta.ts';
 import type { Outage } from './outage.ts';
-import { pause } from './pause.ts';
 import type { Resource } from './resource.ts';
-import { isOlder } from './versions.ts';
 import { watchFrom, type Batch, type ObjectEvent } from './watch.ts';
 import type { Json } from './json.ts';
 

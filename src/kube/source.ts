@@ -1,9 +1,8 @@
-import type { KpngError } from '../errors.ts';
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { GlobalSource } from '../store/global-source.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
-import { MAX_TIMER_MS, systemClock, type Clock } from '../util/clock.ts';
+import { MAX_TIMER_MS, systemClock, type Clock, pause } from '../util/clock.ts';
 import { ApiAccess, type Access } from './access.ts';
 import { KubeApi } from './api.ts';
 import type { ConfigOptions } from './config.ts';
@@ -22,14 +21,11 @@ import { nodeFeed, serviceFeed, sliceFeed, type Feed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
 import { OrphanBook } from './orphans.ts';
 import { Outage } from './outage.ts';
-import { pause } from './pause.ts';
 import { Reflector, type ReflectorTarget } from './reflector.ts';
-import { ownNode, type Ineligible } from './own-node.ts';
+import { ownNode, type Ineligible } from './map-node.ts';
 import type { Resource, ResourceName } from './resource.ts';
-import type { Selection } from './selection.ts';
-import { serviceSelector } from './selectors.ts';
-import { triggerTimes } from './trigger-times.ts';
-import type { Batch } from './watch.ts';
+import { type Selection, serviceSelector } from './selection.ts';
+import { triggerTimes, type Batch } from './watch.ts';
 
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;
@@ -58,7 +54,7 @@ export interface KubeSnapshot {
 /** Watches end in these ways all the time, and begin again. */
 const ROUTINE: ReadonlySet<Cause> = new Set(['gone', 'short']);
 
-/** Slices mostly come and go with their services; only what stays without is worth telling. */
+/** Slices mostly come and go with their services; only those that stay without one are reported. */
 const ORPHANS_SETTLE_MS = 10_000;
 
 /**
@@ -78,8 +74,8 @@ export class KubeSource implements GlobalSource {
   readonly #watching = new Set<ResourceName>();
   readonly #orphans = new OrphanBook();
   #state: 'new' | 'connected' | 'lost' = 'new';
-  #toldUser: string | undefined;
-  #toldOrphans = 0;
+  #reportedUser: string | undefined;
+  #reportedOrphans = 0;
   #checksOrphans = false;
   /** Milliseconds since the epoch: what others write is by that clock, too. */
   readonly #startedAt = Date.now();
@@ -122,7 +118,7 @@ export class KubeSource implements GlobalSource {
       clock: this.#clock,
       onAnswer: (access) => {
         outage.answered();
-        this.#tellStarted(access);
+        this.#reportStarted(access);
       },
     });
     const follow = <T>(feed: Feed<T>): Promise<void> =>
@@ -156,6 +152,7 @@ export class KubeSource implements GlobalSource {
   #target<T>(feed: Feed<T>, store: GlobalStore, signal: AbortSignal): ReflectorTarget<T> {
     const resource = feed.resource.name;
     return {
+      ...this.#reports(resource),
       apply: (changes, complete) => {
         const changed = store.update((transaction) => {
           for (const [key, value] of changes) feed.change(transaction, key, value);
@@ -163,66 +160,52 @@ export class KubeSource implements GlobalSource {
         });
         if (changed && store.synced) this.#checkOrphans(signal);
       },
-      listed: (listed) => this.#listed(resource, listed),
       watching: () => this.#opened(resource),
-      received: (batch) => {
-        if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
-        if (resource === 'endpointslices') this.#tellTriggers(batch);
-      },
       failed: (failure, relist, retryInMs) => {
         this.#failed(resource, failure, relist, retryInMs);
         if (resource === 'nodes' && failure.kind === 'forbidden') {
           store.update((transaction) => transaction.setComplete('nodes'));
         }
       },
-      invalid: (error) => this.#invalid(error),
     };
   }
 
-  /** What is told of the own node. It is no part of the state, and losing it is not losing the source. */
+  /** The own node is no part of the state, and losing it is not losing the source. */
   #nodeTarget(node: string): ReflectorTarget<{ readonly ineligible: Ineligible }> {
-    const resource = 'node';
-    let told: Ineligible;
+    let reported: Ineligible;
     return {
+      ...this.#reports('node'),
       apply(changes) {
         const ineligible = changes.get(node)?.ineligible;
         // A node that is not there, or not any more, stays what it was, as with kube-proxy.
-        if (changes.get(node) === undefined || ineligible === told) return;
-        told = ineligible;
-        if (kubeNode.hasSubscribers) kubeNode.publish({ node, ineligible });
+        if (changes.get(node) === undefined || ineligible === reported) return;
+        reported = ineligible;
+        kubeNode.publish({ node, ineligible });
       },
-      listed: (listed) => this.#listed(resource, listed),
-      watching: () => {
-        if (!kubeWatching.hasSubscribers) return;
-        kubeWatching.publish({ server: this.#server, resource, recovered: false });
-      },
-      received: (batch) => {
-        if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
-      },
-      failed: (failure, relist, retryInMs) => {
-        if (!kubeFailed.hasSubscribers) return;
-        const { kind } = failure;
-        const routine = ROUTINE.has(kind);
-        const server = this.#server;
-        kubeFailed.publish({ server, resource, kind, error: failure, routine, relist, retryInMs });
-      },
-      invalid: (error) => this.#invalid(error),
     };
   }
 
-  /** Only of changes since the start: what was before is nothing that took us long. */
-  #tellTriggers({ events }: Batch): void {
-    if (!kubeTriggered.hasSubscribers) return;
-    const times = triggerTimes(events, this.#startedAt);
-    if (times.length > 0) kubeTriggered.publish({ times });
-  }
-
-  #listed(
-    resource: ResourceName,
-    { objects, pages, durationMs, why }: Parameters<ReflectorTarget<never>['listed']>[0],
-  ): void {
-    if (!kubeListed.hasSubscribers) return;
-    kubeListed.publish({ server: this.#server, resource, objects, pages, durationMs, why });
+  /** What every resource reports. */
+  #reports(resource: ResourceName): Omit<ReflectorTarget<never>, 'apply'> {
+    return {
+      listed: ({ objects, pages, durationMs, why }) =>
+        kubeListed.publish({ server: this.#server, resource, objects, pages, durationMs, why }),
+      watching: () => kubeWatching.publish({ server: this.#server, resource, recovered: false }),
+      received: (batch) => {
+        if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
+        if (resource !== 'endpointslices' || !kubeTriggered.hasSubscribers) return;
+        // Only of changes since the start: those before say nothing of how long this program took.
+        const times = triggerTimes(batch.events, this.#startedAt);
+        if (times.length > 0) kubeTriggered.publish({ times });
+      },
+      failed: (error, relist, retryInMs) => {
+        const { kind } = error;
+        const routine = ROUTINE.has(kind);
+        const server = this.#server;
+        kubeFailed.publish({ server, resource, kind, error, routine, relist, retryInMs });
+      },
+      invalid: (error) => opInvalid.publish({ source: this.name, error }),
+    };
   }
 
   get #server(): string {
@@ -230,10 +213,9 @@ export class KubeSource implements GlobalSource {
     return pathname === '/' ? origin : origin + pathname;
   }
 
-  #tellStarted({ identity }: Access): void {
-    if (this.#toldUser === identity.user) return;
-    this.#toldUser = identity.user;
-    if (!kubeStarted.hasSubscribers) return;
+  #reportStarted({ identity }: Access): void {
+    if (this.#reportedUser === identity.user) return;
+    this.#reportedUser = identity.user;
     const { origin, context, proxy } = this.#access.config;
     kubeStarted.publish({
       server: this.#server,
@@ -249,47 +231,33 @@ export class KubeSource implements GlobalSource {
   #opened(resource: ResourceName): void {
     const recovered = this.#failures.delete(resource);
     this.#watching.add(resource);
-    if (kubeWatching.hasSubscribers) {
-      kubeWatching.publish({ server: this.#server, resource, recovered });
-    }
+    kubeWatching.publish({ server: this.#server, resource, recovered });
     if (this.#state === 'connected' || this.#watching.size < 3) return;
     this.#state = 'connected';
-    if (sourceConnected.hasSubscribers) sourceConnected.publish({ source: this.name });
+    sourceConnected.publish({ source: this.name });
   }
 
-  #failed(resource: ResourceName, failure: KubeFailure, relist: boolean, retryInMs: number): void {
-    this.#failures.set(resource, failure);
+  #failed(resource: ResourceName, error: KubeFailure, relist: boolean, retryInMs: number): void {
+    this.#failures.set(resource, error);
     this.#watching.delete(resource);
-    const error: KpngError = failure;
-    const routine = ROUTINE.has(failure.kind);
-    if (kubeFailed.hasSubscribers) {
-      const { kind } = failure;
-      const server = this.#server;
-      kubeFailed.publish({ server, resource, kind, error, routine, relist, retryInMs });
-    }
-    if (routine) return;
+    this.#reports(resource).failed(error, relist, retryInMs);
+    if (ROUTINE.has(error.kind)) return;
     this.#state = 'lost';
-    if (sourceDisconnected.hasSubscribers) {
-      sourceDisconnected.publish({ source: this.name, error, retryInMs });
-    }
-  }
-
-  #invalid(error: KpngError): void {
-    if (opInvalid.hasSubscribers) opInvalid.publish({ source: this.name, error });
+    sourceDisconnected.publish({ source: this.name, error, retryInMs });
   }
 
   #checkOrphans(signal: AbortSignal): void {
     if (this.#checksOrphans || !kubeOrphans.hasSubscribers) return;
     this.#checksOrphans = true;
-    void pause(ORPHANS_SETTLE_MS, this.#clock, signal).then(() => this.#tellOrphans());
+    void pause(ORPHANS_SETTLE_MS, this.#clock, signal).then(() => this.#reportOrphans());
   }
 
-  #tellOrphans(): void {
+  #reportOrphans(): void {
     this.#checksOrphans = false;
     const summary = this.#orphans.summary();
-    if (summary.count === this.#toldOrphans) return;
-    this.#toldOrphans = summary.count;
-    if (kubeOrphans.hasSubscribers) kubeOrphans.publish(summary);
+    if (summary.count === this.#reportedOrphans) return;
+    this.#reportedOrphans = summary.count;
+    kubeOrphans.publish(summary);
   }
 }
 

@@ -4,9 +4,8 @@ import { KubeFailure } from './failure.ts';
 import { isObject, object, text, whole, type Json } from './json.ts';
 import { LineSplitter } from './lines.ts';
 import type { ListContext } from './list.ts';
-import { versionOf } from './meta.ts';
+import { versionOf, isOlder } from './meta.ts';
 import { causeOf } from './refusal.ts';
-import { isOlder } from './versions.ts';
 import { acceptFor, selectorsOf, type Resource } from './resource.ts';
 
 /** Change of one object. */
@@ -129,4 +128,16 @@ function parseEvent(line: string, what: string): { type: EventType; object: Json
 function errorOf(status: Json, what: string): KubeFailure {
   const code = whole(status['code']);
   return new KubeFailure(causeOf(code, status), `${what}: ${code} ${text(status['message'])}`);
+}
+
+/** When the change happened that made the controller write a slice anew. */
+const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
+
+/** When what has changed slices has happened, not before `since`. Milliseconds since the epoch. */
+export function triggerTimes(events: readonly ObjectEvent[], since: number): number[] {
+  return events
+    .filter(({ type }) => type !== 'DELETED')
+    .map(({ raw }) => text(object(object(raw['metadata'])['annotations'])[TRIGGER_TIME]))
+    .map((written) => Date.parse(written))
+    .filter((at) => at >= since);
 }

@@ -10,8 +10,7 @@ import { readTaken, refusal, takenText, type Hello } from '../../src/handover/pr
 import { object } from '../../src/kube/json.ts';
 import { mapNode } from '../../src/kube/map-node.ts';
 import { mapService } from '../../src/kube/map-service.ts';
-import { mapSlice } from '../../src/kube/map-slice.ts';
-import { sharedTopologies } from '../../src/kube/topologies.ts';
+import { mapSlice, sharedTopologies } from '../../src/kube/map-slice.ts';
 import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks, Spelling } from '../../src/portal/interface/linux-list.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';

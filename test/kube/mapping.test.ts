@@ -5,9 +5,8 @@ import { hashText, loadHasher } from '../../src/api/hash.ts';
 import { compileGlobs } from '../../src/kube/globs.ts';
 import { mapNode } from '../../src/kube/map-node.ts';
 import { mapService } from '../../src/kube/map-service.ts';
-import { mapSlice } from '../../src/kube/map-slice.ts';
+import { mapSlice, sharedTopologies } from '../../src/kube/map-slice.ts';
 import { DEFAULT_NODE_LABELS } from '../../src/kube/selection.ts';
-import { sharedTopologies } from '../../src/kube/topologies.ts';
 import type { Json } from '../../src/kube/json.ts';
 import {
   endpoint,

@@ -1,7 +1,7 @@
 /** The node that a source works for: whether load balancers may use it. */
 import t from 'tap';
 import { kubeFailed, kubeNode, kubeWatching, type KubeNode } from '../../src/kube/events.ts';
-import { TO_BE_DELETED } from '../../src/kube/own-node.ts';
+import { TO_BE_DELETED } from '../../src/kube/map-node.ts';
 import { node, type KubeObject } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';

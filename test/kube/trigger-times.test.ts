@@ -1,6 +1,6 @@
 import t from 'tap';
 import { kubeTriggered } from '../../src/kube/events.ts';
-import { triggerTimes } from '../../src/kube/trigger-times.ts';
+import { triggerTimes } from '../../src/kube/watch.ts';
 import { endpoint, slice, type KubeObject } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';

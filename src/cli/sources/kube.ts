@@ -1,5 +1,4 @@
-import { DEFAULT_NODE_LABELS, type Selection } from '../../kube/selection.ts';
-import { serviceSelector } from '../../kube/selectors.ts';
+import { DEFAULT_NODE_LABELS, type Selection, serviceSelector } from '../../kube/selection.ts';
 import { defineGlobalSource } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { globs } from '../flags/globs.ts';

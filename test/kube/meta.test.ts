@@ -1,5 +1,5 @@
 import t from 'tap';
-import { isOlder } from '../../src/kube/versions.ts';
+import { isOlder } from '../../src/kube/meta.ts';
 
 t.test('numbers are compared as such, whatever their length; anything else is in no order', (t) => {
   t.ok(isOlder('9', '10'));
