@@ -3,7 +3,7 @@ import { Deliverer, type DelivererOptions } from './deliver.ts';
 import { sourceSynced } from './events.ts';
 import type { GlobalSource } from './global-source.ts';
 import { GlobalStore, type GlobalStoreOptions } from './global-store.ts';
-import { LocalFollower } from './local-follower.ts';
+import { LocalOps } from './local-ops.ts';
 import { LocalState } from './local-state.ts';
 import type { LocalChange, LocalSink } from './local-view.ts';
 
@@ -31,15 +31,23 @@ export async function feedLocalSink(
 ): Promise<void> {
   const { source, nodeName, delivery } = options;
   const store = new GlobalStore(options);
-  const follower = new LocalFollower(store, nodeName);
+  let isNew = true;
+  const reader = new LocalOps(store).open({
+    onEvicted: () => {
+      isNew = true;
+    },
+  });
   const state = new LocalState();
   const deliverer = new Deliverer(sink, delivery);
   let waiting = false;
-  const complete = async (): Promise<LocalChange> => {
+  const complete = async (): Promise<LocalChange | undefined> => {
     waiting = false;
-    if (follower.isNew) state.reset();
+    const operations = reader.next(nodeName);
+    if (operations === undefined) return undefined;
+    if (isNew) state.reset();
+    isNew = false;
     let turnEnd = performance.now() + TURN_MS;
-    for (const operation of follower.operations()) {
+    for (const operation of operations) {
       state.apply(operation);
       if (performance.now() < turnEnd) continue;
       await setImmediate();
@@ -58,7 +66,7 @@ export async function feedLocalSink(
   };
   const stopListening = store.onChange(() => {
     // A delivery that waits for the sink takes the newest state when its turn comes.
-    if (waiting || !follower.differs()) return;
+    if (waiting) return;
     waiting = true;
     void deliverer.deliver(complete);
   });
@@ -67,6 +75,6 @@ export async function feedLocalSink(
   } finally {
     stopListening();
     await deliverer.close();
-    follower.close();
+    reader.close();
   }
 }

@@ -1,91 +1,32 @@
-import type { GlobalStore } from './global-store.ts';
-import type { Pin } from './history.ts';
-import { LocalDeltas, serviceChange, type ServiceDelta, type Side } from './local-deltas.ts';
-import { framesOf } from './local-frames.ts';
+import { serviceChange, type ServiceChange, type ServiceDelta } from './local-deltas.ts';
 import {
-  openReader,
-  type ChangeSet,
-  type Differ,
-  type Position,
-  type Reader,
-  type ReaderOptions,
-  type Readers,
-} from './reader.ts';
-import type { ViewNode } from './selection.ts';
-import type { ServiceRecord } from './service-record.ts';
-import { compareKeys, type Cell } from './table.ts';
-
-type ServiceCell = Cell<ServiceRecord>;
-
-/** A state as one node sees it. */
-interface NodePosition extends Position {
-  readonly node: ViewNode;
-}
+  lazily,
+  LocalViewReaders,
+  type Comparison,
+  type ServiceCell,
+} from './local-view-readers.ts';
+import type { ChangeSet } from './reader.ts';
+import type { Entry, LocalEndpoint } from './stored.ts';
+import { compareKeys } from './table.ts';
 
 /** Change sets of up to so many services are worked out at once; larger ones while they are sent. */
 const SMALL = 1000;
 
-/** Readers of node-local views. */
-export class LocalReaders implements Readers, Differ<NodePosition> {
-  readonly #store: GlobalStore;
-  readonly #deltas = new LocalDeltas();
-  #revision = 0;
+/** Node-local views as the local API sends them. */
+export class LocalReaders extends LocalViewReaders<Buffer> {
   /** Frames of change sets that are the same for many nodes, by their deltas. */
   readonly #frames = new Map<string, readonly Buffer[]>();
-  /** The cells that have changed since a revision, by key: most clients have seen the same one. */
-  readonly #changed = new Map<number, readonly ServiceCell[]>();
   #inEndpointOrder: { cells: readonly ServiceCell[]; sorted: readonly ServiceCell[] } | undefined;
 
-  constructor(store: GlobalStore) {
-    this.#store = store;
+  protected override revisionChanged(): void {
+    this.#frames.clear();
   }
 
-  open(options: ReaderOptions): Reader {
-    return openReader(this.#store, this, options);
-  }
-
-  positionAt(pin: Pin, nodeName: string): NodePosition {
-    return { pin, node: this.#store.viewNode(nodeName) };
-  }
-
-  isCurrent({ pin, node }: NodePosition, nodeName: string): boolean {
-    return pin.revision === this.#store.revision && node.name === nodeName;
-  }
-
-  between(from: NodePosition | undefined, to: NodePosition): ChangeSet | undefined {
-    if (this.#revision !== this.#store.revision) {
-      this.#revision = this.#store.revision;
-      this.#deltas.clear();
-      this.#frames.clear();
-      this.#changed.clear();
-    }
-    const cells = this.#cellsThatMayDiffer(from, to);
-    const sidesOf = (cell: ServiceCell): [Side, Side] => [
-      {
-        record: from === undefined ? undefined : cell.at(from.pin.revision),
-        node: from?.node ?? to.node,
-      },
-      { record: cell.at(to.pin.revision), node: to.node },
-    ];
-    if (cells.length > SMALL) return this.#largeChangeSet(cells, sidesOf, from === undefined);
-    const deltas = cells
-      .map((cell) => this.#deltas.between(...sidesOf(cell)))
-      .filter((each) => each !== undefined);
+  protected override changeSet(comparison: Comparison): ChangeSet | undefined {
+    const { cells, deltaOf } = comparison;
+    if (cells.length > SMALL) return this.#largeChangeSet(comparison);
+    const deltas = cells.map(deltaOf).filter((each) => each !== undefined);
     return deltas.length === 0 ? undefined : this.#smallChangeSet(deltas);
-  }
-
-  /** In order of the key. */
-  #cellsThatMayDiffer(from: NodePosition | undefined, to: NodePosition): readonly ServiceCell[] {
-    const { services } = this.#store;
-    const sameNode = from?.node.name === to.node.name && from.node.zone === to.node.zone;
-    if (from === undefined || !sameNode) return services.cells();
-    const { revision } = from.pin;
-    let changed = this.#changed.get(revision);
-    if (changed === undefined) {
-      changed = [...services.changedSince(revision)].sort(byKey);
-      this.#changed.set(revision, changed);
-    }
-    return changed;
   }
 
   #smallChangeSet(deltas: readonly ServiceDelta[]): ChangeSet {
@@ -101,41 +42,16 @@ export class LocalReaders implements Readers, Differ<NodePosition> {
   }
 
   /** The state may be large and its reader slow, so nothing is made before it is asked for. */
-  #largeChangeSet(
-    cells: readonly ServiceCell[],
-    sidesOf: (cell: ServiceCell) => [Side, Side],
-    complete: boolean,
-  ): ChangeSet | undefined {
-    const delta = (cell: ServiceCell): ServiceDelta | undefined =>
-      this.#deltas.between(...sidesOf(cell));
-    if (!cells.some((cell) => delta(cell) !== undefined)) return undefined;
+  #largeChangeSet({ cells, sidesOf, deltaOf, complete }: Comparison): ChangeSet | undefined {
+    if (!cells.some((cell) => deltaOf(cell) !== undefined)) return undefined;
     if (this.#inEndpointOrder?.cells !== cells) {
       const sorted = [...cells].sort((a, b) => compareKeys(`${a.key}/`, `${b.key}/`));
       this.#inEndpointOrder = { cells, sorted };
     }
     const services = lazily(cells, (cell) => serviceChange(...sidesOf(cell)));
-    const endpoints = lazily(this.#inEndpointOrder.sorted, delta);
+    const endpoints = lazily(this.#inEndpointOrder.sorted, deltaOf);
     return framesOf({ services, endpoints, complete });
   }
-}
-
-/** What there is of each, made anew each time that it is gone through. */
-function lazily<T>(
-  cells: readonly ServiceCell[],
-  make: (cell: ServiceCell) => T | undefined,
-): Iterable<T> {
-  return {
-    *[Symbol.iterator]() {
-      for (const cell of cells) {
-        const made = make(cell);
-        if (made !== undefined) yield made;
-      }
-    },
-  };
-}
-
-function byKey(a: ServiceCell, b: ServiceCell): number {
-  return compareKeys(a.key, b.key);
 }
 
 /** Paths of endpoints sort otherwise than those of their services: `a-b/x` comes before `a/x`. */
@@ -151,4 +67,60 @@ function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
     ids.push(sharedAs);
   }
   return ids.join();
+}
+
+/** What a change set is made of. Each list is gone through more than once, and may be made meanwhile. */
+interface LocalChanges {
+  /** In order of the services' paths. */
+  readonly services: Iterable<ServiceChange>;
+  /** In order of the endpoints' paths. */
+  readonly endpoints: Iterable<ServiceDelta>;
+  /** It leads from nothing to a state: nothing can have been deleted. */
+  readonly complete: boolean;
+}
+
+/**
+ * The operations in kpng's order: services come before their endpoints and go after them. Within a
+ * step, what is set is in order of its path, what is deleted in the opposite order.
+ */
+function* framesOf({
+  services,
+  endpoints,
+  complete,
+}: LocalChanges): Generator<Buffer, void, undefined> {
+  const gone: Entry[] = [];
+  for (const { service, removed } of services) {
+    if (service !== undefined) yield service.local().frame;
+    if (removed !== undefined) gone.push(removed.local());
+  }
+  const deleted = complete ? [] : deletedEndpoints(endpoints);
+  for (const each of deleted) if (!each.named) yield each.deletion();
+  const withAnonymous: ServiceDelta[] = [];
+  for (const delta of endpoints) {
+    yield* setFrames(delta, true);
+    if (hasAnonymous(delta)) withAnonymous.push(delta);
+  }
+  for (const each of deleted) if (each.named) yield each.deletion();
+  for (const delta of withAnonymous) yield* setFrames(delta, false);
+  for (const each of gone.reverse()) yield each.deletion();
+}
+
+/** The frames that set endpoints with, or without a pod's name; of a whole service in one piece. */
+function* setFrames(delta: ServiceDelta, named: boolean): Generator<Buffer, void, undefined> {
+  if (delta.whole === undefined) {
+    for (const each of delta.sets) if (each.named === named) yield each.frame;
+    return;
+  }
+  const frames = delta.whole.frames(named);
+  if (frames.length > 0) yield frames;
+}
+
+function hasAnonymous({ whole, sets }: ServiceDelta): boolean {
+  return whole === undefined ? sets.some(({ named }) => !named) : whole.frames(false).length > 0;
+}
+
+function deletedEndpoints(deltas: Iterable<ServiceDelta>): readonly LocalEndpoint[] {
+  const ascending: LocalEndpoint[] = [];
+  for (const { deletes } of deltas) ascending.push(...deletes.toReversed());
+  return ascending.reverse();
 }

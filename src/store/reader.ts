@@ -2,17 +2,17 @@ import type { KpngError } from '../errors.ts';
 import { holder, type GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
 
-/** A complete change set, as frames in the order of the wire, without Reset and Sync. */
-export type ChangeSet = Iterable<Buffer>;
+/** A complete change set, without Reset and Sync: as frames in the order of the wire, or as operations. */
+export type ChangeSet<T = Buffer> = Iterable<T>;
 
 /** Where one client stands in the state, and what it has not been told yet. */
-export interface Reader {
+export interface Reader<T = Buffer> {
   /**
    * The change set that brings the client to the newest state; undefined when there is nothing to
    * tell, or nothing may be told yet. The first one may be empty. It has to be iterated to its end, or
    * the reader closed, before the next call. `nodeName` is of no meaning for the global API.
    */
-  next(nodeName: string): ChangeSet | undefined;
+  next(nodeName: string): ChangeSet<T> | undefined;
   /** Idempotent. */
   close(): void;
 }
@@ -23,8 +23,8 @@ export interface ReaderOptions {
 }
 
 /** Makes readers of one kind, which share what is worked out for them. */
-export interface Readers {
-  open(options: ReaderOptions): Reader;
+export interface Readers<T = Buffer> {
+  open(options: ReaderOptions): Reader<T>;
 }
 
 /** A state as clients see it: a revision, and what else their view depends on. */
@@ -33,7 +33,7 @@ export interface Position {
 }
 
 /** What is particular to one kind of readers. */
-export interface Differ<P extends Position> {
+export interface Differ<P extends Position, T = Buffer> {
   /** Where a client stands that has got everything. */
   positionAt(pin: Pin, nodeName: string): P;
   /** Whether nothing can have changed since for this node. */
@@ -42,15 +42,15 @@ export interface Differ<P extends Position> {
    * What leads from one position, or from nothing, to the other; undefined or nothing in it: they are
    * the same. What is not an array is made while it is iterated, and needs both positions until then.
    */
-  between(from: P | undefined, to: P): ChangeSet | undefined;
+  between(from: P | undefined, to: P): ChangeSet<T> | undefined;
 }
 
 /** Makes a reader of a store. */
-export function openReader<P extends Position>(
+export function openReader<P extends Position, T>(
   store: GlobalStore,
-  differ: Differ<P>,
+  differ: Differ<P, T>,
   { onEvicted }: ReaderOptions,
-): Reader {
+): Reader<T> {
   let position: P | undefined;
   /** Where the change set that is being iterated leads. */
   let next: P | undefined;
@@ -70,7 +70,7 @@ export function openReader<P extends Position>(
     close();
     onEvicted(error);
   });
-  const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
+  const whileTaken = function* (changes: ChangeSet<T>): Generator<T, void, undefined> {
     yield* changes;
     arrive();
   };
@@ -84,7 +84,7 @@ export function openReader<P extends Position>(
       const changes = differ.between(position, next);
       if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
       arrive();
-      const list: readonly Buffer[] = changes ?? [];
+      const list: readonly T[] = changes ?? [];
       return list.length > 0 || isFirst ? list : undefined;
     },
     close,

@@ -15,7 +15,6 @@ import {
   servicePath,
 } from '../api/paths.ts';
 import { REMOTE_USE, type Use, type ViewNode } from './selection.ts';
-import { zoneOf } from './zone.ts';
 
 /** An entry of a set: what clients are told of it. */
 export interface Entry {
@@ -160,4 +159,12 @@ type EndpointNames = Pick<EndpointInfo, 'namespace' | 'serviceName'>;
 
 function entry(set: number, path: string, value: Uint8Array): Entry {
   return { path, frame: setFrame(set, path, value), deletion: () => deleteFrame(set, path) };
+}
+
+const ZONE_LABEL = 'topology.kubernetes.io/zone';
+
+/** The zone in the node's own topology, or else in the label that Kubernetes puts on nodes. */
+export function zoneOf(node: Node): string {
+  const zone = node.topology?.zone ?? '';
+  return zone === '' ? (node.labels[ZONE_LABEL] ?? '') : zone;
 }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
-import { zoneOf } from '../../src/store/zone.ts';
+import { zoneOf } from '../../src/store/stored.ts';
 import { service } from '../support/messages.ts';
 import { localEndpoints, nodeView } from '../support/node-view.ts';
 import { lines, stateOf } from '../support/state-file.ts';

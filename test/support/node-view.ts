@@ -9,7 +9,7 @@ import { ServiceViews } from '../../src/store/service-views.ts';
 import { StoredEndpoint } from '../../src/store/stored.ts';
 import { diffViews } from '../../src/store/view-diff.ts';
 import { NO_VIEW } from '../../src/store/service-views.ts';
-import { zoneOf } from '../../src/store/zone.ts';
+import { zoneOf } from '../../src/store/stored.ts';
 
 const hasher = await loadHasher();
 

@@ -1,0 +1,112 @@
+import type { GlobalStore } from './global-store.ts';
+import type { Pin } from './history.ts';
+import { LocalDeltas, type ServiceDelta, type Side } from './local-deltas.ts';
+import {
+  openReader,
+  type ChangeSet,
+  type Differ,
+  type Position,
+  type Reader,
+  type ReaderOptions,
+  type Readers,
+} from './reader.ts';
+import type { ViewNode } from './selection.ts';
+import type { ServiceRecord } from './service-record.ts';
+import { compareKeys, type Cell } from './table.ts';
+
+export type ServiceCell = Cell<ServiceRecord>;
+
+/** A state as one node sees it. */
+export interface NodePosition extends Position {
+  readonly node: ViewNode;
+}
+
+/** Readers of node-local views; a subclass says in which form. */
+export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosition, T> {
+  readonly #store: GlobalStore;
+  readonly #deltas = new LocalDeltas();
+  #revision = 0;
+  /** The cells that have changed since a revision, by key: most clients have seen the same one. */
+  readonly #changed = new Map<number, readonly ServiceCell[]>();
+
+  constructor(store: GlobalStore) {
+    this.#store = store;
+  }
+
+  open(options: ReaderOptions): Reader<T> {
+    return openReader(this.#store, this, options);
+  }
+
+  positionAt(pin: Pin, nodeName: string): NodePosition {
+    return { pin, node: this.#store.viewNode(nodeName) };
+  }
+
+  isCurrent({ pin, node }: NodePosition, nodeName: string): boolean {
+    return pin.revision === this.#store.revision && node.name === nodeName;
+  }
+
+  between(from: NodePosition | undefined, to: NodePosition): ChangeSet<T> | undefined {
+    if (this.#revision !== this.#store.revision) {
+      this.#revision = this.#store.revision;
+      this.#deltas.clear();
+      this.#changed.clear();
+      this.revisionChanged();
+    }
+    const sidesOf = (cell: ServiceCell): [Side, Side] => [
+      {
+        record: from === undefined ? undefined : cell.at(from.pin.revision),
+        node: from?.node ?? to.node,
+      },
+      { record: cell.at(to.pin.revision), node: to.node },
+    ];
+    const deltaOf = (cell: ServiceCell) => this.#deltas.between(...sidesOf(cell));
+    const cells = this.#cellsThatMayDiffer(from, to);
+    return this.changeSet({ cells, sidesOf, deltaOf, complete: from === undefined });
+  }
+
+  /** Undefined or empty when nothing differs. */
+  protected abstract changeSet(comparison: Comparison): ChangeSet<T> | undefined;
+
+  /** What was made for the previous revision is of no use any more. */
+  protected revisionChanged(): void {}
+
+  /** In order of the key. */
+  #cellsThatMayDiffer(from: NodePosition | undefined, to: NodePosition): readonly ServiceCell[] {
+    const { services } = this.#store;
+    const sameNode = from?.node.name === to.node.name && from.node.zone === to.node.zone;
+    if (from === undefined || !sameNode) return services.cells();
+    const { revision } = from.pin;
+    let changed = this.#changed.get(revision);
+    if (changed === undefined) {
+      changed = [...services.changedSince(revision)].sort((a, b) => compareKeys(a.key, b.key));
+      this.#changed.set(revision, changed);
+    }
+    return changed;
+  }
+}
+
+/** Two states of one node's view. */
+export interface Comparison {
+  /** Those that may differ, in order of the key. */
+  readonly cells: readonly ServiceCell[];
+  readonly sidesOf: (cell: ServiceCell) => [Side, Side];
+  /** Undefined: nothing differs. */
+  readonly deltaOf: (cell: ServiceCell) => ServiceDelta | undefined;
+  /** It leads from nothing to a state. */
+  readonly complete: boolean;
+}
+
+/** What there is of each, made again each time that it is iterated. */
+export function lazily<T>(
+  cells: readonly ServiceCell[],
+  make: (cell: ServiceCell) => T | undefined,
+): Iterable<T> {
+  return {
+    *[Symbol.iterator]() {
+      for (const cell of cells) {
+        const made = make(cell);
+        if (made !== undefined) yield made;
+      }
+    },
+  };
+}
