@@ -1,13 +1,6 @@
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
-import {
-  fileInvalid,
-  fileLoaded,
-  fileReadFailed,
-  fileRecovered,
-  type FileInvalid,
-  type FileLoaded,
-} from './events.ts';
+import * as events from './events.ts';
 import { formatProblems, type Problems } from './problem.ts';
 
 /** How things stand with a state file, for health, metrics and status. */
@@ -33,10 +26,8 @@ export class FileStatus {
   readonly #clock: Clock;
   /** Why the file cannot be read now. */
   #readError: KpngError | undefined;
-  /** Why the content that was read last could not be parsed to its end. */
-  #parserError: KpngError | undefined;
-  /** What is wrong with the content that was parsed last. */
-  #contentError: Omit<FileInvalid, 'path'> | undefined;
+  /** Why the content that was read last is not served: it has errors, or was not parsed to its end. */
+  #contentError: Omit<events.FileInvalid, 'path'> | KpngError | undefined;
   #loads = 0;
   #invalid = 0;
   #readFailures = 0;
@@ -48,11 +39,12 @@ export class FileStatus {
   }
 
   snapshot(): FileSnapshot {
-    const error = this.#readError ?? this.#parserError ?? this.#contentError?.error;
-    const loaded = error === undefined ? 'loaded' : 'stale';
+    const content = this.#contentError;
+    const error = this.#readError ?? (content instanceof KpngError ? content : content?.error);
+    const state = error === undefined ? 'loaded' : 'stale';
     return {
       path: this.#path,
-      state: this.#loads === 0 ? 'waiting' : loaded,
+      state: this.#loads === 0 ? 'waiting' : state,
       error,
       loads: this.#loads,
       invalid: this.#invalid,
@@ -66,12 +58,13 @@ export class FileStatus {
     this.#readError = undefined;
   }
 
-  loaded(event: Omit<FileLoaded, 'path'>): void {
+  loaded(event: Omit<events.FileLoaded, 'path'>): void {
     this.#loads += 1;
-    this.#parserError = undefined;
     this.#contentError = undefined;
     this.#lastLoadAtMs = this.#clock.now();
-    if (fileLoaded.hasSubscribers) fileLoaded.publish({ path: this.#path, ...event });
+    if (events.fileLoaded.hasSubscribers) {
+      events.fileLoaded.publish({ path: this.#path, ...event });
+    }
   }
 
   refused(errors: Problems): void {
@@ -79,43 +72,48 @@ export class FileStatus {
     const served = this.#loads > 0;
     const kept = served ? 'the former state is kept' : 'no state is served yet';
     const message = `the state file has ${count}; ${kept}\n${formatProblems(this.#path, errors)}`;
-    const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
     this.#invalid += 1;
-    this.#parserError = undefined;
-    this.#contentError = { error, errors, served };
-    this.#publishInvalid(this.#contentError);
+    this.#contentError = {
+      error: new KpngError('KPNG_STATE_FILE_INVALID', message),
+      errors,
+      served,
+    };
+    this.#publishContentError();
   }
 
   readFailed(error: KpngError): void {
     this.#readError = error;
-    this.#countFailure(error);
+    this.#readFailures += 1;
+    this.#publishFailed(error);
   }
 
   /** It is not known whether the content is valid. Published once for each cause. */
   parserEnded(error: KpngError): void {
-    const isNew = this.#parserError?.message !== error.message;
-    this.#parserError = error;
-    if (isNew) this.#countFailure(error);
+    const former = this.#contentError;
+    this.#contentError = error;
+    if (former instanceof KpngError && former.message === error.message) return;
+    this.#readFailures += 1;
+    this.#publishFailed(error);
   }
 
   /** The file can be read again and has the content of before. */
   recovered(): void {
     this.#readError = undefined;
-    if (this.#parserError !== undefined) this.#publishFailed(this.#parserError);
-    else if (this.#contentError !== undefined) this.#publishInvalid(this.#contentError);
-    else if (fileRecovered.hasSubscribers) fileRecovered.publish({ path: this.#path });
+    if (this.#contentError !== undefined) this.#publishContentError();
+    else if (events.fileRecovered.hasSubscribers)
+      events.fileRecovered.publish({ path: this.#path });
   }
 
-  #countFailure(error: KpngError): void {
-    this.#readFailures += 1;
-    this.#publishFailed(error);
+  #publishContentError(): void {
+    const content = this.#contentError;
+    if (content instanceof KpngError) this.#publishFailed(content);
+    else if (content !== undefined && events.fileInvalid.hasSubscribers) {
+      events.fileInvalid.publish({ path: this.#path, ...content });
+    }
   }
 
   #publishFailed(error: KpngError): void {
-    if (fileReadFailed.hasSubscribers) fileReadFailed.publish({ path: this.#path, error });
-  }
-
-  #publishInvalid(what: Omit<FileInvalid, 'path'>): void {
-    if (fileInvalid.hasSubscribers) fileInvalid.publish({ path: this.#path, ...what });
+    if (!events.fileReadFailed.hasSubscribers) return;
+    events.fileReadFailed.publish({ path: this.#path, error });
   }
 }

@@ -3,9 +3,8 @@
  * kpng reads it as well as this program does; keys that kpng does not know are there only when they
  * say something.
  */
-import type { EndpointInfo, Node, TopologyInfo } from '../api/generated/globalv1/api.ts';
-import type { Endpoint, IPSet, Service } from '../api/generated/localv1/api.ts';
-import { text, textMap, texts } from './scalar.ts';
+import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
+import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 
 export interface WrittenEndpoint {
   readonly info: EndpointInfo;
@@ -14,113 +13,111 @@ export interface WrittenEndpoint {
 
 /** An item of `nodes`. */
 export function nodeText({ name, labels, annotations, topology }: Node): string {
-  return lines(
-    `- name: ${text(name)}`,
-    `  labels: ${textMap(labels)}`,
-    `  annotations: ${textMap(annotations)}`,
-    `  topology: ${topologyText(topology)}`,
-  );
+  const node = { labels: sorted(labels), annotations: sorted(annotations), topology };
+  return `- name: ${flowText(name)}\n${blockText('  ', node)}`;
 }
 
 /** An item of `services`. */
 export function serviceText(service: Service, endpoints: readonly WrittenEndpoint[]): string {
-  return lines(
-    '- service:',
-    `    namespace: ${text(service.namespace)}`,
-    `    name: ${text(service.name)}`,
-    `    type: ${text(service.type)}`,
-    `    labels: ${textMap(service.labels)}`,
-    `    annotations: ${textMap(service.annotations)}`,
-    ...ipsLines(service.ips),
-    `    ipfilters: ${filtersText(service.ipFilters)}`,
-    `    mapip: ${service.mapIP}`,
-    service.ports.length === 0 ? '    ports: []' : '    ports:',
-    ...service.ports.map(
-      (port) =>
-        `    - {name: ${text(port.name)}, protocol: ${port.protocol}, port: ${port.port}, ` +
-        `nodeport: ${port.nodePort}, targetport: ${port.targetPort}, ` +
-        `targetportname: ${text(port.targetPortName)}}`,
-    ),
-    `    externaltraffictolocal: ${service.externalTrafficToLocal}`,
-    `    sessionaffinity: ${affinityText(service.sessionAffinity)}`,
-    `    internaltraffictolocal: ${service.internalTrafficToLocal}`,
-    `    healthchecknodeport: ${service.healthCheckNodePort}`,
-    endpoints.length === 0 ? '  endpoints: []' : '  endpoints:',
-    ...endpoints.map(endpointText),
-  );
-}
-
-function ipsLines(ips: Service['ips']): string[] {
-  if (ips === undefined) return ['    ips: null'];
+  const { ips, ports, sessionAffinity } = service;
+  const head = {
+    namespace: service.namespace,
+    name: service.name,
+    type: service.type,
+    labels: sorted(service.labels),
+    annotations: sorted(service.annotations),
+  };
+  const addresses = {
+    clusterips: ips?.clusterIPs,
+    externalips: ips?.externalIPs,
+    loadbalancerips: ips?.loadBalancerIPs,
+    headless: ips?.headless,
+  };
+  const tail = {
+    externaltraffictolocal: service.externalTrafficToLocal,
+    sessionaffinity: sessionAffinity && {
+      clientip: { timeoutseconds: sessionAffinity.value.timeoutSeconds },
+    },
+    internaltraffictolocal: service.internalTrafficToLocal,
+    healthchecknodeport: service.healthCheckNodePort,
+  };
   return [
-    '    ips:',
-    `      clusterips: ${ipSetText(ips.clusterIPs)}`,
-    `      externalips: ${ipSetText(ips.externalIPs)}`,
-    `      loadbalancerips: ${ipSetText(ips.loadBalancerIPs)}`,
-    `      headless: ${ips.headless}`,
-  ];
-}
-
-function filtersText(filters: Service['ipFilters']): string {
-  const items = filters.map(
-    ({ targetIPs, sourceRanges }) =>
-      `{targetips: ${ipSetText(targetIPs)}, sourceranges: ${texts(sourceRanges)}}`,
-  );
-  return `[${items.join(', ')}]`;
-}
-
-function affinityText(affinity: Service['sessionAffinity']): string {
-  return affinity === undefined
-    ? 'null'
-    : `{clientip: {timeoutseconds: ${affinity.value.timeoutSeconds}}}`;
+    `- service:\n${blockText('    ', head)}`,
+    ips === undefined ? '    ips: null\n' : `    ips:\n${blockText('      ', addresses)}`,
+    blockText('    ', {
+      ipfilters: service.ipFilters.map(({ targetIPs, sourceRanges }) => {
+        return { targetips: targetIPs, sourceranges: sourceRanges };
+      }),
+      mapip: service.mapIP,
+    }),
+    ports.length === 0 ? '    ports: []\n' : '    ports:\n',
+    ...ports.map((port) => `    - ${flowText(lowerKeys(port))}\n`),
+    blockText('    ', tail),
+    endpoints.length === 0 ? '  endpoints: []\n' : '  endpoints:\n',
+    ...endpoints.map(endpointText),
+  ].join('');
 }
 
 function endpointText({ info, hash }: WrittenEndpoint): string {
-  return [
-    `  - hash: ${hash}`,
-    `    namespace: ${text(info.namespace)}`,
-    `    sourcename: ${text(info.sourceName)}`,
-    `    servicename: ${text(info.serviceName)}`,
-    `    endpoint: ${addressText(info.endpoint)}`,
-    `    conditions: ${conditionsText(info.conditions)}`,
-    `    podname: ${text(info.podName)}`,
-    `    topology: ${topologyText(info.topology)}`,
-    `    hints: ${hintsText(info.hints)}`,
-  ].join('\n');
+  const { conditions, hints } = info;
+  const text = blockText('    ', {
+    hash,
+    namespace: info.namespace,
+    sourcename: info.sourceName,
+    servicename: info.serviceName,
+    endpoint: info.endpoint && addressesOf(info.endpoint),
+    conditions: conditions && {
+      ready: conditions.ready,
+      ...(conditions.serving && { serving: true }),
+      ...(conditions.terminating && { terminating: true }),
+    },
+    podname: info.podName,
+    topology: info.topology,
+    hints: hints && { zones: hints.zones, ...(hints.nodes.length > 0 && { nodes: hints.nodes }) },
+  });
+  return `  - ${text.slice(4)}`;
 }
 
-function addressText(endpoint: Endpoint | undefined): string {
-  if (endpoint === undefined) return 'null';
-  const { hostname, ips, portOverrides } = endpoint;
-  const ports = portOverrides.map(({ name, port }) => `{name: ${text(name)}, port: ${port}}`);
-  return (
-    `{hostname: ${text(hostname)}, ips: ${ipSetText(ips)}, local: false, ` +
-    `portoverrides: [${ports.join(', ')}], scopes: null}`
+function addressesOf({ hostname, ips, portOverrides }: Endpoint): object {
+  return { hostname, ips, local: false, portoverrides: portOverrides, scopes: null };
+}
+
+function lowerKeys(object: object): object {
+  return Object.fromEntries(
+    Object.entries(object).map(([key, value]: [string, unknown]) => [key.toLowerCase(), value]),
   );
 }
 
-function conditionsText(conditions: EndpointInfo['conditions']): string {
-  if (conditions === undefined) return 'null';
-  const { ready, serving, terminating } = conditions;
-  const rest = `${serving ? ', serving: true' : ''}${terminating ? ', terminating: true' : ''}`;
-  return `{ready: ${ready}${rest}}`;
+function sorted(map: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function hintsText(hints: EndpointInfo['hints']): string {
-  if (hints === undefined) return 'null';
-  const nodes = hints.nodes.length === 0 ? '' : `, nodes: ${texts(hints.nodes)}`;
-  return `{zones: ${texts(hints.zones)}${nodes}}`;
+/** A map in block style, with its values on one line each. */
+function blockText(indent: string, map: Readonly<Record<string, unknown>>): string {
+  return Object.entries(map)
+    .map(([key, value]) => `${indent}${key}: ${flowText(value)}\n`)
+    .join('');
 }
 
-function topologyText(topology: TopologyInfo | undefined): string {
-  if (topology === undefined) return 'null';
-  return `{node: ${text(topology.node)}, zone: ${text(topology.zone)}}`;
-}
+/** Looks like a text without quotes in YAML 1.1, which kpng reads, and in 1.2. */
+const PLAIN = /^(?:[A-Za-z][A-Za-z0-9._/-]*|\d{1,3}(?:\.\d{1,3}){3}(?:\/\d{1,2})?)$/;
+/** Words that are no texts for YAML 1.1. */
+const WORDS = /^(?:null|true|false|yes|no|on|off|y|n)$/i;
+/** What may not stand in YAML as it is, and what JSON leaves as it is. */
+// oxlint-disable-next-line no-control-regex
+const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 
-function ipSetText(set: IPSet | undefined): string {
-  return set === undefined ? 'null' : `{v4: ${texts(set.v4)}, v6: ${texts(set.v6)}}`;
-}
-
-function lines(...all: readonly string[]): string {
-  return `${all.join('\n')}\n`;
+/** A value on one line, with texts in quotes where they must be. */
+export function flowText(value: unknown): string {
+  if (value === undefined || value === null) return 'null';
+  if (Array.isArray(value)) return `[${value.map(flowText).join(', ')}]`;
+  if (typeof value === 'object') {
+    const pairs = Object.entries(value).map(([key, each]) => `${flowText(key)}: ${flowText(each)}`);
+    return `{${pairs.join(', ')}}`;
+  }
+  if (typeof value !== 'string' || (PLAIN.test(value) && !WORDS.test(value))) return `${value}`;
+  return JSON.stringify(value).replace(
+    UNPRINTABLE,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
