@@ -1,10 +1,9 @@
 import { configFailed, configReloaded } from '../config/events.ts';
 import { CONFIG_LIMITS } from '../config/limits.ts';
-import { readConfigText } from '../config/read.ts';
+import { CONFIG_FILE } from '../config/read.ts';
 import { KpngError, messageOf } from '../errors.ts';
-import { FileWatcher } from '../file/watch.ts';
-import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
 import type { Clock } from '../util/clock.ts';
+import { FileWatcher } from '../util/file-watcher.ts';
 import type { Adopted, LiveSettings, Settings } from './live-settings.ts';
 
 export interface FollowConfigOptions {
@@ -59,13 +58,11 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
   };
   const watcher = new FileWatcher({
     path,
-    limits: { ...DEFAULT_FILE_LIMITS, ...CONFIG_LIMITS },
+    kind: CONFIG_FILE,
+    limits: CONFIG_LIMITS,
     clock,
     onContent: (bytes) => take(new TextDecoder().decode(bytes)),
-    // Its errors name state files; reading again gives the error of a configuration file.
-    onError: () => {
-      readConfigText(path).then(take, fail);
-    },
+    onError: fail,
     onRecovered: () => watcher.again(),
   });
   watcher.start();

@@ -10,6 +10,8 @@ export const CONFIG_LIMITS = {
   maxDocuments: 10,
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   settleMs: 200,
+  /** A file that never is quiet is read after this long all the same. Milliseconds. */
+  maxSettleMs: 1000,
   /** How often the file is looked at when the system tells of no change. Milliseconds. */
   pollMs: 10_000,
 } as const;

@@ -1,23 +1,22 @@
-import { readFile, stat } from 'node:fs/promises';
 import { KpngError } from '../errors.ts';
-import { formatBytes } from '../util/bytes.ts';
-import { fileErrorText } from '../util/file-error.ts';
+import { readContent } from '../util/read-content.ts';
 import { CONFIG_LIMITS } from './limits.ts';
+
+/** How errors name a configuration file. */
+export const CONFIG_FILE = {
+  name: 'the configuration',
+  unreadable: 'KPNG_CONFIG_READ',
+  tooLarge: 'KPNG_CONFIG_READ',
+} as const;
 
 /** The text of a configuration file. Rejects with KPNG_CONFIG_READ. */
 export async function readConfigText(path: string): Promise<string> {
+  const content = await readContent(path, CONFIG_LIMITS.maxFileBytes, CONFIG_FILE);
+  if (content instanceof KpngError) throw content;
   try {
-    const stats = await stat(path);
-    if (!stats.isFile()) throw new Error('it is not a regular file');
-    if (stats.size > CONFIG_LIMITS.maxFileBytes) {
-      throw new Error(`it is larger than ${formatBytes(CONFIG_LIMITS.maxFileBytes)}`);
-    }
-    return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path));
+    return new TextDecoder('utf-8', { fatal: true }).decode(content.bytes);
   } catch (cause) {
-    throw new KpngError(
-      'KPNG_CONFIG_READ',
-      `cannot read the configuration ${path}: ${fileErrorText(cause)}`,
-      { cause },
-    );
+    const message = `cannot read the configuration ${path}: it is not UTF-8 text`;
+    throw new KpngError('KPNG_CONFIG_READ', message, { cause });
   }
 }

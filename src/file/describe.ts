@@ -4,6 +4,7 @@ import { closest } from '../util/suggest.ts';
 import { shorten, type Segment } from '../util/yaml.ts';
 import type { Finding } from './problem.ts';
 import { stateFileSchema, type SchemaPart } from './schema.ts';
+import { flowText } from './write.ts';
 
 /** Puts an error of the schema validator into words. `root` is the value that was validated. */
 export function describe(error: ErrorObject, root: unknown): Finding {
@@ -71,10 +72,7 @@ function messageOf(error: ErrorObject): string {
     case 'format':
       return `${value} is not ${withArticle(title)}${addressHint(title, error.data)}`;
     case 'pattern':
-      return (
-        `${value} is not ${withArticle(title)} (letters, digits, '-', '_' and '.'; ` +
-        'the first and the last a letter or digit)'
-      );
+      return `${value} is not ${withArticle(title)} (letters, digits, '-', '_' and '.'; the first and the last a letter or digit)`;
     case 'maxLength':
       return `${value} is too long for ${withArticle(title)} (at most ${schema.maxLength} characters)`;
     case 'enum':
@@ -109,15 +107,7 @@ function remedy(value: unknown, schema: SchemaPart, path: string): string {
     if (path.endsWith('/targetport')) return "; a name belongs under 'targetportname'";
   }
   const [example] = schema.examples ?? [];
-  return example === undefined ? '' : `, such as ${inFlowStyle(example)}`;
-}
-
-/** A value as one would write it in a line of YAML. */
-function inFlowStyle(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(inFlowStyle).join(', ')}]`;
-  if (typeof value !== 'object' || value === null) return String(value);
-  const pairs = Object.entries(value).map(([key, each]) => `${key}: ${inFlowStyle(each)}`);
-  return `{${pairs.join(', ')}}`;
+  return example === undefined ? '' : `, such as ${flowText(example)}`;
 }
 
 function range(schema: SchemaPart): string {

@@ -1,7 +1,7 @@
+import type { FileWatcherLimits } from '../util/file-watcher.ts';
+
 /** The limits of the state file source in one place. Each has a line in docs/limits.md. */
-export interface FileLimits {
-  /** Largest file that is read. Bytes. */
-  readonly maxFileBytes: number;
+export interface FileLimits extends FileWatcherLimits {
   /** Longest YAML that is parsed in one piece: a service, or a file that has to be. Characters. */
   readonly maxPieceChars: number;
   /** How deep lists and maps may be nested. */
@@ -16,12 +16,6 @@ export interface FileLimits {
   readonly maxOutdatedParseMs: number;
   /** How many problems of a file are listed; the rest is counted. */
   readonly maxProblems: number;
-  /** A change is read once the file has been quiet for this long. Milliseconds. */
-  readonly settleMs: number;
-  /** A file that never is quiet is read after this long all the same. Milliseconds. */
-  readonly maxSettleMs: number;
-  /** How often the file's status is looked at. Milliseconds. */
-  readonly pollMs: number;
 }
 
 export const DEFAULT_FILE_LIMITS: FileLimits = {

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { Node } from '../api/generated/globalv1/api.ts';
 import type { GlobalService, GlobalState } from '../store/global-state.ts';
 import { ownText } from '../util/own-text.ts';
@@ -100,6 +101,15 @@ export class StateParser {
       parsedItems,
     };
   }
+}
+
+/** Decodes UTF-8, with or without a byte order mark. */
+export function decodeText(bytes: Uint8Array): string | (ParseResult & { readonly ok: false }) {
+  const text = new TextDecoder().decode(bytes);
+  if (isUtf8(bytes)) return text;
+  const message = 'the file is not UTF-8 text';
+  const located = [{ offset: text.indexOf('\uFFFD'), path: '', message }];
+  return { ok: false, errors: problemsIn(text, located, 1, 1) };
 }
 
 /** Parses a state file once. Never throws, whatever the text. */

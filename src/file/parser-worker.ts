@@ -3,9 +3,8 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type { GlobalState } from '../store/global-state.ts';
 import { stateChanges, type StateChange } from './changes.ts';
 import type { FileLimits } from './limits.ts';
-import { StateParser } from './parse.ts';
+import { decodeText, StateParser } from './parse.ts';
 import type { Request, Verdict } from './parser-thread.ts';
-import { decodeText } from './read.ts';
 
 /** As many endpoints and other steps are handed over at once: a few milliseconds of copying. */
 const PART_WEIGHT = 1000;

@@ -4,7 +4,7 @@ import type { GlobalStore } from '../store/global-store.ts';
 import type { Pin } from '../store/history.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
-import { writeAtomically } from './atomic-file.ts';
+import { writeAtomically } from '../util/atomic-file.ts';
 import { stateText } from './state-text.ts';
 
 export interface FileSinkOptions {

@@ -3,11 +3,11 @@ import type { GlobalSource } from '../store/global-source.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { FileWatcher } from '../util/file-watcher.ts';
 import { StateWriter } from './changes.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { ParserThread } from './parser-thread.ts';
 import { FileStatus, type FileSnapshot } from './status.ts';
-import { FileWatcher } from './watch.ts';
 
 export interface FileSourceOptions {
   readonly path: string;
@@ -20,6 +20,12 @@ export interface FileSourceOptions {
   /** What the thread that parses the file runs. Default: parser-worker.ts. */
   readonly parserModule?: URL;
 }
+
+const STATE_FILE = {
+  name: 'the state file',
+  unreadable: 'KPNG_STATE_FILE_READ',
+  tooLarge: 'KPNG_STATE_FILE_LIMIT',
+} as const;
 
 /** Waits before a content is parsed again that ended the parser. It costs much and seldom helps. */
 const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor: 4, jitter: 0.2 };
@@ -111,6 +117,7 @@ export class FileSource implements GlobalSource {
   #watch(onContent: (bytes: Uint8Array<ArrayBuffer>) => void): FileWatcher {
     return new FileWatcher({
       path: this.#options.path,
+      kind: STATE_FILE,
       limits: this.#limits,
       clock: this.#clock,
       onContent: (bytes) => {

@@ -115,7 +115,9 @@ export function flowText(value: unknown): string {
     const pairs = Object.entries(value).map(([key, each]) => `${flowText(key)}: ${flowText(each)}`);
     return `{${pairs.join(', ')}}`;
   }
-  if (typeof value !== 'string' || (PLAIN.test(value) && !WORDS.test(value))) return `${value}`;
+  // oxlint-disable-next-line typescript/no-base-to-string -- numbers and truth values
+  if (typeof value !== 'string') return String(value);
+  if (PLAIN.test(value) && !WORDS.test(value)) return value;
   return JSON.stringify(value).replace(
     UNPRINTABLE,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,

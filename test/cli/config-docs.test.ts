@@ -78,6 +78,7 @@ t.test('docs/limits.md has the bounds of configuration files', async (t) => {
       CONFIG_LIMITS.maxValues.toLocaleString('en'),
       CONFIG_LIMITS.maxDocuments.toLocaleString('en'),
       formatDuration(CONFIG_LIMITS.settleMs),
+      formatDuration(CONFIG_LIMITS.maxSettleMs),
       formatDuration(CONFIG_LIMITS.pollMs),
     ],
   );

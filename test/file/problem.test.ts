@@ -1,5 +1,5 @@
 import t from 'tap';
-import { decodeText } from '../../src/file/read.ts';
+import { decodeText } from '../../src/file/parse.ts';
 import { formatPath, formatProblem, formatProblems, problemsIn } from '../../src/file/problem.ts';
 import { closest } from '../../src/util/suggest.ts';
 

@@ -7,7 +7,7 @@
  *     npm run test:windows -- services      what NSSM is told, logs, exit codes, ways to stop
  *     npm run test:windows -- cluster       the command lines of the posts only
  *     npm run test:windows -- suites        the test files only
- *     npm run test:windows -- suites test/file/watch.test.ts
+ *     npm run test:windows -- suites test/util/file-watcher.test.ts
  *
  * Needs root and a Debian or Ubuntu. What it makes is kept in KPNG_WINE_CACHE, by default
  * /var/cache/kpng-wine (2.5 GB), so that the next run is faster.

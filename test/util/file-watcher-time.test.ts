@@ -2,9 +2,15 @@ import { appendFile, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
-import { FileWatcher } from '../../src/file/watch.ts';
+import { FileWatcher } from '../../src/util/file-watcher.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/until.ts';
+
+const KIND = {
+  name: 'the file',
+  unreadable: 'KPNG_STATE_FILE_READ',
+  tooLarge: 'KPNG_STATE_FILE_LIMIT',
+} as const;
 
 /** Follows a file with a clock that the test moves. */
 function follow(t: Test, path: string) {
@@ -13,6 +19,7 @@ function follow(t: Test, path: string) {
   const errors: string[] = [];
   const watcher = new FileWatcher({
     path,
+    kind: KIND,
     limits: DEFAULT_FILE_LIMITS,
     clock,
     onContent: (bytes) => contents.push(Buffer.from(bytes).toString()),

@@ -4,10 +4,10 @@ import { lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
-import { writeAtomically } from '../../src/file/atomic-file.ts';
+import { writeAtomically } from '../../src/util/atomic-file.ts';
 import { NO_LINKS } from '../support/links.ts';
 
-const module = new URL('../../src/file/atomic-file.ts', import.meta.url).href;
+const module = new URL('../../src/util/atomic-file.ts', import.meta.url).href;
 
 t.test('pieces follow each other, also where they are larger than one write', async (t) => {
   const folder = t.testdir();

@@ -13,12 +13,18 @@ import {
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
-import { FileWatcher } from '../../src/file/watch.ts';
+import { FileWatcher } from '../../src/util/file-watcher.ts';
 import { systemClock, type Clock } from '../../src/util/clock.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { NO_LINKS } from '../support/links.ts';
 import { until } from '../support/until.ts';
+
+const KIND = {
+  name: 'the file',
+  unreadable: 'KPNG_STATE_FILE_READ',
+  tooLarge: 'KPNG_STATE_FILE_LIMIT',
+} as const;
 
 /** Follows a file and notes everything that it is told. */
 function follow(
@@ -32,6 +38,7 @@ function follow(
   let recovered = 0;
   const watcher = new FileWatcher({
     path,
+    kind: KIND,
     // Polling is slow here, so what comes soon came by an event.
     limits: { ...DEFAULT_FILE_LIMITS, settleMs: 10, pollMs: 500, ...limits },
     clock,
@@ -138,7 +145,7 @@ t.test('a file that is deleted and created again', async (t) => {
   await writeFile(path, 'two');
   await comesTo('two');
   t.strictSame(errors, [
-    `KPNG_STATE_FILE_READ: cannot read the state file ${path}: there is no such file (ENOENT)`,
+    `KPNG_STATE_FILE_READ: cannot read the file ${path}: there is no such file (ENOENT)`,
   ]);
 });
 
@@ -182,7 +189,7 @@ t.test('what cannot be read: a directory, a file as a directory', async (t) => {
   const path = join(dir, 'state.yaml');
   const { comesTo, failed, errors } = follow(t, path);
   await failed();
-  t.equal(errors[0], `KPNG_STATE_FILE_READ: cannot read the state file ${path}: it is a directory`);
+  t.equal(errors[0], `KPNG_STATE_FILE_READ: cannot read the file ${path}: it is a directory`);
   await rm(path, { recursive: true });
   await writeFile(path, 'one');
   await comesTo('one');
@@ -228,7 +235,9 @@ t.test('a file that is too large is refused, and read when it has shrunk', async
   const path = join(t.testdir({ 'state.yaml': 'x'.repeat(2048) }), 'state.yaml');
   const { comesTo, failed, errors } = follow(t, path, systemClock, { maxFileBytes: 1024 });
   await failed();
-  t.strictSame(errors, [`KPNG_STATE_FILE_LIMIT: ${path}: the file is larger than 1Ki`]);
+  t.strictSame(errors, [
+    `KPNG_STATE_FILE_LIMIT: cannot read the file ${path}: it is larger than 1Ki`,
+  ]);
   await writeFile(path, 'small');
   await comesTo('small');
 });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { open, rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { renameOver } from '../util/rename-over.ts';
+import { renameOver } from './rename-over.ts';
 
 /** Other work gets a turn after this long. Milliseconds. */
 const SLICE_MS = 10;

@@ -2,13 +2,30 @@ import { watch, type FSWatcher } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { KpngError } from '../errors.ts';
-import type { Clock, Timer } from '../util/clock.ts';
-import type { FileLimits } from './limits.ts';
-import { causeOf, readContent, signatureOf, type FileContent } from './read.ts';
+import type { Clock, Timer } from './clock.ts';
+import {
+  causeOf,
+  readContent,
+  signatureOf,
+  type FileContent,
+  type FileKind,
+} from './read-content.ts';
+
+export interface FileWatcherLimits {
+  /** Largest file that is read. Bytes. */
+  readonly maxFileBytes: number;
+  /** A change is read once the file has been quiet for this long. Milliseconds. */
+  readonly settleMs: number;
+  /** A file that never is quiet is read after this long all the same. Milliseconds. */
+  readonly maxSettleMs: number;
+  /** How often the file's status is looked at. Milliseconds. */
+  readonly pollMs: number;
+}
 
 export interface FileWatcherOptions {
   readonly path: string;
-  readonly limits: Pick<FileLimits, 'maxFileBytes' | 'settleMs' | 'maxSettleMs' | 'pollMs'>;
+  readonly kind: FileKind;
+  readonly limits: FileWatcherLimits;
   readonly clock: Clock;
   /** The content at the start and after each change, once the file has been quiet for a moment. */
   onContent(bytes: Uint8Array<ArrayBuffer>): void;
@@ -107,8 +124,8 @@ export class FileWatcher {
   }
 
   async #read(): Promise<void> {
-    const { clock, limits, path } = this.#options;
-    const result = await readContent(path, limits.maxFileBytes);
+    const { clock, limits, path, kind } = this.#options;
+    const result = await readContent(path, limits.maxFileBytes, kind);
     if (this.#closed) return;
     const isLate = clock.now() - (this.#changedAt ?? 0) >= limits.maxSettleMs;
     // Another program wrote to it meanwhile.

@@ -3,7 +3,13 @@ import { open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { KpngError } from '../../src/errors.ts';
-import { readContent, type FileContent } from '../../src/file/read.ts';
+import { readContent, type FileContent } from '../../src/util/read-content.ts';
+
+const KIND = {
+  name: 'the file',
+  unreadable: 'KPNG_STATE_FILE_READ',
+  tooLarge: 'KPNG_STATE_FILE_LIMIT',
+} as const;
 
 const LIMIT = 8 * 1024 * 1024;
 
@@ -18,7 +24,7 @@ t.test('contents of any size are read whole, and can be given to a thread', asyn
   for (const size of [0, 1, 1000, mebibyte - 1, mebibyte, mebibyte + 1, 3 * mebibyte + 7]) {
     const written = Buffer.alloc(size, 'a line of text\n');
     await writeFile(path, written);
-    const { bytes, digest, settled } = content(await readContent(path, LIMIT));
+    const { bytes, digest, settled } = content(await readContent(path, LIMIT, KIND));
     t.equal(bytes.length, size);
     t.ok(written.equals(bytes), `${size} bytes`);
     t.equal(digest, hash('sha256', written));
@@ -40,7 +46,7 @@ t.test('a file that grows while it is read is read to its end, and is not settle
     await writer.write(piece);
     appended = true;
   });
-  const reading = readContent(path, LIMIT);
+  const reading = readContent(path, LIMIT, KIND);
   await growing;
   const { bytes, settled } = content(await reading);
   t.ok(appended);
@@ -53,9 +59,9 @@ t.test('a file that grows while it is read is read to its end, and is not settle
 
 t.test('a file that is too large is not read', async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'x'.repeat(1001) }), 'state.yaml');
-  t.match(await readContent(path, 1000), {
+  t.match(await readContent(path, 1000, KIND), {
     code: 'KPNG_STATE_FILE_LIMIT',
     message: /is larger than/,
   });
-  t.equal(content(await readContent(path, 1001)).bytes.length, 1001);
+  t.equal(content(await readContent(path, 1001, KIND)).bytes.length, 1001);
 });

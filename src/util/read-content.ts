@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto';
+import { constants, type BigIntStats } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { KpngError, type ErrorCode } from '../errors.ts';
+import { formatBytes } from './bytes.ts';
+import { fileCodeText } from './file-error.ts';
+
+/** What a file is called in messages, and the codes of its errors. */
+export interface FileKind {
+  /** Such as `the state file`. */
+  readonly name: string;
+  readonly unreadable: ErrorCode;
+  readonly tooLarge: ErrorCode;
+}
+
+/** A file's content, as far as can be told of a file that others write to. */
+export interface FileContent {
+  /** With a buffer of its own. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Equal for equal bytes. */
+  readonly digest: string;
+  /** Of the file that was read. */
+  readonly signature: string;
+  /** Whether the file did not change while it was read. */
+  readonly settled: boolean;
+}
+
+/** As much is read and hashed without a pause. Bytes. */
+const PIECE = 1024 * 1024;
+
+/** Reads a regular file of not more than `maxBytes`. Never rejects. */
+export async function readContent(
+  path: string,
+  maxBytes: number,
+  { name, unreadable, tooLarge }: FileKind,
+): Promise<FileContent | KpngError> {
+  const fail = (code: ErrorCode, why: string, cause?: unknown): KpngError =>
+    new KpngError(code, `cannot read ${name} ${path}: ${why}`, { cause });
+  let handle: FileHandle | undefined;
+  try {
+    // Without O_NONBLOCK, opening a named pipe would wait for a writer.
+    handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    const before = await handle.stat({ bigint: true });
+    if (before.isDirectory()) return fail(unreadable, 'it is a directory');
+    if (!before.isFile()) return fail(unreadable, 'it is not a regular file');
+    const limit = `it is larger than ${formatBytes(maxBytes)}`;
+    if (before.size > BigInt(maxBytes)) return fail(tooLarge, limit);
+    const hash = createHash('sha256');
+    // One byte more shows the end without another buffer.
+    let bytes = new Uint8Array(Number(before.size) + 1);
+    let length = 0;
+    for (;;) {
+      if (length === bytes.length) {
+        const larger = new Uint8Array(bytes.length * 2);
+        larger.set(bytes);
+        bytes = larger;
+      }
+      const room = Math.min(PIECE, bytes.length - length);
+      const { bytesRead } = await handle.read(bytes, length, room);
+      if (bytesRead === 0) break;
+      hash.update(bytes.subarray(length, length + bytesRead));
+      length += bytesRead;
+      if (length > maxBytes) return fail(tooLarge, limit);
+    }
+    const after = await handle.stat({ bigint: true });
+    const signature = signatureOf(after);
+    const settled = signature === signatureOf(before) && BigInt(length) === after.size;
+    return { bytes: bytes.subarray(0, length), digest: hash.digest('hex'), signature, settled };
+  } catch (error) {
+    return fail(unreadable, fileCodeText(causeOf(error)), error);
+  } finally {
+    await handle?.close();
+  }
+}
+
+/**
+ * A text that differs whenever a file was written to, renamed over or swapped, except for a write
+ * of the same size within the tick of the file system's clock.
+ */
+export function signatureOf(stats: BigIntStats): string {
+  const { dev, ino, size, mtimeNs, ctimeNs } = stats;
+  return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
+}
+
+/** The system's code of an error, such as `ENOENT`; its message when it has none. */
+export function causeOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code } = error as NodeJS.ErrnoException;
+  return code ?? error.message;
+}
