@@ -56,7 +56,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
 
   const stop = (signal: string): void => {
     if (stopping) {
-      log.warn('Second signal: ending at once', { signal });
+      log.warn('Second signal; exiting at once', { signal });
       process.exit(1);
       return;
     }
@@ -67,11 +67,12 @@ export function watchProcess(options: LifecycleOptions): () => void {
   const hangUp = (signal: string): void => {
     if (options.hangUp !== 'read-again') stop(signal);
     else if (onHangUp !== undefined) onHangUp();
-    else log.info('HUP changes nothing: state files are followed by themselves');
+    else
+      log.info('SIGHUP ignored: there is no configuration file; state files reload by themselves');
   };
   const crash = (error: unknown): void => {
     const stack = error instanceof Error ? { stack: error.stack } : {};
-    log.error('Unexpected error: ending at once', { ...describeError(error), ...stack });
+    log.error('Unexpected error; exiting at once', { ...describeError(error), ...stack });
     process.exit(1);
   };
 

@@ -66,9 +66,9 @@ async function tlsFor(
     files,
     flags,
     clock,
-    onChanged: () => log.info('The TLS files have changed, and are in use', { server }),
+    onChanged: () => log.info('TLS files changed; the new ones are in use', { server }),
     onFailed: (error) =>
-      log.warn('The TLS files cannot be used; the former stay', { server, err: error }),
+      log.warn('TLS files not usable; the previous ones stay in use', { server, err: error }),
   });
 }
 
@@ -114,7 +114,7 @@ async function guardFor({
     onFailed(error) {
       if (clock.now() - toldAt < TELL_MS) return;
       toldAt = clock.now();
-      log.warn('Cannot find out who asks for metrics; nobody gets them', { err: error });
+      log.warn('Token review failed; request for metrics refused', { err: error });
     },
   });
   return { check, close: () => access.close() };

@@ -17,7 +17,7 @@ export async function setOomScore(
   try {
     await writeFile(path, String(score), { flag: 'r+' });
   } catch (error) {
-    log.warn('Cannot set the OOM score; lowering it needs the capability SYS_RESOURCE', {
+    log.warn('OOM score not set; lowering it needs the capability SYS_RESOURCE', {
       oomScoreAdj: score,
       err: error,
     });

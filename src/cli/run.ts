@@ -59,7 +59,7 @@ export async function run(given: RunOptions): Promise<number> {
   try {
     observers = await observe(options);
   } catch (error) {
-    return cannotGoOn(error, log);
+    return failed('Startup failed', error, log);
   }
   const config = await follow(options);
   const { process, hangUp } = options;
@@ -88,7 +88,8 @@ export async function run(given: RunOptions): Promise<number> {
     await setOomScore(options.globals['oom-score-adj'], log);
     return await carry(options, observers, asked.signal);
   } catch (error) {
-    return cannotGoOn(error, log);
+    const hasStarted = observers.health.facts.firstSyncAt !== undefined;
+    return failed(hasStarted ? 'Failed; exiting' : 'Startup failed', error, log);
   } finally {
     clearInterval(alive);
     config?.close();
@@ -97,8 +98,9 @@ export async function run(given: RunOptions): Promise<number> {
   }
 }
 
-function cannotGoOn(error: unknown, log: AdjustableLog): 1 | 2 {
-  log.error('Cannot go on', { err: error });
+/** Logs what ended the program, and returns the exit code. */
+function failed(message: string, error: unknown, log: AdjustableLog): 1 | 2 {
+  log.error(message, { err: error });
   return isConfiguration(error) ? 2 : 1;
 }
 
@@ -114,7 +116,7 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
   const { running, work } = await prepare({ ...options, stopping: asked }, observers);
   options.limits.reach((change) => {
     running.setLimits?.(change).catch((error: unknown) => {
-      log.error('The limits could not be changed', { err: error });
+      log.error('Limits not changed', { err: error });
     });
   });
   const { dataPath } = running;

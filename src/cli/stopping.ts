@@ -76,7 +76,10 @@ export async function drain(work: Promise<void>, options: DrainOptions): Promise
     const outcome = await Promise.race([work.then((): InTime => 'in time'), time.promise]);
     if (outcome === 'time is up') {
       const drainTimeout = formatDuration(timeoutMs);
-      log.warn('Cutting what outlasted the drain timeout', { drainTimeout, ...remaining?.() });
+      log.warn('Drain timeout reached; closing the remaining connections', {
+        drainTimeout,
+        ...remaining?.(),
+      });
     }
     return outcome;
   } finally {

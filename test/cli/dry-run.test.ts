@@ -86,7 +86,7 @@ t.test('a state file that is missing or has errors ends it', async (t) => {
     const { code, stdout, stderr } = await runCli(line.split(' '));
     t.equal(code, 1);
     t.equal(stdout, '');
-    t.match(stderr, /There is no state to show what would be done for/);
+    t.match(stderr, /Nothing to preview: the state file could not be loaded/);
     t.match(stderr, name === 'bad.yaml' ? /KPNG_STATE_FILE_INVALID/ : /KPNG_STATE_FILE_READ/);
   }
 });

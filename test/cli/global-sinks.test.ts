@@ -50,7 +50,7 @@ t.test('the API is served on loopback unless told otherwise', async (t) => {
   t.match(run('kube to-api --local-api=false').sink.options, { apis: ['global'] });
   t.match(run('kube to-api --globalv1-api=false').sink.options, { apis: ['local'] });
   t.match(refused('kube to-api --listen nowhere'), /^--listen "nowhere"/);
-  t.match(refused('kube to-api --local-api=false --globalv1-api=false'), /nothing to serve/);
+  t.match(refused('kube to-api --local-api=false --globalv1-api=false'), /both off/);
 });
 
 t.test('TLS needs a certificate and its key', async (t) => {

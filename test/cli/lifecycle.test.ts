@@ -33,7 +33,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGBREAK']) {
     );
     process.emit(signal, signal);
     t.same([stops.length, process.exits], [1, [1]]);
-    t.match(lines(), [{ level: 'warn', msg: /ending at once/, signal }]);
+    t.match(lines(), [{ level: 'warn', msg: /exiting at once/, signal }]);
   });
 }
 
@@ -49,7 +49,7 @@ t.test('HUP changes nothing for a daemon without a configuration file', async (t
   process.emit('SIGHUP', 'SIGHUP');
   process.emit('SIGHUP', 'SIGHUP');
   t.same([stops, process.exits], [[], []]);
-  t.match(lines()[0], { level: 'info', msg: /HUP changes nothing/ });
+  t.match(lines()[0], { level: 'info', msg: /SIGHUP ignored/ });
 });
 
 t.test('HUP of a terminal that is closed ends the program', async (t) => {

@@ -81,7 +81,7 @@ current-context: x
   t.match(page.body, /kpng_userspace_authentications_total\{result="forbidden"\} 2/);
   await api.stop();
   t.equal(await status('/metrics', 'a-new-one'), 503, 'fails closed');
-  await cli.line('Cannot find out who asks for metrics; nobody gets them');
+  await cli.line('Token review failed; request for metrics refused');
 });
 
 t.test('health over HTTPS', async (t) => {

@@ -140,7 +140,7 @@ t.test('a reader that goes away ends to-json with 0', async (t) => {
   cli.child.stdout?.destroy();
   stream.send(setService(service('demo/b')), sync);
   t.equal((await cli.exited).code, 0);
-  t.ok(cli.log.some(({ msg }) => msg === 'The reader of standard output has gone'));
+  t.ok(cli.log.some(({ msg }) => msg === 'Standard output closed by its reader; stopping'));
 });
 
 t.test('a reader that does not read cannot keep it: the drain timeout ends it', async (t) => {
@@ -161,7 +161,9 @@ t.test('a reader that does not read cannot keep it: the drain timeout ends it', 
   await cli.line('Received a complete state');
   // The pipe is full for good: the next request never comes.
   cli.kill('SIGTERM');
-  await cli.line('Cutting what outlasted the drain timeout', { drainTimeout: '100ms' });
+  await cli.line('Drain timeout reached; closing the remaining connections', {
+    drainTimeout: '100ms',
+  });
   cli.child.stdout?.resume();
   t.equal((await cli.exited).code, 0);
 });

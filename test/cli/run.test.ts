@@ -151,7 +151,7 @@ t.test('what outlasts the drain timeout is cut', async (t) => {
   t.same(sink.steps, ['sync', 'close', 'destroy']);
   t.match(
     lines().find(({ level }) => level === 'warn'),
-    { msg: 'Cutting what outlasted the drain timeout', drainTimeout: '10ms' },
+    { msg: 'Drain timeout reached; closing the remaining connections', drainTimeout: '10ms' },
   );
 });
 
@@ -187,7 +187,7 @@ t.test('a source that cannot go on: 1, and everything is cut', async (t) => {
   });
   t.equal(await ended, 1);
   t.same(fake.steps, ['destroy']);
-  t.match(lines().at(-1), { level: 'error', msg: 'Cannot go on', err: 'beyond repair' });
+  t.match(lines().at(-1), { level: 'error', msg: 'Startup failed', err: 'beyond repair' });
 });
 
 t.test('a configuration that is wrong: 2, wherever it is noticed', async (t) => {

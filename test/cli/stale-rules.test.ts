@@ -72,7 +72,7 @@ t.test('what a former process has left with another portal goes', async (t) => {
     const lines = await host.clean(current);
     t.same(host.there, [kept]);
     t.equal(lines.length, 2);
-    t.match(lines, [{ level: 'info', msg: 'Removed rules that a former process has left' }]);
+    t.match(lines, [{ level: 'info', msg: 'Removed stale rules of a previous process' }]);
     t.same(await host.clean(current), [], 'once');
   }
 });

@@ -74,7 +74,7 @@ t.test('what outlasts the time is told with its number', async (t) => {
   t.equal(await outcome, 'time is up');
   t.match(lines().at(-1), {
     level: 'warn',
-    msg: 'Cutting what outlasted the drain timeout',
+    msg: 'Drain timeout reached; closing the remaining connections',
     drainTimeout: '100ms',
     connections: 7,
     sessions: 2,

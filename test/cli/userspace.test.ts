@@ -211,7 +211,7 @@ t.test('TERM lets connections run on for the drain timeout, no longer', async (t
   const cut = new Promise((resolve) => {
     client.once('close', resolve);
   });
-  await cli.line('Cutting what outlasted the drain timeout');
+  await cli.line('Drain timeout reached; closing the remaining connections');
   await cut;
   t.match(await cli.exited, { code: 0 });
   t.equal(cli.log.at(-1)?.msg, 'Stopped');
@@ -247,7 +247,7 @@ t.test('a second signal ends at once, with 1', async (t) => {
   await cli.line('Stopping', { signal: 'SIGINT' });
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 1);
-  t.equal(cli.log.at(-1)?.msg, 'Second signal: ending at once');
+  t.equal(cli.log.at(-1)?.msg, 'Second signal; exiting at once');
 });
 
 t.test('proxy ports only: --portal none takes them from the range', async (t) => {

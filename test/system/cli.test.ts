@@ -122,7 +122,7 @@ t.test('a successor with another portal removes what a killed process has left',
   for (const [index, kind] of kinds.entries()) {
     const cli = proxy(t, here, kind.flags);
     await cli.line('The first complete state is in place');
-    if (index > 0) await cli.line('Removed rules that a former process has left');
+    if (index > 0) await cli.line('Removed stale rules of a previous process');
     for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
     for (const other of kinds) {
       const found = other.portalOf('10.96.0.10', 'tcp', 80).test(await other.rules(here.network));

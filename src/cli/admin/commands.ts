@@ -50,38 +50,36 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
   [
     {
       word: 'status',
-      summary: 'Show what a running proxy is, its health, and what it does',
+      summary: 'Show the health, settings and totals of a running proxy',
       description:
-        'Exit code 0 says that a proxy answered and is ready, 1 that none answered or that it is not.',
+        'Exit code 0: a proxy answered and is ready; 1: no proxy answered, or it is not ready.',
       flags: SHOW_FLAGS,
-      examples: [{ line: 'status', does: 'says in a few lines how the proxy of this host is' }],
+      examples: [{ line: 'status', does: 'shows the proxy of this host in a few lines' }],
     },
     {
       word: 'services',
-      summary: 'List its service ports, or tell everything about one',
+      summary: 'List service ports, or show one in detail',
       description:
         'Without a name, a line for each service port. With namespace/name[:port], its listeners, ' +
         'endpoints with their states, errors by cause and times.',
       operand: '[NAME]',
       flags: { ...SHOW_FLAGS, ...LIST_FLAGS, ...LIMIT_FLAGS },
       examples: [
-        { line: 'services --state problems', does: 'lists what is not as it should be' },
-        { line: 'services default/web:http', does: 'tells everything about one service port' },
+        { line: 'services --state problems', does: 'lists service ports with problems' },
+        { line: 'services default/web:http', does: 'shows one service port in detail' },
       ],
     },
     {
       word: 'connections',
       summary: 'List open connections and UDP sessions',
-      description:
-        'The oldest first. A service, namespace/name[:port], shows only its own. Looking costs the proxy ' +
-        'something only when it is asked.',
+      description: 'The oldest first. With namespace/name[:port], only those of one service.',
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...LIMIT_FLAGS },
       examples: [{ line: 'connections default/web --limit 20', does: 'shows who is connected' }],
     },
     {
       word: 'top',
-      summary: 'Watch its service ports in the terminal',
+      summary: 'Watch service ports in the terminal',
       description:
         'A live table of rates, connections, errors and endpoints. Keys: q quits, c r i o e n s sort, ' +
         '/ searches, Enter shows endpoints, ? explains the rest.',
@@ -92,59 +90,59 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         ...TOP_FLAGS,
       },
       examples: [
-        { line: 'top', does: 'shows what is going on, the busiest service first' },
+        { line: 'top', does: 'shows the busiest services first' },
         { line: 'top --once --sort errors', does: 'prints it once, for a script' },
       ],
     },
     {
       word: 'drain',
-      summary: 'Take no new connections for a service, an endpoint, or at all',
+      summary: 'Stop accepting connections for a service, an endpoint, or the whole process',
       description:
-        'Connections that are open go on. A service is namespace/name, or namespace/name:port for one of ' +
-        'its ports. Without a name the whole process drains, as after TERM but without ending: health and ' +
-        'readiness answer 503, and new clients are refused, until undrain.',
+        'Open connections continue. A service is namespace/name, or namespace/name:port for one of its ports. ' +
+        'Without a name the whole process drains, as after SIGTERM but without exiting: health and readiness ' +
+        'answer 503 and new clients are refused, until undrain.',
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
       examples: [
-        { line: 'drain default/web', does: 'lets the connections of a service run out' },
-        { line: 'drain --endpoint 10.1.2.3:8080', does: 'lets balancers skip an endpoint' },
+        { line: 'drain default/web', does: 'drains the connections of a service' },
+        { line: 'drain --endpoint 10.1.2.3:8080', does: 'stops sending clients to an endpoint' },
       ],
     },
     {
       word: 'undrain',
-      summary: 'Take drains back',
+      summary: 'Resume what was drained',
       description: 'Without a name, all of them.',
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
-      examples: [{ line: 'undrain', does: 'takes every drain back' }],
+      examples: [{ line: 'undrain', does: 'resumes everything' }],
     },
     {
       word: 'loglevel',
-      summary: 'Show or change how much is logged',
-      description: 'LEVEL is a number as for -v. It holds until the process ends.',
+      summary: 'Show or change the log level',
+      description: 'LEVEL is a number as for -v. It stays in force until the process exits.',
       operand: '[LEVEL]',
       flags: SHOW_FLAGS,
-      examples: [{ line: 'loglevel 4', does: 'logs what happens to every connection' }],
+      examples: [{ line: 'loglevel 4', does: 'logs the events of every connection' }],
     },
     {
       word: 'stop',
-      summary: 'End it in order',
+      summary: 'Stop a running proxy gracefully',
       description:
-        'As TERM does: connections that are open have --drain-timeout to end. Returns at once. On Windows, where no ' +
-        'signal reaches a process that has no console, this is the way to end one that is no service.',
+        'Like SIGTERM: open connections have --drain-timeout to end. Returns at once. On Windows it stops a process ' +
+        'that has no console and is not a service.',
       flags: SHOW_FLAGS,
-      examples: [{ line: 'stop', does: 'lets connections run out, and ends the proxy' }],
+      examples: [{ line: 'stop', does: 'drains connections and stops the proxy' }],
     },
     {
       word: 'dump',
-      summary: 'Print everything that it knows, for a bug report',
+      summary: 'Print the whole state of a running proxy, for a bug report',
       description:
-        'It tells addresses of services, endpoints and up to 100 clients; look before you send it.',
+        'Contains addresses of services, endpoints and up to 100 clients; review it before you send it.',
       flags: {
         ...ASK_FLAGS,
         output: { ...SHOW_FLAGS.output, default: 'json' },
       },
-      examples: [{ line: 'dump > dump.json', does: 'writes down what the proxy knows' }],
+      examples: [{ line: 'dump > dump.json', does: 'saves the state of the proxy' }],
     },
   ] satisfies AdminText[]
 ).map(admin);

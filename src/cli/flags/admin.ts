@@ -3,8 +3,8 @@ import { SORT_KEYS } from '../../admin/services.ts';
 import { choice, duration, integer, text, toggle } from './kinds.ts';
 import { flag, group } from './table.ts';
 
-const ASK = 'Whom to ask';
-const WHAT = 'What to show';
+const ASK = 'Proxy';
+const WHAT = 'Output';
 
 export const OUTPUT_FORMS = ['table', 'json', 'yaml'] as const;
 export type OutputForm = (typeof OUTPUT_FORMS)[number];
@@ -23,7 +23,7 @@ export const SHOW_FLAGS = {
     output: flag(
       choice(OUTPUT_FORMS),
       'table',
-      'Form of the answer. json and yaml have everything that the API tells.',
+      'Output format. json and yaml contain the complete answer of the API.',
       { short: 'o' },
     ),
   }),
@@ -34,26 +34,26 @@ export const LIST_FLAGS = group(WHAT, {
   search: flag(
     text('words'),
     '',
-    'Only service ports whose name or addresses contain each of these words.',
+    'Only service ports whose name or addresses contain all of these words.',
   ),
   state: flag(
     choice(['all', 'traffic', 'problems', ...SERVICE_STATES]),
     'all',
-    'Only those in use now (traffic), those that are not ok (problems), or those of one state.',
+    'Only service ports in use (traffic), not ok (problems), or in one state.',
   ),
-  sort: flag(choice(SORT_KEYS), 'name', 'What to sort by: the largest first, names from A.'),
-  reverse: flag(toggle(), false, 'Sort the other way round.'),
+  sort: flag(choice(SORT_KEYS), 'name', 'Sort order: the largest first, names from A.'),
+  reverse: flag(toggle(), false, 'Reverse the order.'),
 });
 
 export const LIMIT_FLAGS = group(WHAT, {
-  limit: flag(integer(1, 10_000), 100, 'How many to show at most.'),
+  limit: flag(integer(1, 10_000), 100, 'Maximum number of rows.'),
 });
 
 export const ENDPOINT_FLAGS = group(WHAT, {
   endpoint: flag(
     text('ip:port'),
     '',
-    'Only this endpoint: of the service that is named, or of every service.',
+    'Only this endpoint, of the named service or of all services.',
   ),
 });
 
@@ -61,11 +61,11 @@ export const TOP_FLAGS = group(WHAT, {
   interval: flag(
     duration(500),
     2000,
-    'How often the numbers are asked for. The proxy itself counts every two seconds.',
+    'Refresh interval. The proxy updates its rates every two seconds.',
   ),
   once: flag(
     toggle(),
     false,
-    'Print one screen as plain text and end, as it is done where there is no terminal.',
+    'Print one screen as plain text and exit; the default without a terminal.',
   ),
 });

@@ -13,25 +13,22 @@ export const API_FLAGS = group(GROUP, {
     DEFAULT_API,
     'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
   ),
-  'api-client-tls-crt': flag(
-    text('path'),
-    '',
-    'PEM file with the certificate to show to the server.',
-    { aliases: ['tls-crt'] },
-  ),
+  'api-client-tls-crt': flag(text('path'), '', 'PEM file with the client certificate.', {
+    aliases: ['tls-crt'],
+  }),
   'api-client-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.', {
     aliases: ['tls-key'],
   }),
   'api-client-tls-ca': flag(
     text('path'),
     '',
-    'PEM file with the authorities that the server may be signed by, instead of the system’s.',
+    'PEM file with the trusted authorities, in place of those of the system.',
     { aliases: ['tls-ca'] },
   ),
   'max-msg-size': flag(
     size(1024, 2 ** 31 - 1),
     4 * 1024 * 1024,
-    'Largest message taken from the server.',
+    'Largest message accepted from the server.',
   ),
 });
 
@@ -47,7 +44,7 @@ export function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
   if ((crt === '') !== (key === '')) {
     throw new KpngError(
       'KPNG_USAGE',
-      '--api-client-tls-crt and --api-client-tls-key: one was given without the other',
+      '--api-client-tls-crt and --api-client-tls-key: give both or neither',
     );
   }
   return {

@@ -15,14 +15,14 @@ export const GLOBAL_FLAGS = {
     v: flag(
       integer(0, 10),
       0,
-      'How much to log, as in kube-proxy: 0 errors, warnings and the main steps, 1 services, ' +
-        '2 listeners, 3 every connection, 4 what happens to it.',
+      'Log level, as in kube-proxy: 0 errors, warnings and main steps, 1 services, 2 listeners, ' +
+        '3 connections, 4 events of each connection.',
       { short: 'v', live: true },
     ),
     'logging-format': flag<'text' | 'json' | undefined>(
       choice(['text', 'json']),
       undefined,
-      'Form of the log lines, which go to standard error.',
+      'Format of the log on standard error.',
       { defaultText: 'text on a terminal, else json' },
     ),
   }),
@@ -30,13 +30,13 @@ export const GLOBAL_FLAGS = {
     'metrics-bind-address': flag<HostPort | undefined>(
       listenAddress(),
       { host: '127.0.0.1', port: 10_249 },
-      'Where /metrics, /proxyMode and /configz are served. An empty value or 0 switches them off.',
+      'Listen address for /metrics, /proxyMode and /configz. Empty or 0: not served.',
       { aliases: ['exportMetrics'] },
     ),
     'healthz-bind-address': flag<HostPort | undefined>(
       listenAddress(),
       { host: '0.0.0.0', port: 10_256 },
-      'Where /healthz, /livez and /readyz are served. An empty value or 0 switches them off.',
+      'Listen address for /healthz, /livez and /readyz. Empty or 0: not served.',
     ),
   }),
   ...OBSERVE_FLAGS,
@@ -44,21 +44,21 @@ export const GLOBAL_FLAGS = {
     config: flag(
       text('path'),
       '',
-      'Configuration file: KubeProxyConfiguration, UserspaceProxyConfiguration, or both. Flags and ' +
-        'environment variables count more than the file, which is read again when it changes and at HUP.',
+      'Configuration file with a KubeProxyConfiguration, a UserspaceProxyConfiguration, or both. Flags and ' +
+        'environment variables override it. It is reloaded when it changes and on SIGHUP.',
     ),
     'oom-score-adj': flag<number | undefined>(
       optional(integer(-1000, 1000)),
       undefined,
-      'How readily Linux ends this process when memory runs out, from -1000 (never) to 1000. ' +
-        'Lowering it needs the capability SYS_RESOURCE. Empty: as it is.',
+      'OOM score adjustment of the process on Linux, from -1000 (never killed) to 1000. Lowering it ' +
+        'needs the capability SYS_RESOURCE. Empty: unchanged.',
     ),
   }),
   ...group(HEALTH, {
     'admin-socket': flag(
       text('path'),
       defaultSocketPath(),
-      'Socket, for its owner only, on which the commands for a running proxy reach it. Empty: none.',
+      'Unix socket, accessible to its owner only, for the commands of a running proxy. Empty: none.',
       {
         defaultText:
           '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
@@ -67,27 +67,27 @@ export const GLOBAL_FLAGS = {
     'status-bind-address': flag<HostPort | undefined>(
       listenAddress(),
       undefined,
-      'Where the status page is served, read-only: :8090 is on loopback only, another address for ' +
-        'whoever reaches it. Empty or 0: nowhere.',
+      'Listen address for the read-only status page. :8090 listens on loopback only; any client that reaches ' +
+        'another address can read it. Empty or 0: not served.',
     ),
   }),
   ...group(PROCESS, {
     'error-delay': flag(
       duration(1),
       1000,
-      'First wait before a lost source is tried again; the waits grow from there.',
+      'First delay before the source is retried; later delays grow.',
     ),
     'drain-delay': flag(
       duration(),
       0,
-      'How long new connections are still served after the first INT or TERM, with /readyz and ' +
-        '/healthz failing already, so that load balancers can go elsewhere first.',
+      'How long new connections are accepted after the first SIGINT or SIGTERM, while /readyz and /healthz ' +
+        'already fail, so that load balancers stop sending clients.',
       { live: true },
     ),
     'drain-timeout': flag(
       duration(),
       5000,
-      'How long connections may run on after that before they are cut.',
+      'How long open connections may last after that before they are closed.',
       { live: true },
     ),
   }),

@@ -8,14 +8,13 @@ export const HANDOVER_FLAGS = group(GROUP, {
   'handover-socket': flag(
     text('path'),
     '',
-    'Unix socket over which a process gives its listeners to its successor (Linux, Node 26). Give both the ' +
-      'same path: the one that starts takes over from the one that runs, which then drains and ends. ' +
-      'Empty: off.',
+    'Unix socket over which the running process hands its listeners to a new one with the same flag (Linux, ' +
+      'Node 26); the old process then drains and exits. Empty: off.',
   ),
   'handover-wait': flag(
     toggle(),
     false,
-    'Once a successor has taken over and the connections have ended, wait for a signal, or until the ' +
-      'successor has gone, instead of ending: for pods, whose restart would take over again.',
+    'After the handover and the drain, wait for a signal or for the end of the new process instead of ' +
+      'exiting: for pods, whose restart would take over again.',
   ),
 });

@@ -12,21 +12,21 @@ export const LIMIT_FLAGS = {
     'connect-timeouts': flag<readonly number[]>(
       durations(),
       DEFAULT_LIMITS.connectTimeoutsMs,
-      'Time limit of each attempt to reach an endpoint. There are as many attempts as times, each ' +
-        'on another endpoint while there is one.',
+      'Time limits of the connection attempts, one attempt for each; every attempt uses another ' +
+        'endpoint while there is one.',
       { live: true },
     ),
     'half-close-timeout': flag(
       duration(1),
       DEFAULT_LIMITS.halfCloseTimeoutMs,
-      'How long one direction may stay silent after the other has ended, before both are closed.',
+      'How long one direction may stay idle after the other has ended, before both are closed.',
       { live: true },
     ),
     'hold-timeout': flag(
       duration(),
       DEFAULT_LIMITS.holdTimeoutMs,
       'How long a TCP client of a service without endpoints is held until there is one. 0: it is reset, or ' +
-        'refused by packet rules.',
+        'rejected by packet rules.',
       { live: true },
     ),
     'endpoint-grace-period': flag(
@@ -38,12 +38,12 @@ export const LIMIT_FLAGS = {
     'tcp-keepalive': flag(
       duration(1000),
       DEFAULT_LIMITS.keepAliveMs,
-      'Idle time before TCP asks whether the peer is still there.',
+      'Idle time before the first TCP keep-alive probe.',
     ),
     'udp-idle-timeout': flag(
       duration(1),
       DEFAULT_LIMITS.udpIdleTimeoutMs,
-      'A UDP session ends when nothing has passed either way for so long.',
+      'A UDP session ends after this idle time.',
       { aliases: ['udp-timeout'], live: true },
     ),
   }),
@@ -51,25 +51,25 @@ export const LIMIT_FLAGS = {
     'max-connections': flag(
       integer(1),
       DEFAULT_LIMITS.maxConnections,
-      'TCP connections at once, of all services. More are reset.',
+      'Concurrent TCP connections of all services. Further ones are reset.',
       { live: true },
     ),
     'max-held-connections': flag(
       integer(1),
       DEFAULT_LIMITS.maxHeldConnections,
-      'TCP clients held at once with --hold-timeout, of all services. More are reset.',
+      'TCP clients held at the same time by --hold-timeout. Further ones are reset.',
       { live: true },
     ),
     'max-udp-sessions': flag(
       integer(1),
       DEFAULT_LIMITS.maxUdpSessions,
-      'UDP sessions at once, of all services. A new one ends the least recently used.',
+      'Concurrent UDP sessions of all services. A new one evicts the least recently used.',
       { live: true },
     ),
     'reserved-descriptors': flag(
       integer(0),
       defaultReserve(processDescriptorLimit()),
-      'File descriptors kept free for everything but connections and sessions.',
+      'File descriptors reserved for everything but connections and sessions.',
       {
         defaultText: `${DEFAULT_LIMITS.reservedDescriptors}; where ulimit -n is below 1024, a quarter of it`,
       },
@@ -77,7 +77,7 @@ export const LIMIT_FLAGS = {
     'max-affinity-clients': flag(
       integer(1),
       DEFAULT_LIMITS.maxAffinityClients,
-      'Clients that session affinity remembers for each service port. The oldest is forgotten.',
+      'Clients that session affinity remembers for each service port. The oldest is evicted.',
     ),
     'max-affinity-clients-total': flag(
       integer(1),
@@ -87,27 +87,27 @@ export const LIMIT_FLAGS = {
     backlog: flag(
       integer(1, 65_535),
       DEFAULT_LIMITS.backlog,
-      'Connections of one listener that wait to be accepted.',
+      'Pending connections of each listener.',
     ),
     'bulk-buffer-budget': flag(
       size(0),
       DEFAULT_LIMITS.bulkBufferBudget,
-      'Memory for the large buffers of busy connections, of all of them together.',
+      'Memory for the large buffers of busy connections, in total.',
     ),
     'udp-socket-buffer': flag(
       size(4096, 1024 ** 3),
       DEFAULT_LIMITS.udpSocketBuffer,
-      'Receive and send buffer asked for each UDP socket; the system may give less.',
+      'Requested receive and send buffer of each UDP socket; the system may grant less.',
     ),
     'udp-send-queue': flag(
       size(0, 1024 ** 3),
       DEFAULT_LIMITS.udpSendQueueBytes,
-      'Datagrams that may wait here for one UDP socket while it cannot take them.',
+      'Bytes of datagrams queued for one UDP socket that cannot send.',
     ),
     'udp-wildcard-sockets': flag(
       integer(0, 65_535),
       DEFAULT_LIMITS.udpWildcardSockets,
-      'Sockets that a UDP listener on every address opens for single addresses of the host.',
+      'Sockets that a UDP listener on the wildcard address opens for single addresses of the host.',
     ),
   }),
 } as const satisfies Record<LimitName, FlagSpec<number> | FlagSpec<readonly number[]>>;

@@ -8,8 +8,8 @@ export const NODE_FLAGS = group('Node', {
   'node-name': flag(
     text('name'),
     hostname(),
-    'Node whose endpoints and traffic policies count, by the name that the cluster has for it. ' +
-      'Taken as it is: nothing is lower-cased or cut off.',
+    'Name of this node in the cluster, exactly as written there. It selects local endpoints, topology hints ' +
+      'and traffic policies.',
     { aliases: ['hostname-override'], defaultText: 'the host name' },
   ),
 });

@@ -12,33 +12,31 @@ export const OBSERVE_FLAGS = group(GROUP, {
   'metrics-tls-crt': flag(
     text('path'),
     '',
-    'PEM file with the certificate of the metrics server, which serves HTTPS then. Read again when it changes.',
+    'PEM file with the certificate of the metrics server; enables HTTPS. Reloaded when it changes.',
   ),
   'metrics-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.'),
   'healthz-tls-crt': flag(
     text('path'),
     '',
-    'PEM file with the certificate of the health server, which serves HTTPS then. Read again when it changes.',
+    'PEM file with the certificate of the health server; enables HTTPS. Reloaded when it changes.',
   ),
   'healthz-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.'),
   'metrics-authentication': flag(
     choice(['none', 'delegated']),
     'none',
-    'Who may see metrics beyond the loopback address. delegated: clients bring a bearer token, and the ' +
-      'cluster says whose it is (TokenReview) and whether that user may get the path ' +
-      '(SubjectAccessReview); needs --metrics-tls-crt. Probes need no token.',
+    'Who may read metrics from other hosts. delegated: clients send a bearer token, which the cluster ' +
+      'authenticates (TokenReview) and authorizes for the path (SubjectAccessReview); needs ' +
+      '--metrics-tls-crt. Probes need no token.',
   ),
   'metrics-per-endpoint': flag(
     toggle(),
     false,
-    'Count connections, bytes and errors of every endpoint, too. The page grows with the endpoints, and ' +
-      'each connection costs a little more.',
+    'Also count connections, bytes and errors of each endpoint. The page grows with the number of endpoints.',
   ),
   'authentication-kubeconfig': flag(
     text('path'),
     '',
-    'Kubeconfig file with the server that is asked, and the credentials for that. Empty: those of the ' +
-      'pod that this runs in.',
+    'Kubeconfig file of the cluster that reviews tokens. Empty: the service account of the pod.',
     { env: 'KUBECONFIG' },
   ),
 });
@@ -72,6 +70,6 @@ export function checkObserve(
   if (!isExposed(address) || options['metrics-tls-crt'] !== '') return;
   throw new KpngError(
     'KPNG_USAGE',
-    '--metrics-authentication delegated needs --metrics-tls-crt: tokens are not for the open network',
+    '--metrics-authentication delegated needs --metrics-tls-crt: tokens must not cross the network in plaintext',
   );
 }

@@ -31,37 +31,37 @@ function name(): FlagKind<string> {
 /** Flags of the command `service`. */
 export const SERVICE_FLAGS = group(SERVICE, {
   name: flag(name(), 'kpng-userspace', 'Name of the service, and of its log file.'),
-  'display-name': flag(text('text'), '', 'What lists of services call it. Empty: its name.'),
+  'display-name': flag(
+    text('text'),
+    '',
+    'Name in lists of services. Empty: the name of the service.',
+  ),
   'depends-on': flag<readonly string[]>(
     list('names'),
     [],
-    'Services that have to run before, such as that of the controller.',
+    'Services that must be running first, such as the controller.',
   ),
   start: flag(
     choice(['delayed-auto', 'auto', 'demand']),
     'delayed-auto',
-    'When Windows starts it: a while after the boot, at the boot, or when it is told to.',
+    'When Windows starts it: some time after boot, at boot, or on demand.',
   ),
-  env: flag<readonly string[]>(settings(), [], 'A variable of its environment; may be repeated.'),
+  env: flag<readonly string[]>(
+    settings(),
+    [],
+    'Environment variable of the service; may be repeated.',
+  ),
   'log-dir': flag(
     text('path'),
     '',
-    'Folder of the log file, which is made. Empty: kpng-userspace\\logs in %ProgramData%.',
+    'Folder of the log file; created if missing. Empty: kpng-userspace\\logs in %ProgramData%.',
   ),
-  'log-size': flag(
-    size(65_536),
-    10 * 1024 * 1024,
-    'Size at which the log file is put aside and a new one begun.',
-  ),
-  'restart-delay': flag(
-    duration(),
-    2000,
-    'Wait before it is started again when it has ended by itself.',
-  ),
+  'log-size': flag(size(65_536), 10 * 1024 * 1024, 'Size at which the log file is rotated.'),
+  'restart-delay': flag(duration(), 2000, 'Delay before a service that exited is restarted.'),
   'stop-timeout': flag(
     duration(1),
     15_000,
-    'How long it may take to stop; more than its --drain-timeout. Then it is killed.',
+    'How long stopping may take before the process is killed; longer than its --drain-timeout.',
   ),
   nssm: flag(
     text('path'),
@@ -71,7 +71,7 @@ export const SERVICE_FLAGS = group(SERVICE, {
   winsw: flag(
     text('folder'),
     '',
-    'Instead of using NSSM, write a definition for WinSW into this folder. For install only.',
+    'Write a definition for WinSW into this folder instead of using NSSM; for install only.',
   ),
 });
 

@@ -13,16 +13,13 @@ export function adviseOnDescriptors(log: Log, limit: number, reserve: number): v
   const keys = { limit, reserved: reserve, left };
   if (left === 0) {
     log.error(
-      'No file descriptor is left for clients; raise ulimit -n, or lower --reserved-descriptors',
+      'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors',
       {
         ...keys,
         code: 'KPNG_LIMIT_REACHED',
       },
     );
   } else if (limit < ENOUGH) {
-    log.warn(
-      'This process may open few files, so it serves few clients at once; raise ulimit -n',
-      keys,
-    );
+    log.warn('Too few file descriptors for many clients; raise ulimit -n', keys);
   }
 }

@@ -50,7 +50,7 @@ export async function startDryRun(
   const failed = ({ path }: { readonly path: string }): void => {
     if (outcome !== undefined || hasFailed) return;
     hasFailed = true;
-    log.error('There is no state to show what would be done for', { path });
+    log.error('Nothing to preview: the state file could not be loaded', { path });
     done.resolve();
   };
   fileReadFailed.subscribe(failed);

@@ -38,12 +38,12 @@ export async function removeStaleRules(
       return true;
     };
     try {
-      if (await remove(stays)) log.info('Removed rules that a former process has left', { what });
+      if (await remove(stays)) log.info('Removed stale rules of a previous process', { what });
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
       // Without the programs there is nothing that they could have left.
       if (error.code === 'KPNG_PORTAL_TOOL_MISSING') return;
-      log.warn('Rules that a former process has left could not be removed', { what, err: error });
+      log.warn('Stale rules of a previous process not removed', { what, err: error });
     }
   };
   if (current.kind === 'iptables') {

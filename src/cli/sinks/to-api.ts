@@ -14,17 +14,16 @@ export const toApi = defineGlobalSink({
   word: 'to-api',
   summary: 'Serve the state over gRPC, to backends on every node and to other servers',
   description: [
-    'Serves both APIs of kpng: the local one, in which each client names its node and is told what ' +
-      'that node needs, and the global one with everything. Clients of kpng work as well as those of ' +
-      'this program.',
-    'It listens on the loopback address only, unless told otherwise. Without TLS, whoever can connect ' +
-      'can read the state of the cluster.',
+    'Serves both APIs of kpng: the local one, in which each client names its node and gets the local view of ' +
+      'it, and the global one. Clients of kpng work as well as those of this program.',
+    'It listens on loopback only by default. Without TLS, every client that can connect can read the state ' +
+      'of the cluster.',
   ],
   examples: [
     { line: 'file -i state.yaml to-api', does: 'serves a state file to backends on this host' },
     {
       line: 'api --api kpng.example:12090 to-api --listen unix:///run/kpng/proxy.sock',
-      does: 'passes on the state of another server to the backends of this host',
+      does: 'relays the state of another server to the backends of this host',
     },
   ],
   flags: {
@@ -32,55 +31,54 @@ export const toApi = defineGlobalSink({
       listen: flag(
         text('address'),
         DEFAULT_LISTEN,
-        'Where to serve: tcp://ip:port, or unix:///path. tcp://:12090 is every address of the host, ' +
-          'tcp4:// and tcp6:// only those of one family.',
+        'Listen address: tcp://ip:port or unix:///path. tcp://:12090 is every address of the host, tcp4:// and ' +
+          'tcp6:// only those of one family.',
       ),
       'listen-tls-crt': flag(
         text('path'),
         '',
-        'PEM file with the certificate of the server. Without it the API is served in plaintext. The ' +
-          'three TLS files are read again when they change.',
+        'PEM file with the certificate of the server. Empty: plaintext. The three TLS files are reloaded when ' +
+          'they change.',
       ),
       'listen-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.'),
       'listen-tls-ca': flag(
         text('path'),
         '',
-        'PEM file with authorities: clients have to show a certificate that one of them has signed.',
+        'PEM file with authorities. If set, clients need a certificate that one of them has signed.',
       ),
       'local-api': flag(toggle(), true, 'Serve the local API.'),
       'globalv1-api': flag(toggle(), true, 'Serve the global API.'),
     }),
     ...group(LIMITS, {
-      'max-watchers': flag(
-        integer(1),
-        DEFAULT_SERVER_LIMITS.maxWatchers,
-        'Clients that watch at once.',
-      ),
+      'max-watchers': flag(integer(1), DEFAULT_SERVER_LIMITS.maxWatchers, 'Concurrent watchers.'),
       'max-api-connections': flag(
         integer(1),
         DEFAULT_SERVER_LIMITS.maxConnections,
-        'Connections to the API at once.',
+        'Concurrent connections to the API.',
       ),
       'max-streams': flag(
         integer(1, 2 ** 31 - 1),
         DEFAULT_SERVER_LIMITS.maxStreams,
-        'Calls at once on one connection.',
+        'Concurrent calls on one connection.',
       ),
       'max-request-size': flag(
         size(1024, 2 ** 31 - 1),
         DEFAULT_SERVER_LIMITS.maxMessageSize,
-        'Largest message taken from a client.',
+        'Largest message accepted from a client.',
       ),
       'max-history': flag(
         integer(0),
         DEFAULT_SERVER_LIMITS.maxHistory,
-        'Endpoints of former states kept for clients that lag behind, which cost memory. Those that lag furthest begin anew.',
+        'Endpoints of previous states kept in memory for clients that lag behind. Clients that lag further restart from scratch.',
       ),
     }),
   },
   read(values) {
     if (!values['local-api'] && !values['globalv1-api']) {
-      throw new KpngError('KPNG_USAGE', 'with both APIs switched off there is nothing to serve');
+      throw new KpngError(
+        'KPNG_USAGE',
+        '--local-api and --globalv1-api are both off; leave one on',
+      );
     }
     return {
       listen: parseListen(values.listen),

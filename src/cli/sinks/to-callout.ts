@@ -1,5 +1,5 @@
 import { defineSink } from '../command.ts';
-import { duration, size, text } from '../flags/kinds.ts';
+import { checkedText, duration, size } from '../flags/kinds.ts';
 import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
 import { flag, group } from '../flags/table.ts';
 
@@ -10,15 +10,15 @@ export const toCallout = defineSink({
   summary: 'Run a program at every change, with the state as JSON on its standard input',
   description: [
     'The program gets one line of JSON for each service with its endpoints, as to-json prints them, all of ' +
-      'them at every change. It runs without arguments and without a shell, one at a time: changes that ' +
-      'come meanwhile wait and are one change then. What it prints is printed, followed by an empty line.',
-    'A program that ends with another code than 0, takes too long or cannot be started is logged with the ' +
-      'end of its standard error, counted, and run again with growing waits.',
+      'them at every change. It runs without arguments and without a shell, one run at a time; changes that ' +
+      'arrive meanwhile are merged into the next run. Its output is printed, followed by an empty line.',
+    'A run that exits with a code other than 0, takes too long or cannot be started is logged with the end of ' +
+      'its standard error, counted, and retried with growing delays.',
   ],
   examples: [
     {
       line: 'local to-callout --callout ./apply-state.sh',
-      does: 'runs a script at every change that a kpng server tells',
+      does: 'runs a script at every change of a kpng server',
     },
     {
       line: 'file -i state.yaml to-callout --callout jq',
@@ -29,13 +29,11 @@ export const toCallout = defineSink({
     ...NODE_FLAGS,
     ...group(CALLOUT, {
       callout: flag(
-        {
-          ...text('program'),
-          parse(given) {
-            if (given !== '' && !given.includes('\0')) return given;
+        checkedText('program', (given) => {
+          if (given === '' || given.includes('\0')) {
             throw new Error('expected the path of a program, or a name on the PATH');
-          },
-        },
+          }
+        }),
         '/bin/cat',
         'The program: a path, or a name on the PATH. No arguments can be given.',
         { env: 'CALLOUT' },
@@ -43,13 +41,12 @@ export const toCallout = defineSink({
       'callout-timeout': flag(
         duration(),
         60_000,
-        'How long a run may take before it is ended, with TERM and two seconds later with KILL. ' +
-          '0: as long as it likes.',
+        'Time limit of a run, which then gets SIGTERM and two seconds later SIGKILL. 0: no limit.',
       ),
       'callout-max-output': flag(
         size(0),
         64 * 1024 * 1024,
-        'How much a run may print; it is kept in memory until the run has ended well.',
+        'Maximum output of a run, which is kept in memory until the run has succeeded.',
       ),
     }),
   },
@@ -66,7 +63,7 @@ export const toCallout = defineSink({
     ]);
     const readerGone = Promise.withResolvers<void>();
     const write = streamWriter(stdout, () => {
-      log.v(1, 'The reader of standard output has gone');
+      log.v(1, 'Standard output closed by its reader; stopping');
       readerGone.resolve();
     });
     const sink = new CalloutSink({ program, timeoutMs, maxOutput, write });

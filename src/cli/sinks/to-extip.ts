@@ -10,19 +10,19 @@ export const toExtip = defineSink({
   word: 'to-extip',
   summary: 'Lead external IPs to endpoints with iptables, as kpng’s iptables-extip',
   description: [
-    'For a machine that external IPs of services are routed to. It keeps three chains up to date, by default ' +
-      'k8s-forward in the table filter, and k8s-DNAT and k8s-SNAT in the table nat. Nothing jumps to them by ' +
-      'itself: add rules to FORWARD, PREROUTING and POSTROUTING that do.',
-    'The chains stay as they are when the program ends.',
+    'For a machine to which external IPs of services are routed. Keeps three chains up to date, by default ' +
+      'k8s-forward in the table filter, and k8s-DNAT and k8s-SNAT in the table nat. Add rules to FORWARD, ' +
+      'PREROUTING and POSTROUTING that jump to them.',
+    'The chains stay when the program exits.',
   ],
   examples: [
     {
       line: 'local to-extip --dry-run | head',
-      does: 'prints what would be run, for the first complete state',
+      does: 'prints the commands for the first complete state',
     },
     {
       line: 'local to-extip --load-balancers-only',
-      does: 'leaves out services of other types',
+      does: 'skips services of other types',
     },
   ],
   flags: {
@@ -35,16 +35,12 @@ export const toExtip = defineSink({
             throw new Error('expected up to 20 letters, digits, dashes and underscores');
         }),
         'k8s-',
-        'What the names of the chains begin with.',
+        'Prefix of the names of the chains.',
       ),
     }),
     ...IPTABLES_FLAVOR_FLAGS,
     ...group(RULES, {
-      'dry-run': flag(
-        toggle(),
-        false,
-        'Print what would be run for the first complete state, and end.',
-      ),
+      'dry-run': flag(toggle(), false, 'Print the commands for the first complete state and exit.'),
     }),
   },
   read: (values) => ({

@@ -6,13 +6,13 @@ import { flag, group } from '../flags/table.ts';
 
 export const toFile = defineGlobalSink({
   word: 'to-file',
-  summary: 'Write the state to a YAML file, again whenever it changes',
+  summary: 'Write the state to a YAML file whenever it changes',
   description: [
-    'The file has the form that kpng writes and that the source `file` reads. It is replaced as a ' +
-      'whole, so that readers never see half of it, at most once a second.',
+    'The file has the format that kpng writes and the source `file` reads. It is replaced atomically, at most ' +
+      'once a second.',
   ],
   examples: [
-    { line: 'api to-file --output state.yaml', does: 'writes down what a kpng server knows' },
+    { line: 'api to-file --output state.yaml', does: 'saves the state of a kpng server' },
     { line: 'file -i state.yaml to-file -o copy.yaml', does: 'writes a state file in full' },
   ],
   flags: {

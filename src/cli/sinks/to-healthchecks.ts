@@ -8,9 +8,9 @@ export const toHealthChecks = defineSink({
   word: 'to-healthchecks',
   summary: 'Answer load balancers on the health-check node ports of services',
   description: [
-    'For each service with externalTrafficPolicy Local and a health-check node port: HTTP on that port ' +
-      'tells how many of its endpoints are on this node, with status 200 if there are any and 503 ' +
-      'otherwise. Nothing is proxied. to-userspace does the same beside its own work.',
+    'Each health-check node port of a service with externalTrafficPolicy Local answers HTTP with the number of ' +
+      'local endpoints: status 200 if there are any, else 503. Nothing is proxied. to-userspace does the ' +
+      'same.',
     'The servers for metrics and health run only if their flags are given.',
   ],
   examples: [
@@ -27,8 +27,7 @@ export const toHealthChecks = defineSink({
           if (given !== '') nodePortAddresses([given], []);
         }),
         '',
-        'Where to listen: an address, or a network that stands for the addresses of the host in it. ' +
-          'Empty: every address.',
+        'Address to listen on, or a network that selects addresses of the host. Empty: every address.',
       ),
     }),
   },

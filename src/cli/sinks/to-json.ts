@@ -3,14 +3,14 @@ import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
 
 export const toJson = defineSink({
   word: 'to-json',
-  summary: 'Print the state of this node as JSON, again at every change, as kpng-json does',
+  summary: 'Print the state of this node as JSON at every change, as kpng-json does',
   description: [
-    'One line of JSON for each service with its endpoints, all of them again at every change, for jq ' +
-      'and scripts. Nothing is proxied. The program ends well when its reader goes away.',
+    'Prints one line of JSON for each service with its endpoints, all of them at every change, for jq and ' +
+      'scripts. Nothing is proxied. When the reader closes standard output, the program exits with 0.',
     'The servers for metrics and health run only if their flags are given.',
   ],
   examples: [
-    { line: 'local to-json | jq .', does: 'shows what a kpng server tells this node' },
+    { line: 'local to-json | jq .', does: 'shows what a kpng server sends to this node' },
     { line: 'file -i state.yaml to-json', does: 'shows what a state file means for this node' },
   ],
   flags: NODE_FLAGS,
@@ -22,7 +22,7 @@ export const toJson = defineSink({
     ]);
     const readerGone = Promise.withResolvers<void>();
     const write = streamWriter(stdout, () => {
-      log.v(1, 'The reader of standard output has gone');
+      log.v(1, 'Standard output closed by its reader; stopping');
       readerGone.resolve();
     });
     return {

@@ -6,9 +6,9 @@ export const apiSource = defineGlobalSource({
   word: 'api',
   summary: 'Services, endpoints and nodes of the cluster, from the gRPC API of a kpng server',
   description: [
-    'Watches the global API of a server started with `kpng ... to-api`. The part of it that a node ' +
-      'needs is worked out here. While the server cannot be reached the last state is kept and served; ' +
-      'the connection is tried again for ever, with growing waits.',
+    'Watches the global API of a server started with `kpng ... to-api` and derives the local view of the node ' +
+      'from it. While the server is unreachable, the last known state is served and the connection is ' +
+      'retried with growing delays.',
     'TLS is used when one of the three TLS files is given.',
   ],
   examples: [
@@ -18,7 +18,7 @@ export const apiSource = defineGlobalSource({
     },
     {
       line: 'api --api kpng.example:12090 to-file --output state.yaml',
-      does: 'writes down what a kpng server knows',
+      does: 'saves the state of a kpng server',
     },
   ],
   flags: API_FLAGS,

@@ -5,11 +5,11 @@ import { flag, group } from '../flags/table.ts';
 
 export const fileSource = defineGlobalSource({
   word: 'file',
-  summary: 'Services, endpoints and nodes from a YAML state file, read again whenever it changes',
+  summary: 'Services, endpoints and nodes from a YAML or JSON state file, reloaded when it changes',
   description: [
-    'The file has the form of `kpng ... to-file`: the global state, with the lists services, ' +
-      'endpoints and nodes. The part of it that the node needs is worked out here.',
-    'A file with an error changes nothing: the error is logged and the last good state stays.',
+    'The file has the format of `kpng ... to-file`: the global state, with the lists services, endpoints and ' +
+      'nodes, from which the local view of the node is derived.',
+    'A file with errors changes nothing: the errors are logged and the last good state is served.',
   ],
   examples: [
     {
@@ -18,7 +18,7 @@ export const fileSource = defineGlobalSource({
     },
     {
       line: 'file -i state.yaml to-json --node-name node-1',
-      does: 'prints what node-1 would be told',
+      does: 'prints the local view of node-1',
     },
   ],
   flags: {

@@ -12,10 +12,9 @@ export const kubeSource = defineGlobalSource({
   word: 'kube',
   summary: 'Services, EndpointSlices and Nodes, watched in a Kubernetes API',
   description: [
-    'The configuration is that of --kubeconfig or KUBECONFIG, or without them that of the pod that ' +
-      'this runs in; ~/.kube/config is not looked for. What the account must be allowed to do, and ' +
-      'what happens when something fails, is in docs/kubernetes.md.',
-    'While the API cannot be reached the last state is kept and served; it is tried again for ever.',
+    'Uses the kubeconfig of --kubeconfig or KUBECONFIG, else the service account of the pod; not ' +
+      '~/.kube/config. docs/kubernetes.md lists the permissions that the account needs, and failures.',
+    'While the API is unreachable, the last known state is served and the API is retried.',
   ],
   examples: [
     {
@@ -24,7 +23,7 @@ export const kubeSource = defineGlobalSource({
     },
     {
       line: 'kube --server http://127.0.0.1:8001 to-json --node-name node-1',
-      does: 'prints what node-1 would be told, through kubectl proxy',
+      does: 'prints the local view of node-1, through kubectl proxy',
     },
   ],
   flags: {

@@ -6,8 +6,8 @@ export const localSource = defineSource({
   word: 'local',
   summary: 'The local view of this node, from the gRPC API of a kpng server',
   description: [
-    'Watches a server started with `kpng ... to-api`. While the server cannot be reached the last ' +
-      'state is kept and served; the connection is tried again for ever, with growing waits.',
+    'Watches a server started with `kpng ... to-api`. While the server is unreachable, the last known state ' +
+      'is served and the connection is retried with growing delays.',
     'TLS is used when one of the three TLS files is given.',
   ],
   examples: [
