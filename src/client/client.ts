@@ -17,7 +17,7 @@ export interface KpngClientOptions extends ConnectorOptions {
   readonly once?: boolean | undefined;
 }
 
-/** What a client tells when asked. */
+/** The state of a client. */
 export interface KpngClientSnapshot extends ConnectionSnapshot {
   /** Services of the last complete state. */
   readonly services: number;

@@ -1,7 +1,7 @@
 /**
  * The sockets below a gRPC channel.
  *
- * grpc-js does three things with them that do not do here, and has no option against: it gives up a
+ * grpc-js does three things with them that are wrong here, and has no option against: it abandons a
  * handshake that hangs without closing its socket, so each retry would lose a descriptor; it has no
  * TCP keepalive; and for a target that is an IP address it asks Node for a TLS server name that Node
  * (since 26) refuses. Its credentials are the place where a socket passes through our hands.

@@ -19,7 +19,7 @@ export interface ConnectorOptions {
   readonly tls?: TlsMaterial | undefined;
   /**
    * Reads the TLS files again: asked before each connection but the first, so that they may be replaced at any
-   * time. While it fails, the former ones are used.
+   * time. While it fails, the previous ones are used.
    */
   readonly renewTls?: (() => Promise<TlsMaterial | undefined>) | undefined;
   /** Bytes. Default: 4194304. */
@@ -192,7 +192,7 @@ export class Connector<Op extends StreamOp> {
       this.#tls = (await this.#options.renewTls?.()) ?? this.#tls;
       this.#tlsProblem = '';
     } catch (error) {
-      this.#tlsProblem = `; the former TLS files are used: ${messageOf(error)}`;
+      this.#tlsProblem = `; the previous TLS files are used: ${messageOf(error)}`;
     }
   }
 

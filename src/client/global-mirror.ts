@@ -184,15 +184,15 @@ function split(key: string): [namespace: string, name: string] {
   return [key.slice(0, slash), key.slice(slash + 1)];
 }
 
-/** In order of the hash, so that the order in which a server tells does not matter. */
+/** In order of the hash, so that the order in which a server sends does not matter. */
 function settle(
-  former: Infos | undefined,
+  before: Infos | undefined,
   staged: ReadonlyMap<string, Staged<EndpointInfo>>,
   suspect: boolean,
 ): Infos {
-  const infos = new Map(suspect ? [] : former);
+  const infos = new Map(suspect ? [] : before);
   for (const [key, value] of staged) {
-    const info = value === KEPT ? former?.get(key) : value;
+    const info = value === KEPT ? before?.get(key) : value;
     if (info === undefined || info === DELETED) infos.delete(key);
     else infos.set(key, info);
   }

@@ -61,7 +61,7 @@ export async function openStream<Op extends StreamOp>(
     (nodeName: string) => Buffer.from(api.encodeRequest(nodeName)),
     api.decode,
   );
-  // Reading the stream reports the error. Without a listener an error that comes while nobody reads,
+  // Reading the stream reports the error. Without a listener an error that comes while the stream is not read,
   // because the sink is at work, would end the process.
   call.on('error', () => {});
   let timedOut = false;

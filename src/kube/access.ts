@@ -21,7 +21,7 @@ export interface AccessOptions extends ConfigOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** Connections that nobody uses are closed after so long. Milliseconds. */
+/** Unused connections are closed after so long. Milliseconds. */
 const IDLE_MS = 60_000;
 
 type TlsOptions = Pick<
@@ -40,7 +40,7 @@ interface Shown {
 }
 
 /**
- * Credentials and connections for one server. Credentials are asked for anew for each request, so that
+ * Credentials and connections for one server. Credentials are fetched again for each request, so that
  * tokens and certificates may rotate at any time; what KubeConfig remembers of them is forgotten
  * when the server refuses it.
  */
@@ -68,7 +68,7 @@ export class ApiAccess {
     return this.#config;
   }
 
-  /** The server has refused the credentials, or is not to be trusted: read the configuration and fetch them anew next time. */
+  /** The server has refused the credentials, or is not to be trusted: re-read the configuration and fetch them again next time. */
   refused(): void {
     this.#stale = true;
   }
@@ -110,7 +110,7 @@ export class ApiAccess {
       this.#agent !== undefined &&
       this.#agent.key !== shown.key
     ) {
-      // KubeConfig goes on with the connections, through the proxy, that show the former certificate.
+      // KubeConfig goes on with the connections, through the proxy, that show the previous certificate.
       this.#config = await loadConfig(this.#options);
       shown = await this.#show();
     }

@@ -30,7 +30,7 @@ export interface KubeApiOptions {
 /** Idle time until TCP asks whether the other side is there. Milliseconds. */
 const TCP_KEEPALIVE_MS = 30_000;
 
-/** Sends requests to the server and tells what became of them. */
+/** Sends requests to the server. */
 export class KubeApi {
   readonly access: ApiAccess;
   readonly #options: KubeApiOptions;
@@ -120,7 +120,7 @@ async function answerOf(
   sent.on('continue', onInterim);
   sent.on('information', onInterim);
   sent.once('response', resolve);
-  // It stays: an error after the answer reaches whoever reads the body.
+  // It stays: an error after the answer reaches the reader of the body.
   sent.on('error', reject);
   try {
     return await promise;
@@ -141,10 +141,10 @@ function failureOf(what: string, error: unknown): KubeFailure {
 }
 
 const UNTRUSTED =
-  'the certificate of the server is signed by nobody who is trusted; name the authority in the kubeconfig';
+  'API server certificate is not signed by a trusted CA; set certificate-authority in the kubeconfig';
 
 const HINTS: Readonly<Record<string, string>> = {
-  CERT_HAS_EXPIRED: 'the certificate of the server has expired',
+  CERT_HAS_EXPIRED: 'API server certificate has expired',
   DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
   SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,

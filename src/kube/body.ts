@@ -61,7 +61,7 @@ export async function readPieces(
     }
   });
   body.once('end', resolve);
-  // It stays: nobody waits for an error that comes after the end.
+  // It stays: an error may come after the end.
   body.on('error', reject);
   body.once('close', () => reject(new Error('closed before its end')));
   try {

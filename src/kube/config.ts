@@ -140,7 +140,7 @@ async function libraryCredentials(
   return config;
 }
 
-/** Of the pod's service account, or of nobody; only proxies need the library. */
+/** The pod's service account, or no credentials; only proxies need the library. */
 async function withoutFiles(origin: string, options: ConfigOptions): Promise<ApiConfig> {
   const { env, podRoot = '' } = options;
   const server = serverUrl(options.server || podServer(env));

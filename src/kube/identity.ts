@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { isObject, text } from './json.ts';
 
-/** As whom the server is asked, as far as the credentials tell. */
+/** As whom the server is asked, as far as the credentials say. */
 export interface Identity {
   /** Such as `system:serviceaccount:kube-system:kpng`; for people. */
   readonly user: string;

@@ -25,7 +25,7 @@ export interface KubeLimits {
   /** Watches are asked to end by themselves after a random time in this range. Seconds. */
   readonly watchSeconds: readonly [number, number];
   /**
-   * A watch on which bookmarks have come is given up after so long without anything; servers send one
+   * A watch on which bookmarks have come is closed after so long without anything; servers send one
    * about each minute. Milliseconds.
    */
   readonly silenceMs: number;

@@ -80,9 +80,9 @@ export async function listAll(
       onObject(item, version);
     }
     pages += 1;
-    const former = token;
+    const previous = token;
     token = text(object(page['metadata'])['continue']);
-    if (token !== '' && token === former) {
+    if (token !== '' && token === previous) {
       throw malformed(what, 'the list goes on where it did before');
     }
     if (token === '') return { version, objects, pages };

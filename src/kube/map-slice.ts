@@ -41,7 +41,7 @@ export function mapSlice(
         hostname: text(endpoint['hostname']),
         ips: ipSetOf(texts(endpoint['addresses'])),
         local: false,
-        // One list for all: nobody changes a message of the state.
+        // One list for all: messages of the state never change.
         portOverrides,
         scopes: undefined,
       },
@@ -85,7 +85,7 @@ const MAX_SHARED = 20_000;
 
 /**
  * Hands out one object for all endpoints of a node: they are most of what a large cluster's state
- * consists of. When there are too many, it begins anew.
+ * consists of. When there are too many, it starts from scratch.
  */
 export function sharedTopologies(): TopologyOf {
   const shared = new Map<string, TopologyInfo>();

@@ -25,9 +25,9 @@ export class OrphanBook {
 
   /** `service` undefined: the slice is gone, or names none. */
   setSlice(slice: string, service: string | undefined): void {
-    const former = this.#serviceOf.get(slice);
-    if (former === service) return;
-    if (former !== undefined) this.#remove(slice, former);
+    const previous = this.#serviceOf.get(slice);
+    if (previous === service) return;
+    if (previous !== undefined) this.#remove(slice, previous);
     if (service === undefined) return;
     this.#serviceOf.set(slice, service);
     const book = this.#bookOf(service);

@@ -10,7 +10,7 @@ export class Outage {
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   readonly #waiting: (() => void)[] = [];
-  /** Up: nobody waits. Waiting: until the timer. Probing: one is trying. */
+  /** Up: no one waits. Waiting: until the timer. Probing: one is trying. */
   #state: 'up' | 'waiting' | 'probing' = 'up';
   #timer: Timer | undefined;
   #retryAt = 0;
@@ -25,7 +25,7 @@ export class Outage {
     return this.#state !== 'up';
   }
 
-  /** Resolves when the caller may try. Whoever was let in has to say what came of it. */
+  /** Resolves when the caller may try. The caller has to report the result. */
   async turn(signal: AbortSignal): Promise<void> {
     if (this.#state === 'up' || signal.aborted) return;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -49,7 +49,7 @@ export class Outage {
   /** The server could not be reached. Returns after how many milliseconds the next attempt is due. */
   failed(): number {
     const now = this.#clock.now();
-    // Who was under way when it went down tells nothing new.
+    // Requests that were under way when it went down report nothing new.
     if (this.#state === 'waiting') return Math.max(0, this.#retryAt - now);
     const wait = this.#backoff.next();
     this.#state = 'waiting';

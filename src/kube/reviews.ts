@@ -5,7 +5,7 @@ import { readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { object, list, text, type Json } from './json.ts';
 
-/** What a cluster says of somebody with a token who wants to see a page. */
+/** What a cluster says of a client with a token that asks for a page. */
 export type Verdict = 'allowed' | 'unauthenticated' | 'forbidden';
 
 export interface ReviewsOptions {
@@ -22,7 +22,7 @@ export const REVIEW_LIMITS = {
   maxRemembered: 256,
   /** Questions at once; more are refused. */
   maxAsking: 16,
-  /** Longest token; a longer one is nobody's. Characters. */
+  /** Longest token; a longer one is refused. Characters. */
   maxTokenChars: 32_768,
   /** Largest answer that is read. Bytes. */
   maxAnswerBytes: 256 * 1024,
@@ -33,8 +33,8 @@ export const REVIEW_LIMITS = {
 /**
  * Asks the cluster who a bearer token belongs to (TokenReview) and whether that user may get a path
  * (SubjectAccessReview). Answers are remembered for a moment, and a question that is being asked is not
- * asked again. Whatever goes wrong throws a KubeFailure and is not remembered: nobody is let in by
- * an error.
+ * asked again. Whatever goes wrong throws a KubeFailure and is not remembered: an error lets no
+ * one in.
  */
 export class Reviews {
   readonly #api: Pick<KubeApi, 'get'>;

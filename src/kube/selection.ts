@@ -10,7 +10,7 @@ export interface Selection {
   readonly nodeAnnotations: readonly string[];
 }
 
-/** The labels of nodes that kpng passes on unless told otherwise. */
+/** The labels of nodes that kpng passes on by default. */
 export const DEFAULT_NODE_LABELS: readonly string[] = [
   'kubernetes.io/hostname',
   'topology.kubernetes.io/zone',

@@ -30,7 +30,7 @@ import { triggerTimes, type Batch } from './watch.ts';
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;
   readonly selection: Selection;
-  /** The node that this runs on: events tell whether it may get traffic. Empty or absent: no matter. */
+  /** The node that this runs on: events say whether it may get traffic. Empty or absent: it is not watched. */
   readonly nodeName?: string | undefined;
   /** How the program calls itself to the server. */
   readonly userAgent: string;

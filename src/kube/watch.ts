@@ -130,7 +130,7 @@ function errorOf(status: Json, what: string): KubeFailure {
   return new KubeFailure(causeOf(code, status), `${what}: ${code} ${text(status['message'])}`);
 }
 
-/** When the change happened that made the controller write a slice anew. */
+/** When the change happened that made the controller rewrite a slice. */
 const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
 
 /** When what has changed slices has happened, not before `since`. Milliseconds since the epoch. */

@@ -31,7 +31,7 @@ const TRAFFIC: readonly Traffic[] = ['internal', 'external'];
  * Round robin over the endpoints of one service port, with session affinity by client address.
  *
  * - New endpoints are shuffled among themselves and join at the end of the rotation; the others
- *   keep their order and the turn stays where it is. (kube-proxy's userspace mode shuffles all anew
+ *   keep their order and the turn stays where it is. (kube-proxy's userspace mode reshuffles all
  *   at every change.)
  * - An endpoint to which a connection failed is skipped for 1 s, then 2 s, up to 30 s, for as long
  *   as there is another one to use.

@@ -29,7 +29,7 @@ export class Pool {
 
   /**
    * The next endpoint: one that was not tried and is not skipped, else one that was not tried, else
-   * whoever's turn it is. An endpoint passed over because it was tried loses this turn.
+   * the one whose turn it is. An endpoint passed over because it was tried loses this turn.
    */
   next(tried: readonly BalancerEndpoint[]): Member | undefined {
     if (tried.length > 0) {

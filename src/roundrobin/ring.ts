@@ -29,7 +29,7 @@ export class Ring<T> {
     return this.#cursor;
   }
 
-  /** Adds a node right behind the cursor, so that its turn comes after everybody else's. */
+  /** Adds a node right behind the cursor, so that its turn comes after all others. */
   join(node: RingNode<T>): void {
     const cursor = this.#cursor;
     this.#size += 1;

@@ -10,7 +10,7 @@ export interface ServerListening {
   address: string;
   /** `mtls`: clients have to show a certificate. */
   security: Security;
-  /** Anybody who reaches one of the host's addresses can read the state of the cluster. */
+  /** Any client that reaches one of the host's addresses can read the state of the cluster. */
   exposed: boolean;
 }
 
@@ -35,7 +35,7 @@ export interface WatchEnded {
   error: KpngError | undefined;
 }
 
-/** Clients were told something: all that was sent since the last such event. */
+/** Operations were sent to clients: all since the last such event. */
 export interface OperationsSent {
   /** Set, Delete, Sync and Reset, of both APIs. */
   operations: number;
@@ -47,7 +47,7 @@ export interface HandshakeFailed {
   error: Error;
 }
 
-/** A client was turned away because a limit is reached. */
+/** A client was refused because a limit is reached. */
 export interface ServerLimitReached {
   /** The name of the flag. */
   limit: string;

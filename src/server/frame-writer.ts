@@ -1,7 +1,7 @@
 /**
  * Writes ready frames to a call, several of them in one piece.
  *
- * grpc-js encodes and copies each message of each call anew, which for a thousand clients costs twice
+ * grpc-js encodes and copies each message again for each call, which for a thousand clients costs twice
  * as much as everything else that a change costs. So what is the same for many clients is written
  * right into the HTTP/2 stream below the call.
  */

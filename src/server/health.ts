@@ -14,7 +14,7 @@ type WatchCall = ServerWritableStream<{ service: string }, { status: string }>;
 
 /**
  * Adds gRPC's health service to a server. The server as a whole (`""`) and each API serve once there
- * is a complete state to tell; losing the source changes nothing about that.
+ * is a complete state to serve; losing the source changes nothing about that.
  */
 export function addHealth(
   server: ServiceTarget,

@@ -4,10 +4,10 @@ import type { Watch } from './watch.ts';
 /** Other work gets a turn after this long. Milliseconds. */
 const SLICE_MS = 10;
 
-/** All Watch calls; tells them when there may be something new. */
+/** All Watch calls; polls them when there may be something new. */
 export class Hub {
   readonly #watches = new Set<Watch>();
-  /** Those that have not been told of the last change yet. */
+  /** Those that have not been polled since the last change. */
   #round: Iterator<Watch> | undefined;
   #changedMeanwhile = false;
   /** Operations that were sent and not published yet. */
@@ -41,17 +41,17 @@ export class Hub {
     this.#sent = 0;
   }
 
-  /** Tells everybody, soon and once, however often it is called until then. */
+  /** Polls all of them, soon and once, however often it is called until then. */
   changed(): void {
     if (this.#round !== undefined) {
       this.#changedMeanwhile = true;
       return;
     }
     this.#round = this.#watches.values();
-    setImmediate(() => this.#tell());
+    setImmediate(() => this.#poll());
   }
 
-  #tell(): void {
+  #poll(): void {
     const round = this.#round;
     if (round === undefined) return;
     const end = performance.now() + SLICE_MS;
@@ -60,7 +60,7 @@ export class Hub {
       if (done === true) break;
       value.poll();
       if (performance.now() < end) continue;
-      setImmediate(() => this.#tell());
+      setImmediate(() => this.#poll());
       return;
     }
     this.#round = undefined;

@@ -10,7 +10,7 @@ export interface ServerLimits {
   readonly maxStreams: number;
   /** Largest message taken from a client. A request is a node's name. Bytes. */
   readonly maxMessageSize: number;
-  /** Endpoints of former states that are kept for clients that lag behind. */
+  /** Endpoints of previous states that are kept for clients that lag behind. */
   readonly maxHistory: number;
   /** A connection is asked whether it is still there when nothing came for so long. Milliseconds. */
   readonly keepAliveMs: number;

@@ -35,12 +35,12 @@ export interface Listener {
   destroy(): void;
 }
 
-/** As kpng has it: whoever is of the same group may connect. */
+/** As in kpng: processes of the same group may connect. */
 const SOCKET_MODE = 0o770;
 
 /**
- * Listens on a TCP address or on a unix socket. A socket file that nobody listens on any more is
- * replaced; one that somebody listens on, and a file of another kind, are left alone.
+ * Listens on a TCP address or on a unix socket. A stale socket file is
+ * replaced; one with a listener, and a file of another kind, are left alone.
  *
  * Fails with a KPNG_LISTEN_ code.
  */
@@ -119,7 +119,7 @@ async function bind(server: Server, address: ListenAddress): Promise<void> {
     await once(server, 'listening');
     return;
   }
-  // Until its mode is set nobody else may connect, whatever the process's own mask is.
+  // Until its mode is set no one else may connect, whatever the process's own mask is.
   const mask = process.umask(0o077);
   try {
     server.listen(address.path);
@@ -159,7 +159,7 @@ function answers(path: string): Promise<boolean> {
     };
     socket.once('connect', settle(true));
     socket.once('error', (error: NodeJS.ErrnoException) => {
-      // Anything but a refusal, such as a full queue, means that somebody is there.
+      // Anything but a refusal, such as a full queue, means that there is a listener.
       settle(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT')();
     });
   });

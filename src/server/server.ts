@@ -86,7 +86,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     get connections() {
       return listener.connections;
     },
-    replaceTls: (latter) => listener.replaceTls(latter),
+    replaceTls: (material) => listener.replaceTls(material),
     close() {
       health.stopping();
       closing ??= closeServer(server, listener, hub).finally(stopListening);
@@ -123,7 +123,7 @@ function channelOptions(limits: ServerLimits): ChannelOptions {
     'grpc.keepalive_time_ms': limits.keepAliveMs,
     'grpc.keepalive_timeout_ms': limits.keepAliveTimeoutMs,
     'grpc.max_connection_idle_ms': limits.idleMs,
-    // Nobody asks for these statistics, and they cost memory for each call and connection.
+    // These statistics are not used, and cost memory for each call and connection.
     'grpc.enable_channelz': 0,
   };
 }

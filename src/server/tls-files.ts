@@ -6,8 +6,8 @@ import { tlsFilesChanged } from './events.ts';
 import type { ApiServer } from './server.ts';
 
 /**
- * Has a server use its TLS files anew whenever they change, for the connections that begin then, and
- * tells so. Files that are wrong change nothing. Returns the function that ends it.
+ * Reloads a server's TLS files whenever they change, for the connections that begin then, and
+ * reports it. Files that are wrong change nothing. Returns the function that ends it.
  */
 export function followTlsFiles(
   server: Pick<ApiServer, 'replaceTls'>,
@@ -20,10 +20,10 @@ export function followTlsFiles(
     flags: LISTEN_TLS_FLAGS,
     material,
     clock,
-    onChanged(latter) {
-      server.replaceTls(latter);
+    onChanged(material) {
+      server.replaceTls(material);
       if (!tlsFilesChanged.hasSubscribers) return;
-      tlsFilesChanged.publish({ error: undefined, validUntil: validUntil(latter) });
+      tlsFilesChanged.publish({ error: undefined, validUntil: validUntil(material) });
     },
     onFailed(error) {
       if (tlsFilesChanged.hasSubscribers) tlsFilesChanged.publish({ error, validUntil: undefined });

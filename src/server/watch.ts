@@ -80,7 +80,7 @@ export class Watch {
     return this.#options.call.getPeer();
   }
 
-  /** Answers the request that waits, if there is something to tell. */
+  /** Answers the request that waits, if there is something to send. */
   poll(): void {
     if (!this.waits) return;
     const [nodeName = ''] = this.#requests;

@@ -15,7 +15,7 @@ export interface HealthCheckFailed {
   service: string;
   /** Says who is in the way, if that is known. */
   error: KpngError;
-  /** Milliseconds until the next attempt; undefined when it is up to somebody else. */
+  /** Milliseconds until the next attempt; undefined when another component decides. */
   retryInMs: number | undefined;
 }
 

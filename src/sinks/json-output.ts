@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream';
 /**
  * Writes to a stream, usually standard output, one piece at a time.
  *
- * `onReaderGone` is called once when whoever reads the stream has gone (EPIPE, as after `| head`).
+ * `onReaderGone` is called once when the reader of the stream has gone (EPIPE, as after `| head`).
  * That is no failure: the program is expected to end well, and what is written from then on is
  * dropped. Any other error rejects the write.
  */

@@ -119,16 +119,16 @@ function* framesOf(
       if (after.endpoints.length > 0) yield after.globalFrames();
       continue;
     }
-    const [former, latter] = [byPathOf(before), byPathOf(after)];
-    for (const [path, stored] of latter) {
+    const [old, updated] = [byPathOf(before), byPathOf(after)];
+    for (const [path, stored] of updated) {
       // With an equal path, the pod's name and hints may differ.
-      const same = former.get(path);
+      const same = old.get(path);
       if (same === stored) continue;
       const entry = stored.global(hasher);
       if (same?.global(hasher).frame.equals(entry.frame) !== true) yield entry.frame;
     }
-    for (const [path, stored] of former) {
-      if (!latter.has(path)) gone.endpoints.push(stored.global(hasher));
+    for (const [path, stored] of old) {
+      if (!updated.has(path)) gone.endpoints.push(stored.global(hasher));
     }
   }
   for (const list of [gone.endpoints, gone.services, gone.nodes]) {

@@ -14,7 +14,7 @@ export interface GlobalStoreOptions {
   /** See `loadHasher`. */
   readonly hasher: Hasher;
   /**
-   * How many endpoints of former states are kept for readers that lag behind. Above it those that lag
+   * How many endpoints of previous states are kept for readers that lag behind. Above it those that lag
    * furthest lose their place. Default: 500 000.
    */
   readonly maxHistory?: number | undefined;
@@ -29,7 +29,7 @@ const TURN_MS = 10;
  * The cluster-wide state: services, endpoints and nodes, as a source knows them, with revisions.
  *
  * Sources write to it in transactions; readers pin the revision that they have seen, and later find
- * out what changed since. Nothing may be told to anybody before the state is synced, which it is when
+ * out what changed since. Nothing is sent to clients before the state is synced, which it is when
  * the source has said of each of the three sets that it is complete. A set may be complete and empty.
  */
 export class GlobalStore {
@@ -70,18 +70,18 @@ export class GlobalStore {
     return this.#serviceCount;
   }
 
-  /** Endpoints of former states that are kept, for metrics. */
+  /** Endpoints of previous states that are kept, for metrics. */
   get history(): number {
     return this.#history.kept;
   }
 
-  /** Keeps so many endpoints of former states from the next change on: see `maxHistory`. */
+  /** Keeps so many endpoints of previous states from the next change on: see `maxHistory`. */
   limitHistory(maxHistory: number): void {
     this.#history.limit = maxHistory;
   }
 
   /**
-   * Changes the state: all at once for readers, who are told when `change` is done. Returns whether
+   * Changes the state: all at once for readers, which are notified when `change` is done. Returns whether
    * anything really changed. If `change` throws, what it did before stands.
    */
   update(change: (transaction: GlobalTransaction) => void): boolean {
@@ -96,13 +96,13 @@ export class GlobalStore {
 
   /**
    * The same in steps, between which everything else has its turn: for changes that may be large.
-   * Readers see the former state until the last step is done; there must be no other transaction
+   * Readers see the previous state until the last step is done; there must be no other transaction
    * meanwhile.
    */
   async updateInTurns(steps: (transaction: GlobalTransaction) => Iterable<void>): Promise<boolean> {
     const transaction = this.#begin();
-    // Whoever reads meanwhile needs the versions that are being replaced.
-    const former = this.pin(() => former.release());
+    // Readers meanwhile need the versions that are being replaced.
+    const previous = this.pin(() => previous.release());
     try {
       let end = performance.now() + TURN_MS;
       for (const _ of steps(transaction)) {
@@ -111,7 +111,7 @@ export class GlobalStore {
         end = performance.now() + TURN_MS;
       }
     } finally {
-      former.release();
+      previous.release();
       this.#commit(transaction);
     }
     return transaction.changed;
@@ -155,7 +155,7 @@ export class GlobalStore {
     return this.pinFor(holder(onEvicted));
   }
 
-  /** The same for somebody who pins again and again: see `holder`. */
+  /** The same for an owner that pins again and again: see `holder`. */
   pinFor(held: Holder): Pin {
     return this.#history.pin(this.#revision, held);
   }
@@ -166,7 +166,7 @@ export class GlobalStore {
   }
 }
 
-/** Somebody who pins revisions. Calls back with the reason when the newest pin has to be released. */
+/** An owner of pins. Calls back with the reason when the newest pin has to be released. */
 export function holder(onEvicted: (error: KpngError) => void): Holder {
   return { onEvicted: () => onEvicted(lagsBehind()) };
 }
@@ -174,6 +174,6 @@ export function holder(onEvicted: (error: KpngError) => void): Holder {
 function lagsBehind(): KpngError {
   return new KpngError(
     'KPNG_LIMIT_REACHED',
-    'A client lags too far behind to be told only what differs; it has to begin anew.',
+    'A client lags too far behind to get only what differs; it has to reconnect.',
   );
 }

@@ -58,19 +58,19 @@ export class GlobalTransaction {
 
   setService(service: Service): void {
     const key = servicePath(service.namespace, service.name);
-    const former = this.#tables.services.get(key);
-    if (isDeepStrictEqual(former?.service?.service, service)) return;
-    if (former?.service === undefined) this.#addedServices++;
+    const old = this.#tables.services.get(key);
+    if (isDeepStrictEqual(old?.service?.service, service)) return;
+    if (old?.service === undefined) this.#addedServices++;
     this.#setRecord(key, this.#recordOf(key).withService(new StoredService(service)));
   }
 
   /** Its endpoints stay until their sources go. */
   deleteService(namespace: string, name: string): void {
     const key = servicePath(namespace, name);
-    const former = this.#tables.services.get(key);
-    if (former?.service === undefined) return;
+    const old = this.#tables.services.get(key);
+    if (old?.service === undefined) return;
     this.#addedServices--;
-    this.#setRecord(key, former.withService(undefined));
+    this.#setRecord(key, old.withService(undefined));
   }
 
   /** Replaces what the source had before, even if that was for another service. */
@@ -83,9 +83,9 @@ export class GlobalTransaction {
     if (formerKey !== undefined && formerKey !== key) this.#clear(formerKey, name);
     if (endpoints.length > 0) sources.set(sourceKey, key);
     else sources.delete(sourceKey);
-    const former = this.#tables.services.get(key)?.sources.get(name) ?? [];
-    const latter = carriedOver(former, source, this.#tables.places);
-    if (latter !== former) this.#setRecord(key, this.#recordOf(key).withSource(name, latter));
+    const old = this.#tables.services.get(key)?.sources.get(name) ?? [];
+    const updated = carriedOver(old, source, this.#tables.places);
+    if (updated !== old) this.#setRecord(key, this.#recordOf(key).withSource(name, updated));
   }
 
   /** Removes the source and its endpoints. */
@@ -138,21 +138,21 @@ export class GlobalTransaction {
   }
 }
 
-/** The new list with the former objects for what is equal; the former list if everything is. */
+/** The new list with the old objects for what is equal; the old list if everything is. */
 function carriedOver(
-  former: readonly StoredEndpoint[],
+  old: readonly StoredEndpoint[],
   source: EndpointSource,
   places: Places,
 ): readonly StoredEndpoint[] {
   let byAddress: Map<string, StoredEndpoint> | undefined;
-  let same = former.length === source.endpoints.length;
+  let same = old.length === source.endpoints.length;
   let previous: EndpointInfo | undefined;
-  const latter = source.endpoints.map((given, index) => {
+  const updated = source.endpoints.map((given, index) => {
     const info = compacted(given, source, previous, places);
     previous = info;
-    let before = former[index];
-    if (former.length > 0 && (before === undefined || addressOf(before.info) !== addressOf(info))) {
-      byAddress ??= new Map(former.map((stored) => [addressOf(stored.info), stored]));
+    let before = old[index];
+    if (old.length > 0 && (before === undefined || addressOf(before.info) !== addressOf(info))) {
+      byAddress ??= new Map(old.map((stored) => [addressOf(stored.info), stored]));
       before = byAddress.get(addressOf(info));
       same = false;
     }
@@ -160,7 +160,7 @@ function carriedOver(
     same = false;
     return new StoredEndpoint(info);
   });
-  return same ? former : latter;
+  return same ? old : updated;
 }
 
 /** What an endpoint of a source is most likely known again by. */

@@ -6,24 +6,24 @@ export interface Superseded {
   readonly revision: number;
   /** What keeping it costs, in entries. */
   readonly weight: number;
-  /** Lets go of it: nobody will ask for it any more. */
+  /** Releases it: it is not needed any more. */
   forget(): void;
 }
 
-/** Somebody's interest in the state at one revision. */
+/** A claim on the state at one revision. */
 export interface Pin {
   readonly revision: number;
   /** Idempotent. */
   release(): void;
 }
 
-/** Whose interest it is. */
+/** The owner of a pin. */
 export interface Holder {
   /** The pin cannot be kept any longer, and must be released now: a state is being changed. */
   onEvicted(): void;
 }
 
-/** A revision that somebody needs, and the versions that are kept for it. */
+/** A pinned revision, and the versions that are kept for it. */
 class Mark {
   readonly revision: number;
   readonly holders = new LinkedList<Holder>();
@@ -61,10 +61,10 @@ class HeldPin implements Pin {
 }
 
 /**
- * Which former versions are needed, and until when.
+ * Which previous versions are needed, and until when.
  *
  * Readers pin the revision that they have seen. A version that is replaced is kept while a pin lies
- * between its coming and its going; so a reader can be told exactly what differs for it, however long
+ * between its coming and its going; so a reader can get exactly what differs for it, however long
  * it has been away, and readers that keep up cost nothing. What is kept is limited: above the limit
  * those that lag behind furthest lose their pins.
  */

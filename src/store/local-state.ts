@@ -25,8 +25,8 @@ const NO_ENDPOINTS: Endpoints = new Map();
 /**
  * The state of one node, built from operations.
  *
- * Operations are collected apart and become visible all at once in `sync`, which also tells what
- * really differs from before. So whoever holds the view sees complete states only, and a change set
+ * Operations are collected apart and become visible all at once in `sync`, which also returns what
+ * really differs from before. So readers of the view see complete states only, and a change set
  * that breaks off leaves no trace.
  *
  * An entry that stays equal keeps its object: `before.service === after.service` means that the
@@ -162,13 +162,13 @@ export class LocalState implements LocalView {
     const previous = endpoints.get(endpointKey);
     if (value === KEPT && previous !== undefined) return;
     const before = this.#endpointsOf(key).get(endpointKey);
-    const latter = equalOf(before, value);
-    endpoints.set(endpointKey, latter);
+    const next = equalOf(before, value);
+    endpoints.set(endpointKey, next);
     const pathLength = key.length + endpointKey.length;
-    this.#size?.stage({ pathLength, before, previous, value: latter });
+    this.#size?.stage({ pathLength, before, previous, value: next });
   }
 
-  /** A service that came damaged has been told of already. */
+  /** A damaged service has been reported already. */
   #noteOrphans(service: string, change: StagedService): void {
     if (change.service === KEPT) return;
     const set = [...change.endpoints].filter(([, each]) => each !== DELETED && each !== KEPT);

@@ -5,11 +5,11 @@ import type { Pin } from './history.ts';
 /** A complete change set, without Reset and Sync: as frames in the order of the wire, or as operations. */
 export type ChangeSet<T = Buffer> = Iterable<T>;
 
-/** Where one client stands in the state, and what it has not been told yet. */
+/** Where one client stands in the state, and what it has not been sent yet. */
 export interface Reader<T = Buffer> {
   /**
    * The change set that brings the client to the newest state; undefined when there is nothing to
-   * tell, or nothing may be told yet. The first one may be empty. It has to be iterated to its end, or
+   * send, or nothing may be sent yet. The first one may be empty. It has to be iterated to its end, or
    * the reader closed, before the next call. `nodeName` is of no meaning for the global API.
    */
   next(nodeName: string): ChangeSet<T> | undefined;

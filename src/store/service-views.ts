@@ -114,8 +114,8 @@ export class ServiceViews {
       const { endpoint } = stored.info;
       if (use === undefined || endpoint === undefined) continue;
       const local = stored.local(use, endpoint, this.#hasher);
-      const former = local.named ? selected.get(local.key) : undefined;
-      const added = former === undefined ? local : this.#merge(stored, former, local, use);
+      const first = local.named ? selected.get(local.key) : undefined;
+      const added = first === undefined ? local : this.#merge(stored, first, local, use);
       selected.set(added.key, added);
     }
     return selected;
@@ -124,12 +124,12 @@ export class ServiceViews {
   /** Addresses of both families of one pod become one endpoint; what cannot be merged stays beside it. */
   #merge(
     { info }: StoredEndpoint,
-    former: LocalEndpoint,
-    latter: LocalEndpoint,
+    first: LocalEndpoint,
+    second: LocalEndpoint,
     use: Use,
   ): LocalEndpoint {
-    const merged = mergePodEndpoints(former.endpoint, latter.endpoint);
-    const [podName, endpoint] = merged === undefined ? ['', latter.endpoint] : [former.key, merged];
+    const merged = mergePodEndpoints(first.endpoint, second.endpoint);
+    const [podName, endpoint] = merged === undefined ? ['', second.endpoint] : [first.key, merged];
     return new LocalEndpoint(info, podName, endpoint, use, this.#hasher);
   }
 

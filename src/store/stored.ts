@@ -16,7 +16,7 @@ import {
 } from '../api/paths.ts';
 import { REMOTE_USE, type Use, type ViewNode } from './selection.ts';
 
-/** An entry of a set: what clients are told of it. */
+/** An entry of a set: what clients are sent. */
 export interface Entry {
   readonly path: string;
   /** Sets it. */
@@ -79,7 +79,7 @@ export class StoredNode {
 
 export class StoredEndpoint {
   readonly info: EndpointInfo;
-  /** As those see it that use it from elsewhere and for all traffic, which is nearly everybody. */
+  /** As nodes see it that use it from elsewhere and for all traffic, which are nearly all. */
   #usual: LocalEndpoint | undefined;
   #hash: bigint | undefined;
 
@@ -87,7 +87,7 @@ export class StoredEndpoint {
     this.info = info;
   }
 
-  /** What a node is told that uses the endpoint in this way. Mostly the same object for all of them. */
+  /** What is sent to a node that uses the endpoint in this way. Mostly the same object for all of them. */
   local(use: Use, endpoint: Endpoint, hasher: Hasher): LocalEndpoint {
     const { info } = this;
     if (use !== REMOTE_USE) return new LocalEndpoint(info, info.podName, endpoint, use, hasher);
@@ -129,7 +129,7 @@ export class LocalEndpoint implements Entry {
     this.key = this.named ? podName : hasher.endpointKey(this.endpoint);
   }
 
-  /** It is made anew each time: of most endpoints nobody looks at it twice. */
+  /** It is made each time: most endpoints are looked at once only. */
   get endpoint(): Endpoint {
     return { ...this.#content, ...this.#use };
   }
@@ -139,7 +139,7 @@ export class LocalEndpoint implements Entry {
     return endpointPath(namespace, serviceName, this.key);
   }
 
-  /** It is made anew each time: most are sent only as part of a whole. */
+  /** It is made each time: most are sent only as part of a whole. */
   get frame(): Buffer {
     return setFrame(SetNumber.EndpointsSet, this.path, Endpoint.encode(this.endpoint).finish());
   }

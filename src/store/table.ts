@@ -7,7 +7,7 @@ interface Version<V> {
   older: Version<V> | undefined;
 }
 
-/** One entry of a table, now and at the revisions that somebody has pinned. */
+/** One entry of a table, now and at the revisions that are pinned. */
 export class Cell<V> {
   readonly key: string;
   newest: Version<V>;
@@ -51,7 +51,7 @@ export class Table<V> {
   #size = 0;
   #order: readonly Cell<V>[] | undefined;
 
-  /** `weigh`: what keeping a former value costs. */
+  /** `weigh`: what keeping a previous value costs. */
   constructor(history: History, weigh: (value: V) => number) {
     this.#history = history;
     this.#weigh = weigh;
@@ -99,18 +99,18 @@ export class Table<V> {
       return;
     }
     this.#size += Number(value !== undefined) - Number(cell.value !== undefined);
-    const former = cell.newest;
-    if (former.revision === revision) {
-      former.value = value;
+    const previous = cell.newest;
+    if (previous.revision === revision) {
+      previous.value = value;
     } else {
-      cell.newest = { revision, value, older: former };
+      cell.newest = { revision, value, older: previous };
       this.#unlink(cell);
       this.#link(cell);
       this.#history.supersede({
-        revision: former.revision,
-        weight: former.value === undefined ? 1 : this.#weigh(former.value),
+        revision: previous.revision,
+        weight: previous.value === undefined ? 1 : this.#weigh(previous.value),
         forget: () => {
-          cell.forget(former);
+          cell.forget(previous);
           this.#dropIfEmpty(cell);
         },
       });
@@ -118,7 +118,7 @@ export class Table<V> {
     this.#dropIfEmpty(cell);
   }
 
-  /** Forgets an entry that is not there and that nobody remembers. */
+  /** Forgets an entry that is not there and that no pin needs. */
   #dropIfEmpty(cell: Cell<V>): void {
     if (cell.newest.value !== undefined || cell.newest.older !== undefined) return;
     if (this.#cells.get(cell.key) !== cell) return;

@@ -153,7 +153,7 @@ t.test('TLS', async (t) => {
     rig.clock.advance(1000);
     t.match(
       (await rig.errors.take()).message,
-      /UNAVAILABLE.*; the former TLS files are used: .*not-there: cannot be read \(ENOENT\)/s,
+      /UNAVAILABLE.*; the previous TLS files are used: .*not-there: cannot be read \(ENOENT\)/s,
     );
     files = ca;
     await until(() => rig.clock.pending === 1);

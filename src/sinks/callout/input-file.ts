@@ -7,7 +7,7 @@ import { join } from 'node:path';
  * gone when the handle is closed.
  *
  * Node's own pipes are sockets, and a program cannot open `/dev/stdin` when that is a socket: scripts
- * that do so work with this. It also cannot hold anybody up by not reading.
+ * that do so work with this. Nor can it hold up this process by not reading.
  */
 export async function inputFile(pieces: Iterable<string>): Promise<FileHandle> {
   const handle = await unnamedFile();

@@ -9,7 +9,7 @@ export interface ProgramRun {
   readonly program: string;
   /** What it reads from its standard input, in pieces. */
   readonly input: Iterable<string>;
-  /** When it is told to end. Milliseconds; 0: never. */
+  /** When it is sent TERM. Milliseconds; 0: never. */
   readonly timeoutMs: number;
   /** It is killed when it prints more than this on its standard output. Bytes. */
   readonly maxOutput: number;
@@ -23,7 +23,7 @@ export type ProgramEnd =
   | { readonly kind: 'ok'; readonly stdout: Buffer }
   /** It could not be started. */
   | { readonly kind: 'start'; readonly cause: NodeJS.ErrnoException }
-  /** It ended by itself with a code other than 0, or by a signal of somebody else. */
+  /** It ended by itself with a code other than 0, or by a signal of another process. */
   | { readonly kind: 'exit'; readonly exitCode: number }
   | { readonly kind: 'signal'; readonly signal: string }
   /** It was ended for having taken too long or printed too much, or by the abort signal. */
@@ -39,7 +39,7 @@ export const TERM_GRACE_MS = 2000;
 export const STDERR_TAIL = 4096;
 
 /**
- * Runs a program to its end, which is when nobody writes to its output any more. What it has started
+ * Runs a program to its end, which is when its output is closed. What it has started
  * itself is ended with it when its time is up, but for what has left its process group.
  *
  * Rejects only when the input cannot be written.
@@ -65,7 +65,7 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   const timers: Timer[] = [];
   const kill = (): void => {
     signalGroup(child, 'SIGKILL');
-    // Whoever has left the group may hold the output for as long as it likes.
+    // A process that has left the group may hold the output for as long as it likes.
     if (hasEnded(child)) letGo(child);
     else child.once('exit', () => letGo(child));
   };
@@ -81,7 +81,7 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   if (run.timeoutMs > 0) timers.push(run.clock.setTimer(run.timeoutMs, timeUp));
   const stop = (): void => cut('stopped');
   run.signal.addEventListener('abort', stop, { once: true });
-  // It is in a process group of its own, so nobody else ends it with this process.
+  // It is in a process group of its own, so ending this process does not end it.
   process.once('exit', kill);
 
   child.stdout?.on('data', (piece: Buffer) => {
@@ -101,7 +101,7 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   return { ...end, stderr: stderr.text };
 }
 
-/** Most failures to start are told by an event, and a few are thrown. */
+/** Most failures to start are events, and a few are thrown. */
 function start(
   program: string,
   stdin: number,
@@ -130,7 +130,7 @@ function letGo(child: ChildProcess): void {
   child.stderr?.destroy();
 }
 
-/** Signals the program and what it has started. Whoever has gone already needs no signal. */
+/** Signals the program and what it has started. Processes that have ended need no signal. */
 function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
   const { pid } = child;
   if (pid === undefined) return;

@@ -23,7 +23,7 @@ export interface CalloutOptions {
  * Runs a program at every Sync, with the whole state on its standard input: the lines of kpng-json.
  *
  * When it ends with 0, what it has printed is written, with a line feed, as kpng-callout does. If not,
- * the change set is not taken (KPNG_CALLOUT_FAILED), and whoever delivers it tries again. One run ends
+ * the change set is not taken (KPNG_CALLOUT_FAILED), and the deliverer tries again. One run ends
  * before the next begins.
  */
 export class CalloutSink implements LocalSink {

@@ -54,8 +54,9 @@ export function extipRules(view: LocalView, family: Family, options: ExtipOption
     for (const endpoint of endpoints) {
       const [address] = addresses(endpoint.ips, family);
       if (address === undefined) continue;
-      const former = sources.get(address);
-      if (former === undefined || compareIPs(firstIP, former) < 0) sources.set(address, firstIP);
+      const previous = sources.get(address);
+      if (previous === undefined || compareIPs(firstIP, previous) < 0)
+        sources.set(address, firstIP);
     }
     const names = new Set(entry.service.ports.map(({ name }) => name));
     for (const port of entry.service.ports) {

@@ -20,14 +20,14 @@ export interface ExtipSinkOptions extends ExtipOptions {
  * whose rules differ from those that were written last. Hooking the chains into those of the kernel is
  * up to the administrator, and they stay when the program ends.
  *
- * A sync rejects when the rules could not be written; whoever delivers the change set tries again.
+ * A sync rejects when the rules could not be written; the deliverer tries again.
  */
 export class ExtipSink implements LocalSink {
   readonly #options: ExtipSinkOptions;
   readonly #queue = new SerialQueue();
   readonly #written = new Map<Family, string>();
-  /** Messages of problems that have been told of. */
-  #told = new Set<string>();
+  /** Messages of problems that have been reported. */
+  #reported = new Set<string>();
 
   constructor(options: ExtipSinkOptions) {
     this.#options = options;
@@ -46,11 +46,11 @@ export class ExtipSink implements LocalSink {
     const both = ([4, 6] as const).map(
       (family) => [family, extipRules(view, family, this.#options)] as const,
     );
-    this.#tell(both.flatMap(([, { problems }]) => problems));
+    this.#report(both.flatMap(([, { problems }]) => problems));
     const outcomes = await Promise.allSettled(
       both.map(async ([family, { text, any }]) => this.#writeFamily(family, text, any)),
     );
-    // Each family has been tried; the first failure is told, and all are tried again.
+    // Each family has been tried; the first failure is thrown, and all are tried again.
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
 
@@ -70,16 +70,16 @@ export class ExtipSink implements LocalSink {
     this.#written.set(family, text);
   }
 
-  /** Tells of each problem once, as long as it lasts. */
-  #tell(problems: readonly KpngError[]): void {
-    const told = new Set<string>();
+  /** Reports each problem once, as long as it lasts. */
+  #report(problems: readonly KpngError[]): void {
+    const reported = new Set<string>();
     for (const error of problems) {
-      if (told.has(error.message)) continue;
-      told.add(error.message);
-      if (this.#told.has(error.message)) continue;
+      if (reported.has(error.message)) continue;
+      reported.add(error.message);
+      if (this.#reported.has(error.message)) continue;
       if (extipProblem.hasSubscribers) extipProblem.publish({ error });
     }
-    this.#told = told;
+    this.#reported = reported;
   }
 }
 

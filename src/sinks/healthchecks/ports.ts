@@ -8,7 +8,7 @@ export interface Waiting {
 }
 
 /**
- * Who has which port. Whoever came first keeps it, and the next one gets it in the same step in which
+ * Who has which port. The first keeps it, and the next one gets it in the same step in which
  * the first gives it up.
  */
 export class CheckPorts {
@@ -16,7 +16,7 @@ export class CheckPorts {
   /** Services by port, the holder first. */
   readonly #claims = new Map<number, string[]>();
 
-  /** Every port that somebody wants. */
+  /** Every port that a service wants. */
   get ports(): ReadonlySet<number> {
     return new Set(this.#claims.keys());
   }

@@ -50,7 +50,7 @@ export class CheckServer {
     return this.#tried.promise;
   }
 
-  /** Why nobody is answered; undefined: all is well. */
+  /** Why no client is answered; undefined: all is well. */
   get problem(): KpngError | undefined {
     return this.#problem;
   }

@@ -23,7 +23,7 @@ export interface HealthCheckSinkOptions {
  * so should get traffic.
  *
  * There is one listener for each port and address; it stays open when the port passes to another
- * service. What cannot be opened is told, and tried again. A change set never fails because of that.
+ * service. What cannot be opened is reported and retried. A change set never fails because of that.
  */
 export class HealthCheckSink implements LocalSink {
   readonly #options: HealthCheckSinkOptions;
@@ -34,8 +34,8 @@ export class HealthCheckSink implements LocalSink {
   readonly #queue = new SerialQueue();
   /** What is wrong with services themselves. */
   readonly #faults = new Map<string, KpngError>();
-  /** Messages of problems that have been told of. */
-  #told = new Set<string>();
+  /** Messages of problems that have been reported. */
+  #reported = new Set<string>();
   /** Whether every service of the view has been looked at once. */
   #complete = false;
   #closed = false;
@@ -66,7 +66,7 @@ export class HealthCheckSink implements LocalSink {
   }
 
   /**
-   * Another process answers on the same sockets. Resolves when whoever has connected has been answered, or has not
+   * Another process answers on the same sockets. Resolves when connected clients have been answered, or have not
    * asked in time.
    */
   async leave(): Promise<void> {
@@ -74,7 +74,7 @@ export class HealthCheckSink implements LocalSink {
     await Promise.all([this.close(), ...left]);
   }
 
-  /** Answers nobody any more: load balancers look elsewhere. Idempotent. */
+  /** Answers no client any more: load balancers look elsewhere. Idempotent. */
   close(): Promise<void> {
     this.#closed = true;
     return this.#queue.run(() => this.#settle());
@@ -157,16 +157,16 @@ export class HealthCheckSink implements LocalSink {
     ];
   }
 
-  /** Tells of each once. */
+  /** Reports each once. */
   #tellObstacles(): void {
-    const told = new Set<string>();
+    const reported = new Set<string>();
     for (const error of this.#obstacles()) {
-      told.add(error.message);
-      if (this.#told.has(error.message) || !healthCheckFailed.hasSubscribers) continue;
+      reported.add(error.message);
+      if (this.#reported.has(error.message) || !healthCheckFailed.hasSubscribers) continue;
       const service = error.servicePort ?? '';
       healthCheckFailed.publish({ service, error, retryInMs: undefined });
     }
-    this.#told = told;
+    this.#reported = reported;
   }
 }
 
