@@ -26,6 +26,12 @@ export const ABUSE_USAGE = `npm run bench -- abuse [flags]   treats the program 
 const ROOT = join(import.meta.dirname, '../..');
 const ENGINES: readonly Engine[] = ['node', 'linux'];
 
+interface Judged {
+  readonly abuse: Abuse;
+  readonly result: Result;
+  readonly reasons: readonly string[];
+}
+
 export interface AbuseCommand {
   readonly size: Size;
   readonly only: string;
@@ -77,7 +83,7 @@ export async function runAbuse(
   const cache = tempFolder('abuse-cache');
   // Many short runs would spend most of their time compiling; a long one measures memory, which this adds to.
   if (!command.size.isLong) process.env['NODE_COMPILE_CACHE'] = cache.path;
-  const results: { abuse: Abuse; result: Result; reasons: string[] }[] = [];
+  const results: Judged[] = [];
   for (const { abuse, engine } of plan(chosen, command)) {
     const missing = lacks(abuse);
     if (missing !== undefined) {
@@ -90,25 +96,29 @@ export async function runAbuse(
     results.push({ abuse, result, reasons });
     progress('');
     print(resultLine(result, reasons));
+    write(command, results);
   }
   cache.remove();
-  mkdirSync(dirname(command.json), { recursive: true });
+  const failed = results.filter(({ reasons }) => reasons.length > 0).length;
+  print(`\n${results.length - failed} withstood, ${failed} failed`);
+  if (failed > 0) throw new Error(`${failed} scenarios failed`);
+}
+
+/** After each of them, so that a run which is broken off leaves what it has found. */
+function write({ json, writeDocs }: AbuseCommand, results: readonly Judged[]): void {
+  mkdirSync(dirname(json), { recursive: true });
   writeFileSync(
-    command.json,
+    json,
     `${JSON.stringify(
       results.map((each) => each.result),
       null,
       2,
     )}\n`,
   );
-  if (command.writeDocs) {
-    const page = join(ROOT, 'docs/robustness.md');
-    const text = renderRobustness(results, describeMachine(machine()));
-    writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'abuse', text));
-  }
-  const failed = results.filter(({ reasons }) => reasons.length > 0).length;
-  print(`\n${results.length - failed} withstood, ${failed} failed`);
-  if (failed > 0) throw new Error(`${failed} scenarios failed`);
+  if (!writeDocs) return;
+  const page = join(ROOT, 'docs/robustness.md');
+  const text = renderRobustness(results, describeMachine(machine()));
+  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'abuse', text));
 }
 
 function plan(abuses: readonly Abuse[], { size, engine }: AbuseCommand) {

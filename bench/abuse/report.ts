@@ -16,7 +16,7 @@ export function resultLine(result: Result, reasons: readonly string[]): string {
 
 /** The section of the page: the machine, then a row for each scenario and engine. */
 export function renderRobustness(
-  results: readonly { abuse: Abuse; result: Result; reasons: string[] }[],
+  results: readonly { abuse: Abuse; result: Result; reasons: readonly string[] }[],
   machine: string,
 ): string {
   const head = ['abuse', 'engine', 'what was done', 'memory MiB', 'control traffic', 'verdict'];
