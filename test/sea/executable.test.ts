@@ -44,6 +44,8 @@ function begin(
   return {
     child,
     end,
+    /** What it has printed so far. */
+    text: () => text,
     /** Resolves when it has printed this, and rejects when it has ended before. */
     said(pattern: RegExp): Promise<RegExpExecArray> {
       const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>();
@@ -150,7 +152,11 @@ t.test('an executable does what the source does', { skip }, async (t) => {
     const [, url = ''] = await program.said(/"url":"(http:[^"]*)"/);
     await program.said(/The first complete state is in place/);
     t.match(await (await fetch(`${url}/metrics`)).text(), /^kpng_\w+/m);
+    // Node's default would be to open its debugger, and to say so at once.
+    program.child.kill('SIGUSR1');
+    t.match(await (await fetch(`${url}/metrics`)).text(), /^kpng_\w+/m);
     program.child.kill('SIGINT');
     t.equal((await program.end)[0], 0);
+    t.notMatch(program.text(), /Debugger|inspector/);
   });
 });

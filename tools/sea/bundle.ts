@@ -128,6 +128,9 @@ const withoutApiClients: Plugin = {
   name: 'without-api-clients',
   setup(build) {
     const standIn = join(import.meta.dirname, 'no-api-client.ts');
+    // Of the library only KubeConfig is used; the rest of it needs the models.
+    const config = join(ROOT, 'node_modules/@kubernetes/client-node/dist/config.js');
+    build.onResolve({ filter: /^@kubernetes\/client-node$/ }, () => ({ path: config }));
     build.onResolve({ filter: /^(?:\.\/gen\/index\.js|undici)$/ }, ({ importer }) =>
       importer.includes(join('@kubernetes', 'client-node', 'dist')) ? { path: standIn } : undefined,
     );
