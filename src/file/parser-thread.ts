@@ -54,6 +54,7 @@ export class ParserThread {
   #waiting: PromiseWithResolvers<unknown> | undefined;
   #isParsing = false;
   #outdated: Timer | undefined;
+  #isOutdated = false;
   /** The content that is parsed now replaces one that was not parsed to its end. */
   #isReplacement = false;
 
@@ -73,20 +74,16 @@ export class ParserThread {
       execArgv: ['--disable-warning=ExperimentalWarning'],
     });
     worker.unref();
-    worker.on('message', (answer) => this.#waiting?.resolve(answer));
+    // A thread that was ended may still have something to say.
+    const isCurrent = (): boolean => this.#worker === worker;
+    worker.on('message', (answer) => isCurrent() && this.#waiting?.resolve(answer));
     worker.on('error', (error: NodeJS.ErrnoException) => {
-      if (this.#worker !== worker) return;
-      if (error.code !== 'ERR_WORKER_OUT_OF_MEMORY')
-        return this.#fail(READ, messageOf(error), error);
-      this.#fail(
-        LIMIT,
-        `it takes more than ${formatBytes(limits.maxParserBytes)} of memory`,
-        error,
-      );
+      const isMemory = error.code === 'ERR_WORKER_OUT_OF_MEMORY';
+      const memory = `it takes more than ${formatBytes(limits.maxParserBytes)} of memory`;
+      const why = isMemory ? memory : messageOf(error);
+      if (isCurrent()) this.#fail(isMemory ? LIMIT : READ, why, error);
     });
-    worker.on('exit', (code) => {
-      if (this.#worker === worker) this.#fail(READ, `its thread ended with ${code}`);
-    });
+    worker.on('exit', (code) => isCurrent() && this.#fail(READ, `its thread ended with ${code}`));
     this.#worker = worker;
     return worker;
   }
@@ -100,14 +97,14 @@ export class ParserThread {
     });
     this.#isParsing = true;
     try {
-      const verdict = await this.#ask(bytes, [bytes.buffer]);
-      this.#isReplacement = false;
-      return verdict as Verdict;
+      return (await this.#ask(bytes, [bytes.buffer])) as Verdict;
     } finally {
       timer.cancel();
       this.#outdated?.cancel();
       this.#outdated = undefined;
       this.#isParsing = false;
+      this.#isReplacement = this.#isOutdated;
+      this.#isOutdated = false;
     }
   }
 
@@ -119,7 +116,7 @@ export class ParserThread {
     if (!this.#isParsing || this.#isReplacement || this.#outdated !== undefined) return;
     const { clock, limits } = this.#options;
     this.#outdated = clock.setTimer(limits.maxOutdatedParseMs, () => {
-      this.#isReplacement = true;
+      this.#isOutdated = true;
       this.#fail(LIMIT, 'it takes long, and the file has newer content');
     });
   }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { isIPv4, isIPv6 } from 'node:net';
-import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
+import { Ajv, type ErrorObject } from 'ajv';
 import { isMappedIPv4 } from '../store/ip-set.ts';
 import { bundledText } from '../util/bundle.ts';
 
@@ -32,23 +32,18 @@ export interface SchemaPart {
 }
 
 let parsed: SchemaPart | undefined;
+let compiled: Validators | undefined;
 
 /** The JSON schema itself, read at the first call. */
 export function stateFileSchema(): SchemaPart {
-  parsed ??= JSON.parse(schemaText()) as SchemaPart;
-  return parsed;
+  const text = (): string =>
+    bundledText('state-file.schema.json') ?? readFileSync(SCHEMA_URL, 'utf8');
+  return (parsed ??= JSON.parse(text()) as SchemaPart);
 }
-
-function schemaText(): string {
-  return bundledText('state-file.schema.json') ?? readFileSync(SCHEMA_URL, 'utf8');
-}
-
-let compiled: Validators | undefined;
 
 /** The validators, compiled at the first call. */
 export function validators(): Validators {
-  compiled ??= compile();
-  return compiled;
+  return (compiled ??= compile());
 }
 
 function compile(): Validators {
@@ -60,14 +55,11 @@ function compile(): Validators {
     formats: { ipv4: isIPv4, ipv6: isPlainIPv6, cidr: isCidr },
   });
   ajv.addSchema(stateFileSchema(), 'file');
-  return {
-    file: errorsOf(ajv.compile({ $ref: 'file' })),
-    serviceItem: errorsOf(ajv.compile({ $ref: 'file#/definitions/serviceItem' })),
+  const validator = ($ref: string): Validators['file'] => {
+    const validate = ajv.compile({ $ref });
+    return (value) => (validate(value) ? [] : (validate.errors ?? []));
   };
-}
-
-function errorsOf(validate: ValidateFunction): (value: unknown) => readonly ErrorObject[] {
-  return (value) => (validate(value) ? [] : (validate.errors ?? []));
+  return { file: validator('file'), serviceItem: validator('file#/definitions/serviceItem') };
 }
 
 /** An address that can stand under `v6`: no zone, and not an IPv4 address in disguise. */
@@ -77,10 +69,8 @@ function isPlainIPv6(text: string): boolean {
 
 /** `address/prefix` of either family. Bits after the prefix may be set, as Kubernetes allows. */
 function isCidr(text: string): boolean {
-  const slash = text.indexOf('/');
-  if (slash === -1) return false;
-  const address = text.slice(0, slash);
-  const prefix = text.slice(slash + 1);
+  const [address = '', prefix = '', ...more] = text.split('/');
+  if (more.length > 0) return false;
   if (!/^(?:0|[1-9]\d{0,2})$/.test(prefix)) return false;
   if (isIPv4(address)) return Number(prefix) <= 32;
   return isPlainIPv6(address) && Number(prefix) <= 128;

@@ -1,46 +1,41 @@
 import type { GlobalStore } from '../store/global-store.ts';
-import type { ServiceRecord } from '../store/service-record.ts';
-import { compareKeys } from '../store/table.ts';
-import { nodeText, serviceText, type WrittenEndpoint } from './write.ts';
+import { compareKeys, type Cell } from '../store/table.ts';
+import { nodeText, serviceText } from './write.ts';
 
 /**
  * The state of a store at a pinned revision as the text of a state file, in pieces: nodes by name,
- * services by namespace and name, their endpoints by source and hash. Endpoints of services that are
- * not there have no place in it.
+ * services by namespace and name, their endpoints by source and hash. Endpoints without their service are
+ * left out.
  */
-export function* stateText(
-  store: GlobalStore,
-  revision: number,
-): Generator<string, void, undefined> {
+export function* stateText(store: GlobalStore, revision: number): Generator<string> {
   const { nodes, services, hasher } = store;
-  let title = 'nodes:\n';
-  for (const cell of nodes.cells()) {
+  yield* sectionText('nodes', nodes.cells(), (cell) => {
     const stored = cell.at(revision);
-    if (stored === undefined) continue;
-    yield title + nodeText(stored.node);
-    title = '';
-  }
-  if (title !== '') yield 'nodes: []\n';
-  title = 'services:\n';
-  for (const cell of services.cells()) {
-    const record = cell.at(revision);
-    if (record?.service === undefined) continue;
-    const hash = (info: WrittenEndpoint['info']): bigint => hasher.endpointInfo(info);
-    yield title + serviceText(record.service.service, endpointsOf(record, hash));
-    title = '';
-  }
-  if (title !== '') yield 'services: []\n';
+    return stored && nodeText(stored.node);
+  });
+  yield* sectionText('services', services.cells(), (cell) => {
+    const { service, endpoints } = cell.at(revision) ?? {};
+    const sorted = (endpoints ?? [])
+      .map(({ info }) => {
+        const hash = hasher.endpointInfo(info);
+        return { info, hash, key: `${info.sourceName}\0${hash.toString(16)}` };
+      })
+      .sort((a, b) => compareKeys(a.key, b.key));
+    return service && serviceText(service.service, sorted);
+  });
 }
 
-function endpointsOf(
-  { endpoints }: ServiceRecord,
-  hash: (info: WrittenEndpoint['info']) => bigint,
-): readonly WrittenEndpoint[] {
-  return endpoints
-    .map(({ info }) => ({ info, hash: hash(info) }))
-    .sort(
-      (a, b) =>
-        compareKeys(a.info.sourceName, b.info.sourceName) ||
-        compareKeys(a.hash.toString(16), b.hash.toString(16)),
-    );
+function* sectionText<T>(
+  name: string,
+  cells: Iterable<Cell<T>>,
+  textOf: (cell: Cell<T>) => string | undefined,
+): Generator<string> {
+  let title = `${name}:\n`;
+  for (const cell of cells) {
+    const text = textOf(cell);
+    if (text === undefined) continue;
+    yield title + text;
+    title = '';
+  }
+  if (title !== '') yield `${name}: []\n`;
 }
