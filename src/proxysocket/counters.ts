@@ -44,7 +44,7 @@ export interface ServicePortCounters {
   retries: number;
   /** Connections reset because there was no endpoint. */
   rejectedNoEndpoint: number;
-  /** Clients turned away because all endpoints that they could have are drained. */
+  /** Clients rejected because all endpoints that they could have are drained. */
   rejectedDrained: number;
   /** Connections reset because no endpoint accepted. */
   rejectedConnectFailed: number;
@@ -68,7 +68,7 @@ export interface ServicePortCounters {
   connectSeconds: { readonly counts: number[]; sum: number };
 }
 
-/** Why a client is turned away, and the counter of it. */
+/** Why a client is rejected, and the counter of it. */
 export const REJECT_COUNTERS = {
   'no-endpoint': 'rejectedNoEndpoint',
   drained: 'rejectedDrained',
@@ -79,7 +79,7 @@ export const REJECT_COUNTERS = {
 } as const satisfies Record<string, keyof ServicePortCounters>;
 export type RejectReason = keyof typeof REJECT_COUNTERS;
 
-/** Why a client is turned away, more exactly: for want of an endpoint that is not drained, it may be. */
+/** `no-endpoint`, or more exactly `drained`. */
 export function rejectReason(
   { drained }: { readonly drained?: ReadonlySet<Traffic> },
   traffic: Traffic,
@@ -129,7 +129,7 @@ export function newCounters(): ServicePortCounters {
 }
 
 /**
- * What went wrong, of everything that is counted: failed attempts, and clients turned away. One by one, since looking
+ * What went wrong, of everything that is counted: failed attempts, and rejected clients. One by one, since looking
  * properties up by name takes ten times as long, and this is done for every service port again and again.
  */
 export function errorsIn(counters: ServicePortCounters): number {

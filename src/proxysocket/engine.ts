@@ -4,7 +4,7 @@ import type { ServicePortCounters } from './counters.ts';
 import type { InspectQuery, Inspection } from './inspect.ts';
 import type { LimitChange } from './limits.ts';
 
-/** What an engine tells about one service port when asked. */
+/** One service port as an engine has it. */
 export interface ServicePortSnapshot {
   readonly name: string;
   readonly protocol: Protocol;
@@ -58,21 +58,21 @@ export interface Engine {
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
 
   /**
-   * The names that a snapshot has, for whoever takes it in parts so that nothing waits for all of it.
+   * The names that a snapshot has, for callers that take it in parts so that nothing waits for all of it.
    * Absent or undefined: only the whole can be had.
    */
   names?(): string[] | undefined;
 
   /**
-   * Whether anything has moved since the last time, for whoever would have to look at all service ports to find out:
-   * costs a small part of a snapshot. Absent or undefined: only a snapshot tells.
+   * Whether anything has moved since the last time, at a small part of the cost of a
+   * snapshot. Absent or undefined: only a snapshot shows it.
    */
   activity?(): Activity | undefined;
 
   /**
-   * Single connections, and endpoints as balancers see them; absent: the engine cannot tell. Costs
+   * Single connections, and endpoints as balancers see them; absent: not supported. Costs
    * something only when it is asked, and then no more than `inspect.ts` allows. Once the engine is
-   * closed there is nothing to tell.
+   * closed there is none.
    */
   inspect?(query: InspectQuery): Promise<Inspection>;
 

@@ -55,7 +55,7 @@ export interface TcpHeld {
 
 export interface TcpHoldEnded extends TcpHeld {
   durationMs: number;
-  /** `endpoint`: there is one. `service-gone`: the service port was removed, or nobody is accepted any more. */
+  /** `endpoint`: there is one. `service-gone`: the service port was removed, or no client is accepted any more. */
   reason: 'endpoint' | 'client-gone' | 'hold-timeout' | 'drained' | 'service-gone' | 'destroyed';
 }
 
@@ -118,7 +118,7 @@ export interface LimitChanged {
   reached: boolean;
 }
 
-/** A source range of a listener cannot be read; it lets nobody in. */
+/** A source range of a listener cannot be read; it admits no client. */
 export interface SourceRangeInvalid {
   servicePort: string;
   range: string;
@@ -133,10 +133,10 @@ export interface EndpointInvalid {
 /**
  * Something went wrong inside an engine whose sockets are in threads of their own.
  *
- * - `worker-lost`: a thread has died with all its connections; another one takes its place.
- * - `given-up`: that has happened too often, and another engine carries on.
- * - `mistake`: a mistake of the program cost one connection.
- * - `events-dropped`: more came up than could be told.
+ * - `worker-lost`: a thread has died with all its connections; another one replaces it.
+ * - `given-up`: that has happened too often, and the fallback engine carries on.
+ * - `mistake`: a bug of the program cost one connection.
+ * - `events-dropped`: the event queue overflowed.
  */
 export interface DataPlaneFault {
   what: 'worker-lost' | 'given-up' | 'mistake' | 'events-dropped';

@@ -59,7 +59,7 @@ export const MAX_INSPECTED = 50_000;
 /** Connections that one question gets at most, whatever it asks for. */
 export const MAX_LISTED = 10_000;
 
-/** A connection that can tell about itself. */
+/** A connection that can be inspected. */
 export interface Inspectable {
   /** Undefined when it has ended. */
   inspect(): ConnectionSnapshot | undefined;

@@ -83,7 +83,7 @@ export const LIMIT_NAMES = {
 /**
  * Those that can change while an engine runs. A connection that is being made keeps its attempts; one that is half
  * closed takes the new time within an eighth of the old one. A lower
- * `maxConnections` cuts nobody off, and keeps others out until it is kept; with a lower `maxUdpSessions` the next new
+ * `maxConnections` ends no connection, and rejects new ones until it is kept; with a lower `maxUdpSessions` the next new
  * client ends the least recently used sessions down to it. A client that is held keeps its time.
  */
 export const LIVE_LIMITS = [

@@ -27,7 +27,7 @@ export interface AcceptorEngineParts {
   readonly kind: Engine['kind'];
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
-  /** Is told where TCP clients come in; the TCP acceptor asks it. Default: nobody does. */
+  /** Gets the addresses of TCP listeners; the TCP acceptor asks it. Default: its own. */
   readonly loops?: LoopGuard;
   readonly newBalancer: (affinity: AffinitySpec) => Balancer;
   /** The same object that acceptors look at: `setLimits` changes it. */
@@ -36,7 +36,7 @@ export interface AcceptorEngineParts {
   readonly random: () => number;
   /** Where counters live; by default in plain objects. */
   readonly counters?: CounterStore;
-  /** The listener of a place that asks for any port has had this one before. */
+  /** The port that a listener which asks for any one had before, by the key of its slot. */
   readonly formerPort?: (key: string) => number | undefined;
 }
 
@@ -176,8 +176,8 @@ export class AcceptorEngine implements Engine {
   }
 
   #set(spec: ServicePortSpec): void {
-    const former = this.#book.get(spec.name);
-    if (former !== undefined && former.owner.protocol !== spec.protocol) this.#remove(spec.name);
+    const before = this.#book.get(spec.name);
+    if (before !== undefined && before.owner.protocol !== spec.protocol) this.#remove(spec.name);
     const { entry, gone } = this.#book.set(spec);
     entry.claims = this.#table.set(entry.owner, entry.claims, spec.listen);
     if (spec.protocol === 'TCP') this.#loops.setPortals(entry.owner, spec.portals ?? []);

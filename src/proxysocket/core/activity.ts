@@ -1,6 +1,6 @@
 import { errorsIn, type ServicePortCounters } from '../counters.ts';
 
-/** What tells whether anything has moved, of all service ports together: as long as it is the same, nothing has. */
+/** A summary of all service ports: as long as it is the same, nothing has moved. */
 export interface Activity {
   /** With several workers, of each of them. */
   readonly servicePorts: number;

@@ -2,7 +2,7 @@
  * Which descriptors a worker thread has open, in memory that outlives it.
  *
  * A descriptor belongs to the process, not to the thread that opened it with a system call. When a
- * worker dies, whoever started it closes what is left. One byte for each descriptor: 1 while it is
+ * worker dies, the pool closes what is left. One byte for each descriptor: 1 while it is
  * open.
  */
 export class DescriptorLedger {
@@ -39,5 +39,5 @@ export class DescriptorLedger {
   }
 }
 
-/** The kernel's own limit (`fs.nr_open`) unless somebody has raised it. */
+/** The kernel's own limit (`fs.nr_open`) unless it was raised. */
 const MAX_DESCRIPTORS = 1 << 20;

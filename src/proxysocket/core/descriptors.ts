@@ -5,7 +5,7 @@ import type { DescriptorBudget } from './service-port.ts';
 import type { Protocol } from '../spec.ts';
 
 /**
- * Where the system does not tell: Windows has no such limit for sockets, and elsewhere Node raises
+ * Where the system does not say: Windows has no such limit for sockets, and elsewhere Node raises
  * the soft limit to the hard one, which is rarely below this.
  */
 const UNKNOWN_LIMIT = 65_536;
@@ -29,7 +29,7 @@ export function processDescriptorLimit(
 const OWN_USE = 64;
 
 /**
- * How many descriptors to reserve when nobody has said: the usual number, or a quarter of a limit that
+ * How many descriptors to reserve by default: the usual number, or a quarter of a limit that
  * is low, but enough for the program itself, and never more than half, so that clients are served
  * whatever the limit is.
  */
@@ -47,11 +47,11 @@ const SPARE_PART = 8;
  *
  * Relays and sessions leave the reserve alone. Listeners may use three quarters of it, because a
  * busy service must not keep a new one from coming up. But a quarter of what is outside of the reserve
- * is never for listeners: services that nobody can connect to are of no use, and those that worked
+ * is never for listeners: services that cannot accept a connection are of no use, and those that worked
  * must go on working when more of them come.
  *
- * TCP connections can take all of that, except that an eighth is for UDP sessions while anybody
- * listens for datagrams: connections may last for days, and would keep UDP clients out for as long.
+ * TCP connections can take all of that, except that an eighth is for UDP sessions while there are UDP
+ * listeners: connections may last for days, and would keep UDP clients out for as long.
  * (The table of UDP sessions keeps to half, for the same reason.)
  */
 export class ProcessDescriptors implements DescriptorBudget {

@@ -1,7 +1,7 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 
-/** A connection's place in the index. */
+/** A connection in the index. */
 export interface IndexEntry {
   remove(): void;
 }
@@ -9,7 +9,7 @@ export interface IndexEntry {
 /** Finds the connections of an endpoint. Adding and removing take the same time however many there are. */
 export class EndpointIndex<T> {
   readonly #all = new LinkedList<T>();
-  /** Weak, so that nobody has to find out when the last connection of an endpoint has ended. */
+  /** Weak, so that it need not be found out when the last connection of an endpoint has ended. */
   readonly #byEndpoint = new WeakMap<BalancerEndpoint, LinkedList<T>>();
 
   add(endpoint: BalancerEndpoint, item: T): IndexEntry {

@@ -6,7 +6,7 @@ import type { LimitName } from '../limits.ts';
 const LEFT_BELOW = 0.95;
 
 /**
- * Tells about one limit: an event when something is refused because of it, another one when the use
+ * Publishes one limit: an event when something is refused because of it, another one when the use
  * has fallen below 95 % of it.
  */
 export class LimitSignal {
@@ -53,7 +53,7 @@ export class LimitSignal {
 const CALM_MS = 1000;
 
 /**
- * Tells about a limit that each of many has, such as the queue of each socket: an event when the first
+ * Publishes a limit that each of many has, such as the queue of each socket: an event when the first
  * one refuses something, another one when none has for a second.
  */
 export class SharedLimitSignal {

@@ -3,14 +3,14 @@ import type { ListenFailure } from './listen-error.ts';
 import type { Listener, ServicePort } from './service-port.ts';
 import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
 
-/** A service port's wish to listen at a place. */
+/** A service port that wants to listen on an address. */
 export interface Claim {
   readonly slot: Slot;
   readonly owner: ServicePort;
   /** Traffic and source ranges may change; address and port stay. */
   listen: ListenSpec;
-  /** Whether it has been told that another service port has the place. */
-  conflictTold: boolean;
+  /** Whether it was reported that another service port has the address. */
+  conflictReported: boolean;
 }
 
 export type SlotState =
@@ -31,13 +31,13 @@ export type SlotState =
       readonly backoff: Backoff;
     };
 
-/** A place where one socket can listen: protocol, address and port. */
+/** Protocol, address and port: one socket can listen there. */
 export interface Slot {
   readonly key: string;
   readonly protocol: Protocol;
   readonly address: string;
   readonly port: number;
-  /** Who wants it, in the order in which they came. The first one has it. */
+  /** In the order in which they came. The first one has it. */
   readonly claims: Claim[];
   state: SlotState;
 }
@@ -54,8 +54,8 @@ export function placeKey(protocol: Protocol, address: string, port: number): str
 /**
  * The keys of a service port's listeners, in order.
  *
- * Port 0 is nobody's in particular: each such listener belongs to its service port, and keeps its
- * kernel-chosen port while the service port keeps as many of its address and traffic. The same place
+ * Port 0 is not shared: each such listener belongs to its service port, and keeps its
+ * kernel-chosen port while the service port keeps as many of its address and traffic. The same address
  * listed twice yields the same key twice.
  */
 export function slotKeys(
@@ -73,7 +73,7 @@ export function slotKeys(
   });
 }
 
-/** What to tell about a claim; undefined before it was tried. */
+/** Undefined before it was tried. */
 export function claimStatus(claim: Claim): ListenerStatus | undefined {
   const { listen, slot } = claim;
   const { state, claims } = slot;

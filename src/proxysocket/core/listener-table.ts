@@ -26,20 +26,20 @@ export interface ListenerTableOptions {
   readonly loops: LoopGuard;
   readonly clock: Clock;
   readonly random: () => number;
-  /** The port that a place which asks for any one has had before, if that is known. */
+  /** The port that a listener which asks for any one had before, by the key of its slot. */
   readonly formerPort?: (key: string) => number | undefined;
   /** Runs a job when nothing else works on the table. */
   readonly enqueue: (job: () => Promise<void>) => void;
 }
 
 /**
- * Who listens where.
+ * Service ports and the addresses that they listen on.
  *
  * `set` only notes what service ports want; `settle` brings the sockets there. So the order of the
  * changes in a batch does not matter: a listener that any service port still wants is handed over,
  * never closed, and everything that has to close is closed before anything opens.
  *
- * When several service ports want the same place, the first one has it, and the next one gets it with
+ * When several service ports want the same address, the first one has it, and the next one gets it with
  * the open socket when the first gives it up.
  */
 export class ListenerTable {
@@ -58,26 +58,26 @@ export class ListenerTable {
     });
   }
 
-  /** Replaces the claims of a service port. A place that is listed twice counts once. */
+  /** Replaces the claims of a service port. An address that is listed twice counts once. */
   set(
     owner: ServicePort,
     before: readonly Claim[],
     listen: readonly ListenSpec[],
   ): readonly Claim[] {
-    const former = new Map(before.map((claim) => [claim.slot.key, claim]));
+    const previous = new Map(before.map((claim) => [claim.slot.key, claim]));
     const claims = new Map<string, Claim>();
     const keys = slotKeys(owner, listen);
     for (const [index, spec] of listen.entries()) {
       const key = keys[index] ?? '';
       if (claims.has(key)) continue;
-      const kept = former.get(key);
-      former.delete(key);
+      const kept = previous.get(key);
+      previous.delete(key);
       if (kept !== undefined) kept.listen = spec;
       const claim = kept ?? this.#claim(key, owner, spec);
       claims.set(key, claim);
       this.#dirty.add(claim.slot);
     }
-    this.release([...former.values()]);
+    this.release([...previous.values()]);
     return [...claims.values()];
   }
 
@@ -102,7 +102,7 @@ export class ListenerTable {
       } else {
         if (slot.state.kind === 'listening') this.#handOver(slot, holder);
         else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.add(slot);
-        for (const other of others) tellConflict(other, holder);
+        for (const other of others) publishConflict(other, holder);
       }
     }
     this.#dirty.clear();
@@ -131,7 +131,7 @@ export class ListenerTable {
       slot = newSlot(key, owner.protocol, listen);
       this.#slots.set(key, slot);
     }
-    const claim = { slot, owner, listen, conflictTold: false };
+    const claim = { slot, owner, listen, conflictReported: false };
     slot.claims.push(claim);
     return claim;
   }
@@ -140,13 +140,13 @@ export class ListenerTable {
     const { state } = slot;
     if (state.kind !== 'listening') return;
     const { owner, listen } = holder;
-    const { listener, holder: former } = state;
-    if (holder === former && listen === state.listen) return;
+    const { listener, holder: before } = state;
+    if (holder === before && listen === state.listen) return;
     listener.assign(owner, listen.traffic, listen.sourceRanges);
-    this.#noteDoor(slot, owner);
+    this.#noteOwner(slot, owner);
     slot.state = { kind: 'listening', listener, holder, listen };
-    if (owner.name === former.owner.name) return;
-    publishClosed(former.owner, state.listen);
+    if (owner.name === before.owner.name) return;
+    publishClosed(before.owner, state.listen);
     publishOpened(owner, listen);
   }
 
@@ -187,7 +187,7 @@ export class ListenerTable {
       });
       this.#retries.delete(slot);
       slot.state = { kind: 'listening', listener, holder, listen };
-      this.#noteDoor(slot, owner);
+      this.#noteOwner(slot, owner);
       publishOpened(owner, listen);
     } catch (error) {
       descriptors.drop(slot.protocol);
@@ -214,28 +214,28 @@ export class ListenerTable {
   async #close(slot: Slot): Promise<void> {
     if (slot.state.kind !== 'listening') return;
     const { listener, holder, listen } = slot.state;
-    this.#noteDoor(slot, undefined);
+    this.#noteOwner(slot, undefined);
     slot.state = { kind: 'idle' };
     await listener.close();
     this.#options.descriptors.drop(slot.protocol);
     publishClosed(holder.owner, listen);
   }
 
-  /** Says whose clients come in here now. */
-  #noteDoor({ protocol, state }: Slot, owner: ServicePort | undefined): void {
+  /** Notes the service port whose clients arrive here. */
+  #noteOwner({ protocol, state }: Slot, owner: ServicePort | undefined): void {
     if (protocol !== 'TCP' || state.kind !== 'listening') return;
     const { address, boundPort } = state.listener;
     this.#options.loops.setListener(address, boundPort, owner);
   }
 
-  /** Failed places that shared their port with one that closed: a wildcard overlaps every address. */
+  /** Failed slots that shared their port with one that closed: a wildcard overlaps every address. */
   #retriesFreedBy(closed: readonly Slot[]): Slot[] {
     if (closed.length === 0 || this.#retries.size === 0) return [];
     const ports = new Set(closed.map(({ protocol, port }) => `${protocol} ${port}`));
     return this.#retries.items().filter(({ protocol, port }) => ports.has(`${protocol} ${port}`));
   }
 
-  /** Lets relays have their turn between bundles. */
+  /** Yields to relays between batches. */
   async #inTurns(slots: readonly Slot[], work: (slot: Slot) => Promise<void>): Promise<void> {
     for (let start = 0; start < slots.length; start += PER_TURN) {
       if (start > 0) await setImmediate();
@@ -254,10 +254,10 @@ function publishClosed({ name, protocol }: ServicePort, listen: ListenSpec): voi
     listenerClosed.publish({ servicePort: name, protocol, listen });
 }
 
-/** There is no next attempt: the place is handed over when it is given up. */
-function tellConflict(claim: Claim, holder: Claim): void {
-  if (claim.conflictTold) return;
-  claim.conflictTold = true;
+/** There is no next attempt: the address is handed over when its holder releases it. */
+function publishConflict(claim: Claim, holder: Claim): void {
+  if (claim.conflictReported) return;
+  claim.conflictReported = true;
   if (!listenerFailed.hasSubscribers) return;
   const { owner, listen, slot } = claim;
   const place = formatHostPort({ host: listen.address, port: listen.port });

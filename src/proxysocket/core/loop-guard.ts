@@ -20,15 +20,15 @@ interface Verdict {
 }
 
 /**
- * Knows the TCP endpoints that lead a service port back to itself.
+ * Finds the TCP endpoints that are the service port itself.
  *
  * Such an endpoint is an address that this process itself serves: the service port's own, or that of
  * another one which has it as endpoint in its turn. Each connection would make the next one, without
  * end and within a second, until no descriptor is left. A service that is the endpoint of another one,
  * without leading back, is fine.
  *
- * Asking costs one look into a map for an endpoint whose port nobody here listens on, which is nearly
- * every one. (UDP sessions count their hops instead: a datagram tells whence it comes.)
+ * Asking costs one look into a map for an endpoint whose port is not listened on here, which is nearly
+ * every one. (UDP sessions count their hops instead: a datagram has its sender.)
  */
 export class LoopGuard {
   readonly #clock: Clock;

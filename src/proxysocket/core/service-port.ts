@@ -65,13 +65,13 @@ export interface Acceptor {
   listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
   /** An endpoint of a service port is gone: end its UDP sessions now, its TCP relays after the grace. */
   endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void;
-  /** A service port has other endpoints than before. Absent: nobody waits for one. */
+  /** A service port has other endpoints than before. Absent: no client is held. */
   endpointsChanged?(owner: ServicePort): void;
-  /** Times of `EngineContext.limits` have changed. Absent: they are looked at anew anyway. */
+  /** Times of `EngineContext.limits` have changed. Absent: they are read each time anyway. */
   limitsChanged?(): void;
   /** The service port is gone: end its UDP sessions, reset clients that wait; TCP relays run on. */
   servicePortGone(owner: ServicePort): void;
-  /** Resets every connection at once; listeners are left alone. Absent: nobody would notice. */
+  /** Resets every connection at once; listeners are left alone. Absent: no peer would notice. */
   cut?(): void;
   /**
    * Another process serves the clients of all listeners from now on. What has been accepted lives on,

@@ -2,13 +2,13 @@ import { BlockList, isIP } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { sourceRangeInvalid } from '../events.ts';
 
-/** Says whether a client may come in. */
+/** Whether a client may connect. */
 export type SourceFilter = (client: string) => boolean;
 
 /**
- * Makes the filter of a listener from CIDR ranges; undefined when everybody may come in.
+ * Makes the filter of a listener from CIDR ranges; undefined when all clients may connect.
  *
- * A range that cannot be read lets nobody in, rather than everybody, and is told as an event. A
+ * A range that cannot be read admits no client, rather than all, and makes an event. A
  * client whose address is not known (it was gone before it could be asked) is refused.
  *
  * `net.BlockList` is as fast as a loop over parsed numbers, about 0.1 us for a check in Node 26.

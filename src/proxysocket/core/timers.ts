@@ -13,7 +13,7 @@ interface Due<T> {
  * Things that fall due the same time after they were added: one timer for all of them.
  *
  * Since the time is the same for all, they fall due in the order in which they came, so the first
- * one tells when the timer has to run. Adding and removing touch no timer; a timer for every
+ * one decides when the timer has to run. Adding and removing touch no timer; a timer for every
  * connection attempt would be started and cancelled for nothing nearly always.
  *
  * The event loop runs timers before it looks at sockets. So when it was held up, for however short a
@@ -124,7 +124,7 @@ export class IdleLanes<E extends IdleEntry<E>> {
   readonly #onIdle: (entry: E) => void;
 
   /**
-   * `limitOf` tells the present idle limit of an entry in milliseconds; a change counts when the
+   * `limitOf` returns the present idle limit of an entry in milliseconds; a change counts when the
    * entry is next used, or when it would expire. `onIdle` has to remove the entry.
    */
   constructor(clock: Clock, limitOf: (entry: E) => number, onIdle: (entry: E) => void) {

@@ -17,7 +17,7 @@ export class LoopClock implements Clock {
   #now: number;
   #next = Infinity;
 
-  /** `read` tells the time in milliseconds, which must not go back. */
+  /** `read` returns the time in milliseconds, which must not go back. */
   constructor(read: () => number = () => performance.now()) {
     this.#read = read;
     this.#now = read();

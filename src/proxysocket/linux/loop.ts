@@ -13,7 +13,7 @@ export interface Pollable {
 export interface LoopOptions {
   /** Events of one wait at most. */
   readonly batch?: number;
-  /** Told of every mistake after the pollable has been. */
+  /** Called with every bug after the pollable's `failed`. */
   readonly onFault?: (error: unknown) => void;
   /** Called after every wait, before any event is looked at. */
   readonly onWake?: () => void;
@@ -31,7 +31,7 @@ const BATCH = 256;
 
 interface Watched {
   readonly owner: Pollable;
-  /** Tells this use of the descriptor from earlier ones. */
+  /** Distinguishes this use of the descriptor from earlier ones. */
   readonly mark: number;
 }
 
@@ -71,7 +71,7 @@ export class Loop {
     return this.#size;
   }
 
-  /** Whether somebody is to be called again without an event. */
+  /** Whether a pollable is to be called again without an event. */
   get hasWork(): boolean {
     return this.#ready.length > 0;
   }
@@ -110,12 +110,12 @@ export class Loop {
     this.sys.sockets.reset(fd);
   }
 
-  /** Calls `ready(0)` in the next turn: there is work that no event will tell of. */
+  /** Calls `ready(0)` in the next turn: there is work without an event. */
   again(owner: Pollable): void {
     this.#ready.push(owner);
   }
 
-  /** Has somebody called at the end of every turn. */
+  /** Calls `endTurn` at the end of every turn. */
   atTurnEnd(owner: TurnEnd): void {
     this.#turnEnds.push(owner);
   }

@@ -96,7 +96,7 @@ export function timeoutError(timeoutMs: number): NodeJS.ErrnoException {
   return Object.assign(new Error(`no answer within ${timeoutMs} ms`), { code: 'ETIMEDOUT' });
 }
 
-/** What an endpoint is refused with that leads a service port back to itself. */
+/** The endpoint is an address of the service port itself. */
 export function loopError(servicePort: string, endpoint: string): KpngError {
   return new KpngError(
     'KPNG_ENDPOINT_LOOP',

@@ -74,7 +74,7 @@ const ENDED: State = { kind: 'ended' };
  *
  * An attempt has failed, too, when the endpoint resets the connection soon and before a byte went through, either
  * way. That happens to connections that the kernel of an endpoint has accepted and the endpoint, which was
- * killed, has not: no one has seen anything of the client, so another endpoint may serve it. Once the endpoint has
+ * killed, has not: no program has seen anything of the client, so another endpoint may serve it. Once the endpoint has
  * been sent something it may have acted on it, and only the client can know whether that may happen twice.
  */
 export class TcpConnection

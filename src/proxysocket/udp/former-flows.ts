@@ -32,8 +32,8 @@ export function forgetFormerFlows(): void {
 }
 
 /**
- * Which endpoints the clients of the former process had. Only for the time in which that one would have ended an idle
- * session: who comes back later begins anew.
+ * Which endpoints the clients of the old process had. Only for the time in which that one would have ended an idle
+ * session; later a client gets a new endpoint.
  */
 export class FormerFlows {
   readonly #clock: Clock;

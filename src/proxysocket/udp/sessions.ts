@@ -214,7 +214,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   }
 
   /**
-   * No more than half of the descriptors: anybody can send datagrams from any number of ports, and
+   * No more than half of the descriptors: any client can send datagrams from any number of ports, and
    * they must not keep TCP clients out.
    */
   get #mostSessions(): number {

@@ -1,7 +1,7 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { ServicePort } from '../core/service-port.ts';
 
-/** Where a client sends from: what a listening socket tells its sessions apart by. */
+/** Where a client sends from: the key of its session at a listening socket. */
 export interface ClientAddress {
   /** IP literal. */
   readonly address: string;

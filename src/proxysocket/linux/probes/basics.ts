@@ -32,7 +32,7 @@ export const functionsProbe: Probe = {
   },
 };
 
-/** A failed call tells its error number, before and after its wrapper was optimised. */
+/** A failed call gives its error number, before and after its wrapper was optimised. */
 export const errnoProbe: Probe = errnoProbeOf(WARM_CALLS);
 
 /** The same with so many calls. */

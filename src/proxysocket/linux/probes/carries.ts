@@ -151,7 +151,7 @@ async function bulk({ port, signal }: ProbedEngine): Promise<void> {
   if (!sent.equals(await buffer(client))) throw new Error('bytes have changed');
 }
 
-/** The endpoint resets after a byte, and the client is told so. */
+/** The endpoint resets after a byte, and so does the engine. */
 async function reset({ port, signal }: ProbedEngine): Promise<void> {
   const client = new Socket({ signal }).connect(port, '127.0.0.1');
   client.write('x');

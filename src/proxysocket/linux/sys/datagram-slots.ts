@@ -111,7 +111,7 @@ export class DatagramSlots {
   }
 
   /**
-   * Receives one datagram from a connected socket into a slot, whose sender and destination are not told:
+   * Receives one datagram from a connected socket into a slot, without its sender and destination:
    * half the price of `receive`. 1, or a negative error number.
    */
   read(fd: number, slot: number): number {
@@ -136,7 +136,7 @@ export class DatagramSlots {
     return (this.#headers.view.getUint32(slot * MMSGHDR_BYTES + 48, true) & MSG_TRUNC) !== 0;
   }
 
-  /** Who sent it; undefined when the sender has no port, so that nobody can answer. */
+  /** Who sent it; undefined when the sender has no port, so that it cannot be answered. */
   sender(slot: number): PeerKey | undefined {
     const { view } = this.#names;
     const at = slot * SOCKADDR_BYTES;
@@ -160,8 +160,8 @@ export class DatagramSlots {
   }
 
   /**
-   * The address that it was sent to, on a socket that tells (see `tellDestination`): a key, equal for
-   * equal addresses; undefined when it was not told.
+   * The address that it was sent to, on a socket with IP_PKTINFO: a key, equal for
+   * equal addresses; undefined when it is not known.
    */
   destination(slot: number): PeerKey | undefined {
     const at = slot * CONTROL_BYTES;

@@ -5,8 +5,8 @@ import type { FfiModule } from './library.ts';
  * Memory whose address the kernel is given.
  *
  * The collector knows nothing of addresses. So an address is never kept without its memory: it lives
- * in here beside the buffer, and whoever holds the object keeps both. (A structure in memory that
- * points to other memory, as `msghdr` does, needs somebody who holds that, too.)
+ * in here beside the buffer, and an owner of the object keeps both. (A structure in memory that
+ * points to other memory, as `msghdr` does, needs an owner of that, too.)
  *
  * The buffer is an ArrayBuffer of its own: small typed arrays and Node's pooled buffers may lie in
  * memory that moves or is shared.

@@ -20,7 +20,7 @@ export interface Pipe {
 }
 
 /**
- * Pipes between sockets: the kernel hands its own pages from one to the other, and nobody copies them.
+ * Pipes between sockets: the kernel hands its own pages from one to the other without copying them.
  *
  * Each fill and each emptying is a call of its own, so a pipe pays for large amounts only.
  */
@@ -71,7 +71,7 @@ export class Pipes {
    */
   empty(pipe: Pipe, to: number, length: number): number {
     let sum = 0;
-    // One call may stop before the socket is full, and then no event would tell of its room.
+    // One call may stop before the socket is full, and then no event would report its room.
     while (sum < length) {
       const taken = this.#splice(pipe.readFd, to, length - sum);
       if (taken <= 0) return sum > 0 ? sum : taken;

@@ -17,7 +17,7 @@ import type { EpollLayout } from './layout.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
 
-/** What to be told of. Errors and hang-ups are always told. */
+/** Events to wait for. Errors and hang-ups always come. */
 export const INTEREST = {
   /** Readable, again and again for as long as it is so. */
   readable: EPOLLIN,
@@ -126,7 +126,7 @@ export class Poller {
 
 /**
  * An eventfd: wakes a thread that waits for events. Any thread can write to it, also with
- * `fs.writeSync`, eight bytes that are not all zero. Whoever writes to it also closes it.
+ * `fs.writeSync`, eight bytes that are not all zero. The writer closes it.
  */
 export class Wake {
   readonly fd: number;

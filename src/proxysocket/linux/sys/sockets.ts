@@ -46,14 +46,14 @@ export class Sockets {
     return this.#open(k.SOCK_DGRAM, family);
   }
 
-  /** Notes a descriptor that somebody else has opened for this thread. */
+  /** Notes a descriptor that was opened elsewhere for this thread. */
   adopt(fd: number): number {
     this.#ledger.opened(fd);
     return fd;
   }
 
   /**
-   * Another descriptor of the same socket, for somebody else to close: it is not in the ledger. A negative
+   * Another descriptor of the same socket, for another owner to close: it is not in the ledger. A negative
    * error number when there is none left.
    */
   duplicate(fd: number): number {
@@ -91,7 +91,7 @@ export class Sockets {
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
-  /** A descriptor must not be used after this, and not be closed twice: it may be somebody else's by then. */
+  /** A descriptor must not be used after this, and not be closed twice: its number may be in use again by then. */
   close(fd: number): void {
     this.#ledger.closed(fd);
     this.#c.close(fd);
@@ -148,8 +148,8 @@ export class Sockets {
   }
 
   /**
-   * Leads all clients of one address to the same of `count` sockets that share a place, in the order in
-   * which they came; of which `fd` is one. 0, or a negative error number: then the kernel chooses.
+   * Sends all clients of one address to the same of `count` sockets that share an address, in the order in
+   * which they were bound; `fd` is one of them. 0, or a negative error number: then the kernel chooses.
    */
   steer(fd: number, count: number): number {
     const program = steeringProgram(this.#ffi, count);

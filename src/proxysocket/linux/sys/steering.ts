@@ -21,7 +21,7 @@ type Instruction = readonly [number, number, number, number];
 const INSTRUCTION_BYTES = 8;
 
 /**
- * A program that leads all packets of a client to the same of `sockets` sockets, by the client's
+ * A program that sends all packets of a client to the same of `sockets` sockets, by the client's
  * address: the last 32 bits of it, for IPv6.
  */
 export function steeringProgram(ffi: FfiModule, sockets: number): Pinned {

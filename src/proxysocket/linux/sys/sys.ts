@@ -1,6 +1,5 @@
 /**
- * System calls. Everything that is known of numbers, structures and addresses is in this folder, and
- * outside of it nobody sees one: descriptors are numbers, memory is `Pinned`, errors are negative
+ * System calls. Numbers, structures and addresses of the kernel stay in this folder: outside of it descriptors are numbers, memory is `Pinned`, errors are negative
  * error numbers or Node's own errors.
  */
 import { Sockaddr, type SocketAddress } from './address.ts';

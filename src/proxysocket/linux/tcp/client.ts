@@ -85,7 +85,7 @@ class Dial implements TcpDial, Pollable {
   readonly #client: LinuxTcpClient;
   readonly #fd: number;
   readonly #owner: DialOwner;
-  /** What the loop told of the socket. */
+  /** The events of the socket. */
   #mask = 0;
 
   constructor(client: LinuxTcpClient, fd: number, owner: DialOwner) {

@@ -51,7 +51,7 @@ export type Kept = KeptBytes | KeptInPipe;
  *
  * A direction that moves much data does not copy it: the kernel moves it from socket to socket through
  * a pipe (`splice`). With one such direction that takes a tenth to a fifth less time, and half of it with
- * eight, whose data would be in nobody's cache. An empty pipe belongs to nobody; a relay keeps one as
+ * eight, whose data would not fit the cache. Empty pipes are shared; a relay keeps one as
  * it would keep a large rest.
  */
 export class RelayMemory {

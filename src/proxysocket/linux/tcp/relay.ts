@@ -13,7 +13,7 @@ export class Relay implements TcpRelay {
   readonly #owner: RelayOwner;
   readonly #client: Side;
   #endpoint: Side | undefined;
-  /** What the loop told of the endpoint before `start`. */
+  /** Events of the endpoint before `start`. */
   #mask = 0;
   #isWatched = false;
   #halfClosed = false;
@@ -54,7 +54,7 @@ export class Relay implements TcpRelay {
     this.loop.handOver(endpoint.fd, endpoint);
     const isFirst = !this.#isWatched;
     this.#isWatched = true;
-    // What the client has sent already is told as an event.
+    // What the client has sent already comes as an event.
     if (isFirst && this.loop.watch(this.#client.fd, this.#client) < 0) {
       this.cut('destroyed');
       return;

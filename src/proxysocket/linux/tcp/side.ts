@@ -19,9 +19,9 @@ const CLOSING = READY.hangUp | READY.peerClosed | READY.error;
 const INCOMING = READY.readable | CLOSING;
 
 /**
- * One socket of a relay, and the direction that leads from it to the other one.
+ * One socket of a relay, and the direction from it to the other one.
  *
- * Sockets are watched for edges: an event tells that something has changed, and no other one comes
+ * Sockets are watched for edges: an event means that something has changed, and no other one comes
  * before everything has been read, or a write was not taken in full. So what is known to be there is
  * remembered in `#readable`.
  */
@@ -34,7 +34,7 @@ export class Side implements Pollable {
   /** What the other side has not taken yet. Nothing is read before it is gone. */
   #kept: Kept | undefined;
   #readable = false;
-  /** An end has been announced: read on until it comes, for no event will tell of it again. */
+  /** An end has been announced: read on until it comes, no further event will come. */
   #closing = false;
   #bytes = 0;
   #ended = false;
@@ -74,7 +74,7 @@ export class Side implements Pollable {
     }
     const isRead = peer !== undefined && this.#kept === undefined && !this.#ended;
     if ((mask & READY.error) !== 0 && !isRead) {
-      // The socket is broken, and nobody is going to find out by reading from it.
+      // The socket is broken, and no read is going to find out.
       relay.broken(this, relay.loop.sys.sockets.takeError(this.fd));
       return;
     }

@@ -23,7 +23,7 @@ interface Asked {
  * A listening UDP socket and the sessions of its clients.
  *
  * An answer has to come from the address that the client asked, or the client drops it. So a socket on
- * a wildcard address is told for every datagram which address it was sent to, and each of these has
+ * a wildcard address asks the kernel for the address that each datagram was sent to, and each of these has
  * sessions of its own, whose answers leave from there.
  */
 export class LinuxFront

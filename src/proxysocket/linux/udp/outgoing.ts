@@ -6,10 +6,10 @@ import type { Sys } from '../sys/sys.ts';
 /** To the endpoint, or back to the client. */
 export type Way = 'request' | 'answer';
 
-/** Whose datagrams are sent: told what became of them. */
+/** The session whose datagrams are sent. */
 export interface Sending {
   sent(way: Way, datagrams: number, bytes: number): void;
-  /** Returns whether the socket can still be used: whoever is told may have closed it. */
+  /** Returns whether the socket can still be used: the callee may have closed it. */
   notSent(way: Way, datagrams: number, errno: number): boolean;
   /** A message of several datagrams did not get through, though single ones may: make no more of them. */
   noSegments(way: Way): void;
@@ -75,7 +75,7 @@ export class Sender {
       for (let message = next; message < next + sent; message += 1) this.#sent(message);
       next += Math.max(0, sent);
       if (sent >= 0) continue;
-      // A call stops at the first message that fails, and tells why only when that is its first one.
+      // A call stops at the first message that fails, and reports why only when that is its first one.
       const goesOn = this.#notSent(next, fd, -sent);
       isUsable &&= goesOn;
       next += 1;

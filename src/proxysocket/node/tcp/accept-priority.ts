@@ -11,7 +11,7 @@ const TURNS = 64;
 
 /**
  * - `free`: nothing is looked at.
- * - `noticed`: a client came after much data; this turn ends, and the next one tells more.
+ * - `noticed`: a client came after much data; the next turn is looked at, too.
  * - `looking`: in the turn after that.
  * - `given`: clients come first, data waits.
  */
@@ -23,8 +23,8 @@ type Phase = 'free' | 'noticed' | 'looking' | 'given';
  * The event loop accepts one client in each of its turns, and in the same turn serves every connection
  * that has data. With hundreds of busy connections a turn takes several milliseconds, so new clients
  * would get in at a hundred a second, however many wait. Therefore, once clients come in in one long
- * turn after the other, whoever has been read from waits: the turns after that have next to nothing to
- * do but to accept. Data waits for 64 clients at most, or until nobody is left to be accepted.
+ * turn after the other, readers that have had a chunk wait: the turns after that have next to nothing to
+ * do but to accept. Data waits for 64 clients at most, or until no client is left to be accepted.
  *
  * Where turns are short, or clients come one by one, it costs a few comparisons.
  */

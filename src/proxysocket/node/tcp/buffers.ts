@@ -45,7 +45,7 @@ export class BulkBuffers {
     return undefined;
   }
 
-  /** Nobody may read into the buffer or write from it any more. */
+  /** The buffer must not be read into or written from any more. */
   give(buffer: Buffer): void {
     const large = buffer.length === LARGE;
     if (large) this.#large -= LARGE;
@@ -62,8 +62,8 @@ export const SHARED_BYTES = 64 * 1024;
 /**
  * Where small reads are copied to before they are written.
  *
- * A chunk that the kernel takes at once, as it nearly always does, leaves its place to the next one:
- * no memory is allocated for it. A chunk that has to wait keeps its place, and the next one goes
+ * A chunk that the kernel takes at once, as it nearly always does, is overwritten by the next one:
+ * no memory is allocated for it. A chunk that has to wait stays where it is, and the next one goes
  * behind it. A slab that is full is left to the chunks that still lie in it. A direction waits with
  * one chunk at most, so it holds on to one slab at most, whatever its peer does.
  */

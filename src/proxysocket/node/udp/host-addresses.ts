@@ -9,8 +9,8 @@ export type HostAddresses = Record<Family, readonly string[]>;
 const NONE: HostAddresses = { 4: [], 6: [] };
 
 /**
- * The addresses of this host, as `read` tells them. Without the link-local ones of IPv6: they need a zone, every pod
- * interface of a node has one, and nobody is told to use them.
+ * The addresses of this host. Without the link-local ones of IPv6: they need a zone, and every pod interface of a
+ * node has one.
  */
 export function readHostAddresses(
   read: () => readonly HostAddress[] = hostAddresses,
@@ -25,7 +25,7 @@ export function readHostAddresses(
 }
 
 /**
- * Tells subscribers the addresses of the host again and again, since Node is not told when one
+ * Reports the addresses of the host to subscribers at intervals, since Node has no event for one that
  * appears. Works only while there are subscribers.
  */
 export class HostAddressWatch {
@@ -41,7 +41,7 @@ export class HostAddressWatch {
   }
 
   /**
-   * Returns the addresses, not older than one interval; `onAddresses` is told at every later
+   * Returns the addresses, not older than one interval; `onAddresses` is called at every later
    * reading, changed or not.
    */
   subscribe(onAddresses: (addresses: HostAddresses) => void): HostAddresses {

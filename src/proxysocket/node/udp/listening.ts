@@ -24,7 +24,7 @@ export interface ListenParts {
  * The sockets of a UDP listener: one, and for a wildcard address further ones.
  *
  * An answer has to come from the address that the client asked, or the client drops it. A socket on a wildcard address
- * does not tell which one that was, and its answers leave from the address that the route to the client prefers. So a
+ * does not know which one that was, and its answers leave from the address that the route to the client prefers. So a
  * wildcard listener also opens a socket on every address of the host: the kernel hands a datagram to the most specific
  * socket, and that one answers rightly. The wildcard socket serves what is left: addresses that the host does not list
  * (127.0.0.2, those of `local` routes, IPv6 link-local ones), beyond `udpWildcardSockets`, or that appeared a few

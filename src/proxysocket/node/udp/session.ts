@@ -22,10 +22,10 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
 const ENDED: State = { kind: 'ended' };
 
 /*
- * `dgram` tells what became of a datagram only through a callback, and that costs a tenth of the
+ * `dgram` reports the fate of a datagram only through a callback, and that costs a tenth of the
  * whole path. So most datagrams go without one: this many after a sign of success. Both numbers are
  * even, so every third or fifteenth datagram is asked about: an ICMP error is handed to whichever
- * system call comes next, and with an even period it could always be one that nobody asks about.
+ * system call comes next, and with an even period it could always be one without a callback.
  */
 const UNASKED_AFTER_SENT = 2;
 const UNASKED_AFTER_REPLY = 14;

@@ -42,7 +42,7 @@ export async function boundSocket(
   return bind(newSocket(family, reusePort), { address, port, exclusive: true });
 }
 
-/** The socket that a former process has had there, if it has handed it over. */
+/** The socket that the old process has handed over, if there is one. */
 export async function inheritedSocket(
   family: Family,
   address: string,
@@ -52,7 +52,7 @@ export async function inheritedSocket(
   return fd === undefined ? undefined : bind(newSocket(family), { fd });
 }
 
-/** A socket that somebody else has opened. */
+/** A socket on a descriptor that is open already. */
 export async function openedSocket(family: Family, opened: OpenedSocket): Promise<Socket> {
   const socket = newSocket(family);
   socket.once('close', () => opened.release());
@@ -76,7 +76,7 @@ async function bind(socket: Socket, where: BindOptions): Promise<Socket> {
 
 /**
  * Asks for larger kernel buffers. Linux and Windows grant what their maximum allows; some systems
- * refuse instead, and the socket then keeps its default: the size is a wish, not a condition.
+ * refuse instead, and the socket then keeps its default: a smaller size is no error.
  */
 export function askBuffers(socket: Socket, bytes: number): void {
   try {
