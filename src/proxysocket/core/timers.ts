@@ -1,4 +1,4 @@
-import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
+import { MAX_TIMER_MS, type Clock } from '../../util/clock.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 
 /** An item whose time is running. */
@@ -104,7 +104,6 @@ export interface IdleLane<E extends IdleEntry<E>> {
   readonly idleMs: number;
   oldest: E | undefined;
   newest: E | undefined;
-  timer: Timer | undefined;
 }
 
 /** Between two looks at a lane that still has entries, at most. */
@@ -114,8 +113,8 @@ const MAX_GRAIN_MS = 1000;
  * Finds entries that are idle for too long, and the least recently used one.
  *
  * There is one lane for each idle limit in use. Using an entry moves it to the end of its lane, so
- * expiry looks only at the head: nothing is scanned, and no entry has a timer. A lane has one, and
- * only while it has entries. An entry expires up to an eighth of its limit late, at most a second.
+ * expiry looks only at the head: nothing is scanned, and no entry has a timer. A lane has one, until it
+ * is found empty. An entry expires up to an eighth of its limit late, at most a second.
  */
 export class IdleLanes<E extends IdleEntry<E>> {
   readonly #lanes = new Map<number, IdleLane<E>>();
@@ -153,9 +152,6 @@ export class IdleLanes<E extends IdleEntry<E>> {
     if (lane === undefined) return;
     unlink(lane, entry);
     entry.lane = undefined;
-    if (lane.oldest !== undefined) return;
-    lane.timer?.cancel();
-    this.#lanes.delete(lane.idleMs);
   }
 
   /** The least recently used entry of all. O(idle limits in use). */
@@ -172,7 +168,7 @@ export class IdleLanes<E extends IdleEntry<E>> {
   #laneOf(idleMs: number): IdleLane<E> {
     let lane = this.#lanes.get(idleMs);
     if (lane === undefined) {
-      lane = { idleMs, oldest: undefined, newest: undefined, timer: undefined };
+      lane = { idleMs, oldest: undefined, newest: undefined };
       this.#lanes.set(idleMs, lane);
       this.#arm(lane, idleMs);
     }
@@ -180,7 +176,7 @@ export class IdleLanes<E extends IdleEntry<E>> {
   }
 
   #arm(lane: IdleLane<E>, ms: number): void {
-    lane.timer = this.#clock.setTimer(Math.min(ms, MAX_TIMER_MS), () => this.#expire(lane));
+    this.#clock.setTimer(Math.min(ms, MAX_TIMER_MS), () => this.#expire(lane));
   }
 
   #expire(lane: IdleLane<E>): void {
@@ -188,8 +184,11 @@ export class IdleLanes<E extends IdleEntry<E>> {
     const now = this.#clock.now();
     for (;;) {
       const entry = lane.oldest;
-      // An emptied lane has been dropped, and its timer with it.
-      if (entry === undefined) return;
+      if (entry === undefined) {
+        // Not before: a lane that empties and fills with each connection would start and cancel a timer for each.
+        this.#lanes.delete(idleMs);
+        return;
+      }
       const left = entry.usedAt + idleMs - now;
       if (left > 0) {
         this.#arm(lane, Math.max(left, Math.min(idleMs / 8, MAX_GRAIN_MS)));

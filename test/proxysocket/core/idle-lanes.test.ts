@@ -59,7 +59,7 @@ t.test('entries expire in the order of their last use', async (t) => {
   t.equal(lanes.oldest(), undefined);
 });
 
-t.test('there is one timer for each limit in use, and none without entries', async (t) => {
+t.test('there is one timer for each limit in use, and soon none without entries', async (t) => {
   const subject = new Subject();
   const entries = Array.from({ length: 100 }, (_, index) =>
     subject.add(`${index}`, index % 2 === 0 ? 1000 : 5000),
@@ -67,6 +67,7 @@ t.test('there is one timer for each limit in use, and none without entries', asy
   t.equal(subject.clock.pending, 2);
   for (const entry of entries) subject.lanes.remove(entry);
   for (const entry of entries) subject.lanes.remove(entry);
+  subject.clock.advance(5000);
   t.equal(subject.clock.pending, 0);
 });
 
@@ -147,7 +148,7 @@ t.test(
             throw new Error(`oldest is ${found?.name}`);
           }
           const lanes = new Set([...usedAt.keys()].map(({ limit }) => limit));
-          if (subject.clock.pending !== lanes.size) throw new Error('timers do not match lanes');
+          if (subject.clock.pending < lanes.size) throw new Error('a lane has no timer');
         }
       }),
       { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false, numRuns: 500 },
