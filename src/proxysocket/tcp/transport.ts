@@ -8,17 +8,20 @@ import type { ListenSpec } from '../spec.ts';
  *
  * ## The relay contract
  *
- * 1. Bytes arrive in order and unchanged, each way by itself.
- * 2. A slow peer holds back the other side: a direction keeps at most one read that its sink has not taken,
- *    and reads no more until it has.
- * 3. A FIN is passed on behind the data before it; the other direction goes on. When both sides have sent
- *    theirs, both sockets close, and the relay has ended (`closed`).
- * 4. Once one side has sent its FIN, bytes must keep moving: after the half-close time without any, both
- *    sides are reset (`half-close-timeout`).
- * 5. A reset, or any other error, of one side resets the other one (`client-reset`, `endpoint-reset`).
- * 6. But an endpoint that breaks before a byte or a FIN went through, either way, is lost without a trace: the
- *    client and what it has sent meanwhile may go to another endpoint.
- * 7. A client that leaves while it is not read (it is held, or dialed for) is noticed at the latest when it is read.
+ * Each clause has tests in test/proxysocket/tcp/, which run against every transport.
+ *
+ * 1. Bytes arrive in order and unchanged, each way by itself (`integrity`).
+ * 2. A slow peer holds back the other side: a direction keeps at most one read that its sink has not taken, and
+ *    reads no more until it has (`back-pressure`).
+ * 3. A FIN is passed on behind the data before it; the other direction goes on. When both sides have sent theirs, both
+ *    sockets close, and the relay has ended: `closed` (`half-close`).
+ * 4. Once one side has sent its FIN, bytes must keep moving: after the half-close time without any, both sides are
+ *    reset: `half-close-timeout` (`half-close`).
+ * 5. A reset, or any other error, of one side resets the other one: `client-reset`, `endpoint-reset` (`reset`).
+ * 6. But an endpoint that breaks before a byte or a FIN went through, either way, is lost without a trace: the client and
+ *    what it has sent meanwhile may go to another endpoint (`lost-endpoint`).
+ * 7. A client that leaves while it is not read (it is held, or dialed for) is noticed at the latest when it is
+ *    read (`held`, `connect`).
  */
 export interface TcpTransport {
   /** Rejects with the system's error. */
