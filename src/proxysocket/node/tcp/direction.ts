@@ -14,7 +14,7 @@ const SMALL_READ = 16 * 1024;
  * What is read of a held client; the rest waits in the kernel. Node reports that a client has left only while it is
  * being read, so as long as it has not sent so much.
  */
-const HELD_BYTES = 16 * 1024;
+export const HELD_BYTES = 16 * 1024;
 
 const EMPTY = Buffer.alloc(0);
 
@@ -22,6 +22,8 @@ const EMPTY = Buffer.alloc(0);
 export interface CopyMemory {
   /** Every small flow reads into this one. */
   readonly shared: Buffer;
+  /** The first part of it, for the first read of each socket. */
+  readonly first: Buffer;
   readonly scratch: Scratch;
   readonly bulk: BulkBuffers;
   /** Directions whose sink takes nothing. */
@@ -232,7 +234,10 @@ export class Direction implements Yielding {
   }
 
   #holdBuffer(): Buffer {
-    return this.#memory.shared.subarray(0, Math.max(1, HELD_BYTES - this.heldBytes));
+    const { shared, first } = this.#memory;
+    return this.#held === undefined
+      ? first
+      : shared.subarray(0, Math.max(1, HELD_BYTES - this.#held.length));
   }
 
   #hold(chunk: Buffer): boolean {

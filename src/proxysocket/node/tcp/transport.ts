@@ -10,7 +10,7 @@ import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
 import { AcceptPriority } from './accept-priority.ts';
 import { BulkBuffers, Scratch, SHARED_BYTES } from './buffers.ts';
 import { NodeTcpClient } from './client.ts';
-import type { CopyMemory, Direction } from './direction.ts';
+import { HELD_BYTES, type CopyMemory, type Direction } from './direction.ts';
 
 export interface NodeTcpOptions {
   /** Use only what Node documents; slower for bulk data from clients. */
@@ -30,8 +30,10 @@ export class NodeTcpTransport implements TcpTransport {
     this.#backlog = limits.backlog;
     this.#keepAliveMs = limits.keepAliveMs;
     this.#options = options;
+    const shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
     this.#memory = {
-      shared: Buffer.allocUnsafeSlow(SHARED_BYTES),
+      shared,
+      first: shared.subarray(0, HELD_BYTES),
       scratch: new Scratch(),
       bulk: new BulkBuffers(limits.bulkBufferBudget),
       stalled: new DeadlineQueue<Direction>(clock, limits.keepAliveMs, (direction) =>

@@ -77,8 +77,10 @@ class FakeSocket extends EventEmitter {
 }
 
 function memory(budget = 8 * MB): CopyMemory {
+  const shared = Buffer.alloc(SHARED_BYTES);
   return {
-    shared: Buffer.alloc(SHARED_BYTES),
+    shared,
+    first: shared.subarray(0, 16 * 1024),
     scratch: new Scratch(),
     bulk: new BulkBuffers(budget),
     stalled: new DeadlineQueue<Direction>(new FakeClock(), 1000, () => undefined),
