@@ -82,8 +82,8 @@ async function nodeEngine(): Promise<Engine> {
 async function linuxEngine(): Promise<Engine | undefined> {
   if (!isBuiltin('node:ffi')) return undefined;
   try {
-    const { createLinuxEngine } = await import('../src/proxysocket/linux/engine.ts');
-    return await createLinuxEngine({ limits: DEFAULT_LIMITS });
+    const { Pool } = await import('../src/proxysocket/pool/pool.ts');
+    return await Pool.start({ limits: DEFAULT_LIMITS });
   } catch {
     // Most systems cannot have it; then there is nothing to measure.
     return undefined;

@@ -1,4 +1,4 @@
-/** `npm run bench -- scaling`: both engines with one and several workers. */
+/** `npm run bench -- scaling`: the node engine, and the linux engine with one and several workers. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -25,7 +25,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const COST = join(import.meta.dirname, 'cost.ts');
 const ENGINES: readonly OurEngine[] = ['node', 'linux'];
 
-export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures both engines with several workers; needs root, ip, nft and wrk
+export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the linux engine with several workers; needs root, ip, nft and wrk
 
   --workers LIST     numbers of workers (1,2,4)
   --engines LIST     node, linux (both)
@@ -34,7 +34,7 @@ export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures both e
   --service-ports N  service ports that costs are measured with, 0: none (1000)
   --skew             only computes how evenly clients fall on workers, and measures nothing
   --json FILE        where the figures go (bench/results/scaling.json)
-  --write-docs       writes the section of docs/benchmarks.md, and what follows from it into docs/scaling.md`;
+  --write-docs       writes the sections of docs/benchmarks.md`;
 
 export interface ScalingPlan {
   readonly workers: readonly number[];
@@ -101,9 +101,9 @@ export async function runScaling(
   if (report.costs.length > 0) writeReasoned(report);
 }
 
-/** What follows from it, in docs/scaling.md. */
+/** What follows from it. */
 export function writeReasoned(report: ScalingReport): void {
-  const page = join(ROOT, 'docs/scaling.md');
+  const page = join(ROOT, 'docs/benchmarks.md');
   writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'reasoned', renderReasoned(report)));
 }
 
@@ -114,7 +114,7 @@ async function measureScaling(
   const { rounds, seconds } = plan;
   const busyBefore = await busyShare();
   const kinds = plan.engines.flatMap((each) =>
-    plan.workers.map((workers) => ours(each, [], workers)),
+    workersOf(plan, each).map((workers) => ours(each, [], workers)),
   );
   const network = new DataNetwork('reno');
   network.addClients(CLIENTS);
@@ -148,13 +148,16 @@ async function measureScaling(
   }
 }
 
-async function costsOf(
-  { engines, workers, servicePorts }: ScalingPlan,
-  onProgress: (text: string) => void,
-): Promise<Cost[]> {
+/** The node engine has none but the main thread. */
+function workersOf({ workers }: ScalingPlan, engine: OurEngine): readonly number[] {
+  return engine === 'linux' ? workers : [1];
+}
+
+async function costsOf(plan: ScalingPlan, onProgress: (text: string) => void): Promise<Cost[]> {
+  const { engines, servicePorts } = plan;
   const costs: Cost[] = [];
   for (const each of engines) {
-    for (const number of workers) {
+    for (const number of workersOf(plan, each)) {
       onProgress(`${servicePorts} service ports, ${each} with ${number}`);
       const settings: CostSettings = { engine: each, workers: number, servicePorts };
       costs.push(await run<Cost>(COST, settings));

@@ -5,10 +5,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { listenerFailed } from '../../src/proxysocket/events.ts';
-import { createLinuxEngine } from '../../src/proxysocket/linux/engine.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
-import { createLinuxWorkers, createNodeWorkers } from '../../src/proxysocket/workers/create.ts';
+import { Pool } from '../../src/proxysocket/pool/pool.ts';
 import { answer, settings } from '../support/worker.ts';
 
 export interface CostSettings {
@@ -37,10 +36,7 @@ const given = settings() as CostSettings;
 
 function create(): Promise<Engine> | Engine {
   const { engine, workers } = given;
-  if (engine === 'linux') {
-    return workers === 1 ? createLinuxEngine() : createLinuxWorkers(workers);
-  }
-  return workers === 1 ? createNodeEngine() : createNodeWorkers(workers);
+  return engine === 'linux' ? Pool.start({ workers }) : createNodeEngine();
 }
 
 function ownBytes(): number {

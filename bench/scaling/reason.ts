@@ -76,7 +76,7 @@ export function reasonedRows(costs: readonly Cost[]): Rows {
   ];
 }
 
-/** The part of docs/scaling.md that is computed. */
+/** What is computed from the measurements. */
 export function renderReasoned(report: ScalingReport): string {
   const { date, machine, costs, busyBefore } = report;
   const counts = [...new Set(costs.map(({ workers }) => workers))].join(', ');

@@ -93,7 +93,7 @@ ${asMarkdown(costRows(costs), 1)}
 Measured on ${date} on: ${describeMachine(machine)}. Medians of ${rounds === 1 ? 'one round' : `${rounds} rounds`} of ${seconds} s; in brackets the
 lowest and the highest. ${CLIENTS} client addresses, since workers share clients out by their address. Before it began, the machine
 was ${(100 * busyBefore).toFixed(0)} % busy with something else. Clients, server and proxy share the cores: with ${machine.cores} of them, more workers can
-only take from the others what these leave. [scaling.md](scaling.md) says what follows for larger machines.
+only take from the others what these leave. What follows for larger machines is [below](#reasoned-for-64-cores).
 
 ${asMarkdown(trafficRows(report), 2)}
 ${costPart}${left.length === 0 ? '' : `\nNot measured:\n\n${left.join('\n')}\n`}`;

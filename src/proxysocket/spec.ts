@@ -46,16 +46,18 @@ export interface ListenSpec {
   readonly traffic: Traffic;
   /** Client networks (CIDR) that are let in. Absent or empty: all. */
   readonly sourceRanges?: readonly string[];
-  /** The other sockets with which this one shares the place. Absent: none. */
+  /** For a worker of a pool: the sockets of all workers at this address. Absent: there is one. */
   readonly group?: ListenGroup;
 }
 
-/** Sockets of one process at one place, over which the kernel spreads clients by their address. */
+/** Sockets of one process at one address, over which the kernel spreads clients by their address. */
 export interface ListenGroup {
-  /** How many there are to be. */
+  /** The key of the listener's slot in the pool. */
+  readonly slot: string;
+  /** How many there are to be in all. */
   readonly sockets: number;
-  /** False for the first one, which has the place as if it were alone until others join. */
-  readonly joins: boolean;
+  /** How many of these are to be opened, besides those that are there. */
+  readonly missing: number;
 }
 
 /** An address that leads to a service port. */

@@ -2,16 +2,11 @@
 import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import t from 'tap';
-import { CrashBreaker } from '../../src/proxysocket/linux/breaker.ts';
 import type { Cli } from '../support/cli.ts';
 import { handoverRig, pages, restart, RESTARTS } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { manyEndpoints, namedEndpoint, UdpClient } from '../support/udp-flows.ts';
 import { ceaseless, ceaselessPages } from '../support/restart-load.ts';
-
-// Runs that other tests have killed are no reason to do without the engine.
-t.before(() => new CrashBreaker().lasted());
 
 for (const engine of ['node', 'linux']) {
   linuxTest(`--engine ${engine}: no connection fails, and long ones end in peace`, async (t) => {

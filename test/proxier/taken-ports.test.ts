@@ -9,7 +9,7 @@ import { PortAllocator } from '../../src/portal/port-allocator.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import type { PortRange } from '../../src/util/port-range.ts';
-import { catchUp, engineUnderTest } from '../support/engine-under-test.ts';
+import { engineUnderTest } from '../support/engine-under-test.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { landing } from '../support/landing.ts';
 import { NODE, packet } from '../support/rule-rig.ts';
@@ -87,7 +87,6 @@ for (const protocol of ['TCP', 'UDP'] as const) {
       clusterEntry(`d/s${n}`, `10.96.0.${n}`, `- ${protocol} 80 8080`, ['10.1.0.1']),
     );
     await proxier.sync(view.set(...services));
-    catchUp();
     t.strictSame(proxier.snapshot().problems, []);
     const open = new Map(
       engine
@@ -111,7 +110,6 @@ t.test('where no other port is left, clients are refused until it is free', asyn
   const { proxier, view, lands } = proxierRig(t, range);
   const web = clusterEntry('d/web', '10.96.0.1', '- TCP 80 8080', ['10.1.0.1']);
   await proxier.sync(view.set(web));
-  catchUp();
   t.equal(lands('10.96.0.1:80'), 'refused');
   t.match(proxier.snapshot().problems, [{ code: 'KPNG_LISTEN_ADDRESS_IN_USE' }]);
   end();
@@ -126,7 +124,6 @@ t.test('without rules a service port gets another port, too', async (t) => {
   const rig = startProxier(t, new NonePortal({ allocator, bindAddress: '0.0.0.0' }));
   const web = clusterEntry('d/web', '10.96.0.1', '- TCP 80 8080', ['10.1.0.1']);
   await rig.proxier.sync(rig.view.set(web));
-  catchUp();
   t.match(rig.engine.snapshot(), [{ listeners: [{ state: 'listening' }] }]);
   t.strictSame(rig.proxier.snapshot().problems, []);
 });

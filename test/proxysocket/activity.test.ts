@@ -6,7 +6,7 @@ import {
   newCounters,
   PLAIN_COUNTERS,
 } from '../../src/proxysocket/counters.ts';
-import { CounterReader, CounterSlots } from '../../src/proxysocket/threads/counter-slots.ts';
+import { CounterMemory, CounterRows } from '../../src/proxysocket/pool/counter-memory.ts';
 import { tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { TcpRig } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
@@ -14,15 +14,16 @@ import { until } from '../support/until.ts';
 t.test('every counter counts, but for those that say how many there are now', (t) => {
   const names: string[] = [];
   for (const name of PLAIN_COUNTERS) {
-    const reader = new CounterReader();
-    const slots = new CounterSlots((memory) => reader.addBlock(memory));
-    const [plain, shared] = [newCounters(), slots.create()];
+    const memory = new CounterMemory(1);
+    const slot = memory.allocate();
+    const rows = new CounterRows(0, 1);
+    rows.assign(memory.blocks, new Map([['d/web', slot]]));
+    const [plain, shared] = [newCounters(), rows.create('d/web')];
     plain[name] = 3;
     shared[name] = 3;
-    const place = slots.placeOf(shared);
-    const told = place && reader.activityOf(place);
-    t.equal(told?.counted, countedIn(plain), name);
-    t.equal(told?.active, plain.active, name);
+    const activity = memory.activityOf(slot);
+    t.equal(activity.counted, countedIn(plain), name);
+    t.equal(activity.active, plain.active, name);
     if (countedIn(plain) !== 3) names.push(name);
   }
   t.strictSame(names, [...GAUGE_COUNTERS]);

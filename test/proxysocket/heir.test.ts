@@ -8,7 +8,6 @@ import { takeOver } from '../../src/handover/successor.ts';
 import type { Heir } from '../../src/proxysocket/engine.ts';
 import { closeInherited, takeInherited } from '../../src/proxysocket/core/inherited.ts';
 import { boundSocket } from '../../src/proxysocket/node/udp/socket.ts';
-import { ENGINE } from '../support/engine-under-test.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
@@ -84,9 +83,7 @@ t.test(
   async (t) => {
     const { engine, backend, client, port } = await asked(t, 3_000);
     const { isOver } = close(engine, { served: everySocket() });
-    // A thread reads on until it is told.
-    const isToldAtOnce = ENGINE === 'node' || ENGINE === 'inline';
-    if (isToldAtOnce) client.send('for the heir', port);
+    client.send('for the heir', port);
     backend.send(Buffer.from('answer'), backend.firstPeer);
     await until(() => client.lastReply === 'answer');
     await until(isOver);

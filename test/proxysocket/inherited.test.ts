@@ -1,6 +1,4 @@
-import { once } from 'node:events';
 import { openSync, fstatSync } from 'node:fs';
-import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import {
   closeInherited,
@@ -74,44 +72,4 @@ t.test('places that ask for any port are told the former one', async (t) => {
 t.test('without an inheritance there is nothing', async (t) => {
   t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
   t.equal(inheritedPort('any'), undefined);
-});
-
-t.test('a thread and the main thread never get the same socket', async (t) => {
-  const { fd } = socket(80);
-  keepInherited([{ ...socket(80), fd }], []);
-  const module = new URL('../../src/proxysocket/core/inherited.ts', import.meta.url).href;
-  const code = `
-    import { parentPort } from 'node:worker_threads';
-    import { takeInherited } from '${module}';
-    parentPort.postMessage(takeInherited('TCP', '10.0.0.1', 80));
-  `;
-  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`));
-  t.same(await once(worker, 'message'), [fd]);
-  t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
-});
-
-t.test('a thread that runs knows as well that nothing is inherited any more', async (t) => {
-  keepInherited([socket(80), socket(80), socket(80)], [FORMER]);
-  const module = new URL('../../src/proxysocket/core/inherited.ts', import.meta.url).href;
-  const code = `
-    import { parentPort, workerData } from 'node:worker_threads';
-    import { inheritedCount, inheritedPort } from '${module}';
-    const tell = () => parentPort.postMessage([
-      inheritedCount('TCP', '10.0.0.1', 80),
-      inheritedPort('${FORMER.key}'),
-    ]);
-    const turn = new Int32Array(workerData);
-    tell();
-    Atomics.wait(turn, 0, 0);
-    tell();
-  `;
-  const turn = new SharedArrayBuffer(4);
-  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), {
-    workerData: turn,
-  });
-  t.same(await once(worker, 'message'), [[3, 40_123]]);
-  closeInherited();
-  Atomics.store(new Int32Array(turn), 0, 1);
-  Atomics.notify(new Int32Array(turn), 0);
-  t.same(await once(worker, 'message'), [[0, undefined]]);
 });

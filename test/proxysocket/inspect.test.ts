@@ -3,7 +3,6 @@ import t from 'tap';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { inspectAll, MAX_INSPECTED, type Inspection } from '../../src/proxysocket/inspect.ts';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
-import { catchUp } from '../support/engine-under-test.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { echoServer, refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { TcpRig } from '../support/tcp-rig.ts';
@@ -16,7 +15,6 @@ async function inspect(
   names?: string[],
   maxConnections = 100,
 ): Promise<Inspection> {
-  catchUp();
   const found = await engine.inspect?.({
     maxConnections,
     ...(names !== undefined && { servicePorts: names }),
@@ -90,7 +88,6 @@ t.test('a connection that has ended is not told any more', async (t) => {
   client.end().resume();
   await closed;
   for (;;) {
-    catchUp();
     if (rig.counters.active === 0) break;
     await new Promise(setImmediate);
   }

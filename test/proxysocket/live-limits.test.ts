@@ -2,7 +2,6 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { ENGINE } from '../support/engine-under-test.ts';
 import { freePort } from '../support/sockets.ts';
 import { connectionEnd, echoServer, endOf, tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { TcpRig } from '../support/tcp-rig.ts';
@@ -157,10 +156,7 @@ t.test('a lower limit of sessions ends the least recently used with the next cli
   const { active, sessionsEvicted } = counters();
   t.equal(active + sessionsEvicted, MANY + 1);
   await fresh.ask('four', port);
-  // Each of several workers has its part of the limit.
-  if (!ENGINE.endsWith('workers')) {
-    t.equal(active, 2);
-    await clients.at(-1)?.ask('four', port);
-  }
+  t.equal(active, 2);
+  await clients.at(-1)?.ask('four', port);
   t.equal(counters().connections, MANY + 1, 'the new one and the last one have their session');
 });

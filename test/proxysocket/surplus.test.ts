@@ -1,6 +1,4 @@
 /** Fewer workers than there are sockets at a place: none of them is left out. */
-import { once } from 'node:events';
-import { connect } from 'node:net';
 import type { Test } from 'tap';
 import { closeInherited, keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
@@ -48,7 +46,7 @@ async function openWorker(
   const fds: number[] = [];
   let held = 1;
   const listen = async (each: ListenSpec): Promise<Listener> => {
-    const fd = openListener({ sys, former: undefined }, 'TCP', each, {
+    const fd = openListener({ sys, opened: () => undefined }, 'TCP', each, {
       prepare: () => undefined,
       listen: (opened) => sys.sockets.listen(opened, CLIENTS),
     });
@@ -67,55 +65,15 @@ async function openWorker(
   return { fds, held: () => held, listener };
 }
 
-const spec = (port: number, sockets: number, joins: boolean): ListenSpec => ({
+const spec = (port: number): ListenSpec => ({
   address: '127.0.0.1',
   port,
   traffic: 'internal',
-  ...(sockets > 1 && { group: { sockets, joins } }),
-});
-
-linuxTest(
-  'workers share the sockets that there are, and the kernel leads clients to all',
-  async (t) => {
-    const { sys, fds, port } = formerSockets(t, 4);
-    const one = await openWorker(sys, spec(port, 2, false));
-    const other = await openWorker(sys, spec(port, 2, true));
-    t.same([one.fds.length, other.fds.length], [2, 2]);
-    t.same(new Set([...one.fds, ...other.fds]), new Set(fds), 'each by one of them');
-    closeInherited();
-    for (let client = 1; client <= CLIENTS; client += 1) {
-      const socket = connect({
-        host: '127.0.0.1',
-        port,
-        localAddress: `127.0.${client}.${client}`,
-      });
-      await once(socket, 'connect');
-      socket.destroy();
-    }
-    for (const { fds: own } of [one, other]) {
-      let clients = 0;
-      for (const fd of own) {
-        for (let got = sys.sockets.accept(fd); got >= 0; got = sys.sockets.accept(fd)) {
-          clients += 1;
-          sys.sockets.close(got);
-        }
-      }
-      t.ok(clients > CLIENTS / 4, `${clients} of ${CLIENTS}`);
-    }
-  },
-);
-
-linuxTest('what cannot be shared by equal parts is shared, too', async (t) => {
-  const { sys, port } = formerSockets(t, 5);
-  const first = await openWorker(sys, spec(port, 3, false));
-  const second = await openWorker(sys, spec(port, 3, true));
-  const third = await openWorker(sys, spec(port, 3, true));
-  t.same([first.fds.length, second.fds.length, third.fds.length], [2, 2, 1]);
 });
 
 linuxTest('one worker has all of them, until it closes', async (t) => {
   const { sys, port } = formerSockets(t, 3);
-  const { fds, held, listener } = await openWorker(sys, spec(port, 1, false));
+  const { fds, held, listener } = await openWorker(sys, spec(port));
   t.equal(fds.length, 3);
   t.equal(held(), 3, 'each takes descriptors');
   t.equal(listener.boundPort, port);

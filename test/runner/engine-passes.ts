@@ -1,6 +1,6 @@
 /** Test files that run once more against another engine; see test/support/engine-under-test.ts. */
 export interface EnginePass {
-  readonly engine: 'linux' | 'workers' | 'node-workers' | 'inline';
+  readonly engine: 'linux';
   readonly files: readonly string[];
 }
 
@@ -35,27 +35,7 @@ const UDP = [
   'shares',
 ].map((name) => `test/proxysocket/udp/${name}.test.ts`);
 
-/** Several of the `linux` or the `node` engine that share their places: what may be different then. */
-const WORKERS = [
-  'engine-live',
-  'engine-life',
-  'heir',
-  'inspect',
-  'live-limits',
-  'tcp/held',
-  'tcp/held-limits',
-  'tcp/limits',
-  'tcp/lost-endpoint',
-  'tcp/reset',
-].map((name) => `test/proxysocket/${name}.test.ts`);
-
-const PASSES: readonly EnginePass[] = [
-  { engine: 'linux', files: [...TCP, ...ENGINE, 'test/proxier/taken-ports.test.ts'] },
-  { engine: 'workers', files: WORKERS },
-  { engine: 'node-workers', files: WORKERS },
-  // These look into the books of sessions, which only works within a thread.
-  { engine: 'inline', files: UDP },
-];
+const PASSES: readonly EnginePass[] = [{ engine: 'linux', files: [...TCP, ...UDP, ...ENGINE] }];
 
 /** What the `linux` engine needs of the system and of Node. */
 export function hasLinuxEngine(platform: NodeJS.Platform, nodeVersion: string): boolean {

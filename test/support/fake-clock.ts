@@ -4,7 +4,6 @@ import type { Clock, Timer } from '../../src/util/clock.ts';
 export class FakeClock implements Clock {
   #now = 0;
   #timers = new Set<{ at: number; callback: () => void }>();
-  readonly #followers: ((now: number) => void)[] = [];
 
   now(): number {
     return this.#now;
@@ -30,12 +29,6 @@ export class FakeClock implements Clock {
       next.callback();
     }
     this.#now = end;
-    for (const follow of this.#followers) follow(end);
-  }
-
-  /** Tells somebody of every advance, when it is over. */
-  follow(follower: (now: number) => void): void {
-    this.#followers.push(follower);
   }
 
   /** How many timers are waiting. */

@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import type { TypedChannel } from '../../src/util/channel.ts';
-import { catchUp, ENGINE } from './engine-under-test.ts';
 
 /** What a test of tap offers that these helpers need. */
 export interface Teardown {
@@ -19,13 +18,7 @@ export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>)
   };
   channel.subscribe(onMessage);
   t.teardown(() => channel.unsubscribe(onMessage));
-  if (ENGINE === 'node' || ENGINE === 'inline') return messages;
-  return new Proxy(messages, {
-    get(target, key, receiver): unknown {
-      catchUp();
-      return Reflect.get(target, key, receiver);
-    },
-  });
+  return messages;
 }
 
 /** A TCP port that was free a moment ago on every address. */
@@ -47,7 +40,6 @@ export function openDescriptors(): number {
 /** The same when what was destroyed before is really closed, which takes some turns of the loop. */
 export async function settledDescriptors(): Promise<number> {
   for (let turn = 0; turn < 20; turn += 1) {
-    catchUp();
     await new Promise(setImmediate);
   }
   return openDescriptors();

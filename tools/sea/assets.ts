@@ -16,8 +16,7 @@ export const TEXT_FILES = {
 /** The modules that run in threads, by name, and where they are. */
 export const THREADS = {
   'parser-worker': 'src/file/parser-worker.ts',
-  'plane-worker': 'src/proxysocket/linux/worker/main.ts',
-  'node-worker': 'src/proxysocket/node-worker/main.ts',
+  'pool-worker': 'src/proxysocket/pool/main.ts',
   'handover-worker': 'src/handover/worker.ts',
 } as const;
 

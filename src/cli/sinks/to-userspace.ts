@@ -1,7 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
-import { autoWorkers, MAX_WORKERS } from '../../proxysocket/workers/count.ts';
+import { autoWorkers, MAX_WORKERS } from '../../proxysocket/pool/count.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
 import { HANDOVER_FLAGS } from '../flags/handover.ts';
@@ -89,16 +89,16 @@ function flagsOf(variant: Variant) {
       ),
       engine: flag(
         choice(['auto', 'node', 'linux']),
-        'node',
-        'What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in a ' +
-          'thread of their own, on Linux with Node 26, at less cost. auto: linux where all of its ' +
+        'auto',
+        'What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in ' +
+          'worker threads, on Linux with Node 26, at less cost. auto: linux where all of its ' +
           'start-up probes pass, else node; the log says which and why.',
       ),
       workers: flag(
         workers(),
         1,
-        'Threads that carry the traffic, each with its part of the clients and of the limits. ' +
-          'auto: one for each CPU. Where threads cannot share ports, the node engine has one.',
+        'Worker threads of the linux engine, each with its part of the clients and of the limits. ' +
+          'auto: one for each CPU. The node engine runs in the main thread, whatever this says.',
       ),
     }),
     ...group('Times', {

@@ -1,40 +1,33 @@
+import { isBuiltin } from 'node:module';
 import { KpngError, messageOf } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
+import type { CounterStore } from '../../proxysocket/core/service-port-book.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
-import type { GuardOptions } from '../../proxysocket/linux/guarded.ts';
-import type { createNodeWorkers } from '../../proxysocket/workers/create.ts';
-import type { FormerPort } from '../../proxysocket/threads/successor.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
+import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
+import { CrashMemory } from './crash-memory.ts';
 
 export type EngineChoice = 'auto' | 'node' | 'linux';
 
 export interface EngineOptions {
   readonly engine: EngineChoice;
-  /** Threads that carry traffic. Default: 1, which is the main one with the `node` engine. */
+  /** Worker threads of the `linux` engine. Default: 1. */
   readonly workers?: number;
   readonly limits: EngineLimits;
+  /** What tells this instance of the program from others. */
+  readonly instance: string;
 }
 
 /** For tests. */
-export interface Seams {
-  readonly nodeWorkers?: Parameters<typeof createNodeWorkers>[1];
+export interface EngineSeams extends Pick<PoolOptions, 'module' | 'backoff'> {
+  readonly crashFolder?: string;
+  readonly platform?: NodeJS.Platform;
   readonly canAcceptWithOnread?: () => Promise<boolean>;
 }
 
-/** Further deaths cannot be worse than no engine at all, which is all that could be had instead. */
-function insist(log: Log): Required<Pick<GuardOptions, 'onDeaths'>> {
-  return {
-    onDeaths: (deaths, path) =>
-      log.warn('The last runs with --engine linux died young; trying it all the same', {
-        deaths,
-        path,
-      }),
-  };
-}
-
 /** Says what relaying with the node engine costs on this Node. */
-async function logAcceptance(log: Log, seams: Seams): Promise<void> {
+async function logAcceptance(log: Log, seams: EngineSeams): Promise<void> {
   const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
   if (await (seams.canAcceptWithOnread ?? canAcceptWithOnread)()) {
     log.v(1, 'The node engine reads clients into its own buffers');
@@ -46,61 +39,84 @@ async function logAcceptance(log: Log, seams: Seams): Promise<void> {
 }
 
 /**
- * Makes the engine that `--engine` asks for, and loads no other. Rejects with KPNG_ENGINE_UNFIT when it
- * is to be `linux` and cannot. Workers of the `node` engine that cannot share their places, or fail
- * to start, become a single one, and the log says why: as information or, for a failure, as a warning.
- * `guard` tells when the process is asked to end; the rest of it is for tests.
+ * Makes the engine that `--engine` asks for, and loads no other. With `auto` the log says which and why. Rejects with
+ * KPNG_ENGINE_UNFIT when it is to be `linux` and cannot.
  */
 export async function createEngine(
-  { engine, workers = 1, limits }: EngineOptions,
+  options: EngineOptions,
   portal: Pick<Portal, 'hostAddresses'>,
   log: Log,
-  guard: GuardOptions = {},
-  seams: Seams = {},
+  seams: EngineSeams = {},
 ): Promise<Required<Engine>> {
-  const host = portal.hostAddresses !== undefined && {
-    hostAddresses: () => portal.hostAddresses?.() ?? [],
-  };
-  const nodeEngine = async (formerPort?: FormerPort): Promise<Required<Engine>> => {
+  const { engine, workers = 1, limits } = options;
+  const makeNode = async (counters?: CounterStore): Promise<Required<Engine>> => {
     const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
     await logAcceptance(log, seams);
-    return createNodeEngine({ limits, ...(formerPort !== undefined && { formerPort }), ...host });
-  };
-  const nodeWorkers = async (): Promise<Required<Engine>> => {
-    const { createNodeWorkers } = await import('../../proxysocket/workers/create.ts');
-    try {
-      const several = await createNodeWorkers(workers, { limits, ...host, ...seams.nodeWorkers });
-      await logAcceptance(log, seams);
-      return several;
-    } catch (error) {
-      const { UnfitError } = await import('../../proxysocket/threads/plane-worker.ts');
-      if (error instanceof UnfitError) log.info('Chose --workers 1', { reason: error.message });
-      else log.warn('The workers could not be started; going on with --workers 1', { err: error });
-      return nodeEngine();
-    }
+    return createNodeEngine({
+      limits,
+      ...(counters !== undefined && { counters }),
+      ...(portal.hostAddresses !== undefined && {
+        hostAddresses: () => portal.hostAddresses?.() ?? [],
+      }),
+    });
   };
   if (engine !== 'node') {
     try {
-      const { createGuardedLinuxEngine } = await import('../../proxysocket/linux/guarded.ts');
-      const created = await createGuardedLinuxEngine({
-        limits,
-        workers,
-        successor: nodeEngine,
-        ...host,
-        ...(engine === 'linux' && insist(log)),
-        ...guard,
-      });
+      const pool = await startPool(options, makeNode, log, seams);
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
-      return created;
-    } catch (error) {
-      const reason = messageOf(error);
+      return pool;
+    } catch (cause) {
+      const reason = messageOf(cause);
       if (engine === 'linux') {
-        throw new KpngError('KPNG_ENGINE_UNFIT', `--engine linux cannot work here: ${reason}`, {
-          cause: error,
-        });
+        const message = `--engine linux cannot work here: ${reason}`;
+        throw new KpngError('KPNG_ENGINE_UNFIT', message, { cause });
       }
       log.info('Chose --engine node', { reason });
     }
   }
-  return workers === 1 ? nodeEngine() : nodeWorkers();
+  if (workers > 1) {
+    log.warn('--workers needs the linux engine; the node engine runs in the main thread', {
+      workers,
+    });
+  }
+  return makeNode();
+}
+
+/** Starts the `linux` engine, unless that has ended the process too often lately. Rejects with the reason. */
+async function startPool(
+  { engine, workers = 1, limits, instance }: EngineOptions,
+  fallback: (counters: CounterStore) => Promise<Engine>,
+  log: Log,
+  { crashFolder, platform = process.platform, module, backoff }: EngineSeams,
+): Promise<Required<Engine>> {
+  // What a worker would find out, too, at the price of starting one.
+  if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
+  if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
+  const memory = new CrashMemory({
+    instance,
+    ...(crashFolder !== undefined && { folder: crashFolder }),
+  });
+  if (memory.isOpen()) {
+    const [crashes, { path }] = [memory.crashes(), memory];
+    const what = `the last ${crashes} starts crashed in its probes; remove ${path} to try it again`;
+    if (engine === 'auto') throw new Error(`crash-loop: ${what}`);
+    log.warn('Starting the linux engine although it crashed before', { crashes, path });
+  }
+  memory.begin();
+  // An error that is not caught, or a second signal: system calls are not to blame.
+  const end = (): void => memory.end();
+  process.once('exit', end);
+  try {
+    const { Pool } = await import('../../proxysocket/pool/pool.ts');
+    return await Pool.start({
+      limits,
+      workers,
+      fallback,
+      ...(module !== undefined && { module }),
+      ...(backoff !== undefined && { backoff }),
+    });
+  } finally {
+    process.off('exit', end);
+    memory.end();
+  }
 }

@@ -33,21 +33,19 @@ async function both(
 /** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
 export async function startUserspace(
   options: UserspaceOptions,
-  context: Pick<RunContext, 'log' | 'stopping' | 'turn' | 'otherPorts'> &
-    Partial<Pick<RunContext, 'globals'>>,
+  context: Pick<RunContext, 'log' | 'turn' | 'otherPorts'> & Partial<Pick<RunContext, 'globals'>>,
 ): Promise<RunningSink> {
   const { handoverSocket: path } = options;
-  const { log, stopping, turn = Turn.atOnce() } = context;
+  const { log, turn = Turn.atOnce() } = context;
   const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
   // Metrics, the status and an engine that takes over from another one look at it, too.
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await Handover.begin({ path, log, turn });
   const portal = await createPortal(options, log, undefined, undefined, handover?.former);
   const engine = await createEngine(
-    { ...options, limits },
+    { ...options, limits, instance: instanceOf(options, context) },
     portal,
     log,
-    stopping === undefined ? {} : { stopping },
   );
   const proxier = new Proxier({
     engine,
@@ -152,6 +150,15 @@ function problemView(problem: {
 }): ProblemView {
   const { code, message, servicePort = null, count = 1 } = problem;
   return { code, message, servicePort, count };
+}
+
+/** What tells this process from others of the same user, over restarts. */
+function instanceOf(
+  { nodeName, handoverSocket, portalTable }: UserspaceOptions,
+  { globals }: Partial<Pick<RunContext, 'globals'>>,
+): string {
+  const { 'admin-socket': admin, config } = globals ?? {};
+  return JSON.stringify([nodeName, admin, config, handoverSocket, portalTable]);
 }
 
 /** Passes change sets on, and remembers whether the last one could be put in place. */

@@ -20,13 +20,13 @@ export interface Entry {
 
 /** Where the counters of service ports live. */
 export interface CounterStore {
-  /** All zero. */
-  create(): ServicePortCounters;
+  /** Where a service port counts from now on. */
+  create(servicePort: string): ServicePortCounters;
   /** The service port is gone for good. What is still counted, by a connection on its way, is not wanted. */
   release(counters: ServicePortCounters): void;
 }
 
-const PLAIN: CounterStore = { create: newCounters, release: () => undefined };
+const PLAIN: CounterStore = { create: () => newCounters(), release: () => undefined };
 
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortBook {
@@ -134,7 +134,7 @@ export class ServicePortBook {
       name,
       protocol,
       balancer: this.#newBalancer(affinity),
-      counters: goesOn ? former.counters : this.#counters.create(),
+      counters: goesOn ? former.counters : this.#counters.create(name),
       udpIdleTimeoutMs: this.#limits.udpIdleTimeoutMs,
     };
     const entry = { owner, claims: [], hasOwnIdle: false };

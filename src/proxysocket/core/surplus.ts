@@ -1,4 +1,4 @@
-import { hasInherited, inheritedShare } from './inherited.ts';
+import { hasInherited } from './inherited.ts';
 import type { Acceptor, Listener, ServicePort } from './service-port.ts';
 import type { ListenSpec } from '../spec.ts';
 
@@ -13,17 +13,17 @@ export interface SurplusOptions {
 }
 
 /**
- * Adds to a listener what this worker is to take over besides: the former process may have had more workers, and each of
- * them a socket at the same place. Nobody who waits in the queue of such a socket, or whom the kernel leads to it, is
- * reset then. The same listener when there is nothing to add.
+ * Adds further sockets at the same address that are open already: the old process may have had more workers, each with a
+ * socket of its own. So no client is reset that waits in the queue of one, or that the kernel sends there. The
+ * same listener when there is nothing to add.
  */
 export async function withSurplus(first: Listener, options: SurplusOptions): Promise<Listener> {
   const { acceptor, owner, hold, drop } = options;
   const { protocol, address, boundPort: port } = first;
-  const listen = { ...options.listen, port };
+  const { group, ...rest } = options.listen;
+  const listen = { ...rest, port, ...(group !== undefined && { group: { ...group, missing: 0 } }) };
   const listeners = [first];
-  const share = inheritedShare(protocol, address, port, listen.group?.sockets ?? 1);
-  while (listeners.length < share && hasInherited(protocol, address, port) && hold()) {
+  while (hasInherited(protocol, address, port) && hold()) {
     try {
       listeners.push(await acceptor.listen(listen, owner));
     } catch (error) {

@@ -1,4 +1,4 @@
-import type { FormerListeners } from './former-listeners.ts';
+import type { OpenedSockets } from './open-listener.ts';
 import { INTEREST, type Poller } from './sys/poller.ts';
 import type { Sys } from './sys/sys.ts';
 
@@ -17,8 +17,8 @@ export interface LoopOptions {
   readonly onFault?: (error: unknown) => void;
   /** Called after every wait, before any event is looked at. */
   readonly onWake?: () => void;
-  /** What a worker has left that was here before. */
-  readonly former?: FormerListeners;
+  /** Called with the sockets that were opened for a listener of a pool. */
+  readonly onOpened?: (sockets: OpenedSockets) => void;
 }
 
 /** Work that is collected during a turn. */
@@ -44,8 +44,8 @@ interface Watched {
  */
 export class Loop {
   readonly sys: Sys;
-  /** Undefined when this is the first worker in its place. */
-  readonly former: FormerListeners | undefined;
+  /** Reports the sockets that were opened for a listener of a pool. */
+  readonly opened: (sockets: OpenedSockets) => void;
   readonly #poller: Poller;
   readonly #onFault: ((error: unknown) => void) | undefined;
   readonly #onWake: (() => void) | undefined;
@@ -60,7 +60,7 @@ export class Loop {
 
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
-    this.former = options.former;
+    this.opened = options.onOpened ?? (() => undefined);
     this.#poller = sys.poller(options.batch ?? BATCH);
     this.#onFault = options.onFault;
     this.#onWake = options.onWake;

@@ -1,9 +1,10 @@
 import type { Family } from '../../util/family.ts';
-import { inheritedCount, takeInherited } from '../core/inherited.ts';
+import { offerSockets, takeInherited } from '../core/inherited.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import type { Loop } from './loop.ts';
 import * as k from './sys/constants.ts';
 import { systemError } from './sys/errno.ts';
+import type { Sockaddr } from './sys/address.ts';
 
 export interface OpenListenerOptions {
   /** Sets options before the socket gets its address. */
@@ -12,59 +13,72 @@ export interface OpenListenerOptions {
   readonly listen?: (fd: number) => number;
 }
 
+/** Sockets that were opened for a listener, in the order in which they were bound. */
+export interface OpenedSockets {
+  /** The key of the listener's slot. */
+  readonly slot: string;
+  readonly port: number;
+  /** That of this thread; undefined: it had one already. */
+  readonly own: number | undefined;
+  /** For other threads, and not in the ledger of this one for long. */
+  readonly others: readonly number[];
+}
+
 /**
- * Opens the socket of a listener, or takes one over that a former process or worker has left there.
+ * Opens the socket of a listener, or takes one that is open already; and opens those of other threads.
  *
- * The first socket of a group has its place as if it were alone, so that a place which somebody else has
- * is an error, even if that is a group, too. Only then it lets others in. Throws the system's error.
+ * The first socket is bound as if it were alone, so that an address which another program has is an error, even if that
+ * program would share it. Only then it lets others in. Throws the system's error, and then nothing is left open.
  */
 export function openListener(
-  loop: Pick<Loop, 'sys' | 'former'>,
+  loop: Pick<Loop, 'sys' | 'opened'>,
   protocol: Protocol,
   spec: Pick<ListenSpec, 'address' | 'port' | 'group'>,
-  { prepare, listen = () => 0 }: OpenListenerOptions,
+  options: OpenListenerOptions,
 ): number {
   const { sockets } = loop.sys;
   const { address, port, group } = spec;
-  const place = loop.sys.sockaddr(spec);
-  const former = formerSocket(loop, protocol, address, port);
-  const opened = () =>
-    protocol === 'TCP' ? sockets.stream(place.family) : sockets.datagram(place.family);
-  const fd = former ?? opened();
-  if (fd < 0) throw systemError(-fd, 'socket');
-  const letIn = (): number => sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
-  const bind = (): number => {
-    if (group?.joins === true) letIn();
-    const bound = sockets.bind(fd, place);
-    // The first one of a group that went on without it: its place is among the others.
-    const isAmongOthers =
-      group !== undefined && loop.former?.knew(protocol, address, port) === true;
-    if (bound !== -k.EADDRINUSE || !isAmongOthers) return bound;
-    letIn();
-    return sockets.bind(fd, place);
+  const taken = takeInherited(protocol, address, port);
+  const missing = Math.max(group?.missing ?? 0, taken === undefined ? 1 : 0);
+  const inAll = group?.sockets ?? 1;
+  const opened: number[] = [];
+  const share = (fd: number) => sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
+  const open = (place: Sockaddr, joins: boolean): number => {
+    const fd = protocol === 'TCP' ? sockets.stream(place.family) : sockets.datagram(place.family);
+    check(fd, 'socket');
+    opened.push(fd);
+    options.prepare(fd, place.family);
+    if (joins) share(fd);
+    check(sockets.bind(fd, place), 'bind');
+    return fd;
   };
-  prepare(fd, place.family);
-  const bound = former === undefined ? bind() : 0;
-  if (group !== undefined) letIn();
-  const result = bound < 0 ? bound : listen(fd);
-  if (result < 0) {
-    sockets.close(fd);
-    throw systemError(-result, bound < 0 ? 'bind' : 'listen');
+  try {
+    const place = loop.sys.sockaddr(spec);
+    if (taken !== undefined) options.prepare(sockets.adopt(taken), place.family);
+    const fd = taken ?? open(place, missing < inAll);
+    if (inAll > 1) share(fd);
+    check(options.listen?.(fd) ?? 0, 'listen');
+    const boundPort = sockets.localAddress(fd)?.port ?? port;
+    const others = loop.sys.sockaddr({ address, port: boundPort });
+    while (opened.length < missing) {
+      const other = open(others, true);
+      check(options.listen?.(other) ?? 0, 'listen');
+    }
+    if (inAll > 1 && missing > 0) sockets.steer(fd, inAll);
+    if (group !== undefined && missing > 0) {
+      const { slot } = group;
+      const own = taken === undefined ? fd : undefined;
+      loop.opened({ slot, port: boundPort, own, others: opened.filter((each) => each !== own) });
+    }
+    return fd;
+  } catch (error) {
+    for (const fd of opened) sockets.close(fd);
+    // Clients may wait in it: the next attempt takes it again.
+    if (taken !== undefined) offerSockets([{ protocol, address, port, fd: taken }], []);
+    throw error;
   }
-  // Those of former workers that are not replaced one by one have clients, too.
-  const others = inheritedCount(protocol, address, port);
-  if (group?.joins === true) sockets.steer(fd, Math.max(group.sockets, others));
-  return fd;
 }
 
-/** In the ledger of this thread, if there is one. */
-function formerSocket(
-  { former, sys }: Pick<Loop, 'sys' | 'former'>,
-  protocol: Protocol,
-  address: string,
-  port: number,
-): number | undefined {
-  const inherited = takeInherited(protocol, address, port);
-  if (inherited !== undefined) return sys.sockets.adopt(inherited);
-  return former?.take(protocol, address, port);
+function check(result: number, call: string): void {
+  if (result < 0) throw systemError(-result, call);
 }

@@ -1,7 +1,6 @@
 /** How long TCP clients of a service port without endpoints are held, and how many. */
 import t from 'tap';
 import { rejected, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
-import { ENGINE } from '../../support/engine-under-test.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { held, holding, HOUR } from '../../support/held-rig.ts';
 import { collect } from '../../support/sockets.ts';
@@ -9,8 +8,6 @@ import { blackHole } from '../../support/tcp-black-hole.ts';
 import { connectionEnd, endOf, namedServer, readAll, tcpClient } from '../../support/tcp-peers.ts';
 import { TcpRig } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
-
-const isWorkers = ENGINE.endsWith('workers');
 
 t.test('without a hold timeout a client is reset at once', async (t) => {
   const rig = new TcpRig(t);
@@ -96,8 +93,8 @@ t.test('held clients count as connections', async (t) => {
   const port = await rig.serve([]);
   const client = await tcpClient(t, port, '127.0.0.1', '127.0.0.1');
   await held(rig, 1);
-  if (!isWorkers) t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  if (!isWorkers) t.equal(rig.counters.rejectedLimit, 1);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.equal(rig.counters.rejectedLimit, 1);
   client.destroy();
   await held(rig, 0);
   await tcpClient(t, port);

@@ -15,7 +15,6 @@ import {
   tcpClient,
   tcpServer,
 } from '../../support/tcp-peers.ts';
-import { LISTENER_DESCRIPTORS } from '../../support/engine-under-test.ts';
 import { TcpRig, WAYS } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
@@ -60,7 +59,7 @@ t.test('the limit counts connections of all service ports', async (t) => {
 
 t.test('the reserve of descriptors is not touched', async (t) => {
   // Two relays of two descriptors each; the listener has its own.
-  const reservedDescriptors = processDescriptorLimit() - LISTENER_DESCRIPTORS - 5;
+  const reservedDescriptors = processDescriptorLimit() - 6;
   const rig = new TcpRig(t, { limits: { reservedDescriptors } });
   const changes = collect(t, limitChanged);
   const port = await rig.serve([(await echoServer(t)).endpoint]);

@@ -36,7 +36,6 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
   readonly #family: Family;
   readonly #owner: FrontOwner<NodeUdpSession>;
   /** Listeners of as many threads share the address. */
-  readonly #sharing: number;
   /** Descriptors that a socket takes. */
   readonly #perSocket: number;
   readonly #main: NodeFront;
@@ -46,14 +45,13 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
 
   private constructor(
     parts: ListenParts,
-    { address, group }: ListenSpec,
+    { address }: ListenSpec,
     socket: Socket,
     owner: FrontOwner<NodeUdpSession>,
   ) {
     this.#parts = parts;
     this.#family = familyOf(address);
     this.#owner = owner;
-    this.#sharing = group?.sockets ?? 1;
     this.#perSocket = parts.sockets?.descriptors ?? 1;
     this.#main = this.#front(socket);
     this.boundPort = socket.address().port;
@@ -136,8 +134,7 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
     const { sockets } = this.#parts;
     const port = this.boundPort;
     if (sockets === undefined) return boundSocket(this.#family, address, port, SHARES_PORT);
-    const group = { sockets: this.#sharing, joins: true };
-    return openedSocket(this.#family, sockets.open('UDP', { address, port, group }));
+    return openedSocket(this.#family, sockets.open('UDP', { address, port }));
   }
 }
 

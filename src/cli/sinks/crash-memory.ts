@@ -1,0 +1,158 @@
+import { createHash } from 'node:crypto';
+import {
+  accessSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { linuxFacts, type ProcessFacts } from './process-facts.ts';
+
+/** So many crashes in a row, and the next start does without the engine. */
+const TOO_MANY = 3;
+/** Then they are forgotten, so that the engine gets another chance. Milliseconds. */
+const MEMORY_MS = 60 * 60_000;
+
+/** A start that has begun to probe the engine; the file goes when the probes are over, whatever came of them. */
+interface Canary {
+  readonly pid: number;
+  /** Since processes of another container, or after a while, have the same number. */
+  readonly start: number;
+  readonly boot: string;
+  readonly oomKills: number;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  /** When starts before this one have crashed. */
+  readonly crashes: readonly number[];
+}
+
+export interface CrashMemoryOptions {
+  /** What tells this instance of the program from others of the same user. */
+  readonly instance: string;
+  /** The folder of the files; it is made when there is something to note, the one around it is not. */
+  readonly folder?: string;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+  readonly pid?: number;
+  readonly facts?: ProcessFacts;
+}
+
+/**
+ * Remembers that start-up probes of the `linux` engine have ended the process: a mistake with system calls can do that
+ * without a word, and whatever starts the program again would only see it die again.
+ *
+ * The canary is a file that is there while an instance probes the engine, for a second or so. A process that is gone while
+ * its canary is still there has crashed in the probes, unless the system was started again since, or has killed processes
+ * because memory had run out. How a process died later only its parent learns, so that counts for nothing: neither
+ * `kill -9` nor the end of another instance turns the engine off.
+ *
+ * Where no file can be written, or nothing is known of processes, there is no memory and no harm. Neither is there one in
+ * a folder that others may write to.
+ */
+export class CrashMemory {
+  readonly #options: Required<CrashMemoryOptions>;
+
+  constructor(options: CrashMemoryOptions) {
+    this.#options = {
+      folder: defaultFolder(),
+      now: Date.now,
+      pid: process.pid,
+      facts: linuxFacts,
+      ...options,
+    };
+  }
+
+  /** The file; removing it makes the next start try the engine again. */
+  get path(): string {
+    const name = createHash('sha256').update(this.#options.instance).digest('hex').slice(0, 16);
+    return join(this.#options.folder, `${name}.json`);
+  }
+
+  /** How many starts in a row have crashed. */
+  crashes(): number {
+    return this.#crashes().length;
+  }
+
+  /** Whether to do without the engine. */
+  isOpen(): boolean {
+    return this.crashes() >= TOO_MANY;
+  }
+
+  /** The probes begin. */
+  begin(): void {
+    const { folder, now, pid, facts } = this.#options;
+    const start = facts.startOf(pid);
+    if (start === undefined) return;
+    const crashes = this.#crashes().slice(-TOO_MANY);
+    const boot = facts.bootId();
+    const canary: Canary = { pid, start, boot, oomKills: facts.oomKills(), at: now(), crashes };
+    try {
+      mkdirSync(folder, { mode: 0o700, recursive: false });
+    } catch {
+      // It is there, or writing will fail as well.
+    }
+    try {
+      if (!isPrivate(folder)) return;
+      const temporary = `${this.path}.${pid}`;
+      writeFileSync(temporary, JSON.stringify(canary), { mode: 0o600 });
+      renameSync(temporary, this.path);
+    } catch {
+      // Nothing will be remembered.
+    }
+  }
+
+  /** The process has outlived the probes. */
+  end(): void {
+    try {
+      rmSync(this.path, { force: true });
+    } catch {
+      // It counts until it is old.
+    }
+  }
+
+  #crashes(): readonly number[] {
+    const { now, facts } = this.#options;
+    const canary = this.#read();
+    if (canary === undefined) return [];
+    const { pid, start, boot, oomKills, at } = canary;
+    const isOurs = boot === facts.bootId() && oomKills === facts.oomKills();
+    const isCrash = isOurs && facts.startOf(pid) !== start;
+    const all = [...canary.crashes, ...(isCrash ? [at] : [])];
+    return boot === facts.bootId() ? all.filter((each) => each > now() - MEMORY_MS) : [];
+  }
+
+  #read(): Canary | undefined {
+    try {
+      if (!isPrivate(this.#options.folder)) return undefined;
+      const found = JSON.parse(readFileSync(this.path, 'utf8')) as Partial<Canary>;
+      const { crashes, at } = found;
+      return Array.isArray(crashes) && typeof at === 'number' ? (found as Canary) : undefined;
+    } catch {
+      // There is none, or it cannot be read: nothing is remembered.
+      return undefined;
+    }
+  }
+}
+
+/** Whether it is a folder that only its owner, this user, may write to. */
+function isPrivate(path: string): boolean {
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  const isFolder = found?.isDirectory() === true && (found.mode & 0o022) === 0;
+  return isFolder && found.uid === (process.getuid?.() ?? found.uid);
+}
+
+/** One for each user: in `/run` where that may be written to, since it is emptied at boot. */
+function defaultFolder(): string {
+  const name = `kpng-userspace-linux-engine.${process.getuid?.() ?? 0}`;
+  try {
+    accessSync('/run', constants.W_OK);
+    return join('/run', name);
+  } catch {
+    return join(tmpdir(), name);
+  }
+}

@@ -1,0 +1,236 @@
+import type { Activity } from '../core/activity.ts';
+import type { CounterStore } from '../core/service-port-book.ts';
+import {
+  CONNECT_ERROR_CAUSES,
+  CONNECT_SECONDS_BUCKETS,
+  GAUGE_COUNTERS,
+  newCounters,
+  PLAIN_COUNTERS,
+  type ServicePortCounters,
+} from '../counters.ts';
+
+/*
+ * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes its
+ * rows only, and the main thread reads all of them whenever it likes. Each counter is a 64-bit number at its natural place,
+ * which the processors of this engine write in one piece. A row outlives its thread.
+ *
+ * A row has, in this order: the plain counters, connect errors by cause, connect times by bucket, and their sum.
+ */
+
+const FIRST_ERROR = PLAIN_COUNTERS.length;
+const FIRST_BUCKET = FIRST_ERROR + CONNECT_ERROR_CAUSES.length;
+const BUCKETS = CONNECT_SECONDS_BUCKETS.length + 1;
+const SUM = FIRST_BUCKET + BUCKETS;
+const ROW_LENGTH = SUM + 1;
+const ACTIVE = PLAIN_COUNTERS.indexOf('active');
+const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
+const SLOTS_PER_BLOCK = 256;
+
+/** Where the row of a thread is: the index of its block, and of its first number there. */
+function placeOf(slot: number, row: number, rows: number): { block: number; start: number } {
+  const block = Math.floor(slot / SLOTS_PER_BLOCK);
+  return { block, start: ((slot % SLOTS_PER_BLOCK) * rows + row) * ROW_LENGTH };
+}
+
+/** The main thread's side: hands out slots and reads them. */
+export class CounterMemory {
+  /** How many threads may count. */
+  readonly rows: number;
+  readonly #blocks: Float64Array[] = [];
+  readonly #free: number[] = [];
+
+  constructor(rows: number) {
+    this.rows = rows;
+  }
+
+  /** All blocks of memory, in order, for a thread that counts. */
+  get blocks(): readonly SharedArrayBuffer[] {
+    return this.#blocks.map(({ buffer }) => buffer as SharedArrayBuffer);
+  }
+
+  /** A slot that holds nothing but zeros. */
+  allocate(): number {
+    const slot = this.#free.pop() ?? this.#grow();
+    for (let row = 0; row < this.rows; row += 1) this.#row(slot, row).fill(0);
+    return slot;
+  }
+
+  /** The slot may be given to another service port. */
+  free(slot: number): void {
+    this.#free.push(slot);
+  }
+
+  /** A thread is gone with its connections; what it has counted stays. */
+  loseRow(row: number): void {
+    for (let slot = 0; slot < this.#blocks.length * SLOTS_PER_BLOCK; slot += 1) {
+      const values = this.#row(slot, row);
+      for (const gauge of GAUGES) values[gauge] = 0;
+    }
+  }
+
+  /** What all threads have counted. */
+  read(slot: number): ServicePortCounters {
+    const counters = newCounters();
+    for (let row = 0; row < this.rows; row += 1) add(counters, this.#row(slot, row));
+    return counters;
+  }
+
+  /** What was counted, and how many relays there are. */
+  activityOf(slot: number): Omit<Activity, 'servicePorts'> {
+    let [counted, active] = [0, 0];
+    for (let row = 0; row < this.rows; row += 1) {
+      const values = this.#row(slot, row);
+      for (let index = 0; index < FIRST_BUCKET; index += 1) counted += values[index] ?? 0;
+      for (const gauge of GAUGES) counted -= values[gauge] ?? 0;
+      active += values[ACTIVE] ?? 0;
+    }
+    return { counted, active };
+  }
+
+  #row(slot: number, row: number): Float64Array {
+    const { block, start } = placeOf(slot, row, this.rows);
+    return (this.#blocks[block] ?? new Float64Array(0)).subarray(start, start + ROW_LENGTH);
+  }
+
+  #grow(): number {
+    const bytes = SLOTS_PER_BLOCK * this.rows * ROW_LENGTH * Float64Array.BYTES_PER_ELEMENT;
+    const first = this.#blocks.length * SLOTS_PER_BLOCK;
+    this.#blocks.push(new Float64Array(new SharedArrayBuffer(bytes)));
+    for (let slot = first + SLOTS_PER_BLOCK - 1; slot > first; slot -= 1) this.#free.push(slot);
+    return first;
+  }
+}
+
+function add(counters: ServicePortCounters, values: Float64Array): void {
+  // Most service ports of a large cluster have never been used, and all of them are read every other second.
+  if (isZero(values)) return;
+  const at = (index: number): number => values[index] ?? 0;
+  for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] += at(index);
+  for (const [index, cause] of CONNECT_ERROR_CAUSES.entries()) {
+    counters.connectErrors[cause] += at(FIRST_ERROR + index);
+  }
+  const { counts } = counters.connectSeconds;
+  for (let bucket = 0; bucket < BUCKETS; bucket += 1) {
+    counts[bucket] = (counts[bucket] ?? 0) + at(FIRST_BUCKET + bucket);
+  }
+  counters.connectSeconds.sum += at(SUM);
+}
+
+function isZero(values: Float64Array): boolean {
+  for (let index = 0; index < values.length; index += 1) if (values[index] !== 0) return false;
+  return true;
+}
+
+/** What the counters of a service port are read from and written to. */
+class Row {
+  values: Float64Array;
+
+  constructor(values: Float64Array) {
+    this.values = values;
+  }
+}
+
+function counterProperty(row: Row, index: number): PropertyDescriptor {
+  return {
+    enumerable: true,
+    get: () => row.values[index],
+    set: (value: number) => {
+      row.values[index] = value;
+    },
+  };
+}
+
+class RowCounters extends Row {
+  readonly connectErrors: object;
+  readonly connectSeconds: object;
+
+  constructor(values: Float64Array) {
+    super(values);
+    this.connectErrors = connectErrorsOf(this);
+    this.connectSeconds = connectSecondsOf(this);
+  }
+}
+
+function connectErrorsOf(row: Row): object {
+  const properties = CONNECT_ERROR_CAUSES.map((cause, index) => {
+    return [cause, counterProperty(row, FIRST_ERROR + index)] as const;
+  });
+  return Object.defineProperties({}, Object.fromEntries(properties));
+}
+
+function connectSecondsOf(row: Row): object {
+  return {
+    get counts() {
+      return row.values.subarray(FIRST_BUCKET, SUM);
+    },
+    get sum() {
+      return row.values[SUM] ?? 0;
+    },
+    set sum(value: number) {
+      row.values[SUM] = value;
+    },
+  };
+}
+
+for (const [index, name] of PLAIN_COUNTERS.entries()) {
+  Object.defineProperty(RowCounters.prototype, name, {
+    get(this: Row) {
+      return this.values[index];
+    },
+    set(this: Row, value: number) {
+      this.values[index] = value;
+    },
+  });
+}
+
+/** Which slots service ports have, by name. */
+export type SlotsByName = ReadonlyMap<string, number>;
+
+/** The writing side: the rows of one thread. */
+export class CounterRows implements CounterStore {
+  readonly #row: number;
+  readonly #rows: number;
+  #blocks: readonly Float64Array[] = [];
+  readonly #slots = new Map<string, number>();
+  /** By slot: whose it is, and what counts there now. */
+  readonly #users = new Map<number, { readonly name: string; counters: Row | undefined }>();
+
+  constructor(row: number, rows: number) {
+    this.#row = row;
+    this.#rows = rows;
+  }
+
+  /** Takes in what the main thread has handed out; to be called before the service ports are set. */
+  assign(blocks: readonly SharedArrayBuffer[], slots: SlotsByName): void {
+    if (blocks.length > this.#blocks.length) {
+      this.#blocks = blocks.map((memory) => new Float64Array(memory));
+    }
+    for (const [name, slot] of slots) {
+      if (this.#slots.get(name) === slot) continue;
+      const former = this.#users.get(slot);
+      if (former !== undefined) {
+        // Its last relays are not counted any more.
+        if (former.counters !== undefined) this.release(former.counters);
+        if (this.#slots.get(former.name) === slot) this.#slots.delete(former.name);
+      }
+      this.#slots.set(name, slot);
+      this.#users.set(slot, { name, counters: undefined });
+    }
+  }
+
+  create(servicePort: string): ServicePortCounters {
+    const slot = this.#slots.get(servicePort);
+    const user = slot === undefined ? undefined : this.#users.get(slot);
+    if (slot === undefined || user === undefined) throw new Error(`no counters: ${servicePort}`);
+    const { block, start } = placeOf(slot, this.#row, this.#rows);
+    const values = this.#blocks[block]?.subarray(start, start + ROW_LENGTH);
+    user.counters = new RowCounters(values ?? new Float64Array(ROW_LENGTH));
+    return user.counters as unknown as ServicePortCounters;
+  }
+
+  /** What is still counted goes nowhere. */
+  release(counters: object): void {
+    const row = counters as Row;
+    row.values = row.values.slice();
+  }
+}

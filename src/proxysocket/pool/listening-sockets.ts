@@ -1,0 +1,183 @@
+import { closeSync } from 'node:fs';
+import { inodeOf } from '../../util/inode.ts';
+import { takeInherited, type InheritedSocket } from '../core/inherited.ts';
+import type { OpenedSockets } from '../linux/open-listener.ts';
+import type { Protocol } from '../spec.ts';
+import type { PoolWorker } from './worker.ts';
+
+/** A listening socket of this process, whichever thread uses it. */
+interface PoolSocket {
+  readonly fd: number;
+  /** Tells whether the number still means this socket. */
+  readonly inode: number | undefined;
+  /** The worker that has it, and closes it; undefined: nobody uses it now. */
+  holder: PoolWorker | undefined;
+}
+
+/** An address where service ports listen, with a socket for each worker. */
+interface Slot {
+  readonly protocol: Protocol;
+  readonly address: string;
+  /** The real one; undefined until it is known. */
+  port: number | undefined;
+  /** How many service ports want it. */
+  claims: number;
+  /** In the order in which they were bound, which the kernel numbers them by. */
+  sockets: PoolSocket[];
+}
+
+/**
+ * The listening sockets of a pool. Descriptors belong to the process: a worker is given its own, and when it dies the
+ * next one gets the same, with every client that waits in them.
+ *
+ * Socket number i of an address is that of worker i modulo the number of workers, so that one takes several when the
+ * process before this one had more workers.
+ */
+export class ListeningSockets {
+  readonly #workers: number;
+  readonly #slots = new Map<string, Slot>();
+
+  constructor(workers: number) {
+    this.#workers = workers;
+  }
+
+  /** A service port wants to listen there. `port` is 0 when any will do, and then `former` is what it had before. */
+  claim(
+    key: string,
+    { protocol, address, port }: { protocol: Protocol; address: string; port: number },
+    former: number | undefined,
+  ): void {
+    const known = this.#slots.get(key);
+    if (known !== undefined) {
+      known.claims += 1;
+      return;
+    }
+    const place = port === 0 ? former : port;
+    const sockets: PoolSocket[] = [];
+    if (place !== undefined) {
+      const take = () => takeInherited(protocol, address, place);
+      for (let fd = take(); fd !== undefined; fd = take()) sockets.push(newSocket(fd, undefined));
+    }
+    this.#slots.set(key, { protocol, address, port: place, claims: 1, sockets });
+  }
+
+  /** A service port does not want to listen there any more; whether no one does. */
+  unclaim(key: string): boolean {
+    const slot = this.#slots.get(key);
+    if (slot === undefined) return false;
+    slot.claims -= 1;
+    return slot.claims === 0;
+  }
+
+  /** Forgets addresses that no service port wants, once the workers have closed what they had there, or are about to. */
+  drop(keys: Iterable<string>): void {
+    for (const key of keys) {
+      for (const socket of this.#slots.get(key)?.sockets ?? []) closeUnused(socket);
+      this.#slots.delete(key);
+    }
+  }
+
+  /** The ports of all listeners that are known, by key. */
+  ports(): Map<string, number> {
+    return new Map(
+      [...this.#slots].flatMap(([key, { port }]) => (port === undefined ? [] : [[key, port]])),
+    );
+  }
+
+  count(key: string): number {
+    return this.#slots.get(key)?.sockets.length ?? 0;
+  }
+
+  /** Whether a worker has a socket there, or is to have one. */
+  has(key: string, index: number): boolean {
+    return this.count(key) > index;
+  }
+
+  /** Notes what the first worker has opened. */
+  opened(worker: PoolWorker, { slot: key, port, own, others }: OpenedSockets): void {
+    for (const fd of others) worker.disown(fd);
+    const sockets = others.map((fd) => newSocket(fd, undefined));
+    if (own !== undefined) sockets.unshift(newSocket(own, worker));
+    const slot = this.#slots.get(key);
+    if (slot === undefined) {
+      // It is not wanted any more; the worker is about to close its own.
+      for (const socket of sockets) closeUnused(socket);
+      return;
+    }
+    slot.port = port;
+    slot.sockets.push(...sockets);
+  }
+
+  /** The sockets that a worker is to have there and has not. They are its own from now on. */
+  give(key: string, worker: PoolWorker): InheritedSocket[] {
+    const slot = this.#slots.get(key);
+    if (slot?.port === undefined) return [];
+    const { protocol, address, port } = slot;
+    const mine = slot.sockets.filter((_, index) => index % this.#workers === worker.index);
+    return mine.flatMap((socket) => {
+      if (socket.holder === worker || !isOpen(socket)) return [];
+      socket.holder = worker;
+      return [{ protocol, address, port, fd: socket.fd }];
+    });
+  }
+
+  /** Only the first worker serves there from now on; the others close what they have. */
+  keepFirst(key: string): void {
+    const slot = this.#slots.get(key);
+    if (slot === undefined) return;
+    for (const socket of slot.sockets.slice(1)) if (socket.holder?.index !== 0) closeUnused(socket);
+    slot.sockets = slot.sockets.filter((_, index) => index % this.#workers === 0);
+  }
+
+  /** A worker is over: what it had is free for the next one. Returns those descriptors. */
+  lost(worker: PoolWorker): ReadonlySet<number> {
+    const fds = new Set<number>();
+    for (const slot of this.#slots.values()) {
+      for (const socket of slot.sockets) {
+        if (socket.holder !== worker) continue;
+        socket.holder = undefined;
+        if (isOpen(socket)) fds.add(socket.fd);
+      }
+      slot.sockets = slot.sockets.filter((socket) => socket.holder !== undefined || isOpen(socket));
+    }
+    return fds;
+  }
+
+  /** The descriptors that a worker has. */
+  heldBy(worker: PoolWorker): number[] {
+    return [...this.#slots.values()].flatMap(({ sockets }) =>
+      sockets.flatMap(({ fd, holder }) => (holder === worker ? [fd] : [])),
+    );
+  }
+
+  /** Everything, for another engine; `duplicates` are further descriptors of what workers have. Nothing is known of it then. */
+  surrender(duplicates: ReadonlyMap<number, number>): InheritedSocket[] {
+    return [...this.#slots.values()].flatMap((slot) => {
+      const { protocol, address, port, sockets } = slot;
+      slot.sockets = [];
+      if (port === undefined) return [];
+      return sockets.flatMap((socket) => {
+        const fd = socket.holder === undefined ? socket.fd : (duplicates.get(socket.fd) ?? -1);
+        const isUsable = fd >= 0 && inodeOf(fd) === socket.inode;
+        return isUsable ? [{ protocol, address, port, fd }] : [];
+      });
+    });
+  }
+
+  /** Closes what no worker has. */
+  close(): void {
+    this.drop([...this.#slots.keys()]);
+  }
+}
+
+function newSocket(fd: number, holder: PoolWorker | undefined): PoolSocket {
+  return { fd, inode: inodeOf(fd), holder };
+}
+
+function isOpen({ fd, inode }: PoolSocket): boolean {
+  return inode !== undefined && inodeOf(fd) === inode;
+}
+
+function closeUnused(socket: PoolSocket): void {
+  if (socket.holder === undefined && isOpen(socket)) closeSync(socket.fd);
+}

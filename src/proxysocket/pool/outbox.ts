@@ -1,0 +1,116 @@
+import type { MessagePort } from 'node:worker_threads';
+import type { ListenSpec } from '../spec.ts';
+import { CHANNELS, encodeError, encodeMessage, type CarriedEvent } from './event-codec.ts';
+import type { OpenedSockets } from '../linux/open-listener.ts';
+import { CONTROL, type Done, type Report, type ServicePortState } from './protocol.ts';
+
+/** Events of one report at most, and reports on their way at most. Beyond that events are left out. */
+const MAX_EVENTS = 4096;
+const MAX_ON_THEIR_WAY = 64;
+
+/**
+ * Collects what a worker has to report, and posts it once for each turn of the loop.
+ *
+ * Events are what it has subscribed to for the main thread. When that thread does not keep up, they are counted instead;
+ * everything else is always reported. Of the listeners that workers share, only the first worker reports that they open and
+ * close.
+ */
+export class Outbox {
+  readonly #port: MessagePort;
+  readonly #control: Int32Array;
+  readonly #forwarders: readonly ((message: object) => void)[];
+  #subscribed = 0;
+  #posted = 0;
+  #states = new Map<string, ServicePortState>();
+  #opened: OpenedSockets[] = [];
+  #events: CarriedEvent[] = [];
+  #dropped = 0;
+  #faults: ReturnType<typeof encodeError>[] = [];
+  #done: Done[] = [];
+  #isEmpty = true;
+
+  /** `isFirst`: whether it is that of the first worker. */
+  constructor(port: MessagePort, control: Int32Array, isFirst: boolean) {
+    this.#port = port;
+    this.#control = control;
+    this.#forwarders = CHANNELS.map((_, channel) => (message: object) => {
+      if (isFirst || !isOfListener(message)) this.#event(channel, message);
+    });
+  }
+
+  /** Subscribes to the channels that have a subscriber in the main thread. */
+  subscribe(): void {
+    const wanted = this.#control[CONTROL.subscriptions] ?? 0;
+    if (wanted === this.#subscribed) return;
+    for (const [index, channel] of CHANNELS.entries()) {
+      const bit = 1 << index;
+      const forward = this.#forwarders[index];
+      if (forward === undefined || (wanted & bit) === (this.#subscribed & bit)) continue;
+      if ((wanted & bit) === 0) channel.unsubscribe(forward);
+      else channel.subscribe(forward);
+    }
+    this.#subscribed = wanted;
+  }
+
+  state(state: ServicePortState): void {
+    this.#states.set(state.name, state);
+    this.#isEmpty = false;
+  }
+
+  opened(sockets: OpenedSockets): void {
+    this.#opened.push(sockets);
+    this.#isEmpty = false;
+  }
+
+  fault(error: unknown): void {
+    if (this.#faults.length < MAX_EVENTS) this.#faults.push(encodeError(error));
+    this.#isEmpty = false;
+  }
+
+  done(done: Done): void {
+    this.#done.push(done);
+    this.#isEmpty = false;
+  }
+
+  /** Posts what there is. */
+  flush(): void {
+    if (this.#isEmpty) return;
+    this.post({
+      ...(this.#opened.length > 0 && { opened: this.#opened }),
+      ...(this.#states.size > 0 && { states: [...this.#states.values()] }),
+      ...(this.#events.length > 0 && { events: this.#events }),
+      ...(this.#faults.length > 0 && { faults: this.#faults }),
+      ...(this.#done.length > 0 && { done: this.#done }),
+      ...(this.#dropped > 0 && { eventsDropped: this.#dropped }),
+    });
+    this.#opened = [];
+    this.#states.clear();
+    this.#events = [];
+    this.#dropped = 0;
+    this.#faults = [];
+    this.#done = [];
+    this.#isEmpty = true;
+  }
+
+  /** Posts a report of its own. */
+  post(report: Report): void {
+    this.#posted += 1;
+    this.#port.postMessage(report, []);
+  }
+
+  #event(channel: number, message: object): void {
+    const onTheirWay = this.#posted - Atomics.load(this.#control, CONTROL.taken);
+    if (this.#events.length < MAX_EVENTS && onTheirWay < MAX_ON_THEIR_WAY) {
+      this.#events.push([channel, encodeMessage(message)]);
+      this.#isEmpty = false;
+    } else {
+      // Sent with the next report; must not trigger one.
+      this.#dropped += 1;
+    }
+  }
+}
+
+/** Whether it says that a listener has opened or closed. */
+function isOfListener(message: { readonly listen?: ListenSpec }): boolean {
+  return message.listen !== undefined && !('error' in message);
+}

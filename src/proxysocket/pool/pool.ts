@@ -1,0 +1,358 @@
+import { extname } from 'node:path';
+import { KpngError, messageOf } from '../../errors.ts';
+import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
+import { threadModule } from '../../util/bundle.ts';
+import { watchSubscribers } from '../../util/channel.ts';
+import { inodeOf } from '../../util/inode.ts';
+import { SerialQueue } from '../../util/serial-queue.ts';
+import type { Activity } from '../core/activity.ts';
+import { processDescriptorLimit } from '../core/descriptors.ts';
+import { offerSockets } from '../core/inherited.ts';
+import type { CounterStore } from '../core/service-port-book.ts';
+import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
+import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
+import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
+import { DEFAULT_LIMITS, type EngineLimits, type LimitChange } from '../limits.ts';
+import type { EngineChange } from '../spec.ts';
+import { CounterMemory, CounterRows } from './counter-memory.ts';
+import { CrashBudget } from './crash-budget.ts';
+import { CHANNELS, decodeError, decodeMessage } from './event-codec.ts';
+import { ListeningSockets } from './listening-sockets.ts';
+import { mergeInspections } from './merge-inspections.ts';
+import type { Batch, Report } from './protocol.ts';
+import { Seat } from './seat.ts';
+import { ServicePorts } from './service-ports.ts';
+import { shareOfDescriptors, shareOfLimits } from './share.ts';
+import { PoolWorker, WorkerLost } from './worker.ts';
+
+/** A worker that is told to cut everything has this long to do it. Milliseconds. */
+const LAST_WORDS_MS = 5000;
+
+const MODULE = threadModule(
+  'pool-worker',
+  new URL(`./main${extname(import.meta.url)}`, import.meta.url),
+);
+
+/** Makes an engine for the main thread, which counts there. */
+export type MakeFallback = (counters: CounterStore) => Promise<Engine>;
+
+export interface PoolOptions {
+  /** Default: 1. */
+  readonly workers?: number;
+  /** Instead of the defaults, each by itself. */
+  readonly limits?: Partial<EngineLimits>;
+  /**
+   * Makes the engine that goes on when workers keep dying, in the main thread. Default: there is none, and another
+   * worker is tried again and again.
+   */
+  readonly fallback?: MakeFallback;
+  /** How long to wait before another worker is tried. */
+  readonly backoff?: BackoffPolicy;
+  /** The module that worker threads run, for tests. */
+  readonly module?: URL;
+}
+
+/**
+ * The engine on system calls, in one worker thread or several.
+ *
+ * What is left in the main thread is kept once for all of them: the desired state, the listening sockets, and the memory
+ * that they count in. The first worker opens every listening socket, for the others as well, so an address that another
+ * program has is found out once; the kernel spreads clients over the sockets of one address (SO_REUSEPORT). A worker that
+ * dies is replaced by one that gets the same sockets, and so the clients that wait in them.
+ */
+export class Pool implements Engine {
+  readonly #options: PoolOptions;
+  readonly #limits: EngineLimits;
+  readonly #descriptorLimit = processDescriptorLimit();
+  readonly #memory: CounterMemory;
+  readonly #sockets: ListeningSockets;
+  readonly #ports: ServicePorts;
+  readonly #seats: readonly Seat[];
+  readonly #budget = new CrashBudget();
+  readonly #queue = new SerialQueue();
+  readonly #ending = new AbortController();
+  readonly #unwatch: () => void;
+  /** Service ports of which the first worker has opened listeners that the others do not know of. */
+  readonly #due = new Set<string>();
+  #steers = false;
+  /** There once workers have died too often. */
+  #falling: Promise<void> | undefined;
+  #fallback: Engine | undefined;
+  readonly #fallbackRows: CounterRows;
+  #closed: Promise<void> | undefined;
+  #destroyed: Promise<void> | undefined;
+
+  /** Rejects with an UnfitError that names the start-up probe that has failed; then nothing is left. */
+  static async start(options: PoolOptions = {}): Promise<Pool> {
+    const pool = new Pool(options);
+    const started = await Promise.allSettled(pool.#seats.map(({ worker }) => worker.ready));
+    for (const seat of pool.#seats) void seat.keep();
+    const failed = started.find((each) => each.status === 'rejected');
+    if (failed !== undefined) {
+      await pool.destroy();
+      throw failed.reason;
+    }
+    pool.#steers = started.every((each) => each.status === 'fulfilled' && each.value.steers);
+    return pool;
+  }
+
+  private constructor(options: PoolOptions) {
+    const { workers = 1, backoff = DEFAULT_BACKOFF } = options;
+    this.#options = options;
+    this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
+    // The fallback counts in a row of its own.
+    this.#memory = new CounterMemory(workers + 1);
+    this.#fallbackRows = new CounterRows(workers, workers + 1);
+    this.#sockets = new ListeningSockets(workers);
+    this.#ports = new ServicePorts(workers, this.#sockets, this.#memory, () => this.#steers);
+    this.#seats = Array.from({ length: workers }, (_, index) => {
+      return new Seat({
+        backoff,
+        ending: this.#ending.signal,
+        start: () => this.#newWorker(index, workers),
+        onOver: (worker, error) => this.#over(worker, error),
+        onReplaced: (worker) => this.#replaced(worker),
+      });
+    });
+    this.#unwatch = watchSubscribers(CHANNELS, () => this.#subscribe());
+    this.#subscribe();
+  }
+
+  /** Changes when the fallback goes on. */
+  get kind(): Engine['kind'] {
+    return this.#fallback === undefined ? 'linux' : this.#fallback.kind;
+  }
+
+  apply(changes: readonly EngineChange[]): Promise<void> {
+    return this.#queue.run(async () => {
+      this.#checkOpen();
+      const { unwanted, releases } = this.#ports.note(changes);
+      if (unwanted.size > 0) {
+        await this.#toOthers((worker) => this.#ports.release(releases(worker.index)));
+        this.#sockets.drop(unwanted);
+      }
+      try {
+        await this.#toFirst(changes);
+      } finally {
+        await this.#tellOthers(changes);
+        this.#ports.settled(changes);
+      }
+    });
+  }
+
+  async setLimits(limits: LimitChange): Promise<void> {
+    Object.assign(this.#limits, limits);
+    const share = shareOfLimits(limits, this.#seats.length);
+    // A worker that is started later begins with them.
+    await this.#each((worker) => worker.setLimits(share));
+    await this.#fallback?.setLimits?.(limits);
+  }
+
+  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
+    const found = this.#ports.snapshot(names);
+    if (this.#fallback === undefined) return found;
+    const present = new Map(this.#fallback.snapshot(names).map((each) => [each.name, each]));
+    return found.map((snapshot) => {
+      const { listeners = [], endpoints = 0 } = present.get(snapshot.name) ?? {};
+      return Object.assign(snapshot, { listeners, endpoints });
+    });
+  }
+
+  names(): string[] {
+    return this.#ports.names();
+  }
+
+  activity(): Activity {
+    return this.#ports.activity();
+  }
+
+  async inspect(query: InspectQuery): Promise<Inspection> {
+    const [found, more] = await Promise.all([
+      this.#each((worker) => worker.inspect(query)),
+      this.#fallback?.inspect?.(query),
+    ]);
+    const all = [...found, more].map((each) => each ?? NOTHING);
+    return mergeInspections(all, query.maxConnections);
+  }
+
+  close(heir?: Heir): Promise<void> {
+    this.#closed ??= this.#end('close', heir);
+    return this.#closed;
+  }
+
+  destroy(): Promise<void> {
+    this.#destroyed ??= this.#end('destroy');
+    return this.#destroyed;
+  }
+
+  /** Ends a worker as a mistake of its own would, so that another one takes its place. For tests. */
+  async loseWorker(index = 0): Promise<void> {
+    await this.#seats[index]?.worker.terminate();
+  }
+
+  async #end(how: 'close' | 'destroy', heir?: Heir): Promise<void> {
+    this.#ending.abort();
+    // What is being started belongs to what ends.
+    await this.#falling;
+    const workers = this.#seats.map(({ worker }) => worker);
+    const terminate = (): void => {
+      for (const worker of workers) void worker.terminate();
+    };
+    const timer = how === 'close' ? undefined : setTimeout(terminate, LAST_WORDS_MS);
+    await Promise.all([this.#each((worker) => worker[how](heir)), this.#fallback?.[how](heir)]);
+    await Promise.all(workers.map(({ over }) => over));
+    clearTimeout(timer);
+    this.#unwatch();
+    for (const worker of workers) this.#sweep(worker);
+    this.#sockets.close();
+    this.#ports.clear();
+  }
+
+  #newWorker(index: number, workers: number): PoolWorker {
+    const { reservedDescriptors } = this.#limits;
+    const worker: PoolWorker = new PoolWorker({
+      module: this.#options.module ?? MODULE,
+      index,
+      rows: this.#memory.rows,
+      limits: shareOfLimits(this.#limits, workers),
+      descriptorLimit: this.#descriptorLimit,
+      descriptorShare: shareOfDescriptors(this.#descriptorLimit, reservedDescriptors, workers),
+      onReport: (report) => this.#take(report, worker),
+    });
+    return worker;
+  }
+
+  /** A worker is over; whether another one is to take its place. */
+  async #over(worker: PoolWorker, error: Error | undefined): Promise<boolean> {
+    this.#sweep(worker);
+    if (this.#ending.signal.aborted || this.#falling !== undefined) return false;
+    this.#budget.add(performance.now());
+    publishFault('worker-lost', error ?? new Error('the thread has ended'));
+    if (!this.#budget.isSpent || this.#options.fallback === undefined) return true;
+    this.#falling = this.#fallBack(this.#options.fallback);
+    await this.#falling;
+    return false;
+  }
+
+  /** Connections of a worker that is over are reset; its listening sockets stay, for the next one. */
+  #sweep(worker: PoolWorker): void {
+    worker.closeOrphans(this.#sockets.lost(worker));
+    this.#memory.loseRow(worker.index);
+  }
+
+  #replaced(worker: PoolWorker): void {
+    this.#subscribe();
+    // If it fails, the worker has died once more.
+    worker.apply(this.#ports.everything(worker)).catch((error: unknown) => {
+      if (!(error instanceof WorkerLost)) publishFault('mistake', asError(error));
+    });
+  }
+
+  /** The engine in the main thread goes on, with the same sockets. Workers that live keep their connections to the end. */
+  async #fallBack(make: MakeFallback): Promise<void> {
+    const copies = new Map<number, number>();
+    await this.#each(async (worker) => {
+      const fds = this.#sockets.heldBy(worker);
+      const duplicates = await worker.duplicate(fds);
+      for (const [index, fd] of fds.entries()) copies.set(fd, duplicates[index] ?? -1);
+    });
+    const sockets = this.#sockets.surrender(copies);
+    const served = new Set(sockets.flatMap(({ fd }) => inodeOf(fd) ?? []));
+    for (const { worker } of this.#seats) worker.close({ served }).catch(() => undefined);
+    try {
+      offerSockets(sockets, this.#sockets.ports());
+      const engine = await make(this.#fallbackRows);
+      publishFault('given-up', new Error(`the ${engine.kind} engine carries on`));
+      this.#fallback = engine;
+      await this.#toFallback(this.#ports.specs().map((spec) => ({ kind: 'set', spec })));
+      await engine.setLimits?.(this.#limits);
+    } catch (error) {
+      publishFault('mistake', asError(error));
+    }
+  }
+
+  async #toFallback(changes: readonly EngineChange[]): Promise<void> {
+    this.#fallbackRows.assign(this.#memory.blocks, this.#ports.slots(changes));
+    await this.#fallback?.apply(changes);
+  }
+
+  /** Whatever becomes of the first worker, the batch is carried out, unless the pool ends. */
+  async #toFirst(changes: readonly EngineChange[]): Promise<void> {
+    for (let wanted = changes; ; wanted = this.#ports.stillWanted(changes)) {
+      const worker = await this.#seats[0]?.present();
+      await this.#falling;
+      this.#checkOpen();
+      if (worker === undefined || this.#falling !== undefined) return this.#toFallback(wanted);
+      try {
+        return await worker.apply(this.#ports.batch(worker, wanted));
+      } catch (error) {
+        if (!(error instanceof WorkerLost)) throw error;
+      }
+    }
+  }
+
+  async #tellOthers(changes: readonly EngineChange[]): Promise<void> {
+    const due = [...this.#due];
+    this.#due.clear();
+    if (changes.length + due.length === 0) return;
+    await this.#toOthers((worker) => this.#ports.batch(worker, changes, due));
+  }
+
+  /** Workers but the first one. One that is lost meanwhile does not matter: the next one gets everything. */
+  async #toOthers(make: (worker: PoolWorker) => Batch): Promise<void> {
+    if (this.#falling !== undefined) return;
+    await this.#each(async (worker) => {
+      if (worker.index > 0) await worker.apply(make(worker));
+    });
+  }
+
+  /** Of every worker that is not lost. */
+  async #each<T>(command: (worker: PoolWorker) => Promise<T>): Promise<(T | undefined)[]> {
+    return Promise.all(
+      this.#seats.map(async ({ worker }) => {
+        try {
+          return await command(worker);
+        } catch (error) {
+          if (error instanceof WorkerLost) return undefined;
+          throw error;
+        }
+      }),
+    );
+  }
+
+  #take(report: Report, worker: PoolWorker): void {
+    for (const opened of report.opened ?? []) this.#sockets.opened(worker, opened);
+    for (const state of report.states ?? []) {
+      if (this.#ports.report(state) && this.#seats.length > 1) this.#due.add(state.name);
+    }
+    if (this.#due.size > 0) void this.#queue.run(() => this.#tellOthers([])).catch(() => undefined);
+    for (const [channel, message] of report.events ?? []) {
+      CHANNELS[channel]?.publish(decodeMessage(message));
+    }
+    for (const fault of report.faults ?? []) publishFault('mistake', decodeError(fault));
+    if (report.eventsDropped !== undefined) {
+      publishFault('events-dropped', new Error(`${report.eventsDropped} events were left out`));
+    }
+  }
+
+  #subscribe(): void {
+    let bits = 0;
+    for (const [index, channel] of CHANNELS.entries()) {
+      if (channel.hasSubscribers) bits |= 1 << index;
+    }
+    for (const { worker } of this.#seats) worker.subscriptions = bits;
+  }
+
+  #checkOpen(): void {
+    if (!this.#ending.signal.aborted) return;
+    throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed and takes no changes');
+  }
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(messageOf(error));
+}
+
+function publishFault(what: DataPlaneFault['what'], error: Error): void {
+  if (dataPlaneFault.hasSubscribers) dataPlaneFault.publish({ what, error });
+}

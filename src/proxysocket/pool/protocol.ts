@@ -1,0 +1,99 @@
+/** What the main thread and a worker of a pool send each other: plain data only. */
+import type { MessagePort } from 'node:worker_threads';
+import type { Heir } from '../engine.ts';
+import type { InspectQuery, Inspection } from '../inspect.ts';
+import type { EngineLimits, LimitChange } from '../limits.ts';
+import type { OpenedSockets } from '../linux/open-listener.ts';
+import type { EngineChange, ListenerStatus } from '../spec.ts';
+import type { InheritedSocket } from '../core/inherited.ts';
+import type { SlotsByName } from './counter-memory.ts';
+import type { CarriedEvent, encodeError } from './event-codec.ts';
+
+type PlainError = ReturnType<typeof encodeError>;
+
+/** What a worker is started with. */
+export interface WorkerStart {
+  readonly port: MessagePort;
+  readonly control: SharedArrayBuffer;
+  /** Of a `DescriptorLedger`. */
+  readonly ledger: SharedArrayBuffer;
+  readonly limits: EngineLimits;
+  readonly descriptorLimit: number;
+  /** Its index, which is that of its row of counters. The first one, 0, opens listening sockets for all. */
+  readonly index: number;
+  /** Rows of counters in all. */
+  readonly rows: number;
+}
+
+/** What a worker needs for a batch besides its changes. */
+export interface Batch {
+  readonly changes: readonly EngineChange[];
+  /** Listening sockets that are the worker's from now on. */
+  readonly sockets: readonly InheritedSocket[];
+  /** Ports for listeners that ask for any, by the key of their slot. */
+  readonly ports: ReadonlyMap<string, number>;
+  /** All memory of counters. */
+  readonly counters: readonly SharedArrayBuffer[];
+  /** Where the service ports that are set count. */
+  readonly slots: SlotsByName;
+}
+
+/** To a worker. Each is answered with a `Done` of the same id. */
+export type Command =
+  | ({ readonly kind: 'apply'; readonly id: number } & Batch)
+  | { readonly kind: 'limits'; readonly id: number; readonly limits: LimitChange }
+  | { readonly kind: 'inspect'; readonly id: number; readonly query: InspectQuery }
+  /** Makes a further descriptor of each of its listening sockets, for the main thread. */
+  | { readonly kind: 'duplicate'; readonly id: number; readonly fds: readonly number[] }
+  | { readonly kind: 'close'; readonly id: number; readonly heir: Heir | undefined }
+  | { readonly kind: 'destroy'; readonly id: number };
+
+/** What the first worker knows of a service port. */
+export interface ServicePortState {
+  readonly name: string;
+  readonly listeners: readonly ListenerStatus[];
+  readonly endpoints: number;
+}
+
+export interface Done {
+  readonly id: number;
+  /** What was found, by `inspect`. */
+  readonly found?: Inspection;
+  /** By `duplicate`; -1 where there was no descriptor left. */
+  readonly fds?: readonly number[];
+  readonly error?: PlainError;
+}
+
+/** From a worker: what has come up in a turn of its loop, to be taken in this order. */
+export interface Report {
+  /** Sent once, first: the worker has passed its probes. `steers`: see `canSteer`. */
+  readonly ready?: { readonly steers: boolean };
+  /** It cannot work here: the probe that failed. */
+  readonly unfit?: { readonly probe: string; readonly reason: string };
+  readonly opened?: readonly OpenedSockets[];
+  /** Service ports that were changed, or whose listeners have. From the first worker only. */
+  readonly states?: readonly ServicePortState[];
+  readonly events?: readonly CarriedEvent[];
+  /** Events that were left out because the main thread does not keep up. */
+  readonly eventsDropped?: number;
+  /** Mistakes of the program that cost one connection. */
+  readonly faults?: readonly PlainError[];
+  readonly done?: readonly Done[];
+}
+
+/** Words of the shared control block. */
+export const CONTROL = {
+  /** Written by the main thread: a bit for each channel that has a subscriber. */
+  subscriptions: 0,
+  /** Reports that the main thread has taken. */
+  taken: 1,
+  /** Not 0: the worker has to end at once. */
+  stop: 2,
+  /**
+   * The worker's eventfd, once it has one; 0 before. The main thread closes it, when the thread is over: it could otherwise
+   * write to a descriptor that is another socket's by then.
+   */
+  wakeFd: 3,
+} as const;
+
+export const CONTROL_BYTES = Object.keys(CONTROL).length * 4;

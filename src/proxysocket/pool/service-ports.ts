@@ -1,0 +1,335 @@
+import { addActivity, NO_ACTIVITY, type Activity } from '../core/activity.ts';
+import { inheritedPort, type InheritedSocket } from '../core/inherited.ts';
+import { slotKeys } from '../core/listener-slot.ts';
+import type { ServicePortSnapshot } from '../engine.ts';
+import type {
+  EngineChange,
+  ListenerStatus,
+  ListenSpec,
+  Protocol,
+  ServicePortSpec,
+} from '../spec.ts';
+import type { CounterMemory } from './counter-memory.ts';
+import type { ListeningSockets } from './listening-sockets.ts';
+import type { Batch, ServicePortState } from './protocol.ts';
+import type { PoolWorker } from './worker.ts';
+
+interface ServicePortRecord {
+  readonly name: string;
+  readonly protocol: Protocol;
+  /** Where it counts. */
+  readonly slot: number;
+  /** Undefined once it was removed: it stays while relays of it run. */
+  spec: ServicePortSpec | undefined;
+  /** Of its listeners, in order. */
+  keys: readonly string[];
+  /** What the first worker has reported of them. */
+  states: ReadonlyMap<string, ListenerStatus>;
+  endpoints: number;
+}
+
+/** What a batch means for listeners. */
+export interface Noted {
+  /** Addresses that no service port wants any more, by the keys of their slots. */
+  readonly unwanted: ReadonlySet<string>;
+  /** What workers but the first one have to close before the first one may; empty: nothing. */
+  readonly releases: (index: number) => EngineChange[];
+}
+
+/** The desired state of a pool, with what its workers have reported and counted: kept once, for all of them. */
+export class ServicePorts {
+  readonly #workers: number;
+  readonly #sockets: ListeningSockets;
+  readonly #memory: CounterMemory;
+  readonly #isSteered: () => boolean;
+  readonly #records = new Map<string, ServicePortRecord>();
+  /** Those that were removed, as every worker knows. */
+  readonly #removed = new Set<string>();
+
+  /** `isSteered`: whether the kernel sends all clients of one address to the same worker. */
+  constructor(
+    workers: number,
+    sockets: ListeningSockets,
+    memory: CounterMemory,
+    isSteered: () => boolean,
+  ) {
+    this.#workers = workers;
+    this.#sockets = sockets;
+    this.#memory = memory;
+    this.#isSteered = isSteered;
+  }
+
+  /** Takes in a batch. */
+  note(changes: readonly EngineChange[]): Noted {
+    const former = new Map<string, ServicePortRecord>();
+    const left: string[] = [];
+    const remember = (name: string): ServicePortRecord | undefined => {
+      const record = this.#records.get(name);
+      if (record?.spec !== undefined && !former.has(name)) former.set(name, { ...record });
+      return record;
+    };
+    for (const change of changes) {
+      if (change.kind !== 'remove') continue;
+      const record = remember(change.name);
+      if (record !== undefined) left.push(...this.#remove(record));
+    }
+    for (const change of changes) {
+      if (change.kind === 'endpoints') {
+        const record = this.#records.get(change.name);
+        if (record?.spec === undefined) continue;
+        record.spec = { ...record.spec, endpoints: change.endpoints };
+      } else if (change.kind === 'set') {
+        remember(change.spec.name);
+        left.push(...this.#set(change.spec));
+      }
+    }
+    const unwanted = new Set(left.filter((key) => this.#sockets.unclaim(key)));
+    return {
+      unwanted,
+      releases: (index) =>
+        [...former.values()].flatMap((record): EngineChange[] => {
+          if (record.spec === undefined || !record.keys.some((key) => unwanted.has(key))) return [];
+          return [{ kind: 'set', spec: this.#sharedSpec(record, record.spec, index, unwanted) }];
+        }),
+    };
+  }
+
+  /** Every worker knows of the batch. */
+  settled(changes: readonly EngineChange[]): void {
+    for (const change of changes) {
+      if (change.kind !== 'remove') continue;
+      if (this.#records.get(change.name)?.spec === undefined) this.#removed.add(change.name);
+    }
+    this.#tidy();
+  }
+
+  /** Those changes of a batch that still make sense for a worker that has begun after they were noted. */
+  stillWanted(changes: readonly EngineChange[]): EngineChange[] {
+    return changes.filter((change) => change.kind !== 'endpoints' || this.#spec(change.name));
+  }
+
+  /** What a worker is sent for a batch. `due`: service ports that it has to be told of besides. */
+  batch(worker: PoolWorker, changes: readonly EngineChange[], due: Iterable<string> = []): Batch {
+    const sockets: InheritedSocket[] = [];
+    const ports = new Map<string, number>();
+    const slots = new Map<string, number>();
+    const set = (name: string): EngineChange => {
+      const record = this.#records.get(name);
+      const spec = record?.spec;
+      if (record === undefined || spec === undefined) return { kind: 'remove', name };
+      if (worker.index > 0 && !this.#isShared(spec)) return { kind: 'remove', name };
+      slots.set(name, record.slot);
+      for (const key of record.keys) {
+        const given = this.#sockets.give(key, worker);
+        sockets.push(...given);
+        const [first] = given;
+        if (first !== undefined) ports.set(key, first.port);
+      }
+      return { kind: 'set', spec: this.#specFor(worker, record, spec) };
+    };
+    const wanted: EngineChange[] = [];
+    const names = new Set(due);
+    for (const change of changes) {
+      const name = change.kind === 'set' ? change.spec.name : change.name;
+      if (change.kind === 'remove') wanted.push(change);
+      else if (change.kind === 'set') names.add(name);
+      else if (worker.index === 0 || this.#serves(name)) wanted.push(change);
+    }
+    for (const name of names) wanted.push(set(name));
+    return { changes: wanted, sockets, ports, slots, counters: this.#memory.blocks };
+  }
+
+  /** The changes alone, for service ports that the worker has. */
+  release(changes: readonly EngineChange[]): Batch {
+    const slots = this.slots(changes);
+    return { changes, sockets: [], ports: new Map(), slots, counters: this.#memory.blocks };
+  }
+
+  /** The whole desired state, for a worker that begins. */
+  everything(worker: PoolWorker): Batch {
+    const names = [...this.#records.values()].flatMap(({ name, spec }) => (spec ? [name] : []));
+    return this.batch(worker, [], names);
+  }
+
+  /** The whole desired state, for an engine that is no worker. */
+  specs(): ServicePortSpec[] {
+    return [...this.#records.values()].flatMap(({ spec }) => spec ?? []);
+  }
+
+  /** Where the service ports of a batch count. */
+  slots(changes: readonly EngineChange[]): Map<string, number> {
+    const slots = new Map<string, number>();
+    for (const change of changes) {
+      const record = change.kind === 'set' ? this.#records.get(change.spec.name) : undefined;
+      if (record !== undefined) slots.set(record.name, record.slot);
+    }
+    return slots;
+  }
+
+  /** Takes in what the first worker has reported; whether other workers have to listen elsewhere now. */
+  report({ name, listeners, endpoints }: ServicePortState): boolean {
+    const record = this.#records.get(name);
+    if (record?.spec === undefined) return false;
+    const before = openKeys(record.states);
+    record.endpoints = endpoints;
+    record.states = new Map(
+      listeners.map((status) => [status.listen.group?.slot ?? '', status] as const),
+    );
+    return before !== openKeys(record.states);
+  }
+
+  snapshot(names: Iterable<string> = this.names()): ServicePortSnapshot[] {
+    const found: ServicePortSnapshot[] = [];
+    for (const name of names) {
+      const record = this.#records.get(name);
+      const snapshot = record && this.#snapshotOf(record);
+      if (snapshot !== undefined) found.push(snapshot);
+    }
+    return found;
+  }
+
+  names(): string[] {
+    this.#tidy();
+    return [...this.#records.keys()];
+  }
+
+  activity(): Activity {
+    this.#tidy();
+    let total = NO_ACTIVITY;
+    for (const { slot } of this.#records.values()) {
+      total = addActivity(total, { servicePorts: 1, ...this.#memory.activityOf(slot) });
+    }
+    return total;
+  }
+
+  clear(): void {
+    this.#records.clear();
+  }
+
+  /** Forgets service ports that were removed, once their last relay has ended. */
+  #tidy(): void {
+    for (const name of this.#removed) {
+      const record = this.#records.get(name);
+      if (record?.spec === undefined && record !== undefined) {
+        if (this.#memory.activityOf(record.slot).active > 0) continue;
+        this.#memory.free(record.slot);
+        this.#records.delete(name);
+      }
+      this.#removed.delete(name);
+    }
+  }
+
+  #spec(name: string): ServicePortSpec | undefined {
+    return this.#records.get(name)?.spec;
+  }
+
+  /** Each returns the keys of slots that it gives up. */
+  #remove(record: ServicePortRecord): readonly string[] {
+    const { keys } = record;
+    record.spec = undefined;
+    record.keys = [];
+    record.states = new Map();
+    return keys;
+  }
+
+  #set(spec: ServicePortSpec): readonly string[] {
+    const { name, protocol } = spec;
+    const all = slotKeys(spec, spec.listen);
+    const keys = [...new Set(all)];
+    let record = this.#records.get(name);
+    const left = record?.keys ?? [];
+    if (record !== undefined && !this.#goesOn(record, protocol)) {
+      this.#memory.free(record.slot);
+      record = undefined;
+    }
+    record ??= this.#newRecord(name, protocol);
+    for (const key of keys) {
+      const listen = spec.listen[all.indexOf(key)];
+      if (listen === undefined) continue;
+      this.#sockets.claim(key, { protocol, ...listen }, inheritedPort(key));
+      if (!this.#isShared(spec)) this.#sockets.keepFirst(key);
+    }
+    record.spec = spec;
+    record.keys = keys;
+    record.states = new Map([...record.states].filter(([key]) => keys.includes(key)));
+    return left;
+  }
+
+  #goesOn({ spec, slot, protocol }: ServicePortRecord, wanted: Protocol): boolean {
+    return protocol === wanted && (spec !== undefined || this.#memory.activityOf(slot).active > 0);
+  }
+
+  #newRecord(name: string, protocol: Protocol): ServicePortRecord {
+    const slot = this.#memory.allocate();
+    const listening = { keys: [], states: new Map(), endpoints: 0 };
+    const record = { name, protocol, slot, spec: undefined, ...listening };
+    this.#records.set(name, record);
+    return record;
+  }
+
+  /** Whether all workers serve it: with session affinity each remembers its own clients only. */
+  #isShared({ affinity }: ServicePortSpec): boolean {
+    return affinity.kind === 'none' || this.#isSteered();
+  }
+
+  #serves(name: string): boolean {
+    const spec = this.#spec(name);
+    return spec !== undefined && this.#isShared(spec);
+  }
+
+  #specFor(worker: PoolWorker, record: ServicePortRecord, spec: ServicePortSpec): ServicePortSpec {
+    if (worker.index > 0) return this.#sharedSpec(record, spec, worker.index, new Set());
+    const wanted = this.#isShared(spec) ? this.#workers : 1;
+    const keys = slotKeys(spec, spec.listen);
+    const listen = spec.listen.map((each, index) => {
+      const slot = keys[index] ?? '';
+      const there = this.#sockets.count(slot);
+      const sockets = Math.max(wanted, there);
+      return { ...each, group: { slot, sockets, missing: sockets - there } };
+    });
+    return { ...spec, listen };
+  }
+
+  /** For the other workers: they listen where the first one does. */
+  #sharedSpec(
+    { states }: Pick<ServicePortRecord, 'states'>,
+    spec: ServicePortSpec,
+    index: number,
+    except: ReadonlySet<string>,
+  ): ServicePortSpec {
+    const keys = slotKeys(spec, spec.listen);
+    const listen = spec.listen.flatMap((each, at): ListenSpec[] => {
+      const slot = keys[at] ?? '';
+      const status = states.get(slot);
+      if (status?.state !== 'listening' || except.has(slot)) return [];
+      if (!this.#sockets.has(slot, index)) return [];
+      const sockets = this.#sockets.count(slot);
+      return [{ ...each, port: status.boundPort, group: { slot, sockets, missing: 0 } }];
+    });
+    return { ...spec, listen };
+  }
+
+  #snapshotOf(record: ServicePortRecord): ServicePortSnapshot | undefined {
+    const { name, protocol, spec, slot, states, endpoints } = record;
+    const counters = this.#memory.read(slot);
+    if (spec === undefined) {
+      if (counters.active === 0) return undefined;
+      return { name, protocol, listeners: [], endpoints: 0, counters, draining: true };
+    }
+    const keys = slotKeys(spec, spec.listen);
+    const listeners = record.keys.flatMap((key): ListenerStatus[] => {
+      const status = states.get(key);
+      const listen = spec.listen[keys.indexOf(key)];
+      return status === undefined || listen === undefined ? [] : [{ ...status, listen }];
+    });
+    return { name, protocol, listeners, endpoints, counters };
+  }
+}
+
+/** The listeners that are open, as one text. */
+function openKeys(states: ReadonlyMap<string, ListenerStatus>): string {
+  const open = [...states].flatMap(([key, status]) =>
+    status.state === 'listening' ? [`${key} ${status.boundPort}`] : [],
+  );
+  return open.join();
+}

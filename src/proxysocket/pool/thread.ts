@@ -1,0 +1,164 @@
+import { receiveMessageOnPort } from 'node:worker_threads';
+import type { Clock } from '../../util/clock.ts';
+import type { AcceptorEngine } from '../core/acceptor-engine.ts';
+import { DescriptorLedger } from '../core/descriptor-ledger.ts';
+import { offerSockets } from '../core/inherited.ts';
+import { canSteer } from '../linux/can-steer.ts';
+import { createDataPlane } from '../linux/data-plane.ts';
+import { LoopClock } from '../linux/loop-clock.ts';
+import { Loop, type Pollable } from '../linux/loop.ts';
+import { PROBES } from '../linux/probes/all.ts';
+import { newSys } from '../linux/probes/basics.ts';
+import { ProbeFailure, runProbes, type Probe } from '../linux/probes/probe.ts';
+import { INTEREST } from '../linux/sys/poller.ts';
+import type { Sys } from '../linux/sys/sys.ts';
+import { CounterRows } from './counter-memory.ts';
+import { encodeError } from './event-codec.ts';
+import { Outbox } from './outbox.ts';
+import { CONTROL, type Command, type WorkerStart } from './protocol.ts';
+import { StateReporter } from './state-reporter.ts';
+
+/** A clock whose timers run when the loop says so. */
+export interface TurnClock extends Clock {
+  waitMs(): number;
+  tick(): void;
+  run(): void;
+}
+
+export interface WorkerParts {
+  readonly clock?: TurnClock;
+  /** Evenly distributed in [0, 1), as `Math.random`. */
+  readonly random?: () => number;
+  readonly probes?: readonly Probe[];
+}
+
+/**
+ * The life of a worker thread: passes its probes, then waits for descriptors and commands until it is
+ * told to end.
+ *
+ * The loop blocks the thread, so that promises and Node's own event loop stand still. Batches of
+ * changes need both; so while one is being worked on, or the end is being waited for, the loop steps
+ * aside after each turn.
+ */
+export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
+  const { port, index } = start;
+  const control = new Int32Array(start.control);
+  const outbox = new Outbox(port, control, index === 0);
+  const sys = await fit(parts.probes ?? PROBES, new DescriptorLedger(start.ledger), outbox);
+  if (sys === undefined) {
+    port.close();
+    return;
+  }
+  const clock = parts.clock ?? new LoopClock();
+  const loop = new Loop(sys, {
+    onFault: (error) => outbox.fault(error),
+    onWake() {
+      clock.tick();
+      outbox.subscribe();
+    },
+    onOpened: (sockets) => outbox.opened(sockets),
+  });
+  const counters = new CounterRows(index, start.rows);
+  const engine = createDataPlane(loop, {
+    limits: start.limits,
+    clock,
+    random: parts.random ?? Math.random,
+    descriptorLimit: start.descriptorLimit,
+    counters,
+  });
+  const states = index === 0 ? new StateReporter(engine, outbox) : undefined;
+  const wake = sys.wake();
+  let life: 'serving' | 'ending' | 'ended' = 'serving';
+
+  /** What needs no waiting is done when this returns, as promises stand still in a thread whose loop blocks. */
+  const carryOut = async (command: Command): Promise<void> => {
+    const { id } = command;
+    try {
+      switch (command.kind) {
+        case 'inspect':
+          return outbox.done({ id, found: engine.inspectNow(command.query) });
+        case 'duplicate':
+          return outbox.done({ id, fds: command.fds.map((fd) => sys.sockets.duplicate(fd)) });
+        case 'limits':
+          engine.setLimitsNow(command.limits);
+          break;
+        case 'apply':
+          counters.assign(command.counters, command.slots);
+          offerSockets(command.sockets, command.ports);
+          await engine.apply(command.changes).finally(() => states?.changed(command.changes));
+          break;
+        case 'close':
+        case 'destroy':
+          life = 'ending';
+          await end(engine, command);
+          life = 'ended';
+      }
+      outbox.done({ id });
+    } catch (error) {
+      outbox.done({ id, error: encodeError(error) });
+    }
+  };
+
+  const commands: Pollable = {
+    ready() {
+      wake.drain();
+      for (;;) {
+        const received = receiveMessageOnPort(port);
+        if (received === undefined) return;
+        void carryOut(received.message as Command);
+      }
+    },
+    failed(error) {
+      // What cannot even be taken from the port is no command.
+      throw error;
+    },
+  };
+  loop.watch(wake.fd, commands, INTEREST.readable);
+  // Before the first look at `stop`, so that the worker can be woken by then.
+  Atomics.store(control, CONTROL.wakeFd, wake.fd);
+  outbox.post({ ready: { steers: canSteer(sys) } });
+
+  const finished = Promise.withResolvers<void>();
+  const turn = (): void => {
+    for (;;) {
+      states?.report();
+      outbox.flush();
+      if (life === 'ended' || Atomics.load(control, CONTROL.stop) !== 0) {
+        finished.resolve();
+        return;
+      }
+      loop.turn(engine.isBusy ? 0 : clock.waitMs());
+      clock.run();
+      if (engine.isBusy || life !== 'serving') {
+        setImmediate(turn);
+        return;
+      }
+    }
+  };
+  turn();
+  await finished.promise;
+  loop.end();
+  port.close();
+}
+
+function end(
+  engine: AcceptorEngine,
+  command: Extract<Command, { kind: 'close' | 'destroy' }>,
+): Promise<void> {
+  return command.kind === 'close' ? engine.close(command.heir) : engine.destroy();
+}
+
+/** The system calls, once the probes have passed; undefined, and reported, when one has failed. */
+async function fit(
+  probes: readonly Probe[],
+  ledger: DescriptorLedger,
+  outbox: Outbox,
+): Promise<Sys | undefined> {
+  try {
+    return newSys(await runProbes(probes, { ledger }));
+  } catch (error) {
+    if (!(error instanceof ProbeFailure)) throw error;
+    outbox.post({ unfit: { probe: error.probe, reason: error.message } });
+    return undefined;
+  }
+}

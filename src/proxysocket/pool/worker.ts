@@ -1,0 +1,276 @@
+import { closeSync, writeSync } from 'node:fs';
+import { Socket } from 'node:net';
+import {
+  MessageChannel,
+  receiveMessageOnPort,
+  Worker,
+  type MessagePort,
+} from 'node:worker_threads';
+import { KpngError, messageOf } from '../../errors.ts';
+import { DescriptorLedger } from '../core/descriptor-ledger.ts';
+import type { Heir } from '../engine.ts';
+import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
+import type { EngineLimits, LimitChange } from '../limits.ts';
+import { compileInPlace } from './compile-in-place.ts';
+import { decodeError } from './event-codec.ts';
+import {
+  CONTROL,
+  CONTROL_BYTES,
+  type Batch,
+  type Command,
+  type Done,
+  type Report,
+  type WorkerStart,
+} from './protocol.ts';
+
+/** What wakes a thread that waits for its eventfd. */
+const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
+
+export interface PoolWorkerOptions {
+  /** The module that the thread runs. */
+  readonly module: URL;
+  readonly index: number;
+  /** Rows of counters in all. */
+  readonly rows: number;
+  readonly limits: EngineLimits;
+  /** The largest number of descriptors that the process may have. */
+  readonly descriptorLimit: number;
+  /** How many of these the worker may count with. */
+  readonly descriptorShare: number;
+  /** Called with everything that the worker reports but the outcome of commands. */
+  readonly onReport: (report: Report) => void;
+}
+
+/** Why a worker cannot work here: the start-up probe that failed. */
+export class UnfitError extends Error {
+  override readonly name = 'UnfitError';
+  readonly probe: string;
+
+  constructor(probe: string, reason: string) {
+    super(`${probe}: ${reason}`);
+    this.probe = probe;
+  }
+}
+
+/** A command was lost with its worker. */
+export class WorkerLost extends KpngError {}
+
+type Outcome = Omit<Done, 'id' | 'error'>;
+
+interface Waiting {
+  readonly resolve: (outcome: Outcome) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * One worker thread, as the main thread sees it. Commands are carried out in the order in which they are sent, also those
+ * that were sent before the thread was ready; each rejects with WorkerLost when the worker dies.
+ *
+ * The thread blocks in the kernel. It is woken through its eventfd for every command, and when the process ends, since Node
+ * waits for its threads.
+ */
+export class PoolWorker {
+  readonly index: number;
+  /** Resolves when the worker has passed its probes; rejects with an UnfitError, or with what killed it. */
+  readonly ready: Promise<{ readonly steers: boolean }>;
+  /** Resolves when the thread is over: with the error that killed it, or undefined. */
+  readonly over: Promise<Error | undefined>;
+  readonly #worker: Worker;
+  readonly #port: MessagePort;
+  readonly #control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
+  readonly #ledger: DescriptorLedger;
+  readonly #onReport: (report: Report) => void;
+  readonly #waiting = new Map<number, Waiting>();
+  readonly #start = Promise.withResolvers<{ readonly steers: boolean }>();
+  #isOver = false;
+  #commands = 0;
+  #error: Error | undefined;
+
+  constructor(options: PoolWorkerOptions) {
+    this.index = options.index;
+    this.#onReport = options.onReport;
+    this.#ledger = DescriptorLedger.create(options.descriptorLimit);
+    const { port1, port2 } = new MessageChannel();
+    this.#port = port1;
+    const start: WorkerStart = {
+      port: port2,
+      control: this.#control.buffer,
+      ledger: this.#ledger.memory,
+      limits: options.limits,
+      descriptorLimit: options.descriptorShare,
+      index: options.index,
+      rows: options.rows,
+    };
+    this.#worker = compileInPlace(
+      () =>
+        new Worker(options.module, {
+          name: 'kpng-userspace data plane',
+          workerData: start,
+          transferList: [port2],
+          // That `node:ffi` is experimental is known, and what the probes are for.
+          execArgv: ['--disable-warning=ExperimentalWarning'],
+        }),
+    );
+    this.ready = this.#start.promise;
+    // The caller may not wait for it: then `over` says why.
+    this.ready.catch(() => undefined);
+    this.over = this.#ends();
+    port1.on('message', (report: Report) => this.#take(report));
+    // The thread itself keeps the process alive.
+    port1.unref();
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Which channels have a subscriber: a bit for each. */
+  set subscriptions(bits: number) {
+    if (Atomics.exchange(this.#control, CONTROL.subscriptions, bits) !== bits) this.#wake();
+  }
+
+  async apply(batch: Batch): Promise<void> {
+    await this.#send((id) => ({ kind: 'apply', id, ...batch }));
+  }
+
+  async setLimits(limits: LimitChange): Promise<void> {
+    await this.#send((id) => ({ kind: 'limits', id, limits }));
+  }
+
+  async inspect(query: InspectQuery): Promise<Inspection> {
+    return (await this.#send((id) => ({ kind: 'inspect', id, query }))).found ?? NOTHING;
+  }
+
+  /** Further descriptors of the same sockets; -1 for those that there was none left for. */
+  async duplicate(fds: readonly number[]): Promise<readonly number[]> {
+    return (await this.#send((id) => ({ kind: 'duplicate', id, fds }))).fds ?? [];
+  }
+
+  /** Resolves when the last relay has ended; then the thread ends. */
+  async close(heir?: Heir): Promise<void> {
+    await this.#send((id) => ({ kind: 'close', id, heir }));
+  }
+
+  async destroy(): Promise<void> {
+    await this.#send((id) => ({ kind: 'destroy', id }));
+  }
+
+  /** Ends the thread without asking it. Its descriptors stay open: see `closeOrphans`. */
+  async terminate(): Promise<void> {
+    Atomics.store(this.#control, CONTROL.stop, 1);
+    this.#wake();
+    await this.#worker.terminate();
+  }
+
+  /** The worker has opened it for another one. */
+  disown(fd: number): void {
+    this.#ledger.closed(fd);
+  }
+
+  /** Closes what a thread that is over has left open, but for some: TCP connections with a reset. */
+  closeOrphans(kept: ReadonlySet<number>): void {
+    for (const fd of this.#ledger.list()) {
+      this.#ledger.closed(fd);
+      if (!kept.has(fd)) closeOrphan(fd);
+    }
+  }
+
+  #send(make: (id: number) => Command): Promise<Outcome> {
+    if (this.#isOver) return Promise.reject(lost(this.#error));
+    this.#commands += 1;
+    const id = this.#commands;
+    const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
+    this.#waiting.set(id, { resolve, reject });
+    this.#port.postMessage(make(id), []);
+    this.#wake();
+    return promise;
+  }
+
+  #take(report: Report): void {
+    Atomics.add(this.#control, CONTROL.taken, 1);
+    if (report.ready !== undefined) {
+      this.#start.resolve(report.ready);
+      // For what was sent before it could be woken.
+      this.#wake();
+    }
+    if (report.unfit !== undefined) {
+      this.#error = new UnfitError(report.unfit.probe, report.unfit.reason);
+      this.#start.reject(this.#error);
+    }
+    this.#onReport(report);
+    for (const { id, error, ...outcome } of report.done ?? []) {
+      const waiting = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      if (error === undefined) waiting?.resolve(outcome);
+      else waiting?.reject(decodeError(error));
+    }
+  }
+
+  /** Has it look at the control block and the port. Does nothing before it is ready, nor when it is over. */
+  #wake(): void {
+    if (this.#isOver) return;
+    const fd = Atomics.load(this.#control, CONTROL.wakeFd);
+    if (fd !== 0) writeSync(fd, WAKE_UP);
+  }
+
+  #closeWake(): void {
+    const fd = Atomics.exchange(this.#control, CONTROL.wakeFd, 0);
+    if (fd === 0) return;
+    this.#ledger.closed(fd);
+    closeSync(fd);
+  }
+
+  async #ends(): Promise<Error | undefined> {
+    const onProcessExit = (): void => {
+      Atomics.store(this.#control, CONTROL.stop, 1);
+      this.#wake();
+    };
+    process.once('exit', onProcessExit);
+    this.#worker.on('error', (error) => {
+      this.#error = error instanceof Error ? error : new Error(messageOf(error));
+    });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#worker.once('exit', () => resolve());
+    await promise;
+    process.off('exit', onProcessExit);
+    this.#drain();
+    this.#isOver = true;
+    this.#closeWake();
+    this.#port.close();
+    this.#start.reject(this.#error ?? new Error('the thread ended before it was ready'));
+    for (const { reject } of this.#waiting.values()) reject(lost(this.#error));
+    this.#waiting.clear();
+    return this.#error;
+  }
+
+  /** Takes what has been reported and not been looked at. */
+  #drain(): void {
+    for (;;) {
+      const received = receiveMessageOnPort(this.#port);
+      if (received === undefined) return;
+      this.#take(received.message as Report);
+    }
+  }
+}
+
+/** Node has sockets for streams only, and throws for anything else. */
+function closeOrphan(fd: number): void {
+  try {
+    const socket = new Socket({ fd, readable: false, writable: false });
+    socket.on('error', () => undefined);
+    // One that listens has no peer. It may be shared with another process, whose clients a linger time would reset.
+    if (socket.remoteAddress === undefined) socket.destroy();
+    else socket.resetAndDestroy();
+  } catch {
+    try {
+      closeSync(fd);
+    } catch {
+      // It was closed when the thread died in the middle of closing it.
+    }
+  }
+}
+
+function lost(cause: Error | undefined): WorkerLost {
+  const why = cause === undefined ? '' : `: ${cause.message}`;
+  return new WorkerLost('KPNG_SINK_FAILED', `a data-plane worker has ended${why}`, { cause });
+}

@@ -1,0 +1,118 @@
+import t from 'tap';
+import { newCounters, observeConnectSeconds } from '../../../src/proxysocket/counters.ts';
+import { CounterMemory, CounterRows } from '../../../src/proxysocket/pool/counter-memory.ts';
+
+/** Memory for two threads, and the rows of each. */
+function pair() {
+  const memory = new CounterMemory(2);
+  const threads = [0, 1].map((index) => new CounterRows(index, 2));
+  /** The counters of a service port in each thread. */
+  const begin = (name: string, slot = memory.allocate()) => {
+    for (const rows of threads) rows.assign(memory.blocks, new Map([[name, slot]]));
+    const [one, other] = threads.map((rows) => rows.create(name));
+    if (one === undefined || other === undefined) throw new Error('there are two');
+    return { slot, one, other };
+  };
+  return { memory, threads, begin };
+}
+
+t.test('what two threads count is read as one', (t) => {
+  const { memory, begin } = pair();
+  const { slot, one, other } = begin('d/web');
+  const { slot: unused } = begin('d/other');
+  t.same(memory.read(slot), newCounters(), 'all zero');
+
+  one.connections += 3;
+  other.connections += 4;
+  one.active += 2;
+  one.active -= 1;
+  other.active += 1;
+  one.bytesIn += 2 ** 40 + 1;
+  one.connectErrors.refused += 1;
+  other.connectErrors['other'] += 5;
+  observeConnectSeconds(one, 0.0005);
+  observeConnectSeconds(other, 99);
+  t.match(memory.read(slot), {
+    connections: 7,
+    active: 2,
+    bytesIn: 2 ** 40 + 1,
+    connectErrors: { refused: 1, other: 5, timeout: 0 },
+    connectSeconds: { sum: 99.0005 },
+  });
+  const { counts } = memory.read(slot).connectSeconds;
+  t.equal(counts.length, newCounters().connectSeconds.counts.length);
+  t.same([counts[0], counts.at(-1)], [1, 1]);
+  t.same(memory.read(unused), newCounters(), 'not those of another one');
+  t.equal(one.connections, 3, 'a thread reads its own');
+  t.equal(memory.activityOf(slot).active, 2);
+  t.end();
+});
+
+t.test('every counter that there is has a place', (t) => {
+  const { memory, begin } = pair();
+  const { slot, one } = begin('d/web');
+  const plain = Object.entries(newCounters()).filter(([, value]) => typeof value === 'number');
+  const writable = one as unknown as Record<string, number>;
+  for (const [index, [name]] of plain.entries()) writable[name] = index + 1;
+  const read = memory.read(slot) as unknown as Record<string, number>;
+  for (const [index, [name]] of plain.entries()) t.equal(read[name], index + 1, name);
+  t.end();
+});
+
+t.test('counts of a thread that is lost stay, and its gauges do not', (t) => {
+  const { memory, begin } = pair();
+  const { slot, one, other } = begin('d/web');
+  one.connections = 7;
+  one.active = 5;
+  one.held = 2;
+  other.active = 1;
+  memory.loseRow(0);
+  t.match(memory.read(slot), { connections: 7, active: 1, held: 0 });
+
+  const next = new CounterRows(0, 2);
+  next.assign(memory.blocks, new Map([['d/web', slot]]));
+  next.create('d/web').connections += 1;
+  t.equal(memory.read(slot).connections, 8, 'the next one counts on');
+  t.end();
+});
+
+t.test('a slot is used again, and late counts of its former owner do no harm', (t) => {
+  const { memory, threads, begin } = pair();
+  const { slot, one } = begin('d/old');
+  one.connections = 7;
+  threads[0]?.release(one);
+  memory.free(slot);
+  t.equal(memory.allocate(), slot);
+  t.same(memory.read(slot), newCounters());
+
+  const latter = begin('d/new', slot);
+  one.connections += 1;
+  one.connectErrors.limit += 1;
+  observeConnectSeconds(one, 1);
+  t.same(memory.read(slot), newCounters());
+  t.equal(one.connections, 8, 'a connection on its way can go on counting');
+  latter.other.connections += 1;
+  t.equal(memory.read(slot).connections, 1);
+  t.end();
+});
+
+t.test('one whose last relays still run does not count for the next owner of its slot', (t) => {
+  const { memory, begin } = pair();
+  const { slot, one } = begin('d/old');
+  memory.free(slot);
+  begin('d/new', memory.allocate());
+  one.connections += 1;
+  t.same(memory.read(slot), newCounters());
+  t.end();
+});
+
+t.test('there are as many as are needed', (t) => {
+  const { memory } = pair();
+  const slots = Array.from({ length: 1000 }, () => memory.allocate());
+  t.equal(new Set(slots).size, 1000);
+  t.equal(memory.blocks.length, 4);
+  for (const slot of slots) memory.free(slot);
+  for (let count = 0; count < 1000; count += 1) memory.allocate();
+  t.equal(memory.blocks.length, 4, 'and no more');
+  t.end();
+});

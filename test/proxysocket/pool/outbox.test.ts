@@ -1,0 +1,148 @@
+import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
+import t from 'tap';
+import {
+  limitChanged,
+  listenerFailed,
+  listenerOpened,
+  rejected,
+  tcpAccepted,
+} from '../../../src/proxysocket/events.ts';
+import { CHANNELS, encodeError } from '../../../src/proxysocket/pool/event-codec.ts';
+import { Outbox } from '../../../src/proxysocket/pool/outbox.ts';
+import {
+  CONTROL,
+  CONTROL_BYTES,
+  type Report,
+  type ServicePortState,
+} from '../../../src/proxysocket/pool/protocol.ts';
+import type { TypedChannel } from '../../../src/util/channel.ts';
+import type { Teardown } from '../../support/sockets.ts';
+
+function setUp(t: Teardown, isFirst = true) {
+  const { port1, port2 } = new MessageChannel();
+  const control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
+  const outbox = new Outbox(port1, control, isFirst);
+  const wants = (...channels: object[]): void => {
+    control[CONTROL.subscriptions] = channels.reduce<number>(
+      (bits, channel) => bits | (1 << CHANNELS.indexOf(channel as TypedChannel<object>)),
+      0,
+    );
+    outbox.subscribe();
+  };
+  t.teardown(() => {
+    wants();
+    port1.close();
+  });
+  return {
+    outbox,
+    control,
+    wants,
+    next: (): Report | undefined => receiveMessageOnPort(port2)?.message as Report | undefined,
+  };
+}
+
+const change = (value: number) => ({ limit: 'max-connections' as const, value, reached: true });
+
+function state(name: string, endpoints = 0): ServicePortState {
+  return { name, listeners: [], endpoints };
+}
+
+t.test('nothing is posted when there is nothing to tell', (t) => {
+  const { outbox, next } = setUp(t);
+  outbox.flush();
+  t.equal(next(), undefined);
+  outbox.done({ id: 7 });
+  outbox.flush();
+  outbox.flush();
+  t.same(next(), { done: [{ id: 7 }] });
+  t.equal(next(), undefined);
+  t.end();
+});
+
+t.test('events are carried while somebody listens in the other thread', (t) => {
+  const { outbox, wants, next } = setUp(t);
+  t.equal(limitChanged.hasSubscribers, false);
+  wants(limitChanged);
+  t.equal(limitChanged.hasSubscribers, true);
+  t.equal(tcpAccepted.hasSubscribers, false, 'so that nobody makes messages for nothing');
+  limitChanged.publish(change(1));
+  limitChanged.publish(change(2));
+  outbox.flush();
+  const index = CHANNELS.indexOf(limitChanged);
+  t.same(next()?.events, [
+    [index, change(1)],
+    [index, change(2)],
+  ]);
+  wants(rejected);
+  limitChanged.publish(change(3));
+  outbox.flush();
+  t.equal(next(), undefined);
+  t.end();
+});
+
+t.test('of a service port the last state is reported', (t) => {
+  const { outbox, next } = setUp(t);
+  outbox.state(state('a', 1));
+  outbox.state(state('a', 2));
+  outbox.state(state('b'));
+  outbox.flush();
+  t.match(next()?.states, [{ name: 'a', endpoints: 2 }, { name: 'b' }]);
+  t.end();
+});
+
+t.test('only the first worker reports listeners that open, but each those that fail', (t) => {
+  const listen = { address: '127.0.0.1', port: 80, traffic: 'internal' } as const;
+  const about = { servicePort: 'd/web', protocol: 'TCP', listen } as const;
+  for (const isFirst of [true, false]) {
+    const { outbox, wants, next } = setUp(t, isFirst);
+    wants(listenerOpened, listenerFailed);
+    listenerOpened.publish(about);
+    listenerFailed.publish({ ...about, code: 'X', error: new Error('taken'), retryInMs: 1 });
+    outbox.flush();
+    t.equal(next()?.events?.length, isFirst ? 2 : 1);
+    wants();
+  }
+  t.end();
+});
+
+t.test('when the other thread does not keep up, events are counted instead', (t) => {
+  const { outbox, wants, next, control } = setUp(t);
+  wants(limitChanged);
+  for (let value = 0; value < 5000; value += 1) limitChanged.publish(change(value));
+  outbox.flush();
+  t.equal(next()?.events?.length, 4096);
+  outbox.done({ id: 1 });
+  outbox.flush();
+  t.match(next(), { done: [{ id: 1 }] });
+
+  let posted = 0;
+  for (let value = 0; value < 1000; value += 1) {
+    limitChanged.publish(change(value));
+    outbox.flush();
+    if (next() !== undefined) posted += 1;
+  }
+  t.ok(posted < 64, `${posted} reports, and then none`);
+  outbox.done({ id: 2 });
+  outbox.flush();
+  const told = next();
+  t.match(told, { done: [{ id: 2 }] }, 'what matters is always told');
+  t.ok((told?.eventsDropped ?? 0) > 900, `${told?.eventsDropped} events were not`);
+
+  Atomics.add(control, CONTROL.taken, posted + 4);
+  limitChanged.publish(change(9));
+  outbox.flush();
+  t.equal(next()?.events?.length, 1, 'until it has caught up');
+  t.end();
+});
+
+t.test('mistakes and failed commands arrive as errors', (t) => {
+  const { outbox, next } = setUp(t);
+  outbox.fault(new Error('a mistake'));
+  outbox.done({ id: 3, error: encodeError(new Error('not done')) });
+  outbox.flush();
+  t.match(next(), {
+    faults: [{ message: 'a mistake' }],
+    done: [{ id: 3, error: { message: 'not done' } }],
+  });
+  t.end();
+});

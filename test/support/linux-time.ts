@@ -1,2 +1,0 @@
-/** Under which name a test gives its time to worker threads. */
-export const TIME = 'kpng-userspace test time';
