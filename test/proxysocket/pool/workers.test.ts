@@ -172,7 +172,8 @@ linuxTest('an address that moves to another service port is never closed', async
   const over = new AbortController();
   const errors: unknown[] = [];
   const load = CLIENTS.slice(0, 8).map(async (client) => {
-    while (!over.signal.aborted) await ask(port, client).catch((error: unknown) => errors.push(error));
+    while (!over.signal.aborted)
+      await ask(port, client).catch((error: unknown) => errors.push(error));
   });
   for (let round = 0; round < 20; round += 1) {
     await pool.apply([{ kind: 'remove', name: 'test/a' }, set(at('test/b', b))]);

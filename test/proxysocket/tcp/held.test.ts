@@ -54,10 +54,10 @@ for (const { way, documentedOnly } of WAYS) {
         /^127\.0\.0\.1:\d+$/,
         /^127\.0\.0\.1:\d+$/,
       ]);
-        t.strictSame(
-          ended.map(({ waiting }) => waiting),
-          [1, 0],
-        );
+      t.strictSame(
+        ended.map(({ waiting }) => waiting),
+        [1, 0],
+      );
     },
   );
 
