@@ -33,7 +33,8 @@ export async function crowd(
     const settled = batch.map((socket) =>
       Promise.race([event(socket, 'connect'), event(socket, 'close')]),
     );
-    await Promise.race([Promise.all(settled), wait(2000)]);
+    // Where a queue is full, the rest comes in while the next ones try.
+    await Promise.race([Promise.all(settled), wait(500)]);
   }
   return sockets;
 }
