@@ -1,11 +1,9 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { parseStateFile } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
 import { SCHEMA_URL } from '../../src/file/schema.ts';
-import { formatBytes } from '../../src/util/bytes.ts';
 import { nodeView } from '../support/node-view.ts';
 import { stateOf, warningsOf } from '../support/state-file.ts';
 
@@ -96,25 +94,4 @@ t.test('the tables list exactly the keys of the schema', async (t) => {
   for (const [name, definition] of Object.entries(schema.definitions)) {
     if ('properties' in definition && !inline.has(name)) t.ok(documented.has(name), name);
   }
-});
-
-t.test('the limits on the page are the real ones', async (t) => {
-  const [, rows = ''] = /<!-- limits -->\n.*\n.*\n((?:\|.*\n)+)/.exec(page) ?? [];
-  const values = [...rows.matchAll(/\| ([^|]+) \|$/gm)].map(([, value]) => value);
-  const { maxFileBytes, maxPieceChars, maxDepth, maxAliasedValues } = DEFAULT_FILE_LIMITS;
-  const { maxParserBytes, maxParseMs, maxOutdatedParseMs, maxProblems } = DEFAULT_FILE_LIMITS;
-  const { settleMs, maxSettleMs, pollMs } = DEFAULT_FILE_LIMITS;
-  t.strictSame(values, [
-    formatBytes(maxFileBytes),
-    formatBytes(maxPieceChars),
-    `${maxDepth}`,
-    `${maxAliasedValues}`,
-    formatBytes(maxParserBytes),
-    `${maxParseMs / 1000} s`,
-    `${maxOutdatedParseMs / 1000} s`,
-    `${maxProblems}`,
-    `${settleMs} ms`,
-    `${maxSettleMs} ms`,
-    `${pollMs} ms`,
-  ]);
 });
