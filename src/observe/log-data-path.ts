@@ -30,35 +30,25 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
     'remoteAddress',
     'localAddress',
   ]),
-  logRule('info 4', events.endpointPicked, 'NextEndpoint for service', (event) => ({
-    servicePortName: event.servicePort,
-    address: event.sourceAddress,
-    endpoints: event.endpoints,
-    attempt: event.attempt,
-    sticky: event.sticky,
-  })),
-  logRule(
-    'info 3',
-    events.endpointPicked,
-    'Mapped service to endpoint',
-    ({ servicePort, endpoint }) => ({
-      servicePortName: servicePort,
-      service: servicePort,
-      endpoint,
-    }),
-  ),
-  logRule(
-    'error limited',
-    events.connectFailed,
-    'Dial failed',
-    ({ servicePort, endpoint, attempt, cause, error }) => ({
-      servicePortName: servicePort,
-      endpoint,
-      attempt,
-      reason: cause,
-      err: error,
-    }),
-  ),
+  logRule('info 4', events.endpointPicked, 'NextEndpoint for service', [
+    'servicePort',
+    'sourceAddress:address',
+    'endpoints',
+    'attempt',
+    'sticky',
+  ]),
+  logRule('info 3', events.endpointPicked, 'Mapped service to endpoint', [
+    'servicePort',
+    'servicePort:service',
+    'endpoint',
+  ]),
+  logRule('error limited', events.connectFailed, 'Dial failed', [
+    'servicePort',
+    'endpoint',
+    'attempt',
+    'cause:reason',
+    'error',
+  ]),
   logRule(
     'error limited',
     events.rejected,
@@ -84,10 +74,13 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
       waiting === 1 ? 'Holding client until the service has an endpoint' : undefined,
     ['servicePort', 'remoteAddress'],
   ),
-  logRule('info 3', events.tcpHoldEnded, 'Client no longer held', ({ servicePort, ...rest }) => ({
-    servicePortName: servicePort,
-    ...rest,
-  })),
+  logRule('info 3', events.tcpHoldEnded, 'Client no longer held', [
+    'servicePort',
+    'remoteAddress',
+    'waiting',
+    'durationMs:durationMs',
+    'reason',
+  ]),
   logRule(
     'info 4',
     events.relayStarted,
@@ -114,26 +107,17 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
       seconds: Math.round(event.durationMs) / 1000,
     }),
   ),
-  logRule(
-    'info 3',
-    events.udpSessionStarted,
-    'New UDP connection from client',
-    ({ servicePort, remoteAddress, endpoint }) => ({
-      servicePortName: servicePort,
-      address: remoteAddress,
-      endpoint,
-    }),
-  ),
+  logRule('info 3', events.udpSessionStarted, 'New UDP connection from client', [
+    'servicePort',
+    'remoteAddress:address',
+    'endpoint',
+  ]),
   logRule(
     'info 3',
     events.udpSessionEnded,
     ({ reason }) =>
       reason === 'idle' ? 'connection to endpoint closed due to inactivity' : 'UDP session ended',
-    ({ servicePort, remoteAddress, ...rest }) => ({
-      servicePortName: servicePort,
-      address: remoteAddress,
-      ...rest,
-    }),
+    ['servicePort', 'remoteAddress:address', 'endpoint', 'datagramsIn', 'datagramsOut', 'reason'],
   ),
   logRule('info 2', events.listenerOpened, 'Proxying for service', listener),
   logRule('info 2', events.listenerClosed, 'Stopped listening for service', listener),
@@ -163,14 +147,9 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
 ];
 
 function addresses({ servicePort, endpoint, ...event }: events.RelayAddresses) {
-  return {
-    servicePortName: servicePort,
-    endpoint,
-    inRemoteAddress: event.inRemoteAddress,
-    inLocalAddress: event.inLocalAddress,
-    outLocalAddress: event.outLocalAddress,
-    outRemoteAddress: event.outRemoteAddress,
-  };
+  const { inRemoteAddress, inLocalAddress, outLocalAddress, outRemoteAddress } = event;
+  const sockets = { inRemoteAddress, inLocalAddress, outLocalAddress, outRemoteAddress };
+  return { servicePortName: servicePort, endpoint, ...sockets };
 }
 
 function fromBackend(event: events.RelayAddresses) {

@@ -15,9 +15,13 @@ export interface LogRule {
 /** Undefined: this event is not worth a line. */
 type Message<Event> = string | ((event: Event) => string | undefined);
 
-/** Fields of the event, or what makes keys of it; a list of keys makes one line of each. */
-type Keys<Event> =
-  readonly (keyof Event & string)[] | ((event: Event) => LogKeys | readonly LogKeys[]);
+type Field<Event> = (keyof Event & string) | `${keyof Event & string}:${string}`;
+
+/**
+ * Fields of the event, `field:key` to name a key otherwise, or a function that makes the keys; a list of keys makes one line
+ * of each.
+ */
+type Keys<Event> = readonly Field<Event>[] | ((event: Event) => LogKeys | readonly LogKeys[]);
 
 /**
  * When a line is written: its severity and, unless always, the verbosity from which on it appears. `limited`: many clients
@@ -68,16 +72,14 @@ const KEY_NAMES: Readonly<Record<string, string>> = {
   durationMs: 'ms',
 };
 
-function fieldsOf<Event extends object>(
-  event: Event,
-  names: readonly (keyof Event & string)[],
-): LogKeys {
+function fieldsOf<Event extends object>(event: Event, fields: readonly Field<Event>[]): LogKeys {
   const keys: Record<string, unknown> = {};
-  for (const name of names) {
-    const value = event[name];
+  for (const field of fields) {
+    const [name = '', key = KEY_NAMES[name] ?? name] = field.split(':');
+    const value: unknown = event[name as keyof Event];
     if (value === undefined || value === '') continue;
     const isTime = typeof value === 'number' && name.endsWith('Ms');
-    keys[KEY_NAMES[name] ?? name] = isTime ? Math.round(value) : value;
+    keys[key] = isTime ? Math.round(value) : value;
   }
   return keys;
 }

@@ -81,12 +81,10 @@ const PORTAL_RULES: readonly LogRule[] = [
       err: error,
     }),
   ),
-  logRule(
-    'warn limited',
-    portal.portalLost,
-    ({ portal: kind }) => textsOf(kind).lost,
-    ({ portal: kind, message }) => ({ portal: kind, reason: message }),
-  ),
+  logRule('warn limited', portal.portalLost, ({ portal: kind }) => textsOf(kind).lost, [
+    'portal',
+    'message:reason',
+  ]),
   logRule(
     'warn limited',
     portal.portalShared,
@@ -144,22 +142,15 @@ function tenths(ms: number): number {
 
 /** Log lines of the small sinks. */
 const SMALL_SINK_RULES: readonly LogRule[] = [
-  logRule(
-    'info 1',
-    sinks.healthCheckServed,
-    'Serving health-check node port',
-    ({ service, address }) => ({ servicePortName: service, address }),
-  ),
-  logRule(
-    'error limited',
-    sinks.healthCheckFailed,
-    'Serving health-check node port failed',
-    ({ service, error, retryInMs }) => ({
-      servicePortName: service,
-      err: error,
-      retryInMs: retryInMs && Math.round(retryInMs),
-    }),
-  ),
+  logRule('info 1', sinks.healthCheckServed, 'Serving health-check node port', [
+    'service:servicePortName',
+    'address',
+  ]),
+  logRule('error limited', sinks.healthCheckFailed, 'Serving health-check node port failed', [
+    'service:servicePortName',
+    'error',
+    'retryInMs',
+  ]),
   logRule('error limited', sinks.calloutEnded, ({ error }) => error && 'Callout failed', [
     'error',
     'stderr',

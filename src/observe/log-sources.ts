@@ -166,7 +166,7 @@ const KUBE_RULES: readonly LogRule[] = [
       ineligible === undefined
         ? 'Node is eligible for load balancers again'
         : 'Node is about to be removed; /healthz answers 503',
-    ({ node, ineligible }) => ({ node, because: ineligible }),
+    ['node', 'ineligible:because'],
   ),
   logRule(
     'info 1',

@@ -29,9 +29,10 @@ t.test('one page at a time; clients that ask meanwhile share the next one', asyn
   const first = [get(), get()];
   await new Promise(setImmediate);
   const second = [get(), get(), get()];
+  await new Promise(setImmediate);
+  t.equal(seen.begun, 1);
   await step();
   t.strictSame(await Promise.all(first), ['page 1 all of it', 'page 1 all of it']);
-  t.equal(seen.begun, 1);
   await step();
   t.equal(new Set(await Promise.all(second)).size, 1);
   t.strictSame(seen, { begun: 2, ended: 2 });
