@@ -42,7 +42,8 @@ export interface HttpTimes {
 const TIMES: HttpTimes = {
   headersTimeout: HEADERS_TIMEOUT_MS,
   requestTimeout: REQUEST_TIMEOUT_MS,
-  connectionsCheckingInterval: 1000,
+  // Node's default is 30 s. Each server has a timer for it, so a shorter one would keep an idle process busy.
+  connectionsCheckingInterval: 5000,
 };
 /** A client that has connected when another process takes over has this long to ask and be answered. */
 const LEAVE_MS = 5000;

@@ -3,7 +3,7 @@ import { LocalPolicyBook } from '../../src/cli/local-policy.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { Service, type Endpoint } from '../../src/api/generated/localv1/api.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { scrapePage } from '../support/metrics-page.ts';
 
 interface Described {
   readonly policy: Partial<Pick<Service, 'internalTrafficToLocal' | 'externalTrafficToLocal'>>;
@@ -53,9 +53,7 @@ t.test('they are on the metrics page under kube-proxy’s name', async (t) => {
   const metrics = createMetrics({ version: '0' });
   t.teardown(() => metrics.close());
   metrics.countNoLocalEndpoints({ internal: 3, external: 4 });
-  let text = '';
-  for await (const piece of metrics.render()) text += piece;
-  const page = parseMetrics(text);
+  const page = await scrapePage(metrics);
   const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
   t.equal(page.value(name, { traffic_policy: 'internal' }), 3);
   t.equal(page.value(name, { traffic_policy: 'external' }), 4);

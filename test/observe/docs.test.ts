@@ -8,7 +8,7 @@ import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { connectFailed, relayEnded } from '../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
+import { scrapePage, type MetricsPage } from '../support/metrics-page.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'metrics.md'), 'utf8');
@@ -95,9 +95,7 @@ async function scrape(t: { teardown(end: () => void): void }): Promise<MetricsPa
   const relay = { servicePort: BUSY.name, ...endpoint, ...addresses };
   connectFailed.publish({ ...relay, attempt: 1, cause: 'refused', error: new Error('no') });
   relayEnded.publish({ ...relay, bytesIn: 1, bytesOut: 1, durationMs: 1, reason: 'closed' });
-  let text = '';
-  for await (const piece of metrics.render()) text += piece;
-  return parseMetrics(text);
+  return await scrapePage(metrics);
 }
 
 t.test(

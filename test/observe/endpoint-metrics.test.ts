@@ -10,7 +10,7 @@ import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import * as events from '../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { scrapePage } from '../support/metrics-page.ts';
 import { echoServer, request } from '../support/tcp-peers.ts';
 import { TcpRig } from '../support/tcp-rig.ts';
 import { until } from '../support/until.ts';
@@ -104,9 +104,7 @@ t.test('on the page only on request, of real connections', async (t) => {
       t.equal(events.relayStarted.hasSubscribers, perEndpoint);
       await request(t, port, 'hello');
       await until(() => rig.counters.active === 0);
-      let text = '';
-      for await (const piece of metrics.render()) text += piece;
-      return parseMetrics(text);
+      return await scrapePage(metrics);
     } finally {
       metrics.close();
     }

@@ -9,7 +9,7 @@ import { createMetrics } from '../../src/observe/metrics.ts';
 import { service } from '../support/fake-api/objects.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { scrapePage } from '../support/metrics-page.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/until.ts';
 
@@ -96,9 +96,7 @@ t.test('metrics count by resource and cause', async (t) => {
   api.watches('nodes')[0]?.raw('garbage\n');
   await until(() => failures.length === 1);
   await advanceUntil(() => api.requests.filter(({ verb }) => verb === 'watch').length === 4);
-  let text = '';
-  for await (const piece of metrics.render()) text += piece;
-  const { samples } = parseMetrics(text);
+  const { samples } = await scrapePage(metrics);
   const value = (name: string, labels: Record<string, string> = {}): number | undefined =>
     samples.find(
       (sample) =>

@@ -9,7 +9,7 @@ import { createMetrics } from '../../src/observe/metrics.ts';
 import * as events from '../../src/portal/events.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { scrapePage } from '../support/metrics-page.ts';
 
 const portal = 'nftables';
 const START = { portal, reason: 'start', added: 12, removed: 0, durationMs: 50.04 } as const;
@@ -71,9 +71,7 @@ t.test('metrics count writes by reason and failures by code', async (t) => {
   const metrics = createMetrics({ version: '1' });
   t.teardown(() => metrics.close());
   const value = async (name: string, labels = {}) => {
-    let text = '';
-    for await (const piece of metrics.render()) text += piece;
-    return parseMetrics(text).value(`kpng_userspace_portal_${name}`, labels);
+    return (await scrapePage(metrics)).value(`kpng_userspace_portal_${name}`, labels);
   };
   t.equal(await value('up'), undefined, 'other portals have no rules');
   events.portalWritten.publish(START);
@@ -126,9 +124,7 @@ t.test('another process that leads the same traffic is told, and takes no node o
   t.teardown(followPortal(health));
   health.synced();
   const shared = async () => {
-    let text = '';
-    for await (const piece of metrics.render()) text += piece;
-    return parseMetrics(text).value('kpng_userspace_portal_shared', { portal });
+    return (await scrapePage(metrics)).value('kpng_userspace_portal_shared', { portal });
   };
   const error = new KpngError('KPNG_PORTAL_SHARED', 'process 4711 writes the chains');
   events.portalShared.publish({ portal, error });

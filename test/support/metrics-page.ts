@@ -1,4 +1,5 @@
 /** One line of a metrics page. */
+import type { Metrics } from '../../src/observe/metrics.ts';
 export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -74,4 +75,11 @@ function parseValue(text: string): number {
   const value = Number(text);
   if (Number.isNaN(value)) throw new Error(`not a value: ${text}`);
   return value;
+}
+
+/** The page that some metrics make. */
+export async function scrapePage(metrics: Pick<Metrics, 'render'>): Promise<MetricsPage> {
+  let text = '';
+  for await (const piece of metrics.render()) text += piece;
+  return parseMetrics(text);
 }
