@@ -57,7 +57,7 @@ t.test('defaults are those of kpng and kube-proxy', (t) => {
     portal: 'auto',
     portalTable: 'kpng-userspace',
     cleanupOnExit: false,
-    engine: 'node',
+    engine: 'auto',
     bindAddress: '0.0.0.0',
     portRange: undefined,
     nodePortAddresses: [],

@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { hasLinuxEngine } from '../runner/engine-passes.ts';
 import { startCli, type Cli } from '../support/cli.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
@@ -96,12 +97,13 @@ t.test('a state file is proxied; log, metrics and health tell of it', async (t) 
   }
 
   const metrics = await scrape(cli);
+  const engine = hasLinuxEngine(process.platform, process.version) ? 'linux' : 'node';
   const labels = { namespace: 'default', service: 'echo', port: 'tcp', protocol: 'TCP' };
   t.equal(metrics.value('kpng_userspace_connections_total', labels), 1);
   t.equal(metrics.value('kpng_userspace_connections_active', labels), 0);
   t.equal(metrics.value('kpng_userspace_bytes_total', { ...labels, direction: 'in' }), 11);
   t.equal(metrics.value('kpng_userspace_bytes_total', { ...labels, direction: 'out' }), 11);
-  t.equal(metrics.value('kpng_userspace_build_info', { engine: 'node', portal: 'address' }), 1);
+  t.equal(metrics.value('kpng_userspace_build_info', { engine, portal: 'address' }), 1);
   t.equal(metrics.value('kubeproxy_sync_proxy_rules_duration_seconds_count'), 1);
   t.equal(metrics.value('kpng_userspace_source_connected'), 1);
 
