@@ -139,7 +139,7 @@ export class ApiAccess {
     if (server.protocol === 'http:') return { headers: {}, tls: {}, key: '', agent };
     const { ca, cert, key, servername, rejectUnauthorized, passphrase } = options;
     const tls = { ca, cert, key, servername, rejectUnauthorized, passphrase };
-    const headers = { ...headersOf(options), ...mutable(extraHeaders) };
+    const headers = { ...headersOf(options), ...extraHeaders };
     return { headers, tls, key: JSON.stringify(tls), agent };
   }
 
@@ -168,15 +168,6 @@ function headersOf({ headers, auth }: RequestOptions): Record<string, string | s
     plain['Authorization'] ??= `Basic ${Buffer.from(auth).toString('base64')}`;
   }
   return plain;
-}
-
-function mutable(headers: ApiConfig['extraHeaders']): Readonly<Record<string, string | string[]>> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [
-      name,
-      typeof value === 'string' ? value : [...value],
-    ]),
-  );
 }
 
 function pem(cert: TlsOptions['cert']): string | Buffer | undefined {

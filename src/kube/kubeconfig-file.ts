@@ -4,7 +4,7 @@ import { load } from 'js-yaml';
 import { isObject, list, text, texts, type Json } from './json.ts';
 
 /** A user's headers that KubeConfig does not know of. */
-export type ExtraHeaders = Readonly<Record<string, string | readonly string[]>>;
+export type ExtraHeaders = Readonly<Record<string, string | string[]>>;
 
 /** What a kubeconfig file says, in the form that KubeConfig reads, and what it would not read. */
 export interface KubeconfigFile {
@@ -59,7 +59,7 @@ function execOf(user: Json, path: string): Json {
 function headersOf(user: Json): ExtraHeaders {
   const groups = texts(user['as-groups']);
   const uid = text(user['as-uid']);
-  const headers: Record<string, string | readonly string[]> = {};
+  const headers: Record<string, string | string[]> = {};
   if (groups.length > 0) headers['Impersonate-Group'] = groups;
   if (uid !== '') headers['Impersonate-Uid'] = uid;
   return headers;
