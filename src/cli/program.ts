@@ -76,7 +76,7 @@ async function start(command: BoundCommand, config?: RunOptions['config']): Prom
     log.warn('Unknown environment variable has no effect', { variable, meant });
   }
   for (const { flags, why } of ignored) {
-    log.warn('Flags of kube-proxy have no effect', { flags: flags.join(' '), reason: why });
+    log.warn('Flags of kube-proxy or klog have no effect', { flags: flags.join(' '), reason: why });
   }
   return run({
     ...command,

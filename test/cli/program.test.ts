@@ -76,14 +76,20 @@ t.test('file to-json prints what kpng-json prints, and TERM ends it well', async
   const path = tempFile('state.yaml', STATE);
   for (const line of [
     ['file', '-i', path, 'to-json'],
-    ['file', 'to-local', '-input', path, 'to-json'],
+    ['file', 'to-local', '-input', path, '-logtostderr', '--vmodule=a=1', 'to-json'],
   ]) {
     const cli = startCli(t, [...line, '--node-name=n1']);
     await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
     cli.kill('SIGTERM');
     t.match(await cli.exited, { code: 0, stdout: WEB });
+    const klog = cli.log.filter(({ msg }) => msg === 'Flags of kube-proxy or klog have no effect');
     t.same(
-      cli.log.map(({ msg }) => msg),
+      klog.map(({ flags }) => flags),
+      line.includes('-logtostderr') ? ['--logtostderr --vmodule'] : [],
+      'one warning',
+    );
+    t.same(
+      cli.log.filter((each) => !klog.includes(each)).map(({ msg }) => msg),
       [
         'Starting',
         'Loaded the state file',

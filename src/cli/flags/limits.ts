@@ -1,5 +1,10 @@
 import { defaultReserve, processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
-import { DEFAULT_LIMITS, type EngineLimits, type LimitName } from '../../proxysocket/limits.ts';
+import {
+  DEFAULT_LIMITS,
+  LIMIT_NAMES,
+  type EngineLimits,
+  type LimitName,
+} from '../../proxysocket/limits.ts';
 import { duration, durations, integer, size } from './kinds.ts';
 import { flag, group, type FlagSpec, type FlagValues } from './table.ts';
 
@@ -114,23 +119,6 @@ export const LIMIT_FLAGS = {
 
 /** The limits that the flags ask for. */
 export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits {
-  return {
-    maxConnections: values['max-connections'],
-    maxUdpSessions: values['max-udp-sessions'],
-    reservedDescriptors: values['reserved-descriptors'],
-    connectTimeoutsMs: values['connect-timeouts'],
-    halfCloseTimeoutMs: values['half-close-timeout'],
-    holdTimeoutMs: values['hold-timeout'],
-    maxHeldConnections: values['max-held-connections'],
-    endpointGraceMs: values['endpoint-grace-period'],
-    keepAliveMs: values['tcp-keepalive'],
-    udpIdleTimeoutMs: values['udp-idle-timeout'],
-    bulkBufferBudget: values['bulk-buffer-budget'],
-    udpSocketBuffer: values['udp-socket-buffer'],
-    udpSendQueueBytes: values['udp-send-queue'],
-    udpWildcardSockets: values['udp-wildcard-sockets'],
-    backlog: values['backlog'],
-    maxAffinityClients: values['max-affinity-clients'],
-    maxAffinityClientsTotal: values['max-affinity-clients-total'],
-  };
+  const limits = Object.entries(LIMIT_NAMES).map(([limit, name]) => [limit, values[name]]);
+  return Object.fromEntries(limits);
 }
