@@ -5,13 +5,17 @@ import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { ExecError, systemExec, type Exec } from '../exec.ts';
 import type { ChangeOutcome, HostListing, InterfaceAddresses } from '../interface/addresses.ts';
 import { hostHas } from '../interface/probe.ts';
-import { MAX_OUTPUT, MAX_SINGLE_FAILURES } from './bounds.ts';
-import { addArgs, deleteArgs } from './commands.ts';
+import {
+  MAX_OUTPUT,
+  MAX_SINGLE_FAILURES,
+  PROBES_AT_ONCE,
+  USABLE_FIRST_WAIT_MS,
+  USABLE_MAX_WAIT_MS,
+  USABLE_TIMEOUT_MS,
+} from './bounds.ts';
 import type { AddressLedger } from './ledger.ts';
-import { readConnections } from './listing.ts';
-import { listAddresses, runNetsh, runScript } from './netsh.ts';
-import { canonicalAddress } from './spelling.ts';
-import { bindable, unusable } from './usable.ts';
+import { canonicalAddress, readConnections } from './listing.ts';
+import { addArgs, deleteArgs, listAddresses, runNetsh, runScript } from './netsh.ts';
 
 export interface WindowsInterfaceOptions {
   /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never made. */
@@ -192,5 +196,38 @@ class WindowsInterface implements InterfaceAddresses {
       `${address} was added to the interface ${JSON.stringify(this.name)} and could not be used in time; ` +
         'another machine may have it, or the interface is down',
     );
+  }
+}
+
+/** Those of the addresses that a socket can be bound to, in their order. */
+async function bindable(
+  addresses: readonly string[],
+  has: (address: string) => Promise<boolean>,
+): Promise<string[]> {
+  const found: string[] = [];
+  for (let at = 0; at < addresses.length; at += PROBES_AT_ONCE) {
+    const some = addresses.slice(at, at + PROBES_AT_ONCE);
+    const answers = await Promise.all(some.map(has));
+    found.push(...some.filter((_, index) => answers[index]));
+  }
+  return found;
+}
+
+/**
+ * Waits until all addresses can be bound, for a limited time: Windows first makes sure that no other
+ * machine on the network has them. Resolves with those that cannot.
+ */
+async function unusable(
+  addresses: readonly string[],
+  has: (address: string) => Promise<boolean>,
+  clock: Clock,
+): Promise<string[]> {
+  const end = clock.now() + USABLE_TIMEOUT_MS;
+  let rest = addresses;
+  for (let wait = USABLE_FIRST_WAIT_MS; ; wait = Math.min(wait * 2, USABLE_MAX_WAIT_MS)) {
+    const usable = new Set(await bindable(rest, has));
+    rest = rest.filter((address) => !usable.has(address));
+    if (rest.length === 0 || clock.now() + wait > end) return [...rest];
+    await new Promise<void>((resolve) => clock.setTimer(wait, resolve));
   }
 }

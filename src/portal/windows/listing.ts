@@ -3,8 +3,8 @@
  * page, so only numbers, addresses and the order of lines count.
  */
 import { isIPv4, isIPv6 } from 'node:net';
+import ipaddr from 'ipaddr.js';
 import type { PortRange } from '../../util/port-range.ts';
-import { canonicalAddress } from './spelling.ts';
 
 /**
  * The addresses in the output of `netsh interface ipv4 show address`. An address stands alone behind
@@ -60,4 +60,9 @@ export function readConnections(text: string): Set<string> {
     else if (isIPv6(address)) local.add(canonicalAddress(address));
   }
   return local;
+}
+
+/** The one text that an address has everywhere in this program. */
+export function canonicalAddress(address: string): string {
+  return address.includes(':') ? ipaddr.parse(address).toString() : address;
 }

@@ -2,34 +2,84 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Family } from '../../util/family.ts';
+import { familyOf, type Family } from '../../util/family.ts';
 import { ADDRESS_WRITE_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
+import { quoted, toolFailure, type Tool, type ToolError } from '../tool-failure.ts';
 import { MAX_OUTPUT, NETSH_TIMEOUT_MS } from './bounds.ts';
-import { listArgs, scriptLine } from './commands.ts';
-import { netshFailure } from './failure.ts';
 import { readIpv4Listing, readIpv6Listing } from './listing.ts';
+
+const NETSH: Tool = {
+  program: 'netsh',
+  remedy:
+    'it is in %SystemRoot%\\System32, or leave --portal-interface empty and give the host the ' +
+    'addresses yourself',
+  diagnoses: [
+    {
+      pattern: /elevation|administrator|access is denied/i,
+      code: 'KPNG_PORTAL_PERMISSION',
+      advice: 'run the process as an administrator or as LocalSystem',
+    },
+    {
+      pattern: /(?:)/,
+      code: 'KPNG_PORTAL_FAILED',
+      advice: 'changing addresses needs an administrator or LocalSystem',
+    },
+  ],
+  // It ends with 1 whatever is wrong, and says what in the language of the system on its output.
+  excerpt: ({ stdout, stderr, exitCode }) =>
+    quoted(`${stdout}\n${stderr}`.trim() || `code ${exitCode}`),
+};
+
+/** Why netsh could not do its work: `doing` says what that was. */
+export function netshFailure(cause: unknown, doing: string): ToolError {
+  return toolFailure(cause, doing, NETSH);
+}
+
+/**
+ * Adds an address as a network of its own, until the next boot, and never as the source of
+ * connections of the host to elsewhere. Older versions of netsh take a length behind a slash for
+ * IPv6 only, so IPv4 has a mask.
+ */
+export function addArgs(address: string, name: string): string[] {
+  const added = ['skipassource=true', 'store=active'];
+  return familyOf(address) === 4
+    ? [...changeArgs('add', address, name), 'mask=255.255.255.255', ...added]
+    : [...changeArgs('add', `${address}/128`, name), ...added];
+}
+
+/** Removes an address that was added so. */
+export function deleteArgs(address: string, name: string): string[] {
+  return [...changeArgs('delete', address, name), 'store=active'];
+}
+
+function changeArgs(verb: 'add' | 'delete', address: string, name: string): string[] {
+  const [family, key] = address.includes(':') ? ['ipv6', 'interface'] : ['ipv4', 'name'];
+  return ['interface', family, verb, 'address', `${key}=${name}`, `address=${address}`];
+}
 
 /** The addresses of an interface, of one family. Rejects with KPNG_PORTAL_*, also when there is none. */
 export async function listAddresses(exec: Exec, name: string, family: Family): Promise<string[]> {
+  // For IPv4 as kube-proxy's winuserspace did.
+  const args =
+    family === 4
+      ? ['interface', 'ipv4', 'show', 'address', `name=${name}`]
+      : ['interface', 'ipv6', 'show', 'addresses', `interface=${name}`];
   const doing = `listing the IPv${family} addresses of the interface ${JSON.stringify(name)}`;
-  try {
-    const { stdout } = await exec({
-      file: 'netsh',
-      args: listArgs(family, name),
-      timeoutMs: NETSH_TIMEOUT_MS,
-      maxOutput: MAX_OUTPUT,
-    });
-    return family === 4 ? readIpv4Listing(stdout) : readIpv6Listing(stdout);
-  } catch (cause) {
-    throw netshFailure(cause, doing);
-  }
+  const printed = await runNetsh(exec, args, doing);
+  return family === 4 ? readIpv4Listing(printed) : readIpv6Listing(printed);
 }
 
-/** Carries out one command. Rejects with KPNG_PORTAL_*; `doing` says what it is for. */
-export async function runNetsh(exec: Exec, args: readonly string[], doing: string): Promise<void> {
+/** Carries out one command and returns what it prints. Rejects with KPNG_PORTAL_*; `doing` says what it is for. */
+export async function runNetsh(
+  exec: Exec,
+  args: readonly string[],
+  doing: string,
+): Promise<string> {
+  const limits = { timeoutMs: NETSH_TIMEOUT_MS, maxOutput: MAX_OUTPUT };
   try {
-    await exec({ file: 'netsh', args, timeoutMs: NETSH_TIMEOUT_MS, maxOutput: MAX_OUTPUT });
+    const { stdout } = await exec({ file: 'netsh', args, ...limits });
+    return stdout;
   } catch (cause) {
     throw netshFailure(cause, doing);
   }
@@ -65,4 +115,11 @@ export async function runScript(
   } finally {
     if (folder !== undefined) await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** A command as a line of a script for `netsh -f`; undefined when a script cannot say it. */
+export function scriptLine(args: readonly string[]): string | undefined {
+  // Scripts are read in the code page of the system, and have no way to write a quote.
+  if (args.some((arg) => !/^[ !#-~]+$/.test(arg))) return undefined;
+  return args.map((arg) => (arg.includes(' ') ? arg.replace(/=(.*)/, '="$1"') : arg)).join(' ');
 }

@@ -1,7 +1,5 @@
 import { KpngError } from '../../errors.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import { MAX_OUTPUT, NETSH_TIMEOUT_MS } from './bounds.ts';
-import { netshFailure } from './failure.ts';
 import type { AddressLedger } from './ledger.ts';
 import { runNetsh, runScript } from './netsh.ts';
 import {
@@ -66,7 +64,9 @@ export class RuleStore {
     const ours = new Map<string, ProxyRule>();
     this.#foreign = new Set();
     for (const type of TYPES) {
-      for (const rule of readRules(await this.#show(type), type)) {
+      const doing = `listing the portproxy rules ${type}`;
+      const printed = await runNetsh(this.#exec, listRulesArgs(type), doing);
+      for (const rule of readRules(printed, type)) {
         const key = ruleKey(rule);
         if (this.#ledger.addresses.has(key)) ours.set(key, rule);
         else this.#foreign.add(key);
@@ -74,20 +74,6 @@ export class RuleStore {
     }
     await this.#ledger.keep(ours.keys());
     return ours;
-  }
-
-  async #show(type: RuleType): Promise<string> {
-    try {
-      const { stdout } = await this.#exec({
-        file: 'netsh',
-        args: listRulesArgs(type),
-        timeoutMs: NETSH_TIMEOUT_MS,
-        maxOutput: MAX_OUTPUT,
-      });
-      return stdout;
-    } catch (cause) {
-      throw netshFailure(cause, `listing the portproxy rules ${type}`);
-    }
   }
 
   async #run(commands: readonly (readonly string[])[]): Promise<void> {

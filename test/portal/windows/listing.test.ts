@@ -1,5 +1,5 @@
 import t from 'tap';
-import { listArgs } from '../../../src/portal/windows/commands.ts';
+import { listAddresses } from '../../../src/portal/windows/netsh.ts';
 import {
   readConnections,
   readExcludedPorts,
@@ -15,8 +15,7 @@ t.test('W1: addresses are found whatever the language of the system', async (t) 
     const netsh = new FakeNetsh();
     netsh.tongue = tongue;
     netsh.on(NIC).push({ address: '10.96.0.1', prefix: 32, skipAsSource: true });
-    const { stdout } = await netsh.exec({ file: 'netsh', args: listArgs(4, NIC) });
-    t.same(readIpv4Listing(stdout), ['172.16.0.1', '10.96.0.1'], tongue.title);
+    t.same(await listAddresses(netsh.exec, NIC, 4), ['172.16.0.1', '10.96.0.1'], tongue.title);
   }
 });
 
