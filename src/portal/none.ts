@@ -1,6 +1,7 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
-import { formerKey, type PortAllocator } from './port-allocator.ts';
+import type { PortAllocator } from './port-allocator.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from './portal.ts';
+import { ProxyPorts, type ProxyListener } from './proxy-ports.ts';
 
 export interface NonePortalOptions {
   /** IP literal of the proxy ports. Default `127.0.0.1`. */
@@ -9,66 +10,44 @@ export interface NonePortalOptions {
 }
 
 /**
- * No portals: each service port listens on one proxy port, and whoever runs the program leads
- * traffic there. The port stays the same as long as the service port exists.
+ * No portals: each service port listens on one proxy port, and the operator redirects traffic there.
+ * The port stays the same as long as the service port exists.
  *
  * All traffic counts as internal, and source ranges are not applied, because clients are seen with
  * the address that the redirect gives them.
  */
 export class NonePortal implements Portal {
   readonly kind = 'none';
-  readonly #address: string;
-  readonly #allocator: PortAllocator;
-  /** Port by service port; undefined while it waits for one. */
-  readonly #ports = new Map<string, number | undefined>();
-  readonly #waiting = new Set<string>();
-
-  /** Ports that other programs hold, by service port. */
-  readonly #foreign = new Map<string, number>();
+  readonly #listener: ProxyListener;
+  readonly #ports: ProxyPorts;
 
   constructor(options: NonePortalOptions) {
-    this.#address = options.bindAddress ?? '127.0.0.1';
-    this.#allocator = options.allocator;
+    const address = options.bindAddress ?? '127.0.0.1';
+    this.#listener = { protocol: 'TCP', address, traffic: 'internal' };
+    this.#ports = new ProxyPorts(options.allocator);
   }
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
-    for (const name of remove) {
-      const port = this.#ports.get(name);
-      if (port !== undefined) this.#allocator.release(port);
-      this.#ports.delete(name);
-      this.#waiting.delete(name);
-      this.#foreign.delete(name);
-    }
-    for (const [name, port] of this.#foreign) {
-      if (!this.#allocator.hasOther) break;
-      this.#foreign.delete(name);
-      if (this.#ports.get(name) !== port) continue;
-      this.#allocator.reject(port);
-      this.#ports.set(name, undefined);
-      this.#waiting.add(name);
-    }
-    for (const { servicePort } of set) {
-      if (this.#ports.has(servicePort)) continue;
-      this.#ports.set(servicePort, undefined);
-      this.#waiting.add(servicePort);
-    }
-    const listen = new Map<string, readonly ListenSpec[]>();
-    for (const name of [...this.#waiting].sort()) {
-      const port = this.#allocator.allocate(formerKey(name, this.#address, 'internal'));
-      if (port === undefined) break;
-      this.#ports.set(name, port);
-      this.#waiting.delete(name);
-      listen.set(name, [{ address: this.#address, port, traffic: 'internal' }]);
-    }
-    return { listen, problems: [...this.#waiting].map((name) => this.#allocator.exhausted(name)) };
+    const needed = new Map<string, readonly ProxyListener[]>(remove.map((name) => [name, []]));
+    for (const { servicePort } of set) needed.set(servicePort, [this.#listener]);
+    const changed = [...this.#ports.update(needed)];
+    const listen = changed.map((name) => [name, this.#ports.listen(name)] as const);
+    return {
+      listen: new Map(listen.filter(([, list]) => list.length > 0)),
+      problems: this.#ports.problems(),
+    };
   }
 
-  portTaken(servicePort: string, { port }: ListenSpec): void {
-    this.#foreign.set(servicePort, port);
+  portTaken(servicePort: string, listen: ListenSpec): void {
+    this.#ports.portTaken(servicePort, listen);
   }
 
-  async commit(): Promise<void> {
-    // Nothing leads to the proxy ports.
+  async commit(
+    bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
+  ): Promise<void> {
+    for (const [name, list] of bound) {
+      for (const { boundPort } of list) this.#ports.opened(name, boundPort);
+    }
   }
 
   async close(): Promise<void> {

@@ -1,7 +1,8 @@
 import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
 import { familyOf, type Family } from '../util/family.ts';
 import { ClaimTable, type Claim } from './claims.ts';
-import { formerKey, type PortAllocator } from './port-allocator.ts';
+import type { PortAllocator } from './port-allocator.ts';
+import { ProxyPorts, type ProxyListener } from './proxy-ports.ts';
 import { faultOf, placeText } from './redirect-faults.ts';
 import { sameListen } from './text.ts';
 import type { PortalPlan, PortalProblem, PortalSpec, ServicePortPortals } from './portal.ts';
@@ -39,11 +40,9 @@ interface Entry {
   readonly wanted: ServicePortPortals;
   /** Portals that can never be had as they are. */
   readonly faults: readonly PortalProblem[];
-  /** What listens, or is to listen, and with which port of the allocator. */
-  readonly listeners: Map<ListenerKey, ListenSpec>;
-  /** Real ports of those that are open. */
+  /** Real ports of the listeners that are open. */
   bound: Map<ListenerKey, number>;
-  /** As last planned; undefined: whatever it is now, it has to be told. */
+  /** As last planned; undefined: to be reported, whatever it is now. */
   listen: readonly ListenSpec[] | undefined;
 }
 
@@ -57,25 +56,17 @@ interface Entry {
  * and a service address with the same port are not in each other's way.
  */
 export class RedirectPlan {
-  readonly #allocator: PortAllocator;
+  readonly #ports: ProxyPorts;
   readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable<RedirectClaim>();
-  /** Names of service ports with faults, and of those that wait for a proxy port. */
+  /** Names of service ports with faults. */
   readonly #faulty = new Set<string>();
-  readonly #withoutPort = new Set<string>();
-  /**
-   * Ports that this plan gives up. They are used again within the plan only when there is no other,
-   * because rules lead to them until the plan is carried out.
-   */
-  readonly #dropped: number[] = [];
-  /** Ports of listeners that other programs hold, by service port. */
-  readonly #foreign = new Map<string, Set<number>>();
   /** Service ports whose redirects may differ since `settle` was last called. */
   #touched = new Set<string>();
 
   constructor({ allocator, bindAddresses }: RedirectPlanOptions) {
-    this.#allocator = allocator;
+    this.#ports = new ProxyPorts(allocator);
     this.#bindAddresses = bindAddresses;
   }
 
@@ -84,36 +75,27 @@ export class RedirectPlan {
     for (const name of remove) this.#forget(name);
     const claims = new Map(set.map((wanted) => [wanted.servicePort, this.#remember(wanted)]));
     const changed = this.#claims.update(claims, remove);
-    const affected = new Set([
-      ...claims.keys(),
-      ...changed,
-      ...this.#withoutPort,
-      ...this.#foreign.keys(),
-    ]);
-    for (const name of affected) this.#dropUnneeded(name);
+    const affected = new Set([...claims.keys(), ...changed, ...remove]);
+    const needed = new Map([...affected].map((name) => [name, this.#needed(name)]));
+    for (const name of this.#ports.update(needed)) affected.add(name);
     const listen = new Map<string, readonly ListenSpec[]>();
-    for (const name of [...affected].sort()) {
+    for (const name of affected) {
+      this.#touched.add(name);
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
-      this.#allocateMissing(name, entry);
-      this.#touched.add(name);
-      const now = [...entry.listeners.keys()]
-        .sort()
-        .flatMap((key) => entry.listeners.get(key) ?? []);
+      const now = this.#ports.listen(name);
       if (entry.listen !== undefined && sameListen(now, entry.listen)) continue;
+      const keys = new Set(now.map((spec) => listenerKey(spec)));
+      for (const key of entry.bound.keys()) if (!keys.has(key)) entry.bound.delete(key);
       entry.listen = now;
       listen.set(name, now);
     }
-    this.#releaseDropped();
-    for (const name of remove) this.#touched.add(name);
     return { listen, problems: this.problems() };
   }
 
   /** See `Portal.portTaken`. */
-  portTaken(name: string, { port }: ListenSpec): void {
-    const ports = this.#foreign.get(name);
-    if (ports === undefined) this.#foreign.set(name, new Set([port]));
-    else ports.add(port);
+  portTaken(name: string, listen: ListenSpec): void {
+    this.#ports.portTaken(name, listen);
   }
 
   /**
@@ -127,7 +109,7 @@ export class RedirectPlan {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
       entry.bound = new Map(list.map(({ listen, boundPort }) => [listenerKey(listen), boundPort]));
-      for (const { boundPort } of list) this.#foreign.get(name)?.delete(boundPort);
+      for (const { boundPort } of list) this.#ports.opened(name, boundPort);
       this.#touched.add(name);
     }
     const touched = this.#touched;
@@ -156,20 +138,12 @@ export class RedirectPlan {
     const entry = this.#entries.get(name);
     const protocol = protocolOf(entry?.wanted);
     if (entry === undefined || protocol === undefined) return [];
-    return [...entry.listeners.keys()].flatMap((key) => {
-      const port = entry.bound.get(key);
-      return port === undefined ? [] : [{ family: familyOfKey(key), protocol, port }];
-    });
+    return [...entry.bound].map(([key, port]) => ({ family: familyOfKey(key), protocol, port }));
   }
 
   #forget(name: string): void {
-    for (const { port } of this.#entries.get(name)?.listeners.values() ?? []) {
-      this.#dropped.push(port);
-    }
     this.#entries.delete(name);
     this.#faulty.delete(name);
-    this.#withoutPort.delete(name);
-    this.#foreign.delete(name);
   }
 
   /** Notes what a service port wants, and returns its claims. */
@@ -184,14 +158,11 @@ export class RedirectPlan {
       else claims.push({ portal, families, address: portal.address ?? 'node', port: portal.port });
     }
     const former = this.#entries.get(name);
+    // With another protocol the engine opens new listeners, though they may look the same from here.
     const isSame = former !== undefined && protocolOf(former.wanted) === protocolOf(wanted);
-    if (isSame) this.#entries.set(name, { ...former, wanted, faults });
-    else {
-      // With another protocol the engine opens new listeners, though they look the same from here.
-      this.#forget(name);
-      const listen = former === undefined ? [] : undefined;
-      this.#entries.set(name, { wanted, faults, listeners: new Map(), bound: new Map(), listen });
-    }
+    const listen = former === undefined ? [] : undefined;
+    const entry = isSame ? former : { bound: new Map<ListenerKey, number>(), listen };
+    this.#entries.set(name, { ...entry, wanted, faults });
     if (faults.length > 0) this.#faulty.add(name);
     else this.#faulty.delete(name);
     return claims;
@@ -202,63 +173,26 @@ export class RedirectPlan {
     return families.filter((family) => this.#bindAddresses[family] !== undefined);
   }
 
-  #needed(name: string, entry: Entry): Set<ListenerKey> {
-    const needed = new Set<ListenerKey>();
+  /** One for each family and kind of traffic that the portals of a service port need. */
+  #needed(name: string): ProxyListener[] {
+    const wanted = this.#entries.get(name)?.wanted;
+    const protocol = protocolOf(wanted);
+    if (wanted === undefined || protocol === undefined) return [];
+    const keys = new Set<ListenerKey>();
     for (const { portal, families } of this.#claims.held(name)) {
-      for (const family of families) needed.add(`${family} ${trafficOf(entry.wanted, portal)}`);
+      for (const family of families) keys.add(`${family} ${trafficOf(wanted, portal)}`);
     }
-    return needed;
-  }
-
-  #dropUnneeded(name: string): void {
-    const entry = this.#entries.get(name);
-    if (entry === undefined) return;
-    const needed = this.#needed(name, entry);
-    const foreign = this.#foreign.get(name);
-    for (const [key, { port }] of entry.listeners) {
-      const isForeign = foreign?.has(port) === true;
-      if (needed.has(key) && !(isForeign && this.#allocator.hasOther)) continue;
-      if (isForeign) this.#allocator.reject(port);
-      else this.#dropped.push(port);
-      foreign?.delete(port);
-      entry.listeners.delete(key);
-      entry.bound.delete(key);
-    }
-    if (foreign?.size === 0) this.#foreign.delete(name);
-  }
-
-  #allocateMissing(name: string, entry: Entry): void {
-    this.#withoutPort.delete(name);
-    for (const key of this.#needed(name, entry)) {
-      if (entry.listeners.has(key)) continue;
+    return [...keys].sort().flatMap((key) => {
       const address = this.#bindAddresses[familyOfKey(key)];
-      const place = formerKey(name, address ?? '', trafficOfKey(key));
-      const port = this.#allocate(place);
-      if (port === undefined || address === undefined) {
-        this.#withoutPort.add(name);
-        return;
-      }
-      entry.listeners.set(key, { address, port, traffic: trafficOfKey(key) });
-    }
-  }
-
-  #allocate(place: string): number | undefined {
-    const port = this.#allocator.allocate(place);
-    if (port !== undefined) return port;
-    this.#releaseDropped();
-    return this.#allocator.allocate(place);
-  }
-
-  #releaseDropped(): void {
-    for (const port of this.#dropped) this.#allocator.release(port);
-    this.#dropped.length = 0;
+      return address === undefined ? [] : [{ protocol, address, traffic: trafficOfKey(key) }];
+    });
   }
 
   /** Every portal that cannot be had now, over all service ports. */
   problems(): PortalProblem[] {
     const problems = [...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []);
     problems.push(...this.#claims.problems(({ portal }) => placeText(portal)));
-    for (const name of this.#withoutPort) problems.push(this.#allocator.exhausted(name));
+    problems.push(...this.#ports.problems());
     return problems;
   }
 }

@@ -3,8 +3,9 @@ import type { HostAddress } from '../../util/host-addresses.ts';
 import { KpngError } from '../../errors.ts';
 import type { AddressPortal } from '../address.ts';
 import { portalFailed, portalWritten } from '../events.ts';
-import { formerKey, type PortAllocator } from '../port-allocator.ts';
+import type { PortAllocator } from '../port-allocator.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
+import { ProxyPorts, type ProxyListener } from '../proxy-ports.ts';
 import { portalText, sameListen } from '../text.ts';
 import { ruleFor, type ProxyRule } from './portproxy-rules.ts';
 import type { RuleStore } from './portproxy-store.ts';
@@ -22,8 +23,10 @@ export interface PortProxyOptions {
 
 /** What is known of one service port. */
 interface Entry {
-  /** What it wants to be reached at, and is led to proxy ports by rules. */
-  led: readonly ListenSpec[];
+  /** Addresses that rules redirect to proxy ports. */
+  readonly redirected: readonly ListenSpec[];
+  /** Addresses that the engine listens on itself. */
+  readonly own: readonly ListenSpec[];
   /** What the engine listens on. */
   listen: readonly ListenSpec[];
   /** The port that the engine has for each kind of traffic. */
@@ -44,15 +47,11 @@ export class PortProxyPortal implements Portal {
   readonly kind = 'portproxy';
   readonly #places: AddressPortal;
   readonly #store: RuleStore;
-  readonly #allocator: PortAllocator;
+  readonly #ports: ProxyPorts;
   readonly #address: string;
   readonly #removeOnClose: boolean;
   readonly #entries = new Map<string, Entry>();
   readonly #protocols = new Map<string, Protocol>();
-  /** Service ports that have no proxy port yet, and what they want. */
-  readonly #waiting = new Map<string, readonly ListenSpec[]>();
-  /** Listeners whose proxy port another program holds, by service port. */
-  readonly #foreign = new Map<string, ListenSpec>();
   #conflicts: readonly ProxyRule[] = [];
   #isFirst = true;
   #closed: Promise<void> | undefined;
@@ -60,45 +59,44 @@ export class PortProxyPortal implements Portal {
   constructor(options: PortProxyOptions) {
     this.#places = options.places;
     this.#store = options.store;
-    this.#allocator = options.allocator;
+    this.#ports = new ProxyPorts(options.allocator);
     const { bindAddress } = options;
     this.#address = { '0.0.0.0': '127.0.0.1', '::': '::1' }[bindAddress] ?? bindAddress;
     this.#removeOnClose = options.removeOnClose;
   }
 
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
+    const needed = new Map<string, readonly ProxyListener[]>();
     for (const name of remove) {
-      this.#release(name);
+      this.#entries.delete(name);
       this.#protocols.delete(name);
-      this.#waiting.delete(name);
-      this.#foreign.delete(name);
+      needed.set(name, []);
     }
     for (const { servicePort, portals } of set) {
       const [first] = portals;
       if (first !== undefined) this.#protocols.set(servicePort, first.protocol);
     }
-    this.#giveUpForeign();
     const { listen: places, problems } = this.#places.plan(set, remove);
+    for (const [name, wanted] of places) needed.set(name, this.#remember(name, wanted));
+    const changed = this.#ports.update(needed);
     const listen = new Map<string, readonly ListenSpec[]>();
-    for (const [name, wanted] of new Map([...this.#waiting, ...places])) {
-      const former = this.#entries.get(name);
-      const next = this.#entryOf(name, wanted, former);
-      if (next === undefined) this.#waiting.set(name, wanted);
-      else this.#waiting.delete(name);
-      if (next !== undefined && !(former && sameListen(former.listen, next.listen))) {
-        listen.set(name, next.listen);
-      }
+    for (const name of new Set([...places.keys(), ...changed])) {
+      const entry = this.#entries.get(name);
+      if (entry === undefined) continue;
+      const now = [...entry.own, ...this.#ports.listen(name)];
+      if (sameListen(entry.listen, now)) continue;
+      entry.listen = now;
+      listen.set(name, now);
     }
     return { listen, problems: [...problems, ...this.problems()] };
   }
 
   portTaken(servicePort: string, listen: ListenSpec): void {
-    if (listen.address === this.#address) this.#foreign.set(servicePort, listen);
+    if (listen.address === this.#address) this.#ports.portTaken(servicePort, listen);
   }
 
   problems(): readonly PortalProblem[] {
-    const exhausted = [...this.#waiting.keys()].map((name) => this.#allocator.exhausted(name));
-    return [...exhausted, ...this.#conflictProblems()];
+    return [...this.#ports.problems(), ...this.#conflictProblems()];
   }
 
   prepare(): Promise<void> {
@@ -111,7 +109,9 @@ export class PortProxyPortal implements Portal {
       const entry = this.#entries.get(name);
       entry?.bound.clear();
       for (const { listen, boundPort } of list) {
-        if (listen.address === this.#address) entry?.bound.set(listen.traffic, boundPort);
+        if (listen.address !== this.#address) continue;
+        entry?.bound.set(listen.traffic, boundPort);
+        this.#ports.opened(name, boundPort);
       }
     }
     await this.#write(this.#rules());
@@ -155,63 +155,27 @@ export class PortProxyPortal implements Portal {
     }
   }
 
-  /** Undefined when there is no proxy port left for it. */
-  #entryOf(
-    name: string,
-    wanted: readonly ListenSpec[],
-    former: Entry | undefined,
-  ): Entry | undefined {
-    const isLed = (spec: ListenSpec): boolean =>
+  /** Notes where a service port is to be reached, and returns the proxy ports that it needs. */
+  #remember(name: string, wanted: readonly ListenSpec[]): ProxyListener[] {
+    const isRedirected = (spec: ListenSpec): boolean =>
       this.#protocols.get(name) === 'TCP' && spec.sourceRanges === undefined;
-    const led = wanted.filter(isLed);
-    const listen: ListenSpec[] = wanted.filter((spec) => !isLed(spec));
-    for (const traffic of new Set(led.map((spec) => spec.traffic))) {
-      const has = former?.listen.find(
-        (spec) => spec.address === this.#address && spec.traffic === traffic,
-      );
-      const port = has?.port ?? this.#allocator.allocate(formerKey(name, this.#address, traffic));
-      if (port === undefined) return undefined;
-      listen.push({ address: this.#address, port, traffic });
-    }
-    const kinds = new Set(led.map((spec) => spec.traffic));
-    for (const spec of former?.listen ?? []) {
-      if (spec.address === this.#address && !kinds.has(spec.traffic)) {
-        this.#allocator.release(spec.port);
-        former?.bound.delete(spec.traffic);
-      }
-    }
-    const entry: Entry = { led, listen, bound: former?.bound ?? new Map() };
-    this.#entries.set(name, entry);
-    return entry;
-  }
-
-  /** Service ports whose proxy port another program holds wait for another one, while there is one. */
-  #giveUpForeign(): void {
-    for (const [name, taken] of this.#foreign) {
-      if (!this.#allocator.hasOther) return;
-      this.#foreign.delete(name);
-      const entry = this.#entries.get(name);
-      const isTaken = (spec: ListenSpec): boolean =>
-        spec.address === taken.address && spec.port === taken.port;
-      if (entry?.listen.some(isTaken) !== true) continue;
-      this.#allocator.reject(taken.port);
-      entry.listen = entry.listen.filter((spec) => !isTaken(spec));
-      const own = entry.listen.filter(({ address }) => address !== this.#address);
-      this.#waiting.set(name, [...entry.led, ...own]);
-    }
-  }
-
-  #release(name: string): void {
-    for (const { address, port } of this.#entries.get(name)?.listen ?? []) {
-      if (address === this.#address) this.#allocator.release(port);
-    }
-    this.#entries.delete(name);
+    const former = this.#entries.get(name);
+    const redirected = wanted.filter((spec) => isRedirected(spec));
+    this.#entries.set(name, {
+      redirected,
+      own: wanted.filter((spec) => !isRedirected(spec)),
+      listen: former?.listen ?? [],
+      bound: former?.bound ?? new Map(),
+    });
+    return [...new Set(redirected.map(({ traffic }) => traffic))].map((traffic) => {
+      return { protocol: 'TCP', address: this.#address, traffic };
+    });
   }
 
   /** A listener that could not be opened has no rule: nobody would answer behind it. */
   #rules(): ProxyRule[] {
-    return [...this.#entries.values()].flatMap(({ led, bound }) =>
-      led.flatMap((spec) => {
+    return [...this.#entries.values()].flatMap(({ redirected, bound }) =>
+      redirected.flatMap((spec) => {
         const port = bound.get(spec.traffic);
         return port === undefined ? [] : [ruleFor(spec, this.#address, port)];
       }),
@@ -221,8 +185,8 @@ export class PortProxyPortal implements Portal {
   #conflictProblems(): PortalProblem[] {
     return this.#conflicts.map(({ address, port, toAddress, toPort }) => {
       const place = portalText({ address, port, protocol: 'TCP' });
-      const owner = [...this.#entries].find(([, { led }]) =>
-        led.some((spec) => spec.port === port && [spec.address, '*'].includes(address)),
+      const owner = [...this.#entries].find(([, { redirected }]) =>
+        redirected.some((spec) => spec.port === port && [spec.address, '*'].includes(address)),
       );
       const servicePort = owner?.[0] ?? place;
       return {
