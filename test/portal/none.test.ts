@@ -20,7 +20,7 @@ t.test('every service port has one proxy port, whatever its portals', async (t) 
   );
   t.same(listening(plan), { 'd/dns': ['127.0.0.1:0 internal'], 'd/web': ['127.0.0.1:0 internal'] });
   t.same(plan.problems, []);
-  await subject.commit();
+  await subject.commit(new Map());
   await subject.close();
 });
 

@@ -26,10 +26,11 @@ export function auditor(
     const repaired = await audit().catch(() => repairs > 0);
     repairs = repaired ? repairs + 1 : 0;
     const took = clock.now() - begin;
-    // A repair is not part of the price.
-    if (!repaired || durations.length === 0) durations.push(took);
+    // A repair is not part of the cost.
+    if (!repaired) durations.push(took);
     if (durations.length > DURATIONS) durations.shift();
-    const pause = Math.min(maxMs, intervalMs * Math.max(1, Math.min(...durations) / goalMs));
+    const cost = durations.length === 0 ? 0 : Math.min(...durations);
+    const pause = Math.min(maxMs, intervalMs * Math.max(1, cost / goalMs));
     const backoff = Math.min(2 ** Math.max(0, repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);
     return backoff * (took < pause / 2 ? pause - took : pause);
   });
