@@ -23,7 +23,7 @@ const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter
 
 /**
  * The admin socket of a process: that of the process before it as soon as it is this one's turn, and under a name of
- * its own once another process has it. One that cannot be had is told, and tried again for ever.
+ * its own once another process has it. One that cannot be created is logged, and retried for ever.
  */
 export class AdminSocket {
   readonly #options: AdminSocketOptions;
@@ -35,7 +35,7 @@ export class AdminSocket {
   #running: Promise<void> = Promise.resolve();
   #timer: Timer | undefined;
   #isOver = false;
-  #told = '';
+  #logged = '';
 
   constructor(options: AdminSocketOptions) {
     this.#options = options;
@@ -50,7 +50,7 @@ export class AdminSocket {
 
   /**
    * Another process has the path now, or is to have it. From now on this one is asked at the path with its process
-   * number at the end. Whoever has connected is still answered. Idempotent.
+   * number at the end. Clients that have connected are still answered. Idempotent.
    */
   leave(): Promise<void> {
     this.#leaving ??= this.#leave();
@@ -101,15 +101,15 @@ export class AdminSocket {
     const { log, clock } = subject;
     try {
       this.#server = await this.#start(path, predecessor);
-      if (this.#told === '') log.v(1, 'Serving the admin API', { path });
+      if (this.#logged === '') log.v(1, 'Serving the admin API', { path });
       else log.info('Serving the admin API again', { path });
       await removeDeadSockets(path);
     } catch (error) {
       const retryInMs = Math.round(this.#backoff.next());
       const reason = messageOf(error);
-      if (reason !== this.#told)
+      if (reason !== this.#logged)
         log.warn('Serving the admin API failed; retrying', { err: asKnown(error), retryInMs });
-      this.#told = reason;
+      this.#logged = reason;
       if (!this.#isOver) this.#timer = clock.setTimer(retryInMs, () => void this.#try(predecessor));
     }
   }

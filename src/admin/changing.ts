@@ -134,7 +134,7 @@ async function undrain(
   return outcome;
 }
 
-/** The drain of the whole process: load balancers are told first, and have time to look elsewhere. */
+/** The drain of the whole process: health fails first, so that load balancers have time to use other nodes. */
 class ProcessDrain {
   readonly #subject: ProcessSubject;
   #timer: Timer | undefined;

@@ -6,7 +6,7 @@ import { askAdmin } from './client.ts';
 import { isCode, isPipe, refusal } from './socket-path.ts';
 import type { StatusView } from './views.ts';
 
-/** How long whoever has a socket may take to say who it is. */
+/** Time for the owner of a socket to answer which process it is. Milliseconds. */
 const HOLDER_TIMEOUT_MS = 1000;
 
 /**

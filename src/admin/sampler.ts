@@ -38,7 +38,7 @@ export interface SamplerOptions {
   readonly snapshot: (names?: ReadonlySet<string>) => readonly ServicePortSnapshot[];
   /** The names of all, so that very many are looked at in several turns; absent: in one. */
   readonly names?: () => readonly string[];
-  /** Whether anything has moved since the last time; absent or undefined: only the counters of all tell. */
+  /** Whether anything has moved since the last time; absent or undefined: only the counters show it. */
   readonly activity?: () => Activity | undefined;
   readonly clock: Clock;
 }
@@ -53,7 +53,7 @@ interface Look {
 /**
  * Looks at the counters every other second, so that there are rates and a history of the last five
  * minutes: of all service ports together, and of each that has traffic, up to MAX_HISTORIES. A service
- * port that nobody uses costs nothing but the look at it; its history goes when nothing of it is left. While
+ * port without clients costs nothing but the look at it; its history goes when nothing of it is left. While
  * nothing moves anywhere, none is looked at.
  */
 export class Sampler {

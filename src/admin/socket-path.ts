@@ -18,7 +18,7 @@ export function surroundings(): Surroundings {
 }
 
 /**
- * Where the admin socket is unless somebody says otherwise; empty: nowhere. On Windows it is a named
+ * Default path of the admin socket; empty: none. On Windows it is a named
  * pipe; root has it in /run, another user in the directory that the session has for such things.
  */
 export function defaultSocketPath({ platform, uid, env }: Surroundings = surroundings()): string {
@@ -34,7 +34,7 @@ export function isPipe(path: string): boolean {
 }
 
 /**
- * Makes sure that the directory of a socket is one in which nobody else can put another socket in its
+ * Makes sure that the directory of a socket is one in which no other user can put another socket in its
  * place; makes it, for its owner only, when it is missing. Rejects with KPNG_ADMIN_SOCKET, on Windows
  * always: Node has no sockets in directories there.
  */

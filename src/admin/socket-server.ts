@@ -35,7 +35,7 @@ export interface SocketServer {
 /**
  * Serves the admin API on a Unix socket, for its owner only, or on a named pipe.
  *
- * A socket that a dead process has left is replaced, and that of the predecessor, in one step: whoever connects finds one
+ * A socket that a dead process has left is replaced, and that of the predecessor, in one step: a client that connects finds one
  * of the two. Rejects with KPNG_ADMIN_SOCKET when another live one has it, which the message names, or when the directory is
  * not safe.
  */
@@ -77,21 +77,21 @@ async function listen(server: Server, path: string): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const failed = (error: Error): void => reject(refusal(path, messageOf(error), error));
     server.once('error', failed);
-    // The socket is made within the call: nobody else can open it, not even for a moment.
-    const former = isPipe(path) ? undefined : process.umask(0o177);
+    // The socket is created within the call: no other user can open it, not even for a moment.
+    const previous = isPipe(path) ? undefined : process.umask(0o177);
     try {
       server.listen(path, () => {
         server.off('error', failed);
         resolve();
       });
     } finally {
-      if (former !== undefined) process.umask(former);
+      if (previous !== undefined) process.umask(previous);
     }
   });
 }
 
 /**
- * Makes the socket under another name and moves it into place, with its mode: whoever finds it at the path
+ * Makes the socket under another name and moves it into place, with its mode: a client that finds it at the path
  * finds it complete. It also keeps Node from removing whatever is at the path when the server closes: it removes
  * what has the name of the draft then, so no socket that stays may have such a name.
  * Returns the number of its file, to know it again.

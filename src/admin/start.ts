@@ -48,7 +48,7 @@ export interface Admin {
 
 /**
  * Starts what lets an operator look into the process. A socket or an address that cannot be had is
- * told and tried again for ever: watching must never keep the proxy from its work.
+ * logged and retried for ever: the admin API must never stop the proxy.
  */
 export function startAdmin(options: AdminOptions): Admin {
   const { socketPath: path, uid, pageAddress, inherit, turn = Turn.atOnce() } = options;

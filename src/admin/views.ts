@@ -29,7 +29,7 @@ export type Totals = Traffic;
  * - `degraded`: serves clients, but not on every address, or it skips endpoints that refuse.
  * - `down`: no client gets through: no address could be opened, or every endpoint refuses.
  * - `no-endpoints`: there is no endpoint that may be used.
- * - `drained`: takes no new clients because it was told so.
+ * - `drained`: an operator drains it; accepts no new clients.
  * - `removed`: the service port is gone, and connections of it still run.
  */
 export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'drained' | 'removed';
@@ -71,7 +71,7 @@ export interface ServicesView {
 /**
  * - `ready`: gets its share of new connections.
  * - `failing`: connections to it failed; it is skipped for a while.
- * - `drained`: told to take no new connections.
+ * - `drained`: an operator drains it; gets no new connections.
  * - `unused`: there, but not to be used: terminating, or traffic policy says so.
  */
 export type EndpointState = 'ready' | 'failing' | 'drained' | 'unused';
@@ -82,7 +82,7 @@ export interface EndpointView {
   readonly state: EndpointState;
   /** Kinds of traffic that it may be used for. */
   readonly traffic: readonly ('internal' | 'external')[];
-  /** Connections that use it now; absent where the engine cannot tell. */
+  /** Connections that use it now; absent if the engine does not know. */
   readonly active?: number;
 }
 
@@ -148,7 +148,7 @@ export interface StatusView {
     readonly successor: number | null;
     readonly rssBytes: number;
   };
-  /** `starting` before the first complete state, `drained` and `stopping` when it takes nobody new. */
+  /** `starting` before the first complete state, `drained` and `stopping` when it accepts no new clients. */
   readonly state: 'starting' | 'ready' | 'not-ready' | 'drained' | 'stopping';
   readonly health: {
     readonly healthz: ProbeView;

@@ -22,8 +22,8 @@ export async function bindFailure(
 }
 
 /**
- * Makes what tells the log that an address cannot be listened on yet: once for each reason, and not at
- * every attempt, since another program may have the address for days.
+ * Makes a function that logs that an address cannot be listened on yet: once for each reason, not at every
+ * attempt, since another program may have the address for days.
  */
 export function bindFailureLog(
   log: Log,
@@ -31,12 +31,12 @@ export function bindFailureLog(
   address: HostPort,
   holderOf?: typeof socketHolder,
 ): (cause: NodeJS.ErrnoException, retryInMs: number) => void {
-  let told = '';
-  const tell = async (cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> => {
+  let logged = '';
+  const write = async (cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> => {
     const err = await bindFailure(address, cause, holderOf);
-    if (err.message === told) return;
-    told = err.message;
+    if (err.message === logged) return;
+    logged = err.message;
     log.warn(message, { address: formatHostPort(address), err, retryInMs });
   };
-  return (cause, retryInMs) => void tell(cause, retryInMs);
+  return (cause, retryInMs) => void write(cause, retryInMs);
 }

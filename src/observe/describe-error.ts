@@ -23,12 +23,12 @@ export function describeError(error: unknown): Record<string, string> {
 /** The messages behind an error, but for those that only repeat the one before. */
 function causesOf(error: Error): string[] {
   const causes: string[] = [];
-  let former = error.message;
+  let previous = error.message;
   let { cause } = error;
   for (let depth = 0; cause !== undefined && depth < MAX_CAUSES; depth += 1) {
     const message = cause instanceof Error ? cause.message : text(cause);
-    if (!former.includes(message) && !message.includes(former)) causes.push(message);
-    former = message;
+    if (!previous.includes(message) && !message.includes(previous)) causes.push(message);
+    previous = message;
     cause = cause instanceof Error ? cause.cause : undefined;
   }
   return causes;

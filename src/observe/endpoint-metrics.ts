@@ -34,13 +34,13 @@ export const ENDPOINT_FAMILIES: readonly Family<EndpointCounts>[] = [
   {
     name: 'kpng_userspace_endpoint_connections_total',
     type: 'counter',
-    help: 'TCP connections and UDP sessions that were given to the endpoint.',
+    help: 'TCP connections and UDP sessions started with the endpoint.',
     write: ({ connections }, labels, out) => out.sample(labels, connections),
   },
   {
     name: 'kpng_userspace_endpoint_connections_active',
     type: 'gauge',
-    help: 'Those of them that there are now.',
+    help: 'Open TCP connections and UDP sessions of the endpoint.',
     write: ({ active }, labels, out) => out.sample(labels, active),
   },
   {
@@ -56,7 +56,7 @@ export const ENDPOINT_FAMILIES: readonly Family<EndpointCounts>[] = [
   {
     name: 'kpng_userspace_endpoint_connect_errors_total',
     type: 'counter',
-    help: 'Attempts to connect to the endpoint that failed.',
+    help: 'Failed attempts to connect to the endpoint.',
     write({ connectErrors }, labels, out) {
       if (connectErrors > 0) out.sample(labels, connectErrors);
     },
@@ -70,7 +70,7 @@ export function endpointLabels({ servicePort, protocol, endpoint }: EndpointCoun
 
 /**
  * Counts what each endpoint gets, from the events of the data path: for those who ask for it, as it makes the
- * data path tell of every connection.
+ * data path publish every connection.
  */
 export class EndpointBook {
   /** By protocol, service port and endpoint; the one that was heard of last is the last. */
@@ -90,7 +90,7 @@ export class EndpointBook {
     subscriptions.on(udpSessionStarted, (event) => this.#begin('UDP', event));
     subscriptions.on(udpSessionEnded, (event) => this.#end(this.#of('UDP', event)));
     subscriptions.on(connectFailed, (event) => {
-      // The event does not tell the protocol, but a session that fails has been told of before.
+      // The event does not have the protocol, but a session that fails has been published before.
       const isSession = this.#counts.has(keyOf('UDP', event));
       this.#of(isSession ? 'UDP' : 'TCP', event).connectErrors += 1;
     });

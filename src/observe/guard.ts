@@ -17,11 +17,11 @@ export interface GuardOptions {
   /** Pages that anybody may see: probes bring no token. */
   readonly open: ReadonlySet<string>;
   readonly onResult: (result: GuardResult) => void;
-  /** Told why nobody could tell. */
+  /** Gets the reason why the cluster could not be asked. */
   readonly onFailed: (error: unknown) => void;
 }
 
-/** Lets those see pages whose bearer token allows it. When that cannot be found out, nobody does. */
+/** Serves pages to clients whose bearer token allows it. When the cluster cannot be asked, to none. */
 export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Guard {
   const decide = async (path: string, authorization: string): Promise<GuardResult> => {
     const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1];

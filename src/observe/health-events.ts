@@ -6,7 +6,7 @@ import type { Health } from './health.ts';
 import { Subscriptions } from './subscriptions.ts';
 
 /**
- * Keeps the health up to date with what sources tell. Returns the function that ends it. Whether a
+ * Keeps the health up to date with the events of sources. Returns the function that ends it. Whether a
  * state is in place only the sink knows: that is reported to `Health` directly.
  */
 export function followSources(health: Health): () => void {
@@ -31,7 +31,7 @@ const INELIGIBLE = {
   deleted: 'the node is being deleted',
 } as const;
 
-/** The same with what portals tell that write rules, or addresses. */
+/** The same with the events of portals that write rules or addresses. */
 export function followPortal(health: Health): () => void {
   const subscriptions = new Subscriptions();
   subscriptions.on(portal.portalWritten, () => health.portalWritten());

@@ -3,12 +3,12 @@ import { writeSync } from 'node:fs';
 export interface LineWriterOptions {
   /**
    * Writes as much as fits and returns how many bytes that were. Throws the system's error: EAGAIN
-   * when nothing fits, EPIPE when nobody reads any more.
+   * when nothing fits, EPIPE when the reader is gone.
    */
   readonly write: (bytes: Uint8Array) => number;
   /** Waits. Milliseconds. */
   readonly pause: (ms: number) => void;
-  /** Makes the line that tells how many were lost. */
+  /** Makes the line that says how many were lost. */
   readonly lostLine: (count: number) => string;
 }
 
@@ -18,7 +18,7 @@ const PATIENCE_MS = 50;
 /**
  * Writes lines at once, so that none is lost when the process ends, but lets no reader that is stuck
  * (a pager, a log collector that hangs) stop the process: after a short wait lines are dropped until
- * there is room, and then a line tells how many. A line is written whole or not at all.
+ * there is room, and then a line says how many. A line is written whole or not at all.
  */
 export class LineWriter {
   readonly #options: LineWriterOptions;
@@ -62,7 +62,7 @@ export class LineWriter {
         left = left.subarray(this.#options.write(left));
       } catch (error) {
         if (!isBusy(error)) {
-          // Nobody is left to tell: the process goes on without a log.
+          // The reader is gone: the process continues without a log.
           this.#gone = true;
         } else if (patience === 0) {
           this.#stuck = true;

@@ -8,7 +8,7 @@ export interface LogLimiterOptions {
   readonly perSecond?: number;
   /** How long held-back lines may go unmentioned. Milliseconds, default 10 000. */
   readonly reportAfterMs?: number;
-  /** Told how many lines were held back when none came through for a while. */
+  /** Gets how many lines were suppressed when none came through for a while. */
   readonly report: (kind: string, suppressed: number) => void;
 }
 

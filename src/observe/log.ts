@@ -21,7 +21,7 @@ export interface Log {
 export interface AdjustableLog extends Log {
   /** From now on lines up to this level appear. */
   setVerbosity(level: number): void;
-  /** Tells of each change of the verbosity. Returns the function that ends it. */
+  /** Calls the listener at each change of the verbosity. Returns the function that ends it. */
   onVerbosity(listener: (level: number) => void): () => void;
 }
 

@@ -22,7 +22,7 @@ export interface ServersOptions {
   readonly health: Health;
   /** Undefined: there are none, and no `/metrics`. */
   readonly metrics: Metrics | undefined;
-  /** What `/configz` tells. Default: nothing. */
+  /** What `/configz` shows. Default: nothing. */
   readonly configz?: () => object;
   /** What makes servers of HTTPS; undefined: plain HTTP. */
   readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;

@@ -11,11 +11,11 @@ export interface TlsServerOptions {
   readonly clock: Clock;
   /** New files are in use from now on. */
   readonly onChanged: () => void;
-  /** New files cannot be used; the former ones stay. */
+  /** New files cannot be used; the previous ones stay. */
   readonly onFailed: (error: KpngError) => void;
 }
 
-/** Makes servers of HTTPS, and gives each of them the files anew when they change. */
+/** Makes HTTPS servers, and reloads their files when they change. */
 export interface TlsServers {
   readonly create: CreateServer;
   close(): void;

@@ -1,5 +1,5 @@
 /**
- * When a process may serve what another process still serves. With nobody before it that is at once; otherwise
+ * When a process may serve what another process still serves. Without a previous process that is at once; otherwise
  * when it takes over, or when the other one has gone.
  */
 export class Turn {
@@ -7,7 +7,7 @@ export class Turn {
   #hasCome = false;
   #predecessor: number | undefined;
 
-  /** A turn that has come: nobody is before this process. */
+  /** A turn that has come: there is no previous process. */
   static atOnce(): Turn {
     const turn = new Turn();
     void turn.come();
