@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
-import type { Rights } from '../proxysocket/linux/sys/rights.ts';
+import type { Rights } from './rights.ts';
 import { inodeOf } from '../util/inode.ts';
 import { mayTakePart, refusal, type Hello, type Offer } from './protocol.ts';
 import type { Wire } from './wire.ts';

@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import type { FormerListener, InheritedSocket } from '../proxysocket/core/inherited.ts';
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
-import type { Rights } from '../proxysocket/linux/sys/rights.ts';
+import type { Rights } from './rights.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import { helloFrom, mayTakePart, type Offer } from './protocol.ts';
 import { Wire } from './wire.ts';

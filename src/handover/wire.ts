@@ -1,6 +1,6 @@
 import { EAGAIN, EBADF, ETOOMANYREFS } from '../proxysocket/linux/sys/constants.ts';
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
-import { MAX_DESCRIPTORS, type Rights } from '../proxysocket/linux/sys/rights.ts';
+import { MAX_DESCRIPTORS, type Rights } from './rights.ts';
 import { inodeOf } from '../util/inode.ts';
 import { MAX_LINE_BYTES } from './protocol.ts';
 

@@ -1,6 +1,6 @@
 /** The thread that hands sockets over, or takes them. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { openRights } from '../proxysocket/linux/sys/rights.ts';
+import { openRights } from './rights.ts';
 import { give, type Given } from './give.ts';
 import { take, type Taken } from './take.ts';
 import type { Job, Outcome } from './thread.ts';

@@ -7,7 +7,7 @@ import type { Test } from 'tap';
 import { give } from '../../src/handover/give.ts';
 import { helloFrom, networkNamespace, type Offer } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
-import { Rights } from '../../src/proxysocket/linux/sys/rights.ts';
+import { Rights } from '../../src/handover/rights.ts';
 import { library, linuxTest, newSys } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 

@@ -27,8 +27,6 @@ export interface CoreOptions {
   readonly counters?: CounterStore | undefined;
   /** The port that a listener which asks for any one had before, by the key of its slot. */
   readonly formerPort?: ((key: string) => number | undefined) | undefined;
-  /** Descriptors that each listener takes. Default: 1. */
-  readonly perListener?: number | undefined;
 }
 
 /** The sockets of an engine. */
@@ -43,13 +41,12 @@ export function createEngine<S extends UdpSession<S>>(
   options: CoreOptions,
   transports: (context: EngineContext) => Transports<S>,
 ): AcceptorEngine {
-  const { clock, random, descriptorLimit, counters, formerPort, perListener = 1 } = options;
+  const { clock, random, descriptorLimit, counters, formerPort } = options;
   // `setLimits` changes this object.
   const limits = { ...options.limits };
   const descriptors = new ProcessDescriptors({
     limit: descriptorLimit,
     reserve: limits.reservedDescriptors,
-    perListener,
   });
   const context = { limits, clock, descriptors };
   const loops = new LoopGuard(clock);

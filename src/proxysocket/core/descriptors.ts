@@ -57,17 +57,14 @@ const SPARE_PART = 8;
 export class ProcessDescriptors implements DescriptorBudget {
   readonly #limit: number;
   readonly #reserve: number;
-  readonly #perListener: number;
   readonly #signals: Readonly<Record<Protocol | 'listeners', LimitSignal>>;
   readonly #used: Record<Protocol, number> = { TCP: 0, UDP: 0 };
   readonly #held: Record<Protocol, number> = { TCP: 0, UDP: 0 };
   #spare = 0;
 
-  /** `perListener`: how many each of them takes. Default: 1. */
-  constructor(options: { limit: number; reserve: number; perListener?: number }) {
+  constructor(options: { limit: number; reserve: number }) {
     this.#limit = options.limit;
     this.#reserve = options.reserve;
-    this.#perListener = options.perListener ?? 1;
     const signal = (most: () => number) => new LimitSignal('reserved-descriptors', most);
     this.#signals = {
       TCP: signal(() => this.#mostOf('TCP')),
@@ -115,17 +112,17 @@ export class ProcessDescriptors implements DescriptorBudget {
 
   /** Takes the descriptors of a listener; false when too few are left even for that. */
   hold(protocol: Protocol = 'TCP'): boolean {
-    if (this.#listeners + this.#perListener > this.#mostListeners) {
+    if (this.#listeners >= this.#mostListeners) {
       this.#signals.listeners.refused();
       return false;
     }
-    this.#held[protocol] += this.#perListener;
+    this.#held[protocol] += 1;
     return true;
   }
 
   /** Gives the descriptors of a listener back. */
   drop(protocol: Protocol = 'TCP'): void {
-    this.#held[protocol] -= this.#perListener;
+    this.#held[protocol] -= 1;
     this.#signals.listeners.freed(this.#listeners);
     this.give(0);
   }

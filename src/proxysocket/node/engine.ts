@@ -3,14 +3,13 @@ import type { HostAddress } from '../../util/host-addresses.ts';
 import type { AcceptorEngine } from '../core/acceptor-engine.ts';
 import { createEngine, type CoreOptions } from '../core/create-engine.ts';
 import { defaultReserve, processDescriptorLimit } from '../core/descriptors.ts';
-import type { ListenerSockets } from '../core/listener-sockets.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import { NodeTcpTransport } from './tcp/transport.ts';
 import { readHostAddresses } from './udp/host-addresses.ts';
 import { NodeUdpTransport } from './udp/transport.ts';
 
 /** All of them have defaults. */
-export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits' | 'perListener'>> {
+export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits'>> {
   /** Instead of the defaults, each by itself. */
   readonly limits?: Partial<EngineLimits>;
   /** Use only what Node documents of its TCP sockets; slower for bulk data from clients. */
@@ -20,18 +19,15 @@ export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits' | 
    * host, which would be too many where a portal has added one for each service.
    */
   readonly hostAddresses?: () => readonly HostAddress[];
-  /** Opens the sockets of listeners. Default: Node does. */
-  readonly sockets?: ListenerSockets;
 }
 
 /** The engine on Node's own sockets, for every system, in the thread that calls this. */
 export function createNodeEngine(options: NodeEngineOptions = {}): AcceptorEngine {
-  const { documentedOnly = false, sockets, hostAddresses } = options;
+  const { documentedOnly = false, hostAddresses } = options;
   const descriptorLimit = options.descriptorLimit ?? processDescriptorLimit();
   const core: CoreOptions = {
     clock: systemClock,
     random: Math.random,
-    perListener: sockets?.descriptors,
     ...options,
     descriptorLimit,
     limits: {
@@ -41,10 +37,9 @@ export function createNodeEngine(options: NodeEngineOptions = {}): AcceptorEngin
     },
   };
   return createEngine('node', core, (context) => ({
-    tcp: new NodeTcpTransport(context, { documentedOnly, sockets }),
+    tcp: new NodeTcpTransport(context, documentedOnly),
     udp: new NodeUdpTransport(context, {
       hostAddresses: () => readHostAddresses(hostAddresses),
-      sockets,
     }),
   }));
 }

@@ -2,7 +2,6 @@ import { createServer, isIPv6, type Server } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DeadlineQueue } from '../../core/timers.ts';
 import { takeInherited } from '../../core/inherited.ts';
-import type { ListenerSockets, OpenedSocket } from '../../core/listener-sockets.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
@@ -12,24 +11,18 @@ import { BulkBuffers, Scratch, SHARED_BYTES } from './buffers.ts';
 import { NodeTcpClient } from './client.ts';
 import { HELD_BYTES, type CopyMemory, type Direction } from './direction.ts';
 
-export interface NodeTcpOptions {
-  /** Use only what Node documents; slower for bulk data from clients. */
-  readonly documentedOnly: boolean;
-  /** Opens the sockets of listeners. Default: Node does. */
-  readonly sockets: ListenerSockets | undefined;
-}
-
 /** TCP on Node's own sockets. */
 export class NodeTcpTransport implements TcpTransport {
   readonly #memory: CopyMemory;
   readonly #backlog: number;
   readonly #keepAliveMs: number;
-  readonly #options: NodeTcpOptions;
+  readonly #documentedOnly: boolean;
 
-  constructor({ limits, clock }: EngineContext, options: NodeTcpOptions) {
+  /** `documentedOnly`: use only what Node documents; slower for bulk data from clients. */
+  constructor({ limits, clock }: EngineContext, documentedOnly: boolean) {
     this.#backlog = limits.backlog;
     this.#keepAliveMs = limits.keepAliveMs;
-    this.#options = options;
+    this.#documentedOnly = documentedOnly;
     const shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
     this.#memory = {
       shared,
@@ -44,7 +37,7 @@ export class NodeTcpTransport implements TcpTransport {
   }
 
   async listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening> {
-    const withOnread = !this.#options.documentedOnly && (await canAcceptWithOnread());
+    const withOnread = !this.#documentedOnly && (await canAcceptWithOnread());
     const server = createServer({
       pauseOnConnect: true,
       allowHalfOpen: true,
@@ -55,12 +48,8 @@ export class NodeTcpTransport implements TcpTransport {
     const { promise, resolve, reject } = Promise.withResolvers<TcpListening>();
     const { address: host, port } = spec;
     const backlog = this.#backlog;
-    const opened = this.#options.sockets?.open('TCP', spec);
-    const fd = opened?.fd ?? takeInherited('TCP', host, port);
-    server.once('error', (error) => {
-      opened?.release();
-      reject(error);
-    });
+    const fd = takeInherited('TCP', host, port);
+    server.once('error', reject);
     server.listen(
       fd === undefined
         ? // The IPv4 wildcard is a listener of its own.
@@ -70,7 +59,7 @@ export class NodeTcpTransport implements TcpTransport {
         server.removeAllListeners('error');
         // At once, before the loop can accept the first connection.
         this.#accept(server, withOnread, owner);
-        resolve(new Listening(server, port, opened));
+        resolve(new Listening(server, port));
       },
     );
     return promise;
@@ -107,14 +96,12 @@ export class NodeTcpTransport implements TcpTransport {
 class Listening implements TcpListening {
   readonly boundPort: number;
   readonly #server: Server;
-  readonly #opened: OpenedSocket | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor(server: Server, port: number, opened: OpenedSocket | undefined) {
+  constructor(server: Server, port: number) {
     const address = server.address();
     this.boundPort = typeof address === 'object' && address !== null ? address.port : port;
     this.#server = server;
-    this.#opened = opened;
   }
 
   close(): Promise<void> {
@@ -128,7 +115,6 @@ class Listening implements TcpListening {
    */
   async #close(): Promise<void> {
     this.#server.close();
-    this.#opened?.release();
     await nextTurn();
   }
 }

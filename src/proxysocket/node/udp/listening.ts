@@ -1,14 +1,13 @@
 import type { Socket } from 'node:dgram';
 import { familyOf, type Family } from '../../../util/family.ts';
 import { LimitSignal } from '../../core/limit-signal.ts';
-import type { ListenerSockets } from '../../core/listener-sockets.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import { isWildcard, type FrontOwner, type UdpListening } from '../../udp/transport.ts';
 import { NodeFront } from './front.ts';
 import type { HostAddresses, HostAddressWatch } from './host-addresses.ts';
 import type { NodeUdpSession } from './session.ts';
-import { boundSocket, inheritedSocket, openedSocket, WILDCARD } from './socket.ts';
+import { boundSocket, inheritedSocket, WILDCARD } from './socket.ts';
 
 /** What the listening sockets of a transport share. */
 export interface ListenParts {
@@ -16,8 +15,6 @@ export interface ListenParts {
   readonly hostAddresses: HostAddressWatch;
   /** Wildcard listeners that may not open a socket for each address of the host. */
   readonly capped: CappedListeners;
-  /** Opens the sockets; undefined: Node does. */
-  readonly sockets: ListenerSockets | undefined;
 }
 
 /**
@@ -35,9 +32,6 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
   readonly #parts: ListenParts;
   readonly #family: Family;
   readonly #owner: FrontOwner<NodeUdpSession>;
-  /** Listeners of as many threads share the address. */
-  /** Descriptors that a socket takes. */
-  readonly #perSocket: number;
   readonly #main: NodeFront;
   readonly #members = new Map<string, NodeFront>();
   #syncing: Promise<void> | undefined;
@@ -52,7 +46,6 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
     this.#parts = parts;
     this.#family = familyOf(address);
     this.#owner = owner;
-    this.#perSocket = parts.sockets?.descriptors ?? 1;
     this.#main = this.#front(socket);
     this.boundPort = socket.address().port;
   }
@@ -63,7 +56,7 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
     spec: ListenSpec,
     owner: FrontOwner<NodeUdpSession>,
   ): Promise<NodeUdpListening> {
-    const listening = new NodeUdpListening(parts, spec, await mainSocket(parts, spec), owner);
+    const listening = new NodeUdpListening(parts, spec, await mainSocket(spec), owner);
     if (isWildcard(spec.address)) {
       await listening.#sync(parts.hostAddresses.subscribe(listening.#onAddresses));
     }
@@ -84,7 +77,7 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
     hostAddresses.unsubscribe(this.#onAddresses);
     capped.delete(this);
     const fronts = this.fronts();
-    context.descriptors.give(this.#members.size * this.#perSocket, 'UDP');
+    context.descriptors.give(this.#members.size, 'UDP');
     this.#members.clear();
     await Promise.all([...fronts.map((front) => front.close()), this.#syncing]);
   }
@@ -107,7 +100,7 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
     for (const [address, front] of this.#members) {
       if (wanted.has(address)) continue;
       this.#members.delete(address);
-      descriptors.give(this.#perSocket, 'UDP');
+      descriptors.give(1, 'UDP');
       await front.close();
     }
     if (this.#closed !== undefined) return;
@@ -117,24 +110,19 @@ export class NodeUdpListening implements UdpListening<NodeUdpSession> {
     for (const address of wanted) {
       if (this.#closed !== undefined) return;
       if (this.#members.has(address)) continue;
-      if (this.#members.size >= most || !descriptors.take(this.#perSocket, 'UDP')) return;
+      if (this.#members.size >= most || !descriptors.take(1, 'UDP')) return;
       // An address may be unusable for a while (IPv6 looks for duplicates first), or its port taken. Until a later
       // reading of the addresses succeeds, the wildcard socket serves it.
-      const socket = await this.#memberSocket(address).catch(() => undefined);
+      const socket = await boundSocket(this.#family, address, this.boundPort, SHARES_PORT).catch(
+        () => undefined,
+      );
       if (socket === undefined || this.#closed !== undefined) {
-        descriptors.give(this.#perSocket, 'UDP');
+        descriptors.give(1, 'UDP');
         socket?.close();
         continue;
       }
       this.#members.set(address, this.#front(socket));
     }
-  }
-
-  async #memberSocket(address: string): Promise<Socket> {
-    const { sockets } = this.#parts;
-    const port = this.boundPort;
-    if (sockets === undefined) return boundSocket(this.#family, address, port, SHARES_PORT);
-    return openedSocket(this.#family, sockets.open('UDP', { address, port }));
   }
 }
 
@@ -158,10 +146,8 @@ export class CappedListeners {
   }
 }
 
-async function mainSocket({ sockets }: ListenParts, spec: ListenSpec): Promise<Socket> {
-  const { address, port } = spec;
+async function mainSocket({ address, port }: ListenSpec): Promise<Socket> {
   const family = familyOf(address);
-  if (sockets !== undefined) return openedSocket(family, sockets.open('UDP', spec));
   return isWildcard(address) ? sharedSocket(family, port) : boundSocket(family, address, port);
 }
 

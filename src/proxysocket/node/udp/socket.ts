@@ -1,7 +1,6 @@
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
 import type { Family } from '../../../util/family.ts';
 import { takeInherited } from '../../core/inherited.ts';
-import type { OpenedSocket } from '../../core/listener-sockets.ts';
 import { MAX_QUEUED_DATAGRAMS } from '../../udp/bounds.ts';
 
 /** The address that means every address of a family. */
@@ -50,13 +49,6 @@ export async function inheritedSocket(
 ): Promise<Socket | undefined> {
   const fd = takeInherited('UDP', address, port);
   return fd === undefined ? undefined : bind(newSocket(family), { fd });
-}
-
-/** A socket on a descriptor that is open already. */
-export async function openedSocket(family: Family, opened: OpenedSocket): Promise<Socket> {
-  const socket = newSocket(family);
-  socket.once('close', () => opened.release());
-  return bind(socket, { fd: opened.fd });
 }
 
 async function bind(socket: Socket, where: BindOptions): Promise<Socket> {

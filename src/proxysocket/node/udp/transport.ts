@@ -1,4 +1,3 @@
-import type { ListenerSockets } from '../../core/listener-sockets.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
 import type {
@@ -16,18 +15,15 @@ import { NodeUdpSession } from './session.ts';
 export interface NodeUdpOptions {
   /** Reads the addresses on which a wildcard listener opens further sockets. Default: all of the host. */
   readonly hostAddresses?: () => HostAddresses;
-  /** Opens the sockets of listeners. Default: Node does. */
-  readonly sockets?: ListenerSockets | undefined;
 }
 
 /** UDP on `dgram`. */
 export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
   readonly #parts: ListenParts;
 
-  constructor(context: EngineContext, { hostAddresses, sockets }: NodeUdpOptions = {}) {
+  constructor(context: EngineContext, { hostAddresses }: NodeUdpOptions = {}) {
     this.#parts = {
       context,
-      sockets,
       capped: new CappedListeners(context.limits.udpWildcardSockets),
       hostAddresses: new HostAddressWatch(context.clock, hostAddresses),
     };

@@ -1,10 +1,10 @@
-import type { SocketAddress } from './address.ts';
-import * as k from './constants.ts';
-import { DescriptorLedger } from '../../core/descriptor-ledger.ts';
-import { CMSGHDR_BYTES, IOVEC_BYTES, MSGHDR_BYTES } from './layout.ts';
-import { importFfi, openLibrary, type Library } from './library.ts';
-import { addressOf, Pinned } from './memory.ts';
-import { Sockets } from './sockets.ts';
+import type { SocketAddress } from '../proxysocket/linux/sys/address.ts';
+import * as k from '../proxysocket/linux/sys/constants.ts';
+import { DescriptorLedger } from '../proxysocket/core/descriptor-ledger.ts';
+import { CMSGHDR_BYTES, IOVEC_BYTES, MSGHDR_BYTES } from '../proxysocket/linux/sys/layout.ts';
+import { importFfi, openLibrary, type Library } from '../proxysocket/linux/sys/library.ts';
+import { addressOf, Pinned } from '../proxysocket/linux/sys/memory.ts';
+import { Sockets } from '../proxysocket/linux/sys/sockets.ts';
 
 /** Descriptors that the kernel takes with one message (SCM_MAX_FD). */
 export const MAX_DESCRIPTORS = 253;

@@ -4,11 +4,11 @@ import { closeSync, openSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { EAGAIN, ECONNREFUSED } from '../../../../src/proxysocket/linux/sys/constants.ts';
-import { MAX_DESCRIPTORS, Rights } from '../../../../src/proxysocket/linux/sys/rights.ts';
-import { library, linuxTest } from '../../../support/linux-sys.ts';
-import { shortDir } from '../../../support/short-dir.ts';
-import { openDescriptors } from '../../../support/sockets.ts';
+import { EAGAIN, ECONNREFUSED } from '../../src/proxysocket/linux/sys/constants.ts';
+import { MAX_DESCRIPTORS, Rights } from '../../src/handover/rights.ts';
+import { library, linuxTest } from '../support/linux-sys.ts';
+import { shortDir } from '../support/short-dir.ts';
+import { openDescriptors } from '../support/sockets.ts';
 
 /** Two ends of a unix socket, as descriptors. */
 async function pair(t: Test, rights: Rights): Promise<{ here: number; there: number }> {
