@@ -1,4 +1,4 @@
-import { isSameActivity, type Activity } from '../proxysocket/core/activity.ts';
+import { isSameActivity, type Activity } from '../proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { History, HISTORY_SAMPLES, SAMPLE_MS } from './history.ts';

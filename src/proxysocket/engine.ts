@@ -1,6 +1,5 @@
-import type { Activity } from './core/activity.ts';
+import type { Activity, ServicePortCounters } from './counters.ts';
 import type { EngineChange, ListenerStatus, Protocol } from './spec.ts';
-import type { ServicePortCounters } from './counters.ts';
 import type { InspectQuery, Inspection } from './inspect.ts';
 import type { LimitChange } from './limits.ts';
 

@@ -1,11 +1,11 @@
 import t from 'tap';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
-import type { Activity } from '../../src/proxysocket/core/activity.ts';
 import {
   CONNECT_ERROR_CAUSES,
   newCounters,
   REJECT_COUNTERS,
+  type Activity,
   type ServicePortCounters,
 } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';

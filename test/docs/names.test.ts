@@ -9,7 +9,7 @@ import t from 'tap';
 import { defaultText } from '../../src/cli/flags/table.ts';
 import { localSource } from '../../src/cli/sources/local.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
-import { MAX_HOPS } from '../../src/proxysocket/udp/bounds.ts';
+import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { problemsOf } from '../support/command-line.ts';
 import { MAX_FIELDS } from '../../src/api/wire.ts';

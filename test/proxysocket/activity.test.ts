@@ -1,10 +1,11 @@
 import t from 'tap';
-import { countedIn, type Activity } from '../../src/proxysocket/core/activity.ts';
 import {
+  countedIn,
   CONNECT_ERROR_CAUSES,
   GAUGE_COUNTERS,
   newCounters,
   PLAIN_COUNTERS,
+  type Activity,
 } from '../../src/proxysocket/counters.ts';
 import { CounterMemory, CounterRows } from '../../src/proxysocket/pool/counter-memory.ts';
 import { tcpClient, tcpServer } from '../support/tcp-peers.ts';

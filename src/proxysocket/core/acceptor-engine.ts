@@ -5,7 +5,7 @@ import type { Clock } from '../../util/clock.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
-import type { Activity } from './activity.ts';
+import type { Activity } from '../counters.ts';
 import { inspectAll, type InspectQuery, type Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import { ListenerTable } from './listener-table.ts';

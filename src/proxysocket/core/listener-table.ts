@@ -7,9 +7,15 @@ import type { ProcessDescriptors } from './descriptors.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
 import { inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
-import { assertAddress, listenFailure } from './listen-error.ts';
+import {
+  assertAddress,
+  listenFailure,
+  newSlot,
+  slotKeys,
+  type Claim,
+  type Slot,
+} from './listener-slot.ts';
 import type { LoopGuard } from './loop-guard.ts';
-import { newSlot, slotKeys, type Claim, type Slot } from './listener-slot.ts';
 import { RetrySchedule } from './retry-schedule.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';

@@ -1,8 +1,7 @@
 import { isIP } from 'node:net';
 import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import { countedIn, type Activity } from './activity.ts';
-import { newCounters, type ServicePortCounters } from '../counters.ts';
+import { countedIn, newCounters, type Activity, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
 import { endpointInvalid } from '../events.ts';
 import type { EngineLimits } from '../limits.ts';

@@ -1,13 +1,13 @@
-import type { Activity } from '../core/activity.ts';
-import type { CounterStore } from '../core/service-port-book.ts';
 import {
   CONNECT_ERROR_CAUSES,
   CONNECT_SECONDS_BUCKETS,
   GAUGE_COUNTERS,
   newCounters,
   PLAIN_COUNTERS,
+  type Activity,
   type ServicePortCounters,
 } from '../counters.ts';
+import type { CounterStore } from '../core/service-port-book.ts';
 
 /*
  * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes its

@@ -5,7 +5,7 @@ import { threadModule } from '../../util/bundle.ts';
 import { watchSubscribers } from '../../util/channel.ts';
 import { inodeOf } from '../../util/inode.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import type { Activity } from '../core/activity.ts';
+import type { Activity } from '../counters.ts';
 import { processDescriptorLimit } from '../core/descriptors.ts';
 import { offerSockets } from '../core/inherited.ts';
 import type { CounterStore } from '../core/service-port-book.ts';

@@ -1,4 +1,4 @@
-import { addActivity, NO_ACTIVITY, type Activity } from '../core/activity.ts';
+import { addActivity, NO_ACTIVITY, type Activity } from '../counters.ts';
 import { inheritedPort, type InheritedSocket } from '../core/inherited.ts';
 import { slotKeys } from '../core/listener-slot.ts';
 import type { ServicePortSnapshot } from '../engine.ts';

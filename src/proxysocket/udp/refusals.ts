@@ -3,8 +3,10 @@ import type { Clock } from '../../util/clock.ts';
 import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
 import { rejected } from '../events.ts';
 import type { ServicePort } from '../core/service-port.ts';
-import { MAX_REFUSED_CLIENTS } from './bounds.ts';
 import type { ClientAddress } from './tables.ts';
+
+/** Refused clients that are remembered in each of two sets, so that each is reported once. */
+export const MAX_REFUSED_CLIENTS = 2048;
 
 /**
  * Counts and reports clients that get no session.

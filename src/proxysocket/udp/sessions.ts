@@ -11,13 +11,15 @@ import {
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { EngineContext, ServicePort } from '../core/service-port.ts';
-import { MAX_HOPS } from './bounds.ts';
 import { ClientTable, SessionIndex, type ClientAddress } from './tables.ts';
 import { FormerFlows } from './former-flows.ts';
 import { IdleLanes } from '../core/timers.ts';
 import { Refusals } from './refusals.ts';
 import type { EndReason, Exit, SessionHost, UdpSession, UdpTransport } from './transport.ts';
 import { classifyError, classifyOpenError } from './socket-errors.ts';
+
+/** Sessions that a datagram may pass one after the other, when endpoints are services of this process. */
+export const MAX_HOPS = 8;
 
 /** All UDP sessions of an engine: begins them within its limits, and ends them for each reason there is. */
 export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {

@@ -1,11 +1,10 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
-import type { IdleEntry } from '../core/timers.ts';
 import type { ServicePort } from '../core/service-port.ts';
+import type { IdleEntry } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import type { ClientAddress } from './tables.ts';
-import type { Front } from './front.ts';
 
 /**
  * What UDP needs of an operating system: sockets that listen, and sessions that carry datagrams between a client of
@@ -106,4 +105,64 @@ export interface SessionHost<S> {
 /** Whether an address means every address of its family: `::` has other spellings, all of which hold only zeros. */
 export function isWildcard(address: string): boolean {
   return /^[0:.]+$/.test(address);
+}
+
+/**
+ * One listening socket and the sessions of its clients. A transport knows how to find those, to read and to close.
+ */
+export abstract class Front<S extends UdpSession<S>> {
+  readonly family: Family;
+  protected readonly owner: FrontOwner<S>;
+  #state: 'open' | 'left' | 'closed' = 'open';
+
+  constructor(family: Family, owner: FrontOwner<S>) {
+    this.family = family;
+    this.owner = owner;
+  }
+
+  get traffic(): Traffic {
+    return this.owner.traffic;
+  }
+
+  /** The sessions of this socket. */
+  abstract all(): S[];
+
+  /** Takes an ended session out. */
+  forget(session: S): void {
+    this.remove(session);
+    this.#closeWhenLeft();
+  }
+
+  /**
+   * Reads no more if this is one of the sockets that another process has `served` by now, by inode numbers. It closes
+   * when the last session has ended, whose answers still leave from here; `close` does not wait for that.
+   */
+  leave(served: ReadonlySet<number>): void {
+    if (this.#state !== 'open' || !this.stopReading(served)) return;
+    this.#state = 'left';
+    this.#closeWhenLeft();
+  }
+
+  /** Ends the sessions, whose answers have no way out any more, and frees the port. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#state !== 'open') return;
+    this.#state = 'closed';
+    this.owner.endAll(this.all());
+    await this.closeSocket();
+  }
+
+  protected abstract remove(session: S): void;
+
+  protected abstract isEmpty(): boolean;
+
+  /** Leaves what comes in to others who have the socket, if it is served; false: it does not. */
+  protected abstract stopReading(served: ReadonlySet<number>): boolean;
+
+  protected abstract closeSocket(): Promise<void>;
+
+  #closeWhenLeft(): void {
+    if (this.#state !== 'left' || !this.isEmpty()) return;
+    this.#state = 'closed';
+    void this.closeSocket();
+  }
 }

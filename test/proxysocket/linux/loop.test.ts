@@ -1,5 +1,4 @@
-import { Loop, type Pollable } from '../../../src/proxysocket/linux/loop.ts';
-import { LoopClock } from '../../../src/proxysocket/linux/loop-clock.ts';
+import { Loop, LoopClock, type Pollable } from '../../../src/proxysocket/linux/loop.ts';
 import { INTEREST } from '../../../src/proxysocket/linux/sys/poller.ts';
 import { connectedPair, linuxTest, newLoop, newSys } from '../../support/linux-sys.ts';
 

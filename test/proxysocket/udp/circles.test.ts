@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { Listener } from '../../../src/proxysocket/core/service-port.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
-import { MAX_HOPS } from '../../../src/proxysocket/udp/bounds.ts';
+import { MAX_HOPS } from '../../../src/proxysocket/udp/sessions.ts';
 import { UdpBackend, UdpClient, UdpRig, type TestService } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 

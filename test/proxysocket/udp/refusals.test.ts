@@ -2,8 +2,8 @@ import t from 'tap';
 import { newCounters } from '../../../src/proxysocket/counters.ts';
 import { rejected } from '../../../src/proxysocket/events.ts';
 import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
-import { MAX_REFUSED_CLIENTS } from '../../../src/proxysocket/udp/bounds.ts';
-import { Refusals } from '../../../src/proxysocket/udp/refusals.ts';
+
+import { MAX_REFUSED_CLIENTS, Refusals } from '../../../src/proxysocket/udp/refusals.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpRig } from '../../support/udp-rig.ts';
 import { collect } from '../../support/sockets.ts';

@@ -5,8 +5,7 @@ import { buffer } from 'node:stream/consumers';
 import { DEFAULT_LIMITS } from '../../limits.ts';
 import type { Protocol, ServicePortSpec } from '../../spec.ts';
 import { createDataPlane } from '../data-plane.ts';
-import { LoopClock } from '../loop-clock.ts';
-import { Loop } from '../loop.ts';
+import { LoopClock, Loop } from '../loop.ts';
 import { newSys } from './basics.ts';
 import { expect, type Findings, type Probe } from './probe.ts';
 

@@ -1,8 +1,7 @@
 import { fstatSync } from 'node:fs';
 import { familyOf } from '../../../util/family.ts';
 import type { ListenSpec } from '../../spec.ts';
-import { Front } from '../../udp/front.ts';
-import { isWildcard, type FrontOwner, type UdpListening } from '../../udp/transport.ts';
+import { Front, isWildcard, type FrontOwner, type UdpListening } from '../../udp/transport.ts';
 import type { Pollable } from '../loop.ts';
 import { openListener } from '../open-listener.ts';
 import * as k from '../sys/constants.ts';

@@ -2,8 +2,7 @@ import { fstatSync } from 'node:fs';
 import type { RemoteInfo, Socket } from 'node:dgram';
 import type { Family } from '../../../util/family.ts';
 import { ClientTable } from '../../udp/tables.ts';
-import { Front } from '../../udp/front.ts';
-import type { FrontOwner } from '../../udp/transport.ts';
+import { Front, type FrontOwner } from '../../udp/transport.ts';
 import type { NodeUdpSession } from './session.ts';
 import { askBuffers, closeSocket, handleOf } from './socket.ts';
 

@@ -1,7 +1,9 @@
 import type { Clock, Timer } from '../../../util/clock.ts';
 import { familyOf, type Family } from '../../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../../util/host-addresses.ts';
-import { ADDRESS_POLL_MS } from '../../udp/bounds.ts';
+
+/** How often the host's addresses are read again while there is a wildcard listener. Milliseconds. */
+export const ADDRESS_POLL_MS = 5000;
 
 /** The unicast addresses of the host, as IP literals. */
 export type HostAddresses = Record<Family, readonly string[]>;

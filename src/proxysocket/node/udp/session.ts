@@ -1,10 +1,9 @@
 import type { Socket } from 'node:dgram';
 import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type { ServicePort } from '../../core/service-port.ts';
-import { MAX_QUEUED_DATAGRAMS } from '../../udp/bounds.ts';
 import type { ClientAddress } from '../../udp/tables.ts';
 import type { IdleLane } from '../../core/timers.ts';
-import { askBuffers, newSocket, sendQueueFull } from './socket.ts';
+import { askBuffers, MAX_QUEUED_DATAGRAMS, newSocket, sendQueueFull } from './socket.ts';
 import type { Exit, SessionHost, SessionStart, UdpSession } from '../../udp/transport.ts';
 import type { NodeFront } from './front.ts';
 

@@ -1,7 +1,9 @@
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
 import type { Family } from '../../../util/family.ts';
 import { takeInherited } from '../../core/inherited.ts';
-import { MAX_QUEUED_DATAGRAMS } from '../../udp/bounds.ts';
+
+/** Datagrams that wait in the process for one socket, at most, however small they are. */
+export const MAX_QUEUED_DATAGRAMS = 64;
 
 /** The address that means every address of a family. */
 export const WILDCARD: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
