@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
-import type { Heir } from '../proxysocket/engine.ts';
+import type { NewProcess } from '../proxysocket/engine.ts';
 import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
@@ -39,7 +39,7 @@ export interface Taken {
    * Which of the listening sockets it serves; undefined: it does not say. Sockets that were opened after it had
    * called are none of them: it never got them.
    */
-  readonly heir: Heir | undefined;
+  readonly newProcess: NewProcess | undefined;
 }
 
 type State =
@@ -163,10 +163,10 @@ export class HandoverServer {
       if (!given.ok) throw new Error(`it got nothing: ${given.reason}`);
       onGiven(given.pid, given.inodes.length);
       const left = await untilTaken(socket);
-      const heir = left && heirOf(given.inodes, new Set(left));
+      const newProcess = left && newProcessOf(given.inodes, new Set(left));
       this.#state = { kind: 'taken' };
       socket.once('close', () => this.#successorGone.resolve());
-      this.#taken.resolve({ pid: given.pid, heir });
+      this.#taken.resolve({ pid: given.pid, newProcess });
     } catch (error) {
       socket.destroy();
       this.#state = { kind: 'alone' };
@@ -175,7 +175,7 @@ export class HandoverServer {
   }
 }
 
-function heirOf(given: readonly number[], left: ReadonlySet<number>): Heir {
+function newProcessOf(given: readonly number[], left: ReadonlySet<number>): NewProcess {
   return { served: new Set(given.filter((inode) => !left.has(inode))) };
 }
 

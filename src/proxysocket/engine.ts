@@ -17,11 +17,11 @@ export interface ServicePortSnapshot {
   readonly draining?: true;
 }
 
-/** Another process that serves the same clients, over the same listening sockets. */
-export interface Heir {
+/** A new process that serves the same clients, over the same listening sockets. */
+export interface NewProcess {
   /**
-   * Inode numbers of the sockets that it serves. It has no other ones: who keeps those bound and does not read
-   * them takes datagrams that nobody gets, and the port that the heir wants.
+   * Inode numbers of the sockets that it serves. The others have to close: a socket that is bound and not read swallows
+   * datagrams, and keeps the port from the new process.
    */
   readonly served: ReadonlySet<number>;
 }
@@ -29,9 +29,8 @@ export interface Heir {
 /**
  * Accepts, dials and relays. It owns every socket of the data path; nothing outside ever sees one.
  *
- * Two implementations are foreseen: `node` on `net` and `dgram`, everywhere, and `linux` on system
- * calls in worker threads. Everything that goes in or out is plain data (see spec.ts), or an event
- * (see events.ts).
+ * `node` runs on `net` and `dgram`, everywhere; `linux` on system calls in a pool of worker threads. Everything that
+ * goes in or out is plain data (see spec.ts), or an event (see events.ts).
  */
 export interface Engine {
   readonly kind: 'node' | 'linux';
@@ -78,11 +77,11 @@ export interface Engine {
   /**
    * Stops accepting and resolves when the last relay has ended. Idempotent.
    *
-   * UDP sessions end with it, unless there is an heir: then they live on until they are idle, and their
-   * answers leave through the listening sockets that the heir serves, which stay open but are not read from any
+   * UDP sessions end with it, unless there is a new process: then they live on until they are idle, and their
+   * answers leave through the listening sockets that the new process serves, which stay open but are not read from any
    * more. Other listening sockets close at once.
    */
-  close(heir?: Heir): Promise<void>;
+  close(newProcess?: NewProcess): Promise<void>;
 
   /** Cuts everything at once: TCP peers get a reset. Resolves when every socket is closed. Idempotent. */
   destroy(): Promise<void>;

@@ -112,7 +112,7 @@ linuxTest(
     t.notOk(isTaken());
     found.complete();
     await until(isTaken);
-    t.same(await server.taken, { pid: process.pid, heir: { served: new Set([ino]) } });
+    t.same(await server.taken, { pid: process.pid, newProcess: { served: new Set([ino]) } });
     adopted.close();
   },
 );
@@ -298,7 +298,7 @@ linuxTest('a socket that the successor did not want is none that it serves', asy
   const found = await takeOver(path);
   if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
   found.complete();
-  t.same(await server.taken, { pid: process.pid, heir: { served: new Set() } });
+  t.same(await server.taken, { pid: process.pid, newProcess: { served: new Set() } });
 });
 
 linuxTest('neither is one that it had closed again when it served', async (t) => {
@@ -308,10 +308,10 @@ linuxTest('neither is one that it had closed again when it served', async (t) =>
   if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
   closeSync(takeInherited('TCP', '127.0.0.1', port) ?? -1);
   found.complete();
-  t.same(await server.taken, { pid: process.pid, heir: { served: new Set() } });
+  t.same(await server.taken, { pid: process.pid, newProcess: { served: new Set() } });
 });
 
-linuxTest('one that does not say what it left is no heir', async (t) => {
+linuxTest('one that does not say what it left is no new process', async (t) => {
   const { path, server } = await rig(t);
   await server.listen();
   const socket = connect(path).resume();
@@ -319,7 +319,7 @@ linuxTest('one that does not say what it left is no heir', async (t) => {
   socket.write(`${JSON.stringify(helloFrom(1, networkNamespace()))}\n`);
   await until(() => socket.bytesRead > 0);
   socket.write(TAKEN);
-  t.same(await server.taken, { pid: 1, heir: undefined });
+  t.same(await server.taken, { pid: 1, newProcess: undefined });
 });
 
 linuxTest('what clients had is told to engines that begin before it serves, only', async (t) => {

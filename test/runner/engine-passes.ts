@@ -19,9 +19,14 @@ const TCP = [
   'vectors',
 ].map((name) => `test/proxysocket/tcp/${name}.test.ts`);
 
-const ENGINE = ['engine-life', 'engine-live', 'heir', 'inspect', 'live-limits', 'torture'].map(
-  (name) => `test/proxysocket/${name}.test.ts`,
-);
+const ENGINE = [
+  'engine-life',
+  'engine-live',
+  'new-process',
+  'inspect',
+  'live-limits',
+  'torture',
+].map((name) => `test/proxysocket/${name}.test.ts`);
 
 const UDP = [
   'circles',

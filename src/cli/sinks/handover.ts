@@ -2,7 +2,7 @@ import type { HandoverServer } from '../../handover/predecessor.ts';
 import type { FileId } from '../../handover/socket-file.ts';
 import type { Inheritance } from '../../handover/successor.ts';
 import type { Log } from '../../observe/log.ts';
-import type { Heir } from '../../proxysocket/engine.ts';
+import type { NewProcess } from '../../proxysocket/engine.ts';
 import type { FormerListener } from '../../proxysocket/core/inherited.ts';
 import type { Turn } from '../../util/turn.ts';
 import { formerListeners, type HandedOver } from './handed-over.ts';
@@ -26,7 +26,7 @@ export class Handover {
   readonly #taken = Promise.withResolvers<number>();
   #server: HandoverServer | undefined;
   #isTaken = false;
-  #heir: Heir | undefined;
+  #newProcess: NewProcess | undefined;
   #closed = false;
 
   private constructor(
@@ -73,8 +73,8 @@ export class Handover {
   }
 
   /** What the successor does with the listening sockets; undefined: there is none, or it does not say. */
-  get heir(): Heir | undefined {
-    return this.#heir;
+  get newProcess(): NewProcess | undefined {
+    return this.#newProcess;
   }
 
   /** Where service ports listened in the former process. */
@@ -139,9 +139,9 @@ export class Handover {
       },
     });
     this.#server = server;
-    void server.taken.then(({ pid, heir }) => {
+    void server.taken.then(({ pid, newProcess }) => {
       this.#isTaken = true;
-      this.#heir = heir;
+      this.#newProcess = newProcess;
       server.close();
       log.info('A successor has taken over', { pid });
       this.#taken.resolve(pid);

@@ -111,7 +111,7 @@ export async function startUserspace(
       // Load balancers look elsewhere, nothing new comes from the source, nothing new from clients, and
       // then the connections end.
       if (!isTaken) await unasked;
-      const carrier = { close: () => engine.close(handover?.heir) };
+      const carrier = { close: () => engine.close(handover?.newProcess) };
       const served = async (): Promise<void> => {
         await proxier.close();
         if (portal.redirects === true) await both(portal, carrier);

@@ -4,7 +4,7 @@ import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
-import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
+import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import type { Activity } from '../counters.ts';
 import { inspectAll, type InspectQuery, type Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
@@ -138,8 +138,8 @@ export class AcceptorEngine implements Engine {
     this.#acceptors.TCP.cut?.();
   }
 
-  close(heir?: Heir): Promise<void> {
-    this.#closed ??= this.#close(heir);
+  close(newProcess?: NewProcess): Promise<void> {
+    this.#closed ??= this.#close(newProcess);
     return this.#closed;
   }
 
@@ -214,9 +214,10 @@ export class AcceptorEngine implements Engine {
     }));
   }
 
-  async #close(heir: Heir | undefined): Promise<void> {
+  async #close(newProcess: NewProcess | undefined): Promise<void> {
     await this.#queue.run(async () => {
-      if (heir !== undefined) for (const acceptor of this.#both()) acceptor.leave?.(heir);
+      if (newProcess !== undefined)
+        for (const acceptor of this.#both()) acceptor.leave?.(newProcess);
       for (const entry of this.#book.clear()) this.#release(entry);
       await this.#table.close();
     });

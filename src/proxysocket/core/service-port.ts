@@ -2,7 +2,7 @@ import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { Family } from '../../util/family.ts';
 import type { ServicePortCounters } from '../counters.ts';
-import type { Heir } from '../engine.ts';
+import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { EngineLimits } from '../limits.ts';
 import type { ListenSpec, Protocol, Traffic } from '../spec.ts';
@@ -77,7 +77,7 @@ export interface Acceptor {
    * Another process serves the clients of all listeners from now on. What has been accepted lives on,
    * whatever closes. Absent: it does so anyway.
    */
-  leave?(heir: Heir): void;
+  leave?(newProcess: NewProcess): void;
   /** Everything that waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
   connections?(): Iterable<Inspectable>;
   /** How many connections or sessions have this endpoint. */

@@ -9,7 +9,7 @@ import type { Activity } from '../counters.ts';
 import { processDescriptorLimit } from '../core/descriptors.ts';
 import { offerSockets } from '../core/inherited.ts';
 import type { CounterStore } from '../core/service-port-book.ts';
-import type { Engine, Heir, ServicePortSnapshot } from '../engine.ts';
+import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
 import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
 import { DEFAULT_LIMITS, type EngineLimits, type LimitChange } from '../limits.ts';
@@ -175,8 +175,8 @@ export class Pool implements Engine {
     return mergeInspections(all, query.maxConnections);
   }
 
-  close(heir?: Heir): Promise<void> {
-    this.#closed ??= this.#end('close', heir);
+  close(newProcess?: NewProcess): Promise<void> {
+    this.#closed ??= this.#end('close', newProcess);
     return this.#closed;
   }
 
@@ -190,7 +190,7 @@ export class Pool implements Engine {
     await this.#seats[index]?.worker.terminate();
   }
 
-  async #end(how: 'close' | 'destroy', heir?: Heir): Promise<void> {
+  async #end(how: 'close' | 'destroy', newProcess?: NewProcess): Promise<void> {
     this.#ending.abort();
     // What is being started belongs to what ends.
     await this.#falling;
@@ -199,7 +199,10 @@ export class Pool implements Engine {
       for (const worker of workers) void worker.terminate();
     };
     const timer = how === 'close' ? undefined : setTimeout(terminate, LAST_WORDS_MS);
-    await Promise.all([this.#each((worker) => worker[how](heir)), this.#fallback?.[how](heir)]);
+    await Promise.all([
+      this.#each((worker) => worker[how](newProcess)),
+      this.#fallback?.[how](newProcess),
+    ]);
     await Promise.all(workers.map(({ over }) => over));
     clearTimeout(timer);
     this.#unwatch();

@@ -1,6 +1,6 @@
 /** What the main thread and a worker of a pool send each other: plain data only. */
 import type { MessagePort } from 'node:worker_threads';
-import type { Heir } from '../engine.ts';
+import type { NewProcess } from '../engine.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import type { OpenedSockets } from '../linux/open-listener.ts';
@@ -45,7 +45,7 @@ export type Command =
   | { readonly kind: 'inspect'; readonly id: number; readonly query: InspectQuery }
   /** Makes a further descriptor of each of its listening sockets, for the main thread. */
   | { readonly kind: 'duplicate'; readonly id: number; readonly fds: readonly number[] }
-  | { readonly kind: 'close'; readonly id: number; readonly heir: Heir | undefined }
+  | { readonly kind: 'close'; readonly id: number; readonly newProcess: NewProcess | undefined }
   | { readonly kind: 'destroy'; readonly id: number };
 
 /** What the first worker knows of a service port. */

@@ -144,7 +144,7 @@ function end(
   engine: AcceptorEngine,
   command: Extract<Command, { kind: 'close' | 'destroy' }>,
 ): Promise<void> {
-  return command.kind === 'close' ? engine.close(command.heir) : engine.destroy();
+  return command.kind === 'close' ? engine.close(command.newProcess) : engine.destroy();
 }
 
 /** The system calls, once the probes have passed; undefined, and reported, when one has failed. */

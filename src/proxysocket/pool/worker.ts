@@ -8,7 +8,7 @@ import {
 } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
 import { DescriptorLedger } from '../core/descriptor-ledger.ts';
-import type { Heir } from '../engine.ts';
+import type { NewProcess } from '../engine.ts';
 import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import { compileInPlace } from './compile-in-place.ts';
@@ -147,8 +147,8 @@ export class PoolWorker {
   }
 
   /** Resolves when the last relay has ended; then the thread ends. */
-  async close(heir?: Heir): Promise<void> {
-    await this.#send((id) => ({ kind: 'close', id, heir }));
+  async close(newProcess?: NewProcess): Promise<void> {
+    await this.#send((id) => ({ kind: 'close', id, newProcess }));
   }
 
   async destroy(): Promise<void> {

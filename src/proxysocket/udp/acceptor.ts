@@ -3,7 +3,7 @@ import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { familyOf, type Family } from '../../util/family.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
 import { sourceFilter, type SourceFilter } from '../core/source-ranges.ts';
-import type { Heir } from '../engine.ts';
+import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import type { ClientAddress } from './tables.ts';
@@ -63,7 +63,7 @@ class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
     if (!this.#hasLeft) this.#sessions.ownerGone(owner);
   }
 
-  leave({ served }: Heir): void {
+  leave({ served }: NewProcess): void {
     this.#hasLeft = true;
     for (const listener of this.#listeners) listener.leave(served);
   }

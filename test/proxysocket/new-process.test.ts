@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { formerListeners } from '../../src/cli/sinks/handed-over.ts';
 import { HandoverServer } from '../../src/handover/predecessor.ts';
 import { takeOver } from '../../src/handover/successor.ts';
-import type { Heir } from '../../src/proxysocket/engine.ts';
+import type { NewProcess } from '../../src/proxysocket/engine.ts';
 import { closeInherited, takeInherited } from '../../src/proxysocket/core/inherited.ts';
 import { boundSocket } from '../../src/proxysocket/node/udp/socket.ts';
 import { linuxTest } from '../support/linux-sys.ts';
@@ -39,9 +39,12 @@ async function askedOf(t: Test, engine: TcpRig['engine'], name: string) {
   return { backend, client, port };
 }
 
-function close(engine: TcpRig['engine'], heir?: Heir): { readonly isOver: () => boolean } {
+function close(
+  engine: TcpRig['engine'],
+  newProcess?: NewProcess,
+): { readonly isOver: () => boolean } {
   let over = false;
-  void engine.close(heir).then(() => (over = true));
+  void engine.close(newProcess).then(() => (over = true));
   return { isOver: () => over };
 }
 
@@ -65,7 +68,7 @@ async function boundAnew(t: Test, port: number, deadlineMs = 20_000): Promise<vo
     try {
       const socket = await boundSocket(4, '127.0.0.1', port);
       t.teardown(() => socket.close());
-      socket.on('message', (_, from) => socket.send('of the heir', from.port, from.address));
+      socket.on('message', (_, from) => socket.send('of the new process', from.port, from.address));
       return;
     } catch (error) {
       const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
@@ -78,12 +81,12 @@ async function boundAnew(t: Test, port: number, deadlineMs = 20_000): Promise<vo
 const onLinux = { skip: process.platform !== 'linux' && 'only on linux' };
 
 t.test(
-  'with an heir, an answer that is on its way arrives, and nothing new is read',
+  'with a new process, an answer that is on its way arrives, and nothing new is read',
   onLinux,
   async (t) => {
     const { engine, backend, client, port } = await asked(t, 3_000);
     const { isOver } = close(engine, { served: everySocket() });
-    client.send('for the heir', port);
+    client.send('for the new process', port);
     backend.send(Buffer.from('answer'), backend.firstPeer);
     await until(() => client.lastReply === 'answer');
     await until(isOver);
@@ -95,14 +98,18 @@ t.test(
   },
 );
 
-t.test('what the heir does not serve is closed, and the sessions with it', onLinux, async (t) => {
-  const { engine } = await asked(t, 3_600_000);
-  const { isOver } = close(engine, { served: new Set() });
-  await until(isOver);
-  t.pass('it did not wait for them to be idle');
-});
+t.test(
+  'what the new process does not serve is closed, and the sessions with it',
+  onLinux,
+  async (t) => {
+    const { engine } = await asked(t, 3_600_000);
+    const { isOver } = close(engine, { served: new Set() });
+    await until(isOver);
+    t.pass('it did not wait for them to be idle');
+  },
+);
 
-t.test('without an heir sessions end', async (t) => {
+t.test('without a new process sessions end', async (t) => {
   const { engine } = await asked(t, 3_600_000);
   const { isOver } = close(engine);
   await until(isOver);
@@ -144,10 +151,10 @@ linuxTest(
     // Each worker has one.
     for (let fd = takes(); fd !== undefined; fd = takes()) t.teardown(() => closeSync(fd));
     successor.complete();
-    const { heir } = await server.taken;
-    const { isOver } = close(engine, heir);
+    const { newProcess } = await server.taken;
+    const { isOver } = close(engine, newProcess);
     await boundAnew(t, late);
-    t.equal(await client.ask('once more', late), 'of the heir');
+    t.equal(await client.ask('once more', late), 'of the new process');
     t.notOk(isOver(), 'the session of the socket that the successor has got lives on');
     await engine.destroy();
     await until(isOver);
