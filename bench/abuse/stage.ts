@@ -230,9 +230,9 @@ export class Stage {
     return { host, port: targetPort };
   }
 
-  /** Resolves when the program listens there; rejects after 20 s. */
-  async opens(host: string, port: number): Promise<void> {
-    await until(`${host}:${port} is open`, () => this.#isOpen(host, port), { within: 20_000 });
+  /** Resolves when the program listens there; rejects after `within` ms. Default: 20 s. */
+  async opens(host: string, port: number, within = 20_000): Promise<void> {
+    await until(`${host}:${port} is open`, () => this.#isOpen(host, port), { within });
   }
 
   /** What control traffic saw since the last look. */

