@@ -173,7 +173,9 @@ function hostile(name: string, title: string, answer: Answer): Abuse {
       front?.mend(stage, late);
       const mistakes: string[] = [];
       if (size.isLong) {
-        await stage.opens(late, stage.target.tcp, RECOVERS_MS).catch((error: unknown) => {});
+        await stage.opens(late, stage.target.tcp, RECOVERS_MS).catch((error: unknown) => {
+          mistakes.push(`a service of the mended server: ${String(error)}`);
+        });
       }
       return { did: `${requests} requests answered so in ${seconds} s`, mistakes };
     },
