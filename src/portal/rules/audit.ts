@@ -10,27 +10,31 @@ const QUICK_REPAIRS = 5;
 
 /**
  * Compares what is in the kernel with what was written: the canary notices that chains or tables are gone, but a
- * single rule or element only matters to its own clients. `audit` compares and repairs; it resolves with whether
- * anything was repaired.
+ * single rule or element only matters to its own clients. `compare` resolves with what repairs the differences;
+ * undefined: there are none.
  */
 export function auditor(
   clock: Clock,
   { intervalMs, goalMs, maxMs }: AuditPolicy,
-  audit: () => Promise<boolean>,
+  compare: () => Promise<(() => Promise<void>) | undefined>,
 ): Repeater {
   const durations: number[] = [];
   let repairs = 0;
   return new Repeater(clock, async () => {
     const begin = clock.now();
-    // A tool that fails is reported where it writes.
-    const repaired = await audit().catch(() => repairs > 0);
-    repairs = repaired ? repairs + 1 : 0;
-    const took = clock.now() - begin;
-    // A repair is not part of the cost.
-    if (!repaired) durations.push(took);
+    let took = 0;
+    try {
+      const repair = await compare();
+      took = clock.now() - begin;
+      repairs = repair === undefined ? 0 : repairs + 1;
+      await repair?.();
+    } catch {
+      // A tool that fails is reported where it writes.
+      took ||= clock.now() - begin;
+    }
+    durations.push(took);
     if (durations.length > DURATIONS) durations.shift();
-    const cost = durations.length === 0 ? 0 : Math.min(...durations);
-    const pause = Math.min(maxMs, intervalMs * Math.max(1, cost / goalMs));
+    const pause = Math.min(maxMs, intervalMs * Math.max(1, Math.min(...durations) / goalMs));
     const backoff = Math.min(2 ** Math.max(0, repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);
     return backoff * (took < pause / 2 ? pause - took : pause);
   });

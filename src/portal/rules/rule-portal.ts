@@ -322,19 +322,21 @@ export class RulePortal<Name extends string> implements Portal {
     });
   }
 
-  /** Compares the rules, and repairs them; resolves with whether it did. */
-  async #audit(compare: Backend<Name | FlowSet>['difference']): Promise<boolean> {
+  /** Compares the rules; resolves with what repairs them, if something differs. */
+  async #audit(
+    compare: Backend<Name | FlowSet>['difference'],
+  ): Promise<(() => Promise<void>) | undefined> {
     const difference = await this.#set.difference(this.#config, compare);
-    if (difference === undefined) return false;
+    if (difference === undefined) return undefined;
     const { steps } = this.#set;
-    await this.#queue.run(async () => {
-      // The canary may have led to a repair meanwhile.
-      if (this.#set.steps !== steps) return;
-      this.#publishLost(`${this.#rules.backend.what}: ${difference}`);
-      this.#set.doubt();
-      await this.#write();
-    });
-    return true;
+    return () =>
+      this.#queue.run(async () => {
+        // The canary may have led to a repair meanwhile.
+        if (this.#set.steps !== steps) return;
+        this.#publishLost(`${this.#rules.backend.what}: ${difference}`);
+        this.#set.doubt();
+        await this.#write();
+      });
   }
 
   #publishLost(message: string): void {

@@ -11,7 +11,7 @@ function rig() {
   const repeater = auditor(clock, POLICY, async () => {
     audit.count += 1;
     if (audit.takes > 0) await new Promise<void>((end) => clock.setTimer(audit.takes, end));
-    return audit.repairs;
+    return audit.repairs ? async () => undefined : undefined;
   });
   t.teardown(() => void repeater.close());
   repeater.start(POLICY.intervalMs);
