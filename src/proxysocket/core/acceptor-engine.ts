@@ -36,8 +36,6 @@ export interface AcceptorEngineParts {
   readonly random: () => number;
   /** Where counters live; by default in plain objects. */
   readonly counters?: CounterStore;
-  /** The port that a listener which asks for any one had before, by the key of its slot. */
-  readonly formerPort?: (key: string) => number | undefined;
 }
 
 /** An engine in one thread: keeps service ports and listeners; the acceptors carry the traffic. */

@@ -25,8 +25,6 @@ export interface CoreOptions {
   readonly descriptorLimit: number;
   /** Where counters live. Default: plain objects. */
   readonly counters?: CounterStore | undefined;
-  /** The port that a listener which asks for any one had before, by the key of its slot. */
-  readonly formerPort?: ((key: string) => number | undefined) | undefined;
 }
 
 /** The sockets of an engine. */
@@ -41,7 +39,7 @@ export function createEngine<S extends UdpSession<S>>(
   options: CoreOptions,
   transports: (context: EngineContext) => Transports<S>,
 ): AcceptorEngine {
-  const { clock, random, descriptorLimit, counters, formerPort } = options;
+  const { clock, random, descriptorLimit, counters } = options;
   // `setLimits` changes this object.
   const limits = { ...options.limits };
   const descriptors = new ProcessDescriptors({
@@ -64,7 +62,6 @@ export function createEngine<S extends UdpSession<S>>(
     clock,
     random,
     ...(counters !== undefined && { counters }),
-    ...(formerPort !== undefined && { formerPort }),
   });
 }
 

@@ -32,8 +32,6 @@ export interface ListenerTableOptions {
   readonly loops: LoopGuard;
   readonly clock: Clock;
   readonly random: () => number;
-  /** The port that a listener which asks for any one had before, by the key of its slot. */
-  readonly formerPort?: (key: string) => number | undefined;
   /** Runs a job when nothing else works on the table. */
   readonly enqueue: (job: () => Promise<void>) => void;
 }
@@ -181,7 +179,7 @@ export class ListenerTable {
               (port) => acceptor.listen({ ...listen, port }, owner),
               this.#kernelPorts,
               this.#options.random,
-              this.#options.formerPort?.(slot.key) ?? inheritedPort(slot.key),
+              inheritedPort(slot.key),
             )
           : await acceptor.listen(listen, owner);
       const listener = await withSurplus(first, {
