@@ -137,7 +137,7 @@ linuxTest('a socket of something else, and a path that is no socket, are told', 
   const other = await handoverRig(t);
   writeFileSync(other.socket, 'a file');
   const second = other.start();
-  t.match(await second.line('A successor will not be able to take over'), {
+  t.match(await second.line('A successor will not be able to take over; retrying'), {
     reason: /is there, and is no socket/,
   });
   t.equal(statSync(other.socket).size, 6, 'the file is as it was');
