@@ -10,7 +10,7 @@ import type { Stage, StageOptions } from '../stage.ts';
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** In front of a good API server: passes requests on until it is given another answer. */
-class Front {
+export class Front {
   answer: Answer;
   readonly #api: FakeApi;
   /** Ends what is open with clients. */
@@ -38,6 +38,8 @@ class Front {
   #pass({ url = '/', headers, method }: IncomingMessage, response: ServerResponse): void {
     const asked = request(this.#api.url + url, { method, headers, agent: false }, (answer) => {
       response.writeHead(answer.statusCode ?? 500, answer.headers);
+      // A watch is answered before its first event, which may never come.
+      response.flushHeaders();
       answer.on('error', () => response.destroy());
       answer.pipe(response);
     });
