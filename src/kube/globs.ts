@@ -56,7 +56,9 @@ function endsOf(
     if (ends.size === 0) break;
     const next = new Set<number>();
     if (part === '*') {
-      for (let at = Math.min(...ends); at <= key.length; at += 1) next.add(at);
+      let first = key.length;
+      for (const at of ends) first = Math.min(first, at);
+      for (let at = first; at <= key.length; at += 1) next.add(at);
     } else if (typeof part === 'function') {
       for (const at of ends) if (at < key.length && part(key[at] ?? '')) next.add(at + 1);
     } else {

@@ -164,7 +164,7 @@ export class FlowCleaner {
       const args = ['-L', '-f', family === 4 ? 'ipv4' : 'ipv6', '-p', 'udp'];
       const { stdout } = await this.#exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST });
       const stale = staleAmong(mine, readFlows(stdout), targets[family], local);
-      commands.push(...stale.map((flow) => removalOf(family, flow)));
+      for (const flow of stale) commands.push(removalOf(family, flow));
     }
     return commands;
   }

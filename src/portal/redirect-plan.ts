@@ -190,10 +190,11 @@ export class RedirectPlan {
 
   /** Every portal that cannot be had now, over all service ports. */
   problems(): PortalProblem[] {
-    const problems = [...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []);
-    problems.push(...this.#claims.problems(({ portal }) => placeText(portal)));
-    problems.push(...this.#ports.problems());
-    return problems;
+    return [
+      ...[...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []),
+      ...this.#claims.problems(({ portal }) => placeText(portal)),
+      ...this.#ports.problems(),
+    ];
   }
 }
 

@@ -59,8 +59,10 @@ export function endpointsOf(
   for (const [key, endpoint] of entry.endpoints) {
     if (reused?.take(key, endpoint, rows) !== true) {
       const specs = specsOf(key, endpoint, resolvePort(port, endpoint, portNames), faults);
-      for (const spec of specs) if (spec !== undefined) fresh.push(spec);
-      rows.push(...specs);
+      for (const spec of specs) {
+        if (spec !== undefined) fresh.push(spec);
+        rows.push(spec);
+      }
     }
     while (sources.length < rows.length) sources.push(endpoint);
   }

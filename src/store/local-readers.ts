@@ -121,6 +121,6 @@ function hasAnonymous({ whole, sets }: ServiceDelta): boolean {
 
 function deletedEndpoints(deltas: Iterable<ServiceDelta>): readonly LocalEndpoint[] {
   const ascending: LocalEndpoint[] = [];
-  for (const { deletes } of deltas) ascending.push(...deletes.toReversed());
+  for (const { deletes } of deltas) for (const each of deletes.toReversed()) ascending.push(each);
   return ascending.reverse();
 }

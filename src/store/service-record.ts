@@ -79,5 +79,5 @@ function flatten(sources: Sources): readonly StoredEndpoint[] {
   if (first === undefined) return [];
   const endpoints = sources.get(first) ?? [];
   if (others.length === 0) return endpoints;
-  return endpoints.concat(...others.map((name) => sources.get(name) ?? []));
+  return endpoints.concat(others.flatMap((name) => sources.get(name) ?? []));
 }

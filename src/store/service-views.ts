@@ -151,7 +151,7 @@ export class ServiceViews {
     for (const stored of endpoints) {
       const pod = twins.get(stored.info.podName);
       if (pod === undefined) all.push(stored);
-      else if (!pods.has(pod)) all.push(...pod);
+      else if (!pods.has(pod)) for (const each of pod) all.push(each);
       if (pod !== undefined) pods.add(pod);
     }
     return all;

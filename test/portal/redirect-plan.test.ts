@@ -166,3 +166,19 @@ t.test('a proxy port that is given up is not another one’s in the same plan', 
   }
   t.end();
 });
+
+t.test('more conflicts than a call has room for arguments', (t) => {
+  const plan = new RedirectPlan({
+    allocator: new PortAllocator(undefined, Math.random),
+    bindAddresses: { 4: '0.0.0.0', 6: '::' },
+  });
+  const portals = Array.from({ length: 10_000 }, (_, n) =>
+    portal(`externalIP 10.0.${n >> 8}.${n & 255}:80`),
+  );
+  const greedy = Array.from({ length: 15 }, (_, n) => ({ servicePort: `d/s${n}`, portals }));
+  const good = { servicePort: 'd/good', portals: [portal('clusterIP 10.9.0.1:80')] };
+  const { problems, listen } = plan.plan([...greedy, good], []);
+  t.equal(problems.length, 140_000);
+  t.ok(listen.has('d/good'));
+  t.end();
+});

@@ -101,3 +101,13 @@ t.test('a fault of an endpoint that stays is told each time', async (t) => {
   }
   t.equal(second.endpoints.length, 3);
 });
+
+t.test('an endpoint with more addresses than a call has room for arguments', (t) => {
+  const v4 = Array.from(
+    { length: 150_000 },
+    (_, n) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`,
+  );
+  const { endpoints } = of(new Map([['a', { ...endpoint('10.0.0.1'), ips: { v4, v6: [] } }]]));
+  t.equal(endpoints.length, v4.length);
+  t.end();
+});

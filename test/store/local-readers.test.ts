@@ -212,3 +212,17 @@ t.test('closing a reader lets go of everything', async (t) => {
   reader.close();
   t.equal(cluster.store.history, 0);
 });
+
+t.test('more endpoints go at once than a call has room for arguments', async (t) => {
+  const cluster = await emptyCluster();
+  cluster.service('demo/web').complete();
+  const slices = Array.from({ length: 14 }, (_, n) => `s${n}`);
+  for (const slice of slices) {
+    const pods = Array.from({ length: 10_000 }, (_, n) => pod(`${slice}-${n}`, '10.1.0.1'));
+    cluster.slice('demo/web', slice, ...pods);
+  }
+  const reader = new LocalReaders(cluster.store).open(ignore);
+  textsOf(reader.next('n'));
+  for (const slice of slices) cluster.slice('demo/web', slice);
+  t.equal(textsOf(reader.next('n'))?.length, 140_000);
+});

@@ -16,7 +16,7 @@ export async function findUnacceptable(
   const pending: (readonly string[])[] = names.length === 0 ? [] : [names];
   for (let group = pending.pop(); group !== undefined; group = pending.pop()) {
     if (trials >= maxTrials) {
-      bad.push(...group);
+      for (const name of group) bad.push(name);
       continue;
     }
     trials += 1;
