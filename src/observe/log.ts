@@ -1,6 +1,7 @@
 import { pino, type Logger, type LoggerOptions } from 'pino';
 import { describeError } from './describe-error.ts';
 import { standardError } from './line-writer.ts';
+import { escapeLines } from '../util/terminal-text.ts';
 
 /** Keys of a log line. An Error under `err` is written as its message, code and cause. */
 export type LogKeys = Readonly<Record<string, unknown>>;
@@ -57,7 +58,8 @@ const SETTINGS: LoggerOptions = {
 type Format = (line: string) => string;
 
 async function formatter({ format, colour }: LogOptions): Promise<Format> {
-  if (format === 'json') return (line) => line;
+  // In JSON, control characters can only be within texts.
+  if (format === 'json') return escapeLines;
   const { textFormatter } = await import('./log-text.ts');
   return textFormatter(colour ?? false);
 }

@@ -10,12 +10,17 @@ import { readTaken, refusal, takenText, type Hello } from '../../src/handover/pr
 import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks, Spelling } from '../../src/portal/interface/linux-list.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';
+import { differenceIn } from '../../src/portal/nftables/listing.ts';
+import { renderTable, type SetName } from '../../src/portal/nftables/table.ts';
+import type { RuleConfig } from '../../src/portal/rules/backend.ts';
+import { ItemMap } from '../../src/portal/rules/items.ts';
 import {
   readConnections,
   readExcludedPorts,
   readIpv4Listing,
   readIpv6Listing,
 } from '../../src/portal/windows/listing.ts';
+import { readRules } from '../../src/portal/windows/portproxy-rules.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
 import { mutations } from '../support/mutations.ts';
 import { holdsAsync } from '../support/property.ts';
@@ -42,6 +47,15 @@ const operations: Operation[] = [
   },
 ];
 const signal = new AbortController().signal;
+
+const RULES: RuleConfig = {
+  owner: '0123456789ab',
+  families: [4, 6],
+  targets: { 4: '192.0.2.5', 6: '2001:db8::5' },
+  nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
+};
+const SERVICES = new ItemMap<SetName>();
+SERVICES.update([], [{ set: 'services6', key: 'fd00::1 . tcp . 80', value: '40001' }]);
 
 const TARGETS: readonly Target[] = [
   {
@@ -79,6 +93,15 @@ const TARGETS: readonly Target[] = [
     parse: (text) => findRules('KUBE-PORTALS', text),
   },
   {
+    name: 'what nft lists',
+    samples: [
+      renderTable('kpng-userspace', RULES),
+      'table inet kpng-userspace {\n\tmap services6 {\n\t\ttype ipv6_addr . inet_proto . inet_service : inet_service\n\t\telements = { fd00::1 . tcp . 80 : 40001,\n\t\t\t     ::ffff:10.0.0.1 . udp . 53 : 40002 }\n\t}\n}\n',
+      'table inet kpng-userspace {\n\tmap services6 {\n\t\telements = { fd00:x . tcp . 80 : 40001 }\n\t}\n}\n',
+    ],
+    parse: async (text) => differenceIn(text, RULES, SERVICES),
+  },
+  {
     name: 'what ip lists',
     samples: [
       '[{"ifname":"lo","flags":["LOOPBACK","UP"],"addr_info":[{"local":"127.0.0.1","prefixlen":8,"scope":"host"},{"local":"::1","prefixlen":128}]}]',
@@ -93,12 +116,14 @@ const TARGETS: readonly Target[] = [
       '    IP Address:          10.0.0.5\r\n    Subnet Prefix:       10.0.0.0/24 (mask 255.255.255.0)\r\n',
       'Start Port    End Port\r\n      5357        5357\r\n     50000       50059     *\r\n',
       '  TCP    [fe80::1%4]:80    [fe80::2]:5000     ESTABLISHED\r\n',
+      'Address         Port        Address         Port\r\n--------------- ----------  --------------- ----------\r\n10.96.0.1       80          127.0.0.1       40001\r\n',
     ],
     parse: (text) => [
       readIpv4Listing(text),
       readIpv6Listing(text),
       readExcludedPorts(text),
       readConnections(text),
+      readRules(text, 'v4tov4'),
     ],
   },
 ];

@@ -102,5 +102,7 @@ function isElementSet(block: string): block is SetName {
 /** nft has its own way to write a few IPv6 addresses. */
 function canonicalKey(key: string): string {
   const [address = '', ...rest] = key.split(' . ');
-  return address.includes(':') ? [ipaddr.parse(address).toString(), ...rest].join(' . ') : key;
+  return ipaddr.IPv6.isValid(address)
+    ? [ipaddr.parse(address).toString(), ...rest].join(' . ')
+    : key;
 }
