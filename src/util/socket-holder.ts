@@ -23,6 +23,7 @@ export interface SocketPlace {
 const MAX_LINKS = 100_000;
 /** Bytes of a table of sockets that are read. Listening TCP sockets come first in it. */
 const MAX_TABLE = 4 * 1024 * 1024;
+const READ_BYTES = 64 * 1024;
 
 /** `nginx (process 4711)`, or as much of it as is known. */
 export function holderText({ program, pid, user }: SocketHolder): string {
@@ -56,12 +57,23 @@ interface Socket {
 async function findSocket(place: SocketPlace, root: string): Promise<Socket | undefined> {
   const name = place.protocol.toLowerCase();
   for (const table of [name, `${name}6`]) {
-    const text = await readStart(join(root, 'net', table)).catch(() => '');
-    for (const line of text.split('\n')) {
-      const [, local = '', , state, , , , user, , inode = ''] = line.trim().split(/\s+/);
-      if (state !== LISTENING[place.protocol]) continue;
-      if (inTheWay(local, place)) return { inode, user: Number(user) };
+    try {
+      for await (const rows of rowsOf(join(root, 'net', table))) {
+        const found = socketAmong(rows, place);
+        if (found !== undefined) return found;
+      }
+    } catch {
+      // There is no such table, as without IPv6.
     }
+  }
+  return undefined;
+}
+
+function socketAmong(rows: readonly string[], place: SocketPlace): Socket | undefined {
+  for (const row of rows) {
+    const [, local = '', , state, , , , user, , inode = ''] = row.trim().split(/\s+/);
+    if (state !== LISTENING[place.protocol]) continue;
+    if (inTheWay(local, place)) return { inode, user: Number(user) };
   }
   return undefined;
 }
@@ -92,18 +104,22 @@ function readHex(hex: string): string | undefined {
     : address.toString();
 }
 
-async function readStart(path: string): Promise<string> {
+/** The rows of a table, some at a time. The kernel hands over 4 KiB with each read, so all reads share a buffer. */
+async function* rowsOf(path: string): AsyncGenerator<readonly string[]> {
   const file = await open(path);
   try {
-    const chunks: Buffer[] = [];
+    const buffer = Buffer.alloc(READ_BYTES);
+    let rest = '';
     let size = 0;
-    for (;;) {
-      const { bytesRead, buffer } = await file.read(Buffer.alloc(64 * 1024), 0);
-      if (bytesRead === 0 || size > MAX_TABLE) break;
+    while (size <= MAX_TABLE) {
+      const { bytesRead } = await file.read(buffer, 0);
+      if (bytesRead === 0) break;
       size += bytesRead;
-      chunks.push(buffer.subarray(0, bytesRead));
+      const rows = (rest + buffer.toString('latin1', 0, bytesRead)).split('\n');
+      rest = rows.pop() ?? '';
+      yield rows;
     }
-    return Buffer.concat(chunks).toString('latin1');
+    yield [rest];
   } finally {
     await file.close();
   }

@@ -57,7 +57,6 @@ export const handover: Abuse = {
 export const twoSuccessors: Abuse = {
   name: 'two-successors',
   title: 'Two successors at the same time, then a restart',
-  memoryMiB: 300,
   stage: withSocket,
   async run(stage, size) {
     const rounds = size.pick(1, 2);
