@@ -6,6 +6,7 @@
  *     await stream.request();                     // its next request
  *     stream.send(reset, setService(web), sync);
  */
+import { once } from 'node:events';
 import {
   Server,
   ServerCredentials,
@@ -33,6 +34,8 @@ export interface ServerStream {
   readonly unread: number;
   /** Sends operations, or raw bytes in their place. */
   send(...items: (OpItem | Uint8Array)[]): void;
+  /** Resolves when the client has taken most of what was sent, or the call is over. */
+  drained(): Promise<unknown>;
   /** Ends the call normally. */
   end(): void;
   /** Ends the call with a status. */
@@ -94,6 +97,10 @@ function serverStream(call: Call): ServerStream {
     },
     send(...items) {
       for (const item of items) call.write(item);
+    },
+    async drained() {
+      if (!call.writableNeedDrain) return;
+      await Promise.race([once(call, 'drain'), closed]);
     },
     end: () => call.end(),
     fail: (status) => void call.emit('error', Object.assign(new Error(status.details), status)),

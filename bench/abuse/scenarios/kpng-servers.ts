@@ -1,9 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
-import { setTimeout as wait } from 'node:timers/promises';
+import { setImmediate, setTimeout as wait } from 'node:timers/promises';
+import { until } from '../../../examples/support/until.ts';
 import type { OpItem } from '../../../src/api/generated/localv1/api.ts';
-import { startKpngServer, type KpngServer } from '../../../test/support/kpng-server.ts';
+import { DEFAULT_STATE_LIMITS } from '../../../src/store/staged.ts';
+import {
+  startKpngServer,
+  type KpngServer,
+  type ServerStream,
+} from '../../../test/support/kpng-server.ts';
 import * as messages from '../../../test/support/messages.ts';
 import type { Abuse } from '../scenario.ts';
 import type { Stage } from '../stage.ts';
@@ -54,7 +60,24 @@ const fromServer = async (stage: Stage) => {
   return { source: ['local', `--api=127.0.0.1:${port}`] };
 };
 
-/** After a good state, a set of changes that never ends. A client may break off and come again. */
+/** Longest time until the client has got more than it accepts, on a loaded machine. Milliseconds. */
+const TOO_LARGE_MS = 150_000;
+
+/** Sends operations as fast as they are taken, until the client breaks off or time is up. */
+async function pour(stream: ServerStream, item: (number: number) => OpItem, ms: number) {
+  const end = performance.now() + ms;
+  const over = new AbortController();
+  void stream.closed.then(() => over.abort());
+  let sent = 0;
+  while (!over.signal.aborted && performance.now() < end) {
+    for (let count = 0; count < 200; count += 1) stream.send(item((sent += 1)));
+    await stream.drained();
+    await setImmediate();
+  }
+  return { sent, isOver: over.signal.aborted };
+}
+
+/** After a good state, a set of changes that never ends: the client has to break off at its limit, and to come again. */
 function endless(
   name: string,
   title: string,
@@ -65,42 +88,38 @@ function endless(
     name,
     title,
     engines: ['node'],
-    memoryMiB: 600,
+    memoryMiB: STATE_MIB + GARBAGE_MIB,
     stage: fromServer,
     async run(stage, size) {
       const server = servers.get(stage);
-      const end = performance.now() + size.pick(1500, 12_000);
-      let sent = 0;
-      let calls = 0;
       server?.stop();
       const hostile = await startKpngServer({ address: `127.0.0.1:${server?.port}` });
       stage.teardown(() => hostile.stop());
-      while (performance.now() < end) {
-        const stream = await hostile.stream().catch(() => undefined);
-        if (stream === undefined) break;
-        calls += 1;
-        const more = setInterval(() => {
-          if (sent >= MOST) return;
-          for (let count = 0; count < 500; count += 1) stream.send(item((sent += 1)));
-        }, 5);
-        await Promise.race([stream.closed, wait(end - performance.now())]);
-        clearInterval(more);
-      }
-      return { did: `${sent} operations of 1 KB without a Sync, in ${calls} calls` };
+      const stream = await hostile.stream();
+      const { sent, isOver } = await pour(stream, item, size.pick(1500, TOO_LARGE_MS));
+      const did = `${sent} operations of 4 KB without a Sync`;
+      if (!size.isLong) return { did };
+      if (!isOver) return { did, mistakes: ['the client did not break off'] };
+      const isReported = () => stage.proxy.log().includes('KPNG_STATE_TOO_LARGE') || undefined;
+      await until('KPNG_STATE_TOO_LARGE is logged', isReported, { within: 10_000 });
+      await hostile.stream();
+      return { did: `${did}; the client broke off (\`KPNG_STATE_TOO_LARGE\`) and called again` };
     },
     ...more,
   };
 }
 
-/** Of operations, about 1 KB each. */
-const MOST = 500_000;
+/** What a client accepts of state, and what the garbage collector leaves meanwhile. */
+const STATE_MIB = DEFAULT_STATE_LIMITS.maxBytes / 1024 ** 2;
+const GARBAGE_MIB = 200;
 
-const PADDING = { padding: 'x'.repeat(900) };
+const TEXT = 'x'.repeat(4000);
 
 export const neverSync: Abuse = endless(
   'never-sync',
   'A kpng server that never sends Sync',
-  (number) => messages.setService(messages.service(`a/s${number}`, { annotations: PADDING })),
+  (number) =>
+    messages.setService(messages.service(`a/s${number}`, { annotations: { padding: TEXT } })),
   { short: false },
 );
 
@@ -109,7 +128,7 @@ export const orphans: Abuse = endless(
   'A kpng server that sends endpoints of services that do not exist',
   (number) =>
     messages.setEndpoint(
-      `a/none-${number}/${'x'.repeat(900)}`,
+      `a/none-${number}/${TEXT}`,
       messages.endpoint(`10.0.${(number >> 8) & 255}.${number & 255}`),
     ),
 );
