@@ -125,6 +125,8 @@ export class FileWatcher {
 
   async #read(): Promise<void> {
     const { clock, limits, path, kind } = this.#options;
+    // Before the attempt: a file that appears after it has failed must differ from what was seen.
+    const status = await statusOf(path);
     const result = await readContent(path, limits.maxFileBytes, kind);
     if (this.#closed) return;
     const isLate = clock.now() - (this.#changedAt ?? 0) >= limits.maxSettleMs;
@@ -134,7 +136,7 @@ export class FileWatcher {
       return;
     }
     this.#changedAt = undefined;
-    if (result instanceof KpngError) this.#failed(result, await statusOf(path));
+    if (result instanceof KpngError) this.#failed(result, status);
     else this.#took(result);
   }
 
@@ -154,7 +156,7 @@ export class FileWatcher {
 
   #failed(error: KpngError, status: string): void {
     this.#seen = status;
-    if (this.#closed || this.#error === error.message) return;
+    if (this.#error === error.message) return;
     this.#error = error.message;
     this.#options.onError(error);
   }

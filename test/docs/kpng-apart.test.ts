@@ -29,7 +29,7 @@ t.test('the warning about an API in plaintext', async (t) => {
   const warns = (line: string): boolean => line.includes('WARN');
   await server.until(() => server.otherLines.some(warns), 'the warning');
   const line = server.otherLines.find(warns) ?? '';
-  t.ok(isAsShown(`${line}\n`.replace(/:\d+"/, ':12091"'), shownWith('WARN: The API')), line);
+  t.ok(isAsShown(`${line}\n`.replace(/:\d+"/, ':12091"'), shownWith('WARN: API served')), line);
 });
 
 t.test('a callout that fails', async (t) => {
