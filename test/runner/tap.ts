@@ -4,9 +4,12 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { inspect } from 'node:util';
 import { Parser, type Result } from 'tap-parser';
 import { toolEnv, toolScript } from './check.ts';
 
+/** Of one text in the details of a failure. Characters. */
+const MAX_DETAIL = 4000;
 const ROOT = join(import.meta.dirname, '..', '..');
 
 /** Numbers of tests. */
@@ -34,7 +37,7 @@ export function tallyLine({ passed, failed, skipped }: Tally): string {
 export async function runTap({ files, rcFile, strict, env }: TapRun, total: Tally): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'kpng-tap-'));
   const output = join(folder, 'output.tap');
-  const reporter = process.stdout.isTTY ? 'base' : 'min';
+  const reporter = process.stdout.isTTY ? 'base' : 'silent';
   const tap = spawn(
     process.execPath,
     [toolScript(ROOT, 'tap'), `--reporter=${reporter}`, `--output-file=${output}`, ...files],
@@ -63,13 +66,19 @@ export async function runTap({ files, rcFile, strict, env }: TapRun, total: Tall
 }
 
 /** Counts the tests of a block and of those inside it. */
-function follow(block: Parser, tests: Tally, strict: boolean): void {
+function follow(block: Parser, tests: Tally, strict: boolean, onFailure = () => {}): void {
   let before = { ...tests };
+  let explained = false;
   block.on('child', (child: Parser) => {
     before = { ...tests };
-    follow(child, tests, strict);
+    follow(child, tests, strict, () => (explained = true));
   });
   block.on('assert', (point: Result) => {
+    // A block that failed by an assertion inside it adds nothing to that.
+    const isExplained = point.closingTestPoint && explained;
+    if (!point.ok && point.skip === false && !isExplained) printFailure(point);
+    if (!point.ok) onFailure();
+    if (point.closingTestPoint) explained = false;
     const reason = point.skip === true ? point.name : point.skip || point.todo;
     const isLeaf = sum(tests) === sum(before);
     if (reason !== false && (!point.closingTestPoint || isLeaf)) {
@@ -84,6 +93,12 @@ function follow(block: Parser, tests: Tally, strict: boolean): void {
     }
     before = { ...tests };
   });
+}
+
+/** tap's own reporters print nothing where the output is not a terminal. */
+function printFailure({ fullname, diag }: Result): void {
+  const details = inspect(diag, { depth: 5, maxStringLength: MAX_DETAIL, breakLength: 110 });
+  process.stdout.write(`FAIL  ${fullname}\n${details.replace(/^/gm, '      ')}\n`);
 }
 
 /** Only tests for another system, whose reason says so, may be skipped where everything has to run. */
