@@ -130,7 +130,7 @@ t.test('an executable does what the source does', { skip }, async (t) => {
       ),
     ]);
     const [, url = ''] = await proxy.said(/"url":"(http:[^"]*)"/);
-    await proxy.said(/"msg":"The node engine reads clients into its own buffers"/);
+    await proxy.said(/"msg":"Chose --engine linux"/);
     await proxy.said(/The first complete state is in place/);
     t.equal(await request(t, port, 'hello', { address }), 'hello');
     const page = await (await fetch(`${url}/metrics`)).text();
