@@ -7,7 +7,7 @@ import { describeMachine, machine } from '../report/machine.ts';
 import { putSection } from '../report/sections.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { isInstalled } from '../support/tools.ts';
-import { renderRobustness, resultLine } from './report.ts';
+import { renderRobustness, replaceRows, resultLine } from './report.ts';
 import { judge, Size, type Abuse, type Engine, type Result } from './scenario.ts';
 import { ABUSES } from './scenarios/all.ts';
 import { openNetwork } from './network.ts';
@@ -21,7 +21,7 @@ export const ABUSE_USAGE = `npm run bench -- abuse [flags]   treats the program 
   --engine NAME    node or linux (both; with --short one after the other in turns)
   --list           names the scenarios
   --json FILE      where the figures go (bench/results/abuse.json)
-  --write-docs     writes the table of docs/robustness.md`;
+  --write-docs     writes the table of docs/robustness.md; with --only or --engine just those rows`;
 
 const ROOT = join(import.meta.dirname, '../..');
 const ENGINES: readonly Engine[] = ['node', 'linux'];
@@ -105,7 +105,7 @@ export async function runAbuse(
 }
 
 /** After each of them, so that a run which is broken off leaves what it has found. */
-function write({ json, writeDocs }: AbuseCommand, results: readonly Judged[]): void {
+function write({ json, writeDocs, only, engine }: AbuseCommand, results: readonly Judged[]): void {
   mkdirSync(dirname(json), { recursive: true });
   writeFileSync(
     json,
@@ -117,8 +117,10 @@ function write({ json, writeDocs }: AbuseCommand, results: readonly Judged[]): v
   );
   if (!writeDocs) return;
   const page = join(ROOT, 'docs/robustness.md');
+  const before = readFileSync(page, 'utf8');
+  const isWhole = only === '' && engine === undefined;
   const text = renderRobustness(results, describeMachine(machine()));
-  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'abuse', text));
+  writeFileSync(page, isWhole ? putSection(before, 'abuse', text) : replaceRows(before, results));
 }
 
 function plan(abuses: readonly Abuse[], { size, engine }: AbuseCommand) {

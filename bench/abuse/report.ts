@@ -25,6 +25,20 @@ export function renderRobustness(
   return `${date}, ${machine}\n\n${asMarkdown([head, ...rows], head.length)}`;
 }
 
+/** The page with new rows in place of those of the same scenarios and engines. Throws if it lacks one. */
+export function replaceRows(
+  page: string,
+  results: readonly { result: Result; reasons: readonly string[] }[],
+): string {
+  return results.reduce((text, { result, reasons }) => {
+    const cells = row(result, reasons);
+    const start = `| ${cells.slice(0, 2).join(' | ')} |`;
+    const line = text.split('\n').find((each) => each.startsWith(start));
+    if (line === undefined) throw new Error(`the page has no row ${start}`);
+    return text.replace(line, () => `| ${cells.join(' | ')} |`);
+  }, page);
+}
+
 function row(result: Result, reasons: readonly string[]): string[] {
   const { title, engine, did, memory, control } = result;
   return [

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { readAbuseArgs, runAbuse } from '../../bench/abuse/command.ts';
-import { renderRobustness } from '../../bench/abuse/report.ts';
+import { renderRobustness, replaceRows } from '../../bench/abuse/report.ts';
 import { judge, type Abuse, type Result, type Traffic } from '../../bench/abuse/scenario.ts';
 import { ABUSES } from '../../bench/abuse/scenarios/all.ts';
 import { Front } from '../../bench/abuse/scenarios/kube-api.ts';
@@ -69,6 +69,12 @@ t.test('the table has a row for each run', (t) => {
     text,
     /\| An abuse \| node \| it \| 100 → 250 \| 100 exchanges, 0 lost; .* \*\*failed\*\*: why\/not \|/,
   );
+  const again = replaceRows(`${text}\n| Another | node | as it was |`, [
+    { result: good, reasons: [] },
+  ]);
+  t.match(again, /\| An abuse \| node \| .* \| withstood \|\n/);
+  t.match(again, '| Another | node | as it was |');
+  t.throws(() => replaceRows('no table', [{ result: good, reasons: [] }]), /no row/);
   t.end();
 });
 
