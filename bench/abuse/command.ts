@@ -16,7 +16,7 @@ import { MemoryWatch } from './watch.ts';
 
 export const ABUSE_USAGE = `npm run bench -- abuse [flags]   treats the program badly, from outside; fails if it does not bear that
 
-  --short          less of everything, without verdicts on time: under a minute
+  --short          less of everything, without verdicts on time: about 90 s
   --only WORD      only the scenarios whose name has it
   --engine NAME    node or linux (both; with --short one after the other in turns)
   --list           names the scenarios
