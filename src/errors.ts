@@ -2,7 +2,7 @@
  * Errors with stable codes.
  *
  * Every error that a user can see carries one of the codes below. The table is documented in
- * docs/errors.md, and a test keeps the two equal.
+ * docs/reference/errors.md, and a test keeps the two equal.
  */
 
 /** What each code means and whether the program tries again by itself. */

@@ -21,7 +21,7 @@ export const ABUSE_USAGE = `npm run bench -- abuse [flags]   treats the program 
   --engine NAME    node or linux (both; with --short one after the other in turns)
   --list           names the scenarios
   --json FILE      where the figures go (bench/results/abuse.json)
-  --write-docs     writes the table of docs/robustness.md; with --only or --engine just those rows`;
+  --write-docs     writes the table of docs/reference/robustness.md; with --only or --engine just those rows`;
 
 const ROOT = join(import.meta.dirname, '../..');
 const ENGINES: readonly Engine[] = ['node', 'linux'];
@@ -116,7 +116,7 @@ function write({ json, writeDocs, only, engine }: AbuseCommand, results: readonl
     )}\n`,
   );
   if (!writeDocs) return;
-  const page = join(ROOT, 'docs/robustness.md');
+  const page = join(ROOT, 'docs/reference/robustness.md');
   const before = readFileSync(page, 'utf8');
   const isWhole = only === '' && engine === undefined;
   const text = renderRobustness(results, describeMachine(machine()));

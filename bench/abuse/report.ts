@@ -1,4 +1,4 @@
-/** What is printed, and the table of docs/robustness.md. */
+/** What is printed, and the table of docs/reference/robustness.md. */
 import { asMarkdown } from '../report/table.ts';
 import type { Abuse, Result } from './scenario.ts';
 

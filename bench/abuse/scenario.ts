@@ -1,7 +1,7 @@
 /** What an abuse is, and when the program has withstood it. */
 import type { Stage, StageOptions } from './stage.ts';
 
-/** How much is done: a short run is for CI, a long one for docs/robustness.md. */
+/** How much is done: a short run is for CI, a long one for docs/reference/robustness.md. */
 export class Size {
   readonly isLong: boolean;
 

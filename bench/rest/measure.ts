@@ -73,7 +73,7 @@ export function connectionsBeside(
   return Math.min(wanted, Math.floor(left(servicePorts, limit) / 2));
 }
 
-/** How many UDP sessions a process has at once: half of the descriptors (docs/limits.md). */
+/** How many UDP sessions a process has at once: half of the descriptors (docs/reference/limits.md). */
 export function sessionsWithin(wanted: number, limit = processDescriptorLimit()): number {
   return Math.min(wanted, Math.floor(left(0, limit) / 2));
 }

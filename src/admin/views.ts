@@ -1,5 +1,5 @@
 /**
- * What the admin API answers, as plain data. docs/status.md describes it field by field; fields may be
+ * What the admin API answers, as plain data. docs/reference/status.md describes it field by field; fields may be
  * added, those that are there keep their meaning.
  */
 import type { ConnectErrorCause } from '../proxysocket/counters.ts';

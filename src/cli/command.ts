@@ -125,7 +125,7 @@ export interface BoundGlobalSink extends BoundSinkBase {
 
 export type BoundSink = BoundLocalSink | BoundGlobalSink;
 
-/** What every command says of itself: `--help`, docs/cli.md, the man page and completion are made from it. */
+/** What every command says of itself: `--help`, docs/reference/command-line.md, the man page and completion are made from it. */
 export interface CommandText {
   /** The word on the command line. */
   readonly word: string;

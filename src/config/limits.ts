@@ -1,4 +1,4 @@
-/** Bounds of configuration files; each has a line in docs/limits.md. */
+/** Bounds of configuration files; each has a line in docs/reference/limits.md. */
 export const CONFIG_LIMITS = {
   /** Largest file that is read. Bytes. */
   maxFileBytes: 256 * 1024,

@@ -1,6 +1,6 @@
 import type { FileWatcherLimits } from '../util/file-watcher.ts';
 
-/** The limits of the state file source in one place. Each has a line in docs/limits.md. */
+/** The limits of the state file source in one place. Each has a line in docs/reference/limits.md. */
 export interface FileLimits extends FileWatcherLimits {
   /** Longest YAML that is parsed in one piece: a service, or a file that has to be. Characters. */
   readonly maxPieceChars: number;

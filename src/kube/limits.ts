@@ -1,4 +1,4 @@
-/** The limits of the Kubernetes source in one place. Each has a line in docs/limits.md. */
+/** The limits of the Kubernetes source in one place. Each has a line in docs/reference/limits.md. */
 export interface KubeLimits {
   /** Objects in one page of a list. */
   readonly pageSize: number;

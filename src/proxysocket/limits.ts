@@ -1,4 +1,4 @@
-/** Every limit and time of the data path in one place. Each has a flag and a line in docs/limits.md. */
+/** Every limit and time of the data path in one place. Each has a flag and a line in docs/reference/limits.md. */
 export interface EngineLimits {
   /** TCP relays at once, of all service ports. Above it new connections are reset. */
   readonly maxConnections: number;
@@ -58,7 +58,7 @@ export const DEFAULT_LIMITS: EngineLimits = {
 
 /**
  * The public name of each limit. It is the name of its flag, of the `limit` label in the metrics and of
- * its line in docs/limits.md.
+ * its line in docs/reference/limits.md.
  */
 export const LIMIT_NAMES = {
   maxConnections: 'max-connections',

@@ -1,6 +1,6 @@
 import { DEFAULT_MAX_HISTORY } from '../store/global-store.ts';
 
-/** The limits of the API server that have a flag, or that tests change. See docs/limits.md. */
+/** The limits of the API server that have a flag, or that tests change. See docs/reference/limits.md. */
 export interface ServerLimits {
   /** Connections at once. */
   readonly maxConnections: number;

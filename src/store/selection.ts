@@ -2,7 +2,7 @@
  * Which endpoints of a service one node uses, and for which traffic. Pure rules over the endpoints of
  * one service; what becomes of the chosen ones is decided elsewhere.
  *
- * They are kube-proxy's rules. Where kpng's own differ, see docs/differences.md.
+ * They are kube-proxy's rules. Where kpng's own differ, see docs/reference/differences.md.
  */
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { EndpointScopes, Service } from '../api/generated/localv1/api.ts';

@@ -25,21 +25,23 @@ const page = (name: string): string => readFileSync(join(root, 'docs', name), 'u
 
 /** The first words in backticks of the first column of a section's tables. */
 function firstCodes(section: string): string[] {
-  return tableRows(page('status.md'), section).flatMap(([cell = '']) => {
+  return tableRows(page('reference/status.md'), section).flatMap(([cell = '']) => {
     const code = /`([^`]+)`/.exec(cell)?.[1];
     return code === undefined ? [] : [code];
   });
 }
 
-t.test('docs/status.md has every operation, with its method and inputs', async (t) => {
+t.test('docs/reference/status.md has every operation, with its method and inputs', async (t) => {
   const scene = await AdminScene.create([]);
   const admin = scene.start({});
   t.teardown(() => admin.close());
-  const documented = tableRows(page('status.md'), 'API').map(([name, method, inputs = '']) => ({
-    name: name?.replaceAll('`', ''),
-    method,
-    inputs: [...inputs.matchAll(/`([^`]+)`/g)].map(([, input]) => input),
-  }));
+  const documented = tableRows(page('reference/status.md'), 'API').map(
+    ([name, method, inputs = '']) => ({
+      name: name?.replaceAll('`', ''),
+      method,
+      inputs: [...inputs.matchAll(/`([^`]+)`/g)].map(([, input]) => input),
+    }),
+  );
   const actual = admin.operations.map(({ name, access, inputs }) => {
     return { name, method: access === 'change' ? 'POST' : 'GET', inputs: [...inputs] };
   });
@@ -53,8 +55,8 @@ t.test('it has every command and every state', async (t) => {
   t.strictSame(states.sort(), [...SERVICE_STATES, 'ready', 'failing', 'drained', 'unused'].sort());
 });
 
-t.test('docs/limits.md has the limits of the admin API', async (t) => {
-  const values = tableRows(page('limits.md'), 'Admin API and status page').map(
+t.test('docs/reference/limits.md has the limits of the admin API', async (t) => {
+  const values = tableRows(page('reference/limits.md'), 'Admin API and status page').map(
     ([, value]) => value,
   );
   const number = (value: number): string => value.toLocaleString('en');
@@ -70,8 +72,8 @@ t.test('docs/limits.md has the limits of the admin API', async (t) => {
   ]);
 });
 
-t.test('docs/limits.md has the limits of HTTP servers', async (t) => {
-  const values = tableRows(page('limits.md'), 'HTTP servers').map(([, value]) => value);
+t.test('docs/reference/limits.md has the limits of HTTP servers', async (t) => {
+  const values = tableRows(page('reference/limits.md'), 'HTTP servers').map(([, value]) => value);
   t.strictSame(values.slice(0, 9), [
     String(http.MAX_HTTP_CONNECTIONS),
     String(http.MAX_WAITING_REQUESTS),

@@ -13,7 +13,7 @@ import { formatDuration } from '../../src/util/duration.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const PAGE = join(ROOT, 'docs', 'configuration.md');
+const PAGE = join(ROOT, 'docs/reference/configuration.md');
 const SCHEMA = join(ROOT, 'schema', 'configuration.schema.json');
 const FIELDS = configFields(REGISTRY);
 const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
@@ -65,9 +65,9 @@ t.test('the fields of kube-proxy that have a flag have one that exists', async (
   check(KUBE_PROXY_FIELDS);
 });
 
-t.test('docs/limits.md has the bounds of configuration files', async (t) => {
+t.test('docs/reference/limits.md has the bounds of configuration files', async (t) => {
   const rows = tableRows(
-    readFileSync(join(ROOT, 'docs', 'limits.md'), 'utf8'),
+    readFileSync(join(ROOT, 'docs/reference/limits.md'), 'utf8'),
     'Configuration file',
   );
   t.same(

@@ -40,8 +40,14 @@ t.test('pages and schema are what the flag tables say', async (t) => {
     parser: 'json',
   });
   const made: [string, string][] = [
-    [join(docs, 'cli.md'), fillPage(page('cli.md'), cliParts(REGISTRY))],
-    [join(docs, 'configuration.md'), fillPage(page('configuration.md'), configParts(REGISTRY))],
+    [
+      join(docs, 'reference/command-line.md'),
+      fillPage(page('reference/command-line.md'), cliParts(REGISTRY)),
+    ],
+    [
+      join(docs, 'reference/configuration.md'),
+      fillPage(page('reference/configuration.md'), configParts(REGISTRY)),
+    ],
     [SCHEMA, schema],
   ];
   for (const [path, text] of made) {
@@ -81,42 +87,52 @@ t.test('help fits a terminal, and teaches with examples', (t) => {
   t.end();
 });
 
-t.test('docs/errors.md has every code, says what it means and whether it is tried again', (t) => {
-  const documented = tableRows(page('errors.md')).map(([code = '', meaning, retried]) => ({
-    code: codes(code)[0],
-    meaning,
-    retried,
-  }));
-  t.same(
-    documented,
-    Object.entries(ERROR_CODES).map(([code, { summary, retried }]) => ({
-      code,
-      meaning: summary,
-      retried: retried ? 'yes' : 'no',
-    })),
-    'in the order of src/errors.ts',
-  );
-  t.end();
-});
+t.test(
+  'docs/reference/errors.md has every code, says what it means and whether it is tried again',
+  (t) => {
+    const documented = tableRows(page('reference/errors.md')).map(
+      ([code = '', meaning, retried]) => ({
+        code: codes(code)[0],
+        meaning,
+        retried,
+      }),
+    );
+    t.same(
+      documented,
+      Object.entries(ERROR_CODES).map(([code, { summary, retried }]) => ({
+        code,
+        meaning: summary,
+        retried: retried ? 'yes' : 'no',
+      })),
+      'in the order of src/errors.ts',
+    );
+    t.end();
+  },
+);
 
-t.test('docs/limits.md has every limit of the data path, with its flag and default', (t) => {
-  const documented = tableRows(page('limits.md'), 'Data path').map(([name = '', standard]) => ({
-    name: codes(name)[0],
-    standard,
-  }));
-  t.same(
-    documented,
-    Object.values(LIMIT_NAMES).map((name) => ({
-      name: `--${name}`,
-      standard: defaultText(LIMIT_FLAGS[name]),
-    })),
-    'in the order of src/proxysocket/limits.ts',
-  );
-  t.end();
-});
+t.test(
+  'docs/reference/limits.md has every limit of the data path, with its flag and default',
+  (t) => {
+    const documented = tableRows(page('reference/limits.md'), 'Data path').map(
+      ([name = '', standard]) => ({
+        name: codes(name)[0],
+        standard,
+      }),
+    );
+    t.same(
+      documented,
+      Object.values(LIMIT_NAMES).map((name) => ({
+        name: `--${name}`,
+        standard: defaultText(LIMIT_FLAGS[name]),
+      })),
+      'in the order of src/proxysocket/limits.ts',
+    );
+    t.end();
+  },
+);
 
-t.test('docs/limits.md has every fixed limit, with its value', (t) => {
-  const rows = tableRows(page('limits.md'), 'State file');
+t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => {
+  const rows = tableRows(page('reference/limits.md'), 'State file');
   const limits = DEFAULT_FILE_LIMITS;
   t.same(
     rows.map(([, value]) => value),
@@ -136,7 +152,9 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
   );
   t.equal(rows.length, Object.keys(limits).length);
   const kube = DEFAULT_KUBE_LIMITS;
-  const kubeRows = tableRows(page('limits.md'), 'Kubernetes API').map(([, value = '']) => value);
+  const kubeRows = tableRows(page('reference/limits.md'), 'Kubernetes API').map(
+    ([, value = '']) => value,
+  );
   t.same(
     kubeRows.map((value) => value.replace(/, .*/, '')),
     [
@@ -160,7 +178,7 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
   );
   t.equal(kubeRows.length, Object.keys(kube).length);
   t.same(
-    tableRows(page('limits.md'), 'Portal with packet rules').map(([, value]) => value),
+    tableRows(page('reference/limits.md'), 'Portal with packet rules').map(([, value]) => value),
     [
       formatDuration(bounds.WRITE_TIMEOUT_MS),
       [bounds.MIN_CANARY_INTERVAL_MS, bounds.CANARY_INTERVAL_MS].map(formatDuration).join(' to '),
@@ -180,7 +198,9 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
     'in the order of src/portal/bounds.ts',
   );
   t.same(
-    tableRows(page('limits.md'), 'Portal with addresses on an interface').map(([, value]) => value),
+    tableRows(page('reference/limits.md'), 'Portal with addresses on an interface').map(
+      ([, value]) => value,
+    ),
     [
       `${formatDuration(bounds.WRITE_TIMEOUT_MS)}, and ${formatDuration(bounds.ADDRESS_WRITE_MS)} for each address`,
       formatDuration(bounds.CANARY_INTERVAL_MS),
@@ -190,7 +210,7 @@ t.test('docs/limits.md has every fixed limit, with its value', (t) => {
       formatDuration(bounds.LINGER_CHECK_MS),
     ],
   );
-  const reviews = tableRows(page('limits.md'), 'HTTP servers').slice(-6);
+  const reviews = tableRows(page('reference/limits.md'), 'HTTP servers').slice(-6);
   t.same(
     reviews.map(([, value]) => value),
     [

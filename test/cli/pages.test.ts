@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import t from 'tap';
 
 const root = join(import.meta.dirname, '..', '..');
-const pages = globSync('{*.md,docs/*.md}', { cwd: root }).map((name) => ({
+const pages = globSync('{*.md,docs/**/*.md}', { cwd: root }).map((name) => ({
   name,
   text: readFileSync(join(root, name), 'utf8'),
 }));

@@ -17,9 +17,9 @@ interface Rules {
   }[];
 }
 
-/** The metrics of docs/metrics.md, which a test compares with the code: types by name. */
+/** The metrics of docs/reference/metrics.md, which a test compares with the code: types by name. */
 const METRICS = new Map(
-  [...read('docs/metrics.md').matchAll(/^\| `(\w+)`[ *]*\| (\w+) \|/gm)].map(
+  [...read('docs/reference/metrics.md').matchAll(/^\| `(\w+)`[ *]*\| (\w+) \|/gm)].map(
     ([, name = '', type = '']) => [name, type],
   ),
 );

@@ -24,7 +24,7 @@ import { blocksOf, type Block } from '../support/page-blocks.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
-const pages = globSync('{*.md,docs/*.md,examples/**/*.md,deploy/**/*.md}', { cwd: root }).sort();
+const pages = globSync('{*.md,docs/**/*.md,examples/**/*.md,deploy/**/*.md}', { cwd: root }).sort();
 
 /** Why a command is not run by a test. */
 const REASONS = new Set([
@@ -144,7 +144,7 @@ t.test('every block of every page is run, compared or read', async (t) => {
 
 t.test('what is wrong with a block is found', async (t) => {
   const wrong = (block: string): string[] =>
-    blocksOf(block).flatMap((each) => problemsWith('docs/status.md', each));
+    blocksOf(block).flatMap((each) => problemsWith('docs/reference/status.md', each));
   t.match(wrong('```\nanything\n```\n'), [/kind ""/]);
   t.match(wrong('text\n\n    npm ci\n'), [/indented/]);
   t.match(wrong('```sh\nkpng-userspace version\n```\n'), [/neither run nor marked/]);

@@ -3,9 +3,12 @@ import { join } from 'node:path';
 import { blocksOf } from '../support/page-blocks.ts';
 import { testPage } from '../support/run-page.ts';
 
-const page = readFileSync(join(import.meta.dirname, '../../docs/configuration.md'), 'utf8');
+const page = readFileSync(
+  join(import.meta.dirname, '../../docs/reference/configuration.md'),
+  'utf8',
+);
 
-testPage('docs/configuration.md', () => {
+testPage('docs/reference/configuration.md', () => {
   const example = blocksOf(page).find(({ language }) => language === 'yaml');
   return { files: { 'config.yaml': example?.text ?? '' }, apart: false };
 });

@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/events.md');
+testPage('docs/reference/events.md');

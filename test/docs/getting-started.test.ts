@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/getting-started.md');
+testPage('docs/tutorial/getting-started.md');

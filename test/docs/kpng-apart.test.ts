@@ -1,4 +1,4 @@
-/** The sinks and the log lines of docs/kpng.md. */
+/** The sinks and the log lines of docs/reference/kpng.md. */
 import { chmodSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -9,10 +9,10 @@ import { blocksOf } from '../support/page-blocks.ts';
 import { testPage } from '../support/run-page.ts';
 
 const root = join(import.meta.dirname, '..', '..');
-const page = readFileSync(join(root, 'docs', 'kpng.md'), 'utf8');
+const page = readFileSync(join(root, 'docs/reference/kpng.md'), 'utf8');
 const state = join(root, 'examples', 'state-file', 'two-nodes.yaml');
 
-testPage('docs/kpng.md', async (t) => {
+testPage('docs/reference/kpng.md', async (t) => {
   const { env, ...cluster } = await clusterOfOne(t);
   const none = { KPNG_METRICS_BIND_ADDRESS: '', KPNG_HEALTHZ_BIND_ADDRESS: '' };
   return { ...cluster, mark: 'run apart', env: { ...env, ...none } };

@@ -1,4 +1,4 @@
 import { clusterOfOne } from '../support/kpng-cluster.ts';
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/kpng.md', clusterOfOne);
+testPage('docs/reference/kpng.md', clusterOfOne);

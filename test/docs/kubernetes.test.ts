@@ -1,4 +1,4 @@
-/** The logs that docs/kubernetes.md shows are those of the program, with an API server of the tests. */
+/** The logs that docs/reference/kubernetes.md shows are those of the program, with an API server of the tests. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -10,7 +10,7 @@ import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
 import { blocksOf } from '../support/page-blocks.ts';
 import { shortDir } from '../support/short-dir.ts';
 
-const page = readFileSync(join(import.meta.dirname, '../../docs/kubernetes.md'), 'utf8');
+const page = readFileSync(join(import.meta.dirname, '../../docs/reference/kubernetes.md'), 'utf8');
 
 /** Which of three resources is the first to fail, and where, is left to chance. */
 function constant(lines: string): string[] {

@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/limits.md');
+testPage('docs/reference/limits.md');

@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/metrics.md');
+testPage('docs/reference/metrics.md');

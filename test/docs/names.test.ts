@@ -20,19 +20,19 @@ import { proseOf } from '../support/page-blocks.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
-const pages = globSync('{*.md,docs/*.md}', { cwd: root }).sort();
+const pages = globSync('{*.md,docs/**/*.md}', { cwd: root }).sort();
 
 function all(text: string, pattern: RegExp): string[] {
   return [...new Set([...text.matchAll(pattern)].map(([whole, name = whole]) => name))];
 }
 
-const METRICS = new Set(all(read('docs/metrics.md'), /^\| `(\w+)`/gm));
-const CHANNELS = new Set(all(read('docs/events.md'), /^\| `([\w:-]+)`/gm));
-const FLAGS = new Set(all(read('docs/cli.md'), /(?<![\w-])--[a-z][\w-]+/g));
+const METRICS = new Set(all(read('docs/reference/metrics.md'), /^\| `(\w+)`/gm));
+const CHANNELS = new Set(all(read('docs/reference/events.md'), /^\| `([\w:-]+)`/gm));
+const FLAGS = new Set(all(read('docs/reference/command-line.md'), /(?<![\w-])--[a-z][\w-]+/g));
 /** Error codes, and variables of the environment. */
 const CODES = new Set([
-  ...all(read('docs/errors.md'), /^\| `(KPNG_\w+)`/gm),
-  ...all(read('docs/configuration.md'), /`(KPNG_\w+)`/g),
+  ...all(read('docs/reference/errors.md'), /^\| `(KPNG_\w+)`/gm),
+  ...all(read('docs/reference/configuration.md'), /`(KPNG_\w+)`/g),
   'KPNG_TEST_ENGINE',
 ]);
 /** Flags of other programs, and of the benchmarks. */
@@ -98,39 +98,45 @@ t.test('a name that there is not is found', async (t) => {
   );
 });
 
-t.test('docs/signals.md has the signals of the program, and its exit codes', async (t) => {
-  const source = read('src/cli/lifecycle.ts') + read('src/cli/main.ts');
-  const handled = all(source, /[[(]'SIG(\w+)'/g);
-  const page = read('docs/signals.md');
-  const named = tableRows(page, 'Signals and exit codes').flatMap(([cell = '']) =>
-    all(cell, /[A-Z]{3,}\d?/g),
-  );
-  // One that means something else on Windows has two rows.
-  t.same([...new Set(named)].sort(), handled.sort());
-  t.same(
-    tableRows(page, 'Exit codes').map(([code]) => code),
-    ['0', '1', '2'],
-  );
-  const codes = globSync('src/cli/**/*.ts', { cwd: root }).flatMap((path) =>
-    all(read(path), /process\.exit\((\d+)\)/g),
-  );
-  for (const code of codes) t.match(code, /^[012]$/);
-});
+t.test(
+  'docs/reference/signals.md has the signals of the program, and its exit codes',
+  async (t) => {
+    const source = read('src/cli/lifecycle.ts') + read('src/cli/main.ts');
+    const handled = all(source, /[[(]'SIG(\w+)'/g);
+    const page = read('docs/reference/signals.md');
+    const named = tableRows(page, 'Signals and exit codes').flatMap(([cell = '']) =>
+      all(cell, /[A-Z]{3,}\d?/g),
+    );
+    // One that means something else on Windows has two rows.
+    t.same([...new Set(named)].sort(), handled.sort());
+    t.same(
+      tableRows(page, 'Exit codes').map(([code]) => code),
+      ['0', '1', '2'],
+    );
+    const codes = globSync('src/cli/**/*.ts', { cwd: root }).flatMap((path) =>
+      all(read(path), /process\.exit\((\d+)\)/g),
+    );
+    for (const code of codes) t.match(code, /^[012]$/);
+  },
+);
 
-t.test('docs/limits.md has the limits that cannot be set, with their values', async (t) => {
-  const page = read('docs/limits.md');
-  const values = (section: string): (string | undefined)[] =>
-    tableRows(page, section).map(([, value]) => value);
-  t.same(values('Services that are endpoints of services'), ['1', String(MAX_HOPS)]);
-  t.same(values('Listeners that rules no longer lead to'), [
-    formatDuration(LINGER_MS),
-    String(MAX_LINGERING),
-  ]);
-  const size = localSource.flags['max-msg-size'];
-  t.same(values('Source'), [
-    size && defaultText(size),
-    DEFAULT_STATE_LIMITS.maxEntries.toLocaleString('en'),
-    formatBytes(DEFAULT_STATE_LIMITS.maxBytes),
-    MAX_FIELDS.toLocaleString('en'),
-  ]);
-});
+t.test(
+  'docs/reference/limits.md has the limits that cannot be set, with their values',
+  async (t) => {
+    const page = read('docs/reference/limits.md');
+    const values = (section: string): (string | undefined)[] =>
+      tableRows(page, section).map(([, value]) => value);
+    t.same(values('Services that are endpoints of services'), ['1', String(MAX_HOPS)]);
+    t.same(values('Listeners that rules no longer lead to'), [
+      formatDuration(LINGER_MS),
+      String(MAX_LINGERING),
+    ]);
+    const size = localSource.flags['max-msg-size'];
+    t.same(values('Source'), [
+      size && defaultText(size),
+      DEFAULT_STATE_LIMITS.maxEntries.toLocaleString('en'),
+      formatBytes(DEFAULT_STATE_LIMITS.maxBytes),
+      MAX_FIELDS.toLocaleString('en'),
+    ]);
+  },
+);

@@ -1,4 +1,4 @@
 import { testPage } from '../support/run-page.ts';
 
 // What writes rules and addresses is run by test/system/docs.test.ts.
-testPage('docs/portals.md');
+testPage('docs/reference/portals.md');

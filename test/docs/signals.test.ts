@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/signals.md');
+testPage('docs/reference/signals.md');

@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/state-file.md');
+testPage('docs/reference/state-file.md');

@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/status.md');
+testPage('docs/reference/status.md');

@@ -8,7 +8,7 @@ import { nodeView } from '../support/node-view.ts';
 import { stateOf, warningsOf } from '../support/state-file.ts';
 
 const root = join(import.meta.dirname, '..', '..');
-const page = readFileSync(join(root, 'docs', 'state-file.md'), 'utf8');
+const page = readFileSync(join(root, 'docs/reference/state-file.md'), 'utf8');
 
 interface Schema {
   readonly properties: Record<string, unknown>;

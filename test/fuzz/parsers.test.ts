@@ -1,6 +1,6 @@
 /**
  * Parsers of outside text, given damaged samples: each has to return or to throw what it is said to throw, in
- * little time. docs/security.md lists all parsers and their targets; most have one in a test of their own.
+ * little time. docs/how-to/harden.md lists all parsers and their targets; most have one in a test of their own.
  */
 import * as fc from 'fast-check';
 import t from 'tap';

@@ -7,9 +7,9 @@ import { formatBytes } from '../../src/util/bytes.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { tableRows } from '../support/markdown.ts';
 
-const limits = readFileSync(join(import.meta.dirname, '../../docs/limits.md'), 'utf8');
+const limits = readFileSync(join(import.meta.dirname, '../../docs/reference/limits.md'), 'utf8');
 
-t.test('docs/limits.md has the limits of a restart, with their values', async (t) => {
+t.test('docs/reference/limits.md has the limits of a restart, with their values', async (t) => {
   t.strictSame(
     tableRows(limits, 'Restart').map(([, value]) => value),
     [

@@ -11,7 +11,10 @@ import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { scrapePage, type MetricsPage } from '../support/metrics-page.ts';
 import { tableRows } from '../support/markdown.ts';
 
-const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'metrics.md'), 'utf8');
+const page = readFileSync(
+  join(import.meta.dirname, '..', '..', 'docs/reference/metrics.md'),
+  'utf8',
+);
 
 /** Metrics that not every system has. */
 const OPTIONAL = new Set([
@@ -99,7 +102,7 @@ async function scrape(t: { teardown(end: () => void): void }): Promise<MetricsPa
 }
 
 t.test(
-  'every metric is in docs/metrics.md with its type, and every one there exists',
+  'every metric is in docs/reference/metrics.md with its type, and every one there exists',
   async (t) => {
     const { types } = await scrape(t);
     const onPage = new Map(documented().map(({ name, type }) => [name, type]));

@@ -5,12 +5,12 @@ import { eventChannels } from '../support/event-sources.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const page = readFileSync(join(ROOT, 'docs', 'events.md'), 'utf8');
+const page = readFileSync(join(ROOT, 'docs/reference/events.md'), 'utf8');
 const rows = tableRows(page).map(([channel = '', when = '', fields = '']) => {
   return { channel: channel.replaceAll('`', ''), when, fields };
 });
 
-t.test('every channel is in docs/events.md, and every one there exists', async (t) => {
+t.test('every channel is in docs/reference/events.md, and every one there exists', async (t) => {
   const channels = eventChannels();
   t.ok(channels.length > 50, `${channels.length} were found`);
   t.same(rows.map(({ channel }) => channel).sort(), channels.map(({ channel }) => channel).sort());

@@ -13,9 +13,12 @@ import { formatDuration } from '../../src/util/duration.ts';
 import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';
 import { tableRows } from '../support/markdown.ts';
 
-const limits = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'limits.md'), 'utf8');
+const limits = readFileSync(
+  join(import.meta.dirname, '..', '..', 'docs/reference/limits.md'),
+  'utf8',
+);
 
-t.test('docs/limits.md has every limit of the API server, with its value', async (t) => {
+t.test('docs/reference/limits.md has every limit of the API server, with its value', async (t) => {
   const rows = tableRows(limits, 'API server');
   const flags = [
     'max-watchers',

@@ -65,7 +65,7 @@ const policies: fc.Arbitrary<Policies> = fc.record({
   externalTrafficToLocal: fc.boolean(),
 });
 
-/** What docs/state-file.md says, word by word. */
+/** What docs/reference/state-file.md says, word by word. */
 function model(
   { internalTrafficToLocal, externalTrafficToLocal }: Policies,
   infos: readonly EndpointInfo[],

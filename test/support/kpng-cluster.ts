@@ -3,7 +3,7 @@ import { endpoint, service, slice } from './fake-api/objects.ts';
 import { startFakeApi } from './fake-api/server.ts';
 import type { PageRun } from './run-page.ts';
 
-/** The API server that docs/kpng.md talks to: one Service for its proxy, and one for others. */
+/** The API server that docs/reference/kpng.md talks to: one Service for its proxy, and one for others. */
 export async function clusterOfOne(t: Test): Promise<Omit<PageRun, 'page'>> {
   const api = await startFakeApi(t);
   const labels = { 'service.kubernetes.io/service-proxy-name': 'kpng-example' };

@@ -21,7 +21,7 @@ const root = join(import.meta.dirname, '..', '..');
 const DEFAULT_PORTS = ['10249', '10256', '12090', '8080', '9001', '9002'];
 
 export interface PageRun {
-  /** Such as `docs/status.md`. */
+  /** Such as `docs/reference/status.md`. */
   readonly page: string;
   /** Only blocks with this mark. Default: those with none. */
   readonly mark?: string;

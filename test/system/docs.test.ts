@@ -1,7 +1,7 @@
-/** The commands of docs/portals.md that write packet rules and addresses, in a namespace of their own. */
+/** The commands of docs/reference/portals.md that write packet rules and addresses, in a namespace of their own. */
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/portals.md', () => ({
+testPage('docs/reference/portals.md', () => ({
   mark: 'in a namespace',
   inside: ['unshare', '--net'],
   setup: [

@@ -80,7 +80,7 @@ export async function stops(steps: Steps, lab: Lab): Promise<void> {
   }
 
   await steps.step('the lines for NSSM on the page make a service that runs', async () => {
-    const page = await readFile(join(ROOT, 'docs', 'windows.md'), 'utf8');
+    const page = await readFile(join(ROOT, 'docs/how-to/windows.md'), 'utf8');
     const lines = /```bat\n(nssm install [^`]*)```/.exec(page)?.[1] ?? '';
     const script = String.raw`${FOLDER}\lines.bat`;
     const all = ['@cd /d %~dp0', ...lines.trimEnd().split('\n'), 'nssm start kpng', ''];

@@ -26,7 +26,7 @@ export function fillPage(page: string, parts: Readonly<Record<string, string>>):
   }, page);
 }
 
-/** The parts of docs/cli.md. */
+/** The parts of docs/reference/command-line.md. */
 export function cliParts(registry: Registry): Record<string, string> {
   const { sources, sinks, others } = registry;
   const help = helpText({ kind: 'nothing' }, registry);
@@ -66,7 +66,7 @@ export function cliParts(registry: Registry): Record<string, string> {
   };
 }
 
-/** The parts of docs/configuration.md. */
+/** The parts of docs/reference/configuration.md. */
 export function configParts(registry: Registry): Record<string, string> {
   const flags = configurableFlags(registry);
   const live = flags.filter(({ spec }) => spec.live === true);

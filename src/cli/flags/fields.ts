@@ -14,7 +14,7 @@ export interface ConfigurableFlag {
   readonly commands: readonly string[];
 }
 
-/** Every flag that a configuration file may set, in the order of docs/cli.md. */
+/** Every flag that a configuration file may set, in the order of docs/reference/command-line.md. */
 export function configurableFlags({ sources, sinks, others }: Registry): ConfigurableFlag[] {
   const tables: [string | undefined, FlagTable][] = [
     [undefined, GLOBAL_FLAGS],

@@ -11,7 +11,7 @@ import { flag, group, type FlagSpec, type FlagValues } from './table.ts';
 const LIMITS = 'Limits';
 const TIMES = 'Times';
 
-/** One flag for each limit of the data path; the names are those of the metrics and of docs/limits.md. */
+/** One flag for each limit of the data path; the names are those of the metrics and of docs/reference/limits.md. */
 export const LIMIT_FLAGS = {
   ...group(TIMES, {
     'connect-timeouts': flag<readonly number[]>(

@@ -1,7 +1,7 @@
 import type { FieldSchema } from '../../config/field.ts';
 
 /**
- * Flags as data. One table per command drives parsing, `--help`, docs/cli.md and shell completion.
+ * Flags as data. One table per command drives parsing, `--help`, docs/reference/command-line.md and shell completion.
  */
 
 /** How the text of a flag becomes a value, and back. */

@@ -13,7 +13,7 @@ export const kubeSource = defineGlobalSource({
   summary: 'Services, EndpointSlices and Nodes, watched in a Kubernetes API',
   description: [
     'Uses the kubeconfig of --kubeconfig or KUBECONFIG, else the service account of the pod; not ' +
-      '~/.kube/config. docs/kubernetes.md lists the permissions that the account needs, and failures.',
+      '~/.kube/config. docs/reference/kubernetes.md lists the permissions that the account needs, and failures.',
     'While the API is unreachable, the last known state is served and the API is retried.',
   ],
   examples: [

@@ -9,7 +9,7 @@ import { FOLDER, missing, run } from '../support/toolbox.ts';
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 const WINDOWS = join(ROOT, 'deploy', 'windows');
 
-/** The oldest version that is promised (docs/deploy.md), and the newest whose schema there is. */
+/** The oldest version that is promised (docs/how-to/deploy.md), and the newest whose schema there is. */
 const KUBERNETES = ['1.29', '1.37'] as const;
 
 /** All manifests that are shipped, by name. */

@@ -9,9 +9,9 @@ import { formatBytes } from '../../../src/util/bytes.ts';
 import { formatDuration } from '../../../src/util/duration.ts';
 import { tableRows } from '../../support/markdown.ts';
 
-const limits = readFileSync(join(import.meta.dirname, '../../../docs/limits.md'), 'utf8');
+const limits = readFileSync(join(import.meta.dirname, '../../../docs/reference/limits.md'), 'utf8');
 
-t.test('docs/limits.md has every limit of the callout, with its value', async (t) => {
+t.test('docs/reference/limits.md has every limit of the callout, with its value', async (t) => {
   const { initialMs, maxMs } = DEFAULT_BACKOFF;
   const flagOf = (name: string): string[] => {
     const spec = toCallout.flags[name];

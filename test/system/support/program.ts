@@ -6,7 +6,7 @@ import { Cli, type CliLogLine } from '../../support/cli.ts';
 import { parseMetrics, type MetricsPage } from '../../support/metrics-page.ts';
 import type { Lab } from './lab.ts';
 
-/** An item of the state file's `services`, in the form of docs/state-file.md. */
+/** An item of the state file's `services`, in the form of docs/reference/state-file.md. */
 export type StateService = Readonly<Record<string, unknown>>;
 
 export interface ProgramOptions {

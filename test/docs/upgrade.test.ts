@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/restart.md');
+testPage('docs/how-to/upgrade.md');

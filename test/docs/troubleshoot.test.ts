@@ -1,3 +1,3 @@
 import { testPage } from '../support/run-page.ts';
 
-testPage('docs/troubleshooting.md');
+testPage('docs/how-to/troubleshoot.md');
