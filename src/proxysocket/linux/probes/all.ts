@@ -16,7 +16,7 @@ export const PROBES: readonly Probe[] = [
   errnoProbe,
   epollProbe,
   addressProbe,
-  transferProbe(40_000),
+  transferProbe(10_000),
   relayProbe,
   datagramProbe,
 ];

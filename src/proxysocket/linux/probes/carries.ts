@@ -14,7 +14,7 @@ const PATIENCE_MS = 5000;
 /** But not one that has hardly been given a processor: the whole machine may have stood still. */
 const LEAST_TURNS = 10_000;
 
-const BULK_BYTES = 4 << 20;
+const BULK_BYTES = 1 << 20;
 const SMALL_CONNECTIONS = 8;
 const DATAGRAM_BYTES = [65_507, 0, 1, 1200, 1200, 1200, 700];
 const DATAGRAM_CLIENTS = 4;
