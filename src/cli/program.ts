@@ -1,6 +1,7 @@
 import { KpngError } from '../errors.ts';
 import { escapeLines } from '../util/terminal-text.ts';
 import { PROGRAM, type BoundCommand } from './command.ts';
+import { closeDebugger } from './debugger.ts';
 import { helpText } from './help.ts';
 import { configPathOf, parse, type Invocation } from './parse.ts';
 import { REGISTRY } from './registry.ts';
@@ -9,6 +10,7 @@ import { topicWords, type Topic } from './topic.ts';
 
 /** Understands a command line, without the program's name, carries it out, and returns the exit code. */
 export async function main(argv: readonly string[]): Promise<number> {
+  await closeDebugger();
   const { env, stdout, stderr } = process;
   let topic: Topic = { kind: 'nothing' };
   try {
