@@ -13,7 +13,7 @@ import { formatDuration } from '../../src/util/duration.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const PAGE = join(ROOT, 'docs/reference/configuration.md');
+const PAGE = join(ROOT, 'docs/reference/command-line.md');
 const SCHEMA = join(ROOT, 'schema', 'configuration.schema.json');
 const FIELDS = configFields(REGISTRY);
 const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';

@@ -18,7 +18,7 @@ import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { configSchema } from '../../tools/docs/config-schema.ts';
-import { cliParts, configParts, fillPage } from '../../tools/docs/pages.ts';
+import { cliParts, fillPage } from '../../tools/docs/pages.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const docs = join(import.meta.dirname, '..', '..', 'docs');
@@ -43,10 +43,6 @@ t.test('pages and schema are what the flag tables say', async (t) => {
     [
       join(docs, 'reference/command-line.md'),
       fillPage(page('reference/command-line.md'), cliParts(REGISTRY)),
-    ],
-    [
-      join(docs, 'reference/configuration.md'),
-      fillPage(page('reference/configuration.md'), configParts(REGISTRY)),
     ],
     [SCHEMA, schema],
   ];

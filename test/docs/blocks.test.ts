@@ -1,8 +1,8 @@
 /**
  * Nothing on a page escapes the tests. A block is of one of these kinds, and anything else fails:
  *
- * - `console`: run by a test that names the page. `<!-- run apart -->`: by a second one, as a long page
- *   takes too long for one. `<!-- in a namespace -->`: by test/system.
+ * - `console`: run by a test of test/docs with `testPage`. `<!-- run apart -->`: in a shell of its own.
+ *   `<!-- in a namespace -->`: by test/system.
  * - `sh`, `powershell`, `bat` after `<!-- not run: REASON -->`, one of the reasons below: what of it
  *   is ours is there.
  * - `yaml`, `json`, `js`, `ts`, `promql`: can be read, and means something.
@@ -38,18 +38,27 @@ const REASONS = new Set([
   'takes minutes',
 ]);
 
-/** What runs the commands with a mark. */
-const RUNS: Readonly<Record<string, string>> = { 'in a namespace': 'test/system/docs.test.ts' };
+/** What runs the commands of pages, by their mark. */
+const RUNS: Readonly<Record<string, string>> = {
+  '': 'test/docs/*.test.ts',
+  'run apart': 'test/docs/*.test.ts',
+  'in a namespace': 'test/system/docs.test.ts',
+};
 
 /** What keeps a block from being believed. */
 function problemsWith(page: string, block: Block): string[] {
   const { language, mark, text } = block;
   switch (language) {
     case 'console': {
-      const test = { ...RUNS, '': testOf(page), 'run apart': testOf(page, '-apart') }[mark];
-      if (test === undefined) return [`unknown mark ${mark}`];
+      const tests = RUNS[mark];
+      if (tests === undefined) return [`unknown mark ${mark}`];
       if (!text.startsWith('$ ')) return ['no command: lines begin with `$ `'];
-      return names(test, page) ? [] : [`${test} does not run it`];
+      const runs = globSync(tests, { cwd: root })
+        .map(read)
+        .some((test) => {
+          return test.includes(`testPage('${page}'`) && test.includes(mark && `mark: '${mark}'`);
+        });
+      return runs ? [] : [`${tests} does not run it`];
     }
     case 'sh':
     case 'powershell':
@@ -85,11 +94,6 @@ function problemsWith(page: string, block: Block): string[] {
     default:
       return [`a block of the kind ${JSON.stringify(language)}`];
   }
-}
-
-/** The test that runs the commands of a page. */
-function testOf(page: string, part = ''): string {
-  return `test/docs/${basename(page, '.md').toLowerCase()}${part}.test.ts`;
 }
 
 function names(test: string, page: string): boolean {

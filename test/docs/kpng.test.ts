@@ -1,4 +1,48 @@
+/** The commands and the log lines of docs/reference/kpng.md. */
+import { chmodSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { startCli } from '../support/cli.ts';
+import { isAsShown } from '../support/console.ts';
 import { clusterOfOne } from '../support/kpng-cluster.ts';
+import { blocksOf } from '../support/page-blocks.ts';
 import { testPage } from '../support/run-page.ts';
 
+const root = join(import.meta.dirname, '..', '..');
+const page = readFileSync(join(root, 'docs/reference/kpng.md'), 'utf8');
+const state = join(root, 'examples', 'state-file', 'two-nodes.yaml');
+
 testPage('docs/reference/kpng.md', clusterOfOne);
+
+// The sinks: one shell for the whole page would take too long.
+testPage('docs/reference/kpng.md', async (t) => {
+  const { env, ...cluster } = await clusterOfOne(t);
+  const none = { KPNG_METRICS_BIND_ADDRESS: '', KPNG_HEALTHZ_BIND_ADDRESS: '' };
+  return { ...cluster, mark: 'run apart', env: { ...env, ...none } };
+});
+
+/** The block of the page that has this text. */
+function shownWith(text: string): string {
+  return blocksOf(page).find((block) => block.text.includes(text))?.text ?? '';
+}
+
+t.test('the warning about an API in plaintext', async (t) => {
+  const all = ['file', '-i', state, 'to-api', '--listen=tcp://:0'];
+  const server = startCli(t, [...all, '--logging-format=text']);
+  const warns = (line: string): boolean => line.includes('WARN');
+  await server.until(() => server.otherLines.some(warns), 'the warning');
+  const line = server.otherLines.find(warns) ?? '';
+  t.ok(isAsShown(`${line}\n`.replace(/:\d+"/, ':12091"'), shownWith('WARN: API served')), line);
+});
+
+t.test('a callout that fails', async (t) => {
+  const dir = t.testdir({ 'apply.sh': '#!/bin/sh\necho "no such chain" >&2\nexit 3\n' });
+  const script = join(dir, 'apply.sh');
+  chmodSync(script, 0o755);
+  const callout = startCli(t, ['file', '-i', state, 'to-callout', '--callout', script]);
+  await callout.line('Applying a change failed; retrying');
+  const errors = callout.log.filter(({ level }) => level === 'error').slice(0, 2);
+  const lines = errors.map((line) => `${JSON.stringify(line)}\n`).join('');
+  const printed = lines.replaceAll(JSON.stringify(script).slice(1, -1), './apply.sh');
+  t.ok(isAsShown(printed, shownWith('no such chain')), printed);
+});

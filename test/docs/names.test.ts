@@ -6,7 +6,9 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { defaultText } from '../../src/cli/flags/table.ts';
+import { configurableFlags } from '../../src/cli/flags/fields.ts';
+import { defaultText, variableOf } from '../../src/cli/flags/table.ts';
+import { REGISTRY } from '../../src/cli/registry.ts';
 import { localSource } from '../../src/cli/sources/local.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
@@ -32,7 +34,8 @@ const FLAGS = new Set(all(read('docs/reference/command-line.md'), /(?<![\w-])--[
 /** Error codes, and variables of the environment. */
 const CODES = new Set([
   ...all(read('docs/reference/errors.md'), /^\| `(KPNG_\w+)`/gm),
-  ...all(read('docs/reference/configuration.md'), /`(KPNG_\w+)`/g),
+  ...configurableFlags(REGISTRY).map(({ flag }) => variableOf(flag)),
+  'KPNG_CONFIG',
   'KPNG_TEST_ENGINE',
 ]);
 /** Flags of other programs, and of the benchmarks. */
@@ -99,14 +102,12 @@ t.test('a name that there is not is found', async (t) => {
 });
 
 t.test(
-  'docs/reference/signals.md has the signals of the program, and its exit codes',
+  'docs/reference/command-line.md has the signals of the program, and its exit codes',
   async (t) => {
     const source = read('src/cli/lifecycle.ts') + read('src/cli/main.ts');
     const handled = all(source, /[[(]'SIG(\w+)'/g);
-    const page = read('docs/reference/signals.md');
-    const named = tableRows(page, 'Signals and exit codes').flatMap(([cell = '']) =>
-      all(cell, /[A-Z]{3,}\d?/g),
-    );
+    const page = read('docs/reference/command-line.md');
+    const named = tableRows(page, 'Signals').flatMap(([cell = '']) => all(cell, /[A-Z]{3,}\d?/g));
     // One that means something else on Windows has two rows.
     t.same([...new Set(named)].sort(), handled.sort());
     t.same(
@@ -140,3 +141,13 @@ t.test(
     ]);
   },
 );
+
+t.test('every parser of outside input has a fuzz target, which the page names', async (t) => {
+  const files = all(read('docs/how-to/harden.md'), /test\/[\w/-]+\.test\.ts/g);
+  t.ok(files.length > 5, files.join(' '));
+  for (const file of files) {
+    t.ok(existsSync(join(root, file)), file);
+    const text = existsSync(join(root, file)) ? read(file) : '';
+    t.match(text, /from 'fast-check'/, `${file} generates its input`);
+  }
+});

@@ -2,19 +2,18 @@
  * The parts of pages that are made from the flag tables: between `<!-- begin NAME -->` and `<!-- end NAME -->`.
  * test/cli/docs.test.ts compares them, and writes them with UPDATE_DOCS=1.
  */
-import type { Registry } from '../../src/cli/command.ts';
-import { configurableFlags } from '../../src/cli/flags/fields.ts';
+import type { CommandText, Registry } from '../../src/cli/command.ts';
 import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
+import { defaultText, type FlagSpec, type FlagTable } from '../../src/cli/flags/table.ts';
 import {
-  defaultText,
-  variableOf,
-  type FlagSpec,
-  type FlagTable,
-} from '../../src/cli/flags/table.ts';
-import { helpText } from '../../src/cli/help.ts';
-import { fieldName } from '../../src/config/field.ts';
-import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
+  KUBE_PROXY_FIELDS,
+  type FieldRule,
+  type FieldRules,
+} from '../../src/config/kube-proxy-fields.ts';
+
+/** They have the flags of `to-userspace`, which the page says once. */
+const VARIANTS = ['to-userspacelin', 'to-winuserspace'];
 
 /** A page with its parts written again. Throws where a part has no place in it. */
 export function fillPage(page: string, parts: Readonly<Record<string, string>>): string {
@@ -29,28 +28,11 @@ export function fillPage(page: string, parts: Readonly<Record<string, string>>):
 /** The parts of docs/reference/command-line.md. */
 export function cliParts(registry: Registry): Record<string, string> {
   const { sources, sinks, others } = registry;
-  const help = helpText({ kind: 'nothing' }, registry);
-  const tables: [string, FlagTable][] = [
-    ['all', GLOBAL_FLAGS],
-    ...[...sources, ...sinks, ...others].map(({ word, flags }): [string, FlagTable] => [
-      word,
-      flags,
-    ]),
-  ];
-  const rows = new Map<string, { name: string; words: string[]; spec: FlagSpec<unknown> }>();
-  for (const [word, table] of tables) {
-    for (const [name, spec] of Object.entries(table)) {
-      const key = `${name} ${defaultText(spec)}`;
-      const row = rows.get(key) ?? { name, words: [], spec };
-      row.words.push(word);
-      rows.set(key, row);
-    }
-  }
-  const groups = Map.groupBy(rows.values(), ({ spec }) => spec.group);
-  const flags = [...groups].map(([group, list]) => {
-    const table = tableOf(['flag', 'value', 'default', 'of', ''], list.map(flagRow));
-    return `### ${group}\n\n${table}`;
-  });
+  const words = (commands: readonly CommandText[]): string =>
+    tableOf(
+      ['word', ''],
+      commands.map(({ word, summary }) => [`\`${word}\``, summary]),
+    );
   const foreign = Map.groupBy(FOREIGN_FLAGS, ([, { why, refuses }]) =>
     [why, refuses !== undefined].join(),
   );
@@ -60,61 +42,101 @@ export function cliParts(registry: Registry): Record<string, string> {
     list[0]?.[1].why ?? '',
   ]);
   return {
-    help: `<!-- compared by: test/cli/docs.test.ts -->\n\`\`\`text\n${help}\`\`\``,
-    flags: flags.join('\n\n'),
+    sources: words(sources),
+    backends: words(sinks),
+    'other commands': words(others),
+    flags: flagTables(registry),
     'foreign flags': tableOf(['flag', 'answer', ''], foreignRows),
+    ...kubeProxyParts(),
   };
 }
 
-/** The parts of docs/reference/configuration.md. */
-export function configParts(registry: Registry): Record<string, string> {
-  const flags = configurableFlags(registry);
-  const live = flags.filter(({ spec }) => spec.live === true);
-  const fields = flags.map(({ flag, spec, commands }) => [
-    `\`${fieldName(flag)}\``,
-    [variableOf(flag), spec.env]
-      .filter((name) => name !== undefined)
-      .map((name) => `\`${name}\``)
-      .join(', '),
-    spec.kind.placeholder,
-    defaultText(spec) ?? '',
-    commands.length === 0 ? 'all' : commands.join(', '),
+/** A table for each group of flags. A flag with two defaults has two rows. */
+function flagTables({ sources, sinks, others }: Registry): string {
+  const tables: [string, FlagTable][] = [
+    ['all', GLOBAL_FLAGS],
+    ...[...sources, ...sinks, ...others].map(({ word, flags }): [string, FlagTable] => [
+      word,
+      flags,
+    ]),
+  ];
+  const rows = new Map<string, FlagRow>();
+  for (const [word, table] of tables) {
+    for (const [name, spec] of Object.entries(table)) {
+      const key = `${name} ${defaultText(spec)}`;
+      const row = rows.get(key) ?? { name, words: [], spec };
+      row.words.push(word);
+      rows.set(key, row);
+    }
+  }
+  const groups = Map.groupBy(rows.values(), ({ spec }) => spec.group);
+  return [...groups]
+    .map(([group, list]) => {
+      const commands = new Set(list.map((row) => commandsOf(row)));
+      const [common] = commands.size === 1 ? commands : [];
+      const head = common === undefined || common === 'all' ? '' : `Of ${common}.\n\n`;
+      const columns = ['flag', 'value', 'default', ...(commands.size > 1 ? ['of'] : []), ''];
+      const cells = list.map((row) => flagCells(row, commands.size > 1));
+      return `### ${group}\n\n${head}${tableOf(columns, cells)}`;
+    })
+    .join('\n\n');
+}
+
+/** The fields of kube-proxy's configuration: those that stand for a flag, and those without effect by their reason. */
+function kubeProxyParts(): Record<string, string> {
+  const rules = leavesOf(KUBE_PROXY_FIELDS, '');
+  const flags = rules.flatMap(([path, rule]) =>
+    rule.kind === 'flag' ? [[`\`${path}\``, `\`--${rule.flag}\``]] : [],
+  );
+  const others = Map.groupBy(
+    rules.flatMap(([path, rule]) => (rule.kind === 'flag' ? [] : [{ path, why: rule.why }])),
+    ({ why }) => why,
+  );
+  const reasons = [...others].map(([why, list]) => [
+    list.map(({ path }) => `\`${path}\``).join(', '),
+    why,
   ]);
   return {
-    live: live.map(({ flag }) => `- \`${fieldName(flag)}\` (\`--${flag}\`)`).join('\n'),
-    fields: tableOf(['field', 'environment', 'value', 'default', 'of'], fields),
-    'kube-proxy fields': tableOf(['field', 'here'], ruleRows(KUBE_PROXY_FIELDS, '')),
+    'kube-proxy fields': tableOf(['field', 'flag'], flags),
+    'kube-proxy fields without effect': tableOf(['field', 'why'], reasons),
   };
 }
 
-function flagRow({
-  name,
-  words,
-  spec,
-}: {
-  name: string;
-  words: string[];
-  spec: FlagSpec<unknown>;
-}) {
+interface FlagRow {
+  readonly name: string;
+  readonly words: string[];
+  readonly spec: FlagSpec<unknown>;
+}
+
+/** `to-userspace` also stands for its two variants where all three have the flag. */
+function commandsOf({ words }: FlagRow): string {
+  const variants = new Set(words.includes('to-userspace') ? VARIANTS : []);
+  return words.filter((word) => !variants.has(word)).join(', ');
+}
+
+function flagCells(row: FlagRow, withCommands: boolean): string[] {
+  const { name, spec } = row;
   const names = [name, ...(spec.aliases ?? [])].map((each) => `\`--${each}\``);
   if (spec.short !== undefined) names.unshift(`\`-${spec.short}\``);
+  const marks = spec.live === true ? ' †' : '';
+  const variable = spec.env === undefined ? '' : ` Environment: \`${spec.env}\`.`;
   return [
-    names.join(', '),
+    names.join(', ') + marks,
     spec.kind.placeholder,
     defaultText(spec) ?? '',
-    words.join(', '),
-    spec.help,
+    ...(withCommands ? [commandsOf(row)] : []),
+    spec.help + variable,
   ];
 }
 
-function ruleRows(rules: FieldRules, prefix: string): string[][] {
-  return Object.entries(rules).flatMap(([name, rule]) => {
-    const path = `${prefix}${name}`;
-    if (rule.kind === 'object') return ruleRows(rule.fields, `${path}.`);
-    if (rule.kind === 'flag') return [[`\`${path}\``, `\`--${rule.flag}\``]];
-    const effect = rule.kind === 'only' ? 'Only describes the program' : 'No effect';
-    return [[`\`${path}\``, `${effect}: ${rule.why}.`]];
-  });
+type Leaf = Exclude<FieldRule, { readonly kind: 'object' }>;
+
+function leavesOf(rules: FieldRules, prefix: string): [path: string, rule: Leaf][] {
+  return Object.entries(rules).flatMap(([name, rule]): [string, Leaf][] =>
+    rule.kind === 'object'
+      ? leavesOf(rule.fields, `${prefix}${name}.`)
+      : [[`${prefix}${name}`, rule]],
+  );
 }
 
 function tableOf(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -1,3 +1,0 @@
-import { testPage } from '../support/run-page.ts';
-
-testPage('docs/how-to/upgrade.md');
