@@ -138,6 +138,10 @@ export const ERROR_CODES = {
     summary: 'The running proxy does not do what it was asked for.',
     retried: false,
   },
+  KPNG_HANDOVER_FAILED: {
+    summary: 'The other process of a hand-over does not keep to its protocol.',
+    retried: false,
+  },
   KPNG_WRAPPER_FAILED: {
     summary: 'The program that runs services of Windows did not do what it was asked for.',
     retried: false,

@@ -3,7 +3,7 @@ import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import type { Rights } from './rights.ts';
 import { inodeOf } from '../util/inode.ts';
-import { mayTakePart, refusal, type Hello, type Offer } from './protocol.ts';
+import { mayTakePart, readHello, refusal, type Offer } from './protocol.ts';
 import type { Wire } from './wire.ts';
 
 export interface GiveOptions {
@@ -40,7 +40,7 @@ export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
   };
   const peer = rights.peer(wire.fd);
   if (peer === undefined || !mayTakePart(peer.uid, uid)) return refuse('it is of another user');
-  const hello = wire.hear() as Hello;
+  const hello = readHello(wire.hear());
   const problem = refusal(hello, network);
   if (problem !== undefined) return refuse(problem);
   const found = listeningSockets(rights, [

@@ -3,7 +3,13 @@ import { messageOf } from '../errors.ts';
 import type { NewProcess } from '../proxysocket/engine.ts';
 import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
-import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES, networkNamespace, readTaken } from './protocol.ts';
+import {
+  EXCHANGE_LIMIT_MS,
+  MAX_TAKEN_BYTES,
+  networkNamespace,
+  readTaken,
+  TAKEN,
+} from './protocol.ts';
 import { SocketFile, type FileId } from './socket-file.ts';
 import { giveInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
@@ -183,11 +189,14 @@ function newProcessOf(given: readonly number[], left: ReadonlySet<number>): NewP
 async function untilTaken(socket: Socket): Promise<readonly number[] | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly number[] | undefined>();
   let text = '';
+  let end = '';
   socket.setEncoding('latin1').on('data', (part: string) => {
     text += part;
+    end = (end + part).slice(-TAKEN.length);
     try {
-      if (text.length > MAX_LINE_BYTES) throw new Error('it sent a message that is too long');
-      const taken = readTaken(text);
+      if (text.length > MAX_TAKEN_BYTES) throw new Error('it sent a message that is too long');
+      // Looking at all of the text at each part would copy it each time.
+      const taken = end === TAKEN ? readTaken(text) : undefined;
       if (taken !== undefined) resolve(taken.left);
     } catch (error) {
       reject(error);

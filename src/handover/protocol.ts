@@ -8,6 +8,7 @@
  * The connection stays open as long as both live, so that each notices when the other has gone.
  */
 import { readlinkSync } from 'node:fs';
+import { KpngError } from '../errors.ts';
 import type { FormerListener } from '../proxysocket/core/inherited.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 
@@ -29,13 +30,19 @@ export function takenText(left: readonly number[]): string {
   return `${JSON.stringify({ left } satisfies Left)}\n${TAKEN}`;
 }
 
-/** What a successor has said so far; undefined: it has not taken over yet. Throws at what is no message. */
+/**
+ * What a successor has said so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED at what is
+ * no message.
+ */
 export function readTaken(
   text: string,
 ): { readonly left: readonly number[] | undefined } | undefined {
   if (!text.endsWith(TAKEN)) return undefined;
   const line = text.slice(0, -TAKEN.length);
-  return { left: line === '' ? undefined : (JSON.parse(line) as Left).left };
+  if (line === '') return { left: undefined };
+  return {
+    left: checked('list of sockets', line, ({ left }) => isList(left, isCount))['left'] as number[],
+  };
 }
 
 export interface Hello {
@@ -57,11 +64,72 @@ export type Offer =
     }
   | { readonly ok: false; readonly reason: string };
 
+/** The first line of a successor. Throws KPNG_HANDOVER_FAILED. */
+export function readHello(line: string): Hello {
+  const hello: unknown = checked('greeting', line, ({ handover, pid, network }) => {
+    // Another version may have other fields, and is refused.
+    if (handover !== HANDOVER_VERSION) return typeof handover === 'number';
+    return isCount(pid) && typeof network === 'string';
+  });
+  return hello as Hello;
+}
+
+/** The answer of a predecessor. Throws KPNG_HANDOVER_FAILED. */
+export function readOffer(line: string): Offer {
+  const offer: unknown = checked('offer', line, ({ ok, reason, pid, sockets, former, flows }) => {
+    if (ok !== true) return ok === false && typeof reason === 'string';
+    const hasFlows = flows === undefined || isList(flows, isFlow);
+    return isCount(pid) && isCount(sockets) && isList(former, isListener) && hasFlows;
+  });
+  return offer as Offer;
+}
+
+type Unchecked = Readonly<Record<string, unknown>>;
+
+function checked(what: string, line: string, isValid: (message: Unchecked) => boolean): Unchecked {
+  let message: unknown;
+  try {
+    message = JSON.parse(line);
+  } catch (cause) {
+    throw new KpngError('KPNG_HANDOVER_FAILED', `the ${what} is not JSON`, { cause });
+  }
+  if (isObject(message) && isValid(message)) return message;
+  throw new KpngError('KPNG_HANDOVER_FAILED', `the ${what} lacks a field, or has a wrong one`);
+}
+
+function isListener({ protocol, asked, port, ...texts }: Unchecked): boolean {
+  if (protocol !== 'TCP' && protocol !== 'UDP') return false;
+  return isCount(asked) && isCount(port) && hasTexts(texts, ['servicePort', 'address', 'key']);
+}
+
+function isFlow(flow: Unchecked): boolean {
+  return hasTexts(flow, ['servicePort', 'client', 'endpoint']);
+}
+
+function hasTexts(value: Unchecked, names: readonly string[]): boolean {
+  return names.every((name) => typeof value[name] === 'string');
+}
+
+function isList(value: unknown, isItem: (item: never) => boolean): boolean {
+  return Array.isArray(value) && value.every((item) => isItem((item ?? {}) as never));
+}
+
+function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isObject(value: unknown): value is Unchecked {
+  return typeof value === 'object' && value !== null;
+}
+
 /** How long either side may take until it has said what it wants, and the sockets are with the successor. Milliseconds. */
 export const EXCHANGE_LIMIT_MS = 10_000;
 
 /** A line longer than this is no message: 10,000 listeners take about 2 MB. */
 export const MAX_LINE_BYTES = 64 << 20;
+
+/** What a successor says at the end is not longer than this: 100,000 sockets take about 1 MB. */
+export const MAX_TAKEN_BYTES = 2 << 20;
 
 /** Tells network namespaces apart. */
 export function networkNamespace(): string {

@@ -3,7 +3,7 @@ import type { FormerListener, InheritedSocket } from '../proxysocket/core/inheri
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
 import type { Rights } from './rights.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
-import { helloFrom, mayTakePart, type Offer } from './protocol.ts';
+import { helloFrom, mayTakePart, readOffer } from './protocol.ts';
 import { Wire } from './wire.ts';
 
 export interface TakeOptions {
@@ -38,7 +38,7 @@ export function take(rights: Rights, options: TakeOptions): Taken {
       throw new Error(`${options.path} is served by another user`);
     }
     wire.say(helloFrom(options.pid, options.network));
-    const offer = wire.hear() as Offer;
+    const offer = readOffer(wire.hear());
     if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
     const { pid, former, flows = [] } = offer;
     const sockets = sortOut(rights, wire.receiveDescriptors(offer.sockets));

@@ -1,26 +1,27 @@
 import { EAGAIN, EBADF, ETOOMANYREFS } from '../proxysocket/linux/sys/constants.ts';
 import { systemError } from '../proxysocket/linux/sys/errno.ts';
-import { MAX_DESCRIPTORS, type Rights } from './rights.ts';
+import { KpngError } from '../errors.ts';
+import { ByteBuffer } from '../util/byte-buffer.ts';
 import { inodeOf } from '../util/inode.ts';
 import { MAX_LINE_BYTES } from './protocol.ts';
+import { MAX_DESCRIPTORS, type Rights } from './rights.ts';
 
 /** Between two looks at a socket that is not ready. */
 const PAUSE_MS = 2;
 const LINE_FEED = 10;
 
 /**
- * One end of a handover, in a thread of its own: it blocks. Everything throws the system's error, and an
- * Error when the time is up or the other side has gone.
+ * One end of a handover, in a thread of its own: it blocks. Everything throws the system's error, and
+ * KPNG_HANDOVER_FAILED when the time is up, or the other side has gone or does not keep to the protocol.
  */
 export class Wire {
   readonly fd: number;
-  readonly #rights: Rights;
+  readonly #rights: Pick<Rights, 'send' | 'receive'>;
   readonly #deadline: number;
   readonly #descriptors: number[] = [];
-  #chunks: Uint8Array[] = [];
 
   /** `limitMs`: for all that is said. */
-  constructor(rights: Rights, fd: number, limitMs: number) {
+  constructor(rights: Pick<Rights, 'send' | 'receive'>, fd: number, limitMs: number) {
     this.#rights = rights;
     this.fd = fd;
     this.#deadline = performance.now() + limitMs;
@@ -42,26 +43,23 @@ export class Wire {
     }
   }
 
-  /** The next line, as JSON. */
-  hear(): unknown {
-    let length = 0;
+  /** The next line. */
+  hear(): string {
+    const line = new ByteBuffer();
     for (;;) {
       const bytes = this.#read();
       const end = bytes.indexOf(LINE_FEED);
-      this.#chunks.push(end === -1 ? bytes : bytes.subarray(0, end));
-      length += bytes.length;
-      if (length > MAX_LINE_BYTES)
-        throw new Error('the other side sent a message that is too long');
-      if (end === -1) continue;
-      const line = Buffer.concat(this.#chunks).toString();
-      this.#chunks = [];
-      return JSON.parse(line);
+      line.append(end === -1 ? bytes : bytes.subarray(0, end));
+      if (line.length > MAX_LINE_BYTES)
+        throw failure('the other process sent a line that is too long');
+      if (end !== -1) return line.take().toString();
     }
   }
 
   /** Waits for so many descriptors in all; they are the caller's. */
   receiveDescriptors(count: number): readonly number[] {
     while (this.#descriptors.length < count) this.#read();
+    if (this.#descriptors.length > count) throw failure('the other process sent too many sockets');
     return this.#descriptors;
   }
 
@@ -88,7 +86,8 @@ export class Wire {
     for (;;) {
       const received = this.#rights.receive(this.fd);
       if (typeof received !== 'number') {
-        if (received.bytes.length === 0) throw new Error('the other side has gone');
+        if (received.bytes.length === 0) throw failure('the other process has gone');
+        this.#checkTime();
         this.#descriptors.push(...received.descriptors);
         return received.bytes;
       }
@@ -98,7 +97,15 @@ export class Wire {
   }
 
   #pause(): void {
-    if (performance.now() > this.#deadline) throw new Error('the other side does not answer');
+    this.#checkTime();
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
   }
+
+  #checkTime(): void {
+    if (performance.now() > this.#deadline) throw failure('the other process takes too long');
+  }
+}
+
+function failure(message: string): KpngError {
+  return new KpngError('KPNG_HANDOVER_FAILED', message);
 }

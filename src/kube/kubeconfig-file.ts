@@ -1,6 +1,8 @@
-import { readFile } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
-import { load } from 'js-yaml';
+import { buffer } from 'node:stream/consumers';
+import { formatBytes } from '../util/bytes.ts';
+import { parseYaml } from '../util/yaml.ts';
 import { isObject, list, text, texts, type Json } from './json.ts';
 
 /** A user's headers that KubeConfig does not know of. */
@@ -20,7 +22,7 @@ export interface KubeconfigFile {
  * that fetch credentials get no KUBERNETES_EXEC_INFO. Throws an Error that says what is wrong.
  */
 export async function readKubeconfig(path: string): Promise<KubeconfigFile> {
-  const content: unknown = load(await readFile(path, 'utf8'));
+  const content = await readYaml(path);
   if (!isObject(content)) throw new Error('it is empty, or no kubeconfig');
   const extraHeaders = new Map<string, ExtraHeaders>();
   const users = list(content['users']).map((entry) => {
@@ -31,6 +33,21 @@ export async function readKubeconfig(path: string): Promise<KubeconfigFile> {
     return Object.assign({}, entry, { user: mended });
   });
   return { config: JSON.stringify({ ...content, users }), extraHeaders };
+}
+
+const MAX_BYTES = 1 << 20;
+const YAML_LIMITS = { maxDepth: 50, maxAliasedValues: 10_000 };
+
+async function readYaml(path: string): Promise<unknown> {
+  // It may be a pipe, whose size is not known.
+  const bytes = await buffer(createReadStream(path, { end: MAX_BYTES }));
+  if (bytes.length > MAX_BYTES) throw new Error(`it is larger than ${formatBytes(MAX_BYTES)}`);
+  const parsed = parseYaml(bytes.toString(), YAML_LIMITS);
+  if (!parsed.ok) {
+    const before = bytes.toString().slice(0, parsed.problem.offset).split('\n');
+    throw new Error(`line ${before.length}: ${parsed.problem.message}`);
+  }
+  return parsed.documents[0]?.value;
 }
 
 function tokenFileOf(user: Json, path: string): Json {

@@ -10,14 +10,14 @@ export class ByteBuffer {
     return this.#length;
   }
 
-  append(piece: Buffer): void {
+  append(piece: Uint8Array): void {
     const length = this.#length + piece.length;
     if (length > this.#bytes.length) {
       const larger = Buffer.allocUnsafeSlow(Math.max(length, 2 * this.#bytes.length, 256));
       this.#bytes.copy(larger, 0, 0, this.#length);
       this.#bytes = larger;
     }
-    piece.copy(this.#bytes, this.#length);
+    this.#bytes.set(piece, this.#length);
     this.#length = length;
   }
 

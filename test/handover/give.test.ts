@@ -5,7 +5,7 @@ import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { give } from '../../src/handover/give.ts';
-import { helloFrom, networkNamespace, type Offer } from '../../src/handover/protocol.ts';
+import { helloFrom, networkNamespace, readOffer } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
 import { Rights } from '../../src/handover/rights.ts';
 import { library, linuxTest, newSys } from '../support/linux-sys.ts';
@@ -78,7 +78,7 @@ function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
 
 /** The ports of what the successor gets and can use. */
 function portsOf(t: Test, rights: Rights, successor: Wire): number[] {
-  const offer = successor.hear() as Offer;
+  const offer = readOffer(successor.hear());
   if (!offer.ok) throw new Error(offer.reason);
   const got = successor.receiveDescriptors(offer.sockets);
   t.teardown(() => got.forEach((fd) => closeSync(fd)));

@@ -83,7 +83,7 @@ t.test('what is wrong with a configuration', async (t) => {
   const wrong = async (text: string): Promise<string> =>
     problem({ kubeconfig: await write('c', text) });
   t.match(await problem({ kubeconfig: '/nowhere/config' }), /^KPNG_KUBECONFIG: .*ENOENT/);
-  t.match(await wrong(''), /^KPNG_KUBECONFIG: .* the input is empty$/);
+  t.match(await wrong(''), /^KPNG_KUBECONFIG: .* it is empty, or no kubeconfig$/);
   t.match(await wrong('- a\n'), /no kubeconfig/);
   t.match(await wrong('a: [1\n'), /^KPNG_KUBECONFIG/);
   t.match(
