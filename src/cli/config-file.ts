@@ -1,6 +1,7 @@
 import type { ConfigFile } from '../config/config-file.ts';
 import { invalidConfig } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
+import type { ReadDocuments } from '../config/documents.ts';
 import { resolveConfig, type Resolved } from '../config/resolve.ts';
 import type { Registry } from './command.ts';
 import { configFields } from './flags/fields.ts';
@@ -10,9 +11,13 @@ export async function loadConfig(path: string, registry: Registry): Promise<Conf
   return understand(path, await readConfigText(path), registry);
 }
 
-/** Understands the text of a configuration file. Throws KPNG_CONFIG_INVALID. */
-export function understand(path: string, text: string, registry: Registry): ConfigFile {
-  const resolved = resolveText(path, text, registry);
+/** Understands a configuration file, its text or what was read of it. Throws KPNG_CONFIG_INVALID. */
+export function understand(
+  path: string,
+  content: string | ReadDocuments,
+  registry: Registry,
+): ConfigFile {
+  const resolved = resolveConfig(path, content, configFields(registry));
   if (resolved.ok) return resolved.config;
   throw invalidConfig(path, resolved.problems);
 }

@@ -8,6 +8,10 @@ export const CONFIG_LIMITS = {
   maxValues: 2000,
   /** YAML documents in a file. */
   maxDocuments: 10,
+  /** Time for reading a changed file in its thread. Milliseconds. */
+  maxParseMs: 5000,
+  /** Memory for reading a changed file in its thread. Bytes. */
+  maxParserBytes: 256 * 1024 * 1024,
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   settleMs: 200,
   /** A file that never is quiet is read after this long all the same. Milliseconds. */

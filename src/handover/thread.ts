@@ -1,7 +1,7 @@
 import { isBuiltin } from 'node:module';
 import { extname } from 'node:path';
-import { Worker } from 'node:worker_threads';
 import { threadModule } from '../util/bundle.ts';
+import { callThread } from '../util/call-thread.ts';
 import type { Given, GiveOptions } from './give.ts';
 import type { Taken, TakeOptions } from './take.ts';
 
@@ -44,19 +44,12 @@ export async function takeInThread(job: TakeJob): Promise<Taken> {
 }
 
 /** The work blocks, and calls the C library; neither is for the main thread. */
-function inThread(job: Job): Promise<Given | Taken> {
-  const { promise, resolve, reject } = Promise.withResolvers<Given | Taken>();
-  const worker = new Worker(MODULE, {
+async function inThread(job: Job): Promise<Given | Taken> {
+  // It limits its own time.
+  const outcome = (await callThread(MODULE, {
     name: 'kpng-userspace handover',
-    workerData: job,
-    // That `node:ffi` is experimental is known; without it there is no handover, and no harm.
-    execArgv: ['--disable-warning=ExperimentalWarning'],
-  });
-  worker.once('message', (outcome: Outcome) => {
-    if ('result' in outcome) resolve(outcome.result);
-    else reject(Object.assign(new Error(outcome.message), { code: outcome.code }));
-  });
-  worker.once('error', reject);
-  worker.once('exit', () => reject(new Error('the thread of the handover has ended')));
-  return promise;
+    data: job,
+  })) as Outcome;
+  if ('result' in outcome) return outcome.result;
+  throw Object.assign(new Error(outcome.message), { code: outcome.code });
 }
