@@ -83,6 +83,7 @@ export async function observe(options: Live): Promise<Observers> {
   const socketPath = isWanted('admin-socket') ? globals['admin-socket'] : '';
   const pageAddress = wanted('status-bind-address');
   let admin: Admin | undefined;
+  let left: Promise<void> | undefined;
   if (socketPath !== '' || pageAddress !== undefined) {
     const { startAdmin } = await import('../admin/start.ts');
     const subject = processSubject(options, health, () => proxy);
@@ -99,10 +100,13 @@ export async function observe(options: Live): Promise<Observers> {
         return [...(servers?.ports ?? []), ...(admin?.page?.ports ?? [])];
       },
     },
-    async leave(successor) {
-      await Promise.all([servers?.leave(), admin?.leave(successor)]);
+    leave(successor) {
+      left ??= Promise.all([servers?.leave(), admin?.leave(successor)]).then(() => undefined);
+      return left;
     },
     async close() {
+      // Closing at once would reset clients that had connected before the new process answered.
+      await left;
       await Promise.all([servers?.close(), admin?.close()]);
       for (const end of ends) end();
     },

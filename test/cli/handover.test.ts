@@ -1,7 +1,7 @@
 /** The program is restarted under load: its successor takes over while it runs. */
 import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import type { Cli } from '../support/cli.ts';
 import { handoverRig, pages, restart, RESTARTS } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
@@ -27,7 +27,14 @@ linuxTest('probes and scrapes are answered all the time', async (t) => {
   const stop = ceaselessPages(urls);
   for (let round = 0; round < RESTARTS; round += 1) {
     const successor = rig.start(...flags);
+    await successor.line('Taking over from a process that runs');
+    const early = connect(Number(new URL(urls[0] ?? '').port), '127.0.0.1').setEncoding('utf8');
+    await once(early, 'connect');
     await successor.line('Took over from the former process', { pid: running.child.pid });
+    await running.line('Stopped');
+    early.write('GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n');
+    t.match(await once(early, 'data'), ['HTTP/1.1 200 OK'], 'who had connected is answered, too');
+    early.destroy();
     t.match(await running.exited, { code: 0 });
     running = successor;
   }
