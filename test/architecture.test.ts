@@ -160,12 +160,26 @@ t.test('the library loads neither gRPC nor the data path', async (t) => {
   };
   load('index.ts');
   t.ok(loaded.has('client/run.ts'));
-  const never =
-    /^(?:@grpc\/|prom-client|pino|commander|(?:proxysocket|portal|roundrobin|observe|cli)\/)/;
+  const never = /^(?:@grpc\/|prom-client|pino|(?:proxysocket|portal|roundrobin|observe|cli)\/)/;
   t.strictSame(
     [...loaded].filter((target) => never.test(target)),
     [],
   );
+});
+
+t.test('src/ imports only packages that are installed with the program', async (t) => {
+  const manifest = readFileSync(join(ROOT, 'package.json'), 'utf8');
+  const { dependencies } = JSON.parse(manifest) as { dependencies: Record<string, string> };
+  for (const [file, list] of imports) {
+    // What generates code runs in a checkout only.
+    if (file.startsWith('api/proto/')) continue;
+    for (const { target } of list) {
+      if (imports.has(target) || target.startsWith('node:')) continue;
+      const [scope = '', name = ''] = target.split('/');
+      const found = scope.startsWith('@') ? `${scope}/${name}` : scope;
+      t.ok(Object.hasOwn(dependencies, found), `${file} imports ${target}`);
+    }
+  }
 });
 
 t.test('ARCHITECTURE.md has a row for each folder', async (t) => {

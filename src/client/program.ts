@@ -1,6 +1,6 @@
 /** The command line of a program that is nothing but a handler. */
-import { Command, CommanderError } from 'commander';
-import { KpngError } from '../errors.ts';
+import { parseArgs } from 'node:util';
+import { KpngError, messageOf } from '../errors.ts';
 import { parseDuration } from '../util/duration.ts';
 import type { RunOptions } from './run.ts';
 import { DEFAULT_API } from './target.ts';
@@ -31,11 +31,13 @@ export async function runProgram(main: (options: RunOptions) => Promise<void>): 
 }
 
 function parseOrExit(args: readonly string[]): RunOptions {
+  if (args.includes('--help') || args.includes('-h')) {
+    process.stdout.write(HELP);
+    process.exit(0);
+  }
   try {
     return parseFlags(args);
   } catch (error) {
-    // Commander has printed its message already, be it help or a complaint.
-    if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : BAD_USAGE);
     exitOnBadUsage(error);
     throw error;
   }
@@ -48,46 +50,48 @@ function exitOnBadUsage(error: unknown): void {
   process.exit(BAD_USAGE);
 }
 
-interface Flags {
-  readonly api: string;
-  readonly nodeName?: string;
-  readonly tlsKey?: string;
-  readonly tlsCrt?: string;
-  readonly tlsCa?: string;
-  readonly maxMsgSize: string;
-  readonly errorDelay: string;
-  readonly once: boolean;
-}
+const OPTIONS = {
+  api: { type: 'string' },
+  'node-name': { type: 'string' },
+  'tls-key': { type: 'string' },
+  'tls-crt': { type: 'string' },
+  'tls-ca': { type: 'string' },
+  'max-msg-size': { type: 'string', default: '4194304' },
+  'error-delay': { type: 'string', default: '1s' },
+  once: { type: 'boolean', default: false },
+} as const;
 
-/**
- * Reads the flags of kpng's client programs. Fails with KPNG_USAGE, or with a CommanderError after
- * commander has printed its message.
- */
+const HELP = `Options:
+  --api <target>            the kpng server: host:port, dns:///host:port or unix:path (default: ${DEFAULT_API})
+  --node-name <name>        the node whose view to ask for (default: the host's name)
+  --tls-key <file>          PEM file with the key of --tls-crt
+  --tls-crt <file>          PEM file with the client certificate
+  --tls-ca <file>           PEM file with the authorities to trust (default: the system's)
+  --max-msg-size <bytes>    largest message taken from the server (default: ${OPTIONS['max-msg-size'].default})
+  --error-delay <duration>  first wait before connecting again (default: ${OPTIONS['error-delay'].default})
+  --once                    end after the first change set
+  -h, --help                show this
+`;
+
+/** Reads the flags of kpng's client programs. Throws KPNG_USAGE. */
 export function parseFlags(args: readonly string[]): RunOptions {
-  const command = new Command()
-    .exitOverride()
-    .showSuggestionAfterError()
-    .option(
-      '--api <target>',
-      'the kpng server: host:port, dns:///host:port or unix:path',
-      DEFAULT_API,
-    )
-    .option('--node-name <name>', "the node whose view to ask for (default: the host's name)")
-    .option('--tls-key <file>', 'PEM file with the key of --tls-crt')
-    .option('--tls-crt <file>', 'PEM file with the client certificate')
-    .option('--tls-ca <file>', "PEM file with the authorities to trust (default: the system's)")
-    .option('--max-msg-size <bytes>', 'largest message taken from the server', '4194304')
-    .option('--error-delay <duration>', 'first wait before connecting again', '1s')
-    .option('--once', 'end after the first change set', false);
-  const flags: Flags = command.parse(args, { from: 'user' }).opts();
+  const flags = valuesOf(args);
   return {
-    api: flags.api,
-    nodeName: flags.nodeName,
-    tls: { key: flags.tlsKey, crt: flags.tlsCrt, ca: flags.tlsCa },
-    maxMsgSize: size(flags.maxMsgSize),
-    errorDelayMs: delay(flags.errorDelay),
+    api: flags.api ?? DEFAULT_API,
+    nodeName: flags['node-name'],
+    tls: { key: flags['tls-key'], crt: flags['tls-crt'], ca: flags['tls-ca'] },
+    maxMsgSize: size(flags['max-msg-size']),
+    errorDelayMs: delay(flags['error-delay']),
     once: flags.once,
   };
+}
+
+function valuesOf(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS }).values;
+  } catch (error) {
+    throw new KpngError('KPNG_USAGE', messageOf(error), { cause: error });
+  }
 }
 
 function size(text: string): number {

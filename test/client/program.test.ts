@@ -125,11 +125,11 @@ t.test('--once prints and ends', async (t) => {
 
 t.test('bad usage ends with code 2 and a message', async (t) => {
   for (const [args, message] of [
-    [['--no-such-flag'], /unknown option '--no-such-flag'/],
+    [['--no-such-flag'], /^error: Unknown option '--no-such-flag'/],
     [['--api', 'nowhere'], /--api "nowhere": the port is missing/],
     [['--error-delay', 'soon'], /--error-delay "soon"/],
     [['--tls-ca', '/no/such/file'], /--tls-ca \/no\/such\/file: cannot be read \(ENOENT\)/],
-    [['extra'], /too many arguments/],
+    [['extra'], /^error: Unexpected argument 'extra'/],
   ] as const) {
     const { code, stderr } = await start(t, args).ended;
     t.equal(code, 2, args.join(' '));
@@ -149,7 +149,7 @@ t.test('--help ends well', async (t) => {
 t.test('importing the library loads no gRPC', async (t) => {
   const body = `import { createRequire } from 'node:module';
     const loaded = Object.keys(createRequire(import.meta.url).cache);
-    process.stdout.write(typeof run + loaded.filter((path) => /grpc|commander|pino|xxhash/.test(path)));`;
+    process.stdout.write(typeof run + loaded.filter((path) => /grpc|pino|xxhash/.test(path)));`;
   const { child, ended } = start(t, [], body);
   let said = '';
   child.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()));

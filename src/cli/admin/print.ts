@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
+import type { ScalarStyleRule } from 'js-yaml';
 import { escapeControls, escapeLines, hasControls } from '../../util/terminal-text.ts';
 import type { OutputForm } from '../flags/admin.ts';
 
@@ -21,12 +22,12 @@ async function render(value: unknown, lines: readonly string[], form: OutputForm
   // In strings of JSON, and in double quotes of YAML, what is written out means the same.
   if (form === 'json') return escapeLines(`${JSON.stringify(value, undefined, 2)}\n`);
   if (form === 'table') return `${lines.map(escapeControls).join('\n')}\n`;
-  const { Document, visit } = await import('yaml');
-  const document = new Document(value);
-  visit(document, {
-    Scalar(_, node) {
-      if (typeof node.value === 'string' && hasControls(node.value)) node.type = 'QUOTE_DOUBLE';
+  const { DEFAULT_SCALAR_STYLE_RULES, dump, SCALAR_STYLE } = await import('js-yaml');
+  const scalarStyleRules: ScalarStyleRule[] = [
+    ...Object.values(DEFAULT_SCALAR_STYLE_RULES),
+    (layout) => {
+      if (hasControls(layout.node.value)) layout.style = SCALAR_STYLE.DOUBLE_QUOTED;
     },
-  });
-  return escapeLines(document.toString({ lineWidth: 0 }));
+  ];
+  return escapeLines(dump(value, { lineWidth: -1, quoteStyle: 'double', scalarStyleRules }));
 }
