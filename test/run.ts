@@ -13,11 +13,19 @@ import { globSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { runChecks, toolScript, type Check } from './runner/check.ts';
 import { enginePasses, hasLinuxEngine } from './runner/engine-passes.ts';
-import { runTap, tallyLine, type Tally } from './runner/tap.ts';
+import { runTests, tallyLine, type Tally } from './runner/tap.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 /** Lines of a file, generated ones aside. */
 const LONGEST = 400;
+/** At a time; many of them mostly wait. */
+const JOBS = 3;
+/** For one file, on a loaded machine. Seconds. */
+const TIMEOUT_S = 120;
+/** These load the machine; what else is measured in time should not run beside them. */
+const ALONE = /^test\/(?:bench|demo)\//;
+/** They have commands of their own. */
+const ELSEWHERE = /^test\/(?:system|deploy\/checks)\//;
 /** What `test:fast` runs. */
 const FAST = ['test/runner/units.ts'].concat(
   ['connect', 'half-close', 'limits', 'lost-endpoint', 'reset'].map(
@@ -60,7 +68,8 @@ async function main(args: readonly string[]): Promise<boolean> {
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
   print(`node ${process.version} on ${process.platform} ${process.arch}`);
   const strict = process.env['CI'] === 'true';
-  const files = paths.length > 0 ? paths.flatMap(testFiles) : fast ? FAST : [];
+  const files = paths.length > 0 ? paths.flatMap(testFiles) : fast ? FAST : allFiles();
+  const run = { timeoutS: TIMEOUT_S, strict };
   const checked = runChecks(fast ? [types, lint] : [lint, types, ...others], ROOT, (result) => {
     total[result.ok ? 'passed' : 'failed'] += 1;
     print(`${result.ok ? 'ok  ' : 'FAIL'}  ${result.name} ${(result.ms / 1000).toFixed(1)} s`);
@@ -68,21 +77,31 @@ async function main(args: readonly string[]): Promise<boolean> {
   });
   // Tests that load the machine and measure should not run beside the checks.
   if (!fast) await checked;
-  await Promise.all([checked, runTap({ files, strict }, total)]);
+  const beside = files.filter((file) => !ALONE.test(file));
+  await Promise.all([checked, runTests({ ...run, files: beside, jobs: JOBS }, total)]);
+  await runTests({ ...run, files: files.filter((file) => ALONE.test(file)), jobs: 1 }, total);
   const passes =
     !fast && hasLinuxEngine(process.platform, process.version) ? enginePasses(paths) : [];
   for (const { engine, files: again } of passes) {
     print(`tests of sockets with the engine ${engine}`);
-    await runTap({ files: again, strict, env: { KPNG_TEST_ENGINE: engine } }, total);
+    const env = { KPNG_TEST_ENGINE: engine };
+    await runTests({ ...run, files: again, jobs: JOBS, env }, total);
   }
   print(`\n${tallyLine(total)}`);
   return total.failed === 0;
 }
 
-/** A folder stands for the test files in it; tap itself would run every file there. */
+function allFiles(): string[] {
+  return testFiles('test').filter((file) => !ELSEWHERE.test(file));
+}
+
+/** A folder stands for the test files in it. */
 function testFiles(path: string): string[] {
   const isFolder = statSync(join(ROOT, path), { throwIfNoEntry: false })?.isDirectory() === true;
-  return isFolder ? globSync(`${path}/**/*.test.ts`, { cwd: ROOT }) : [path];
+  if (!isFolder) return [path];
+  return globSync(`${path}/**/*.test.ts`, { cwd: ROOT })
+    .map((file) => file.replaceAll('\\', '/'))
+    .sort();
 }
 
 // A reader of the output may leave early (`npm test | head`).

@@ -1,15 +1,18 @@
-/** Runs tap with one of its own reporters and counts the tests in the TAP that it writes. */
+/**
+ * Runs test files, each in a process of its own, and counts the tests in the TAP that it writes. `tap` itself would load
+ * its hooks into every program that a test starts, and into every thread of those: half of the time of all tests.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
-import { Parser, type Result } from 'tap-parser';
-import { toolEnv, toolScript } from './check.ts';
+import { Parser, type FinalResults, type Result } from 'tap-parser';
+import { toolEnv } from './check.ts';
 
-/** Of one text in the details of a failure. Characters. */
+/** Of one text in the details of a failure, and of what a file that failed wrote to stderr. Characters. */
 const MAX_DETAIL = 4000;
+/** For a file to end by itself after its time is over: it says then what it was waiting for. Milliseconds. */
+const GRACE_MS = 10_000;
 const ROOT = join(import.meta.dirname, '..', '..');
 
 /** Numbers of tests. */
@@ -19,10 +22,13 @@ export interface Tally {
   skipped: number;
 }
 
-export interface TapRun {
+export interface TestRun {
+  /** Paths below the root of the repository. */
   readonly files: readonly string[];
-  /** Path of another tap configuration than that of the repository. */
-  readonly rcFile?: string;
+  /** How many run at a time. */
+  readonly jobs: number;
+  /** For one file, on a loaded machine. Seconds. */
+  readonly timeoutS: number;
   /** Whether a test that is skipped although it could run on this system counts as failed. */
   readonly strict: boolean;
   readonly env?: NodeJS.ProcessEnv;
@@ -33,57 +39,91 @@ export function tallyLine({ passed, failed, skipped }: Tally): string {
   return `${passed} passed, ${failed} failed, ${skipped} skipped`;
 }
 
-/** Runs tap and adds to `total`. A test is a block without blocks inside. */
-export async function runTap({ files, rcFile, strict, env }: TapRun, total: Tally): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'kpng-tap-'));
-  const output = join(folder, 'output.tap');
-  const reporter = process.stdout.isTTY ? 'base' : 'silent';
-  const tap = spawn(
-    process.execPath,
-    [toolScript(ROOT, 'tap'), `--reporter=${reporter}`, `--output-file=${output}`, ...files],
-    {
-      cwd: ROOT,
-      env: { ...toolEnv(ROOT), ...env, ...(rcFile !== undefined && { TAP_RCFILE: rcFile }) },
-      stdio: ['ignore', 'inherit', 'inherit'],
-    },
-  );
-  const [code, signal] = (await once(tap, 'close')) as [number | null, NodeJS.Signals | null];
+/** Runs all files and adds to `total`. A test is a block without blocks inside. */
+export async function runTests(run: TestRun, total: Tally): Promise<void> {
+  const queue = [...run.files];
+  const lane = async (): Promise<void> => {
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
+      const tests = await runFile(file, run);
+      for (const key of ['passed', 'failed', 'skipped'] as const) total[key] += tests[key];
+    }
+  };
+  await Promise.all(Array.from({ length: run.jobs }, lane));
+}
+
+async function runFile(file: string, { timeoutS, strict, env }: TestRun): Promise<Tally> {
   const tests: Tally = { passed: 0, failed: 0, skipped: 0 };
-  try {
-    const parser = new Parser();
-    follow(parser, tests, strict);
-    parser.end(readFileSync(output));
-  } finally {
-    rmSync(folder, { recursive: true });
+  // In a group of its own, so that what it has started ends with it.
+  const detached = process.platform !== 'win32';
+  const child = spawn(process.execPath, [file], {
+    cwd: ROOT,
+    detached,
+    // Proxies that run beside each other would quarrel about the default admin socket.
+    env: {
+      ...toolEnv(ROOT),
+      KPNG_ADMIN_SOCKET: '',
+      TAP_TIMEOUT: String(timeoutS),
+      ...env,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr = (stderr + text).slice(-MAX_DETAIL);
+  });
+  const kill = (): void => {
+    if (detached && child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+    else child.kill('SIGKILL');
+  };
+  const timer = setTimeout(kill, timeoutS * 1000 + GRACE_MS);
+  const parser = new Parser();
+  follow(parser, file, tests, strict);
+  child.stdout.pipe(parser);
+  const [[results], [code, signal]] = (await Promise.all([
+    once(parser, 'complete'),
+    once(child, 'close'),
+  ])) as [[FinalResults], [number | null, NodeJS.Signals | null]];
+  clearTimeout(timer);
+  const isGood = results.ok && code === 0;
+  // Assertions beside blocks, and files that end early.
+  if (sum(tests) === 0) tests[isGood ? 'passed' : 'failed'] += 1;
+  else if (!isGood && tests.failed === 0) tests.failed += 1;
+  if (!isGood) {
+    const failures = results.failures.map(({ name, tapError }) => tapError ?? name).join('; ');
+    print(`FAIL  ${file} ended with ${signal ?? `code ${code}`}; ${failures}\n${stderr}`);
   }
-  if (sum(tests) === 0 || (code !== 0 && tests.failed === 0)) {
-    tests.failed += 1;
-    process.stdout.write(
-      `FAIL  tap ended with ${signal ?? `code ${code}`} after ${sum(tests)} tests\n`,
-    );
-  }
-  for (const key of ['passed', 'failed', 'skipped'] as const) total[key] += tests[key];
+  return tests;
+}
+
+function print(text: string): void {
+  process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
 /** Counts the tests of a block and of those inside it. */
-function follow(block: Parser, tests: Tally, strict: boolean, onFailure = () => {}): void {
+function follow(
+  block: Parser,
+  file: string,
+  tests: Tally,
+  strict: boolean,
+  onFailure = () => {},
+): void {
   let before = { ...tests };
   let explained = false;
   block.on('child', (child: Parser) => {
     before = { ...tests };
-    follow(child, tests, strict, () => (explained = true));
+    follow(child, file, tests, strict, () => (explained = true));
   });
   block.on('assert', (point: Result) => {
     // A block that failed by an assertion inside it adds nothing to that.
     const isExplained = point.closingTestPoint && explained;
-    if (!point.ok && point.skip === false && !isExplained) printFailure(point);
+    if (!point.ok && point.skip === false && !isExplained) printFailure(file, point);
     if (!point.ok) onFailure();
     if (point.closingTestPoint) explained = false;
     const reason = point.skip === true ? point.name : point.skip || point.todo;
     const isLeaf = sum(tests) === sum(before);
     if (reason !== false && (!point.closingTestPoint || isLeaf)) {
       const isRefused = strict && !mayBeSkipped(String(reason));
-      if (isRefused) process.stdout.write(`FAIL  must not be skipped here: ${point.fullname}\n`);
+      if (isRefused) print(`FAIL  must not be skipped here: ${file} > ${point.fullname}`);
       tests[isRefused ? 'failed' : 'skipped'] += 1;
     } else if (point.closingTestPoint && isLeaf) {
       tests[point.ok ? 'passed' : 'failed'] += 1;
@@ -95,10 +135,9 @@ function follow(block: Parser, tests: Tally, strict: boolean, onFailure = () => 
   });
 }
 
-/** tap's own reporters print nothing where the output is not a terminal. */
-function printFailure({ fullname, diag }: Result): void {
+function printFailure(file: string, { fullname, diag }: Result): void {
   const details = inspect(diag, { depth: 5, maxStringLength: MAX_DETAIL, breakLength: 110 });
-  process.stdout.write(`FAIL  ${fullname}\n${details.replace(/^/gm, '      ')}\n`);
+  print(`FAIL  ${file} > ${fullname}\n${details.replace(/^/gm, '      ')}`);
 }
 
 /** Only tests for another system, whose reason says so, may be skipped where everything has to run. */

@@ -10,7 +10,7 @@
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemExec } from '../../src/portal/exec.ts';
-import { runTap, tallyLine, type Tally } from '../runner/tap.ts';
+import { runTests, tallyLine, type Tally } from '../runner/tap.ts';
 import { isInUse, PREFIX, removeStale } from './support/network.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -97,10 +97,12 @@ async function main(files: readonly string[]): Promise<boolean> {
   } else {
     await removeStale();
     const before = await machineState();
-    await runTap(
+    await runTests(
       {
         files: files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root }),
-        rcFile: join(import.meta.dirname, '.taprc'),
+        // Each has a network of namespaces of its own, so two of them get along.
+        jobs: 2,
+        timeoutS: 180,
         // Skipping is for unit tests that need another system. Here everything has to run.
         strict: true,
       },
