@@ -8,7 +8,7 @@ import { getHeapStatistics } from 'node:v8';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
+import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { importFfi, openLibrary } from '../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';

@@ -4,7 +4,7 @@
  * network namespace of its own.
  */
 import { execFileSync } from 'node:child_process';
-import { EAGAIN } from '../../src/proxysocket/linux/sys/constants.ts';
+import { EAGAIN } from '../../src/proxysocket/linux/sys/abi.ts';
 import { importFfi, openLibrary } from '../../src/proxysocket/linux/sys/library.ts';
 import { addressOf, Pinned } from '../../src/proxysocket/linux/sys/memory.ts';
 import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';

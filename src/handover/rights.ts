@@ -1,7 +1,7 @@
 import type { SocketAddress } from '../proxysocket/linux/sys/address.ts';
-import * as k from '../proxysocket/linux/sys/constants.ts';
-import { DescriptorLedger } from '../proxysocket/core/descriptor-ledger.ts';
-import { CMSGHDR_BYTES, IOVEC_BYTES, MSGHDR_BYTES } from '../proxysocket/linux/sys/layout.ts';
+import * as k from '../proxysocket/linux/sys/abi.ts';
+import { DescriptorLedger } from '../proxysocket/linux/sys/ledger.ts';
+import { CMSGHDR_BYTES, IOVEC_BYTES, MSGHDR_BYTES } from '../proxysocket/linux/sys/abi.ts';
 import { importFfi, openLibrary, type Library } from '../proxysocket/linux/sys/library.ts';
 import { addressOf, Pinned } from '../proxysocket/linux/sys/memory.ts';
 import { Sockets } from '../proxysocket/linux/sys/sockets.ts';

@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import type { FormerListener, InheritedSocket } from '../proxysocket/core/inherited.ts';
-import { systemError } from '../proxysocket/linux/sys/errno.ts';
+import { systemError } from '../proxysocket/linux/sys/abi.ts';
 import type { Rights } from './rights.ts';
 import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
 import { helloFrom, mayTakePart, readOffer } from './protocol.ts';

@@ -1,6 +1,5 @@
-import { EAGAIN, EBADF, ETOOMANYREFS } from '../proxysocket/linux/sys/constants.ts';
-import { systemError } from '../proxysocket/linux/sys/errno.ts';
 import { KpngError } from '../errors.ts';
+import { EAGAIN, EBADF, ETOOMANYREFS, systemError } from '../proxysocket/linux/sys/abi.ts';
 import { ByteBuffer } from '../util/byte-buffer.ts';
 import { inodeOf } from '../util/inode.ts';
 import { MAX_LINE_BYTES } from './protocol.ts';

@@ -1,3 +1,5 @@
+import { availableParallelism } from 'node:os';
+
 /** Every limit and time of the data path in one place. Each has a flag and a line in docs/reference/limits.md. */
 export interface EngineLimits {
   /** TCP relays at once, of all service ports. Above it new connections are reset. */
@@ -101,3 +103,38 @@ export const LIVE_LIMITS = [
 export type LimitChange = Partial<Pick<EngineLimits, (typeof LIVE_LIMITS)[number]>>;
 
 export type LimitName = (typeof LIMIT_NAMES)[keyof EngineLimits];
+
+/** What each worker gets of the limits that are for all service ports together; others as they are. */
+export function shareOfLimits<Limits extends Partial<EngineLimits>>(
+  limits: Limits,
+  workers: number,
+): Limits {
+  const part = (limit: number): number => Math.max(1, Math.floor(limit / workers));
+  const { maxConnections, maxHeldConnections, maxUdpSessions, bulkBufferBudget } = limits;
+  const { maxAffinityClientsTotal } = limits;
+  return {
+    ...limits,
+    ...(maxConnections !== undefined && { maxConnections: part(maxConnections) }),
+    ...(maxHeldConnections !== undefined && { maxHeldConnections: part(maxHeldConnections) }),
+    ...(maxUdpSessions !== undefined && { maxUdpSessions: part(maxUdpSessions) }),
+    ...(maxAffinityClientsTotal !== undefined && {
+      maxAffinityClientsTotal: part(maxAffinityClientsTotal),
+    }),
+    ...(bulkBufferBudget !== undefined && {
+      bulkBufferBudget: Math.floor(bulkBufferBudget / workers),
+    }),
+  };
+}
+
+/** How many descriptors each worker may count with; the reserve is that of all of them. */
+export function shareOfDescriptors(limit: number, reserve: number, workers: number): number {
+  return reserve + Math.floor(Math.max(0, limit - reserve) / workers);
+}
+
+/** Workers of an engine at most: each has a socket of its own for every listener. */
+export const MAX_WORKERS = 64;
+
+/** How many workers `auto` stands for: one for each CPU that the process may use. */
+export function autoWorkers(parallelism: number = availableParallelism()): number {
+  return Math.min(parallelism, MAX_WORKERS);
+}

@@ -4,7 +4,7 @@ import { closeSync, openSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { EAGAIN, ECONNREFUSED } from '../../src/proxysocket/linux/sys/constants.ts';
+import { EAGAIN, ECONNREFUSED } from '../../src/proxysocket/linux/sys/abi.ts';
 import { MAX_DESCRIPTORS, Rights } from '../../src/handover/rights.ts';
 import { library, linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';

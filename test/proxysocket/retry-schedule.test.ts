@@ -1,5 +1,5 @@
 import t from 'tap';
-import { RetrySchedule } from '../../src/proxysocket/core/retry-schedule.ts';
+import { RetrySchedule } from '../../src/proxysocket/core/timers.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 function schedule(atOnce = 10) {

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { sourceRangeInvalid } from '../../src/proxysocket/events.ts';
-import { sourceFilter } from '../../src/proxysocket/core/source-ranges.ts';
+import { sourceFilter } from '../../src/proxysocket/core/listener.ts';
 import { collect } from '../support/sockets.ts';
 
 t.test('no ranges: no filter', (t) => {

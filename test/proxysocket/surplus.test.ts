@@ -1,11 +1,14 @@
 /** Fewer workers than there are sockets at a place: none of them is left out. */
 import type { Test } from 'tap';
-import { closeInherited, keepInherited } from '../../src/proxysocket/core/inherited.ts';
+import {
+  closeInherited,
+  keepInherited,
+  withSurplus,
+} from '../../src/proxysocket/core/inherited.ts';
 import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
-import * as k from '../../src/proxysocket/linux/sys/constants.ts';
+import * as k from '../../src/proxysocket/linux/sys/abi.ts';
 import type { Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';
-import { withSurplus } from '../../src/proxysocket/core/surplus.ts';
 import { linuxTest, newSys } from '../support/linux-sys.ts';
 
 const OWNER = { name: 'd/web:http' } as ServicePort;

@@ -1,6 +1,6 @@
 /** A worker thread of a pool that a test can let die, or be unfit. */
 import { getEnvironmentData, workerData } from 'node:worker_threads';
-import { PROBES } from '../../src/proxysocket/linux/probes/all.ts';
+import { PROBES } from '../../src/proxysocket/linux/probes/carries.ts';
 import { LoopClock } from '../../src/proxysocket/linux/loop.ts';
 import type { WorkerStart } from '../../src/proxysocket/pool/protocol.ts';
 import { runWorker } from '../../src/proxysocket/pool/thread.ts';

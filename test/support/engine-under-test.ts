@@ -9,14 +9,14 @@
 import type { Engine } from '../../src/proxysocket/engine.ts';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import { createDataPlane } from '../../src/proxysocket/linux/data-plane.ts';
+import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { LinuxUdpTransport } from '../../src/proxysocket/linux/udp/transport.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import type { Acceptor, EngineContext } from '../../src/proxysocket/core/service-port.ts';
 import { NodeUdpTransport, type NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
-import { createUdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
+import { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { useSmallBuffers } from './small-buffers.ts';
 import type { Teardown } from './sockets.ts';
@@ -44,8 +44,8 @@ export function udpAcceptorUnderTest(
   options: NodeUdpOptions,
 ): Acceptor {
   return sys === undefined
-    ? createUdpAcceptor(new NodeUdpTransport(context, options), context)
-    : createUdpAcceptor(new LinuxUdpTransport(inlineLoop(t), context), context);
+    ? new UdpAcceptor(new NodeUdpTransport(context, options), context)
+    : new UdpAcceptor(new LinuxUdpTransport(inlineLoop(t), context), context);
 }
 
 /** A loop that takes turns with that of Node until the test ends. */

@@ -1,5 +1,5 @@
 import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
-import { AcceptorEngine } from '../../src/proxysocket/core/acceptor-engine.ts';
+import { AcceptorEngine } from '../../src/proxysocket/core/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { ListenSpec, Protocol, ServicePortSpec, Traffic } from '../../src/proxysocket/spec.ts';

@@ -1,6 +1,6 @@
 /** Starts so many threads that make system calls, one after the other, and says how many have ended. */
 import { Worker } from 'node:worker_threads';
-import { compileInPlace } from '../../src/proxysocket/pool/compile-in-place.ts';
+import { compileInPlace } from '../../src/proxysocket/pool/worker.ts';
 import { WAYS_TO_END } from './ffi-ways.ts';
 
 const MODULE = new URL('ffi-worker.ts', import.meta.url);

@@ -1,4 +1,4 @@
-import { SO_SNDBUF, SOL_SOCKET } from '../../src/proxysocket/linux/sys/constants.ts';
+import { SO_SNDBUF, SOL_SOCKET } from '../../src/proxysocket/linux/sys/abi.ts';
 import { Sockets } from '../../src/proxysocket/linux/sys/sockets.ts';
 
 /** Under which name a test asks worker threads for small buffers. */

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
-import { resetSocket } from '../../src/proxysocket/node/tcp/ends.ts';
+import { resetSocket } from '../../src/proxysocket/node/tcp/relay.ts';
 import type { Teardown } from './sockets.ts';
 
 export interface TcpServer {

@@ -13,7 +13,7 @@ import {
   RESET_MAY_LOOK_LIKE_FIN,
   whenFin,
   resetSocket,
-} from '../../src/proxysocket/node/tcp/ends.ts';
+} from '../../src/proxysocket/node/tcp/relay.ts';
 import type { Teardown } from './sockets.ts';
 import { streamBytes } from './stream-pattern.ts';
 import { tcpServer, type TcpServer } from './tcp-peers.ts';

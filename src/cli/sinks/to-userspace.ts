@@ -1,7 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
-import { autoWorkers, MAX_WORKERS } from '../../proxysocket/pool/count.ts';
+import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { defineSink, type Example, type SinkCommand } from '../command.ts';
 import { HANDOVER_FLAGS } from '../flags/handover.ts';

@@ -5,7 +5,7 @@ import type { Clock } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
-import { inheritedPort } from './inherited.ts';
+import { inheritedPort, withSurplus } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import {
   assertAddress,
@@ -16,10 +16,9 @@ import {
   type Slot,
 } from './listener-slot.ts';
 import type { LoopGuard } from './loop-guard.ts';
-import { RetrySchedule } from './retry-schedule.ts';
+import { RetrySchedule } from './timers.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
-import { withSurplus } from './surplus.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const PER_TURN = 128;

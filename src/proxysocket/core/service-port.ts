@@ -71,8 +71,6 @@ export interface Acceptor {
   limitsChanged?(): void;
   /** The service port is gone: end its UDP sessions, reset clients that wait; TCP relays run on. */
   servicePortGone(owner: ServicePort): void;
-  /** Resets every connection at once; listeners are left alone. Absent: no peer would notice. */
-  cut?(): void;
   /**
    * Another process serves the clients of all listeners from now on. What has been accepted lives on,
    * whatever closes. Absent: it does so anyway.
@@ -84,6 +82,9 @@ export interface Acceptor {
   activeOf?(owner: ServicePort, endpoint: BalancerEndpoint): number;
   /** Resolves when everything that was accepted has ended. */
   drained(): Promise<void>;
-  /** Ends everything at once. Resolves when every socket is closed. */
+  /**
+   * Ends everything at once. Resolves when every socket is closed. Called again when what was being opened meanwhile is
+   * open.
+   */
   destroy(): Promise<void>;
 }

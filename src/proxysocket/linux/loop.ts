@@ -1,7 +1,17 @@
 import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
-import type { OpenedSockets } from './open-listener.ts';
 import { INTEREST, type Poller } from './sys/poller.ts';
 import type { Sys } from './sys/sys.ts';
+
+/** Sockets that were opened for a listener, in the order in which they were bound. */
+export interface OpenedSockets {
+  /** The key of the listener's slot. */
+  readonly slot: string;
+  readonly port: number;
+  /** That of this thread; undefined: it had one already. */
+  readonly own: number | undefined;
+  /** For other threads, and not in the ledger of this one for long. */
+  readonly others: readonly number[];
+}
 
 /** Something that has a descriptor and wants to know when it is ready. */
 export interface Pollable {

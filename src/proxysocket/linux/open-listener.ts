@@ -3,8 +3,8 @@ import { offerSockets, takeInherited } from '../core/inherited.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import type { Loop } from './loop.ts';
 import type { Sockaddr } from './sys/address.ts';
-import * as k from './sys/constants.ts';
-import { systemError } from './sys/errno.ts';
+import * as k from './sys/abi.ts';
+import { systemError } from './sys/abi.ts';
 import type { Sys } from './sys/sys.ts';
 
 export interface OpenListenerOptions {
@@ -12,17 +12,6 @@ export interface OpenListenerOptions {
   readonly prepare: (fd: number, family: Family) => void;
   /** Lets a bound socket listen; 0, or a negative error number. */
   readonly listen?: (fd: number) => number;
-}
-
-/** Sockets that were opened for a listener, in the order in which they were bound. */
-export interface OpenedSockets {
-  /** The key of the listener's slot. */
-  readonly slot: string;
-  readonly port: number;
-  /** That of this thread; undefined: it had one already. */
-  readonly own: number | undefined;
-  /** For other threads, and not in the ledger of this one for long. */
-  readonly others: readonly number[];
 }
 
 /**

@@ -1,7 +1,6 @@
 import { systemClock } from '../../util/clock.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
-import type { AcceptorEngine } from '../core/acceptor-engine.ts';
-import { createEngine, type CoreOptions } from '../core/create-engine.ts';
+import { type AcceptorEngine, createEngine, type CoreOptions } from '../core/engine.ts';
 import { defaultReserve, processDescriptorLimit } from '../core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import { NodeTcpTransport } from './tcp/transport.ts';

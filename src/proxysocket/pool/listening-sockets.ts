@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/inode.ts';
 import { takeInherited, type InheritedSocket } from '../core/inherited.ts';
-import type { OpenedSockets } from '../linux/open-listener.ts';
+import type { OpenedSockets } from '../linux/loop.ts';
 import type { Protocol } from '../spec.ts';
 import type { PoolWorker } from './worker.ts';
 

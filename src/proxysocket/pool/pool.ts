@@ -11,18 +11,20 @@ import { offerSockets } from '../core/inherited.ts';
 import type { CounterStore } from '../core/service-port-book.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
-import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
-import { DEFAULT_LIMITS, type EngineLimits, type LimitChange } from '../limits.ts';
+import { NOTHING, type InspectQuery, type Inspection, mergeInspections } from '../inspect.ts';
+import {
+  DEFAULT_LIMITS,
+  type EngineLimits,
+  type LimitChange,
+  shareOfDescriptors,
+  shareOfLimits,
+} from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
 import { CounterMemory, CounterRows } from './counter-memory.ts';
-import { CrashBudget } from './crash-budget.ts';
-import { CHANNELS, decodeError, decodeMessage } from './event-codec.ts';
+import { CrashBudget, Seat } from './seat.ts';
+import { CHANNELS, decodeError, decodeMessage, type Batch, type Report } from './protocol.ts';
 import { ListeningSockets } from './listening-sockets.ts';
-import { mergeInspections } from './merge-inspections.ts';
-import type { Batch, Report } from './protocol.ts';
-import { Seat } from './seat.ts';
 import { ServicePorts } from './service-ports.ts';
-import { shareOfDescriptors, shareOfLimits } from './share.ts';
 import { PoolWorker, WorkerLost } from './worker.ts';
 
 /** A worker that is told to cut everything has this long to do it. Milliseconds. */

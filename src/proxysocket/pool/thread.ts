@@ -1,21 +1,18 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import type { Clock } from '../../util/clock.ts';
-import type { AcceptorEngine } from '../core/acceptor-engine.ts';
-import { DescriptorLedger } from '../core/descriptor-ledger.ts';
+import type { AcceptorEngine } from '../core/engine.ts';
+import { DescriptorLedger } from '../linux/sys/ledger.ts';
 import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
-import { createDataPlane } from '../linux/data-plane.ts';
+import { createDataPlane } from '../linux/engine.ts';
 import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
-import { PROBES } from '../linux/probes/all.ts';
-import { newSys } from '../linux/probes/basics.ts';
-import { ProbeFailure, runProbes, type Probe } from '../linux/probes/probe.ts';
+import { PROBES } from '../linux/probes/carries.ts';
+import { newSys, ProbeFailure, runProbes, type Probe } from '../linux/probes/basics.ts';
 import { INTEREST } from '../linux/sys/poller.ts';
 import type { Sys } from '../linux/sys/sys.ts';
 import { CounterRows } from './counter-memory.ts';
-import { encodeError } from './event-codec.ts';
-import { Outbox } from './outbox.ts';
-import { CONTROL, type Command, type WorkerStart } from './protocol.ts';
-import { StateReporter } from './state-reporter.ts';
+import { encodeError, CONTROL, type Command, type WorkerStart } from './protocol.ts';
+import { Outbox, StateReporter } from './outbox.ts';
 
 /** A clock whose timers run when the loop says so. */
 export interface TurnClock extends Clock {

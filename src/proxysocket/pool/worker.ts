@@ -7,13 +7,12 @@ import {
   type MessagePort,
 } from 'node:worker_threads';
 import { KpngError, messageOf } from '../../errors.ts';
-import { DescriptorLedger } from '../core/descriptor-ledger.ts';
+import { DescriptorLedger } from '../linux/sys/ledger.ts';
 import type { NewProcess } from '../engine.ts';
 import { NOTHING, type InspectQuery, type Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
-import { compileInPlace } from './compile-in-place.ts';
-import { decodeError } from './event-codec.ts';
 import {
+  decodeError,
   CONTROL,
   CONTROL_BYTES,
   type Batch,
@@ -22,6 +21,7 @@ import {
   type Report,
   type WorkerStart,
 } from './protocol.ts';
+import { setFlagsFromString } from 'node:v8';
 
 /** What wakes a thread that waits for its eventfd. */
 const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
@@ -273,4 +273,38 @@ function closeOrphan(fd: number): void {
 function lost(cause: Error | undefined): WorkerLost {
   const why = cause === undefined ? '' : `: ${cause.message}`;
   return new WorkerLost('KPNG_SINK_FAILED', `a data-plane worker has ended${why}`, { cause });
+}
+
+/** Workers that have been created and do not run yet. */
+let starting = 0;
+
+/**
+ * Starts a worker in whose thread V8 optimises functions where they run, not in a thread of its own.
+ *
+ * With Node 26.10 the process is killed by SIGSEGV or SIGTRAP when a thread ends, in whatever way, while its
+ * calls of `node:ffi` are being optimised in another: Node frees what the optimiser still looks at. V8 reads
+ * the flag once for each thread, before it runs any code; the threads that are there keep to what they have
+ * read. The price is a few milliseconds now and then while the worker is young.
+ *
+ * @throws what `create` throws.
+ */
+export function compileInPlace(create: () => Worker): Worker {
+  starting += 1;
+  setFlagsFromString('--no-concurrent-recompilation');
+  let isStarting = true;
+  const started = (): void => {
+    if (!isStarting) return;
+    isStarting = false;
+    starting -= 1;
+    if (starting === 0) setFlagsFromString('--concurrent-recompilation');
+  };
+  try {
+    const worker = create();
+    worker.once('online', started);
+    worker.once('exit', started);
+    return worker;
+  } catch (error) {
+    started();
+    throw error;
+  }
 }

@@ -1,39 +1,31 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import { familyOf, type Family } from '../../util/family.ts';
+import { OwnedListener } from '../core/listener.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
-import { sourceFilter, type SourceFilter } from '../core/source-ranges.ts';
 import type { Inspectable } from '../inspect.ts';
-import type { ListenSpec, Traffic } from '../spec.ts';
-import { addressText, clientAddress, countRejected, publishAccepted } from './publish.ts';
+import type { ListenSpec } from '../spec.ts';
 import { TcpConnection } from './connection.ts';
+import { addressText, clientAddress, countRejected, publishAccepted } from './publish.ts';
 import { createTcpShared, tcpTimes, type TcpShared } from './shared.ts';
-import type { TcpTransport, AcceptOwner, TcpClient, TcpListening } from './transport.ts';
+import type { AcceptOwner, TcpClient, TcpListening, TcpTransport } from './transport.ts';
 
-/** The TCP half of an engine, on the sockets of a transport. `loops` knows endpoints that lead back to their service. */
-export function createTcpAcceptor(
-  transport: TcpTransport,
-  context: EngineContext,
-  loops: LoopGuard,
-): Acceptor {
-  return new TcpAcceptor(transport, context, loops);
-}
-
-class TcpAcceptor implements Acceptor {
+/** The TCP half of an engine, on the sockets of a transport. */
+export class TcpAcceptor implements Acceptor {
   readonly #transport: TcpTransport;
   readonly #shared: TcpShared;
   readonly #listeners = new Set<TcpListener>();
 
+  /** `loops` knows endpoints that lead back to their service. */
   constructor(transport: TcpTransport, context: EngineContext, loops: LoopGuard) {
     this.#transport = transport;
     this.#shared = createTcpShared(context, transport, loops);
   }
 
   async listen(spec: ListenSpec, owner: ServicePort): Promise<Listener> {
-    const listener = new TcpListener(this.#shared, spec, owner, (closed) =>
-      this.#listeners.delete(closed),
+    const listener: TcpListener = new TcpListener(this.#shared, spec, owner, () =>
+      this.#listeners.delete(listener),
     );
-    await listener.open(this.#transport, spec);
+    await listener.open(this.#transport.listen(spec, listener));
     this.#listeners.add(listener);
     return listener;
   }
@@ -65,77 +57,38 @@ class TcpAcceptor implements Acceptor {
     return this.#shared.index.countOf(endpoint);
   }
 
-  cut(): void {
-    const { index, holds } = this.#shared;
-    for (const connection of [...holds, ...index.all()]) connection.destroy();
-  }
-
   drained(): Promise<void> {
     return this.#shared.gate.empty();
   }
 
   async destroy(): Promise<void> {
+    const { index, holds, gate } = this.#shared;
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
-    this.cut();
-    await this.#shared.gate.empty();
+    for (const connection of [...holds, ...index.all()]) connection.destroy();
+    await gate.empty();
     await this.#transport.destroy();
   }
 }
 
-/** A listening TCP socket: lets clients in, for the service port that has it now. */
-export class TcpListener implements Listener, AcceptOwner {
+/** A listening TCP socket. */
+class TcpListener extends OwnedListener<TcpListening> implements AcceptOwner {
   readonly protocol = 'TCP';
-  readonly address: string;
-  readonly family: Family;
   readonly #shared: TcpShared;
-  readonly #port: number;
-  readonly #closed: (listener: TcpListener) => void;
-  #listening: TcpListening | undefined;
-  #owner: ServicePort;
-  #traffic: Traffic;
-  #filter: SourceFilter | undefined;
 
-  /** `open` has to follow. `closed` is called when it does not listen any more. */
-  constructor(
-    shared: TcpShared,
-    spec: ListenSpec,
-    owner: ServicePort,
-    closed: (listener: TcpListener) => void,
-  ) {
+  constructor(shared: TcpShared, spec: ListenSpec, owner: ServicePort, onClose: () => void) {
+    super(spec, owner, onClose);
     this.#shared = shared;
-    this.#closed = closed;
-    this.address = spec.address;
-    this.family = familyOf(spec.address);
-    this.#port = spec.port;
-    this.#owner = owner;
-    this.#traffic = spec.traffic;
-    this.#filter = sourceFilter(owner.name, spec.sourceRanges);
-  }
-
-  get boundPort(): number {
-    return this.#listening?.boundPort ?? this.#port;
-  }
-
-  /** Rejects with the system's error. */
-  async open(transport: TcpTransport, spec: ListenSpec): Promise<void> {
-    this.#listening = await transport.listen(spec, this);
-  }
-
-  assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void {
-    this.#owner = owner;
-    this.#traffic = traffic;
-    this.#filter = sourceFilter(owner.name, sourceRanges);
   }
 
   accepted(client: TcpClient): void {
-    const owner = this.#owner;
+    const { owner, filter } = this;
     const { gate } = this.#shared;
     owner.counters.connections += 1;
     publishAccepted(owner, client);
-    if (this.#filter !== undefined && !this.#filter(clientAddress(client.remoteAddress()))) {
+    if (filter !== undefined && !filter(clientAddress(client.remoteAddress()))) {
       this.#reject(client, 'source');
     } else if (gate.enter()) {
-      const origin = { owner, traffic: this.#traffic, family: this.family };
+      const origin = { owner, traffic: this.traffic, family: this.family };
       new TcpConnection(this.#shared, client, origin).start();
     } else {
       this.#reject(client, 'limit');
@@ -143,16 +96,11 @@ export class TcpListener implements Listener, AcceptOwner {
   }
 
   acceptFailed(): void {
-    countRejected(this.#owner, 'limit');
-  }
-
-  async close(): Promise<void> {
-    this.#closed(this);
-    await this.#listening?.close();
+    countRejected(this.owner, 'limit');
   }
 
   #reject(client: TcpClient, reason: 'source' | 'limit'): void {
-    countRejected(this.#owner, reason, {
+    countRejected(this.owner, reason, {
       get remoteAddress() {
         return addressText(client.remoteAddress());
       },

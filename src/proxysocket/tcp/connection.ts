@@ -1,7 +1,7 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import type { Deadline, IdleLane } from '../core/timers.ts';
-import type { IndexEntry } from '../core/endpoint-index.ts';
+import type { IndexEntry, TcpShared, Timed } from './shared.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import {
   observeConnectSeconds,
@@ -26,7 +26,6 @@ import {
 import { connectErrorCause, loopError, selfConnectError, timeoutError, Tries } from './attempts.ts';
 import type { HalfClosed } from './half-close.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
-import type { TcpShared } from './shared.ts';
 import type {
   DialOwner,
   HoldOwner,
@@ -51,7 +50,7 @@ type State =
       readonly kind: 'dialing';
       readonly dial: TcpDial;
       readonly endpoint: BalancerEndpoint;
-      readonly deadline: Deadline<TcpConnection>;
+      readonly deadline: Deadline<Timed>;
       readonly startedAt: number;
     }
   | {
@@ -68,17 +67,13 @@ const ENDED: State = { kind: 'ended' };
 /**
  * One accepted client, from the first attempt to connect to the end of its relay.
  *
- * Each attempt takes an endpoint that this client has not tried, while there is one. Endpoints that only were
- * too slow are tried again after that, with the longer limit of the later attempts; those that refused are not.
- * (kube-proxy's userspace mode makes four attempts in the order of the rotation, whatever the outcome.)
- *
  * An attempt has failed, too, when the endpoint resets the connection soon and before a byte went through, either
  * way. That happens to connections that the kernel of an endpoint has accepted and the endpoint, which was
  * killed, has not: no program has seen anything of the client, so another endpoint may serve it. Once the endpoint has
  * been sent something it may have acted on it, and only the client can know whether that may happen twice.
  */
 export class TcpConnection
-  implements HoldOwner, DialOwner, RelayOwner, PickRequest, HeldClient, HalfClosed
+  implements HoldOwner, DialOwner, RelayOwner, PickRequest, HeldClient, HalfClosed, Timed
 {
   readonly traffic: Traffic;
   readonly family: Family;
@@ -104,8 +99,8 @@ export class TcpConnection
   /** Set once an endpoint has taken the connection. */
   #relay: TcpRelay | undefined;
   #indexed: IndexEntry | undefined;
-  #grace: Deadline<TcpConnection> | undefined;
-  #young: Deadline<TcpConnection> | undefined;
+  #grace: Deadline<Timed> | undefined;
+  #young: Deadline<Timed> | undefined;
   #isOver = false;
 
   /** Owns an accepted client that the gate has let in. `start` has to follow. */
@@ -181,7 +176,6 @@ export class TcpConnection
     this.#next(this.#attemptFailed(endpoint, error));
   }
 
-  /** Called by the queue of attempts. */
   timedOut(timeoutMs: number): void {
     this.dialFailed(timeoutError(timeoutMs));
   }
@@ -205,7 +199,6 @@ export class TcpConnection
     if (this.#state.kind === 'relaying') this.#state.relay.cut('endpoint-gone');
   }
 
-  /** The relay has lasted long enough to be probed. */
   keepAlive(): void {
     if (this.#state.kind === 'relaying')
       this.#state.relay.keepAlive(this.#shared.limits.keepAliveMs);

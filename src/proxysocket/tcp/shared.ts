@@ -1,16 +1,129 @@
+import type { Inspectable } from '../inspect.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { DeadlineQueue } from '../core/timers.ts';
-import { EndpointIndex } from '../core/endpoint-index.ts';
 import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
-import type { EngineContext } from '../core/service-port.ts';
+import type { EngineContext, DescriptorBudget } from '../core/service-port.ts';
 import type { EngineLimits } from '../limits.ts';
-import type { TcpConnection } from './connection.ts';
-import { ConnectionGate } from './gate.ts';
 import { HalfCloseWatchdog } from './half-close.ts';
 import { HoldQueue } from './hold-queue.ts';
 import type { TcpTransport } from './transport.ts';
+import { LimitSignal } from '../core/limit-signal.ts';
+import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import { LinkedList, type ListNode } from '../../util/linked-list.ts';
+
+/** A connection in the index. */
+export interface IndexEntry {
+  remove(): void;
+}
+
+/** Finds the connections of an endpoint. Adding and removing take the same time however many there are. */
+export class EndpointIndex<T> {
+  readonly #all = new LinkedList<T>();
+  /** Weak, so that it need not be found out when the last connection of an endpoint has ended. */
+  readonly #byEndpoint = new WeakMap<BalancerEndpoint, LinkedList<T>>();
+
+  add(endpoint: BalancerEndpoint, item: T): IndexEntry {
+    let list = this.#byEndpoint.get(endpoint);
+    if (list === undefined) {
+      list = new LinkedList();
+      this.#byEndpoint.set(endpoint, list);
+    }
+    return new Entry(this.#all.add(item), list.add(item));
+  }
+
+  /** What is there now; changes while going through it do no harm. */
+  of(endpoint: BalancerEndpoint): readonly T[] {
+    return [...(this.#byEndpoint.get(endpoint) ?? [])];
+  }
+
+  /** How many connections of an endpoint there are. */
+  countOf(endpoint: BalancerEndpoint): number {
+    return this.#byEndpoint.get(endpoint)?.size ?? 0;
+  }
+
+  /** The connections, oldest first. Do not change the index meanwhile. */
+  [Symbol.iterator](): Iterator<T> {
+    return this.#all[Symbol.iterator]();
+  }
+
+  all(): readonly T[] {
+    return [...this.#all];
+  }
+}
+
+class Entry<T> implements IndexEntry {
+  readonly #inAll: ListNode<T>;
+  readonly #inEndpoint: ListNode<T>;
+
+  constructor(inAll: ListNode<T>, inEndpoint: ListNode<T>) {
+    this.#inAll = inAll;
+    this.#inEndpoint = inEndpoint;
+  }
+
+  remove(): void {
+    this.#inAll.remove();
+    this.#inEndpoint.remove();
+  }
+}
+
+/** One for the client and one for the endpoint. */
+const DESCRIPTORS_PER_CONNECTION = 2;
+
+/**
+ * Lets connections in up to a limit, and as far as there are descriptors.
+ *
+ * Node accepts by itself and cannot leave connections in the kernel's backlog, so what does not come
+ * in here has been accepted and must be reset.
+ */
+export class ConnectionGate {
+  readonly #limits: Pick<EngineLimits, 'maxConnections'>;
+  readonly #descriptors: DescriptorBudget;
+  readonly #signal: LimitSignal;
+  #inside = 0;
+  #waiting: (() => void)[] = [];
+
+  /** The limit may change. */
+  constructor(limits: Pick<EngineLimits, 'maxConnections'>, descriptors: DescriptorBudget) {
+    this.#limits = limits;
+    this.#descriptors = descriptors;
+    this.#signal = new LimitSignal('max-connections', () => limits.maxConnections);
+  }
+
+  /** Connections that are inside: being connected to an endpoint, or relayed. */
+  get inside(): number {
+    return this.#inside;
+  }
+
+  enter(): boolean {
+    if (this.#inside >= this.#limits.maxConnections) {
+      this.#signal.refused();
+      return false;
+    }
+    if (!this.#descriptors.take(DESCRIPTORS_PER_CONNECTION)) return false;
+    this.#inside += 1;
+    return true;
+  }
+
+  leave(): void {
+    this.#inside -= 1;
+    this.#descriptors.give(DESCRIPTORS_PER_CONNECTION);
+    this.#signal.freed(this.#inside);
+    if (this.#inside > 0) return;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
+  }
+
+  /** Resolves when nothing is inside. */
+  async empty(): Promise<void> {
+    if (this.#inside === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.push(resolve);
+    await promise;
+  }
+}
 
 /**
  * When keepalive is set on the socket of an endpoint, after it was connected: that takes four system calls, and
@@ -18,11 +131,23 @@ import type { TcpTransport } from './transport.ts';
  */
 const KEEPALIVE_AFTER_MS = 1000;
 
+/** A connection as indexes and timers know it. */
+export interface Timed extends Inspectable {
+  /** The running attempt to connect takes too long. */
+  timedOut(timeoutMs: number): void;
+  /** The relay has lasted long enough to be probed. */
+  keepAlive(): void;
+  endpointGone(): void;
+  /** The time that the relay may outlive its endpoint is over. */
+  graceOver(): void;
+  destroy(): void;
+}
+
 /** One attempt to connect that a client gets. */
 export interface AttemptTime {
   readonly timeoutMs: number;
   /** Connections whose attempt is running. */
-  readonly running: DeadlineQueue<TcpConnection>;
+  readonly running: DeadlineQueue<Timed>;
 }
 
 /** What all TCP connections of an engine share. */
@@ -33,12 +158,12 @@ export interface TcpShared extends TcpTimes {
   /** Knows endpoints that would lead a client in a circle. */
   readonly loops: LoopGuard;
   /** Every connection that has an endpoint, or is dialing one. */
-  readonly index: EndpointIndex<TcpConnection>;
+  readonly index: EndpointIndex<Timed>;
   /** Clients that wait for an endpoint. */
   readonly holds: HoldQueue;
   readonly halfClosed: HalfCloseWatchdog;
   /** Relays that are too young for keepalive. */
-  readonly young: DeadlineQueue<TcpConnection>;
+  readonly young: DeadlineQueue<Timed>;
   /** Ports that the kernel chooses for our side; undefined when it does not say. */
   readonly kernelPorts: PortRange | undefined;
 }
@@ -48,7 +173,7 @@ export interface TcpTimes {
   /** The attempts that a client gets, in order. */
   attempts: readonly AttemptTime[];
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */
-  grace: DeadlineQueue<TcpConnection> | undefined;
+  grace: DeadlineQueue<Timed> | undefined;
 }
 
 /** What the limits say of times now. */
@@ -60,7 +185,7 @@ export function tcpTimes(
   return {
     attempts: connectTimeoutsMs.map((timeoutMs) => ({
       timeoutMs,
-      running: new DeadlineQueue<TcpConnection>(
+      running: new DeadlineQueue<Timed>(
         clock,
         timeoutMs,
         (connection) => connection.timedOut(timeoutMs),

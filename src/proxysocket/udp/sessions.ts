@@ -15,8 +15,15 @@ import { ClientTable, SessionIndex, type ClientAddress } from './tables.ts';
 import { FormerFlows } from './former-flows.ts';
 import { IdleLanes } from '../core/timers.ts';
 import { Refusals } from './refusals.ts';
-import type { EndReason, Exit, SessionHost, UdpSession, UdpTransport } from './transport.ts';
-import { classifyError, classifyOpenError } from './socket-errors.ts';
+import {
+  type EndReason,
+  type Exit,
+  type SessionHost,
+  type UdpSession,
+  type UdpTransport,
+  classifyError,
+  classifyOpenError,
+} from './transport.ts';
 
 /** Sessions that a datagram may pass one after the other, when endpoints are services of this process. */
 export const MAX_HOPS = 8;

@@ -1,10 +1,11 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import type { ServicePort } from '../core/service-port.ts';
-import type { IdleEntry } from '../core/timers.ts';
+import type { IdleEntry, IdleLane } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import type { ClientAddress } from './tables.ts';
+import type { ConnectErrorCause } from '../counters.ts';
 
 /**
  * What UDP needs of an operating system: sockets that listen, and sessions that carry datagrams between a client of
@@ -14,7 +15,7 @@ export interface UdpTransport<S extends UdpSession<S>> {
   /** Rejects with the system's error. */
   listen(spec: ListenSpec, owner: FrontOwner<S>): Promise<UdpListening<S>>;
   /** A session whose socket is not open yet. */
-  newSession(host: SessionHost<S>, start: SessionStart<S['front']>): S;
+  newSession(host: SessionHost<S>, start: SessionStart<S>): S;
 }
 
 /** The sockets of one listener. */
@@ -53,8 +54,8 @@ export interface Exit<S> {
 }
 
 /** What a session is made with. */
-export interface SessionStart<F> {
-  readonly front: F;
+export interface SessionStart<S extends UdpSession<S>> {
+  readonly front: S['front'];
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly endpoint: BalancerEndpoint;
@@ -62,28 +63,71 @@ export interface SessionStart<F> {
   readonly hops: number;
 }
 
-/** One client port of one listening socket, and a socket that is connected to its endpoint. */
-export interface UdpSession<S extends UdpSession<S>> extends IdleEntry<S> {
+const NONE_TRIED: readonly BalancerEndpoint[] = [];
+
+/**
+ * One client port of one listening socket, and a socket that is connected to its endpoint. The host writes the fields
+ * that are not readonly; a transport opens the socket and carries datagrams.
+ */
+export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S> {
   readonly front: SessionFront<S>;
   readonly owner: ServicePort;
   readonly client: ClientAddress;
   readonly hops: number;
-  /** Set once it is open. Written by the host. */
-  exit: Exit<S> | undefined;
-  /** Endpoints that could not be had. Written by the host. */
-  tried: readonly BalancerEndpoint[];
-  /** Whether another session was evicted because this one got no socket. Written by the host. */
-  madeRoom: boolean;
-  /** Set by the host before it calls `open`. */
+  /** Set once it is open. */
+  exit: Exit<S> | undefined = undefined;
+  /** Endpoints that could not be reached. */
+  tried = NONE_TRIED;
+  /** Whether another session was evicted because this one got no socket. */
+  madeRoom = false;
+  /** Set before `open` is called. */
   endpoint: BalancerEndpoint;
-  readonly datagramsIn: number;
-  readonly datagramsOut: number;
-  readonly isOpen: boolean;
-  readonly hasEnded: boolean;
-  /** Opens the socket to `endpoint`, in place of one that could not be had. */
-  open(): void;
+  datagramsIn = 0;
+  datagramsOut = 0;
+
+  lane: IdleLane<S> | undefined = undefined;
+  older: S | undefined = undefined;
+  newer: S | undefined = undefined;
+  usedAt = 0;
+
+  constructor(start: SessionStart<S>) {
+    this.front = start.front;
+    this.owner = start.owner;
+    this.client = start.client;
+    this.endpoint = start.endpoint;
+    this.hops = start.hops;
+  }
+
+  abstract get isOpen(): boolean;
+
+  abstract get hasEnded(): boolean;
+
+  /** Opens the socket to `endpoint`, in place of one that could not be opened. */
+  abstract open(): void;
+
   /** Frees its descriptor at once. Returns how many datagrams were still waiting. */
-  end(): number;
+  abstract end(): number;
+
+  /** Counts what went to the endpoint. */
+  protected countIn(datagrams: number, bytes: number): void {
+    const { counters } = this.owner;
+    counters.datagramsIn += datagrams;
+    counters.bytesIn += bytes;
+    this.datagramsIn += datagrams;
+  }
+
+  /** Counts what went to the client. */
+  protected countOut(datagrams: number, bytes: number): void {
+    const { counters } = this.owner;
+    counters.datagramsOut += datagrams;
+    counters.bytesOut += bytes;
+    this.datagramsOut += datagrams;
+  }
+
+  /** Whether the socket is connected to itself: the endpoint is not there, and the kernel chose its port for our side. */
+  protected isOwnAddress({ address, port }: ClientAddress): boolean {
+    return port === this.endpoint.port && address === this.endpoint.address;
+  }
 }
 
 /** What a session needs of the sessions that hold it. */
@@ -96,7 +140,7 @@ export interface SessionHost<S> {
   touch(session: S): void;
   /** The socket is connected; `local` is its own address. */
   opened(session: S, local: ClientAddress): void;
-  /** The socket could not be had. The host calls `open` again, or ends the session. */
+  /** The socket could not be opened. The host calls `open` again, or ends the session. */
   openFailed(session: S, error: Error): void;
   /** The connected socket reported that a datagram is lost; the host ends the session if it has to. */
   failed(session: S, error: Error): void;
@@ -165,4 +209,60 @@ export abstract class Front<S extends UdpSession<S>> {
     this.#state = 'closed';
     void this.closeSocket();
   }
+}
+
+interface EndpointError {
+  readonly kind: 'endpoint';
+  readonly cause: ConnectErrorCause;
+}
+
+/**
+ * What an error of a backend socket means.
+ *
+ * - `endpoint`: an ICMP message, or the lack of a route: nothing gets to this endpoint.
+ * - `limit`: the process or the host has no socket, port or memory left; the endpoint is not to blame.
+ * - `datagram`: one datagram could not be sent or received (too large, filtered, no buffer now).
+ */
+export type SocketErrorKind =
+  EndpointError | { readonly kind: 'limit' } | { readonly kind: 'datagram' };
+
+const DATAGRAM: SocketErrorKind = { kind: 'datagram' };
+const LIMIT = { kind: 'limit' } as const;
+const REFUSED: EndpointError = { kind: 'endpoint', cause: 'refused' };
+const UNREACHABLE: EndpointError = { kind: 'endpoint', cause: 'unreachable' };
+
+/** Windows reports a port-unreachable message as ECONNRESET. */
+const KINDS: Readonly<Record<string, EndpointError>> = {
+  ECONNREFUSED: REFUSED,
+  ECONNRESET: REFUSED,
+  EHOSTUNREACH: UNREACHABLE,
+  EHOSTDOWN: UNREACHABLE,
+  ENETUNREACH: UNREACHABLE,
+  ENETDOWN: UNREACHABLE,
+  EADDRNOTAVAIL: UNREACHABLE,
+};
+
+/** Of a socket that is connected. */
+export function classifyError(error: Error): SocketErrorKind {
+  return KINDS[codeOf(error)] ?? DATAGRAM;
+}
+
+const LIMIT_CODES: ReadonlySet<string> = new Set([
+  'EMFILE',
+  'ENFILE',
+  'ENOBUFS',
+  'ENOMEM',
+  // No local port is left: every session takes one of the host's ephemeral ports.
+  'EADDRINUSE',
+]);
+
+/** Of a socket that could not be opened, bound or connected. Never `datagram`. */
+export function classifyOpenError(error: Error): Exclude<SocketErrorKind, { kind: 'datagram' }> {
+  const code = codeOf(error);
+  if (LIMIT_CODES.has(code)) return LIMIT;
+  return KINDS[code] ?? { kind: 'endpoint', cause: 'other' };
+}
+
+function codeOf(error: Error): string {
+  return (error as NodeJS.ErrnoException).code ?? '';
 }

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { DeadlineQueue } from '../../../src/proxysocket/core/timers.ts';
-import { EndpointIndex } from '../../../src/proxysocket/core/endpoint-index.ts';
+import { EndpointIndex } from '../../../src/proxysocket/tcp/shared.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 t.test('DeadlineQueue: one timer, in order, and what was removed stays silent', (t) => {

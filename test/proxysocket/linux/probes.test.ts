@@ -1,6 +1,10 @@
 import { constants } from 'node:os';
 import t from 'tap';
-import { PROBES } from '../../../src/proxysocket/linux/probes/all.ts';
+import {
+  PROBES,
+  datagramProbe,
+  relayProbe,
+} from '../../../src/proxysocket/linux/probes/carries.ts';
 import {
   addressProbe,
   epollProbe,
@@ -8,14 +12,11 @@ import {
   functionsProbe,
   platformProbe,
   transferProbe,
-} from '../../../src/proxysocket/linux/probes/basics.ts';
-import { datagramProbe, relayProbe } from '../../../src/proxysocket/linux/probes/carries.ts';
-import {
   runProbes,
   type Findings,
   type Probe,
-} from '../../../src/proxysocket/linux/probes/probe.ts';
-import { DescriptorLedger } from '../../../src/proxysocket/core/descriptor-ledger.ts';
+} from '../../../src/proxysocket/linux/probes/basics.ts';
+import { DescriptorLedger } from '../../../src/proxysocket/linux/sys/ledger.ts';
 import type { FfiModule, Library } from '../../../src/proxysocket/linux/sys/library.ts';
 import { library, linuxTest } from '../../support/linux-sys.ts';
 import { openDescriptors } from '../../support/sockets.ts';

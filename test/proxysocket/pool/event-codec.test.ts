@@ -8,7 +8,7 @@ import {
   decodeMessage,
   encodeError,
   encodeMessage,
-} from '../../../src/proxysocket/pool/event-codec.ts';
+} from '../../../src/proxysocket/pool/protocol.ts';
 
 /** As a message looks after its way to another thread. */
 function posted(message: object): object {

@@ -7,14 +7,15 @@ import {
   rejected,
   tcpAccepted,
 } from '../../../src/proxysocket/events.ts';
-import { CHANNELS, encodeError } from '../../../src/proxysocket/pool/event-codec.ts';
-import { Outbox } from '../../../src/proxysocket/pool/outbox.ts';
 import {
+  CHANNELS,
+  encodeError,
   CONTROL,
   CONTROL_BYTES,
   type Report,
   type ServicePortState,
 } from '../../../src/proxysocket/pool/protocol.ts';
+import { Outbox } from '../../../src/proxysocket/pool/outbox.ts';
 import type { TypedChannel } from '../../../src/util/channel.ts';
 import type { Teardown } from '../../support/sockets.ts';
 

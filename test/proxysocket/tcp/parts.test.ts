@@ -2,7 +2,7 @@ import t from 'tap';
 import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
 import { addressText, clientAddress } from '../../../src/proxysocket/tcp/publish.ts';
 import { connectErrorCause } from '../../../src/proxysocket/tcp/attempts.ts';
-import { ConnectionGate } from '../../../src/proxysocket/tcp/gate.ts';
+import { ConnectionGate } from '../../../src/proxysocket/tcp/shared.ts';
 
 t.test('ConnectionGate: lets in as many as may be, and tells when all have left', async (t) => {
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });

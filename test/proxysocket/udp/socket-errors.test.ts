@@ -1,5 +1,5 @@
 import t from 'tap';
-import { classifyError, classifyOpenError } from '../../../src/proxysocket/udp/socket-errors.ts';
+import { classifyError, classifyOpenError } from '../../../src/proxysocket/udp/transport.ts';
 
 function systemError(code: string): Error {
   return Object.assign(new Error(`send ${code}`), { code });

@@ -4,10 +4,20 @@ import { createServer, Socket, type AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { DEFAULT_LIMITS } from '../../limits.ts';
 import type { Protocol, ServicePortSpec } from '../../spec.ts';
-import { createDataPlane } from '../data-plane.ts';
+import { createDataPlane } from '../engine.ts';
 import { LoopClock, Loop } from '../loop.ts';
-import { newSys } from './basics.ts';
-import { expect, type Findings, type Probe } from './probe.ts';
+import {
+  newSys,
+  expect,
+  type Findings,
+  type Probe,
+  addressProbe,
+  epollProbe,
+  errnoProbe,
+  functionsProbe,
+  platformProbe,
+  transferProbe,
+} from './basics.ts';
 
 /** A probe that takes longer has failed, also on a machine that is busy. Milliseconds. */
 const PATIENCE_MS = 5000;
@@ -184,3 +194,15 @@ function makeGarbage(): number {
   for (let index = 0; index < 16; index += 1) bytes += new ArrayBuffer(1 << 20).byteLength;
   return bytes;
 }
+
+/** What has to be true before a worker serves clients, from the ground up. */
+export const PROBES: readonly Probe[] = [
+  platformProbe(),
+  functionsProbe,
+  errnoProbe,
+  epollProbe,
+  addressProbe,
+  transferProbe(10_000),
+  relayProbe,
+  datagramProbe,
+];

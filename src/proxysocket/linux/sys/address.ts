@@ -1,7 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { AF_INET, AF_INET6 } from './constants.ts';
-import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES, SOCKADDR_BYTES } from './layout.ts';
+import { AF_INET, AF_INET6, SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES, SOCKADDR_BYTES } from './abi.ts';
 import type { FfiModule } from './library.ts';
 import { Pinned } from './memory.ts';
 

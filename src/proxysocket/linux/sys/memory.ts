@@ -1,4 +1,4 @@
-import { SOCKADDR_BYTES } from './layout.ts';
+import { SOCKADDR_BYTES } from './abi.ts';
 import type { FfiModule } from './library.ts';
 
 /**

@@ -1,4 +1,4 @@
-import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
+import type { DescriptorLedger } from './ledger.ts';
 import {
   EPOLL_CLOEXEC,
   EPOLL_CTL_ADD,
@@ -11,9 +11,9 @@ import {
   EPOLLRDHUP,
   EFD_CLOEXEC,
   EFD_NONBLOCK,
-} from './constants.ts';
-import { systemError } from './errno.ts';
-import type { EpollLayout } from './layout.ts';
+  type EpollLayout,
+  systemError,
+} from './abi.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
 

@@ -3,15 +3,13 @@
  * error numbers or Node's own errors.
  */
 import { Sockaddr, type SocketAddress } from './address.ts';
-import { SOL_UDP, UDP_SEGMENT } from './constants.ts';
-import { DatagramSlots } from './datagram-slots.ts';
-import { DescriptorLedger } from '../../core/descriptor-ledger.ts';
-import { epollLayoutOf, type EpollLayout } from './layout.ts';
+import { SOL_UDP, UDP_SEGMENT, epollLayoutOf, type EpollLayout } from './abi.ts';
+import { DatagramSlots, SendList } from './datagrams.ts';
+import { DescriptorLedger } from './ledger.ts';
 import { importFfi, openLibrary, type Library } from './library.ts';
 import { Pinned, PeerNames } from './memory.ts';
-import { Pipes } from './pipes.ts';
+import { Pipes } from './streams.ts';
 import { Poller, Wake } from './poller.ts';
-import { SendList } from './send-list.ts';
 import { Sockets, Streams } from './sockets.ts';
 
 export interface SysOptions {
@@ -31,6 +29,7 @@ export class Sys {
   readonly hasUdpSegments: boolean;
   readonly #lib: Library;
   readonly #layout: EpollLayout;
+  readonly #sockaddrs = new WeakMap<SocketAddress, Sockaddr>();
 
   constructor(lib: Library, options: SysOptions = {}) {
     this.#lib = lib;
@@ -50,6 +49,16 @@ export class Sys {
   /** Throws a RangeError for what is no IP literal. */
   sockaddr(address: SocketAddress): Sockaddr {
     return new Sockaddr(this.#lib.ffi, address);
+  }
+
+  /** The same, made once for each object. */
+  sockaddrOf(address: SocketAddress): Sockaddr {
+    let found = this.#sockaddrs.get(address);
+    if (found === undefined) {
+      found = this.sockaddr(address);
+      this.#sockaddrs.set(address, found);
+    }
+    return found;
   }
 
   poller(capacity: number): Poller {

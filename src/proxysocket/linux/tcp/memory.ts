@@ -1,7 +1,7 @@
 import { LimitSignal } from '../../core/limit-signal.ts';
 import type { DescriptorBudget } from '../../core/service-port.ts';
 import type { Pinned } from '../sys/memory.ts';
-import type { Pipe } from '../sys/pipes.ts';
+import type { Pipe } from '../sys/streams.ts';
 import type { Sys } from '../sys/sys.ts';
 
 const KIB = 1024;

@@ -1,10 +1,15 @@
-import type { RelayEnd, RelayOwner, TcpRelay } from '../../tcp/transport.ts';
-import type { Loop } from '../loop.ts';
-import { ECONNRESET } from '../sys/constants.ts';
-import { systemError } from '../sys/errno.ts';
-import type { RelayMemory } from './memory.ts';
-import { Side } from './side.ts';
-import type { LinuxTcpTransport } from './transport.ts';
+import type { RelayEnd, RelayOwner, TcpRelay, ByteCounters } from '../../tcp/transport.ts';
+import type { Loop, Pollable } from '../loop.ts';
+import { ECONNRESET, systemError, EAGAIN } from '../sys/abi.ts';
+import type { RelayMemory, Kept } from './memory.ts';
+import { READY } from '../sys/poller.ts';
+import type { Pipe } from '../sys/streams.ts';
+
+/** What all relays of a thread share. */
+interface RelayParts {
+  readonly loop: Loop;
+  readonly memory: RelayMemory;
+}
 
 /** The relay of one client; see the relay contract in `tcp/transport.ts`. */
 export class Relay implements TcpRelay {
@@ -20,7 +25,7 @@ export class Relay implements TcpRelay {
   #isOver = false;
 
   /** Owns the client's socket. `use` has to follow. */
-  constructor({ loop, memory }: LinuxTcpTransport, clientFd: number, owner: RelayOwner) {
+  constructor({ loop, memory }: RelayParts, clientFd: number, owner: RelayOwner) {
     this.loop = loop;
     this.memory = memory;
     this.#owner = owner;
@@ -123,5 +128,228 @@ export class Relay implements TcpRelay {
       side.release();
     }
     this.#owner.relayEnded(reason);
+  }
+}
+
+/** What one side of a relay may pass on before other descriptors are served. Bytes. */
+const BUDGET = 1024 * 1024;
+
+/** A read of so many bytes makes a direction a bulk one. */
+const BULK_READ = 64 * 1024;
+/** After so many reads in a row below so many bytes it is no bulk one any more. */
+const SMALL_READS = 16;
+const SMALL_READ = 16 * 1024;
+
+const CLOSING = READY.hangUp | READY.peerClosed | READY.error;
+const INCOMING = READY.readable | CLOSING;
+
+/**
+ * One socket of a relay, and the direction from it to the other one.
+ *
+ * Sockets are watched for edges: an event means that something has changed, and no other one comes
+ * before everything has been read, or a write was not taken in full. So what is known to be there is
+ * remembered in `#readable`.
+ */
+export class Side implements Pollable {
+  readonly fd: number;
+  readonly #relay: Relay;
+  readonly #counters: ByteCounters;
+  readonly #isClient: boolean;
+  #peer: Side | undefined;
+  /** What the other side has not taken yet. Nothing is read before it is gone. */
+  #kept: Kept | undefined;
+  #readable = false;
+  /** An end has been announced: read on until it comes, no further event will come. */
+  #closing = false;
+  #bytes = 0;
+  #ended = false;
+  #isBulk = false;
+  #smallReads = 0;
+
+  constructor(fd: number, relay: Relay, counters: ByteCounters, isClient: boolean) {
+    this.fd = fd;
+    this.#relay = relay;
+    this.#counters = counters;
+    this.#isClient = isClient;
+  }
+
+  /** Bytes passed on. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Whether the FIN of this socket's peer has been read. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Where this side's data goes; undefined while there is no endpoint. */
+  join(peer: Side | undefined): void {
+    this.#peer = peer;
+  }
+
+  ready(mask: number): void {
+    const relay = this.#relay;
+    const peer = this.#peer;
+    if (relay.isOver) return;
+    if ((mask & INCOMING) !== 0) {
+      this.#readable = true;
+      if ((mask & CLOSING) !== 0) this.#closing = true;
+    }
+    const isRead = peer !== undefined && this.#kept === undefined && !this.#ended;
+    if ((mask & READY.error) !== 0 && !isRead) {
+      // The socket is broken, and no read is going to find out.
+      relay.broken(this, relay.loop.sys.sockets.takeError(this.fd));
+      return;
+    }
+    if (peer === undefined) return;
+    if (peer.#kept !== undefined && (mask & (READY.writable | READY.error)) !== 0) peer.#flush();
+    if (this.#readable && this.#kept === undefined && !this.#ended && !relay.isOver) this.#pump();
+  }
+
+  failed(): void {
+    this.#relay.cut('destroyed');
+  }
+
+  /** The relay is over: gives memory back. */
+  release(): void {
+    if (this.#kept !== undefined) this.#relay.memory.release(this.#kept);
+    this.#kept = undefined;
+    this.#peer = undefined;
+    this.#setBulk(false);
+  }
+
+  /** Reads and writes until nothing is left, or the other side takes no more. */
+  #pump(): void {
+    const relay = this.#relay;
+    const peer = this.#peer;
+    if (peer === undefined) return;
+    const { memory, loop } = relay;
+    const { streams } = loop.sys;
+    const pipe = this.#isBulk ? memory.takePipe() : undefined;
+    if (pipe !== undefined) {
+      this.#pumpThrough(pipe, peer);
+      return;
+    }
+    for (let budget = BUDGET; budget > 0;) {
+      const limit = memory.readLimit;
+      const length = streams.read(this.fd, memory.current, limit);
+      if (length <= 0) {
+        this.#stopped(length);
+        return;
+      }
+      budget -= length;
+      this.#took(length);
+      const taken = streams.write(peer.fd, memory.current, length);
+      if (taken < 0 && taken !== -EAGAIN) {
+        // Nothing of it is gone yet, so that another endpoint can have it.
+        this.#kept = memory.keep(0, length);
+        relay.broken(peer, -taken);
+        return;
+      }
+      if (taken > 0) this.#passed(taken);
+      if (taken < length) {
+        this.#kept = memory.keep(Math.max(0, taken), length);
+        return;
+      }
+      if (length < limit && !this.#closing) {
+        this.#readable = false;
+        return;
+      }
+    }
+    loop.again(this);
+  }
+
+  /** The same, but that the kernel moves the bytes through a pipe. Something has been moved before. */
+  #pumpThrough(pipe: Pipe, peer: Side): void {
+    const relay = this.#relay;
+    const { memory, loop } = relay;
+    const { pipes } = loop.sys;
+    for (let budget = BUDGET; budget > 0 && this.#isBulk;) {
+      const length = pipes.fill(pipe, this.fd);
+      if (length <= 0) {
+        memory.givePipe(pipe);
+        this.#stopped(length);
+        return;
+      }
+      budget -= length;
+      this.#took(length);
+      const taken = pipes.empty(pipe, peer.fd, length);
+      if (taken > 0) this.#passed(taken);
+      if (taken < length) {
+        this.#kept = memory.keepPipe(pipe, length - Math.max(0, taken));
+        if (taken < 0 && taken !== -EAGAIN) relay.broken(peer, -taken);
+        return;
+      }
+    }
+    memory.givePipe(pipe);
+    loop.again(this);
+  }
+
+  #passed(length: number): void {
+    this.#bytes += length;
+    if (this.#isClient) this.#counters.bytesIn += length;
+    else this.#counters.bytesOut += length;
+  }
+
+  /** Notes whether much is being moved. */
+  #took(length: number): void {
+    if (length >= BULK_READ) this.#setBulk(true);
+    if (length >= SMALL_READ) this.#smallReads = 0;
+    else if (this.#isBulk) {
+      this.#smallReads += 1;
+      if (this.#smallReads >= SMALL_READS) this.#setBulk(false);
+    }
+  }
+
+  #setBulk(isBulk: boolean): void {
+    if (isBulk === this.#isBulk) return;
+    this.#isBulk = isBulk;
+    this.#smallReads = 0;
+    this.#relay.memory.noteBulk(isBulk);
+  }
+
+  /** A read brought nothing. */
+  #stopped(result: number): void {
+    this.#readable = false;
+    if (result === -EAGAIN) return;
+    if (result === 0) {
+      this.#ended = true;
+      this.#relay.fin(this);
+    } else {
+      this.#relay.broken(this, -result);
+    }
+  }
+
+  /** Writes what was kept; reads on when all of it is taken. */
+  #flush(): void {
+    const relay = this.#relay;
+    const kept = this.#kept;
+    const peer = this.#peer;
+    if (kept === undefined || peer === undefined) return;
+    const taken = this.#write(kept, peer.fd);
+    if (taken === -EAGAIN) return;
+    if (taken < 0) {
+      relay.broken(peer, -taken);
+      return;
+    }
+    this.#passed(taken);
+    const isAll = kept.kind === 'pipe' ? kept.left === 0 : kept.start === kept.end;
+    if (!isAll) return;
+    relay.memory.release(kept);
+    this.#kept = undefined;
+    if (this.#readable && !this.#ended) this.#pump();
+  }
+
+  #write(kept: Kept, fd: number): number {
+    const { streams, pipes } = this.#relay.loop.sys;
+    if (kept.kind === 'pipe') {
+      const taken = pipes.empty(kept.pipe, fd, kept.left);
+      if (taken > 0) kept.left -= taken;
+      return taken;
+    }
+    const taken = streams.write(fd, kept.memory, kept.end - kept.start, kept.start);
+    if (taken > 0) kept.start += taken;
+    return taken;
   }
 }

@@ -2,20 +2,52 @@ import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
 import type { Clock } from '../../../util/clock.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
-import type { AcceptOwner, TcpListening, TcpTransport } from '../../tcp/transport.ts';
-import type { Loop } from '../loop.ts';
-import type { Sockaddr } from '../sys/address.ts';
-import { LinuxTcpListening } from './listening.ts';
+import type {
+  AcceptOwner,
+  DialOwner,
+  HoldOwner,
+  KnownAddress,
+  RelayOwner,
+  TcpClient,
+  TcpDial,
+  TcpListening,
+  TcpRelay,
+  TcpTransport,
+} from '../../tcp/transport.ts';
+import type { Loop, Pollable } from '../loop.ts';
+import { openListener } from '../open-listener.ts';
+import * as k from '../sys/abi.ts';
+import { INTEREST, READY } from '../sys/poller.ts';
 import { RelayMemory } from './memory.ts';
+import { Relay } from './relay.ts';
+
+/** Connections accepted before other descriptors are served. */
+const ACCEPTS_AT_ONCE = 64;
+/** How long a listener pauses when there is no descriptor even to drop a client. Milliseconds. */
+const PAUSE_MS = 100;
+
+/** Errors of a connection that is gone before it was accepted; others wait behind it. */
+const ONE_CLIENT: ReadonlySet<number> = new Set([
+  k.EINTR,
+  k.EPERM,
+  k.EPROTO,
+  k.ECONNABORTED,
+  k.ENETDOWN,
+  k.ENETUNREACH,
+  k.EHOSTDOWN,
+  k.EHOSTUNREACH,
+]);
+
+const UNKNOWN: KnownAddress = {};
+const BROKEN = READY.error | READY.hangUp;
 
 /** TCP on system calls, in the thread that turns the loop. */
 export class LinuxTcpTransport implements TcpTransport {
   readonly loop: Loop;
   readonly clock: Clock;
   readonly memory: RelayMemory;
-  readonly backlog: number;
-  readonly keepAliveMs: number;
-  readonly #sockaddrs = new WeakMap<BalancerEndpoint, Sockaddr>();
+  readonly #backlog: number;
+  readonly #keepAliveMs: number;
   /** Closed for a moment to accept a client that has to be dropped; -1 when there is none. */
   #spare: number;
 
@@ -23,13 +55,25 @@ export class LinuxTcpTransport implements TcpTransport {
     this.loop = loop;
     this.clock = clock;
     this.memory = new RelayMemory(loop.sys, limits.bulkBufferBudget, descriptors);
-    this.backlog = limits.backlog;
-    this.keepAliveMs = limits.keepAliveMs;
+    this.#backlog = limits.backlog;
+    this.#keepAliveMs = limits.keepAliveMs;
     this.#spare = loop.sys.sockets.datagram(4);
   }
 
   async listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening> {
-    return new LinuxTcpListening(this, spec, owner);
+    const { sockets } = this.loop.sys;
+    const fd = openListener(this.loop, 'TCP', spec, {
+      // Accepted sockets inherit the options.
+      prepare: (opened, family) => {
+        sockets.setOption(opened, k.SOL_SOCKET, k.SO_REUSEADDR, 1);
+        // The IPv4 wildcard is a listener of its own.
+        if (family === 6) sockets.setOption(opened, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+        sockets.setNoDelay(opened);
+        sockets.setKeepAlive(opened, this.#keepAliveMs);
+      },
+      listen: (opened) => sockets.listen(opened, this.#backlog),
+    });
+    return new Listening(this, fd, owner);
   }
 
   /** Sockets are polled before a timer of the next turn runs. */
@@ -42,19 +86,9 @@ export class LinuxTcpTransport implements TcpTransport {
     this.#spare = -1;
   }
 
-  /** The kernel's form of an endpoint's address. */
-  sockaddr(endpoint: BalancerEndpoint): Sockaddr {
-    let found = this.#sockaddrs.get(endpoint);
-    if (found === undefined) {
-      found = this.loop.sys.sockaddr(endpoint);
-      this.#sockaddrs.set(endpoint, found);
-    }
-    return found;
-  }
-
   /**
-   * No descriptor is left for a client. It has to be accepted to be dropped, or the listener would be ready for ever;
-   * so the spare one is used for that. False: there is not even that one.
+   * Drops a client for which there is no descriptor. It has to be accepted for that, or the listener would stay
+   * readable, so the spare descriptor is used. False: there is not even that one.
    */
   dropClient(listenerFd: number): boolean {
     const { sockets } = this.loop.sys;
@@ -63,5 +97,172 @@ export class LinuxTcpTransport implements TcpTransport {
     if (fd >= 0) sockets.reset(fd);
     this.#spare = sockets.datagram(4);
     return fd >= 0;
+  }
+}
+
+class Listening implements TcpListening, Pollable {
+  readonly boundPort: number;
+  readonly #fd: number;
+  readonly #transport: LinuxTcpTransport;
+  readonly #owner: AcceptOwner;
+  #state: 'listening' | 'paused' | 'closed' = 'paused';
+
+  /** Owns a socket that listens. Throws the system's error. */
+  constructor(transport: LinuxTcpTransport, fd: number, owner: AcceptOwner) {
+    this.#transport = transport;
+    this.#fd = fd;
+    this.#owner = owner;
+    this.boundPort = transport.loop.sys.sockets.localAddress(fd)?.port ?? 0;
+    const result = this.#watch();
+    if (result >= 0) return;
+    transport.loop.close(fd);
+    throw k.systemError(-result, 'epoll_ctl');
+  }
+
+  ready(): void {
+    const { sockets } = this.#transport.loop.sys;
+    for (let count = 0; count < ACCEPTS_AT_ONCE && this.#state === 'listening'; count += 1) {
+      const fd = sockets.accept(this.#fd);
+      if (fd >= 0) this.#owner.accepted(new Client(this.#transport, fd));
+      else if (fd === -k.EAGAIN) return;
+      else if (!ONE_CLIENT.has(-fd)) this.#exhausted();
+    }
+  }
+
+  /** One client was lost; the listener accepts on. */
+  failed(): void {}
+
+  async close(): Promise<void> {
+    if (this.#state === 'closed') return;
+    this.#state = 'closed';
+    const { loop } = this.#transport;
+    // Another process may have the socket, too: then closing a descriptor does not end the watch.
+    loop.unwatch(this.#fd);
+    loop.close(this.#fd);
+  }
+
+  #watch(): number {
+    const result = this.#transport.loop.watch(this.#fd, this, INTEREST.readable);
+    if (result >= 0) this.#state = 'listening';
+    return result;
+  }
+
+  #exhausted(): void {
+    this.#owner.acceptFailed();
+    if (this.#transport.dropClient(this.#fd)) return;
+    this.#state = 'paused';
+    this.#transport.loop.unwatch(this.#fd);
+    this.#resumeLater();
+  }
+
+  #resumeLater(): void {
+    this.#transport.clock.setTimer(PAUSE_MS, () => {
+      if (this.#state === 'paused' && this.#watch() < 0) this.#resumeLater();
+    });
+  }
+}
+
+/** An accepted socket, which is not watched before it is held or relayed. */
+class Client implements TcpClient, Pollable {
+  readonly fd: number;
+  readonly transport: LinuxTcpTransport;
+  /** Set from the first endpoint on that took the connection. */
+  relay: Relay | undefined;
+  #hold: HoldOwner | undefined;
+
+  constructor(transport: LinuxTcpTransport, fd: number) {
+    this.transport = transport;
+    this.fd = fd;
+  }
+
+  remoteAddress(): KnownAddress {
+    return this.transport.loop.sys.sockets.remoteAddress(this.fd) ?? UNKNOWN;
+  }
+
+  localAddress(): KnownAddress {
+    return this.transport.loop.sys.sockets.localAddress(this.fd) ?? UNKNOWN;
+  }
+
+  reset(): void {
+    this.#hold = undefined;
+    this.transport.loop.reset(this.fd);
+  }
+
+  hold(owner: HoldOwner): void {
+    this.#hold = owner;
+    if (this.transport.loop.watch(this.fd, this, INTEREST.end) < 0) owner.clientGone();
+  }
+
+  release(): void {
+    this.#hold = undefined;
+    this.transport.loop.unwatch(this.fd);
+  }
+
+  dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial | Error {
+    const { loop } = this.transport;
+    const { sockets } = loop.sys;
+    const fd = sockets.stream(endpoint.family);
+    if (fd < 0) return k.systemError(-fd, 'socket');
+    sockets.setNoDelay(fd);
+    const result = sockets.connect(fd, loop.sys.sockaddrOf(endpoint));
+    const dial = new Dial(this, fd, owner);
+    const watched = result === 0 || result === -k.EINPROGRESS ? loop.watch(fd, dial) : result;
+    if (watched >= 0) return dial;
+    loop.close(fd);
+    return k.systemError(-watched, 'connect');
+  }
+
+  /** A held client has ended its half, or all. */
+  ready(mask: number): void {
+    const isBroken = (mask & BROKEN) !== 0;
+    if (!isBroken && this.transport.loop.sys.sockets.unread(this.fd) > 0) return;
+    this.failed();
+  }
+
+  failed(): void {
+    this.#hold?.clientGone();
+  }
+}
+
+/** The socket of an endpoint that is being connected. */
+class Dial implements TcpDial, Pollable {
+  readonly #client: Client;
+  readonly #fd: number;
+  readonly #owner: DialOwner;
+  /** The events of the socket. */
+  #mask = 0;
+
+  constructor(client: Client, fd: number, owner: DialOwner) {
+    this.#client = client;
+    this.#fd = fd;
+    this.#owner = owner;
+  }
+
+  localAddress(): KnownAddress {
+    return this.#client.transport.loop.sys.sockets.localAddress(this.#fd) ?? UNKNOWN;
+  }
+
+  /** With a reset: a socket that is connected to itself would keep the endpoint's port in use. */
+  abandon(): void {
+    this.#client.transport.loop.reset(this.#fd);
+  }
+
+  join(owner: RelayOwner): TcpRelay {
+    const client = this.#client;
+    client.relay ??= new Relay(client.transport, client.fd, owner);
+    client.relay.use(this.#fd, this.#mask);
+    return client.relay;
+  }
+
+  ready(mask: number): void {
+    this.#mask = mask;
+    const { sockets } = this.#client.transport.loop.sys;
+    const errno = (mask & BROKEN) === 0 ? 0 : sockets.takeError(this.#fd);
+    if (errno === 0) this.#owner.dialed();
+    else this.#owner.dialFailed(k.systemError(Math.abs(errno), 'connect'));
+  }
+
+  failed(): void {
+    this.#owner.destroy();
   }
 }

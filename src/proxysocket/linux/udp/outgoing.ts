@@ -1,6 +1,5 @@
-import { EAGAIN, EBADF, ECONNREFUSED, ENOBUFS } from '../sys/constants.ts';
-import type { DatagramSlots } from '../sys/datagram-slots.ts';
-import { segmentRun, type Recipient, type SendList } from '../sys/send-list.ts';
+import { EAGAIN, EBADF, ECONNREFUSED, ENOBUFS } from '../sys/abi.ts';
+import { type DatagramSlots, segmentRun, type Recipient, type SendList } from '../sys/datagrams.ts';
 import type { Sys } from '../sys/sys.ts';
 
 /** To the endpoint, or back to the client. */

@@ -1,23 +1,21 @@
-import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
-import type { ServicePort } from '../../core/service-port.ts';
+import {
+  UdpSession,
+  type SessionFront,
+  type SessionHost,
+  type SessionStart,
+} from '../../udp/transport.ts';
 import type { ClientAddress } from '../../udp/tables.ts';
-import type { IdleLane } from '../../core/timers.ts';
-import type { Exit, SessionHost, SessionStart, UdpSession } from '../../udp/transport.ts';
 import type { Pollable } from '../loop.ts';
-import { EAGAIN, ECONNREFUSED, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET } from '../sys/constants.ts';
-import { systemError } from '../sys/errno.ts';
-import type { PeerKey } from '../sys/datagram-slots.ts';
-import { SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from '../sys/layout.ts';
+import * as k from '../sys/abi.ts';
+import type { PeerKey, Recipient } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
-import type { Recipient } from '../sys/send-list.ts';
 import { isFull, type Sender, type Sending, type Way } from './outgoing.ts';
-import type { LinuxFront } from './front.ts';
-import type { LinuxUdpTransport } from './transport.ts';
+import type { Answered, UdpParts } from './parts.ts';
 
-/** Who a client is, for its listening socket. */
-export interface UdpClient extends ClientAddress {
+/** A client as its listening socket knows it. */
+export interface LinuxUdpClient extends ClientAddress {
   readonly key: PeerKey;
-  /** Which address of ours it has asked, where there are several. */
+  /** The address of ours that it sends to, where there are several. */
   readonly asked: PeerKey | undefined;
   /** What makes answers leave from that address. */
   readonly source: Uint8Array | undefined;
@@ -25,31 +23,26 @@ export interface UdpClient extends ClientAddress {
   readonly slot: number;
 }
 
-const NONE: readonly BalancerEndpoint[] = [];
+/** The listening socket of a session. */
+export interface LinuxSessionFront extends SessionFront<LinuxUdpSession> {
+  readonly fd: number;
+  /** Ends a session that cannot go on. */
+  end(session: LinuxUdpSession): void;
+}
+
 /** Datagrams that are taken together where there are several. */
 const AT_ONCE = 16;
 /** So often in a row there was only one, and from then on they are taken one by one, which costs half. */
 const SINGLE_ONES = 4;
 
-/** One client port of one listening socket, and the connected socket to its endpoint. */
-export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, Sending {
-  readonly client: UdpClient;
-  readonly front: LinuxFront;
-  readonly owner: ServicePort;
-  readonly hops: number;
-  exit: Exit<LinuxUdpSession> | undefined = undefined;
-  tried: readonly BalancerEndpoint[] = NONE;
-  madeRoom = false;
-  endpoint: BalancerEndpoint;
-  datagramsIn = 0;
-  datagramsOut = 0;
-
-  lane: IdleLane<LinuxUdpSession> | undefined = undefined;
-  older: LinuxUdpSession | undefined = undefined;
-  newer: LinuxUdpSession | undefined = undefined;
-  usedAt = 0;
-
-  readonly #transport: LinuxUdpTransport;
+/** A session whose socket is open as soon as `open` returns. */
+export class LinuxUdpSession
+  extends UdpSession<LinuxUdpSession>
+  implements Pollable, Sending, Answered
+{
+  declare readonly client: LinuxUdpClient;
+  declare readonly front: LinuxSessionFront;
+  readonly #parts: UdpParts;
   readonly #host: SessionHost<LinuxUdpSession>;
   #state: 'opening' | 'open' | 'ended' = 'opening';
   #fd = -1;
@@ -65,24 +58,20 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
   #segmentsOut: boolean;
 
   constructor(
-    transport: LinuxUdpTransport,
+    parts: UdpParts,
     host: SessionHost<LinuxUdpSession>,
-    start: SessionStart<LinuxFront>,
+    start: SessionStart<LinuxUdpSession>,
   ) {
-    this.#transport = transport;
+    super(start);
+    this.#parts = parts;
     this.#host = host;
-    this.front = start.front;
-    this.owner = start.owner;
-    this.client = start.client as UdpClient;
-    this.endpoint = start.endpoint;
-    this.hops = start.hops;
-    this.#segmentsIn = transport.hasSegments;
-    this.#segmentsOut = transport.hasSegments;
-    const { requests, names } = transport;
+    this.#segmentsIn = parts.hasSegments;
+    this.#segmentsOut = parts.hasSegments;
+    const { requests, names } = parts;
     const { slot, source } = this.client;
     this.#recipient = {
       name: names.take(requests.names, requests.nameOffset(slot)),
-      nameLength: start.front.family === 4 ? SOCKADDR_IN_BYTES : SOCKADDR_IN6_BYTES,
+      nameLength: start.front.family === 4 ? k.SOCKADDR_IN_BYTES : k.SOCKADDR_IN6_BYTES,
       source,
     };
   }
@@ -95,27 +84,24 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
     return this.#state === 'ended';
   }
 
-  /** Opens the backend socket, which is done when this returns. */
   open(): void {
-    const { loop } = this.#transport;
+    const { loop } = this.#parts;
     const { sockets } = loop.sys;
     const fd = sockets.datagram(this.endpoint.family);
     if (fd < 0) {
-      this.#host.openFailed(this, systemError(-fd, 'socket'));
+      this.#host.openFailed(this, k.systemError(-fd, 'socket'));
       return;
     }
-    sockets.setOption(fd, SOL_SOCKET, SO_RCVBUF, this.#host.socketBuffer);
-    sockets.setOption(fd, SOL_SOCKET, SO_SNDBUF, this.#host.socketBuffer);
-    const connected = sockets.connect(fd, this.#transport.sockaddr(this.endpoint));
+    sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#host.socketBuffer);
+    sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#host.socketBuffer);
+    const connected = sockets.connect(fd, loop.sys.sockaddrOf(this.endpoint));
     const local = connected < 0 ? undefined : sockets.localAddress(fd);
-    const { address, port } = this.endpoint;
     let errno = Math.max(0, -connected);
-    // An endpoint of this host that is not there, and whose port the kernel chose for our side.
-    if (local?.port === port && local.address === address) errno = ECONNREFUSED;
+    if (local !== undefined && this.isOwnAddress(local)) errno = k.ECONNREFUSED;
     if (errno === 0) errno = -loop.watch(fd, this, INTEREST.readable);
     if (errno !== 0 || local === undefined) {
       loop.close(fd);
-      this.#host.openFailed(this, systemError(errno, 'connect'));
+      this.#host.openFailed(this, k.systemError(errno, 'connect'));
       return;
     }
     this.#fd = fd;
@@ -137,7 +123,7 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
       this.#host.touch(this);
       if (queue.length === 1) this.#sendOne(queue[0] ?? 0);
       else {
-        const { sender } = this.#transport;
+        const { sender } = this.#parts;
         sender.add(this, queue, 0, queue.length, undefined, this.#segmentsIn);
         sender.flush(this.#fd);
       }
@@ -148,14 +134,14 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
   /** Datagrams of the endpoint are there, or an ICMP message. */
   ready(): void {
     if (this.#state !== 'open') return;
-    const count = this.#transport.answers.take(this, this.#fd, this.#atOnce());
+    const count = this.#parts.answers.take(this, this.#fd, this.#atOnce());
     if (count >= 0) {
       this.#singles = count > 1 ? 0 : this.#singles + 1;
       this.#host.touch(this);
       if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
-    } else if (count !== -EAGAIN) {
+    } else if (count !== -k.EAGAIN) {
       this.owner.counters.datagramsDropped += 1;
-      this.#host.failed(this, systemError(-count, 'read'));
+      this.#host.failed(this, k.systemError(-count, 'read'));
     }
   }
 
@@ -163,22 +149,13 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
     this.front.end(this);
   }
 
-  /** Adds the endpoint's datagrams in these slots to what is sent to the client. */
   addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void {
     sender.add(this, slots, from, end, this.#recipient, this.#segmentsOut);
   }
 
   sent(way: Way, datagrams: number, bytes: number): void {
-    const { counters } = this.owner;
-    if (way === 'request') {
-      counters.datagramsIn += datagrams;
-      counters.bytesIn += bytes;
-      this.datagramsIn += datagrams;
-    } else {
-      counters.datagramsOut += datagrams;
-      counters.bytesOut += bytes;
-      this.datagramsOut += datagrams;
-    }
+    if (way === 'request') this.countIn(datagrams, bytes);
+    else this.countOut(datagrams, bytes);
   }
 
   notSent(way: Way, datagrams: number, errno: number): boolean {
@@ -188,7 +165,7 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
     }
     this.owner.counters.datagramsDropped += datagrams;
     if (way === 'answer') return true;
-    if (!this.hasEnded) this.#host.failed(this, systemError(errno, 'write'));
+    if (!this.hasEnded) this.#host.failed(this, k.systemError(errno, 'write'));
     return !this.hasEnded;
   }
 
@@ -198,8 +175,8 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
   }
 
   end(): number {
-    if (this.#state === 'open') this.#transport.loop.close(this.#fd);
-    if (this.#state !== 'ended') this.#transport.names.release(this.#recipient.name);
+    if (this.#state === 'open') this.#parts.loop.close(this.#fd);
+    if (this.#state !== 'ended') this.#parts.names.release(this.#recipient.name);
     this.#state = 'ended';
     this.#fd = -1;
     return 0;
@@ -207,15 +184,15 @@ export class LinuxUdpSession implements UdpSession<LinuxUdpSession>, Pollable, S
 
   /** Answers to take. Where one was left by the last turn, or came right after it, there are more. */
   #atOnce(): number {
-    const { turns } = this.#transport.loop;
+    const { turns } = this.#parts.loop;
     const isNext = turns === this.#answeredIn + 1;
     this.#answeredIn = turns;
     return isNext || this.#singles < SINGLE_ONES ? AT_ONCE : 1;
   }
 
   #sendOne(slot: number): void {
-    const sent = this.#transport.requests.write(this.#fd, slot);
+    const sent = this.#parts.requests.write(this.#fd, slot);
     if (sent < 0) this.notSent('request', 1, -sent);
-    else this.sent('request', 1, sent);
+    else this.countIn(1, sent);
   }
 }

@@ -1,68 +1,178 @@
-import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
+import { fstatSync } from 'node:fs';
+import { familyOf } from '../../../util/family.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
-import type {
-  FrontOwner,
-  SessionHost,
-  SessionStart,
-  UdpListening,
-  UdpTransport,
+import {
+  Front,
+  isWildcard,
+  type FrontOwner,
+  type SessionHost,
+  type SessionStart,
+  type UdpListening,
+  type UdpTransport,
 } from '../../udp/transport.ts';
-import type { Loop } from '../loop.ts';
-import type { DatagramSlots } from '../sys/datagram-slots.ts';
-import type { PeerNames } from '../sys/memory.ts';
-import type { Sockaddr } from '../sys/address.ts';
-import { Answers } from './answers.ts';
-import { LinuxFront } from './front.ts';
-import { Sender } from './outgoing.ts';
-import { LinuxUdpSession } from './session.ts';
-
-/** Datagrams that one call receives from a listening socket. */
-const SLOTS = 64;
+import type { Loop, Pollable } from '../loop.ts';
+import { openListener } from '../open-listener.ts';
+import * as k from '../sys/abi.ts';
+import type { PeerKey } from '../sys/datagrams.ts';
+import { INTEREST } from '../sys/poller.ts';
+import { UdpParts } from './parts.ts';
+import { LinuxUdpSession, type LinuxSessionFront } from './session.ts';
 
 /** UDP on system calls, in the thread that turns the loop. */
 export class LinuxUdpTransport implements UdpTransport<LinuxUdpSession> {
-  readonly loop: Loop;
-  readonly socketBuffer: number;
-  /** Datagrams of clients, until they are sent on in the same event. */
-  readonly requests: DatagramSlots;
-  readonly sender: Sender;
-  /** Datagrams of endpoints, until the end of the turn. */
-  readonly answers: Answers;
-  readonly names: PeerNames;
-  /** The kernel can split a message into datagrams. */
-  readonly hasSegments: boolean;
-  readonly #sockaddrs = new WeakMap<BalancerEndpoint, Sockaddr>();
+  readonly #parts: UdpParts;
 
   constructor(loop: Loop, { limits }: Pick<EngineContext, 'limits'>) {
-    const { sys } = loop;
-    this.loop = loop;
-    this.socketBuffer = limits.udpSocketBuffer;
-    this.requests = sys.datagramSlots(SLOTS);
-    this.sender = new Sender(sys, 'request', this.requests);
-    this.answers = new Answers(loop);
-    this.names = sys.peerNames();
-    this.hasSegments = sys.hasUdpSegments;
+    this.#parts = new UdpParts(loop, limits);
   }
 
   async listen(
     spec: ListenSpec,
     owner: FrontOwner<LinuxUdpSession>,
   ): Promise<UdpListening<LinuxUdpSession>> {
-    return new LinuxFront(this, spec, owner);
+    return new LinuxFront(this.#parts, spec, owner);
   }
 
-  newSession(host: SessionHost<LinuxUdpSession>, start: SessionStart<LinuxFront>): LinuxUdpSession {
-    return new LinuxUdpSession(this, host, start);
+  newSession(
+    host: SessionHost<LinuxUdpSession>,
+    start: SessionStart<LinuxUdpSession>,
+  ): LinuxUdpSession {
+    return new LinuxUdpSession(this.#parts, host, start);
+  }
+}
+
+/** An address of ours that clients send to, and its sessions. */
+interface Asked {
+  readonly source: Uint8Array | undefined;
+  readonly sessions: Map<PeerKey, LinuxUdpSession>;
+}
+
+/**
+ * A listening UDP socket and the sessions of its clients.
+ *
+ * A client drops an answer that does not come from the address it has sent to. So a socket on a wildcard address asks
+ * the kernel for the address that each datagram was sent to, and each of these has sessions of its own, whose answers
+ * leave from there.
+ */
+class LinuxFront
+  extends Front<LinuxUdpSession>
+  implements UdpListening<LinuxUdpSession>, LinuxSessionFront, Pollable
+{
+  readonly boundPort: number;
+  readonly fd: number;
+  readonly #parts: UdpParts;
+  readonly #isWildcard: boolean;
+  readonly #asked = new Map<PeerKey | undefined, Asked>();
+  /** Sessions that have something to send in this event. */
+  readonly #touched: LinuxUdpSession[] = [];
+
+  /** Throws the system's error. */
+  constructor(parts: UdpParts, spec: ListenSpec, owner: FrontOwner<LinuxUdpSession>) {
+    super(familyOf(spec.address), owner);
+    const { loop } = parts;
+    this.#parts = parts;
+    this.#isWildcard = isWildcard(spec.address);
+    this.fd = openDatagrams(parts, spec, this.#isWildcard);
+    this.boundPort = loop.sys.sockets.localAddress(this.fd)?.port ?? spec.port;
+    const watched = loop.watch(this.fd, this, INTEREST.readable);
+    if (watched === 0) return;
+    loop.close(this.fd);
+    throw k.systemError(-watched, 'epoll_ctl');
   }
 
-  /** The kernel's form of an endpoint's address. */
-  sockaddr(endpoint: BalancerEndpoint): Sockaddr {
-    let found = this.#sockaddrs.get(endpoint);
-    if (found === undefined) {
-      found = this.loop.sys.sockaddr(endpoint);
-      this.#sockaddrs.set(endpoint, found);
+  fronts(): readonly LinuxFront[] {
+    return [this];
+  }
+
+  all(): LinuxUdpSession[] {
+    return [...this.#asked.values()].flatMap(({ sessions }) => Array.from(sessions.values()));
+  }
+
+  end(session: LinuxUdpSession): void {
+    this.owner.endAll([session]);
+  }
+
+  ready(): void {
+    const { requests } = this.#parts;
+    const count = requests.receive(this.fd, 0, requests.count);
+    if (count < 0) {
+      if (count !== -k.EAGAIN) this.owner.dropped();
+      return;
     }
-    return found;
+    for (let slot = 0; slot < count; slot += 1) {
+      const session = this.#sessionOf(slot);
+      if (session?.note(slot) === true) this.#touched.push(session);
+    }
+    for (const session of this.#touched) session.sendAll();
+    this.#touched.length = 0;
   }
+
+  failed(): void {
+    this.#touched.length = 0;
+  }
+
+  protected remove({ client }: LinuxUdpSession): void {
+    const asked = this.#asked.get(client.asked);
+    asked?.sessions.delete(client.key);
+    if (asked?.sessions.size === 0) this.#asked.delete(client.asked);
+  }
+
+  protected isEmpty(): boolean {
+    return this.#asked.size === 0;
+  }
+
+  protected stopReading(served: ReadonlySet<number>): boolean {
+    if (!served.has(fstatSync(this.fd).ino)) return false;
+    this.#parts.loop.unwatch(this.fd);
+    return true;
+  }
+
+  protected async closeSocket(): Promise<void> {
+    // Another process may have the socket, too: then closing a descriptor does not end the watch.
+    this.#parts.loop.unwatch(this.fd);
+    this.#parts.loop.close(this.fd);
+  }
+
+  /** The session of a datagram's client; undefined, counted and reported, when it gets none. */
+  #sessionOf(slot: number): LinuxUdpSession | undefined {
+    const { requests } = this.#parts;
+    const key = requests.sender(slot);
+    if (key === undefined || requests.isCut(slot)) {
+      this.owner.dropped();
+      return undefined;
+    }
+    const asked = this.#isWildcard ? requests.destination(slot) : undefined;
+    return this.#asked.get(asked)?.sessions.get(key) ?? this.#begin(slot, key, asked);
+  }
+
+  #begin(slot: number, key: PeerKey, askedKey: PeerKey | undefined): LinuxUdpSession | undefined {
+    const { requests } = this.#parts;
+    const { address, port } = requests.senderAddress(slot);
+    const asked = this.#asked.get(askedKey) ?? {
+      source: askedKey === undefined ? undefined : requests.answerControl(slot),
+      sessions: new Map<PeerKey, LinuxUdpSession>(),
+    };
+    const client = { address, port, key, asked: askedKey, source: asked.source, slot };
+    const session = this.owner.begin(this, client);
+    if (session === undefined || session.hasEnded) return session;
+    // Making room may have ended the last session of this address.
+    this.#asked.set(askedKey, asked);
+    asked.sessions.set(key, session);
+    return session;
+  }
+}
+
+/** A socket that receives datagrams. Throws the system's error. */
+function openDatagrams({ loop, socketBuffer }: UdpParts, spec: ListenSpec, all: boolean): number {
+  const { sockets } = loop.sys;
+  return openListener(loop, 'UDP', spec, {
+    prepare(fd, family) {
+      sockets.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, socketBuffer);
+      sockets.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, socketBuffer);
+      if (family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_V6ONLY, 1);
+      if (all && family === 4) sockets.setOption(fd, k.IPPROTO_IP, k.IP_PKTINFO, 1);
+      if (all && family === 6) sockets.setOption(fd, k.IPPROTO_IPV6, k.IPV6_RECVPKTINFO, 1);
+    },
+  });
 }

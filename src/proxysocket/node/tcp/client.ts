@@ -11,8 +11,7 @@ import type {
 } from '../../tcp/transport.ts';
 import type { MakeSocket } from './accept.ts';
 import { Direction, type CopyMemory } from './direction.ts';
-import { NodeRelay } from './relay.ts';
-import { resetSocket } from './ends.ts';
+import { NodeRelay, resetSocket } from './relay.ts';
 
 /** An accepted socket, which is not read before it is held or relayed. */
 export class NodeTcpClient implements TcpClient {
@@ -118,7 +117,7 @@ class Dial implements TcpDial {
 
   join(owner: RelayOwner): TcpRelay {
     const client = this.#client;
-    const relay = (client.relay ??= new NodeRelay(client, owner));
+    const relay = (client.relay ??= new NodeRelay(client.socket, client.inward, owner));
     this.#relay = relay;
     relay.use(this.#socket, this.#outward);
     this.#socket.on('end', () => relay.ended(this.#outward));

@@ -1,12 +1,11 @@
 import type { Socket } from 'node:net';
 import type { RelayEnd, RelayOwner, TcpRelay } from '../../tcp/transport.ts';
-import type { NodeTcpClient } from './client.ts';
 import type { Direction } from './direction.ts';
-import { whenFin, resetSocket } from './ends.ts';
 
 /** The relay of one client; see the relay contract in `tcp/transport.ts`. */
 export class NodeRelay implements TcpRelay {
-  readonly #client: NodeTcpClient;
+  readonly #client: Socket;
+  readonly #inward: Direction;
   readonly #owner: RelayOwner;
   #endpoint: Socket | undefined;
   #outward: Direction | undefined;
@@ -17,13 +16,14 @@ export class NodeRelay implements TcpRelay {
   #reason: RelayEnd | undefined;
 
   /** Owns the client's socket. `use` has to follow. */
-  constructor(client: NodeTcpClient, owner: RelayOwner) {
+  constructor(client: Socket, inward: Direction, owner: RelayOwner) {
     this.#client = client;
+    this.#inward = inward;
     this.#owner = owner;
   }
 
   get bytesIn(): number {
-    return this.#client.inward.bytes;
+    return this.#inward.bytes;
   }
 
   get bytesOut(): number {
@@ -32,29 +32,28 @@ export class NodeRelay implements TcpRelay {
 
   /** Relays to this endpoint, whose socket it owns from now on. `start` has to follow. */
   use(endpoint: Socket, outward: Direction): void {
-    const { socket, inward } = this.#client;
     this.#open += 1;
     this.#endpoint = endpoint;
     this.#outward = outward;
-    inward.to(endpoint, this.#owner.counters, 'bytesIn');
-    outward.to(socket, this.#owner.counters, 'bytesOut');
+    this.#inward.to(endpoint, this.#owner.counters, 'bytesIn');
+    outward.to(this.#client, this.#owner.counters, 'bytesOut');
   }
 
   start(): void {
-    const { socket, inward } = this.#client;
-    if (!this.#isStarted && socket.closed) this.#open -= 1;
+    const client = this.#client;
+    if (!this.#isStarted && client.closed) this.#open -= 1;
     this.#isStarted = true;
-    if (socket.destroyed) {
+    if (client.destroyed) {
       this.cut('client-reset');
       return;
     }
-    inward.start();
+    this.#inward.start();
     // It came when nothing could be done about it.
-    if (socket.readableEnded) this.ended(inward);
+    if (client.readableEnded) this.ended(this.#inward);
   }
 
   unsent(): number {
-    return this.#client.socket.writableLength + (this.#endpoint?.writableLength ?? 0);
+    return this.#client.writableLength + (this.#endpoint?.writableLength ?? 0);
   }
 
   keepAlive(idleMs: number): void {
@@ -63,14 +62,13 @@ export class NodeRelay implements TcpRelay {
 
   cut(reason: RelayEnd): void {
     this.#reason ??= reason;
-    resetSocket(this.#client.socket);
+    resetSocket(this.#client);
     if (this.#endpoint !== undefined) resetSocket(this.#endpoint);
   }
 
   /** The source of a direction has sent its FIN, and everything before it has been read. */
   ended(direction: Direction): void {
-    const { inward, socket } = this.#client;
-    const source = direction === inward ? socket : this.#endpoint;
+    const source = direction === this.#inward ? this.#client : this.#endpoint;
     if (source !== undefined) whenFin(source, () => this.#fin(direction));
   }
 
@@ -79,16 +77,16 @@ export class NodeRelay implements TcpRelay {
     this.#open -= 1;
     if (this.#open > 0 || !this.#isStarted) return;
     if (this.#endpoint === undefined && this.#reason === undefined) this.#reason = 'client-reset';
-    this.#client.inward.release();
+    this.#inward.release();
     this.#outward?.release();
     this.#owner.relayEnded(this.#reason ?? 'closed');
   }
 
   endpointFailed(endpoint: Socket, error: Error): void {
     if (endpoint !== this.#endpoint) return;
-    const { socket, inward } = this.#client;
+    const inward = this.#inward;
     const isUntouched = !inward.isTouched && this.#outward?.isTouched !== true && !this.#halfClosed;
-    if (isUntouched && this.#reason === undefined && !socket.destroyed) {
+    if (isUntouched && this.#reason === undefined && !this.#client.destroyed) {
       this.#endpoint = undefined;
       this.#outward?.release();
       inward.pause();
@@ -98,12 +96,66 @@ export class NodeRelay implements TcpRelay {
   }
 
   #fin(direction: Direction): void {
-    const { inward } = this.#client;
     const isLast = this.#halfClosed;
-    const other = direction === inward ? this.#outward : inward;
+    const other = direction === this.#inward ? this.#outward : this.#inward;
     this.#halfClosed = true;
     direction.end(isLast);
     other?.keepSmall();
     if (!isLast && this.#reason === undefined) this.#owner.halfClosed();
+  }
+}
+
+const EMPTY = Buffer.alloc(0);
+
+/**
+ * Before libuv 1.52 (Node 22 has 1.51), a reset that arrives behind data that was not read yet is
+ * reported as the end of the stream. Taken for a FIN, it would make a broken transfer look complete.
+ */
+export const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 52);
+
+/**
+ * Calls back when the end of a socket's stream is known to be a FIN.
+ *
+ * Where there is doubt, it writes nothing to the socket, which makes the kernel report it; a reset then comes
+ * as the socket's 'error'. A socket that cannot be written to any more, or still has to write
+ * other things, is taken at its word: for the one it does not matter, the other will find out.
+ */
+export function whenFin(
+  socket: Socket,
+  callback: () => void,
+  doubtful = RESET_MAY_LOOK_LIKE_FIN,
+): void {
+  if (!doubtful || !socket.writable || socket.writableLength > 0) {
+    callback();
+    return;
+  }
+  socket.write(EMPTY, (error) => {
+    if (!(error instanceof Error)) callback();
+  });
+}
+
+/** Whether a version as `1.51.0` is older than `major.minor`. */
+export function olderThan(version: string, major: number, minor: number): boolean {
+  const [a = 0, b = 0] = version.split('.').map(Number);
+  return a < major || (a === major && b < minor);
+}
+
+/**
+ * Ends a socket with a reset (RST) instead of a FIN.
+ *
+ * `resetAndDestroy` alone is not enough. While the socket's own shutdown is on its way (between
+ * `end()` with nothing left to write and 'finish'), libuv refuses the reset with EINVAL, and Node
+ * then forgets the handle without closing it: the descriptor is lost for good. So the reset waits
+ * for 'finish', which comes in the next turn of the loop. And on a socket that is still connecting it
+ * would wait for the connection, which may never come.
+ */
+export function resetSocket(socket: Socket): void {
+  if (socket.destroyed) return;
+  if (socket.connecting) {
+    socket.destroy();
+  } else if (socket.writableEnded && !socket.writableFinished && socket.writableLength === 0) {
+    socket.once('finish', () => resetSocket(socket));
+  } else {
+    socket.resetAndDestroy();
   }
 }

@@ -1,11 +1,11 @@
 import type { Socket } from 'node:dgram';
-import type { BalancerEndpoint } from '../../../roundrobin/types.ts';
-import type { ServicePort } from '../../core/service-port.ts';
-import type { ClientAddress } from '../../udp/tables.ts';
-import type { IdleLane } from '../../core/timers.ts';
+import {
+  UdpSession,
+  type SessionFront,
+  type SessionHost,
+  type SessionStart,
+} from '../../udp/transport.ts';
 import { askBuffers, MAX_QUEUED_DATAGRAMS, newSocket, sendQueueFull } from './socket.ts';
-import type { Exit, SessionHost, SessionStart, UdpSession } from '../../udp/transport.ts';
-import type { NodeFront } from './front.ts';
 
 type State =
   | {
@@ -17,53 +17,32 @@ type State =
   | { readonly kind: 'open'; readonly socket: Socket }
   | { readonly kind: 'ended' };
 
-const NONE_TRIED: readonly BalancerEndpoint[] = [];
+/** The listening socket of a session. */
+export interface NodeSessionFront extends SessionFront<NodeUdpSession> {
+  readonly socket: Socket;
+}
+
 const ENDED: State = { kind: 'ended' };
 
 /*
- * `dgram` reports the fate of a datagram only through a callback, and that costs a tenth of the
- * whole path. So most datagrams go without one: this many after a sign of success. Both numbers are
- * even, so every third or fifteenth datagram is asked about: an ICMP error is handed to whichever
- * system call comes next, and with an even period it could always be one without a callback.
+ * `dgram` reports the fate of a datagram only through a callback, which costs a tenth of the whole path. So most
+ * datagrams go without one: this many after a sign of success. Both numbers are even, so every third or fifteenth
+ * datagram is asked about: an ICMP error is handed to whichever system call comes next, and with an even period that
+ * could always be one without a callback.
  */
 const UNASKED_AFTER_SENT = 2;
 const UNASKED_AFTER_REPLY = 14;
 
-/** One client port of one listening socket, and the connected socket to its endpoint. */
-export class NodeUdpSession implements UdpSession<NodeUdpSession> {
-  readonly client: ClientAddress;
-  readonly front: NodeFront;
-  readonly owner: ServicePort;
-  /** Sessions of this process that its client's datagrams have passed before. */
-  readonly hops: number;
-  /** Set once it is open. Written by the host. */
-  exit: Exit<NodeUdpSession> | undefined = undefined;
-  /** Endpoints that could not be had. Written by the host. */
-  tried: readonly BalancerEndpoint[] = NONE_TRIED;
-  /** Whether another session was evicted because this one got no socket. Written by the host. */
-  madeRoom = false;
-  /** Set by the host before it calls `open`. */
-  endpoint: BalancerEndpoint;
-  datagramsIn = 0;
-  datagramsOut = 0;
-
-  lane: IdleLane<NodeUdpSession> | undefined = undefined;
-  older: NodeUdpSession | undefined = undefined;
-  newer: NodeUdpSession | undefined = undefined;
-  usedAt = 0;
-
+export class NodeUdpSession extends UdpSession<NodeUdpSession> {
+  declare readonly front: NodeSessionFront;
   readonly #host: SessionHost<NodeUdpSession>;
   #state: State = { kind: 'opening', socket: undefined, pending: [], pendingBytes: 0 };
   #unaskedIn = 0;
   #unaskedOut = 0;
 
-  constructor(host: SessionHost<NodeUdpSession>, start: SessionStart<NodeFront>) {
+  constructor(host: SessionHost<NodeUdpSession>, start: SessionStart<NodeUdpSession>) {
+    super(start);
     this.#host = host;
-    this.front = start.front;
-    this.owner = start.owner;
-    this.client = start.client;
-    this.endpoint = start.endpoint;
-    this.hops = start.hops;
   }
 
   get isOpen(): boolean {
@@ -74,7 +53,6 @@ export class NodeUdpSession implements UdpSession<NodeUdpSession> {
     return this.#state.kind === 'ended';
   }
 
-  /** Opens the backend socket to `endpoint`, in place of one that could not be had. */
   open(): void {
     const state = this.#state;
     if (state.kind !== 'opening') return;
@@ -82,8 +60,8 @@ export class NodeUdpSession implements UdpSession<NodeUdpSession> {
     this.#state = { ...state, socket };
     socket.on('message', this.#onReply);
     socket.on('error', (error) => this.#onSocketError(socket, error));
-    // Connecting only from here on: `connect` on an unbound socket keeps it open for ever if the
-    // bind that it implies fails.
+    // Connecting only from here on: `connect` on an unbound socket keeps it open for ever if the bind that it implies
+    // fails.
     socket.once('listening', () => {
       try {
         askBuffers(socket, this.#host.socketBuffer);
@@ -117,10 +95,6 @@ export class NodeUdpSession implements UdpSession<NodeUdpSession> {
     }
   }
 
-  /**
-   * Ends the session and frees its descriptor at once. Returns how many datagrams were still
-   * waiting. Only the host calls this.
-   */
   end(): number {
     const state = this.#state;
     this.#state = ENDED;
@@ -130,15 +104,8 @@ export class NodeUdpSession implements UdpSession<NodeUdpSession> {
   }
 
   #send(socket: Socket, message: Buffer): void {
-    const { counters } = this.owner;
-    const { length } = message;
-    if (sendQueueFull(socket, length, this.#host.sendQueueBytes)) {
-      this.#host.queueFull(this);
-      return;
-    }
-    counters.datagramsIn += 1;
-    counters.bytesIn += length;
-    this.datagramsIn += 1;
+    if (!this.#hasRoom(socket, message)) return;
+    this.countIn(1, message.length);
     if (this.#unaskedIn > 0) {
       this.#unaskedIn -= 1;
       socket.send(message);
@@ -160,23 +127,16 @@ export class NodeUdpSession implements UdpSession<NodeUdpSession> {
     if (this.#state.kind !== 'open') return;
     this.#host.touch(this);
     this.#unaskedIn = UNASKED_AFTER_REPLY;
-    const { owner, client } = this;
-    const { counters } = owner;
-    const { length } = message;
+    const { address, port } = this.client;
     const { socket } = this.front;
-    if (this.datagramsOut === 0) owner.balancer.connected(this.endpoint);
-    if (sendQueueFull(socket, length, this.#host.sendQueueBytes)) {
-      this.#host.queueFull(this);
-      return;
-    }
-    counters.datagramsOut += 1;
-    counters.bytesOut += length;
-    this.datagramsOut += 1;
+    if (this.datagramsOut === 0) this.owner.balancer.connected(this.endpoint);
+    if (!this.#hasRoom(socket, message)) return;
+    this.countOut(1, message.length);
     if (this.#unaskedOut > 0) {
       this.#unaskedOut -= 1;
-      socket.send(message, client.port, client.address);
+      socket.send(message, port, address);
     } else {
-      socket.send(message, client.port, client.address, this.#onReplySent);
+      socket.send(message, port, address, this.#onReplySent);
     }
   };
 
@@ -184,6 +144,13 @@ export class NodeUdpSession implements UdpSession<NodeUdpSession> {
     if (error === null) this.#unaskedOut = UNASKED_AFTER_REPLY;
     else if (this.#state.kind === 'open') this.owner.counters.datagramsDropped += 1;
   };
+
+  /** Whether the socket takes one more datagram; otherwise it is dropped and counted. */
+  #hasRoom(socket: Socket, { length }: Buffer): boolean {
+    if (!sendQueueFull(socket, length, this.#host.sendQueueBytes)) return true;
+    this.#host.queueFull(this);
+    return false;
+  }
 
   #onConnect(socket: Socket, error: Error | undefined): void {
     const state = this.#state;
@@ -193,9 +160,7 @@ export class NodeUdpSession implements UdpSession<NodeUdpSession> {
       return;
     }
     const local = socket.address();
-    const { address, port } = this.endpoint;
-    if (local.port === port && local.address === address) {
-      // An endpoint of this host that is not there, and whose port the kernel chose for our side.
+    if (this.isOwnAddress(local)) {
       const refused = new Error('connected to itself: no process listens on the endpoint');
       this.#onSocketError(socket, Object.assign(refused, { code: 'ECONNREFUSED' }));
       return;

@@ -1,16 +1,29 @@
+import type { RemoteInfo, Socket } from 'node:dgram';
+import { fstatSync } from 'node:fs';
+import { familyOf, type Family } from '../../../util/family.ts';
+import { LimitSignal } from '../../core/limit-signal.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
-import type {
-  FrontOwner,
-  SessionHost,
-  SessionStart,
-  UdpListening,
-  UdpTransport,
+import { ClientTable } from '../../udp/tables.ts';
+import {
+  Front,
+  isWildcard,
+  type FrontOwner,
+  type SessionHost,
+  type SessionStart,
+  type UdpListening,
+  type UdpTransport,
 } from '../../udp/transport.ts';
-import type { NodeFront } from './front.ts';
 import { HostAddressWatch, type HostAddresses } from './host-addresses.ts';
-import { CappedListeners, NodeUdpListening, type ListenParts } from './listening.ts';
-import { NodeUdpSession } from './session.ts';
+import { NodeUdpSession, type NodeSessionFront } from './session.ts';
+import {
+  askBuffers,
+  boundSocket,
+  closeSocket,
+  handleOf,
+  inheritedSocket,
+  WILDCARD,
+} from './socket.ts';
 
 export interface NodeUdpOptions {
   /** Reads the addresses on which a wildcard listener opens further sockets. Default: all of the host. */
@@ -19,24 +32,232 @@ export interface NodeUdpOptions {
 
 /** UDP on `dgram`. */
 export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
-  readonly #parts: ListenParts;
+  readonly context: EngineContext;
+  readonly hostAddresses: HostAddressWatch;
+  /** Listeners that may not open a socket for each address of the host. As many as there are node ports reach and leave the limit together. */
+  readonly #capped = new Set<object>();
+  readonly #signal: LimitSignal;
 
   constructor(context: EngineContext, { hostAddresses }: NodeUdpOptions = {}) {
-    this.#parts = {
-      context,
-      capped: new CappedListeners(context.limits.udpWildcardSockets),
-      hostAddresses: new HostAddressWatch(context.clock, hostAddresses),
-    };
+    this.context = context;
+    this.hostAddresses = new HostAddressWatch(context.clock, hostAddresses);
+    const { udpWildcardSockets } = context.limits;
+    this.#signal = new LimitSignal('udp-wildcard-sockets', () => udpWildcardSockets);
   }
 
-  listen(
+  async listen(
     spec: ListenSpec,
     owner: FrontOwner<NodeUdpSession>,
   ): Promise<UdpListening<NodeUdpSession>> {
-    return NodeUdpListening.open(this.#parts, spec, owner);
+    const listening = new Listening(this, spec, await mainSocket(spec), owner);
+    if (isWildcard(spec.address)) await listening.watchAddresses();
+    return listening;
   }
 
-  newSession(host: SessionHost<NodeUdpSession>, start: SessionStart<NodeFront>): NodeUdpSession {
+  newSession(
+    host: SessionHost<NodeUdpSession>,
+    start: SessionStart<NodeUdpSession>,
+  ): NodeUdpSession {
     return new NodeUdpSession(host, start);
+  }
+
+  setCapped(listener: object, isCapped: boolean): void {
+    if (isCapped) {
+      this.#capped.add(listener);
+      this.#signal.refused();
+    } else if (this.#capped.delete(listener) && this.#capped.size === 0) this.#signal.left();
+  }
+}
+
+/**
+ * The sockets of a UDP listener: one, and for a wildcard address further ones.
+ *
+ * A client drops an answer that does not come from the address it has sent to. A socket on a wildcard address does not
+ * know that address, and its answers leave from the one that the route to the client prefers. So a wildcard listener also
+ * opens a socket on every address of the host: the kernel hands a datagram to the most specific socket, and that one
+ * answers rightly. The wildcard socket serves what is left: addresses that the host does not list (127.0.0.2, those of
+ * `local` routes, IPv6 link-local ones), beyond `udpWildcardSockets`, or that appeared a few seconds ago.
+ */
+class Listening implements UdpListening<NodeUdpSession> {
+  readonly boundPort: number;
+  readonly #transport: NodeUdpTransport;
+  readonly #family: Family;
+  readonly #owner: FrontOwner<NodeUdpSession>;
+  readonly #main: NodeFront;
+  readonly #members = new Map<string, NodeFront>();
+  #syncing: Promise<void> | undefined;
+  #closed: Promise<void> | undefined;
+
+  /** Owns a socket that is bound. */
+  constructor(
+    transport: NodeUdpTransport,
+    { address }: ListenSpec,
+    socket: Socket,
+    owner: FrontOwner<NodeUdpSession>,
+  ) {
+    this.#transport = transport;
+    this.#family = familyOf(address);
+    this.#owner = owner;
+    this.#main = this.#front(socket);
+    this.boundPort = socket.address().port;
+  }
+
+  fronts(): NodeFront[] {
+    return [this.#main, ...this.#members.values()];
+  }
+
+  /** Resolves when there is a socket for each address of the host. */
+  async watchAddresses(): Promise<void> {
+    await this.#sync(this.#transport.hostAddresses.subscribe(this.#onAddresses));
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close(): Promise<void> {
+    const { hostAddresses, context } = this.#transport;
+    hostAddresses.unsubscribe(this.#onAddresses);
+    this.#transport.setCapped(this, false);
+    const fronts = this.fronts();
+    context.descriptors.give(this.#members.size, 'UDP');
+    this.#members.clear();
+    await Promise.all([...fronts.map((front) => front.close()), this.#syncing]);
+  }
+
+  #front(socket: Socket): NodeFront {
+    const { udpSocketBuffer } = this.#transport.context.limits;
+    return new NodeFront(socket, this.#family, this.#owner, udpSocketBuffer);
+  }
+
+  readonly #onAddresses = (addresses: HostAddresses): void => {
+    this.#syncing ??= this.#sync(addresses).finally(() => {
+      this.#syncing = undefined;
+    });
+  };
+
+  /** Opens a socket for each new address of the host, and closes those of addresses that are gone. */
+  async #sync(addresses: HostAddresses): Promise<void> {
+    const { limits, descriptors } = this.#transport.context;
+    const wanted = new Set(addresses[this.#family]);
+    for (const [address, front] of this.#members) {
+      if (wanted.has(address)) continue;
+      this.#members.delete(address);
+      descriptors.give(1, 'UDP');
+      await front.close();
+    }
+    if (this.#closed !== undefined) return;
+    const most = limits.udpWildcardSockets;
+    this.#transport.setCapped(this, wanted.size > most);
+    for (const address of wanted) {
+      if (this.#closed !== undefined) return;
+      if (this.#members.has(address)) continue;
+      if (this.#members.size >= most || !descriptors.take(1, 'UDP')) return;
+      // An address may be unusable for a while (IPv6 looks for duplicates first), or its port taken. Until a later
+      // reading of the addresses succeeds, the wildcard socket serves it.
+      const socket = await boundSocket(this.#family, address, this.boundPort, SHARES_PORT).catch(
+        () => undefined,
+      );
+      if (socket === undefined || this.#closed !== undefined) {
+        descriptors.give(1, 'UDP');
+        socket?.close();
+        continue;
+      }
+      this.#members.set(address, this.#front(socket));
+    }
+  }
+}
+
+/** A listening socket of `dgram`. */
+export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront {
+  readonly socket: Socket;
+  readonly #sessions = new ClientTable<NodeUdpSession>();
+
+  /** Owns a socket that is bound. */
+  constructor(
+    socket: Socket,
+    family: Family,
+    owner: FrontOwner<NodeUdpSession>,
+    socketBuffer: number,
+  ) {
+    super(family, owner);
+    this.socket = socket;
+    askBuffers(socket, socketBuffer);
+    socket.on('message', this.#onMessage);
+    // Windows reports here that an answer did not reach a client (ECONNRESET), and any system may fail to hand over a
+    // datagram. The socket goes on receiving after an error.
+    socket.on('error', () => owner.dropped());
+  }
+
+  all(): NodeUdpSession[] {
+    return [...this.#sessions.values()];
+  }
+
+  protected remove(session: NodeUdpSession): void {
+    this.#sessions.delete(session);
+  }
+
+  protected isEmpty(): boolean {
+    return this.#sessions.isEmpty;
+  }
+
+  /** `dgram` has no documented way to stop reading and send on. Where this one is gone, the socket closes early. */
+  protected stopReading(served: ReadonlySet<number>): boolean {
+    const handle = handleOf(this.socket);
+    if (handle?.recvStop === undefined || !served.has(fstatSync(handle.fd).ino)) return false;
+    handle.recvStop();
+    return true;
+  }
+
+  protected closeSocket(): Promise<void> {
+    return closeSocket(this.socket);
+  }
+
+  readonly #onMessage = (message: Buffer, remote: RemoteInfo): void => {
+    const session = this.#sessions.get(remote.address, remote.port) ?? this.#begin(remote);
+    session?.forward(message);
+  };
+
+  #begin({ address, port }: RemoteInfo): NodeUdpSession | undefined {
+    if (port === 0) {
+      // It cannot be answered there, and `dgram` throws when asked to.
+      this.owner.dropped();
+      return undefined;
+    }
+    const session = this.owner.begin(this, { address, port });
+    if (session !== undefined && !session.hasEnded) this.#sessions.add(session);
+    return session;
+  }
+}
+
+async function mainSocket({ address, port }: ListenSpec): Promise<Socket> {
+  const family = familyOf(address);
+  return isWildcard(address) ? sharedSocket(family, port) : boundSocket(family, address, port);
+}
+
+/**
+ * Linux lets a wildcard socket and one on a single address have the same port only if both ask to share it; Windows does
+ * so by itself. Elsewhere the wildcard socket stays alone.
+ */
+const SHARES_PORT = process.platform === 'linux';
+
+/**
+ * A socket on the wildcard address that sockets of this user may join on single addresses. A second one on the wildcard
+ * address itself could join, too, and get a share of the clients, so this first checks with an exclusive socket that the
+ * port is free.
+ */
+async function sharedSocket(family: Family, port: number): Promise<Socket> {
+  const inherited = await inheritedSocket(family, WILDCARD[family], port);
+  if (inherited !== undefined) return inherited;
+  const probe = await boundSocket(family, WILDCARD[family], port);
+  if (!SHARES_PORT) return probe;
+  const { port: free } = probe.address();
+  probe.close();
+  try {
+    return await boundSocket(family, WILDCARD[family], free, true);
+  } catch {
+    // Some sandboxes have no shared ports; if something else is wrong, this says what.
+    return boundSocket(family, WILDCARD[family], free);
   }
 }

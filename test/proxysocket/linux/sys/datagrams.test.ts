@@ -1,6 +1,5 @@
-import * as k from '../../../../src/proxysocket/linux/sys/constants.ts';
-import type { DatagramSlots } from '../../../../src/proxysocket/linux/sys/datagram-slots.ts';
-import { segmentRun } from '../../../../src/proxysocket/linux/sys/send-list.ts';
+import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
+import { type DatagramSlots, segmentRun } from '../../../../src/proxysocket/linux/sys/datagrams.ts';
 import type { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';
 import { linuxTest, newSys } from '../../../support/linux-sys.ts';
 

@@ -4,8 +4,8 @@ import {
   EPIPE,
   SO_SNDBUF,
   SOL_SOCKET,
-} from '../../../../src/proxysocket/linux/sys/constants.ts';
-import { PIPE_BYTES } from '../../../../src/proxysocket/linux/sys/pipes.ts';
+} from '../../../../src/proxysocket/linux/sys/abi.ts';
+import { PIPE_BYTES } from '../../../../src/proxysocket/linux/sys/streams.ts';
 import { connectedPair, linuxTest, newSys } from '../../../support/linux-sys.ts';
 import { openDescriptors } from '../../../support/sockets.ts';
 import { until } from '../../../support/until.ts';

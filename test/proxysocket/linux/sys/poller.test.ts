@@ -1,5 +1,5 @@
-import * as k from '../../../../src/proxysocket/linux/sys/constants.ts';
-import { EPOLL_LAYOUTS, epollLayoutOf } from '../../../../src/proxysocket/linux/sys/layout.ts';
+import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
+import { EPOLL_LAYOUTS, epollLayoutOf } from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { INTEREST, READY } from '../../../../src/proxysocket/linux/sys/poller.ts';
 import { connectedPair, library, linuxTest, newSys } from '../../../support/linux-sys.ts';
 import { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createSocket } from 'node:dgram';
 import { connect } from 'node:net';
-import * as k from '../../../../src/proxysocket/linux/sys/constants.ts';
+import * as k from '../../../../src/proxysocket/linux/sys/abi.ts';
 import type { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';
 import { linuxTest, newSys } from '../../../support/linux-sys.ts';
 import { until } from '../../../support/until.ts';

@@ -1,5 +1,5 @@
 import { connectFailed } from '../../../../src/proxysocket/events.ts';
-import { createDataPlane } from '../../../../src/proxysocket/linux/data-plane.ts';
+import { createDataPlane } from '../../../../src/proxysocket/linux/engine.ts';
 import type { Sockaddr } from '../../../../src/proxysocket/linux/sys/address.ts';
 import { DEFAULT_LIMITS } from '../../../../src/proxysocket/limits.ts';
 import { systemClock } from '../../../../src/util/clock.ts';

@@ -1,4 +1,4 @@
-import { EAGAIN, ECONNREFUSED, EMSGSIZE } from '../../../../src/proxysocket/linux/sys/constants.ts';
+import { EAGAIN, ECONNREFUSED, EMSGSIZE } from '../../../../src/proxysocket/linux/sys/abi.ts';
 import { openLibrary, type Library } from '../../../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../../../src/proxysocket/linux/sys/sys.ts';
 import { Sender, type Sending } from '../../../../src/proxysocket/linux/udp/outgoing.ts';

@@ -1,5 +1,5 @@
 import { LinuxUdpTransport } from '../../../../src/proxysocket/linux/udp/transport.ts';
-import { createUdpAcceptor } from '../../../../src/proxysocket/udp/acceptor.ts';
+import { UdpAcceptor } from '../../../../src/proxysocket/udp/acceptor.ts';
 import type { Listener } from '../../../../src/proxysocket/core/service-port.ts';
 import type { Test } from 'tap';
 import { inlineLoop } from '../../../support/engine-under-test.ts';
@@ -12,7 +12,7 @@ async function listen(t: Test, owner: TestService, address: string): Promise<Lis
   const { clock, limits, descriptors } = new UdpRig(t);
   const loop = inlineLoop(t, newSys());
   const context = { clock, limits, descriptors };
-  const acceptor = createUdpAcceptor(new LinuxUdpTransport(loop, context), context);
+  const acceptor = new UdpAcceptor(new LinuxUdpTransport(loop, context), context);
   t.teardown(() => acceptor.destroy());
   return acceptor.listen({ address, port: 0, traffic: 'internal' }, owner);
 }

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
-import { olderThan, whenFin, resetSocket } from '../../../../src/proxysocket/node/tcp/ends.ts';
+import { olderThan, whenFin, resetSocket } from '../../../../src/proxysocket/node/tcp/relay.ts';
 import { openDescriptors, settledDescriptors } from '../../../support/sockets.ts';
 import { endOf, tcpClient, tcpServer } from '../../../support/tcp-peers.ts';
 import { until } from '../../../support/until.ts';

@@ -1,13 +1,12 @@
 import { createSocket } from 'node:dgram';
 import { networkInterfaces } from 'node:os';
 import t, { type Test } from 'tap';
-import { NodeFront } from '../../../../src/proxysocket/node/udp/front.ts';
+import { NodeFront, NodeUdpTransport } from '../../../../src/proxysocket/node/udp/transport.ts';
 import {
   HostAddressWatch,
   readHostAddresses,
 } from '../../../../src/proxysocket/node/udp/host-addresses.ts';
 import type { NodeUdpSession } from '../../../../src/proxysocket/node/udp/session.ts';
-import { NodeUdpTransport } from '../../../../src/proxysocket/node/udp/transport.ts';
 import { Sessions } from '../../../../src/proxysocket/udp/sessions.ts';
 import type { FrontOwner } from '../../../../src/proxysocket/udp/transport.ts';
 import {

@@ -1,5 +1,4 @@
-import type { AcceptorEngine } from '../core/acceptor-engine.ts';
-import { createEngine, type CoreOptions } from '../core/create-engine.ts';
+import { type AcceptorEngine, createEngine, type CoreOptions } from '../core/engine.ts';
 import type { Loop } from './loop.ts';
 import { LinuxTcpTransport } from './tcp/transport.ts';
 import { LinuxUdpTransport } from './udp/transport.ts';

@@ -1,11 +1,5 @@
-import {
-  F_SETPIPE_SZ,
-  O_CLOEXEC,
-  O_NONBLOCK,
-  SPLICE_F_MOVE,
-  SPLICE_F_NONBLOCK,
-} from './constants.ts';
-import type { DescriptorLedger } from '../../core/descriptor-ledger.ts';
+import { F_SETPIPE_SZ, O_CLOEXEC, O_NONBLOCK, SPLICE_F_MOVE, SPLICE_F_NONBLOCK } from './abi.ts';
+import type { DescriptorLedger } from './ledger.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
 

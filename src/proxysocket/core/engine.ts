@@ -3,14 +3,13 @@ import { KpngError } from '../../errors.ts';
 import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import type { ProcessDescriptors } from './descriptors.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import type { Activity } from '../counters.ts';
 import { inspectAll, type InspectQuery, type Inspection } from '../inspect.ts';
-import type { EngineLimits, LimitChange } from '../limits.ts';
+import { type EngineLimits, type LimitChange, LIMIT_NAMES } from '../limits.ts';
 import { ListenerTable } from './listener-table.ts';
 import { LoopGuard } from './loop-guard.ts';
-import type { Acceptor, ServicePort } from './service-port.ts';
+import type { Acceptor, ServicePort, EngineContext } from './service-port.ts';
 import {
   ServicePortBook,
   updateEndpoints,
@@ -18,6 +17,14 @@ import {
   type Entry,
 } from './service-port-book.ts';
 import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from '../spec.ts';
+import { AffinityBudget } from '../../roundrobin/affinity-budget.ts';
+import { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
+import { TcpAcceptor } from '../tcp/acceptor.ts';
+import type { TcpTransport } from '../tcp/transport.ts';
+import { UdpAcceptor } from '../udp/acceptor.ts';
+import type { UdpSession, UdpTransport } from '../udp/transport.ts';
+import { ProcessDescriptors } from './descriptors.ts';
+import { LimitSignal } from './limit-signal.ts';
 
 /** Changes that are noted in one turn of the event loop: some milliseconds of work. */
 const PER_TURN = 256;
@@ -128,14 +135,6 @@ export class AcceptorEngine implements Engine {
     };
   }
 
-  /**
-   * Resets every TCP connection at once, and does nothing else: for a thread that is about to die, so that no
-   * peer takes the end of its connection for the end of what was sent.
-   */
-  cut(): void {
-    this.#acceptors.TCP.cut?.();
-  }
-
   close(newProcess?: NewProcess): Promise<void> {
     this.#closed ??= this.#close(newProcess);
     return this.#closed;
@@ -240,4 +239,79 @@ export class AcceptorEngine implements Engine {
   #both(): Acceptor[] {
     return [this.#acceptors.TCP, this.#acceptors.UDP];
   }
+}
+
+export interface CoreOptions {
+  readonly limits: EngineLimits;
+  readonly clock: Clock;
+  /** Evenly distributed in [0, 1), as `Math.random`. */
+  readonly random: () => number;
+  /** How many descriptors the engine may count with. */
+  readonly descriptorLimit: number;
+  /** Where counters live. Default: plain objects. */
+  readonly counters?: CounterStore | undefined;
+}
+
+/** The sockets of an engine. */
+export interface Transports<S extends UdpSession<S>> {
+  readonly tcp: TcpTransport;
+  readonly udp: UdpTransport<S>;
+}
+
+/** An engine in the calling thread, on the sockets of two transports. */
+export function createEngine<S extends UdpSession<S>>(
+  kind: Engine['kind'],
+  options: CoreOptions,
+  transports: (context: EngineContext) => Transports<S>,
+): AcceptorEngine {
+  const { clock, random, descriptorLimit, counters } = options;
+  // `setLimits` changes this object.
+  const limits = { ...options.limits };
+  const descriptors = new ProcessDescriptors({
+    limit: descriptorLimit,
+    reserve: limits.reservedDescriptors,
+  });
+  const context = { limits, clock, descriptors };
+  const loops = new LoopGuard(clock);
+  const { tcp, udp } = transports(context);
+  return new AcceptorEngine({
+    kind,
+    acceptors: {
+      TCP: new TcpAcceptor(tcp, context, loops),
+      UDP: new UdpAcceptor(udp, context),
+    },
+    descriptors,
+    loops,
+    newBalancer: balancerFactory(limits, clock, random),
+    limits,
+    clock,
+    random,
+    ...(counters !== undefined && { counters }),
+  });
+}
+
+/** Makes the balancers of an engine's service ports. */
+function balancerFactory(
+  { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,
+  clock: Clock,
+  random: () => number,
+): (affinity: AffinitySpec) => Balancer {
+  const total = new LimitSignal(LIMIT_NAMES.maxAffinityClientsTotal, () => maxAffinityClientsTotal);
+  const affinityBudget = new AffinityBudget({
+    maxClients: maxAffinityClientsTotal,
+    onEvict: () => total.refused(),
+    onFreed: (left) => total.freed(left),
+  });
+  return (affinity) => {
+    const signal = new LimitSignal(LIMIT_NAMES.maxAffinityClients, () => maxAffinityClients);
+    return new RoundRobinBalancer({
+      clock,
+      random,
+      affinity,
+      maxAffinityClients,
+      affinityBudget,
+      onEvict: () => signal.refused(),
+      onFreed: (left) => signal.freed(left),
+    });
+  };
 }

@@ -1,0 +1,91 @@
+import type { EngineLimits } from '../../limits.ts';
+import type { Loop, TurnEnd } from '../loop.ts';
+import type { DatagramSlots } from '../sys/datagrams.ts';
+import type { PeerNames } from '../sys/memory.ts';
+import { Sender } from './outgoing.ts';
+
+/** Datagrams that one call receives from a listening socket, and answers of one turn that are kept until its end. */
+const SLOTS = 64;
+/** Every slot, in order. */
+const IN_ORDER: readonly number[] = Array.from({ length: SLOTS }, (_, index) => index);
+
+/** What the UDP sockets of a thread share. */
+export class UdpParts {
+  readonly loop: Loop;
+  readonly socketBuffer: number;
+  /** Datagrams of clients, until they are sent on in the same event. */
+  readonly requests: DatagramSlots;
+  readonly sender: Sender;
+  /** Datagrams of endpoints, until the end of the turn. */
+  readonly answers: Answers;
+  readonly names: PeerNames;
+  /** The kernel can split a message into datagrams. */
+  readonly hasSegments: boolean;
+
+  constructor(loop: Loop, { udpSocketBuffer }: Pick<EngineLimits, 'udpSocketBuffer'>) {
+    const { sys } = loop;
+    this.loop = loop;
+    this.socketBuffer = udpSocketBuffer;
+    this.requests = sys.datagramSlots(SLOTS);
+    this.sender = new Sender(sys, 'request', this.requests);
+    this.answers = new Answers(loop);
+    this.names = sys.peerNames();
+    this.hasSegments = sys.hasUdpSegments;
+  }
+}
+
+/** A session that gets answers from its endpoint. */
+export interface Answered {
+  /** The listening socket that its answers leave through. */
+  readonly front: { readonly fd: number };
+  readonly hasEnded: boolean;
+  /** Adds the endpoint's datagrams in these slots to what is sent to the client. */
+  addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void;
+}
+
+/**
+ * Collects the answers of all endpoints during a turn, so that those which leave through one listening socket leave
+ * together. With many clients that have one datagram each in flight, this halves the cost.
+ */
+class Answers implements TurnEnd {
+  readonly #slots: DatagramSlots;
+  readonly #sender: Sender;
+  /** Whose answer a slot holds. */
+  readonly #sessions: Answered[] = [];
+
+  constructor(loop: Loop) {
+    this.#slots = loop.sys.datagramSlots(SLOTS);
+    this.#sender = new Sender(loop.sys, 'answer', this.#slots);
+    loop.atTurnEnd(this);
+  }
+
+  /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */
+  take(session: Answered, fd: number, most: number): number {
+    if (this.#sessions.length + most > SLOTS) this.endTurn();
+    const first = this.#sessions.length;
+    const count = most === 1 ? this.#slots.read(fd, first) : this.#slots.receive(fd, first, most);
+    for (let index = 0; index < count; index += 1) this.#sessions.push(session);
+    return count;
+  }
+
+  endTurn(): void {
+    const sessions = this.#sessions;
+    let front = sessions[0]?.front;
+    if (front === undefined) return;
+    for (let start = 0; start < sessions.length;) {
+      const session = sessions[start];
+      if (session === undefined) break;
+      let end = start + 1;
+      while (end < sessions.length && sessions[end] === session) end += 1;
+      if (session.front !== front) {
+        this.#sender.flush(front.fd);
+        front = session.front;
+      }
+      // One that has ended in this turn has no client to answer any more.
+      if (!session.hasEnded) session.addAnswers(this.#sender, IN_ORDER, start, end);
+      start = end;
+    }
+    this.#sender.flush(front.fd);
+    sessions.length = 0;
+  }
+}
