@@ -128,7 +128,7 @@ t.test(
     const values = (section: string): (string | undefined)[] =>
       tableRows(page, section).map(([, value]) => value);
     t.same(values('Services that are endpoints of services'), ['1', String(MAX_HOPS)]);
-    t.same(values('Listeners that rules no longer lead to'), [
+    t.same(values('Listeners of removed service ports'), [
       formatDuration(LINGER_MS),
       String(MAX_LINGERING),
     ]);
