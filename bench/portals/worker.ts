@@ -1,6 +1,6 @@
 /** Runs in the namespace: proxier, portal and engine, as the backend `to-userspace` puts them together. */
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
-import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
+import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { systemExec, type Exec } from '../../src/portal/exec.ts';

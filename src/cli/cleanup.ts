@@ -5,7 +5,7 @@ import { removeInterfaceAddresses } from '../portal/interface/linux-dispose.ts';
 import { cleanUpIptables } from '../portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../portal/nftables/left-over.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
-import type { CleanupTargets } from './flags/portal.ts';
+import type { CleanupTargets } from './flags/backend.ts';
 import { PROGRAM } from './command.ts';
 
 export interface CleanupOptions extends CleanupTargets {

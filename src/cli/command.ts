@@ -11,7 +11,7 @@ import type { ConfigProblem } from '../config/problem.ts';
 import type { Turn } from '../util/turn.ts';
 import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import type { MisspeltVariable } from './flags/misspelt.ts';
+import type { MisspeltVariable } from './flags/read.ts';
 import type { GivenFlag } from './flags/split.ts';
 import { pickValues, type FlagTable, type FlagValues, type RawValues } from './flags/table.ts';
 import type { EffectiveSetting } from './settings.ts';

@@ -3,7 +3,7 @@ import { OWN_API_VERSION, OWN_KIND } from '../config/own-kind.ts';
 import { problemText } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
 import { KpngError } from '../errors.ts';
-import { table, type Column } from './admin/table.ts';
+import { table, type Column } from './admin/layout.ts';
 import { PROGRAM, type BoundCommand, type OtherLine } from './command.ts';
 import { resolveText } from './config-file.ts';
 import type { OutputForm } from './flags/admin.ts';

@@ -1,10 +1,12 @@
 import type { ConfigFile } from '../config/config-file.ts';
+import type { ReadDocuments } from '../config/documents.ts';
+import { fieldName, type Field, type Fields } from '../config/field.ts';
 import { invalidConfig } from '../config/problem.ts';
 import { readConfigText } from '../config/read.ts';
-import type { ReadDocuments } from '../config/documents.ts';
 import { resolveConfig, type Resolved } from '../config/resolve.ts';
 import type { Registry } from './command.ts';
-import { configFields } from './flags/fields.ts';
+import { GLOBAL_FLAGS } from './flags/global.ts';
+import type { FlagSpec, FlagTable } from './flags/table.ts';
 
 /** Reads a configuration file. Rejects with KPNG_CONFIG_READ or KPNG_CONFIG_INVALID. */
 export async function loadConfig(path: string, registry: Registry): Promise<ConfigFile> {
@@ -25,4 +27,50 @@ export function understand(
 /** The same, with every problem. */
 export function resolveText(path: string, text: string, registry: Registry): Resolved {
   return resolveConfig(path, text, configFields(registry));
+}
+
+/** Flags that a file cannot set: it would name itself. */
+const NOT_IN_FILES: ReadonlySet<string> = new Set(['config']);
+
+/** A flag that a file may set, and which commands have it. */
+export interface ConfigurableFlag {
+  readonly flag: string;
+  readonly spec: FlagSpec<unknown>;
+  /** Words of the commands; empty: all. */
+  readonly commands: readonly string[];
+}
+
+/** Every flag that a configuration file may set, in the order of docs/reference/command-line.md. */
+export function configurableFlags({ sources, sinks, others }: Registry): ConfigurableFlag[] {
+  const tables: [string | undefined, FlagTable][] = [
+    [undefined, GLOBAL_FLAGS],
+    ...[...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')].map(
+      ({ word, flags }): [string, FlagTable] => [word, flags],
+    ),
+  ];
+  const found = new Map<string, { spec: FlagSpec<unknown>; commands: string[] }>();
+  for (const [word, table] of tables) {
+    for (const [flag, spec] of Object.entries(table)) {
+      if (NOT_IN_FILES.has(flag)) continue;
+      const known = found.get(flag) ?? { spec, commands: [] };
+      if (word !== undefined) known.commands.push(word);
+      found.set(flag, known);
+    }
+  }
+  return [...found].map(([flag, { spec, commands }]) => ({ flag, spec, commands }));
+}
+
+/** The fields of configuration files. */
+export function configFields(registry: Registry): Fields {
+  const fields = configurableFlags(registry).map(({ flag, spec: { kind } }): Field => {
+    return {
+      name: fieldName(flag),
+      flag,
+      schema: kind.schema,
+      check: (text) => {
+        kind.parse(text);
+      },
+    };
+  });
+  return new Map(fields.map((field) => [field.name, field]));
 }

@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream';
 import type { Admin } from '../admin/start.ts';
 import type { ProcessSubject, ProxySubject } from '../admin/subject.ts';
 import { Health } from '../observe/health.ts';
@@ -6,18 +7,38 @@ import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SINK_RULES } from '../observe/log-sinks.ts';
 import { SOURCE_RULES } from '../observe/log-sources.ts';
+import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import type { Turn } from '../util/turn.ts';
-import type { ChangingOptions, LateLimits } from './appliers.ts';
+import type { ChangingOptions, LateLimits, LiveSettings } from './live-settings.ts';
+import type { BoundSink, BoundSource } from './command.ts';
 import { configz } from './configz.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import { inheritServer } from './inherit-server.ts';
-import type { StopReason } from './lifecycle.ts';
-import type { LiveSettings } from './live-settings.ts';
-import type { RunOptions } from './run.ts';
+import type { HangUp, ProcessLike, StopReason } from './lifecycle.ts';
+import type { FollowConfigOptions } from './reload.ts';
+import type { EffectiveSetting } from './settings.ts';
 import { programVersion } from './version.ts';
+
+/** A command line that was understood and is to be carried out. */
+export interface RunOptions {
+  readonly source: BoundSource;
+  readonly sink: BoundSink;
+  readonly globals: GlobalOptions;
+  /** Names of the flags that were given. */
+  readonly given: ReadonlySet<string>;
+  readonly log: AdjustableLog;
+  readonly process: ProcessLike;
+  readonly stdout: Writable;
+  readonly hangUp: HangUp;
+  /** The words of the command and what it is set to, for those who ask. */
+  readonly command?: readonly string[];
+  readonly settings?: readonly EffectiveSetting[];
+  /** The configuration file, if there is one, to be followed. */
+  readonly config?: Pick<FollowConfigOptions, 'path' | 'read'>;
+}
 
 /** The options with those that may change. */
 export interface Live extends RunOptions {

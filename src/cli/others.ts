@@ -1,8 +1,8 @@
 import { ADMIN_COMMANDS } from './admin/commands.ts';
 import type { OtherCommand } from './command.ts';
-import { SHELLS } from './completion/shells.ts';
+import { SCRIPTS, SHELLS } from './completion/scripts.ts';
 import { OUTPUT_FORMS, SHOW_FLAGS } from './flags/admin.ts';
-import { CLEANUP_FLAGS, readCleanup } from './flags/portal.ts';
+import { CLEANUP_FLAGS, readCleanup } from './flags/backend.ts';
 import { usage } from './flags/read.ts';
 import { pickValues } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/flags.ts';
@@ -168,10 +168,9 @@ const completion: OtherCommand = {
     if (shell === undefined) throw usage(`completion: expected one of ${SHELLS.join(', ')}`);
     atMost(1, operands, shell);
     read();
-    return async ({ stdout }) => {
-      const { SCRIPTS } = await import('./completion/scripts.ts');
+    return ({ stdout }) => {
       stdout.write(SCRIPTS[shell]);
-      return 0;
+      return Promise.resolve(0);
     };
   },
 };

@@ -1,12 +1,14 @@
-import { loadHasher } from '../api/hash.ts';
 import type { ProxySubject } from '../admin/subject.ts';
+import type { Endpoint } from '../api/generated/localv1/api.ts';
+import { loadHasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import type { Health } from '../observe/health.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import { sourceSynced } from '../store/events.ts';
 import { GlobalStore } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
-import type { LocalSink } from '../store/local-view.ts';
+import type { LocalSink, LocalChange } from '../store/local-view.ts';
 import type {
   BoundLocalSink,
   BoundSink,
@@ -16,8 +18,6 @@ import type {
   RunningSink,
 } from './command.ts';
 import { backoffFrom } from './flags/global.ts';
-import { followStore } from './follow-store.ts';
-import { LocalPolicyBook } from './local-policy.ts';
 
 interface Options extends RunContext {
   readonly source: BoundSource;
@@ -121,4 +121,73 @@ function watched(running: RunningSink, { health, metrics }: Observed, log: Log):
       await running.inPlace?.();
     },
   };
+}
+
+export interface FollowStoreOptions {
+  readonly store: GlobalStore;
+  /** Name of the source that feeds it. */
+  readonly source: string;
+  readonly health: Health;
+  readonly log: Log;
+}
+
+/**
+ * Tells health, and once the log, that a store has the state of the cluster, which is then in place for
+ * whoever asks. Returns the function that ends it.
+ */
+export function followStore({ store, source, health, log }: FollowStoreOptions): () => void {
+  let known = store.pin(() => known.release());
+  const end = store.onChange(() => {
+    if (!store.synced) return;
+    if (sourceSynced.hasSubscribers) {
+      const changed = [...store.services.changedSince(known.revision)].length;
+      sourceSynced.publish({ source, services: store.serviceCount, changed });
+    }
+    known.release();
+    known = store.pin(() => known.release());
+    if (health.facts.firstSyncAt === undefined) {
+      log.info('The first complete state is in place', { services: store.serviceCount });
+    }
+    health.synced();
+  });
+  return () => {
+    end();
+    known.release();
+  };
+}
+
+/** Services without an endpoint that their traffic policy lets this node use. */
+export interface NoLocalEndpoints {
+  /** Of those with internalTrafficPolicy Local. */
+  readonly internal: number;
+  /** Of those with externalTrafficPolicy Local. */
+  readonly external: number;
+}
+
+/** Counts them as they change; nothing is done for services that do not. */
+export class LocalPolicyBook {
+  readonly #internal = new Set<string>();
+  readonly #external = new Set<string>();
+
+  /** The counts after a change set. */
+  take({ view, changed }: LocalChange): NoLocalEndpoints {
+    for (const key of changed) {
+      const { service, endpoints } = view.get(key) ?? {};
+      const lacks = (isLocal: boolean | undefined, scope: 'internal' | 'external'): boolean =>
+        isLocal === true && ![...(endpoints?.values() ?? [])].some((each) => isIn(each, scope));
+      put(this.#internal, key, lacks(service?.internalTrafficToLocal, 'internal'));
+      put(this.#external, key, lacks(service?.externalTrafficToLocal, 'external'));
+    }
+    return { internal: this.#internal.size, external: this.#external.size };
+  }
+}
+
+/** An endpoint without scopes may be used for all traffic. */
+function isIn({ scopes }: Endpoint, scope: 'internal' | 'external'): boolean {
+  return scopes?.[scope] ?? true;
+}
+
+function put(keys: Set<string>, key: string, isIn: boolean): void {
+  if (isIn) keys.add(key);
+  else keys.delete(key);
 }

@@ -6,7 +6,7 @@ import { closeDebugger } from './debugger.ts';
 import { helpText } from './help.ts';
 import { configPathOf, parse, type Invocation } from './parse.ts';
 import { REGISTRY } from './registry.ts';
-import type { RunOptions } from './run.ts';
+import type { RunOptions } from './observers.ts';
 import { topicWords, type Topic } from './topic.ts';
 
 /** Understands a command line, without the program's name, carries it out, and returns the exit code. */

@@ -7,10 +7,9 @@ import { toFile } from './sinks/to-file.ts';
 import { toHealthChecks } from './sinks/to-healthchecks.ts';
 import { toJson } from './sinks/to-json.ts';
 import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
-import { apiSource } from './sources/api.ts';
+import { apiSource, localSource } from './sources/kpng.ts';
 import { fileSource } from './sources/file.ts';
 import { kubeSource } from './sources/kube.ts';
-import { localSource } from './sources/local.ts';
 
 const FOREIGN = 'a backend of kpng that this program does not have';
 

@@ -1,39 +1,15 @@
-import type { Writable } from 'node:stream';
 import { KpngError, type ErrorCode } from '../errors.ts';
-import type { AdjustableLog } from '../observe/log.ts';
+import type { Log } from '../observe/log.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 import { Turn } from '../util/turn.ts';
-import { appliers, LateLimits } from './appliers.ts';
-import type { BoundSink, BoundSource } from './command.ts';
-import type { GlobalOptions } from './flags/global.ts';
-import { watchProcess, type HangUp, type ProcessLike, type StopReason } from './lifecycle.ts';
-import { LiveSettings } from './live-settings.ts';
-import { observe, type Live, type Observers } from './observers.ts';
-import { setOomScore } from './oom-score.ts';
+import { appliers, LateLimits, LiveSettings } from './live-settings.ts';
+import { watchProcess, type StopReason, setOomScore } from './lifecycle.ts';
+import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
 import { prepare } from './prepare.ts';
-import type { FollowConfigOptions, FollowedConfig } from './reload.ts';
-import type { EffectiveSetting } from './settings.ts';
+import type { FollowedConfig } from './reload.ts';
 import { drain, remainingOf, stopTimes, type StopTimes } from './stopping.ts';
 import { programVersion } from './version.ts';
-
-/** A command line that was understood and is to be carried out. */
-export interface RunOptions {
-  readonly source: BoundSource;
-  readonly sink: BoundSink;
-  readonly globals: GlobalOptions;
-  /** Names of the flags that were given. */
-  readonly given: ReadonlySet<string>;
-  readonly log: AdjustableLog;
-  readonly process: ProcessLike;
-  readonly stdout: Writable;
-  readonly hangUp: HangUp;
-  /** The words of the command and what it is set to, for those who ask. */
-  readonly command?: readonly string[];
-  readonly settings?: readonly EffectiveSetting[];
-  /** The configuration file, if there is one, to be followed. */
-  readonly config?: Pick<FollowConfigOptions, 'path' | 'read'>;
-}
 
 /** Errors of the configuration, which no amount of trying can cure. */
 const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
@@ -99,7 +75,7 @@ export async function run(given: RunOptions): Promise<number> {
 }
 
 /** Logs what ended the program, and returns the exit code. */
-function failed(message: string, error: unknown, log: AdjustableLog): 1 | 2 {
+function failed(message: string, error: unknown, log: Log): 1 | 2 {
   log.error(message, { err: error });
   return isConfiguration(error) ? 2 : 1;
 }

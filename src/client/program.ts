@@ -2,8 +2,18 @@
 import { parseArgs } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
 import { parseDuration } from '../util/duration.ts';
-import type { RunOptions } from './run.ts';
+import type { TlsFiles } from '../util/tls-files.ts';
 import { DEFAULT_API } from './target.ts';
+
+/** What the flags of such a program say. */
+export interface ProgramOptions {
+  readonly api: string;
+  readonly nodeName: string | undefined;
+  readonly tls: TlsFiles;
+  readonly maxMsgSize: number;
+  readonly errorDelayMs: number;
+  readonly once: boolean;
+}
 
 /** Exit code for wrong flags and files. */
 const BAD_USAGE = 2;
@@ -12,7 +22,9 @@ const BAD_USAGE = 2;
  * Reads the flags and runs `main` with them. The first SIGINT or SIGTERM aborts its signal, the second
  * ends the process.
  */
-export async function runProgram(main: (options: RunOptions) => Promise<void>): Promise<void> {
+export async function runProgram(
+  main: (options: ProgramOptions & { readonly signal: AbortSignal }) => Promise<void>,
+): Promise<void> {
   const options = parseOrExit(process.argv.slice(2));
   const stop = new AbortController();
   const onSignal = (): void => {
@@ -30,7 +42,7 @@ export async function runProgram(main: (options: RunOptions) => Promise<void>): 
   }
 }
 
-function parseOrExit(args: readonly string[]): RunOptions {
+function parseOrExit(args: readonly string[]): ProgramOptions {
   if (args.includes('--help') || args.includes('-h')) {
     process.stdout.write(HELP);
     process.exit(0);
@@ -74,7 +86,7 @@ const HELP = `Options:
 `;
 
 /** Reads the flags of kpng's client programs. Throws KPNG_USAGE. */
-export function parseFlags(args: readonly string[]): RunOptions {
+export function parseFlags(args: readonly string[]): ProgramOptions {
   const flags = valuesOf(args);
   return {
     api: flags.api ?? DEFAULT_API,

@@ -7,8 +7,7 @@ import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices } from '../../src/admin/services.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
-import { print } from '../../src/cli/admin/print.ts';
-import { table } from '../../src/cli/admin/table.ts';
+import { print, table, age, atMost, bytes, count } from '../../src/cli/admin/layout.ts';
 import {
   connectionsText,
   detailsText,
@@ -18,7 +17,6 @@ import {
   undrainedText,
 } from '../../src/cli/admin/tables.ts';
 import { ansiLine, piece, plainLine } from '../../src/cli/admin/top/styled.ts';
-import { age, atMost, bytes, count } from '../../src/cli/admin/units.ts';
 import { AdminScene, atOnce } from '../support/admin-scene.ts';
 
 async function rig() {

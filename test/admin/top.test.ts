@@ -7,10 +7,16 @@ import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices, type SortKey } from '../../src/admin/services.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
-import type { AskProxy, TopData } from '../../src/cli/admin/top/data.ts';
-import { bars, drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
-import { initialState, onKey, splitKeys, type TopState } from '../../src/cli/admin/top/state.ts';
+import { bars, drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
+import {
+  type AskProxy,
+  initialState,
+  onKey,
+  splitKeys,
+  type TopData,
+  type TopState,
+} from '../../src/cli/admin/top/state.ts';
 import { ansiLine, plainLine } from '../../src/cli/admin/top/styled.ts';
 import { AdminScene, atOnce, type SceneService } from '../support/admin-scene.ts';
 import { holds } from '../support/property.ts';

@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { cleanup } from '../../src/cli/cleanup.ts';
-import type { CleanupTargets } from '../../src/cli/flags/portal.ts';
+import type { CleanupTargets } from '../../src/cli/flags/backend.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { linuxInterface } from '../../src/portal/interface/linux.ts';
 import { ledgerPath } from '../../src/portal/windows/keeper-link.ts';

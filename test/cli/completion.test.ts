@@ -1,7 +1,6 @@
 import t from 'tap';
 import { answerQuery } from '../../src/cli/completion/query.ts';
-import { SCRIPTS } from '../../src/cli/completion/scripts.ts';
-import { SHELLS } from '../../src/cli/completion/shells.ts';
+import { SCRIPTS, SHELLS } from '../../src/cli/completion/scripts.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { runCli } from '../support/cli.ts';

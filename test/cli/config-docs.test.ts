@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Ajv } from 'ajv';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { configFields, configurableFlags } from '../../src/cli/flags/fields.ts';
+import { configFields, configurableFlags } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
 import { CONFIG_LIMITS } from '../../src/config/limits.ts';

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { configz } from '../../src/cli/configz.ts';
-import { configFields } from '../../src/cli/flags/fields.ts';
+import { configFields } from '../../src/cli/config-file.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';

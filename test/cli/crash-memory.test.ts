@@ -11,8 +11,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { CrashMemory } from '../../src/cli/sinks/crash-memory.ts';
-import type { ProcessFacts } from '../../src/cli/sinks/process-facts.ts';
+import { CrashMemory, type ProcessFacts } from '../../src/cli/sinks/crash-memory.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 
 /** Processes that come and go on a machine, and what they leave for the next one. */

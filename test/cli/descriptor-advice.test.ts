@@ -1,5 +1,5 @@
 import t from 'tap';
-import { adviseOnDescriptors } from '../../src/cli/sinks/descriptor-advice.ts';
+import { adviseOnDescriptors } from '../../src/cli/sinks/userspace-runtime.ts';
 import type { Log } from '../../src/observe/log.ts';
 import { defaultReserve } from '../../src/proxysocket/core/descriptors.ts';
 

@@ -5,7 +5,7 @@ import { connect, createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { globs } from '../../src/cli/flags/globs.ts';
+import { globs } from '../../src/cli/sources/kube.ts';
 import { parse, type Invocation } from '../../src/cli/parse.ts';
 import { runCli, startCli, type Cli } from '../support/cli.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';

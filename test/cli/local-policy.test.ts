@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LocalPolicyBook } from '../../src/cli/local-policy.ts';
+import { LocalPolicyBook } from '../../src/cli/prepare.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
 import { Service, type Endpoint } from '../../src/api/generated/localv1/api.ts';

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { setOomScore } from '../../src/cli/oom-score.ts';
+import { setOomScore } from '../../src/cli/lifecycle.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { shortDir } from '../support/short-dir.ts';

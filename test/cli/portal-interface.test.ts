@@ -1,7 +1,7 @@
 import t from 'tap';
 import { parse } from '../../src/cli/parse.ts';
 import { createKeeper } from '../../src/cli/sinks/portal-interface.ts';
-import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
+import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { FakeIp } from '../support/fake-ip.ts';

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { parse } from '../../src/cli/parse.ts';
-import { createPortProxy } from '../../src/cli/sinks/portproxy-portal.ts';
-import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
+import { createPortProxy } from '../../src/cli/sinks/userspace-portal.ts';
+import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { PortAllocator } from '../../src/portal/port-allocator.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { FakeNetsh } from '../support/fake-netsh.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import t from 'tap';
 import { parse } from '../../src/cli/parse.ts';
 import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.ts';
-import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
+import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
 import type { Rival } from '../../src/portal/rules/rivals.ts';

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parse } from '../../src/cli/parse.ts';
-import type { UserspaceOptions } from '../../src/cli/sinks/to-userspace.ts';
+import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { captureLog } from '../support/captured-log.ts';

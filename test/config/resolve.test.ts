@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import { configFields } from '../../src/cli/flags/fields.ts';
+import { configFields } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import type { ConfigFile } from '../../src/config/config-file.ts';
 import { problemText, type ConfigProblem } from '../../src/config/problem.ts';

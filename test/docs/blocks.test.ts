@@ -14,7 +14,7 @@ import { stripTypeScriptTypes } from 'node:module';
 import { basename, join } from 'node:path';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { configFields } from '../../src/cli/flags/fields.ts';
+import { configFields } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { resolveConfig } from '../../src/config/resolve.ts';
 import { parseStateFile } from '../../src/file/parse.ts';

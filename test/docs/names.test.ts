@@ -6,10 +6,10 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { configurableFlags } from '../../src/cli/flags/fields.ts';
+import { configurableFlags } from '../../src/cli/config-file.ts';
 import { defaultText, variableOf } from '../../src/cli/flags/table.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { localSource } from '../../src/cli/sources/local.ts';
+import { localSource } from '../../src/cli/sources/kpng.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
 import { formatDuration } from '../../src/util/duration.ts';

@@ -7,7 +7,7 @@ import {
 import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND } from '../../src/config/kube-proxy.ts';
 import { COMMAND_FIELD, OWN_API_VERSION, OWN_KIND } from '../../src/config/own-kind.ts';
 import { fieldName } from '../../src/config/field.ts';
-import { configurableFlags } from '../../src/cli/flags/fields.ts';
+import { configurableFlags } from '../../src/cli/config-file.ts';
 import type { FlagSpec } from '../../src/cli/flags/table.ts';
 import type { Registry } from '../../src/cli/command.ts';
 

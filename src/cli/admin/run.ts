@@ -10,7 +10,7 @@ import type {
 import { KpngError } from '../../errors.ts';
 import type { OutputForm } from '../flags/admin.ts';
 import type { Streams } from '../command.ts';
-import { print } from './print.ts';
+import { print } from './layout.ts';
 import {
   connectionsText,
   detailsText,

@@ -14,8 +14,7 @@ import type {
   ServicesView,
   StatusView,
 } from '../../admin/views.ts';
-import { pairs, table, type Column } from './table.ts';
-import { age, atMost, bytes, count } from './units.ts';
+import { pairs, table, type Column, age, atMost, bytes, count } from './layout.ts';
 
 export function statusText(status: StatusView): string[] {
   const { process: about, proxy, health } = status;

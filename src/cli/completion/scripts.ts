@@ -3,7 +3,6 @@
  * nothing about flags. The program prints one candidate per line, followed by a tab and a description; the line
  * `:files` stands for any file.
  */
-import type { Shell } from './shells.ts';
 
 /** What the program is called, and asked with: `kpng-userspace completion query BEFORE... CURRENT`. */
 const NAMES = ['kpng-userspace', 'kpng'];
@@ -102,3 +101,7 @@ export const SCRIPTS: Readonly<Record<Shell, string>> = {
   fish: FISH,
   powershell: POWERSHELL,
 };
+
+/** Shells with a completion script. */
+export const SHELLS = ['bash', 'zsh', 'fish', 'powershell'] as const;
+export type Shell = (typeof SHELLS)[number];

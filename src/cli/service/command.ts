@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, dirname } from 'node:path';
+import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
 import { KpngError, messageOf } from '../../errors.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
@@ -9,7 +11,6 @@ import { winswDefinition } from '../../service/winsw.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
 import { usage, type Environment } from '../flags/read.ts';
 import type { ServiceValues, Verb } from './flags.ts';
-import { findNssm, ownProgram, type OwnProgram } from './program.ts';
 
 /** What the command works on; tests supply other values. */
 export interface ServiceHost {
@@ -127,4 +128,35 @@ async function attempt(what: string, work: Promise<unknown>): Promise<void> {
   } catch (cause) {
     throw new KpngError('KPNG_WRAPPER_FAILED', `${what}: ${messageOf(cause)}`, { cause });
   }
+}
+
+/** What starts this program again. */
+export interface OwnProgram {
+  readonly program: string;
+  /** Arguments that come before all others. */
+  readonly args: readonly string[];
+  readonly directory: string;
+}
+
+/** An executable starts itself; from source or dist/ it is Node with the script that was started. */
+export function ownProgram(
+  execPath: string = process.execPath,
+  script: string | undefined = process.argv[1],
+  alone: boolean = isSea(),
+): OwnProgram {
+  const directory = dirname(execPath);
+  return {
+    program: execPath,
+    args: alone || script === undefined ? [] : ['--disable-sigusr1', script],
+    directory,
+  };
+}
+
+/** NSSM beside the program, else by its name only, which is looked up on the PATH. */
+export function findNssm(
+  directory: string,
+  exists: (path: string) => boolean = existsSync,
+): string {
+  const beside = join(directory, 'nssm.exe');
+  return exists(beside) ? beside : 'nssm';
 }

@@ -4,7 +4,7 @@ import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
 import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
-import type { UserspaceOptions } from './to-userspace.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
 
 /** The portals that lead all traffic of the host, the best one first, and what always works. */
 export type AutoKind = 'nftables' | 'iptables' | 'address';

@@ -4,7 +4,7 @@ import type { Exec } from '../../portal/exec.ts';
 import type { InterfaceAddresses } from '../../portal/interface/addresses.ts';
 import type { AddressKeeper } from '../../portal/interface/keeper.ts';
 import { systemClock } from '../../util/clock.ts';
-import type { UserspaceOptions } from './to-userspace.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
 
 type KeeperOptions = Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>;
 

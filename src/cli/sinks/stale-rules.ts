@@ -4,7 +4,7 @@ import type { Exec } from '../../portal/exec.ts';
 import type { Flavor } from '../../portal/iptables/tools.ts';
 import type { Rival } from '../../portal/rules/rivals.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
-import type { UserspaceOptions } from './to-userspace.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
 
 /** What leads traffic now. */
 export type Current =

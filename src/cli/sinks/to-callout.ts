@@ -1,6 +1,6 @@
 import { defineSink } from '../command.ts';
 import { checkedText, duration, size } from '../flags/kinds.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
 import { flag, group } from '../flags/table.ts';
 
 const CALLOUT = 'Callout';

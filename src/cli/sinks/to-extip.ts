@@ -1,7 +1,6 @@
 import { defineSink } from '../command.ts';
-import { IPTABLES_FLAVOR_FLAGS } from '../flags/portal.ts';
+import { IPTABLES_FLAVOR_FLAGS, checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
 import { checkedText, toggle } from '../flags/kinds.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
 import { flag, group } from '../flags/table.ts';
 
 const RULES = 'Rules';

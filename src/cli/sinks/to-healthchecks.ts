@@ -1,7 +1,7 @@
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { defineSink } from '../command.ts';
 import { checkedText } from '../flags/kinds.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
 import { flag, group } from '../flags/table.ts';
 
 export const toHealthChecks = defineSink({

@@ -1,5 +1,5 @@
 import { defineSink } from '../command.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
+import { checkNodeName, NODE_FLAGS } from '../flags/backend.ts';
 
 export const toJson = defineSink({
   word: 'to-json',

@@ -1,171 +1,5 @@
-import { KpngError } from '../../errors.ts';
-import { nodePortAddresses } from '../../portal/node-addresses.ts';
-import { processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
-import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
-import type { PortRange } from '../../util/port-range.ts';
-import { defineSink, type Example, type SinkCommand } from '../command.ts';
-import { HANDOVER_FLAGS } from '../flags/handover.ts';
-import {
-  choice,
-  duration,
-  integer,
-  ipAddress,
-  list,
-  portRange,
-  text,
-  toggle,
-} from '../flags/kinds.ts';
-import { LIMIT_FLAGS, readLimits } from '../flags/limits.ts';
-import { checkNodeName, NODE_FLAGS } from '../flags/node.ts';
-import { IPTABLES_FLAVOR_FLAGS, PORTAL_NAME_FLAGS } from '../flags/portal.ts';
-import { flag, group, type FlagKind, type FlagTable, type FlagValues } from '../flags/table.ts';
-import { adviseOnDescriptors } from './descriptor-advice.ts';
-
-const ADDRESSES = 'Addresses';
-
-/** What the three words differ in. */
-interface Variant {
-  readonly word: string;
-  readonly summary: string;
-  readonly portRange: PortRange | undefined;
-  readonly examples: readonly Example[];
-}
-
-function flagsOf(variant: Variant) {
-  return {
-    ...NODE_FLAGS,
-    ...group(ADDRESSES, {
-      portal: flag(
-        choice(['auto', 'nftables', 'iptables', 'address', 'portproxy', 'none']),
-        'auto',
-        'How clients get here. nftables, iptables: packet rules lead every service address to proxy ' +
-          'ports. address: listen on the cluster, external, load-balancer and node addresses ' +
-          'themselves, those that the host has. portproxy: on Windows, rules of netsh lead TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
-          'nftables, iptables and address that works; the log says which and why.',
-      ),
-    }),
-    ...PORTAL_NAME_FLAGS,
-    ...IPTABLES_FLAVOR_FLAGS,
-    ...group(ADDRESSES, {
-      'cleanup-on-exit': flag(
-        toggle(),
-        false,
-        'Remove the packet rules and the addresses on the interface when INT or TERM ends the ' +
-          'process. Off: they stay, so that a restart finds them in place.',
-      ),
-      'portal-interface': flag(
-        text('name'),
-        '',
-        'Interface that the portal address adds service addresses to, such as kpng0; on Linux it is made ' +
-          'where there is none. auto chooses that portal then. Empty: only addresses that the host already ' +
-          'has. On Windows, when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet ' +
-          '(HNS Internal NIC), else what there is; the log says which and why.',
-        { defaultText: 'none; on Windows see there' },
-      ),
-      'bind-address': flag(ipAddress(), '0.0.0.0', 'Address of the proxy ports.'),
-      'port-range': flag<PortRange | undefined>(
-        portRange(),
-        variant.portRange,
-        'Ports to take proxy ports from. Empty: any free port.',
-        { aliases: ['proxy-port-range'] },
-      ),
-      'nodeport-addresses': flag<readonly string[]>(
-        list('cidrs', checkNodePortAddress),
-        [],
-        'Where node ports are opened: networks, or primary, localhost, all; separated by commas. ' +
-          'Empty: every address of the host.',
-      ),
-      'health-check-node-ports': flag(
-        toggle(),
-        true,
-        'Answer load balancers on the health-check node ports of services, on the addresses of ' +
-          '--nodeport-addresses.',
-      ),
-      'dry-run': flag(
-        toggle(),
-        false,
-        'Print the commands that the portal would run for the first complete state, with their input, and ' +
-          'where it would listen; then end with 0. Nothing is run or opened.',
-      ),
-      engine: flag(
-        choice(['auto', 'node', 'linux']),
-        'auto',
-        'What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in ' +
-          'worker threads, on Linux with Node 26, at less cost. auto: linux where all of its ' +
-          'start-up probes pass, else node; the log says which and why.',
-      ),
-      workers: flag(
-        workers(),
-        1,
-        'Worker threads of the linux engine, each with its part of the clients and of the limits. ' +
-          'auto: one for each CPU. The node engine runs in the main thread, whatever this says.',
-      ),
-    }),
-    ...group('Times', {
-      'sync-period-duration': flag(
-        duration(1),
-        15_000,
-        'Accepted for the sake of old command lines; changes are carried out at once.',
-      ),
-    }),
-    ...HANDOVER_FLAGS,
-    ...LIMIT_FLAGS,
-  } satisfies FlagTable;
-}
-
-type UserspaceFlags = ReturnType<typeof flagsOf>;
-
-/** Throws unless the portal will understand the item. */
-function checkNodePortAddress(item: string): void {
-  nodePortAddresses([item], []);
-}
-
-/** Options of the userspace backend, from its flags. */
-function readUserspace(values: FlagValues<UserspaceFlags>, given: ReadonlySet<string>) {
-  return {
-    nodeName: checkNodeName(values['node-name']),
-    portal: portalFor(values.portal, values['portal-interface']),
-    /** Undefined: it was not given. */
-    portalInterface: given.has('portal-interface') ? values['portal-interface'] : undefined,
-    portalTable: values['portal-table'],
-    portalChainPrefix: values['portal-chain-prefix'],
-    iptablesFlavor: values['iptables-flavor'],
-    cleanupOnExit: values['cleanup-on-exit'],
-    engine: values.engine,
-    workers: values.workers,
-    bindAddress: values['bind-address'],
-    portRange: values['port-range'],
-    nodePortAddresses: values['nodeport-addresses'],
-    healthCheckNodePorts: values['health-check-node-ports'],
-    dryRun: values['dry-run'],
-    handoverSocket: values['handover-socket'],
-    handoverWait: values['handover-wait'],
-    limits: readLimits(values),
-  } as const;
-}
-
-/** `auto`, or a number. */
-function workers(): FlagKind<number> {
-  const number = integer(1, MAX_WORKERS);
-  return {
-    placeholder: 'auto|number',
-    schema: { type: ['string', 'integer'] },
-    parse: (given) => (given === 'auto' ? autoWorkers() : number.parse(given)),
-    format: String,
-  };
-}
-
-/** An interface is asked for only where addresses are to be added to it. */
-function portalFor<Kind extends string>(portal: Kind, name: string): Kind | 'address' {
-  if (name === '' || portal === 'address' || portal === 'portproxy') return portal;
-  if (portal === 'auto') return 'address';
-  throw new KpngError(
-    'KPNG_USAGE',
-    `--portal-interface goes with --portal address; ${portal} adds no addresses to the host`,
-  );
-}
-
-export type UserspaceOptions = ReturnType<typeof readUserspace>;
+import { defineSink, type SinkCommand } from '../command.ts';
+import { readUserspace, userspaceFlags, type Variant } from './userspace-options.ts';
 
 function userspace(variant: Variant): SinkCommand {
   return defineSink({
@@ -177,7 +11,7 @@ function userspace(variant: Variant): SinkCommand {
     ],
     examples: variant.examples,
     servesByDefault: true,
-    flags: flagsOf(variant),
+    flags: userspaceFlags(variant),
     read: readUserspace,
     isDry: ({ dryRun }) => dryRun,
     limits: ({ limits }) => limits,
@@ -187,11 +21,6 @@ function userspace(variant: Variant): SinkCommand {
         const { startDryRun } = await import('./dry-run.ts');
         return startDryRun(options, context);
       }
-      adviseOnDescriptors(
-        context.log,
-        processDescriptorLimit(),
-        options.limits.reservedDescriptors,
-      );
       const { startUserspace } = await import('./userspace-runtime.ts');
       return startUserspace(options, context);
     },

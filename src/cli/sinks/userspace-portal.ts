@@ -1,10 +1,11 @@
+import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
+import { formerKey, PortAllocator } from '../../portal/port-allocator.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import type { FormerListener } from '../../proxysocket/core/inherited.ts';
-import { formerKey, PortAllocator } from '../../portal/port-allocator.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import {
   BEST,
@@ -14,9 +15,9 @@ import {
   madeUpTools,
   type AutoKind,
 } from './portal-choice.ts';
-import { createKeeper } from './portal-interface.ts';
+import { createKeeper, type KeeperHost } from './portal-interface.ts';
 import type { Current } from './stale-rules.ts';
-import type { UserspaceOptions } from './to-userspace.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
 
 /** What a dry run puts in place of what differs from run to run, or opens sockets. */
 export interface PortalParts {
@@ -84,7 +85,6 @@ export async function createPortal(
     return new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) });
   }
   if (kind === 'portproxy') {
-    const { createPortProxy } = await import('./portproxy-portal.ts');
     return createPortProxy(options, allocator, log, exec);
   }
   const { NonePortal } = await import('../../portal/none.ts');
@@ -134,4 +134,35 @@ async function reservedPorts(
   if (platform !== 'win32' || portRange === undefined) return [];
   const { excludedPorts } = await import('../../portal/windows/excluded-ports.ts');
   return excludedPorts(exec, portRange, log);
+}
+
+/** Makes the portal `portproxy`. Throws KPNG_USAGE on systems other than Windows. */
+export async function createPortProxy(
+  options: UserspaceOptions,
+  allocator: PortAllocator,
+  log: Log,
+  exec: Exec,
+  host: KeeperHost = process,
+): Promise<Portal> {
+  if (host.platform !== 'win32') {
+    throw new KpngError('KPNG_USAGE', '--portal portproxy is for Windows only');
+  }
+  const [{ AddressPortal }, { PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all(
+    [
+      import('../../portal/address.ts'),
+      import('../../portal/windows/portproxy.ts'),
+      import('../../portal/windows/portproxy-store.ts'),
+      import('../../portal/windows/keeper-link.ts'),
+    ],
+  );
+  const keeper = await createKeeper(options, log, exec, host);
+  const { nodePortAddresses, bindAddress, cleanupOnExit: removeOnClose } = options;
+  log.info('netsh portproxy leads TCP; UDP listens on the service addresses themselves');
+  return new PortProxyPortal({
+    places: new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) }),
+    store: new RuleStore(exec, ruleLedger(host.env)),
+    allocator,
+    bindAddress,
+    removeOnClose,
+  });
 }

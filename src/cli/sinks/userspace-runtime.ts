@@ -1,6 +1,9 @@
+import { processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
 import type { ProblemView } from '../../admin/views.ts';
+import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
+import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
 import type { HealthCheckSink } from '../../sinks/healthchecks/sink.ts';
 import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
@@ -8,11 +11,10 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import { Turn } from '../../util/turn.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { formerFlows } from './handed-over.ts';
-import { Handover } from './handover.ts';
+import { formerFlows, Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
-import type { UserspaceOptions } from './to-userspace.ts';
 import { createEngine } from './userspace-engine.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal } from './userspace-portal.ts';
 
 /** A stop waits so long for a successor that is about to take over, and no more than half of the drain timeout. Milliseconds. */
@@ -37,6 +39,7 @@ export async function startUserspace(
 ): Promise<RunningSink> {
   const { handoverSocket: path } = options;
   const { log, turn = Turn.atOnce() } = context;
+  adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
   // Metrics, the status and an engine that takes over from another one look at it, too.
   const limits = { ...options.limits };
@@ -178,5 +181,28 @@ class WatchedSink implements LocalSink {
       this.isWorking = false;
       throw error;
     }
+  }
+}
+
+/** From here on the usual reserve leaves most descriptors to clients. */
+const ENOUGH = 4 * DEFAULT_LIMITS.reservedDescriptors;
+
+/**
+ * Says at the start when the process may have so few files open that it will serve few clients, or
+ * none. `limit`: its own limit; `reserve`: what is kept free of it.
+ */
+export function adviseOnDescriptors(log: Log, limit: number, reserve: number): void {
+  const left = Math.max(0, limit - reserve);
+  const keys = { limit, reserved: reserve, left };
+  if (left === 0) {
+    log.error(
+      'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors',
+      {
+        ...keys,
+        code: 'KPNG_LIMIT_REACHED',
+      },
+    );
+  } else if (limit < ENOUGH) {
+    log.warn('Too few file descriptors for many clients; raise ulimit -n', keys);
   }
 }

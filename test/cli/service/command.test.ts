@@ -8,9 +8,8 @@ import { readFlags } from '../../../src/cli/flags/read.ts';
 import { splitLine } from '../../../src/cli/flags/split.ts';
 import { pickValues } from '../../../src/cli/flags/table.ts';
 import { parse } from '../../../src/cli/parse.ts';
-import { runService } from '../../../src/cli/service/command.ts';
+import { runService, findNssm, ownProgram } from '../../../src/cli/service/command.ts';
 import { SERVICE_FLAGS, VERBS } from '../../../src/cli/service/flags.ts';
-import { findNssm, ownProgram } from '../../../src/cli/service/program.ts';
 import { FakeNssm } from '../../support/fake-nssm.ts';
 
 const OWN = { program: String.raw`C:\k p\kpng.exe`, args: [], directory: String.raw`C:\k p` };

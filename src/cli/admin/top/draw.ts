@@ -6,10 +6,8 @@ import type {
   ServiceRow,
   ServiceState,
 } from '../../../admin/views.ts';
-import { pad } from '../table.ts';
-import { age, bytes, count } from '../units.ts';
-import type { TopData } from './data.ts';
-import { SORT_KEY_OF, type TopState } from './state.ts';
+import { pad, age, bytes, count } from '../layout.ts';
+import { type TopData, SORT_KEY_OF, type TopState } from './state.ts';
 import { piece, type Line, type Piece, type Style } from './styled.ts';
 
 export interface Size {

@@ -1,9 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../../errors.ts';
 import type { Streams } from '../../command.ts';
-import { askTop, type AskProxy, type TopData } from './data.ts';
+import {
+  askTop,
+  type AskProxy,
+  type TopData,
+  initialState,
+  onKey,
+  splitKeys,
+  type TopState,
+} from './state.ts';
 import { drawTop, roomFor, type Size } from './draw.ts';
-import { initialState, onKey, splitKeys, type TopState } from './state.ts';
 import { ansiLine, plainLine } from './styled.ts';
 
 const ESC = '\u001b[';

@@ -1,7 +1,26 @@
+import { hostname } from 'node:os';
+import { KpngError } from '../../errors.ts';
 import { checkPrefix, DEFAULT_PREFIX } from '../../portal/iptables/chains.ts';
 import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table-name.ts';
-import { checkedText, choice, text, toggle } from './kinds.ts';
+import { text, checkedText, choice, toggle } from './kinds.ts';
 import { flag, group, type FlagValues } from './table.ts';
+
+/** Flags of every backend. */
+export const NODE_FLAGS = group('Node', {
+  'node-name': flag(
+    text('name'),
+    hostname(),
+    'Name of this node in the cluster, exactly as written there. It selects local endpoints, topology hints ' +
+      'and traffic policies.',
+    { aliases: ['hostname-override'], defaultText: 'the host name' },
+  ),
+});
+
+/** Throws a usage error for a name that no node can have. */
+export function checkNodeName(name: string): string {
+  if (name !== '' && !/[\s\p{Cc}/]/u.test(name)) return name;
+  throw new KpngError('KPNG_USAGE', `--node-name ${JSON.stringify(name)}: not the name of a node`);
+}
 
 const ADDRESSES = 'Addresses';
 
@@ -66,3 +85,21 @@ export function readCleanup(values: FlagValues<typeof CLEANUP_FLAGS>): CleanupTa
     portalInterface: values['portal-interface'],
   };
 }
+
+const GROUP = 'Restart';
+
+/** How a process takes over from the one before it. */
+export const HANDOVER_FLAGS = group(GROUP, {
+  'handover-socket': flag(
+    text('path'),
+    '',
+    'Unix socket over which the running process hands its listeners to a new one with the same flag (Linux, ' +
+      'Node 26); the old process then drains and exits. Empty: off.',
+  ),
+  'handover-wait': flag(
+    toggle(),
+    false,
+    'After the handover and the drain, wait for a signal or for the end of the new process instead of ' +
+      'exiting: for pods, whose restart would take over again.',
+  ),
+});

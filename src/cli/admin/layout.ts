@@ -1,0 +1,120 @@
+import { once } from 'node:events';
+import type { Writable } from 'node:stream';
+import type { ScalarStyleRule } from 'js-yaml';
+import { escapeControls, escapeLines, hasControls } from '../../util/terminal-text.ts';
+import type { OutputForm } from '../flags/admin.ts';
+
+/** One column of a table. */
+export interface Column<Row> {
+  readonly title: string;
+  /** Numbers stand to the right. */
+  readonly align?: 'left' | 'right';
+  readonly cell: (row: Row) => string;
+}
+
+/** Lines of a table with a head; columns are as wide as they need to be. */
+export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string[] {
+  const cells = rows.map((row) => columns.map(({ cell }) => escapeControls(cell(row))));
+  const titles = columns.map(({ title }) => title);
+  const widths = titles.map((title, index) =>
+    cells.reduce((widest, line) => Math.max(widest, line[index]?.length ?? 0), title.length),
+  );
+  return [titles, ...cells].map((line) =>
+    line
+      .map((text, index) => pad(text, widths[index] ?? 0, columns[index]?.align ?? 'left'))
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+/** Two columns, for names and what they are. */
+export function pairs(list: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...list.map(([name]) => name.length));
+  return list.map(([name, text]) => `${name.padEnd(width)}  ${escapeControls(text)}`.trimEnd());
+}
+
+export function pad(text: string, width: number, align: 'left' | 'right'): string {
+  return align === 'right' ? text.padStart(width) : text.padEnd(width);
+}
+
+/** Numbers as people read them in a narrow column. */
+
+const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
+const COUNT_UNITS = ['', 'k', 'M', 'G', 'T'] as const;
+
+/** Three digits and a unit: `0`, `950`, `1.25k`, `31.4M`. */
+export function count(value: number): string {
+  return scaled(value, COUNT_UNITS, '');
+}
+
+/** Bytes in powers of 1000, as network rates are: `0 B`, `1.5 kB`, `117 MB`. */
+export function bytes(value: number): string {
+  return scaled(value, BYTE_UNITS, ' ');
+}
+
+function scaled(value: number, units: readonly string[], gap: string): string {
+  let rest = value;
+  let unit = 0;
+  // What rounds up to 1000 takes the next unit.
+  while (rest >= 999.5 && unit < units.length - 1) {
+    rest /= 1000;
+    unit += 1;
+  }
+  return `${digits(rest, unit > 0)}${gap}${units[unit] ?? ''}`;
+}
+
+/** Three digits; below 10 with a fraction where that says something. */
+function digits(value: number, isScaled: boolean): string {
+  if (value >= 100 || Number.isInteger(value)) return String(Math.round(value));
+  if (value >= 10) return trimmed(value.toFixed(1));
+  return trimmed(value.toFixed(isScaled ? 2 : 1));
+}
+
+function trimmed(text: string): string {
+  return text.replace(/\.?0+$/, '') || '0';
+}
+
+/** `12s`, `3m05s`, `4h07m`, `12d03h`. */
+export function age(seconds: number): string {
+  const whole = Math.floor(seconds);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  if (whole < 60) return `${whole}s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}m${two(whole % 60)}s`;
+  if (whole < 86_400) return `${Math.floor(whole / 3600)}h${two(Math.floor(whole / 60) % 60)}m`;
+  return `${Math.floor(whole / 86_400)}d${two(Math.floor(whole / 3600) % 24)}h`;
+}
+
+/** A bound of the histogram of connect times: `1 ms`, `2.5 s`; null: beyond the last one. */
+export function atMost(seconds: number | null, total: number): string {
+  if (total === 0) return '-';
+  if (seconds === null) return '> 2.5 s';
+  return seconds < 1 ? `≤ ${seconds * 1000} ms` : `≤ ${seconds} s`;
+}
+
+/** Prints an answer in the form that was asked for. A reader that goes away early is no error. */
+export async function print(
+  value: unknown,
+  lines: readonly string[],
+  form: OutputForm,
+  out: Writable,
+): Promise<void> {
+  const text = await render(value, lines, form);
+  const gone = new Promise<void>((resolve) => {
+    out.once('error', () => resolve());
+  });
+  if (!out.write(text)) await Promise.race([once(out, 'drain'), gone]);
+}
+
+async function render(value: unknown, lines: readonly string[], form: OutputForm): Promise<string> {
+  // In strings of JSON, and in double quotes of YAML, what is written out means the same.
+  if (form === 'json') return escapeLines(`${JSON.stringify(value, undefined, 2)}\n`);
+  if (form === 'table') return `${lines.map(escapeControls).join('\n')}\n`;
+  const { DEFAULT_SCALAR_STYLE_RULES, dump, SCALAR_STYLE } = await import('js-yaml');
+  const scalarStyleRules: ScalarStyleRule[] = [
+    ...Object.values(DEFAULT_SCALAR_STYLE_RULES),
+    (layout) => {
+      if (hasControls(layout.node.value)) layout.style = SCALAR_STYLE.DOUBLE_QUOTED;
+    },
+  ];
+  return escapeLines(dump(value, { lineWidth: -1, quoteStyle: 'double', scalarStyleRules }));
+}

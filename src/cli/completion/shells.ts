@@ -1,3 +1,0 @@
-/** Shells with a completion script. */
-export const SHELLS = ['bash', 'zsh', 'fish', 'powershell'] as const;
-export type Shell = (typeof SHELLS)[number];

@@ -1,0 +1,129 @@
+import { DEFAULT_API, parseTarget, type Target } from '../../client/target.ts';
+import { KpngError } from '../../errors.ts';
+import type { TlsFiles } from '../../util/tls-files.ts';
+import { defineGlobalSource, defineSource } from '../command.ts';
+import { backoffFrom } from '../flags/global.ts';
+import { size, text } from '../flags/kinds.ts';
+import { flag, group, type FlagValues } from '../flags/table.ts';
+
+const GROUP = 'Source: api, local';
+
+/** Flags of the sources that are clients of a kpng server. */
+export const API_FLAGS = group(GROUP, {
+  api: flag(
+    text('target'),
+    DEFAULT_API,
+    'The server: host:port, dns:///host:port, unix:path or unix:///absolute/path.',
+  ),
+  'api-client-tls-crt': flag(text('path'), '', 'PEM file with the client certificate.', {
+    aliases: ['tls-crt'],
+  }),
+  'api-client-tls-key': flag(text('path'), '', 'PEM file with the key of that certificate.', {
+    aliases: ['tls-key'],
+  }),
+  'api-client-tls-ca': flag(
+    text('path'),
+    '',
+    'PEM file with the trusted authorities, in place of those of the system.',
+    { aliases: ['tls-ca'] },
+  ),
+  'max-msg-size': flag(
+    size(1024, 2 ** 31 - 1),
+    4 * 1024 * 1024,
+    'Largest message accepted from the server.',
+  ),
+});
+
+export interface ApiOptions {
+  readonly target: Target;
+  readonly tls: TlsFiles;
+  readonly maxMessageSize: number;
+}
+
+/** What the flags ask for; throws a usage error. */
+export function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
+  const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
+  if ((crt === '') !== (key === '')) {
+    throw new KpngError(
+      'KPNG_USAGE',
+      '--api-client-tls-crt and --api-client-tls-key: give both or neither',
+    );
+  }
+  return {
+    target: parseTarget(values.api),
+    tls: { crt, key, ca: values['api-client-tls-ca'] },
+    maxMessageSize: values['max-msg-size'],
+  };
+}
+
+export const apiSource = defineGlobalSource({
+  word: 'api',
+  summary: 'Services, endpoints and nodes of the cluster, from the gRPC API of a kpng server',
+  description: [
+    'Watches the global API of a server started with `kpng ... to-api` and derives the local view of the node ' +
+      'from it. While the server is unreachable, the last known state is served and the connection is ' +
+      'retried with growing delays.',
+    'TLS is used when one of the three TLS files is given.',
+  ],
+  examples: [
+    {
+      line: 'api --api unix:///k8s/proxy.sock to-local to-userspace',
+      does: 'proxies beside a kpng server in the same pod',
+    },
+    {
+      line: 'api --api kpng.example:12090 to-file --output state.yaml',
+      does: 'saves the state of a kpng server',
+    },
+  ],
+  flags: API_FLAGS,
+  read: apiOptions,
+  async start({ target, tls, maxMessageSize }, { globals }) {
+    const [{ GlobalClient }, { readTls }] = await Promise.all([
+      import('../../client/global-client.ts'),
+      import('../../util/tls-files.ts'),
+    ]);
+    return new GlobalClient({
+      target,
+      tls: await readTls(tls),
+      renewTls: () => readTls(tls),
+      maxMessageSize,
+      backoff: backoffFrom(globals),
+    });
+  },
+});
+
+export const localSource = defineSource({
+  word: 'local',
+  summary: 'The local view of this node, from the gRPC API of a kpng server',
+  description: [
+    'Watches a server started with `kpng ... to-api`. While the server is unreachable, the last known state ' +
+      'is served and the connection is retried with growing delays.',
+    'TLS is used when one of the three TLS files is given.',
+  ],
+  examples: [
+    {
+      line: 'local --api unix:///k8s/proxy.sock to-userspace',
+      does: 'proxies beside a kpng server in the same pod',
+    },
+    {
+      line: 'local to-json | jq .Service.Name',
+      does: 'prints the names of the services of this node',
+    },
+  ],
+  flags: API_FLAGS,
+  read: apiOptions,
+  async start({ target, tls, maxMessageSize }, { nodeName, globals }) {
+    const [{ KpngClient }, { readTls }] = await Promise.all([
+      import('../../client/client.ts'),
+      import('../../util/tls-files.ts'),
+    ]);
+    return new KpngClient({
+      target,
+      tls: await readTls(tls),
+      renewTls: () => readTls(tls),
+      nodeName,
+      maxMessageSize,
+      backoff: backoffFrom(globals),
+    });
+  },
+});
