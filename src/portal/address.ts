@@ -89,10 +89,11 @@ export class AddressPortal implements Portal {
   }
 
   problems(): readonly PortalProblem[] {
+    const conflict = this.#claims.problem((claim) =>
+      portalText({ ...claim, protocol: claim.portal.protocol }),
+    );
     return [
-      ...this.#claims.problems((claim) =>
-        portalText({ ...claim, protocol: claim.portal.protocol }),
-      ),
+      ...(conflict === undefined ? [] : [conflict]),
       ...this.#problemsWithoutAddress(),
       ...(this.#keeper?.problems ?? []),
     ];
@@ -151,20 +152,15 @@ export class AddressPortal implements Portal {
   }
 
   #problemsWithoutAddress(): PortalProblem[] {
-    if (this.#nodeAddresses.length > 0) return [];
-    return [...this.#withNodePorts].flatMap((servicePort) => {
-      const portals = this.#entries.get(servicePort)?.wanted.portals ?? [];
-      return portals
-        .filter(({ address }) => address === undefined)
-        .map((portal) => ({
-          servicePort,
-          portal,
-          code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE',
-          message:
-            `${servicePort} cannot have node port ${portal.port}/${portal.protocol}: the host has no address in ` +
-            `--nodeport-addresses ${this.#nodePortAddresses.join(',')}`,
-        }));
-    });
+    const [servicePort] = this.#withNodePorts;
+    if (this.#nodeAddresses.length > 0 || servicePort === undefined) return [];
+    const portals = this.#entries.get(servicePort)?.wanted.portals;
+    const portal = portals?.find(({ address }) => address === undefined);
+    const message =
+      `${servicePort} cannot have node port ${portal?.port}/${portal?.protocol}: the host has no address in ` +
+      `--nodeport-addresses ${this.#nodePortAddresses.join(',')}`;
+    const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
+    return [{ servicePort, portal, code, message, count: this.#withNodePorts.size }];
   }
 }
 

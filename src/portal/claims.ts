@@ -27,13 +27,14 @@ interface Bucket<C extends Claim> {
   readonly wildcard: string;
   /** Owner by address. */
   readonly holders: Map<string, string>;
-  /** By owner and address. */
-  readonly waiting: Map<string, Waiting<C>>;
+  /** Claims that are not met, by address and owner. */
+  readonly waiting: Map<string, Map<string, C>>;
 }
 
 /** What an update has done to the buckets, and to whom. */
 interface Round<C extends Claim> {
-  readonly released: Set<Bucket<C>>;
+  /** Addresses that have no holder any more. */
+  readonly released: Map<Bucket<C>, Set<string>>;
   readonly added: Map<Bucket<C>, Waiting<C>[]>;
   /** Owners that have won or lost a claim. */
   readonly changed: Set<string>;
@@ -52,6 +53,8 @@ export class ClaimTable<C extends Claim> {
   readonly #claims = new Map<string, ReadonlyMap<string, C>>();
   /** Buckets with claims that are not met. */
   readonly #contested = new Set<Bucket<C>>();
+  /** How many claims are not met. */
+  #unmet = 0;
 
   /**
    * Replaces the claims of the owners in `set` and drops those of the owners in `remove`. What this
@@ -59,16 +62,14 @@ export class ClaimTable<C extends Claim> {
    * the owners that have won or lost a claim.
    */
   update(set: ReadonlyMap<string, readonly C[]>, remove: Iterable<string>): ReadonlySet<string> {
-    const round: Round<C> = { released: new Set(), added: new Map(), changed: new Set() };
+    const round: Round<C> = { released: new Map(), added: new Map(), changed: new Set() };
     for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], round);
     for (const [owner, claims] of set) this.#replace(owner, claims, round);
 
-    for (const bucket of new Set([...round.released, ...round.added.keys()])) {
-      // Without a release, those that waited before cannot be better off.
-      const candidates = round.released.has(bucket)
-        ? [...bucket.waiting.values()]
-        : (round.added.get(bucket) ?? []);
-      settle(bucket, candidates, round.changed);
+    for (const bucket of new Set([...round.released.keys(), ...round.added.keys()])) {
+      const released = round.released.get(bucket) ?? [];
+      const candidates = [...(round.added.get(bucket) ?? []), ...waitingFor(bucket, released)];
+      this.#settle(bucket, candidates, round.changed);
       if (bucket.waiting.size > 0) this.#contested.add(bucket);
       else this.#contested.delete(bucket);
       if (bucket.holders.size === 0) this.#buckets.delete(bucket.key);
@@ -83,26 +84,27 @@ export class ClaimTable<C extends Claim> {
     );
   }
 
-  /** One for each claim that is not met. `text` names what is claimed. */
-  problems(text: (claim: C) => string): PortalProblem[] {
-    const all: PortalProblem[] = [];
-    for (const bucket of this.#contested) {
-      for (const { owner, claim } of bucket.waiting.values()) {
-        const holder = holderOf(bucket, claim.address);
-        if (holder === undefined) continue;
-        const why =
-          holder === owner
-            ? 'another of its own addresses is in the way'
-            : `${holder} has it, and it changes hands when that one gives it up`;
-        all.push({
-          servicePort: owner,
-          portal: claim.portal,
-          code: 'KPNG_PORTAL_CONFLICT',
-          message: `${owner} cannot have ${text(claim)}: ${why}`,
-        });
-      }
-    }
-    return all;
+  /**
+   * One that stands for all claims that are not met, with their number; undefined: all are met. It names the same
+   * claim for as long as that is not met. `text` names what is claimed.
+   */
+  problem(text: (claim: C) => string): PortalProblem | undefined {
+    const [bucket] = this.#contested;
+    const [[address, owners] = []] = bucket?.waiting ?? [];
+    const [[owner, claim] = []] = owners ?? [];
+    if (bucket === undefined || owner === undefined || claim === undefined) return undefined;
+    const holder = holderOf(bucket, address ?? '');
+    const why =
+      holder === owner
+        ? 'another of its own addresses is in the way'
+        : `${holder} has it, and it changes hands when that one gives it up`;
+    return {
+      servicePort: owner,
+      portal: claim.portal,
+      code: 'KPNG_PORTAL_CONFLICT',
+      message: `${owner} cannot have ${text(claim)}: ${why}`,
+      count: this.#unmet,
+    };
   }
 
   #replace(owner: string, claims: readonly C[], round: Round<C>): void {
@@ -121,23 +123,51 @@ export class ClaimTable<C extends Claim> {
     for (const [key, claim] of after) {
       if (before?.has(key) === true) continue;
       const bucket = this.#bucketOf(claim);
-      const waiting = { owner, claim };
-      bucket.waiting.set(waitingKey(owner, claim.address), waiting);
+      this.#wait(bucket, owner, claim);
       const added = round.added.get(bucket);
-      if (added === undefined) round.added.set(bucket, [waiting]);
-      else added.push(waiting);
+      if (added === undefined) round.added.set(bucket, [{ owner, claim }]);
+      else added.push({ owner, claim });
     }
   }
 
   #drop(owner: string, claim: C, round: Round<C>): void {
     const bucket = this.#bucketOf(claim);
+    const released = round.released.get(bucket) ?? new Set();
+    round.released.set(bucket, released);
     if (bucket.holders.get(claim.address) === owner) {
       bucket.holders.delete(claim.address);
+      released.add(claim.address);
       round.changed.add(owner);
     } else {
-      bucket.waiting.delete(waitingKey(owner, claim.address));
+      this.#stopWaiting(bucket, owner, claim);
     }
-    round.released.add(bucket);
+  }
+
+  #wait(bucket: Bucket<C>, owner: string, claim: C): void {
+    const owners = bucket.waiting.get(claim.address);
+    if (owners === undefined) bucket.waiting.set(claim.address, new Map([[owner, claim]]));
+    else owners.set(owner, claim);
+    this.#unmet += 1;
+  }
+
+  #stopWaiting(bucket: Bucket<C>, owner: string, { address }: C): void {
+    const owners = bucket.waiting.get(address);
+    if (owners?.delete(owner) !== true) return;
+    if (owners.size === 0) bucket.waiting.delete(address);
+    this.#unmet -= 1;
+  }
+
+  /** Gives what is free in a bucket to candidates that wait for it, in order of their names. */
+  #settle(bucket: Bucket<C>, candidates: Waiting<C>[], changed: Set<string>): void {
+    candidates.sort(
+      (a, b) => compare(a.owner, b.owner) || compare(a.claim.address, b.claim.address),
+    );
+    for (const { owner, claim } of candidates) {
+      if (holderOf(bucket, claim.address) !== undefined) continue;
+      this.#stopWaiting(bucket, owner, claim);
+      bucket.holders.set(claim.address, owner);
+      changed.add(owner);
+    }
   }
 
   #bucketOf(claim: C): Bucket<C> {
@@ -156,22 +186,18 @@ function bucketKey({ portal, address, port }: Claim): string {
   return `${portal.protocol} ${familyOf(address)} ${port}`;
 }
 
-function waitingKey(owner: string, address: string): string {
-  return `${owner} ${address}`;
-}
-
-/** Gives what is free in a bucket to candidates that wait for it, in order of their names. */
-function settle<C extends Claim>(
-  bucket: Bucket<C>,
-  candidates: Waiting<C>[],
-  changed: Set<string>,
-): void {
-  candidates.sort((a, b) => compare(a.owner, b.owner) || compare(a.claim.address, b.claim.address));
-  for (const { owner, claim } of candidates) {
-    if (holderOf(bucket, claim.address) !== undefined) continue;
-    bucket.waiting.delete(waitingKey(owner, claim.address));
-    bucket.holders.set(claim.address, owner);
-    changed.add(owner);
+/** The claims that waited before and may be met when these addresses are free: the others have the same holders. */
+function* waitingFor<C extends Claim>(
+  { waiting, wildcard, holders }: Bucket<C>,
+  released: Iterable<string>,
+): Generator<Waiting<C>> {
+  const free = new Set(released);
+  if (free.size === 0) return;
+  // Every single address waits for the wildcard; that one waits for all of them.
+  const addresses = free.has(wildcard) ? waiting.keys() : free;
+  const isLast = holders.size === 0 && !free.has(wildcard);
+  for (const address of isLast ? [wildcard, ...addresses] : addresses) {
+    for (const [owner, claim] of waiting.get(address) ?? []) yield { owner, claim };
   }
 }
 

@@ -88,6 +88,11 @@ export class PortAllocator {
     return port;
   }
 
+  /** Whether `allocate` finds no port now. */
+  get isExhausted(): boolean {
+    return !this.hasOther && this.#foreign.length === 0;
+  }
+
   /** Whether a port is left that no other program has been found to hold. */
   get hasOther(): boolean {
     return this.#range === undefined || this.#free.length > 0 || this.#reserved.size > 0;

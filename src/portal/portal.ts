@@ -33,7 +33,7 @@ export interface ServicePortPortals {
   readonly splitTraffic?: boolean;
 }
 
-/** A portal that cannot be had now. */
+/** Portals that cannot be had now for the same reason. One of them is described: there may be very many. */
 export interface PortalProblem {
   readonly servicePort: string;
   /** Undefined when it is about the service port as a whole. */
@@ -41,6 +41,8 @@ export interface PortalProblem {
   /** A code of the error table, such as KPNG_PORTAL_CONFLICT. */
   readonly code: string;
   readonly message: string;
+  /** How many there are. Default 1. */
+  readonly count?: number;
 }
 
 /** What an engine has to listen on because of a portal plan. */
@@ -50,7 +52,7 @@ export interface PortalPlan {
    * those that gain an address because another one gave it up.
    */
   readonly listen: ReadonlyMap<string, readonly ListenSpec[]>;
-  /** Every portal that is missing now, over all service ports, not only this plan's. */
+  /** The portals that are missing now, over all service ports, not only this plan's. */
   readonly problems: readonly PortalProblem[];
 }
 
@@ -82,8 +84,8 @@ export interface Portal {
   portTaken?(servicePort: string, listen: ListenSpec): void;
 
   /**
-   * Every portal that is missing now, as `PortalPlan.problems` has it, but with what has become of the plan and of
-   * later attempts. Absent: nothing is added to what the plan says.
+   * The portals that are missing now, as `PortalPlan.problems` has it, but with what has become of the plan and of
+   * later attempts. Asked at each sync, so it may not cost what is missing. Absent: nothing is added to what the plan says.
    */
   problems?(): readonly PortalProblem[];
 

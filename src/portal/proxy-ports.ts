@@ -40,9 +40,11 @@ export class ProxyPorts {
       if (listeners.length === 0) this.#needed.delete(name);
       else this.#needed.set(name, listeners);
     }
-    const due = [...new Set([...needed.keys(), ...this.#waiting, ...this.#foreign.keys()])].sort();
-    const changed = new Set(due.filter((name) => this.#dropUnneeded(name)));
-    for (const name of due) if (this.#allocateMissing(name)) changed.add(name);
+    const due = new Set([...needed.keys(), ...this.#foreign.keys()]);
+    const changed = new Set([...due].filter((name) => this.#dropUnneeded(name)));
+    const isFree = this.#dropped.length > 0 || !this.#allocator.isExhausted;
+    if (isFree) for (const name of this.#waiting) due.add(name);
+    for (const name of [...due].sort()) if (this.#allocateMissing(name)) changed.add(name);
     this.#releaseDropped();
     return changed;
   }
@@ -64,9 +66,11 @@ export class ProxyPorts {
     this.#foreign.get(name)?.delete(port);
   }
 
-  /** One for each service port that waits for a port. */
+  /** At most one, with the number of service ports that wait for a port. */
   problems(): PortalProblem[] {
-    return [...this.#waiting].map((name) => this.#allocator.exhausted(name));
+    const [first] = this.#waiting;
+    if (first === undefined) return [];
+    return [{ ...this.#allocator.exhausted(first), count: this.#waiting.size }];
   }
 
   #dropUnneeded(name: string): boolean {

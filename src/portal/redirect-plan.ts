@@ -3,7 +3,7 @@ import { familyOf, type Family } from '../util/family.ts';
 import { ClaimTable, type Claim } from './claims.ts';
 import type { PortAllocator } from './port-allocator.ts';
 import { ProxyPorts, type ProxyListener } from './proxy-ports.ts';
-import { faultOf, placeText } from './redirect-faults.ts';
+import { faultOf, FaultCounts, placeText, type Fault } from './redirect-faults.ts';
 import { sameListen } from './text.ts';
 import type { PortalPlan, PortalProblem, PortalSpec, ServicePortPortals } from './portal.ts';
 
@@ -38,8 +38,6 @@ type ListenerKey = `${Family} ${Traffic}`;
 
 interface Entry {
   readonly wanted: ServicePortPortals;
-  /** Portals that can never be had as they are. */
-  readonly faults: readonly PortalProblem[];
   /** Real ports of the listeners that are open. */
   bound: Map<ListenerKey, number>;
   /** As last planned; undefined: to be reported, whatever it is now. */
@@ -60,8 +58,7 @@ export class RedirectPlan {
   readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable<RedirectClaim>();
-  /** Names of service ports with faults. */
-  readonly #faulty = new Set<string>();
+  readonly #faults = new FaultCounts();
   /** Service ports whose redirects may differ since `settle` was last called. */
   #touched = new Set<string>();
 
@@ -143,18 +140,18 @@ export class RedirectPlan {
 
   #forget(name: string): void {
     this.#entries.delete(name);
-    this.#faulty.delete(name);
+    this.#faults.set(name, []);
   }
 
   /** Notes what a service port wants, and returns its claims. */
   #remember(wanted: ServicePortPortals): RedirectClaim[] {
     const name = wanted.servicePort;
     const claims: RedirectClaim[] = [];
-    const faults: PortalProblem[] = [];
+    const faults: Fault[] = [];
     for (const portal of wanted.portals) {
       const families = this.#familiesOf(portal);
-      const fault = faultOf(name, portal, families);
-      if (fault !== undefined) faults.push(fault);
+      const why = faultOf(portal, families);
+      if (why !== undefined) faults.push({ portal, why });
       else claims.push({ portal, families, address: portal.address ?? 'node', port: portal.port });
     }
     const former = this.#entries.get(name);
@@ -162,9 +159,8 @@ export class RedirectPlan {
     const isSame = former !== undefined && protocolOf(former.wanted) === protocolOf(wanted);
     const listen = former === undefined ? [] : undefined;
     const entry = isSame ? former : { bound: new Map<ListenerKey, number>(), listen };
-    this.#entries.set(name, { ...entry, wanted, faults });
-    if (faults.length > 0) this.#faulty.add(name);
-    else this.#faulty.delete(name);
+    this.#entries.set(name, { ...entry, wanted });
+    this.#faults.set(name, faults);
     return claims;
   }
 
@@ -188,11 +184,12 @@ export class RedirectPlan {
     });
   }
 
-  /** Every portal that cannot be had now, over all service ports. */
+  /** See `Portal.problems`. */
   problems(): PortalProblem[] {
+    const conflict = this.#claims.problem(({ portal }) => placeText(portal));
     return [
-      ...[...this.#faulty].flatMap((name) => this.#entries.get(name)?.faults ?? []),
-      ...this.#claims.problems(({ portal }) => placeText(portal)),
+      ...this.#faults.problems(),
+      ...(conflict === undefined ? [] : [conflict]),
       ...this.#ports.problems(),
     ];
   }

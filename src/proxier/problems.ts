@@ -78,10 +78,10 @@ export class Problems {
     for (const problem of problems) {
       const group = groups.get(problem.code);
       if (group === undefined) {
-        groups.set(problem.code, { first: problem, count: 1 });
+        groups.set(problem.code, { first: problem, count: problem.count ?? 1 });
         continue;
       }
-      group.count += 1;
+      group.count += problem.count ?? 1;
       // The one to name does not depend on what came first, so it does not change without need.
       if (problem.message < group.first.message) group.first = problem;
     }

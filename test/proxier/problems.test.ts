@@ -136,7 +136,7 @@ t.test('a conflict is told, and over when the holder goes', async (t) => {
   t.notOk(engine.log.includes('-0.0.0.0:30080/TCP'));
 });
 
-t.test('several conflicts are one problem, which names the first by name', async (t) => {
+t.test('several conflicts are one problem, which goes on naming the same one', async (t) => {
   const rig = addressRig();
   t.teardown(() => rig.close());
   const { proxier, view } = rig;
@@ -147,7 +147,7 @@ t.test('several conflicts are one problem, which names the first by name', async
   t.same(rig.told, ['appeared KPNG_PORTAL_CONFLICT 1', 'changed KPNG_PORTAL_CONFLICT 2']);
   t.match(
     rig.messages[1],
-    /^d\/b cannot have 10\.0\.0\.1:80\/TCP: d\/a has it.*, and 1 more of this kind$/,
+    /^d\/c cannot have 10\.0\.0\.1:80\/TCP: d\/a has it.*, and 1 more of this kind$/,
   );
 });
 

@@ -90,16 +90,19 @@ export class AddressKeeper {
     this.#holdings.want(servicePort, addresses);
   }
 
-  /** One for each service port and each address of it that could not be added. */
+  /** At most one for each code, with the number of service ports and addresses of them that could not be added. */
   get problems(): PortalProblem[] {
-    return [...this.#holdings.refused].flatMap(([address, { code, message }]) =>
-      [...this.#holdings.users(address)].sort().map((servicePort) => ({
-        servicePort,
-        portal: undefined,
-        code,
-        message: `${servicePort} cannot have ${address}, which is tried again later: ${message}`,
-      })),
-    );
+    const groups = new Map<string, { address: string; cause: KpngError; count: number }>();
+    for (const [address, cause] of this.#holdings.refused) {
+      const group = groups.get(cause.code) ?? { address, cause, count: 0 };
+      group.count += this.#holdings.users(address).size;
+      groups.set(cause.code, group);
+    }
+    return [...groups.values()].map(({ address, cause: { code, message }, count }) => {
+      const servicePort = this.#holdings.owner(address);
+      const text = `${servicePort} cannot have ${address}, which is tried again later: ${message}`;
+      return { servicePort, portal: undefined, code, message: text, count };
+    });
   }
 
   /** The addresses that the host has by itself. */

@@ -76,7 +76,7 @@ export class PortProxyPortal implements Portal {
       const [first] = portals;
       if (first !== undefined) this.#protocols.set(servicePort, first.protocol);
     }
-    const { listen: places, problems } = this.#places.plan(set, remove);
+    const { listen: places } = this.#places.plan(set, remove);
     for (const [name, wanted] of places) needed.set(name, this.#remember(name, wanted));
     const changed = this.#ports.update(needed);
     const listen = new Map<string, readonly ListenSpec[]>();
@@ -88,7 +88,7 @@ export class PortProxyPortal implements Portal {
       entry.listen = now;
       listen.set(name, now);
     }
-    return { listen, problems: [...problems, ...this.problems()] };
+    return { listen, problems: this.problems() };
   }
 
   portTaken(servicePort: string, listen: ListenSpec): void {
@@ -96,7 +96,7 @@ export class PortProxyPortal implements Portal {
   }
 
   problems(): readonly PortalProblem[] {
-    return [...this.#ports.problems(), ...this.#conflictProblems()];
+    return [...this.#places.problems(), ...this.#ports.problems(), ...this.#conflictProblems()];
   }
 
   prepare(): Promise<void> {
@@ -183,20 +183,18 @@ export class PortProxyPortal implements Portal {
   }
 
   #conflictProblems(): PortalProblem[] {
-    return this.#conflicts.map(({ address, port, toAddress, toPort }) => {
-      const place = portalText({ address, port, protocol: 'TCP' });
-      const owner = [...this.#entries].find(([, { redirected }]) =>
-        redirected.some((spec) => spec.port === port && [spec.address, '*'].includes(address)),
-      );
-      const servicePort = owner?.[0] ?? place;
-      return {
-        servicePort,
-        portal: undefined,
-        code: 'KPNG_PORTAL_CONFLICT',
-        message:
-          `${servicePort} cannot have ${place}: a portproxy rule of somebody else leads from there ` +
-          `(netsh interface portproxy show all; ${toAddress}:${toPort})`,
-      };
-    });
+    const [first] = this.#conflicts;
+    if (first === undefined) return [];
+    const { address, port, toAddress, toPort } = first;
+    const place = portalText({ address, port, protocol: 'TCP' });
+    const owner = [...this.#entries].find(([, { redirected }]) =>
+      redirected.some((spec) => spec.port === port && [spec.address, '*'].includes(address)),
+    );
+    const servicePort = owner?.[0] ?? place;
+    const message =
+      `${servicePort} cannot have ${place}: a portproxy rule of another program redirects it ` +
+      `(netsh interface portproxy show all; ${toAddress}:${toPort})`;
+    const code = 'KPNG_PORTAL_CONFLICT';
+    return [{ servicePort, portal: undefined, code, message, count: this.#conflicts.length }];
   }
 }

@@ -120,6 +120,12 @@ t.test('a change costs what it changes, and nothing is listed again', async (t) 
   t.equal(netsh.commands.length, before + 1);
 });
 
+t.test('service ports in conflict are a problem after the commit as well', async (t) => {
+  const { portal, sync } = await node(t);
+  await sync([wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.1:80')]);
+  t.match(portal.problems(), [{ code: 'KPNG_PORTAL_CONFLICT', servicePort: 'd/b', count: 1 }]);
+});
+
 t.test('a rule leads only to a port that is open', async (t) => {
   const { netsh, sync } = await node(t);
   await sync([wants('d/a', 'clusterIP 10.96.0.1:80')], [], () => false);
@@ -143,12 +149,12 @@ t.test(
       'v4tov4 10.96.0.3 80',
       'v4tov4 192.0.2.5 8080',
     ]);
-    t.equal(netsh.rules.get('v4tov4 10.96.0.3 80'), '192.0.2.9 80', 'that of somebody else');
+    t.equal(netsh.rules.get('v4tov4 10.96.0.3 80'), '192.0.2.9 80', 'that of another program');
     t.match(next.portal.problems(), [
       {
         servicePort: 'd/c',
         code: 'KPNG_PORTAL_CONFLICT',
-        message: /10\.96\.0\.3:80.*somebody else/,
+        message: /10\.96\.0\.3:80.*another program/,
       },
     ]);
     await next.portal.close();
