@@ -27,6 +27,8 @@ export async function callThread(module: URL, options: CallThreadOptions): Promi
     }),
     // What this process was started with may not suit a thread, such as `--input-type`.
     execArgv: ['--disable-warning=ExperimentalWarning'],
+    // A handover passes descriptors between threads; otherwise Node warns of each that another one has opened.
+    trackUnmanagedFds: false,
   });
   worker.once('message', resolve);
   worker.once('error', (error: NodeJS.ErrnoException) => {
