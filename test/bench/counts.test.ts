@@ -17,10 +17,10 @@ type Work = 'requests' | 'connections' | 'datagrams' | 'bursts' | 'bulk';
 
 /** At most, for one request, connection, datagram there and back, or MiB there and back. */
 const NODE: Readonly<Record<Work, Limits>> = {
-  // One turn, one read and one write for each way; 260 bytes.
-  requests: { turns: 2.1, calls: 4.2, allocated: 430 },
-  // Accept, connect, the request, its answer, the client's end, the endpoint's: 6; 11,800 bytes.
-  connections: { turns: 7, calls: 7, allocated: 20_000 },
+  // One turn, one read and one write for each way; 100 bytes.
+  requests: { turns: 2.1, calls: 4.2, allocated: 180 },
+  // Accept, connect, the request, its answer, the client's end, the endpoint's: 6; 9,100 bytes.
+  connections: { turns: 7, calls: 7, allocated: 15_000 },
   // One turn for each way; 2,200 to 4,000 bytes before V8 has compiled all of it, 1,170 to 1,380 then.
   datagrams: { turns: 2.1, allocated: 3200 },
   // 64 that are there at once take 3 turns together; 1,340 bytes.

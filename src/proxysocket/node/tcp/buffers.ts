@@ -62,28 +62,34 @@ export const SHARED_BYTES = 64 * 1024;
 /**
  * Where small reads are copied to before they are written.
  *
- * A chunk that the kernel takes at once, as it nearly always does, is overwritten by the next one:
- * no memory is allocated for it. A chunk that has to wait stays where it is, and the next one goes
- * behind it. A slab that is full is left to the chunks that still lie in it. A direction waits with
- * one chunk at most, so it holds on to one slab at most, whatever its peer does.
+ * A chunk that the kernel takes at once, as it nearly always does, is overwritten by the next one: nothing is allocated
+ * for it, not even a view where the last chunk was as long. A chunk that has to wait stays where it is, and the next one
+ * goes behind it. A full slab is left to the chunks that still lie in it. A direction waits with one chunk at most, so it
+ * holds on to one slab at most.
  */
 export class Scratch {
   #slab = Buffer.allocUnsafeSlow(SHARED_BYTES);
   #offset = 0;
+  /** The last copy. */
+  #view = this.#slab;
 
   /** A copy of the first `length` bytes, good until the next call unless it is kept. */
   copy(source: Buffer, length: number): Buffer {
     if (this.#offset + length > this.#slab.length) {
       this.#slab = Buffer.allocUnsafeSlow(SHARED_BYTES);
       this.#offset = 0;
+      this.#view = this.#slab;
     }
-    const end = this.#offset + length;
-    source.copy(this.#slab, this.#offset, 0, length);
-    return this.#slab.subarray(this.#offset, end);
+    if (this.#view.length !== length) {
+      this.#view = this.#slab.subarray(this.#offset, this.#offset + length);
+    }
+    source.copy(this.#view, 0, 0, length);
+    return this.#view;
   }
 
-  /** The last copy, of `length` bytes, is still needed. */
-  keep(length: number): void {
-    this.#offset += length;
+  /** The last copy is still needed. */
+  keep(): void {
+    this.#offset += this.#view.length;
+    this.#view = this.#slab.subarray(this.#offset, this.#offset);
   }
 }

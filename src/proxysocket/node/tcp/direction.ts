@@ -179,7 +179,7 @@ export class Direction implements Yielding {
     if (buffer !== this.#bulk) {
       const isTaken = this.#write(scratch.copy(buffer, length));
       if (length >= BULK_READ && !this.#isSmall) this.#bulk = bulk.take();
-      if (this.#stalled !== undefined) scratch.keep(length);
+      if (this.#stalled !== undefined) scratch.keep();
       return isTaken;
     }
     const isTaken = this.#write(length === buffer.length ? buffer : buffer.subarray(0, length));
