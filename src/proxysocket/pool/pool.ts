@@ -77,6 +77,8 @@ export class Pool implements Engine {
   /** Service ports of which the first worker has opened listeners that the others do not know of. */
   readonly #due = new Set<string>();
   #steers = false;
+  /** The first worker has passed all probes; those that replace it run the basic ones. */
+  #isProven = false;
   /** There once workers have died too often. */
   #falling: Promise<void> | undefined;
   #fallback: Engine | undefined;
@@ -94,6 +96,7 @@ export class Pool implements Engine {
       await pool.destroy();
       throw failed.reason;
     }
+    pool.#isProven = true;
     pool.#steers = started.every((each) => each.status === 'fulfilled' && each.value.steers);
     return pool;
   }
@@ -219,6 +222,7 @@ export class Pool implements Engine {
       module: this.#options.module ?? MODULE,
       index,
       rows: this.#memory.rows,
+      isProven: index > 0 || this.#isProven,
       limits: shareOfLimits(this.#limits, workers),
       descriptorLimit: this.#descriptorLimit,
       descriptorShare: shareOfDescriptors(this.#descriptorLimit, reservedDescriptors, workers),

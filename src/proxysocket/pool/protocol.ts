@@ -24,6 +24,8 @@ export interface WorkerStart {
   readonly index: number;
   /** Rows of counters in all. */
   readonly rows: number;
+  /** Another worker has found out, or is about to, that this system carries connections: only the basic probes run. */
+  readonly isProven: boolean;
 }
 
 /** What a worker needs for a batch besides its changes. */

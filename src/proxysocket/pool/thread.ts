@@ -6,7 +6,7 @@ import { offerSockets } from '../core/inherited.ts';
 import { canSteer } from '../linux/open-listener.ts';
 import { createDataPlane } from '../linux/engine.ts';
 import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
-import { PROBES } from '../linux/probes/carries.ts';
+import { BASIC_PROBES, PROBES } from '../linux/probes/carries.ts';
 import { newSys, ProbeFailure, runProbes, type Probe } from '../linux/probes/basics.ts';
 import { INTEREST } from '../linux/sys/poller.ts';
 import type { Sys } from '../linux/sys/sys.ts';
@@ -40,7 +40,8 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const { port, index } = start;
   const control = new Int32Array(start.control);
   const outbox = new Outbox(port, control, index === 0);
-  const sys = await fit(parts.probes ?? PROBES, new DescriptorLedger(start.ledger), outbox);
+  const probes = parts.probes ?? (start.isProven ? BASIC_PROBES : PROBES);
+  const sys = await fit(probes, new DescriptorLedger(start.ledger), outbox);
   if (sys === undefined) {
     port.close();
     return;

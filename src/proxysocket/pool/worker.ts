@@ -32,6 +32,8 @@ export interface PoolWorkerOptions {
   readonly index: number;
   /** Rows of counters in all. */
   readonly rows: number;
+  /** Whether the basic probes do; default: all run. */
+  readonly isProven?: boolean;
   readonly limits: EngineLimits;
   /** The largest number of descriptors that the process may have. */
   readonly descriptorLimit: number;
@@ -100,6 +102,7 @@ export class PoolWorker {
       descriptorLimit: options.descriptorShare,
       index: options.index,
       rows: options.rows,
+      isProven: options.isProven ?? false,
     };
     this.#worker = compileInPlace(
       () =>

@@ -195,13 +195,18 @@ function makeGarbage(): number {
   return bytes;
 }
 
-/** What has to be true before a worker serves clients, from the ground up. */
-export const PROBES: readonly Probe[] = [
+/** What a worker needs to know of the system. */
+export const BASIC_PROBES: readonly Probe[] = [
   platformProbe(),
   functionsProbe,
   errnoProbe,
   epollProbe,
   addressProbe,
+];
+
+/** What has to be true before the first worker serves clients, from the ground up. */
+export const PROBES: readonly Probe[] = [
+  ...BASIC_PROBES,
   transferProbe(10_000),
   relayProbe,
   datagramProbe,
