@@ -25,7 +25,9 @@ export function published(manifest: PackageJson): PackageJson {
 /** Puts everything that is published into a folder. `dist` and the man page have to be there. */
 export function stage(root: string, folder: string, manifest: PackageJson): void {
   mkdirSync(join(folder, 'man'), { recursive: true });
-  for (const path of [...manifest.files, ...ALWAYS, MAN]) {
+  // What the others leave out is left out when npm packs the folder.
+  const paths = manifest.files.filter((path) => !path.startsWith('!'));
+  for (const path of [...paths, ...ALWAYS, MAN]) {
     cpSync(join(root, path), join(folder, path), { recursive: true });
   }
   const text = JSON.stringify(published(manifest), undefined, 2);

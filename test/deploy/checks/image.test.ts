@@ -12,14 +12,9 @@ const skip =
 function tryImages(): Promise<{ code: unknown; text: string }> {
   return new Promise((resolve) => {
     const script = join(ROOT, 'deploy', 'image', 'try.sh');
-    execFile(
-      'env',
-      ['-u', 'NODE_OPTIONS', script],
-      { cwd: ROOT, maxBuffer: 1 << 26 },
-      (error, stdout, stderr) => {
-        resolve({ code: error === null ? 0 : error.code, text: stdout + stderr });
-      },
-    );
+    execFile(script, { cwd: ROOT, maxBuffer: 1 << 26 }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : error.code, text: stdout + stderr });
+    });
   });
 }
 

@@ -86,9 +86,7 @@ async function typeCheck(t: Test, objects: readonly Manifest[]) {
     '',
   ];
   const script = toolScript(ROOT, 'typescript', 'tsc');
-  // tap adds options for Node that are for tests only.
-  const node = ['-u', 'NODE_OPTIONS', process.execPath];
-  return run('env', [...node, script, ...args, join(folder, 'objects.mts')]);
+  return run(process.execPath, [script, ...args, join(folder, 'objects.mts')]);
 }
 
 t.test(
