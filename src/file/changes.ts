@@ -3,14 +3,15 @@ import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import { servicePath } from '../api/paths.ts';
 import type { GlobalState } from '../store/global-state.ts';
-import type { GlobalTransaction } from '../store/global-transaction.ts';
+import type { GlobalTransaction, Range } from '../store/global-transaction.ts';
 
 /** A step from one state of a file to the next: plain data, small enough to be copied between threads. */
 export type StateChange =
   /** What was there before is gone, unless one of the next steps sets it. */
   | { readonly kind: 'reset' }
-  /** A service that is new or has changed. Its endpoints follow, all of them. */
+  /** A service that is new or has changed. Its endpoints follow, all of them: those that stay, and others. */
   | { readonly kind: 'service'; readonly service: Service }
+  | ({ readonly kind: 'kept' } & Range)
   | { readonly kind: 'endpoints'; readonly endpoints: readonly EndpointInfo[] }
   | { readonly kind: 'removeService'; readonly namespace: string; readonly name: string }
   | { readonly kind: 'node'; readonly node: Node }
@@ -30,11 +31,12 @@ export function* stateChanges(
     if (!after.services.has(key)) yield { kind: 'removeService', namespace, name };
   }
   for (const [key, global] of after.services) {
-    if (before?.services.get(key) === global) continue;
-    const { service, endpoints } = global;
-    yield { kind: 'service', service };
-    for (let at = 0; at < endpoints.length; at += MAX_ENDPOINTS) {
-      yield { kind: 'endpoints', endpoints: endpoints.slice(at, at + MAX_ENDPOINTS) };
+    const old = before?.services.get(key);
+    if (old === global) continue;
+    yield { kind: 'service', service: global.service };
+    for (const part of endpointParts(old?.endpoints ?? [], global.endpoints)) {
+      if ('from' in part) yield { kind: 'kept', ...part };
+      else yield* inSteps(part);
     }
   }
   for (const name of before?.nodes.keys() ?? []) {
@@ -43,6 +45,59 @@ export function* stateChanges(
   for (const [name, node] of after.nodes) {
     if (!isDeepStrictEqual(before?.nodes.get(name), node)) yield { kind: 'node', node };
   }
+}
+
+function* inSteps(endpoints: readonly EndpointInfo[]): Generator<StateChange, void, undefined> {
+  for (let at = 0; at < endpoints.length; at += MAX_ENDPOINTS) {
+    yield { kind: 'endpoints', endpoints: endpoints.slice(at, at + MAX_ENDPOINTS) };
+  }
+}
+
+/** A list as ranges of an older one and what is not in it, in order. Its cost grows with both. */
+function* endpointParts(
+  before: readonly EndpointInfo[],
+  after: readonly EndpointInfo[],
+): Generator<Range | EndpointInfo[], void, undefined> {
+  let oldPlaces: ReadonlyMap<string, number> | undefined;
+  let places: ReadonlyMap<string, number> | undefined;
+  let from = 0;
+  let at = 0;
+  let added: EndpointInfo[] = [];
+  for (const [index, endpoint] of after.entries()) {
+    let isKept = isDeepStrictEqual(before[at], endpoint);
+    if (!isKept) {
+      if (from < at) yield { from, to: at };
+      from = at;
+      oldPlaces ??= placesIn(before);
+      places ??= placesIn(after);
+      const old = oldPlaces.get(nameOf(endpoint)) ?? -1;
+      const next = places.get(nameOf(before[at])) ?? Infinity;
+      // It has been left out, or has moved: whichever leaves more of both lists.
+      if (old >= at && old - at <= next - index) {
+        from = at = old;
+        isKept = isDeepStrictEqual(before[at], endpoint);
+        if (!isKept) from = at += 1;
+      }
+    }
+    if (!isKept) added.push(endpoint);
+    else {
+      if (added.length > 0) yield added;
+      added = [];
+      at += 1;
+    }
+  }
+  if (from < at) yield { from, to: at };
+  if (added.length > 0) yield added;
+}
+
+function placesIn(endpoints: readonly EndpointInfo[]): ReadonlyMap<string, number> {
+  return new Map(endpoints.map((endpoint, index) => [nameOf(endpoint), index]));
+}
+
+/** What an endpoint is known again by, in a list. */
+function nameOf(info: EndpointInfo | undefined): string {
+  const { ips } = info?.endpoint ?? {};
+  return `${info?.podName} ${ips?.v4[0] ?? ips?.v6[0]}`;
 }
 
 /** Writes the changes of a file to a store. */
@@ -71,11 +126,14 @@ export class StateWriter {
           const key = servicePath(namespace, name);
           this.#services.set(key, { namespace, name });
           staleServices.delete(key);
-          const endpoints = endpointsAt(changes, index + 1);
+          const source = { namespace, name, serviceName: name };
+          const parts = endpointsAt(changes, index + 1);
           transaction.setService(change.service);
-          transaction.setSource({ namespace, name, serviceName: name, endpoints });
+          if (parts.some((part) => 'from' in part)) transaction.patchSource(source, parts);
+          else transaction.setSource({ ...source, endpoints: (parts as EndpointInfo[][]).flat() });
           break;
         }
+        case 'kept':
         case 'endpoints':
           continue;
         case 'removeService':
@@ -113,12 +171,16 @@ export class StateWriter {
 }
 
 /** The endpoints of the service before this index. */
-function endpointsAt(changes: readonly StateChange[], index: number): readonly EndpointInfo[] {
-  const parts: (readonly EndpointInfo[])[] = [];
+function endpointsAt(
+  changes: readonly StateChange[],
+  index: number,
+): (Range | readonly EndpointInfo[])[] {
+  const parts: (Range | readonly EndpointInfo[])[] = [];
   for (let at = index; at < changes.length; at += 1) {
     const change = changes[at];
-    if (change?.kind !== 'endpoints') break;
-    parts.push(change.endpoints);
+    if (change?.kind === 'endpoints') parts.push(change.endpoints);
+    else if (change?.kind === 'kept') parts.push(change);
+    else break;
   }
-  return parts.flat();
+  return parts;
 }

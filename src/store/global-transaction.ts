@@ -21,6 +21,12 @@ export interface EndpointSource {
   readonly endpoints: readonly EndpointInfo[];
 }
 
+/** Endpoints of a source, by their place in its list: from one on, and before another. */
+export interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
 /** The parts of the store that a transaction changes. */
 export interface Tables {
   readonly hasher: Hasher;
@@ -88,6 +94,38 @@ export class GlobalTransaction {
     if (updated !== old) this.#setRecord(key, this.#recordOf(key).withSource(name, updated));
   }
 
+  /**
+   * Changes some endpoints of a source, at a cost that does not grow with the others. `parts` are all of its
+   * endpoints in their new order: ranges of the list that is there, none twice and in order, and new ones.
+   */
+  patchSource(
+    source: Omit<EndpointSource, 'endpoints'>,
+    parts: readonly (Range | readonly EndpointInfo[])[],
+  ): void {
+    const { namespace, name, serviceName } = source;
+    const key = servicePath(namespace, serviceName);
+    const old = this.#tables.services.get(key)?.sources.get(name) ?? [];
+    const added: StoredEndpoint[] = [];
+    let removed: readonly StoredEndpoint[] = [];
+    let next = 0;
+    const updated = parts.map((part) => {
+      if ('from' in part) {
+        removed = removed.concat(old.slice(next, part.from));
+        next = part.to;
+        return old.slice(part.from, part.to);
+      }
+      const given = carriedOver([], { ...source, endpoints: part }, this.#tables.places);
+      for (const stored of given) added.push(stored);
+      return given;
+    });
+    removed = removed.concat(old.slice(next));
+    if (removed.length + added.length === 0) return;
+    const all = NO_ENDPOINTS.concat(...updated);
+    if (all.length > 0) this.#tables.sources.set(servicePath(namespace, name), key);
+    else this.#tables.sources.delete(servicePath(namespace, name));
+    this.#setRecord(key, this.#recordOf(key).withSource(name, all, { removed, added }));
+  }
+
   /** Removes the source and its endpoints. */
   deleteSource(namespace: string, name: string): void {
     const sourceKey = servicePath(namespace, name);
@@ -137,6 +175,8 @@ export class GlobalTransaction {
     this.#changed = true;
   }
 }
+
+const NO_ENDPOINTS: readonly StoredEndpoint[] = [];
 
 /** The new list with the old objects for what is equal; the old list if everything is. */
 function carriedOver(

@@ -1,5 +1,5 @@
 import { hashText, type Hasher } from '../api/hash.ts';
-import { ServiceViews } from './service-views.ts';
+import { ServiceViews, type EndpointsChange, type ViewsChange } from './service-views.ts';
 import type { StoredEndpoint, StoredService } from './stored.ts';
 import { compareKeys } from './table.ts';
 import { kept } from '../util/kept.ts';
@@ -18,14 +18,22 @@ export class ServiceRecord {
   readonly service: StoredService | undefined;
   readonly sources: Sources;
   readonly #hasher: Hasher;
+  /** What led here from the views of a previous record; dropped when they are made, or it is too much. */
+  #change: ViewsChange | undefined;
   #endpoints: readonly StoredEndpoint[] | undefined;
   #views: ServiceViews | undefined;
   #globalFrames: Buffer | undefined;
 
-  constructor(service: StoredService | undefined, sources: Sources, hasher: Hasher) {
+  constructor(
+    service: StoredService | undefined,
+    sources: Sources,
+    hasher: Hasher,
+    change?: ViewsChange,
+  ) {
     this.service = service;
     this.sources = sources;
     this.#hasher = hasher;
+    this.#change = change;
   }
 
   /** Every endpoint, in the order of the sources' names, and within a source in its own order. */
@@ -37,7 +45,11 @@ export class ServiceRecord {
   /** What the nodes see of it; undefined without the service. */
   get views(): ServiceViews | undefined {
     if (this.service === undefined) return undefined;
-    this.#views ??= new ServiceViews(this.service.service, this.endpoints, this.#hasher);
+    if (this.#views === undefined) {
+      const { service } = this.service;
+      this.#views = new ServiceViews(service, this.endpoints, this.#hasher, this.#change);
+      this.#change = undefined;
+    }
     return this.#views;
   }
 
@@ -65,12 +77,18 @@ export class ServiceRecord {
     return new ServiceRecord(service, this.sources, this.#hasher);
   }
 
-  /** With the endpoints of one source replaced; none removes the source. */
-  withSource(name: string, endpoints: readonly StoredEndpoint[]): ServiceRecord {
+  /** With the endpoints of one source replaced; none removes the source. `changed`: what differs, if that is known. */
+  withSource(
+    name: string,
+    endpoints: readonly StoredEndpoint[],
+    changed?: EndpointsChange,
+  ): ServiceRecord {
     const sources = new Map(this.sources);
     if (endpoints.length === 0) sources.delete(name);
     else sources.set(name, endpoints);
-    return new ServiceRecord(this.service, sources, this.#hasher);
+    // Of several changes that no one has looked at in between only the first is cheap.
+    const change = changed && this.#views && { ...changed, views: this.#views };
+    return new ServiceRecord(this.service, sources, this.#hasher, change);
   }
 }
 

@@ -3,6 +3,7 @@ import { mergePodEndpoints } from './merge-endpoints.ts';
 import {
   hintsFor,
   isLocal,
+  isReady,
   traitsOf,
   usesOf,
   type Policies,
@@ -17,14 +18,34 @@ import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 
 type Twins = ReadonlyMap<string, readonly StoredEndpoint[]>;
 
-/** The endpoints of a service that nodes see in the same way, by key, in order of the key. */
+/** The endpoints of a service that nodes see in the same way, by key. */
 export class SharedEndpoints {
+  /** In no order. */
   readonly byKey: ReadonlyMap<string, LocalEndpoint>;
+  readonly #keysSince: ReadonlySet<string> | undefined;
+  readonly #since: WeakRef<SharedEndpoints> | undefined;
   #named: Buffer | undefined;
   #anonymous: Buffer | undefined;
 
-  constructor(selected: ReadonlyMap<string, LocalEndpoint>) {
-    this.byKey = inKeyOrder(selected);
+  /** `since`: the ones before, of which no others than `keys` have changed. */
+  constructor(
+    selected: ReadonlyMap<string, LocalEndpoint>,
+    since?: SharedEndpoints,
+    keys?: ReadonlySet<string>,
+  ) {
+    this.byKey = selected;
+    this.#since = since && new WeakRef(since);
+    this.#keysSince = keys;
+  }
+
+  /** The keys that may differ from older ones; undefined: any. */
+  keysSince(older: SharedEndpoints): ReadonlySet<string> | undefined {
+    return this.#since?.deref() === older ? this.#keysSince : undefined;
+  }
+
+  /** In order of the key. */
+  sorted(): LocalEndpoint[] {
+    return [...this.byKey.values()].sort((a, b) => compareKeys(a.key, b.key));
   }
 
   /** The frames that set those with, or those without a pod's name, in one piece. They are kept. */
@@ -34,7 +55,7 @@ export class SharedEndpoints {
   }
 
   #join(named: boolean): Buffer {
-    const endpoints = [...this.byKey.values()].filter((endpoint) => endpoint.named === named);
+    const endpoints = this.sorted().filter((endpoint) => endpoint.named === named);
     return kept(endpoints.map(({ frame }) => frame));
   }
 }
@@ -56,6 +77,17 @@ export const NO_VIEW: View = { shared: new SharedEndpoints(new Map()), own: unde
 /** From so many endpoints on it pays to keep a list of those of each node. */
 const LARGE = 32;
 
+/** What a change of endpoints leaves out and brings. */
+export interface EndpointsChange {
+  readonly removed: readonly StoredEndpoint[];
+  readonly added: readonly StoredEndpoint[];
+}
+
+/** The same, and the views before. */
+export interface ViewsChange extends EndpointsChange {
+  readonly views: ServiceViews;
+}
+
 /**
  * The views that the nodes have of one service. What they have in common is worked out once; for a
  * node, only the endpoints that it runs itself are looked at.
@@ -70,14 +102,67 @@ export class ServiceViews {
   /** By zone, `''` for nodes that zone hints do not matter for. */
   readonly #shared = new Map<string, View>();
   #byNode: ReadonlyMap<string, readonly StoredEndpoint[]> | undefined;
+  /** Passed on to the views after a change. */
+  #census: Census | undefined;
 
-  constructor(policies: Policies, endpoints: readonly StoredEndpoint[], hasher: Hasher) {
+  /** `change`: what led here; with it, a change of few endpoints costs little, however many there are. */
+  constructor(
+    policies: Policies,
+    endpoints: readonly StoredEndpoint[],
+    hasher: Hasher,
+    change?: ViewsChange,
+  ) {
     this.#policies = policies;
     this.#hasher = hasher;
+    if (change !== undefined && change.views.#policies === policies) {
+      const census = change.views.#takeCensus();
+      if (census?.take(change) === true) {
+        this.#census = census;
+        this.#endpoints = endpoints;
+        this.#traits = { anyReady: census.ready > 0, zones: undefined, nodes: undefined };
+        this.#goOnFrom(change.views, change);
+        return;
+      }
+    }
     this.#traits = traitsOf(infosOf(endpoints));
     this.#twins = twinsOf(endpoints);
     // Endpoints of one pod are merged, and what comes of it must not depend on how they are sent.
     this.#endpoints = this.#twins === undefined ? endpoints : [...endpoints].sort(byContent);
+  }
+
+  #takeCensus(): Census | undefined {
+    const census =
+      this.#census ?? (this.#twins === undefined ? Census.of(this.#endpoints) : undefined);
+    this.#census = undefined;
+    return census;
+  }
+
+  /** Takes over what was worked out before, apart from what has changed. */
+  #goOnFrom(before: ServiceViews, { removed, added }: EndpointsChange): void {
+    const common = before.#shared.get('');
+    if (common !== undefined && this.#traits.anyReady === before.#traits.anyReady) {
+      const byKey = new Map(common.shared.byKey);
+      const keys = new Set<string>();
+      for (const key of this.#select(NOWHERE, removed).keys()) {
+        byKey.delete(key);
+        keys.add(key);
+      }
+      for (const [key, endpoint] of this.#select(NOWHERE, added)) {
+        byKey.set(key, endpoint);
+        keys.add(key);
+      }
+      const shared = new SharedEndpoints(byKey, common.shared, keys);
+      this.#shared.set('', { shared, own: undefined });
+    }
+    if (before.#byNode === undefined) return;
+    const lists = new Map(before.#byNode);
+    const gone = new Set(removed);
+    for (const node of new Set(removed.map(nodeOf))) {
+      lists.set(node, lists.get(node)?.filter((stored) => !gone.has(stored)) ?? []);
+    }
+    for (const [node, list] of byNode(added))
+      lists.set(node, [...(lists.get(node) ?? []), ...list]);
+    this.#byNode = lists;
   }
 
   of(node: ViewNode): View {
@@ -158,15 +243,45 @@ export class ServiceViews {
   }
 }
 
-function inKeyOrder(
-  selected: ReadonlyMap<string, LocalEndpoint>,
-): ReadonlyMap<string, LocalEndpoint> {
-  let last = '';
-  for (const key of selected.keys()) {
-    if (key < last) return new Map([...selected].sort(([a], [b]) => compareKeys(a, b)));
-    last = key;
+/** Nodes without an endpoint of the service, in no zone. */
+const NOWHERE: ViewNode = { name: '', zone: '' };
+
+/**
+ * What has to be known of all endpoints of a service to change some of them. There is none where endpoints belong
+ * together, by the pod's name or the address, or have hints: then a change may concern others.
+ */
+class Census {
+  readonly #names: Set<string>;
+  ready: number;
+
+  private constructor(names: Set<string>, ready: number) {
+    this.#names = names;
+    this.ready = ready;
   }
-  return selected;
+
+  static of(endpoints: readonly StoredEndpoint[]): Census | undefined {
+    const census = new Census(new Set(), 0);
+    return census.take({ removed: [], added: endpoints }) ? census : undefined;
+  }
+
+  /** False: the census is of no use any more. */
+  take({ removed, added }: EndpointsChange): boolean {
+    for (const { info } of removed) {
+      this.#names.delete(distinctName(info));
+      if (isReady(info)) this.ready -= 1;
+    }
+    for (const { info } of added) {
+      const name = distinctName(info);
+      if (info.hints !== undefined || this.#names.has(name)) return false;
+      this.#names.add(name);
+      if (isReady(info)) this.ready += 1;
+    }
+    return true;
+  }
+}
+
+function distinctName({ podName, endpoint }: EndpointInfo): string {
+  return podName === '' ? `/${endpoint?.ips?.v4[0] ?? ''}/${endpoint?.ips?.v6[0] ?? ''}` : podName;
 }
 
 function* infosOf(endpoints: Iterable<StoredEndpoint>): Generator<EndpointInfo, void, undefined> {
@@ -205,12 +320,16 @@ function contentOf({ info: { endpoint, topology } }: StoredEndpoint): string {
   return [...addresses, ...ports, hostname, topology?.node ?? ''].join(' ');
 }
 
+function nodeOf({ info }: StoredEndpoint): string {
+  return info.topology?.node ?? '';
+}
+
 function byNode(
   endpoints: readonly StoredEndpoint[],
 ): ReadonlyMap<string, readonly StoredEndpoint[]> {
   const lists = new Map<string, StoredEndpoint[]>();
   for (const stored of endpoints) {
-    const node = stored.info.topology?.node ?? '';
+    const node = nodeOf(stored);
     const list = lists.get(node);
     if (list === undefined) lists.set(node, [stored]);
     else list.push(stored);

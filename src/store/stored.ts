@@ -78,13 +78,17 @@ export class StoredNode {
 }
 
 export class StoredEndpoint {
-  readonly info: EndpointInfo;
+  readonly #info: EndpointInfo;
   /** As nodes see it that use it from elsewhere and for all traffic, which are nearly all. */
   #usual: LocalEndpoint | undefined;
   #hash: bigint | undefined;
 
   constructor(info: EndpointInfo) {
-    this.info = info;
+    this.#info = info;
+  }
+
+  get info(): EndpointInfo {
+    return this.#info;
   }
 
   /** What is sent to a node that uses the endpoint in this way. Mostly the same object for all of them. */

@@ -15,6 +15,8 @@ export interface EndpointDelta {
 /** The keys whose endpoints differ, in no order. */
 export function changedKeys(older: SharedEndpoints, newer: SharedEndpoints): readonly string[] {
   if (older === newer) return [];
+  const few = newer.keysSince(older);
+  if (few !== undefined) return [...few];
   const keys: string[] = [];
   for (const [key, endpoint] of newer.byKey) {
     if (!isSame(older.byKey.get(key), endpoint)) keys.push(key);
@@ -51,7 +53,7 @@ function wholeOf({ shared, own }: View): EndpointDelta {
   if (own === undefined) {
     return {
       get sets() {
-        return [...shared.byKey.values()];
+        return shared.sorted();
       },
       deletes: [],
       whole: shared,
