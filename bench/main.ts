@@ -15,8 +15,7 @@
  *
  * USAGE below has the flags.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ABUSE_USAGE, readAbuseArgs, runAbuse } from './abuse/command.ts';
 import { CONTROL_USAGE, readControlArgs, runControl } from './control/command.ts';
@@ -26,10 +25,10 @@ import { idle } from './idle.ts';
 import { runIntegrity } from './integrity.ts';
 import { LOADS } from './loads/load.ts';
 import { direct, ours, pipe, type Peer } from './peers/peer.ts';
-import { renderDocs } from './report/docs.ts';
+import { loopbackResults } from './report/docs.ts';
 import { PORTALS_USAGE, readPortalArgs, runPortals } from './portals/command.ts';
 import { describeMachine, machine } from './report/machine.ts';
-import { keepSections } from './report/sections.ts';
+import { publishResults } from './report/page.ts';
 import type { IdleReport, LoadReport, Report } from './report/report.ts';
 import { asText, loadRows, memoryRows } from './report/table.ts';
 import { readRestArgs, REST_USAGE, runRest } from './rest/command.ts';
@@ -55,10 +54,9 @@ npm run bench -- abuse [flags]     treats the program badly, from outside; see a
   --seconds N     seconds of each measurement (0.8)
   --only WORD     only the loads whose name has it: ${LOADS.map((load) => load.script).join(', ')}
   --json FILE     writes the figures to a file as well
-  --write-docs    writes docs/benchmarks.md
+  --write-docs    writes docs/benchmarks/loopback.json and the tables of docs/benchmarks.md
   --mib N         for integrity: MiB that are transferred (1024)`;
 
-const DOCS = join(import.meta.dirname, '../docs/benchmarks.md');
 /** Service ports of the idle proxies that are measured. */
 const IDLE_SIZES = [2, 1000];
 
@@ -187,7 +185,7 @@ async function main(args: ReturnType<typeof readArgs>): Promise<boolean> {
   show(report);
   if (args.json !== undefined) writeFileSync(args.json, `${JSON.stringify(report, null, 2)}\n`);
   if (args.writeDocs) {
-    writeFileSync(DOCS, keepSections(renderDocs(report), readFileSync(DOCS, 'utf8')));
+    publishResults('loopback', loopbackResults(report));
   }
   return true;
 }

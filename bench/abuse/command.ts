@@ -1,13 +1,14 @@
 /** `npm run bench -- abuse`: drives the program from outside with everything that peers can do wrong. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { describeMachine, machine } from '../report/machine.ts';
-import { putSection } from '../report/sections.ts';
+import { publishResults } from '../report/page.ts';
+import { readResults } from '../report/results.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { isInstalled } from '../support/tools.ts';
-import { renderRobustness, replaceRows, resultLine } from './report.ts';
+import { abuseResults, resultLine } from './report.ts';
 import { judge, Size, type Abuse, type Engine, type Result } from './scenario.ts';
 import { ABUSES } from './scenarios/all.ts';
 import { openNetwork } from './network.ts';
@@ -21,7 +22,7 @@ export const ABUSE_USAGE = `npm run bench -- abuse [flags]   treats the program 
   --engine NAME    node or linux (both; with --short one after the other in turns)
   --list           names the scenarios
   --json FILE      where the figures go (bench/results/abuse.json)
-  --write-docs     writes the table of docs/reference/robustness.md; with --only or --engine just those rows`;
+  --write-docs     writes docs/benchmarks/abuse.json and the table of docs/reference/robustness.md; with --only or --engine just those rows`;
 
 const ROOT = join(import.meta.dirname, '../..');
 const ENGINES: readonly Engine[] = ['node', 'linux'];
@@ -116,11 +117,9 @@ function write({ json, writeDocs, only, engine }: AbuseCommand, results: readonl
     )}\n`,
   );
   if (!writeDocs) return;
-  const page = join(ROOT, 'docs/reference/robustness.md');
-  const before = readFileSync(page, 'utf8');
   const isWhole = only === '' && engine === undefined;
-  const text = renderRobustness(results, describeMachine(machine()));
-  writeFileSync(page, isWhole ? putSection(before, 'abuse', text) : replaceRows(before, results));
+  const before = isWhole ? undefined : readResults('abuse');
+  publishResults('abuse', abuseResults(results, describeMachine(machine()), before));
 }
 
 function plan(abuses: readonly Abuse[], { size, engine }: AbuseCommand) {

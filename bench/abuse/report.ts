@@ -1,6 +1,8 @@
-/** What is printed, and the table of docs/reference/robustness.md. */
-import { asMarkdown } from '../report/table.ts';
-import type { Abuse, Result } from './scenario.ts';
+/** What is printed, and docs/benchmarks/abuse.json. */
+import type { Results } from '../report/results.ts';
+import type { Result } from './scenario.ts';
+
+const HEAD = ['abuse', 'engine', 'what was done', 'memory MiB', 'control traffic', 'verdict'];
 
 const mib = (bytes: number): string => (bytes / 1024 ** 2).toFixed(0);
 
@@ -14,29 +16,25 @@ export function resultLine(result: Result, reasons: readonly string[]): string {
   return `${verdict}  ${name} (${engine}, ${seconds.toFixed(1)} s): ${result.did}; ${figures}${why}`;
 }
 
-/** The section of the page: the machine, then a row for each scenario and engine. */
-export function renderRobustness(
-  results: readonly { abuse: Abuse; result: Result; reasons: readonly string[] }[],
+/**
+ * docs/benchmarks/abuse.json: a row for each scenario and engine. With `before`, only the rows of these
+ * scenarios and engines are new.
+ */
+export function abuseResults(
+  results: readonly { readonly result: Result; readonly reasons: readonly string[] }[],
   machine: string,
-): string {
-  const head = ['abuse', 'engine', 'what was done', 'memory MiB', 'control traffic', 'verdict'];
-  const rows = results.map(({ result, reasons }) => row(result, reasons));
-  const date = new Date().toISOString().slice(0, 10);
-  return `${date}, ${machine}\n\n${asMarkdown([head, ...rows], head.length)}`;
-}
-
-/** The page with new rows in place of those of the same scenarios and engines. Throws if it lacks one. */
-export function replaceRows(
-  page: string,
-  results: readonly { result: Result; reasons: readonly string[] }[],
-): string {
-  return results.reduce((text, { result, reasons }) => {
-    const cells = row(result, reasons);
-    const start = `| ${cells.slice(0, 2).join(' | ')} |`;
-    const line = text.split('\n').find((each) => each.startsWith(start));
-    if (line === undefined) throw new Error(`the page has no row ${start}`);
-    return text.replace(line, () => `| ${cells.join(' | ')} |`);
-  }, page);
+  before?: Results,
+): Results {
+  const rows = new Map<string, readonly string[]>();
+  const put = (cells: readonly string[]): void => void rows.set(cells.slice(0, 2).join(), cells);
+  before?.tables['Abuses']?.slice(1).forEach(put);
+  for (const { result, reasons } of results) put(row(result, reasons));
+  return {
+    date: new Date().toISOString().slice(0, 10),
+    machine,
+    about: {},
+    tables: { Abuses: [HEAD, ...rows.values()] },
+  };
 }
 
 function row(result: Result, reasons: readonly string[]): string[] {
@@ -47,7 +45,7 @@ function row(result: Result, reasons: readonly string[]): string[] {
     did,
     `${mib(memory.rest)} → ${mib(memory.peak)}`,
     control === undefined ? '-' : traffic(control),
-    reasons.length === 0 ? 'withstood' : `**failed**: ${reasons.join('; ').replaceAll('|', '/')}`,
+    reasons.length === 0 ? 'withstood' : `failed: ${reasons.join('; ')}`,
   ];
 }
 

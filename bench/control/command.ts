@@ -1,11 +1,11 @@
 /** `npm run bench -- control`: what serving the API costs, for how many watchers. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { describeMachine, machine } from '../report/machine.ts';
-import { putSection } from '../report/sections.ts';
+import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
-import { firstSyncRows, renderSection, watcherRows, type ControlReport } from './docs.ts';
+import { firstSyncRows, controlResults, watcherRows, type ControlReport } from './docs.ts';
 import { measureControl, type ControlPlan } from './measure.ts';
 
 export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what serving kpng's API costs; needs /proc
@@ -15,7 +15,7 @@ export const CONTROL_USAGE = `npm run bench -- control [flags]   measures what s
   --watchers LIST clients at once, each for a node of its own (1,100,1000)
   --changes N     endpoints that change, one after the other (50)
   --json FILE     where the figures go (bench/results/control.json)
-  --write-docs    writes the section of docs/benchmarks.md`;
+  --write-docs    writes docs/benchmarks/control.json and the table of docs/benchmarks.md`;
 
 const ROOT = join(import.meta.dirname, '../..');
 const ENDPOINTS_PER_SERVICE = 10;
@@ -82,7 +82,5 @@ export async function runControl(
   print(`\n${asText(watcherRows(report), 1)}`);
   mkdirSync(dirname(plan.json), { recursive: true });
   writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
-  if (!plan.writeDocs) return;
-  const page = join(ROOT, 'docs/benchmarks.md');
-  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'control', renderSection(report)));
+  if (plan.writeDocs) publishResults('control', controlResults(report));
 }

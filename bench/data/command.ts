@@ -3,12 +3,12 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describeMachine } from '../report/machine.ts';
-import { putSection } from '../report/sections.ts';
+import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
 import { isInstalled } from '../support/tools.ts';
 import { measureData } from './measure.ts';
 import { ROOT, type DataPlan } from './plan.ts';
-import { renderSection } from './report/docs.ts';
+import { dataResults } from './report/docs.ts';
 import { renderPlots } from './report/plots.ts';
 import { allTables, missingLines } from './report/tables.ts';
 import type { DataReport } from './result.ts';
@@ -48,15 +48,14 @@ async function bulkAsTheMachineDoes(
   return measureData({ ...plan, congestion, loads, idleConnections: 0 }, progress);
 }
 
-/** The section of the page, and the plots that it shows. */
+/** The data file, the tables of the page, and the plots that it shows. */
 export function writeDocs(report: DataReport): void {
-  const page = join(ROOT, 'docs/benchmarks.md');
   for (const { file, svg } of renderPlots(report)) {
     const path = join(ROOT, 'docs', file);
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, svg);
   }
-  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'data', renderSection(report)));
+  publishResults('data', dataResults(report));
 }
 
 /** Throws an Error that says what is missing. */

@@ -35,7 +35,7 @@ export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic besi
                          machine has, if that is another
   --quick                1 round of 1 second, 500 idle connections
   --json FILE            where the figures go (bench/results/data.json)
-  --write-docs           writes the section of docs/benchmarks.md and its plots
+  --write-docs           writes docs/benchmarks/data.json, the tables of docs/benchmarks.md and its plots
 
 With all peers it takes about 15 minutes, and 3 with --quick. Debian packages of the other proxies and the loads:
 wrk iperf3 sockperf haproxy nginx libnginx-mod-stream. What is missing is

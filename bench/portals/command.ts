@@ -1,15 +1,15 @@
 /** `npm run bench -- portals`: how long rules take, for how many services, and one change of them. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { parse } from '../../src/cli/parse.ts';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { describeMachine, machine } from '../report/machine.ts';
-import { putSection } from '../report/sections.ts';
+import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
 import { isInstalled } from '../support/tools.ts';
-import { renderSection } from './docs.ts';
+import { portalResults } from './docs.ts';
 import { kubeProxy } from './kube-proxy.ts';
 import { measure } from './measure.ts';
 import { own } from './own.ts';
@@ -28,7 +28,7 @@ export const PORTALS_USAGE = `npm run bench -- portals [flags]   measures how fa
   --peer-sizes LIST      service ports of the peer (100,1000)
   --peer-changes N       changes of the peer (3)
   --json FILE            where the figures go (bench/results/portals.json)
-  --write-docs           writes the section of docs/benchmarks.md`;
+  --write-docs           writes docs/benchmarks/portals.json and the tables of docs/benchmarks.md`;
 
 const ROOT = join(import.meta.dirname, '../..');
 const PORTALS = {
@@ -164,9 +164,7 @@ export async function runPortals(
   print(`\nmedian / 95th percentile\n\n${asText(changeRows(report), 3)}`);
   mkdirSync(dirname(plan.json), { recursive: true });
   writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
-  if (!plan.writeDocs) return;
-  const page = join(ROOT, 'docs/benchmarks.md');
-  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'portals', renderSection(report)));
+  if (plan.writeDocs) publishResults('portals', portalResults(report));
 }
 
 function measurePeer(plan: Plan, path: string, servicePorts: number): Promise<PortalResult> {

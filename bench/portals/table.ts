@@ -59,48 +59,6 @@ export function changeRows({ results }: PortalReport): string[][] {
   return rows;
 }
 
-/** How many times as long something takes with the peer; undefined where one of both does not tell. */
-export type Factors = Readonly<Record<'seen' | 'seenInRow' | 'done', number | undefined>>;
-
-export interface Comparison {
-  readonly servicePorts: number;
-  readonly added: Factors;
-  readonly removed: Factors;
-}
-
-/**
- * The peer's medians as multiples of a portal's, at the largest number of service ports that both
- * were measured with; undefined when there is none.
- */
-export function comparison(
-  { results }: PortalReport,
-  portal: string,
-  peer: string,
-): Comparison | undefined {
-  const of = (subject: string): PortalResult[] =>
-    results.filter((result) => result.subject === subject);
-  const pairs = of(peer).flatMap((theirs) => {
-    const ours = of(portal).find(({ servicePorts }) => servicePorts === theirs.servicePorts);
-    return ours === undefined ? [] : [{ ours, theirs }];
-  });
-  const last = pairs.toSorted((a, b) => a.ours.servicePorts - b.ours.servicePorts).at(-1);
-  if (last === undefined) return undefined;
-  const { ours, theirs } = last;
-  const factors = (kind: ChangeKind): Factors => {
-    const [mine, other] = [ours.changes[kind], theirs.changes[kind]];
-    const factor = (what: keyof Factors): number | undefined => {
-      const [base, value] = [mine[what]?.median, other[what]?.median];
-      return base === undefined || value === undefined ? undefined : value / base;
-    };
-    return { seen: factor('seen'), seenInRow: factor('seenInRow'), done: factor('done') };
-  };
-  return {
-    servicePorts: ours.servicePorts,
-    added: factors('added'),
-    removed: factors('removed'),
-  };
-}
-
 function isAlone({ subject }: PortalResult): boolean {
   return subject.endsWith('rules alone');
 }

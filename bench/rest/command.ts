@@ -1,10 +1,10 @@
 /** `npm run bench -- rest`: memory and CPU of a proxy that nobody uses. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
 import { describeMachine, machine } from '../report/machine.ts';
-import { putSection } from '../report/sections.ts';
+import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
 import {
   connectionsBeside,
@@ -13,7 +13,7 @@ import {
   type Engine,
   type RestPlan,
 } from './measure.ts';
-import { eachRows, renderRest, restRows, type RestReport } from './report.ts';
+import { eachRows, restResults, restRows, type RestReport } from './report.ts';
 
 export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and CPU of a proxy that nobody uses; needs /proc
 
@@ -24,7 +24,7 @@ export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and C
   --endpoints N      endpoints of one service (10000)
   --idle N           seconds that CPU is watched, and system calls after that (5)
   --json FILE        where the figures go (bench/results/rest.json)
-  --write-docs       writes the section of docs/benchmarks.md`;
+  --write-docs       writes docs/benchmarks/rest.json and the tables of docs/benchmarks.md`;
 
 const ROOT = join(import.meta.dirname, '../..');
 const ENGINES: readonly Engine[] = ['node', 'linux'];
@@ -95,7 +95,5 @@ export async function runRest(
   print(`\n${asText(restRows(report), 2)}`);
   mkdirSync(dirname(json), { recursive: true });
   writeFileSync(json, `${JSON.stringify(report, null, 2)}\n`);
-  if (!writeDocs) return;
-  const page = join(ROOT, 'docs/benchmarks.md');
-  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'rest', renderRest(report)));
+  if (writeDocs) publishResults('rest', restResults(report));
 }

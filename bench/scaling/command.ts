@@ -1,5 +1,5 @@
 /** `npm run bench -- scaling`: the node engine, and the linux engine with one and several workers. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { checkMachine } from '../data/command.ts';
@@ -11,14 +11,13 @@ import { runRounds } from '../data/rounds.ts';
 import { startServers } from '../data/servers.ts';
 import { busyShare } from '../data/usage.ts';
 import { describeMachine, machine } from '../report/machine.ts';
-import { putSection } from '../report/sections.ts';
+import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
 import { isInstalled } from '../support/tools.ts';
 import { run } from '../support/worker.ts';
 import type { Cost, CostSettings } from './cost.ts';
 import { CLIENTS, scalingLoads } from './loads.ts';
-import { renderReasoned } from './reason.ts';
-import { costRows, renderScaling, trafficRows, type ScalingReport } from './report.ts';
+import { costRows, scalingResults, trafficRows, type ScalingReport } from './report.ts';
 import { skewRows } from './skew.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -34,7 +33,7 @@ export const SCALING_USAGE = `npm run bench -- scaling [flags]   measures the li
   --service-ports N  service ports that costs are measured with, 0: none (1000)
   --skew             only computes how evenly clients fall on workers, and measures nothing
   --json FILE        where the figures go (bench/results/scaling.json)
-  --write-docs       writes the sections of docs/benchmarks.md`;
+  --write-docs       writes docs/benchmarks/scaling.json and the tables of docs/benchmarks.md`;
 
 export interface ScalingPlan {
   readonly workers: readonly number[];
@@ -95,16 +94,7 @@ export async function runScaling(
   mkdirSync(dirname(plan.json), { recursive: true });
   writeFileSync(plan.json, `${JSON.stringify(report, null, 2)}\n`);
   print(`all figures: ${plan.json}`);
-  if (!plan.writeDocs) return;
-  const page = join(ROOT, 'docs/benchmarks.md');
-  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'scaling', renderScaling(report)));
-  if (report.costs.length > 0) writeReasoned(report);
-}
-
-/** What follows from it. */
-export function writeReasoned(report: ScalingReport): void {
-  const page = join(ROOT, 'docs/benchmarks.md');
-  writeFileSync(page, putSection(readFileSync(page, 'utf8'), 'reasoned', renderReasoned(report)));
+  if (plan.writeDocs) publishResults('scaling', scalingResults(report));
 }
 
 async function measureScaling(

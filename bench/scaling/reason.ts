@@ -2,12 +2,9 @@
  * What follows from a run for a machine with many cores: nothing of it is measured. Memory is drawn out as a
  * straight line, and times in proportion to the number of workers.
  */
-import { describeMachine } from '../report/machine.ts';
 import { threeDigits } from '../report/stats.ts';
-import { asMarkdown, type Rows } from '../report/table.ts';
+import type { Rows } from '../report/table.ts';
 import type { Cost } from './cost.ts';
-import type { ScalingReport } from './report.ts';
-import { skewRows } from './skew.ts';
 
 export const WORKERS = 64;
 export const LISTENERS = 10_000;
@@ -74,19 +71,4 @@ export function reasonedRows(costs: readonly Cost[]): Rows {
       seconds(own, ({ scrapeMainCpu }) => scrapeMainCpu),
     ),
   ];
-}
-
-/** What is computed from the measurements. */
-export function renderReasoned(report: ScalingReport): string {
-  const { date, machine, costs, busyBefore } = report;
-  const counts = [...new Set(costs.map(({ workers }) => workers))].join(', ');
-  return `Drawn out, memory in a straight line and the rest in proportion to workers, from a run on ${date} with ${counts} workers on: ${describeMachine(machine)}. The machine was
-${(100 * busyBefore).toFixed(0)} % busy with something else before it began. **Nothing in this table is measured with ${WORKERS} workers.**
-
-${asMarkdown(reasonedRows(costs), 1)}
-
-How many clients the fullest worker has, as a multiple of its even share: the mean, and in brackets what is not exceeded nineteen
-times out of twenty. Computed by throwing balls into bins (\`npm run bench -- scaling --skew\`).
-
-${asMarkdown(skewRows(), 1)}`;
 }

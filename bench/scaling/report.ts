@@ -1,10 +1,13 @@
-/** What `npm run bench -- scaling` has found, as tables and as a section of docs/benchmarks.md. */
+/** What `npm run bench -- scaling` has found, as tables. */
 import { describeMachine, type Machine } from '../report/machine.ts';
 import { threeDigits } from '../report/stats.ts';
-import { asMarkdown, type Rows } from '../report/table.ts';
+import type { Results } from '../report/results.ts';
+import type { Rows } from '../report/table.ts';
 import type { DataLoadResult, Missing } from '../data/result.ts';
 import type { Cost } from './cost.ts';
 import { CLIENTS } from './loads.ts';
+import { reasonedRows } from './reason.ts';
+import { skewRows } from './skew.ts';
 
 /** The form of its JSON. */
 export interface ScalingReport {
@@ -70,31 +73,27 @@ export function costRows(costs: readonly Cost[]): Rows {
   ];
 }
 
-/** The section of docs/benchmarks.md. */
-export function renderScaling(report: ScalingReport): string {
-  const { date, machine, rounds, seconds, costs, missing, busyBefore } = report;
-  const ports = costs[0]?.servicePorts.toLocaleString('en') ?? '';
-  const costPart =
-    costs.length === 0
-      ? ''
-      : `
-### What a worker costs
-
-An engine with ${ports} service ports of one TCP listener each, in a process without a source or metrics. Memory is that of
-the whole process that is its own; times are CPU microseconds for each service port.
-
-${asMarkdown(costRows(costs), 1)}
-`;
-  const left = missing.map(
-    ({ peer, load, why }) => `* ${[peer, load].filter(Boolean).join(', ')}: ${why}`,
-  );
-  return `## Several workers
-
-Measured on ${date} on: ${describeMachine(machine)}. Medians of ${rounds === 1 ? 'one round' : `${rounds} rounds`} of ${seconds} s; in brackets the
-lowest and the highest. ${CLIENTS} client addresses, since workers share clients out by their address. Before it began, the machine
-was ${(100 * busyBefore).toFixed(0)} % busy with something else. Clients, server and proxy share the cores: with ${machine.cores} of them, more workers can
-only take from the others what these leave. What follows for larger machines is [below](#reasoned-for-64-cores).
-
-${asMarkdown(trafficRows(report), 2)}
-${costPart}${left.length === 0 ? '' : `\nNot measured:\n\n${left.join('\n')}\n`}`;
+/** docs/benchmarks/scaling.json. */
+export function scalingResults(report: ScalingReport): Results {
+  const { date, rounds, seconds, costs, missing, busyBefore } = report;
+  return {
+    date,
+    machine: describeMachine(report.machine),
+    about: {
+      rounds,
+      seconds,
+      'client addresses': CLIENTS,
+      'busy before': `${(100 * busyBefore).toFixed(0)} %`,
+      'service ports': costs[0]?.servicePorts ?? 0,
+    },
+    tables: {
+      Traffic: trafficRows(report),
+      'Cost of a worker': costRows(costs),
+      'Reasoned for 64 workers': reasonedRows(costs),
+      'Clients of the fullest worker': skewRows(),
+    },
+    notes: missing.map(
+      ({ peer, load, why }) => `missing: ${[peer, load].filter(Boolean).join(', ')}: ${why}`,
+    ),
+  };
 }

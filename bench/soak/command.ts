@@ -1,20 +1,16 @@
 /** `npm run bench -- soak`: very many events, and a heap that stays flat. */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { describeMachine, machine } from '../report/machine.ts';
-import { putSection } from '../report/sections.ts';
+import { publishResults } from '../report/page.ts';
 import { asText } from '../report/table.ts';
-import { markRows, renderSection, type SoakReport } from './docs.ts';
+import { markRows, soakResults, type SoakReport } from './docs.ts';
 import { MAX_GROWTH, measureSoak, type SoakPlan } from './measure.ts';
 
 export const SOAK_USAGE = `npm run bench -- soak [flags]   sends events through kube to-api; fails when its heap grows; needs /proc
 
   --events N      events (1000000)
   --services N    services that they are about (200)
-  --write-docs    writes the section of docs/benchmarks.md`;
-
-const PAGE = join(import.meta.dirname, '../../docs/benchmarks.md');
+  --write-docs    writes docs/benchmarks/soak.json and the table of docs/benchmarks.md`;
 
 interface Plan extends SoakPlan {
   readonly writeDocs: boolean;
@@ -69,7 +65,5 @@ export async function runSoak(
   if (result.growth > MAX_GROWTH) {
     throw new Error(`the heap is not flat: more than ${MAX_GROWTH} bytes`);
   }
-  if (plan.writeDocs) {
-    writeFileSync(PAGE, putSection(readFileSync(PAGE, 'utf8'), 'soak', renderSection(report)));
-  }
+  if (plan.writeDocs) publishResults('soak', soakResults(report));
 }

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { readAbuseArgs, runAbuse } from '../../bench/abuse/command.ts';
-import { renderRobustness, replaceRows } from '../../bench/abuse/report.ts';
+import { abuseResults } from '../../bench/abuse/report.ts';
 import { judge, type Abuse, type Result, type Traffic } from '../../bench/abuse/scenario.ts';
 import { ABUSES } from '../../bench/abuse/scenarios/all.ts';
 import { Front } from '../../bench/abuse/scenarios/kube-api.ts';
@@ -62,19 +62,23 @@ t.test('the verdict follows from what was measured', (t) => {
   t.end();
 });
 
-t.test('the table has a row for each run', (t) => {
-  const text = renderRobustness([{ abuse, result: good, reasons: ['why|not'] }], 'a machine');
-  t.match(text, /^\d{4}-\d\d-\d\d, a machine\n\n\| abuse \| engine \|/);
-  t.match(
-    text,
-    /\| An abuse \| node \| it \| 100 → 250 \| 100 exchanges, 0 lost; .* \*\*failed\*\*: why\/not \|/,
-  );
-  const again = replaceRows(`${text}\n| Another | node | as it was |`, [
-    { result: good, reasons: [] },
+t.test('the data file has a row for each run, and keeps those of other runs', (t) => {
+  const failed = abuseResults([{ result: good, reasons: ['why'] }], 'a machine');
+  const rows = failed.tables['Abuses'] ?? [];
+  t.match(rows[0], ['abuse', 'engine']);
+  t.match(rows[1], [
+    'An abuse',
+    'node',
+    'it',
+    '100 → 250',
+    /^100 exchanges, 0 lost/,
+    'failed: why',
   ]);
-  t.match(again, /\| An abuse \| node \| .* \| withstood \|\n/);
-  t.match(again, '| Another | node | as it was |');
-  t.throws(() => replaceRows('no table', [{ result: good, reasons: [] }]), /no row/);
+  const other = ['Another', 'node', 'as it was'];
+  const before = { ...failed, tables: { Abuses: [...rows, other] } };
+  const again = abuseResults([{ result: good, reasons: [] }], 'a machine', before);
+  t.match(again.tables['Abuses']?.[1], ['An abuse', 'node', 'it', /./, /./, 'withstood']);
+  t.same(again.tables['Abuses']?.[2], other);
   t.end();
 });
 

@@ -2,11 +2,11 @@ import { join } from 'node:path';
 import t from 'tap';
 import { now } from '../../bench/portals/clock.ts';
 import { readPortalArgs } from '../../bench/portals/command.ts';
-import { renderSection } from '../../bench/portals/docs.ts';
+import { portalResults } from '../../bench/portals/docs.ts';
 import { EngineWithoutSockets } from '../../bench/portals/engine-without-sockets.ts';
 import { times, type PortalReport, type PortalResult } from '../../bench/portals/result.ts';
 import { BenchView, serviceAddress, serviceEntry } from '../../bench/portals/services.ts';
-import { changeRows, coldRows, comparison } from '../../bench/portals/table.ts';
+import { changeRows, coldRows } from '../../bench/portals/table.ts';
 import { Dialogue } from '../../bench/support/dialogue.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import { NonePortal } from '../../src/portal/none.ts';
@@ -75,22 +75,11 @@ t.test('each start has a row, each change has one of its own', (t) => {
   t.end();
 });
 
-t.test('peers are compared where both were measured', (t) => {
-  const found = comparison(report, 'nftables', 'kube-proxy userspace');
-  t.equal(found?.servicePorts, 1000);
-  t.same(found?.added, { seen: 1000, seenInRow: 1000, done: 1000 });
-  t.equal(comparison(report, 'address', 'kube-proxy userspace'), undefined);
-  t.end();
-});
-
-t.test('the page names the machine, its limit, and how to get the peer', (t) => {
-  const page = renderSection(report);
-  t.match(page, 'Some CPU, 2 cores, 4 GiB, Linux 6, Node v26.0.0; up to 2,048');
-  t.match(page, '1,500 of 30,000 service ports are served');
-  t.match(page, '| service added | 1,000 | 1,000 | 1,000 |');
-  t.match(page, 'go build k8s.io/kubernetes/cmd/kube-proxy');
-  const alone = renderSection({ ...report, results: report.results.slice(0, 1) });
-  t.notMatch(alone, /takes so many times as long/, 'says nothing of a peer that was not there');
+t.test('the data file has the machine, its limit and both tables', (t) => {
+  const { machine, about, tables } = portalResults(report);
+  t.equal(machine, 'Some CPU, 2 cores, 4 GiB, Linux 6, Node v26.0.0');
+  t.same(about, { descriptors: 2048 });
+  t.same(Object.values(tables), [coldRows(report), changeRows(report)]);
   t.end();
 });
 

@@ -1,5 +1,10 @@
 import t from 'tap';
-import { renderDocs } from '../../bench/report/docs.ts';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { loopbackResults } from '../../bench/report/docs.ts';
+import { PAGES } from '../../bench/report/page.ts';
+import { asJson, readResults } from '../../bench/report/results.ts';
+import { fillPage } from '../../tools/docs/fill.ts';
 import { describeMachine, machine } from '../../bench/report/machine.ts';
 import type { Report } from '../../bench/report/report.ts';
 import { summarize, threeDigits, type Summary } from '../../bench/report/stats.ts';
@@ -87,12 +92,27 @@ t.test('columns are aligned, figures to the right', (t) => {
   t.end();
 });
 
-t.test('the page names the machine, the method and every figure', (t) => {
-  const page = renderDocs(report);
-  t.match(page, 'Some CPU, 2 cores, 4 GiB, Linux 6, Node v26.0.0');
-  t.match(page, '| bulk | GB/s | 5.00 | 1.50 (1.00-2.00) |');
-  t.match(page, '| 2 service ports | 80 | 30 | 250 |');
-  t.match(page, 'Medians of 3 rounds of 0.8 s');
+t.test('the data file has the machine, the method and every figure', (t) => {
+  const results = loopbackResults(report);
+  t.equal(results.machine, 'Some CPU, 2 cores, 4 GiB, Linux 6, Node v26.0.0');
+  t.same(results.about, { rounds: 3, seconds: 0.8 });
+  t.same(Object.values(results.tables), [loadRows(report), memoryRows(report)]);
   t.match(describeMachine(machine()), process.version);
+  t.end();
+});
+
+t.test('a data file has a line for each row', (t) => {
+  const results = loopbackResults(report);
+  const json = asJson(results);
+  t.same(JSON.parse(json), results);
+  t.match(json, '[ "2 service ports", "80", "30", "250" ]');
+  t.end();
+});
+
+t.test('the tables of the pages are those of the data files', (t) => {
+  for (const [name, parts] of Object.entries(PAGES)) {
+    const page = readFileSync(join(import.meta.dirname, '../../docs', name), 'utf8');
+    t.equal(fillPage(page, parts(readResults)), page, name);
+  }
   t.end();
 });

@@ -18,7 +18,8 @@ import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 import { formatBytes } from '../../src/util/bytes.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { configSchema } from '../../tools/docs/config-schema.ts';
-import { cliParts, fillPage } from '../../tools/docs/pages.ts';
+import { fillPage } from '../../tools/docs/fill.ts';
+import { cliParts } from '../../tools/docs/pages.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const docs = join(import.meta.dirname, '..', '..', 'docs');

@@ -1,5 +1,5 @@
 /**
- * The parts of pages that are made from the flag tables: between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+ * The parts of docs/reference/command-line.md that are made from the flag tables.
  * test/cli/docs.test.ts compares them, and writes them with UPDATE_DOCS=1.
  */
 import type { CommandText, Registry } from '../../src/cli/command.ts';
@@ -14,16 +14,6 @@ import {
 
 /** They have the flags of `to-userspace`, which the page says once. */
 const VARIANTS = ['to-userspacelin', 'to-winuserspace'];
-
-/** A page with its parts written again. Throws where a part has no place in it. */
-export function fillPage(page: string, parts: Readonly<Record<string, string>>): string {
-  return Object.entries(parts).reduce((text, [name, part]) => {
-    const [begin, end] = [`<!-- begin ${name} -->\n`, `\n<!-- end ${name} -->`];
-    const [from, to] = [text.indexOf(begin), text.indexOf(end)];
-    if (from === -1 || to < from) throw new Error(`no place for ${name}`);
-    return text.slice(0, from) + begin + part + text.slice(to);
-  }, page);
-}
 
 /** The parts of docs/reference/command-line.md. */
 export function cliParts(registry: Registry): Record<string, string> {

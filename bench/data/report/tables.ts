@@ -111,7 +111,7 @@ export function fixedRateRows(report: DataReport): string[][] {
       return [title, name].concat(times.map((time) => time?.toFixed(0) ?? ''));
     }),
   );
-  return [['', '', ...report.peers.map(({ title }) => title)], ...rows];
+  return [['', 'µs', ...report.peers.map(({ title }) => title)], ...rows];
 }
 
 export function memoryRows({ peers, idleConnection }: DataReport): string[][] {

@@ -1,0 +1,155 @@
+/**
+ * docs/benchmarks.md and docs/reference/robustness.md: their tables are parts of the data files in
+ * docs/benchmarks, between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fillPage } from '../../tools/docs/fill.ts';
+import { readResults, writeResults, type Results, type ResultsName } from './results.ts';
+import { asMarkdown, type Rows } from './table.ts';
+
+const DOCS = join(import.meta.dirname, '../../docs');
+
+type Read = (name: ResultsName) => Results;
+
+/** What is generated of each page, by its path below docs/. */
+export const PAGES: Readonly<Record<string, (read: Read) => Record<string, string>>> = {
+  'benchmarks.md': benchmarkParts,
+  'reference/robustness.md': robustnessParts,
+};
+
+/** Writes the data file of a run, and the tables of the pages. */
+export function publishResults(name: ResultsName, results: Results): void {
+  writeResults(name, results);
+  for (const [page, parts] of Object.entries(PAGES)) {
+    const path = join(DOCS, page);
+    writeFileSync(path, fillPage(readFileSync(path, 'utf8'), parts(readResults)));
+  }
+}
+
+const RUNS: readonly (readonly [ResultsName, what: string])[] = [
+  ['data', 'traffic, beside other proxies'],
+  ['loopback', 'traffic, on loopback'],
+  ['portals', 'rules and addresses'],
+  ['rest', 'memory and CPU at rest'],
+  ['control', 'serving the API'],
+  ['soak', 'a million events'],
+  ['scaling', 'several workers'],
+];
+
+/** The peers that the page shows, in this order, and what it calls them. */
+const PEERS: Readonly<Record<string, string>> = {
+  direct: 'no proxy',
+  'ours, linux': '**linux**',
+  'ours, node': 'node',
+  'kube-proxy userspace': 'kube-proxy',
+  HAProxy: 'HAProxy',
+  'nginx stream': 'nginx',
+  'kernel DNAT': 'kernel DNAT',
+};
+
+function benchmarkParts(read: Read): Record<string, string> {
+  const table = (name: ResultsName, title: string): Rows => filled(read(name).tables[title] ?? []);
+  const traffic = (title: string, keep?: Keep): string =>
+    asMarkdown(pick(table('data', title), ['', 'unit', ...Object.keys(PEERS)], keep), 2);
+  const sizes: Keep = (cell) => /^(1,000|10,000)$/.test(cell('service ports'));
+  return {
+    runs: asMarkdown([['figures', 'date', 'machine'], ...runs(read)], 3),
+    cpu: traffic('CPU of the proxy'),
+    throughput: traffic('Throughput', (cell) => !cell('').includes('8 streams')),
+    latency: asMarkdown(
+      pick(
+        table('data', 'Latency at a fixed rate, µs'),
+        ['', 'µs', ...Object.keys(PEERS)],
+        (cell) => /^p(50|99)$/.test(cell('µs')),
+      ),
+      2,
+    ),
+    memory: asMarkdown(table('data', 'Memory'), 1),
+    start: asMarkdown(
+      pick(
+        table('portals', 'From the first state to the last rule'),
+        ['service ports', 'portal', 'until the last rule, s', 'processes', 'idle CPU, %'],
+        (cell) => sizes(cell) && !cell('portal').includes('alone'),
+      ),
+      2,
+    ),
+    change: asMarkdown(
+      pick(
+        table('portals', 'One change'),
+        ['service ports', 'portal', 'change', 'seen, ms', 'done, ms', 'processes'],
+        (cell) =>
+          sizes(cell) && !cell('portal').includes('alone') && cell('change') === 'service added',
+      ),
+      3,
+    ),
+    rest: asMarkdown(table('rest', 'At rest'), 2),
+    each: asMarkdown(table('rest', 'Memory of each'), 1),
+    control: asMarkdown(table('control', 'Watchers'), 1),
+    soak: asMarkdown(
+      table('soak', 'Memory').filter((_, index, all) => index < 3 || index === all.length - 1),
+      0,
+    ),
+    scaling: asMarkdown(
+      pick(
+        table('scaling', 'Traffic'),
+        ['', 'figure', 'ours, linux × 1', 'ours, linux × 2', 'ours, linux × 4'],
+        (cell) => !cell('figure').includes('machine'),
+      ),
+      2,
+    ),
+  };
+}
+
+/** A row for each machine and day. */
+function runs(read: Read): string[][] {
+  const groups = Map.groupBy(RUNS, ([name]) => {
+    const { date, machine } = read(name);
+    return `${date}|${machine}`;
+  });
+  return [...groups].map(([when, list]) => {
+    const links = list.map(([name, what]) => `[${what}](benchmarks/${name}.json)`);
+    return [links.join(', ')].concat(when.split('|'));
+  });
+}
+
+/** A row for each abuse, a column for each engine. */
+function robustnessParts(read: Read): Record<string, string> {
+  const { date, machine, tables } = read('abuse');
+  const rows = (tables['Abuses'] ?? []).slice(1);
+  const verdict = (abuse: string | undefined, engine: string): string =>
+    rows
+      .find((row) => row[0] === abuse && row[1] === engine)
+      ?.at(-1)
+      ?.replaceAll('|', '/') ?? '';
+  const abuses = [...new Set(rows.map(([abuse]) => abuse ?? ''))];
+  const lines = abuses.map((abuse) => [abuse, verdict(abuse, 'node'), verdict(abuse, 'linux')]);
+  return {
+    abuse: `${date}, ${machine}\n\n${asMarkdown([['abuse', 'node', 'linux'], ...lines], 3)}`,
+  };
+}
+
+type Keep = (cell: (column: string) => string) => boolean;
+
+/** Some columns, by their heads, of the rows to keep; medians without their spread, and as the page calls them. */
+function pick(rows: Rows, columns: readonly string[], keep: Keep = () => true): Rows {
+  const [head = [], ...body] = rows;
+  const at = columns.map((column) => head.indexOf(column)).filter((index) => index !== -1);
+  const kept = body.filter((row) => keep((column) => row[head.indexOf(column)] ?? ''));
+  return [
+    at.map((index) => PEERS[head[index] ?? ''] ?? head[index] ?? ''),
+    ...kept.map((row) => at.map((index) => (row[index] ?? '').replace(/ \([\d.-]+\)/, ''))),
+  ];
+}
+
+/** Empty cells in the first two columns repeat the row above. */
+function filled(rows: Rows): Rows {
+  const above: string[] = [];
+  return rows.map((row, index) => {
+    const full = row.map((cell, column) =>
+      index > 1 && column < 2 && cell === '' && row[0] === '' ? (above[column] ?? '') : cell,
+    );
+    above.splice(0, above.length, ...full);
+    return full;
+  });
+}
