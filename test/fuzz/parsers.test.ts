@@ -1,6 +1,6 @@
 /**
  * Parsers of outside text, given damaged samples: each has to return, or throw an error that it may throw, within
- * a time and memory budget. docs/how-to/harden.md lists all parsers and their targets; most have one in a test of
+ * a time and memory budget. CONTRIBUTING.md lists all parsers and their targets; most have one in a test of
  * their own.
  */
 import { once } from 'node:events';

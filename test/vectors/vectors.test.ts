@@ -1,6 +1,6 @@
 /**
  * The vectors of kpng's behaviour, V1 to V22: each has tests, whose names say whether they show that it is
- * kept or where it is deliberately different, and docs/reference/differences.md says the same of all of them.
+ * kept or where it is deliberately different, and README.md beside it says the same of all of them.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -44,8 +44,8 @@ t.test('every test of a vector says whether it is kept or different', async (t) 
   );
 });
 
-t.test('docs/reference/differences.md says the same of every vector', async (t) => {
-  const page = readFileSync(join(ROOT, 'docs/reference/differences.md'), 'utf8');
+t.test('test/vectors/README.md says the same of every vector', async (t) => {
+  const page = readFileSync(join(ROOT, 'test/vectors/README.md'), 'utf8');
   const documented = tableRows(page, 'The vectors of kpng').map(([vector, , kept]) => [
     vector,
     kept?.replace(/[,;:].*/, ''),

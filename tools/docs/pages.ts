@@ -34,7 +34,7 @@ export function cliParts(registry: Registry): Record<string, string> {
   return {
     sources: words(sources),
     backends: words(sinks),
-    'other commands': words(others),
+    'other commands': words(others.filter(({ heading }) => heading === 'Other commands')),
     flags: flagTables(registry),
     'foreign flags': tableOf(['flag', 'answer', ''], foreignRows),
     ...kubeProxyParts(),
