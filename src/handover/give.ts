@@ -1,15 +1,15 @@
 import { readdirSync } from 'node:fs';
-import type { FormerListener } from '../proxysocket/core/inherited.ts';
-import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
+import type { PreviousListener } from '../proxysocket/core/inherited.ts';
+import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 import type { Rights } from './rights.ts';
 import { inodeOf } from '../util/inode.ts';
 import { mayTakePart, readHello, refusal, type Offer } from './protocol.ts';
 import type { Wire } from './wire.ts';
 
 export interface GiveOptions {
-  readonly listeners: readonly FormerListener[];
+  readonly listeners: readonly PreviousListener[];
   /** UDP sessions, whose clients the successor leads to the same endpoints. */
-  readonly flows: readonly FormerFlow[];
+  readonly flows: readonly PreviousFlow[];
   /** TCP ports of what else listens in this process. */
   readonly ports: readonly number[];
   readonly pid: number;
@@ -64,7 +64,7 @@ export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
  */
 function listeningSockets(
   rights: Rights,
-  places: readonly Pick<FormerListener, 'protocol' | 'port'>[],
+  places: readonly Pick<PreviousListener, 'protocol' | 'port'>[],
 ): Map<number, number> {
   const ports = new Set(places.map(({ protocol, port }) => `${protocol} ${port}`));
   const found = new Map<number, number>();

@@ -1,8 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import type { NewProcess } from '../proxysocket/engine.ts';
-import type { FormerListener } from '../proxysocket/core/inherited.ts';
-import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
+import type { PreviousListener } from '../proxysocket/core/inherited.ts';
+import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 import {
   EXCHANGE_LIMIT_MS,
   MAX_TAKEN_BYTES,
@@ -25,9 +25,9 @@ export interface HandoverServerOptions {
   /** Default: the real one. */
   readonly clock?: Clock;
   /** What this process listens on now. */
-  readonly listeners: () => readonly FormerListener[];
+  readonly listeners: () => readonly PreviousListener[];
   /** The UDP sessions that it has now. */
-  readonly flows: () => Promise<readonly FormerFlow[]>;
+  readonly flows: () => Promise<readonly PreviousFlow[]>;
   /** TCP ports of what else listens in this process and is to be handed over. */
   readonly ports: () => readonly number[];
   /** A successor has got the sockets, and puts its own state in place. */

@@ -9,8 +9,8 @@
  */
 import { readlinkSync } from 'node:fs';
 import { KpngError } from '../errors.ts';
-import type { FormerListener } from '../proxysocket/core/inherited.ts';
-import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
+import type { PreviousListener } from '../proxysocket/core/inherited.ts';
+import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 
 /** Changes when processes of different versions would not understand each other. */
 export const HANDOVER_VERSION = 1;
@@ -58,9 +58,9 @@ export type Offer =
       readonly pid: number;
       /** How many descriptors follow. */
       readonly sockets: number;
-      readonly former: readonly FormerListener[];
+      readonly former: readonly PreviousListener[];
       /** UDP sessions; absent: a predecessor of an earlier version does not tell. */
-      readonly flows?: readonly FormerFlow[];
+      readonly flows?: readonly PreviousFlow[];
     }
   | { readonly ok: false; readonly reason: string };
 

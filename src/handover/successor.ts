@@ -3,9 +3,9 @@ import { messageOf } from '../errors.ts';
 import {
   closeInherited,
   keepInherited,
-  type FormerListener,
+  type PreviousListener,
 } from '../proxysocket/core/inherited.ts';
-import { forgetFormerFlows, keepFormerFlows } from '../proxysocket/udp/former-flows.ts';
+import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/previous-flows.ts';
 import { EXCHANGE_LIMIT_MS, networkNamespace, takenText } from './protocol.ts';
 import { fileAt, type FileId } from './socket-file.ts';
 import type { Taken } from './take.ts';
@@ -19,7 +19,7 @@ export interface Inheritance {
   /** Of the predecessor. */
   readonly pid: number;
   readonly sockets: number;
-  readonly former: readonly FormerListener[];
+  readonly former: readonly PreviousListener[];
   /** Resolves when the predecessor has ended, or has given up this process. */
   readonly predecessorGone: Promise<void>;
   /** Tells the predecessor that its clients are served here now, closes what nobody has taken, and forgets what was told. */
@@ -69,7 +69,7 @@ function inheritance(
   file: FileId,
 ): Inheritance {
   keepInherited(sockets, former);
-  keepFormerFlows(flows);
+  keepPreviousFlows(flows);
   // It tells the predecessor by being open that this process lives.
   const socket = new Socket({ fd: connection, readable: true, writable: true });
   socket.on('error', () => undefined);
@@ -85,7 +85,7 @@ function inheritance(
     sockets: sockets.length,
     former,
     complete() {
-      forgetFormerFlows();
+      forgetPreviousFlows();
       socket.write(takenText(closeInherited()));
     },
   };

@@ -1,8 +1,8 @@
 import { closeSync } from 'node:fs';
-import type { FormerListener, InheritedSocket } from '../proxysocket/core/inherited.ts';
+import type { PreviousListener, InheritedSocket } from '../proxysocket/core/inherited.ts';
 import { systemError } from '../proxysocket/linux/sys/abi.ts';
 import type { Rights } from './rights.ts';
-import type { FormerFlow } from '../proxysocket/udp/former-flows.ts';
+import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 import { helloFrom, mayTakePart, readOffer } from './protocol.ts';
 import { Wire } from './wire.ts';
 
@@ -20,8 +20,8 @@ export interface Taken {
   /** Of the predecessor. */
   readonly pid: number;
   readonly sockets: readonly InheritedSocket[];
-  readonly former: readonly FormerListener[];
-  readonly flows: readonly FormerFlow[];
+  readonly former: readonly PreviousListener[];
+  readonly flows: readonly PreviousFlow[];
   /** The connection to it. */
   readonly connection: number;
 }

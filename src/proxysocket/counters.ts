@@ -1,9 +1,8 @@
 import type { Traffic } from './spec.ts';
 
 /**
- * Why connecting to an endpoint failed: a small fixed set, fit for a metric label. `reset`: the
- * endpoint's host took the connection and reset it before anything went through. `loop`: the endpoint
- * is the service's own address.
+ * Why connecting to an endpoint failed: a small fixed set, fit for a metric label. `reset`: the endpoint's host took
+ * the connection and reset it before anything went through. `loop`: the endpoint is the service's own address.
  */
 export const CONNECT_ERROR_CAUSES = [
   'refused',
@@ -22,8 +21,8 @@ export const CONNECT_SECONDS_BUCKETS = [
 ] as const;
 
 /**
- * Counters of one service port: plain numbers, increased in the data path and read at scrape time.
- * They survive changes of the service port and end with it.
+ * Counters of one service port: plain numbers, increased in the data path and read at scrape time. They survive
+ * changes of the service port and end with it.
  */
 export interface ServicePortCounters {
   /** TCP connections accepted; UDP sessions begun. */
@@ -169,28 +168,6 @@ export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounter
 
 /** Those that say how many there are now, and so go down as well. */
 export const GAUGE_COUNTERS = ['active', 'held'] as const satisfies readonly PlainCounter[];
-
-/** Both together. */
-export function addCounters(
-  one: ServicePortCounters,
-  other: ServicePortCounters,
-): ServicePortCounters {
-  const total = newCounters();
-  addTo(total, one);
-  addTo(total, other);
-  return total;
-}
-
-/** Adds to what is there: done for every service port and worker whenever metrics are read. */
-export function addTo(total: ServicePortCounters, more: ServicePortCounters): void {
-  for (const name of PLAIN_COUNTERS) total[name] += more[name];
-  for (const cause of CONNECT_ERROR_CAUSES) total.connectErrors[cause] += more.connectErrors[cause];
-  const { counts } = total.connectSeconds;
-  for (let bucket = 0; bucket < counts.length; bucket += 1) {
-    counts[bucket] = (counts[bucket] ?? 0) + (more.connectSeconds.counts[bucket] ?? 0);
-  }
-  total.connectSeconds.sum += more.connectSeconds.sum;
-}
 
 /** A summary of all service ports: as long as it is the same, nothing has moved. */
 export interface Activity {

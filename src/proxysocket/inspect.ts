@@ -51,8 +51,8 @@ export interface Inspection {
 export const NOTHING: Inspection = { connections: [], matched: 0, complete: true, endpoints: [] };
 
 /**
- * Connections of each protocol that one question looks at: some milliseconds of work, in which the engine
- * does nothing else.
+ * Connections of each protocol that one question looks at: some milliseconds of work, in which the engine does
+ * nothing else.
  */
 export const MAX_INSPECTED = 50_000;
 
@@ -94,11 +94,11 @@ export function mergeInspections(parts: readonly Inspection[], maxConnections: n
   const endpoints = new Map<string, Inspection['endpoints'][number]>();
   for (const each of parts.flatMap((part) => part.endpoints)) {
     const key = `${each.servicePort} ${each.endpoint}`;
-    const former = endpoints.get(key);
+    const previous = endpoints.get(key);
     endpoints.set(key, {
       ...each,
-      active: each.active + (former?.active ?? 0),
-      failing: each.failing || former?.failing === true,
+      active: each.active + (previous?.active ?? 0),
+      failing: each.failing || previous?.failing === true,
     });
   }
   return {

@@ -85,11 +85,11 @@ export class RoundRobinBalancer implements Balancer {
     endpoints: readonly EndpointSpec[],
     admits: (endpoint: EndpointSpec) => boolean = () => true,
   ): readonly BalancerEndpoint[] {
-    const former = this.#listed;
+    const previous = this.#listed;
     const { added, changed } = this.#list(endpoints, admits);
     const stayed = this.#listed.length - added.length;
     const gone =
-      stayed === former.length ? [] : former.filter(({ update }) => update !== this.#updates);
+      stayed === previous.length ? [] : previous.filter(({ update }) => update !== this.#updates);
     for (const member of changed) this.#allow(member, member);
     for (const member of gone) this.#remove(member);
     for (const member of shuffle(added, this.#random)) {
@@ -109,14 +109,14 @@ export class RoundRobinBalancer implements Balancer {
     endpoints: readonly EndpointSpec[],
     admits: (endpoint: EndpointSpec) => boolean,
   ): { added: Member[]; changed: Member[] } {
-    const former = this.#listed;
+    const previous = this.#listed;
     const listed: Member[] = [];
     const added = new Map<string, Member>();
     const changed: Member[] = [];
     const update = (this.#updates += 1);
     let next = 0;
     for (const spec of endpoints) {
-      let member = former[next];
+      let member = previous[next];
       if (member?.spec !== spec) {
         const text = endpointText(spec);
         member = this.#members.get(text) ?? added.get(text);
@@ -124,9 +124,9 @@ export class RoundRobinBalancer implements Balancer {
           if (!admits(spec)) continue;
           added.set(text, (member = new Member(text, spec, update)));
         }
-        if (former[member.place] === member) next = member.place;
+        if (previous[member.place] === member) next = member.place;
       }
-      if (former[next] === member) next += 1;
+      if (previous[next] === member) next += 1;
       // What one listing of an endpoint allows is allowed.
       const again = member.update === update;
       const internal = spec.internal || (again && member.internal);
@@ -162,11 +162,11 @@ export class RoundRobinBalancer implements Balancer {
   }
 
   pick(request: PickRequest): Pick | undefined {
-    const { traffic, tried, former } = request;
+    const { traffic, tried, previous } = request;
     const pool = this.#poolFor(traffic, request.family);
     const affinity = this.#affinity;
     if (this.#skips.size > 0) this.#unskipDue();
-    const known = former === undefined ? undefined : this.#members.get(former);
+    const known = previous === undefined ? undefined : this.#members.get(previous);
     const kept = known !== undefined && isUsable(known, traffic, pool) ? known : undefined;
     if (affinity === undefined) return (kept ?? pool.next(tried))?.inTurn;
 

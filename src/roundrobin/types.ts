@@ -24,7 +24,7 @@ export interface PickRequest {
   /** Family of the listener: endpoints of it are preferred, the other one is used when there is none. */
   readonly family: Family;
   /** `ip:port` of the endpoint that this client had in another process, which it keeps if it may. Default: it had none. */
-  readonly former?: string | undefined;
+  readonly previous?: string | undefined;
   /** Endpoints that this client has tried in vain. Empty on the first attempt. */
   readonly tried: readonly BalancerEndpoint[];
 }

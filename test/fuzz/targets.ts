@@ -18,7 +18,7 @@ import {
 import { Wire } from '../../src/handover/wire.ts';
 import { loadConfig } from '../../src/kube/config.ts';
 import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
-import { keepFormerFlows } from '../../src/proxysocket/udp/former-flows.ts';
+import { keepPreviousFlows } from '../../src/proxysocket/udp/previous-flows.ts';
 import { readFlows } from '../../src/portal/flows.ts';
 import { readLinks, Spelling } from '../../src/portal/interface/linux-list.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';
@@ -134,7 +134,7 @@ export const TARGETS: readonly Target[] = [
       if (!offer.ok) return;
       // As the new process uses them.
       keepInherited([], offer.former);
-      keepFormerFlows(offer.flows ?? []);
+      keepPreviousFlows(offer.flows ?? []);
     },
     throws: ['KPNG_HANDOVER_FAILED'],
   },

@@ -26,9 +26,9 @@ import { takeOver } from '../../src/handover/successor.ts';
 import {
   closeInherited,
   takeInherited,
-  type FormerListener,
+  type PreviousListener,
 } from '../../src/proxysocket/core/inherited.ts';
-import { FormerFlows, type FormerFlow } from '../../src/proxysocket/udp/former-flows.ts';
+import { PreviousFlows, type PreviousFlow } from '../../src/proxysocket/udp/previous-flows.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -38,12 +38,12 @@ import { until } from '../support/until.ts';
 async function rig(
   t: Test,
   name = 'socket',
-  flows: () => Promise<readonly FormerFlow[]> = async () => [],
+  flows: () => Promise<readonly PreviousFlow[]> = async () => [],
 ) {
   const tcp = createServer((socket) => socket.end('hello')).listen(0, '127.0.0.1');
   await once(tcp, 'listening');
   const { port } = tcp.address() as AddressInfo;
-  const listener: FormerListener = {
+  const listener: PreviousListener = {
     servicePort: 'd/web:http',
     protocol: 'TCP',
     address: '127.0.0.1',
@@ -328,7 +328,7 @@ linuxTest('what clients had is told to engines that begin before it serves, only
   await server.listen();
   const found = await takeOver(path);
   if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
-  const engine = (): FormerFlows => new FormerFlows(new FakeClock(), 30_000);
+  const engine = (): PreviousFlows => new PreviousFlows(new FakeClock(), 30_000);
   const [early, client] = [engine(), { address: '10.0.0.9', port: 5000 }];
   found.complete();
   t.equal(engine().take('d/dns:dns', client), undefined, 'the worker after one that died');
@@ -336,7 +336,7 @@ linuxTest('what clients had is told to engines that begin before it serves, only
 });
 
 linuxTest('nothing is given over a connection that was closed meanwhile', async (t) => {
-  const flows = Promise.withResolvers<readonly FormerFlow[]>();
+  const flows = Promise.withResolvers<readonly PreviousFlow[]>();
   let isAsked = false;
   const { path, server, given, failed } = await rig(t, 'socket', () => {
     isAsked = true;

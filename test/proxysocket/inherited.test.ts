@@ -5,7 +5,7 @@ import {
   inheritedPort,
   keepInherited,
   takeInherited,
-  type FormerListener,
+  type PreviousListener,
   type InheritedSocket,
 } from '../../src/proxysocket/core/inherited.ts';
 
@@ -22,7 +22,7 @@ function isOpen(fd: number): boolean {
   }
 }
 
-const FORMER: FormerListener = {
+const FORMER: PreviousListener = {
   servicePort: 'd/web:http',
   protocol: 'TCP',
   address: '0.0.0.0',

@@ -2,7 +2,7 @@
 import { closeSync, fstatSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { formerListeners } from '../../src/cli/sinks/handover.ts';
+import { previousListeners } from '../../src/cli/sinks/handover.ts';
 import { HandoverServer } from '../../src/handover/predecessor.ts';
 import { takeOver } from '../../src/handover/successor.ts';
 import type { NewProcess } from '../../src/proxysocket/engine.ts';
@@ -131,7 +131,7 @@ linuxTest(
     const path = join(shortDir(t), 'socket');
     const server = new HandoverServer({
       path,
-      listeners: () => formerListeners(engine.snapshot()),
+      listeners: () => previousListeners(engine.snapshot()),
       flows: async () => [],
       ports: () => [],
       onGiven: () => undefined,

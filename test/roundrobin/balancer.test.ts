@@ -193,19 +193,19 @@ t.test('a pick tells whether affinity decided', async (t) => {
 t.test('a client keeps the endpoint that it had in another process, while it may', async (t) => {
   const subject = new Subject();
   subject.set(A, B, C);
-  t.same([subject.next('1.0.0.1', { former: C }), subject.next()], [C, A], 'nobody loses a turn');
-  t.equal(subject.next('1.0.0.1', { former: '10.0.0.9:80' }), B, 'it is gone');
+  t.same([subject.next('1.0.0.1', { previous: C }), subject.next()], [C, A], 'nobody loses a turn');
+  t.equal(subject.next('1.0.0.1', { previous: '10.0.0.9:80' }), B, 'it is gone');
   subject.set(A, B, endpoint(C, 'external'));
-  t.equal(subject.next('1.0.0.1', { former: C }), A, 'it does not serve such traffic any more');
+  t.equal(subject.next('1.0.0.1', { previous: C }), A, 'it does not serve such traffic any more');
   subject.set(A, B, C);
   subject.fail(C);
-  t.not(subject.next('1.0.0.1', { former: C }), C, 'it refuses');
+  t.not(subject.next('1.0.0.1', { previous: C }), C, 'it refuses');
 });
 
 t.test('with session affinity the client is bound to it', async (t) => {
   const subject = new Subject({ affinity: CLIENT_IP });
   subject.set(A, B, C);
-  t.equal(subject.next('1.0.0.1', { former: C }), C);
+  t.equal(subject.next('1.0.0.1', { previous: C }), C);
   t.equal(subject.next('1.0.0.1'), C);
-  t.equal(subject.next('1.0.0.1', { former: B }), C, 'what it is bound to counts for more');
+  t.equal(subject.next('1.0.0.1', { previous: B }), C, 'what it is bound to counts for more');
 });

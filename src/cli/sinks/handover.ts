@@ -2,11 +2,11 @@ import type { HandoverServer } from '../../handover/predecessor.ts';
 import type { FileId } from '../../handover/socket-file.ts';
 import type { Inheritance } from '../../handover/successor.ts';
 import type { Log } from '../../observe/log.ts';
-import type { FormerListener } from '../../proxysocket/core/inherited.ts';
+import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { slotKeys } from '../../proxysocket/core/listener-slot.ts';
 import type { NewProcess, Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';
-import type { FormerFlow } from '../../proxysocket/udp/former-flows.ts';
+import type { PreviousFlow } from '../../proxysocket/udp/previous-flows.ts';
 import type { Turn } from '../../util/turn.ts';
 
 export interface HandoverOptions {
@@ -80,7 +80,7 @@ export class Handover {
   }
 
   /** Where service ports listened in the former process. */
-  get former(): readonly FormerListener[] {
+  get former(): readonly PreviousListener[] {
     return this.#inheritance?.former ?? [];
   }
 
@@ -122,7 +122,7 @@ export class Handover {
     const server = new HandoverServer({
       path: this.#path,
       expected: this.#file,
-      listeners: () => formerListeners(handedOver.snapshot()),
+      listeners: () => previousListeners(handedOver.snapshot()),
       flows: async () => {
         try {
           return await handedOver.flows();
@@ -170,19 +170,19 @@ export interface HandedOver {
   /** Where service ports listen. */
   snapshot(): ServicePortSnapshot[];
   /** UDP sessions. */
-  flows(): Promise<readonly FormerFlow[]>;
+  flows(): Promise<readonly PreviousFlow[]>;
   /** TCP ports of what else listens. */
   ports(): readonly number[];
 }
 
 /** Where service ports listen now, for a successor. */
-export function formerListeners(snapshot: readonly ServicePortSnapshot[]): FormerListener[] {
+export function previousListeners(snapshot: readonly ServicePortSnapshot[]): PreviousListener[] {
   return snapshot.flatMap(({ name, protocol, listeners }) => {
     const keys = slotKeys(
       { name, protocol },
       listeners.map(({ listen }) => listen),
     );
-    return listeners.flatMap((status, index): FormerListener[] => {
+    return listeners.flatMap((status, index): PreviousListener[] => {
       if (status.state !== 'listening') return [];
       const { address, traffic, port: asked } = status.listen;
       const place = { servicePort: name, protocol, address, traffic };
@@ -192,9 +192,9 @@ export function formerListeners(snapshot: readonly ServicePortSnapshot[]): Forme
 }
 
 /** UDP sessions now, up to as many as one question gets. None where the engine cannot tell. */
-export async function formerFlows(
+export async function previousFlows(
   engine: Pick<Engine, 'snapshot'> & Required<Pick<Engine, 'inspect'>>,
-): Promise<FormerFlow[]> {
+): Promise<PreviousFlow[]> {
   const servicePorts = engine
     .snapshot()
     .filter(({ protocol, counters }) => protocol === 'UDP' && counters.active > 0)

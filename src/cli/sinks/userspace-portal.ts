@@ -5,7 +5,7 @@ import type { Tools } from '../../portal/iptables/tools.ts';
 import { formerKey, PortAllocator } from '../../portal/port-allocator.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
-import type { FormerListener } from '../../proxysocket/core/inherited.ts';
+import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import {
   BEST,
@@ -36,7 +36,7 @@ export async function createPortal(
   log: Log,
   exec: Exec = systemExec,
   dry?: PortalParts,
-  former: readonly FormerListener[] = [],
+  former: readonly PreviousListener[] = [],
 ): Promise<Portal> {
   const { bindAddress, nodePortAddresses, iptablesFlavor } = options;
   const allocator = new PortAllocator(
@@ -92,7 +92,7 @@ export async function createPortal(
 }
 
 /** The port that each listener had in the former process, by what the portals call it. */
-function formerPorts(former: readonly FormerListener[]): ReadonlyMap<string, number> {
+function formerPorts(former: readonly PreviousListener[]): ReadonlyMap<string, number> {
   return new Map(
     former.map(({ servicePort, address, traffic, port }) => [
       formerKey(servicePort, address, traffic),

@@ -11,7 +11,7 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
 import { Turn } from '../../util/turn.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { formerFlows, Handover } from './handover.ts';
+import { previousFlows, Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
 import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
@@ -72,7 +72,7 @@ export async function startUserspace(
       inPlace: async () =>
         handover.inPlace({
           snapshot: () => engine.snapshot(),
-          flows: () => formerFlows(engine),
+          flows: () => previousFlows(engine),
           ports: () => [...(context.otherPorts?.() ?? []), ...(checks?.ports ?? [])],
         }),
       handedOver: handover.taken,

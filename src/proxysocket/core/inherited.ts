@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/inode.ts';
-import type { Protocol, Traffic, ListenSpec } from '../spec.ts';
+import type { ListenSpec, Protocol, Traffic } from '../spec.ts';
 import type { Acceptor, Listener, ServicePort } from './service-port.ts';
 
 /** A listening socket that is open already, by another process or thread. */
@@ -12,63 +12,58 @@ export interface InheritedSocket {
   readonly fd: number;
 }
 
-/** Where a service port of another process listened. */
-export interface FormerListener {
+/** Where a service port of the old process listened. */
+export interface PreviousListener {
   /** `namespace/name:port`. */
   readonly servicePort: string;
   readonly protocol: Protocol;
   readonly address: string;
   readonly traffic: Traffic;
-  /** What was asked for: 0 if any port would do. */
+  /** The port that was asked for: 0 if any would do. */
   readonly asked: number;
   readonly port: number;
-  /** The key of its place in the listener table. */
+  /** The key of its slot in the listener table. */
   readonly key: string;
 }
 
 /*
- * What listeners of this thread may take instead of opening a socket: the main thread has it from another process, a worker
- * from the main thread.
+ * What listeners of this thread may take instead of opening a socket. The main thread has it from the old process, a
+ * worker from the main thread.
  */
 const sockets = new Map<string, number[]>();
 const ports = new Map<string, number>();
-/** What came from another process. */
-let given: { readonly fd: number; readonly inode: number | undefined }[] = [];
+/** What came from the old process. */
+let received: { readonly fd: number; readonly inode: number | undefined }[] = [];
 
 /**
- * Keeps sockets for listeners of this thread that are to open. A listener at such an address gets the socket with every
- * client that waits in its queue, and need not bind. `chosen`: ports for listeners that ask for any, by the key of
- * their slot.
+ * Keeps sockets for listeners of this thread. A listener at such an address takes the socket, with every client that
+ * waits in its queue, instead of binding one. `chosen`: ports for listeners that ask for any, by the key of their
+ * slot.
  */
 export function offerSockets(
   offered: readonly InheritedSocket[],
   chosen: Iterable<readonly [key: string, port: number]>,
 ): void {
-  for (const socket of offered) {
-    const place = placeOf(socket);
-    const list = sockets.get(place);
-    if (list === undefined) sockets.set(place, [socket.fd]);
-    else list.push(socket.fd);
+  for (const { protocol, address, port, fd } of offered) {
+    const key = keyOf(protocol, address, port);
+    const list = sockets.get(key);
+    if (list === undefined) sockets.set(key, [fd]);
+    else list.push(fd);
   }
   for (const [key, port] of chosen) ports.set(key, port);
 }
 
-/** Keeps what a process that runs has handed over, until `closeInherited`. */
+/** Keeps what the old process has handed over, until `closeInherited`. */
 export function keepInherited(
   inherited: readonly InheritedSocket[],
-  former: readonly FormerListener[],
+  listeners: readonly PreviousListener[],
 ): void {
-  given = inherited.map(({ fd }) => ({ fd, inode: inodeOf(fd) }));
-  const chosen = former.filter(({ asked }) => asked === 0);
+  received = inherited.map(({ fd }) => ({ fd, inode: inodeOf(fd) }));
+  const chosen = listeners.filter(({ asked }) => asked === 0);
   offerSockets(
     inherited,
     chosen.map(({ key, port }) => [key, port]),
   );
-}
-
-/** Whether there is a socket to take. */
-export function hasInherited(protocol: Protocol, address: string, port: number): boolean {
-  return sockets.has(placeOf({ protocol, address, port }));
 }
 
 /** A descriptor for an address; then it is the caller's. Undefined when none is left, or ever was. */
@@ -77,10 +72,10 @@ export function takeInherited(
   address: string,
   port: number,
 ): number | undefined {
-  const place = placeOf({ protocol, address, port });
-  const list = sockets.get(place);
+  const key = keyOf(protocol, address, port);
+  const list = sockets.get(key);
   const fd = list?.shift();
-  if (list?.length === 0) sockets.delete(place);
+  if (list?.length === 0) sockets.delete(key);
   return fd;
 }
 
@@ -90,91 +85,66 @@ export function inheritedPort(key: string): number | undefined {
 }
 
 /**
- * Closes what no listener has taken. Returns the inode numbers of sockets of the other process that this one does not have
- * open any more, which may have been taken before. Idempotent.
+ * Closes what no listener has taken. Returns the inode numbers of sockets of the old process that this one no longer
+ * has open, which may have been taken before. Idempotent.
  */
 export function closeInherited(): number[] {
   for (const fd of [...sockets.values()].flat()) closeSync(fd);
   sockets.clear();
   ports.clear();
-  const gone = given.flatMap(({ fd, inode }) =>
+  const gone = received.flatMap(({ fd, inode }) =>
     inode === undefined || inodeOf(fd) === inode ? [] : [inode],
   );
-  given = [];
+  received = [];
   return gone;
 }
 
-function placeOf({ protocol, address, port }: Omit<InheritedSocket, 'fd'>): string {
+function keyOf(protocol: Protocol, address: string, port: number): string {
   return `${protocol} ${address} ${port}`;
 }
 
-export interface SurplusOptions {
-  readonly acceptor: Acceptor;
-  readonly owner: ServicePort;
-  readonly listen: ListenSpec;
-  /** Takes the descriptors of one more listener; false: there are none. */
-  readonly hold: () => boolean;
-  /** Gives them back. */
-  readonly drop: () => void;
+/** Takes the descriptors of one more listener (false: there are none), and gives them back. */
+interface ListenerBudget {
+  hold(protocol: Protocol): boolean;
+  drop(protocol: Protocol): void;
 }
 
 /**
- * Adds further sockets at the same address that are open already: the old process may have had more workers, each with a
- * socket of its own. So no client is reset that waits in the queue of one, or that the kernel sends there. The
- * same listener when there is nothing to add.
+ * A listener together with further inherited sockets at the same address: an old process with more workers had a
+ * socket for each. So no client is reset that waits in the queue of one, or that the kernel sends there.
  */
-export async function withSurplus(first: Listener, options: SurplusOptions): Promise<Listener> {
-  const { acceptor, owner, hold, drop } = options;
-  const { protocol, address, boundPort: port } = first;
-  const { group, ...rest } = options.listen;
+export async function withInheritedSockets(
+  first: Listener,
+  acceptor: Pick<Acceptor, 'listen'>,
+  owner: ServicePort,
+  { group, ...rest }: ListenSpec,
+  budget: ListenerBudget,
+): Promise<Listener> {
+  const { protocol, address, boundPort: port, family } = first;
   const listen = { ...rest, port, ...(group !== undefined && { group: { ...group, missing: 0 } }) };
-  const listeners = [first];
-  while (hasInherited(protocol, address, port) && hold()) {
+  const all = [first];
+  let closed: Promise<void> | undefined;
+  const closeAll = async (): Promise<void> => {
+    await Promise.all(all.map((each) => each.close()));
+    // The table counts one.
+    for (let extra = all.length - 1; extra > 0; extra -= 1) budget.drop(protocol);
+  };
+  while (sockets.has(keyOf(protocol, address, port)) && budget.hold(protocol)) {
     try {
-      listeners.push(await acceptor.listen(listen, owner));
+      all.push(await acceptor.listen(listen, owner));
     } catch (error) {
-      drop();
-      await Promise.all(listeners.map((each) => each.close()));
-      for (let extra = listeners.length - 1; extra > 0; extra -= 1) drop();
+      budget.drop(protocol);
+      await closeAll();
       throw error;
     }
   }
-  return listeners.length === 1 ? first : new SeveralListeners(listeners, drop);
-}
-
-/** Several sockets at one place. */
-class SeveralListeners implements Listener {
-  readonly protocol;
-  readonly address;
-  readonly boundPort;
-  readonly family;
-  readonly #listeners: readonly Listener[];
-  readonly #drop: () => void;
-  #closed: Promise<void> | undefined;
-
-  constructor(listeners: readonly Listener[], drop: () => void) {
-    const [first] = listeners;
-    if (first === undefined) throw new Error('no listener');
-    this.protocol = first.protocol;
-    this.address = first.address;
-    this.boundPort = first.boundPort;
-    this.family = first.family;
-    this.#listeners = listeners;
-    this.#drop = drop;
-  }
-
-  assign(...ownership: Parameters<Listener['assign']>): void {
-    for (const each of this.#listeners) each.assign(...ownership);
-  }
-
-  close(): Promise<void> {
-    this.#closed ??= this.#close();
-    return this.#closed;
-  }
-
-  async #close(): Promise<void> {
-    await Promise.all(this.#listeners.map((each) => each.close()));
-    // The table counts one.
-    for (let extra = this.#listeners.length - 1; extra > 0; extra -= 1) this.#drop();
-  }
+  if (all.length === 1) return first;
+  return {
+    protocol,
+    address,
+    boundPort: port,
+    family,
+    assign: (...ownership) => all.forEach((each) => each.assign(...ownership)),
+    close: () => (closed ??= closeAll()),
+  };
 }

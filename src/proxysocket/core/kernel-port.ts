@@ -32,22 +32,21 @@ export function kernelPortRange(
 /**
  * Listens on any port of the kernel's range.
  *
- * Asking the kernel (port 0) is slow once some thousand ports are taken: Linux then walks through half
- * of its range for each socket, 0.5 ms at 10,000 listeners and more beyond. So this tries a few
- * ports by chance first, which is right the first time as long as most are free.
+ * Asking the kernel (port 0) is slow once some thousand ports are taken: Linux then walks through half of its range
+ * for each socket, 0.5 ms at 10,000 listeners and more beyond. So this tries a few ports by chance first, which is
+ * right the first time as long as most are free.
  *
- * `open` listens on a given port and rejects with the system's error. `former` is tried before all
- * others.
+ * `open` listens on a given port and rejects with the system's error. `previous` is tried before all others.
  */
 export async function listenOnAnyPort(
   open: (port: number) => Promise<Listener>,
   range: KernelPorts | undefined,
   random: () => number,
-  former?: number,
+  previous?: number,
 ): Promise<Listener> {
   const candidates =
     range === undefined ? [] : Array.from({ length: ATTEMPTS }, () => draw(range, random));
-  for (const port of [former, ...candidates]) {
+  for (const port of [previous, ...candidates]) {
     if (port === undefined) continue;
     try {
       return await open(port);

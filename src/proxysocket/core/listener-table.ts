@@ -5,7 +5,7 @@ import type { Clock } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { ProcessDescriptors } from './descriptors.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
-import { inheritedPort, withSurplus } from './inherited.ts';
+import { inheritedPort, withInheritedSockets } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import {
   assertAddress,
@@ -38,12 +38,12 @@ export interface ListenerTableOptions {
 /**
  * Service ports and the addresses that they listen on.
  *
- * `set` only notes what service ports want; `settle` brings the sockets there. So the order of the
- * changes in a batch does not matter: a listener that any service port still wants is handed over,
- * never closed, and everything that has to close is closed before anything opens.
+ * `set` only notes what service ports want; `settle` brings the sockets there. So the order of the changes in a batch
+ * does not matter: a listener that any service port still wants is handed over, never closed, and everything that has
+ * to close is closed before anything opens.
  *
- * When several service ports want the same address, the first one has it, and the next one gets it with
- * the open socket when the first gives it up.
+ * When several service ports want the same address, the first one has it, and the next one gets it with the open
+ * socket when the first gives it up.
  */
 export class ListenerTable {
   readonly #options: ListenerTableOptions;
@@ -181,13 +181,7 @@ export class ListenerTable {
               inheritedPort(slot.key),
             )
           : await acceptor.listen(listen, owner);
-      const listener = await withSurplus(first, {
-        acceptor,
-        owner,
-        listen,
-        hold: () => descriptors.hold(slot.protocol),
-        drop: () => descriptors.drop(slot.protocol),
-      });
+      const listener = await withInheritedSockets(first, acceptor, owner, listen, descriptors);
       this.#retries.delete(slot);
       slot.state = { kind: 'listening', listener, holder, listen };
       this.#noteOwner(slot, owner);

@@ -50,8 +50,8 @@ export class ServicePortBook {
   }
 
   /**
-   * Creates a service port or changes it; returns it with the endpoints that it has lost. Its protocol
-   * must not change: remove it first.
+   * Creates a service port or changes it; returns it with the endpoints that it has lost. Its protocol must not
+   * change: remove it first.
    */
   set(spec: ServicePortSpec): { entry: Entry; gone: readonly BalancerEndpoint[] } {
     const { name, affinity, endpoints } = spec;
@@ -125,15 +125,15 @@ export class ServicePortBook {
   }
 
   #add({ name, protocol, affinity }: ServicePortSpec): Entry {
-    const former = this.#draining.get(name);
+    const previous = this.#draining.get(name);
     this.#draining.delete(name);
-    const goesOn = former?.protocol === protocol && former.counters.active > 0;
-    if (former !== undefined && !goesOn) this.#counters.release(former.counters);
+    const goesOn = previous?.protocol === protocol && previous.counters.active > 0;
+    if (previous !== undefined && !goesOn) this.#counters.release(previous.counters);
     const owner: ServicePort = {
       name,
       protocol,
       balancer: this.#newBalancer(affinity),
-      counters: goesOn ? former.counters : this.#counters.create(name),
+      counters: goesOn ? previous.counters : this.#counters.create(name),
       udpIdleTimeoutMs: this.#limits.udpIdleTimeoutMs,
     };
     const entry = { owner, claims: [], hasOwnIdle: false };

@@ -10,9 +10,9 @@ import {
 import type { CounterStore } from '../core/service-port-book.ts';
 
 /*
- * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes its
- * rows only, and the main thread reads all of them whenever it likes. Each counter is a 64-bit number at its natural place,
- * which the processors of this engine write in one piece. A row outlives its thread.
+ * Counters in memory that threads share: a slot for each service port, with a row for each thread. A thread writes
+ * its rows only, and the main thread reads all of them whenever it likes. Each counter is a 64-bit number at its
+ * natural place, which the processors of this engine write in one piece. A row outlives its thread.
  *
  * A row has, in this order: the plain counters, connect errors by cause, connect times by bucket, and their sum.
  */
@@ -207,11 +207,11 @@ export class CounterRows implements CounterStore {
     }
     for (const [name, slot] of slots) {
       if (this.#slots.get(name) === slot) continue;
-      const former = this.#users.get(slot);
-      if (former !== undefined) {
+      const previous = this.#users.get(slot);
+      if (previous !== undefined) {
         // Its last relays are not counted any more.
-        if (former.counters !== undefined) this.release(former.counters);
-        if (this.#slots.get(former.name) === slot) this.#slots.delete(former.name);
+        if (previous.counters !== undefined) this.release(previous.counters);
+        if (this.#slots.get(previous.name) === slot) this.#slots.delete(previous.name);
       }
       this.#slots.set(name, slot);
       this.#users.set(slot, { name, counters: undefined });

@@ -41,18 +41,18 @@ export class ListeningSockets {
     this.#workers = workers;
   }
 
-  /** A service port wants to listen there. `port` is 0 when any will do, and then `former` is what it had before. */
+  /** A service port wants to listen there. `port` is 0 when any will do, and then `previous` is what it had before. */
   claim(
     key: string,
     { protocol, address, port }: { protocol: Protocol; address: string; port: number },
-    former: number | undefined,
+    previous: number | undefined,
   ): void {
     const known = this.#slots.get(key);
     if (known !== undefined) {
       known.claims += 1;
       return;
     }
-    const place = port === 0 ? former : port;
+    const place = port === 0 ? previous : port;
     const sockets: PoolSocket[] = [];
     if (place !== undefined) {
       const take = () => takeInherited(protocol, address, place);

@@ -22,9 +22,9 @@ const MAX_ON_THEIR_WAY = 64;
 /**
  * Collects what a worker has to report, and posts it once for each turn of the loop.
  *
- * Events are what it has subscribed to for the main thread. When that thread does not keep up, they are counted instead;
- * everything else is always reported. Of the listeners that workers share, only the first worker reports that they open and
- * close.
+ * Events are what it has subscribed to for the main thread. When that thread does not keep up, they are counted
+ * instead; everything else is always reported. Of the listeners that workers share, only the first worker reports
+ * that they open and close.
  */
 export class Outbox {
   readonly #port: MessagePort;

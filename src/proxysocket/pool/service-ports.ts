@@ -61,11 +61,11 @@ export class ServicePorts {
 
   /** Takes in a batch. */
   note(changes: readonly EngineChange[]): Noted {
-    const former = new Map<string, ServicePortRecord>();
+    const previous = new Map<string, ServicePortRecord>();
     const left: string[] = [];
     const remember = (name: string): ServicePortRecord | undefined => {
       const record = this.#records.get(name);
-      if (record?.spec !== undefined && !former.has(name)) former.set(name, { ...record });
+      if (record?.spec !== undefined && !previous.has(name)) previous.set(name, { ...record });
       return record;
     };
     for (const change of changes) {
@@ -87,7 +87,7 @@ export class ServicePorts {
     return {
       unwanted,
       releases: (index) =>
-        [...former.values()].flatMap((record): EngineChange[] => {
+        [...previous.values()].flatMap((record): EngineChange[] => {
           if (record.spec === undefined || !record.keys.some((key) => unwanted.has(key))) return [];
           return [{ kind: 'set', spec: this.#sharedSpec(record, record.spec, index, unwanted) }];
         }),

@@ -29,12 +29,10 @@ export interface WorkerParts {
 }
 
 /**
- * The life of a worker thread: passes its probes, then waits for descriptors and commands until it is
- * told to end.
+ * The life of a worker thread: passes its probes, then waits for descriptors and commands until it is told to end.
  *
- * The loop blocks the thread, so that promises and Node's own event loop stand still. Batches of
- * changes need both; so while one is being worked on, or the end is being waited for, the loop steps
- * aside after each turn.
+ * The loop blocks the thread, so that promises and Node's own event loop stand still. Batches of changes need both;
+ * so while one is being worked on, or the end is being waited for, the loop steps aside after each turn.
  */
 export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
   const { port, index } = start;

@@ -65,11 +65,11 @@ interface Waiting {
 }
 
 /**
- * One worker thread, as the main thread sees it. Commands are carried out in the order in which they are sent, also those
- * that were sent before the thread was ready; each rejects with WorkerLost when the worker dies.
+ * One worker thread, as the main thread sees it. Commands are carried out in the order in which they are sent, also
+ * those that were sent before the thread was ready; each rejects with WorkerLost when the worker dies.
  *
- * The thread blocks in the kernel. It is woken through its eventfd for every command, and when the process ends, since Node
- * waits for its threads.
+ * The thread blocks in the kernel. It is woken through its eventfd for every command, and when the process ends,
+ * since Node waits for its threads.
  */
 export class PoolWorker {
   readonly index: number;
@@ -284,10 +284,10 @@ let starting = 0;
 /**
  * Starts a worker in whose thread V8 optimises functions where they run, not in a thread of its own.
  *
- * With Node 26.10 the process is killed by SIGSEGV or SIGTRAP when a thread ends, in whatever way, while its
- * calls of `node:ffi` are being optimised in another: Node frees what the optimiser still looks at. V8 reads
- * the flag once for each thread, before it runs any code; the threads that are there keep to what they have
- * read. The price is a few milliseconds now and then while the worker is young.
+ * With Node 26.10 the process is killed by SIGSEGV or SIGTRAP when a thread ends, in whatever way, while its calls of
+ * `node:ffi` are being optimised in another: Node frees what the optimiser still looks at. V8 reads the flag once for
+ * each thread, before it runs any code; the threads that are there keep to what they have read. The price is a few
+ * milliseconds now and then while the worker is young.
  *
  * @throws what `create` throws.
  */

@@ -11,16 +11,16 @@ export const MAX_REFUSED_CLIENTS = 2048;
 /**
  * Counts and reports clients that get no session.
  *
- * Every datagram of theirs counts as dropped, but a client port counts as rejected, and makes an
- * event, only once for as long as a session of it would last: a client that keeps on asking a
- * service without endpoints is one refused session. The memory for that is two sets, of which the
- * older one is forgotten when the younger one is full or its time is over.
+ * Every datagram of theirs counts as dropped, but a client port counts as rejected, and makes an event, only once for
+ * as long as a session of it would last: a client that keeps on asking a service without endpoints is one refused
+ * session. The memory for that is two sets, of which the older one is forgotten when the younger one is full or its
+ * time is over.
  */
 export class Refusals {
   readonly #clock: Clock;
   readonly #windowMs: number;
   #recent = new Set<string>();
-  #former = new Set<string>();
+  #previous = new Set<string>();
   #since: number;
 
   constructor(clock: Clock, windowMs: number) {
@@ -43,12 +43,12 @@ export class Refusals {
   #known(key: string): boolean {
     const now = this.#clock.now();
     if (this.#recent.size >= MAX_REFUSED_CLIENTS || now - this.#since >= this.#windowMs) {
-      this.#former = now - this.#since < 2 * this.#windowMs ? this.#recent : new Set();
+      this.#previous = now - this.#since < 2 * this.#windowMs ? this.#recent : new Set();
       this.#recent = new Set();
       this.#since = now;
     }
     if (this.#recent.has(key)) return true;
     this.#recent.add(key);
-    return this.#former.has(key);
+    return this.#previous.has(key);
   }
 }

@@ -12,7 +12,7 @@ import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import { ClientTable, SessionIndex, type ClientAddress } from './tables.ts';
-import { FormerFlows } from './former-flows.ts';
+import { PreviousFlows } from './previous-flows.ts';
 import { IdleLanes } from '../core/timers.ts';
 import { Refusals } from './refusals.ts';
 import {
@@ -41,7 +41,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   readonly #byBackendAddress = new ClientTable<Exit<S>>();
   readonly #full: LimitSignal;
   readonly #queues: SharedLimitSignal;
-  readonly #former: FormerFlows;
+  readonly #previous: PreviousFlows;
   #size = 0;
   #whenEmpty: (() => void)[] = [];
 
@@ -54,7 +54,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     this.#full = new LimitSignal('max-udp-sessions', () => this.#mostSessions);
     this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
     this.refusals = new Refusals(clock, limits.udpIdleTimeoutMs);
-    this.#former = new FormerFlows(clock, limits.udpIdleTimeoutMs);
+    this.#previous = new PreviousFlows(clock, limits.udpIdleTimeoutMs);
     this.#lanes = new IdleLanes(
       clock,
       (session) => session.owner.udpIdleTimeoutMs,
@@ -70,15 +70,15 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   }
 
   /**
-   * Begins a session for a new client port; undefined, counted and reported, when there is no
-   * endpoint or no room. Room is made by ending the least recently used session of any service port.
+   * Begins a session for a new client port; undefined, counted and reported, when there is no endpoint or no room.
+   * Room is made by ending the least recently used session of any service port.
    *
-   * A client may be another session: the endpoint of a service can be the address of a service. When
-   * they lead in a circle, each datagram would begin one session after the other without end.
+   * A client may be another session: the endpoint of a service can be the address of a service. When they lead in a
+   * circle, each datagram would begin one session after the other without end.
    */
   begin(front: S['front'], owner: ServicePort, client: ClientAddress): S | undefined {
-    const former = this.#byBackendAddress.get(client.address, client.port);
-    const hops = former === undefined ? 0 : former.session.hops + 1;
+    const from = this.#byBackendAddress.get(client.address, client.port);
+    const hops = from === undefined ? 0 : from.session.hops + 1;
     if (hops >= MAX_HOPS) {
       this.refusals.refuse(owner, client, 'limit');
       return undefined;
@@ -88,7 +88,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       traffic: front.traffic,
       family: front.family,
       tried: [],
-      former: this.#former.take(owner.name, client),
+      previous: this.#previous.take(owner.name, client),
     });
     if (pick === undefined) {
       this.refusals.refuse(owner, client, rejectReason(owner, front.traffic, 'no-endpoint'));
@@ -223,8 +223,8 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   }
 
   /**
-   * No more than half of the descriptors: any client can send datagrams from any number of ports, and
-   * they must not keep TCP clients out.
+   * No more than half of the descriptors: any client can send datagrams from any number of ports, and they must not
+   * keep TCP clients out.
    */
   get #mostSessions(): number {
     const { limits, descriptors } = this.#context;

@@ -3,7 +3,7 @@ import type { Test } from 'tap';
 import {
   closeInherited,
   keepInherited,
-  withSurplus,
+  withInheritedSockets,
 } from '../../src/proxysocket/core/inherited.ts';
 import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
 import * as k from '../../src/proxysocket/linux/sys/abi.ts';
@@ -14,7 +14,7 @@ import { linuxTest, newSys } from '../support/linux-sys.ts';
 const OWNER = { name: 'd/web:http' } as ServicePort;
 const CLIENTS = 64;
 
-/** Sockets that share a port, as the workers of a former process have left them. */
+/** Sockets that share a port, as the workers of an old process have left them. */
 function formerSockets(t: Test, count: number) {
   const sys = newSys();
   const { sockets } = sys;
@@ -58,10 +58,7 @@ async function openWorker(
     const assign = (): void => undefined;
     return { protocol: 'TCP', family: 4, address, boundPort, assign, close: async () => undefined };
   };
-  const listener = await withSurplus(await listen(spec), {
-    acceptor: { listen } as never,
-    owner: OWNER,
-    listen: spec,
+  const listener = await withInheritedSockets(await listen(spec), { listen }, OWNER, spec, {
     hold: () => (held += 1) > 0,
     drop: () => (held -= 1),
   });

@@ -4,7 +4,7 @@ import { formatHostPort } from '../../util/host-port.ts';
 import type { ClientAddress } from './tables.ts';
 
 /** A UDP session of the process before this one. */
-export interface FormerFlow {
+export interface PreviousFlow {
   /** `namespace/name:port`. */
   readonly servicePort: string;
   /** The client's `ip:port`. */
@@ -13,10 +13,10 @@ export interface FormerFlow {
   readonly endpoint: string;
 }
 
-const NAME = 'kpng-userspace former UDP flows';
+const NAME = 'kpng-userspace previous UDP flows';
 
 /** Keeps them for sessions that begin, in any thread; threads that run already do not learn of them. */
-export function keepFormerFlows(flows: readonly FormerFlow[]): void {
+export function keepPreviousFlows(flows: readonly PreviousFlow[]): void {
   if (flows.length === 0) return;
   setEnvironmentData(
     NAME,
@@ -27,7 +27,7 @@ export function keepFormerFlows(flows: readonly FormerFlow[]): void {
 }
 
 /** Forgets them, but for engines that are there already: threads that begin later find none. */
-export function forgetFormerFlows(): void {
+export function forgetPreviousFlows(): void {
   setEnvironmentData(NAME, undefined);
 }
 
@@ -35,7 +35,7 @@ export function forgetFormerFlows(): void {
  * Which endpoints the clients of the old process had. Only for the time in which that one would have ended an idle
  * session; later a client gets a new endpoint.
  */
-export class FormerFlows {
+export class PreviousFlows {
   readonly #clock: Clock;
   readonly #forMs: number;
   #endpoints = getEnvironmentData(NAME) as unknown as Map<string, string> | undefined;
