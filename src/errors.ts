@@ -11,52 +11,53 @@ export const ERROR_CODES = {
   KPNG_USAGE: { summary: 'A flag or command is wrong.', retried: false },
   KPNG_CONFIG_READ: { summary: 'The configuration file cannot be read.', retried: true },
   KPNG_CONFIG_INVALID: {
-    summary: 'The configuration file has an error; a running program keeps the former one.',
+    summary: 'The configuration file has an error; a running program keeps the previous settings.',
     retried: true,
   },
   KPNG_CONFIG_NOT_LIVE: {
-    summary: 'A changed setting takes effect only when the program starts again.',
+    summary: 'A changed setting takes effect only at the next start.',
     retried: false,
   },
   KPNG_TLS_FILE: {
-    summary: 'A TLS key, certificate or CA file is missing or wrong.',
+    summary: 'A TLS key, certificate or CA file is missing or invalid.',
     retried: false,
   },
   KPNG_STATE_FILE_READ: { summary: 'The state file cannot be read.', retried: true },
   KPNG_STATE_FILE_INVALID: {
-    summary: 'The state file has an error; the former state is kept.',
+    summary: 'The state file has an error; the last good state is served.',
     retried: true,
   },
   KPNG_STATE_FILE_LIMIT: {
-    summary: 'The state file exceeds a limit of size, memory or time; the former state is kept.',
+    summary:
+      'The state file exceeds a limit of size, memory or time; the last good state is served.',
     retried: true,
   },
   KPNG_SOURCE_LOST: {
-    summary: 'The kpng server cannot be reached; the last state is kept.',
+    summary: 'The source is unreachable; the last known state is served.',
     retried: true,
   },
   KPNG_STATE_TOO_LARGE: {
-    summary: 'A source sends more state than is accepted; the last state is kept.',
+    summary: 'A source sends more state than is accepted; the last known state is served.',
     retried: true,
   },
   KPNG_KUBECONFIG: {
-    summary: 'The configuration for the Kubernetes API is missing or wrong.',
+    summary: 'The configuration for the Kubernetes API is missing or invalid.',
     retried: false,
   },
   KPNG_KUBE_UNAUTHORIZED: {
-    summary: 'The Kubernetes API does not know the credentials; the last state is kept.',
+    summary: 'The Kubernetes API refused the credentials; the last known state is served.',
     retried: true,
   },
   KPNG_KUBE_FORBIDDEN: {
-    summary: 'The Kubernetes API does not allow something that is needed.',
+    summary: 'The Kubernetes API refused a request that is needed.',
     retried: true,
   },
   KPNG_OP_INVALID: {
-    summary: 'The kpng server sent something that cannot be used; it is skipped.',
+    summary: 'The kpng server sent an invalid operation; it is skipped.',
     retried: false,
   },
   KPNG_SERVICE_INVALID: {
-    summary: 'A part of a service cannot be proxied; the rest of it is.',
+    summary: 'A part of a service cannot be proxied; the rest is.',
     retried: false,
   },
   KPNG_SERVICE_TOO_LARGE: {
@@ -86,11 +87,11 @@ export const ERROR_CODES = {
   },
   KPNG_PORTAL_FAILED: { summary: 'Packet rules or addresses could not be written.', retried: true },
   KPNG_PORTAL_TAKEN: {
-    summary: 'Another process writes the packet rules of the same name.',
+    summary: 'Another process writes packet rules of the same name.',
     retried: true,
   },
   KPNG_PORTAL_SHARED: {
-    summary: 'Another process leads the same traffic with packet rules of another kind.',
+    summary: 'Another process redirects the same traffic with packet rules of another kind.',
     retried: true,
   },
   KPNG_LISTEN_ADDRESS_NOT_AVAILABLE: {
@@ -119,15 +120,15 @@ export const ERROR_CODES = {
   KPNG_CONNECT_FAILED: { summary: 'No endpoint accepted the connection.', retried: false },
   KPNG_LIMIT_REACHED: { summary: 'A limit of the process was reached.', retried: true },
   KPNG_ENGINE_UNFIT: {
-    summary: 'The engine that was asked for cannot work here.',
+    summary: 'The requested engine cannot work here.',
     retried: false,
   },
   KPNG_CALLOUT_FAILED: {
-    summary: 'The callout could not be run, or did not end well.',
+    summary: 'The callout could not be run, or failed.',
     retried: true,
   },
   KPNG_ADMIN_SOCKET: {
-    summary: 'The admin socket or the status page cannot be had.',
+    summary: 'The admin socket or the status page cannot be opened.',
     retried: true,
   },
   KPNG_ADMIN_UNREACHABLE: {
@@ -135,18 +136,18 @@ export const ERROR_CODES = {
     retried: false,
   },
   KPNG_ADMIN_REFUSED: {
-    summary: 'The running proxy does not do what it was asked for.',
+    summary: 'The running proxy refused the command.',
     retried: false,
   },
   KPNG_HANDOVER_FAILED: {
-    summary: 'The other process of a hand-over does not keep to its protocol.',
+    summary: 'The other process of a hand-over violates its protocol.',
     retried: false,
   },
   KPNG_WRAPPER_FAILED: {
-    summary: 'The program that runs services of Windows did not do what it was asked for.',
+    summary: 'The service wrapper (NSSM) failed.',
     retried: false,
   },
-  KPNG_SINK_FAILED: { summary: 'A sink could not take a change set.', retried: true },
+  KPNG_SINK_FAILED: { summary: 'A sink failed to apply a change set.', retried: true },
 } as const satisfies Record<string, { summary: string; retried: boolean }>;
 
 export type ErrorCode = keyof typeof ERROR_CODES;
