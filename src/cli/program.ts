@@ -1,18 +1,25 @@
 import type { ReadDocuments } from '../config/documents.ts';
 import { KpngError } from '../errors.ts';
 import { escapeLines } from '../util/terminal-text.ts';
-import { PROGRAM, type BoundCommand } from './command.ts';
+import { PROGRAM, type BoundCommand, type Streams } from './command.ts';
 import { closeDebugger } from './debugger.ts';
+import type { Environment } from './flags/read.ts';
 import { helpText } from './help.ts';
 import { configPathOf, parse, type Invocation } from './parse.ts';
 import { REGISTRY } from './registry.ts';
 import type { RunOptions } from './observers.ts';
 import { topicWords, type Topic } from './topic.ts';
 
-/** Understands a command line, without the program's name, carries it out, and returns the exit code. */
-export async function main(argv: readonly string[]): Promise<number> {
+/**
+ * Understands a command line, without the program's name, carries it out, and returns the exit code. Sources and sinks
+ * run on the streams of the process, whatever `host` is.
+ */
+export async function main(
+  argv: readonly string[],
+  host: Streams & { readonly env: Environment } = process,
+): Promise<number> {
   await closeDebugger();
-  const { env, stdout, stderr } = process;
+  const { env, stdout, stderr } = host;
   let topic: Topic = { kind: 'nothing' };
   try {
     if (argv[0] === 'completion' && argv[1] === 'query') {
@@ -31,7 +38,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     }
     topic = invocation.topic;
     if (invocation.kind === 'usage-error') throw invocation.error;
-    if (invocation.kind === 'other') return await invocation.action(process);
+    if (invocation.kind === 'other') return await invocation.action(host);
     stdout.write(helpText(topic, REGISTRY));
     return 0;
   } catch (error) {

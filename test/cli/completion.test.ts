@@ -3,7 +3,7 @@ import { answerQuery } from '../../src/cli/completion/query.ts';
 import { SCRIPTS, SHELLS } from '../../src/cli/completion/scripts.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
-import { runCli } from '../support/cli.ts';
+import { runHere } from '../support/cli.ts';
 
 /** The candidates for a line with the cursor at its end. */
 function at(line: string): string[] {
@@ -15,11 +15,11 @@ function at(line: string): string[] {
 
 t.test('the command prints the script of a shell, which asks the program', async (t) => {
   for (const shell of SHELLS) {
-    t.match(await runCli(['completion', shell]), { code: 0, stdout: SCRIPTS[shell], stderr: '' });
+    t.match(await runHere('completion', shell), { code: 0, stdout: SCRIPTS[shell], stderr: '' });
     t.match(SCRIPTS[shell], /completion query/);
   }
-  t.match(await runCli(['completion', 'csh']), { code: 2, stderr: /expected one of bash, zsh/ });
-  const answer = await runCli(['completion', 'query', 'kube', '--drain-t']);
+  t.match(await runHere('completion', 'csh'), { code: 2, stderr: /expected one of bash, zsh/ });
+  const answer = await runHere('completion', 'query', 'kube', '--drain-t');
   t.match(answer, { code: 0, stdout: /^--drain-timeout\t\w.*\n$/ });
 });
 

@@ -14,7 +14,7 @@ import { REGISTRY } from '../../src/cli/registry.ts';
 import { originText } from '../../src/cli/settings.ts';
 import type { ConfigFile } from '../../src/config/config-file.ts';
 import { captureLog } from '../support/captured-log.ts';
-import { runCli, startCli } from '../support/cli.ts';
+import { runHere, startCli } from '../support/cli.ts';
 import { holds } from '../support/property.ts';
 import { freePort } from '../support/sockets.ts';
 import { connectionEnd, endOf, tcpClient } from '../support/tcp-peers.ts';
@@ -178,40 +178,40 @@ t.test(
 t.test('config validate and config print, as commands', async (t) => {
   const path = join(directory(t), 'c.yaml');
   writeFileSync(path, `${HEAD}command: file to-json\nv: 2\nportRange: 1-2\n`);
-  const valid = await runCli(['config', 'validate', path]);
+  const valid = await runHere('config', 'validate', path);
   t.match(valid, { code: 0, stdout: `${path} is valid.\n` });
   t.match(valid.stderr, /c.yaml:5:1: portRange: has no effect on file to-json/);
 
-  const table = await runCli(['config', 'print', '--config', path, '--node-name=n']);
+  const table = await runHere('config', 'print', '--config', path, '--node-name=n');
   t.equal(table.code, 0);
   t.match(table.stdout, /^SETTING +VALUE +FROM\n--v +2 +\S+c.yaml:4 \(v\)\n/);
   t.match(table.stdout, /\n--node-name +n +flag\n/);
-  const json = await runCli(['config', 'print', 'file', 'to-json', '--output', 'json', '-v=1']);
+  const json = await runHere('config', 'print', 'file', 'to-json', '--output', 'json', '-v=1');
   const printed = JSON.parse(json.stdout) as { command: string; settings: object[] };
   t.equal(printed.command, 'file to-json');
   t.match(printed.settings[0], { flag: 'v', field: 'v', value: 1, from: 'flag', live: true });
 
   const line = ['config', 'print', '--config', path, '--node-name=n', '--output=yaml'];
-  const yaml = await runCli(line);
+  const yaml = await runHere(...line);
   const copy = join(path, '..', 'copy.yaml');
   writeFileSync(copy, yaml.stdout);
-  const again = await runCli(['config', 'print', '--config', copy, '--output=yaml']);
+  const again = await runHere('config', 'print', '--config', copy, '--output=yaml');
   const plain = (text: string): string => text.replaceAll(/ # .*/g, '');
   t.equal(plain(again.stdout), plain(yaml.stdout), 'what is printed is a file that sets the same');
 
   writeFileSync(path, `${HEAD}command: local to-userspace\nportal: nftables\nportalInterface: a\n`);
-  t.match(await runCli(['config', 'validate', path]), {
+  t.match(await runHere('config', 'validate', path), {
     code: 2,
     stderr: /--portal-interface goes/,
   });
   writeFileSync(path, `${HEAD}vv: 2\nq: 1\n`);
-  const invalid = await runCli(['config', 'validate', path]);
+  const invalid = await runHere('config', 'validate', path);
   t.match(invalid, { code: 2, stdout: '', stderr: /:3:1: vv: unknown field.*\n.*:4:1: q/ });
-  t.match(await runCli(['file', 'to-json', '--config', path]), {
+  t.match(await runHere('file', 'to-json', '--config', path), {
     code: 2,
     stderr: /KPNG_CONFIG_INVALID/,
   });
-  t.match(await runCli(['config', 'validate', `${path}.not`]), {
+  t.match(await runHere('config', 'validate', `${path}.not`), {
     code: 2,
     stderr: /KPNG_CONFIG_READ/,
   });

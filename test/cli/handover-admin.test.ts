@@ -2,14 +2,14 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { StatusView } from '../../src/admin/views.ts';
-import { runCli, type Outcome } from '../support/cli.ts';
+import { runHere, type Outcome } from '../support/cli.ts';
 import { handoverRig, pages } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { LongConnection } from '../support/restart-load.ts';
 import { until } from '../support/until.ts';
 
 const run = (socket: string, ...command: string[]): Promise<Outcome> =>
-  runCli([...command, '--socket', socket]);
+  runHere(...command, '--socket', socket);
 
 async function status(socket: string): Promise<StatusView> {
   const { stdout, stderr } = await run(socket, 'status', '--output=json');

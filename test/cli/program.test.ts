@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { runCli, startCli } from '../support/cli.ts';
+import { runCli, runHere, startCli } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { deleteService, reset, service, setService, sync } from '../support/messages.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
@@ -33,17 +33,17 @@ const WEB =
   '"Endpoints":[{"IPs":{"V4":["127.0.0.2"]},"Local":true,"Scopes":{"Internal":true,"External":true}}]}\n';
 
 t.test('version and help: on standard output, and nothing else', async (t) => {
-  const version = await runCli(['version']);
+  const version = await runHere('version');
   t.match(version, { code: 0, stderr: '' });
   t.match(version.stdout, /^kpng-userspace: \d+\.\d+\.\d+\nnode: /);
-  const help = await runCli(['--help']);
+  const help = await runHere('--help');
   t.match(help, { code: 0, stderr: '', stdout: /Usage:\n {2}kpng-userspace \[global flags\]/ });
-  const detail = await runCli(['help', 'local', 'to-userspace']);
+  const detail = await runHere('help', 'local', 'to-userspace');
   t.match(detail, { code: 0, stdout: /--udp-idle-timeout <duration>/ });
 });
 
 t.test('a wrong command line: 2, one clear line, and where to learn more', async (t) => {
-  const { code, stdout, stderr } = await runCli(['local', 'to-json', '--api', 'nonsense']);
+  const { code, stdout, stderr } = await runHere('local', 'to-json', '--api', 'nonsense');
   t.equal(code, 2);
   t.equal(stdout, '');
   t.equal(
@@ -54,7 +54,7 @@ t.test('a wrong command line: 2, one clear line, and where to learn more', async
 });
 
 t.test('no command line at all: 2, and the whole help on standard error', async (t) => {
-  const { code, stdout, stderr } = await runCli([]);
+  const { code, stdout, stderr } = await runHere();
   t.equal(code, 2);
   t.equal(stdout, '');
   t.match(stderr, /^kpng-userspace: a userspace.*\nUsage:\n/s);

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { runCli, startCli, type Cli, type Outcome } from './cli.ts';
+import { runHere, startCli, type Cli, type Outcome } from './cli.ts';
 import { shortDir } from './short-dir.ts';
 import { freePort } from './sockets.ts';
 
@@ -49,7 +49,7 @@ export async function adminRig(
     ...args,
   ]);
   await cli.line('The first complete state is in place');
-  const run = (...command: string[]): Promise<Outcome> => runCli([...command, '--socket', socket]);
+  const run = (...command: string[]): Promise<Outcome> => runHere(...command, '--socket', socket);
   return {
     cli,
     socket,

@@ -1,6 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
@@ -50,8 +52,8 @@ export class Cli {
     const { stdout, stderr } = this.child;
     if (stdout === null || stderr === null) throw new Error('no pipes');
     let errors = '';
-    stdout.setEncoding('utf8').on('data', (text: string) => {
-      this.stdout += text;
+    stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      this.stdout += chunk;
       this.#changed();
     });
     createInterface({ input: stderr }).on('line', (line) => {
@@ -123,6 +125,21 @@ export function startCli(
     await cli.exited;
   });
   return cli;
+}
+
+/** Runs a command that is neither source nor sink, in this process. */
+export async function runHere(...args: readonly string[]): Promise<Outcome> {
+  checkHarmless(args);
+  const { main } = await import('../../src/cli/program.ts');
+  const { env, stdin } = process;
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const outputs = Promise.all([text(stdout), text(stderr)]);
+  const streams = { stdin, stdout, stderr, env: { KPNG_ADMIN_SOCKET: '', ...env } };
+  const code = await main(args, streams as unknown as NodeJS.Process);
+  stdout.end();
+  stderr.end();
+  const [printed, errors] = await outputs;
+  return { code, stdout: printed, stderr: errors };
 }
 
 /** Runs the program to its end. */
