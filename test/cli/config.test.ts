@@ -4,18 +4,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { appliers, LateLimits, LiveSettings } from '../../src/cli/live-settings.ts';
-import { understand, configurableFlags } from '../../src/cli/config-file.ts';
+import { understand, configurableFlags, configFields } from '../../src/cli/config-file.ts';
+import { configz } from '../../src/cli/configz.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
-import type { LimitChange } from '../../src/proxysocket/limits.ts';
+import { appliers, LateLimits, LiveSettings } from '../../src/cli/live-settings.ts';
 import { configPathOf, parse, type Invocation } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { originText } from '../../src/cli/settings.ts';
 import type { ConfigFile } from '../../src/config/config-file.ts';
+import { resolveConfig } from '../../src/config/resolve.ts';
+import type { LimitChange } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { runHere, startCli } from '../support/cli.ts';
 import { holds } from '../support/property.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 import { connectionEnd, endOf, tcpClient } from '../support/tcp-peers.ts';
 
@@ -272,4 +275,97 @@ t.test('a running program follows the file and HUP', async (t) => {
   t.match(cli.log.at(-1), { msg: 'Configuration reloaded', changed: 0, refused: 0 });
   cli.kill('SIGTERM');
   t.match(await cli.exited, { code: 0 });
+});
+
+const FIELDS = configFields(REGISTRY);
+
+t.test('both documents are valid files, and set what is in force', async (t) => {
+  const line =
+    'kube to-userspace --v=3 --port-range=1-2 --kubeconfig=/k --nodeport-addresses=primary';
+  const invocation = parse(line.replace('to-user', 'to-local to-user').split(' '));
+  if (invocation.kind !== 'run') throw new Error(invocation.kind);
+  const told = configz(invocation, 3);
+  t.match(told['kubeproxy.config.k8s.io'], {
+    mode: 'userspace',
+    bindAddress: '0.0.0.0',
+    clientConnection: { kubeconfig: '/k' },
+    healthzBindAddress: '0.0.0.0:10256',
+    logging: { verbosity: 3, format: null },
+    metricsBindAddress: '127.0.0.1:10249',
+    nodePortAddresses: ['primary'],
+    portRange: '1-2',
+    udpIdleTimeout: '30s',
+  });
+  t.match(told['kpng-userspace'], {
+    command: 'kube to-userspace',
+    maxConnections: 100_000,
+    cleanupOnExit: false,
+  });
+  for (const document of Object.values(told)) {
+    const resolved = resolveConfig('configz', JSON.stringify(document), FIELDS);
+    t.match(resolved, { ok: true, config: { warnings: [] } });
+    if (!resolved.ok) continue;
+    const again = parse([], {}, REGISTRY, resolved.config);
+    if (again.kind !== 'run') throw new Error(again.kind);
+    t.same(configz(again, 3)['kubeproxy.config.k8s.io'], told['kubeproxy.config.k8s.io']);
+  }
+});
+
+t.test('the verbosity is that of the log, whoever has changed it', (t) => {
+  const invocation = parse(['local', 'to-json', '-v=1']);
+  if (invocation.kind !== 'run') throw new Error(invocation.kind);
+  const told = configz(invocation, 4);
+  t.match(told['kubeproxy.config.k8s.io'], { logging: { verbosity: 4 } });
+  t.match(told['kpng-userspace'], { v: 4 });
+  t.end();
+});
+
+t.test('beside the metrics: /configz and /proxyMode', async (t) => {
+  const state = join(shortDir(t), 'state.yaml');
+  writeFileSync(state, 'nodes: []\nservices: []\n');
+  const cli = startCli(t, [
+    'file',
+    '--input',
+    state,
+    'to-json',
+    '--metrics-bind-address=127.0.0.1:0',
+  ]);
+  const { url } = await cli.line('Serving metrics');
+  const page = await (await fetch(`${String(url)}/configz`)).json();
+  t.match(page, { 'kpng-userspace': { command: 'file to-json', drainTimeout: '5s' } });
+  t.equal(await (await fetch(`${String(url)}/proxyMode`)).text(), 'userspace');
+});
+
+/** Environment variables that nobody reads. */
+
+const COMMAND = ['file', '--input=state.yaml', 'to-local', 'to-userspace'];
+
+function misspelt(env: Readonly<Record<string, string>>): unknown {
+  const invocation = parse(COMMAND, env);
+  return invocation.kind === 'run' ? invocation.misspelt : invocation;
+}
+
+t.test('a name that is nearly that of a flag is told, with what was meant', async (t) => {
+  t.same(misspelt({ KPNG_MAX_CONECTIONS: '3' }), [
+    { variable: 'KPNG_MAX_CONECTIONS', meant: 'KPNG_MAX_CONNECTIONS' },
+  ]);
+});
+
+t.test('what other commands know is not, nor what is like nothing', async (t) => {
+  t.same(
+    misspelt({ KPNG_MAX_CONNECTIONS: '3', KPNG_WITH_SERVICE_LABELS: 'a', KPNG_TEAM: 'harbour' }),
+    [],
+  );
+});
+
+t.test('what Kubernetes sets in pods for a Service of the name kpng is not', async (t) => {
+  t.same(
+    misspelt({
+      KPNG_PORT: 'tcp://10.96.0.9:80',
+      KPNG_PORT_80_TCP_ADDR: '10.96.0.9',
+      KPNG_SERVICE_HOST: '10.96.0.9',
+      KPNG_API_SERVICE_PORT_HTTP: '80',
+    }),
+    [],
+  );
 });

@@ -1,14 +1,19 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync, writeFileSync, existsSync, globSync } from 'node:fs';
+import { join, dirname } from 'node:path';
+import { Ajv } from 'ajv';
 import { format, resolveConfig as prettierConfig } from 'prettier';
 import t from 'tap';
-import { understand } from '../../src/cli/config-file.ts';
+import { parseAllDocuments } from 'yaml';
+import { understand, configFields, configurableFlags } from '../../src/cli/config-file.ts';
 import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
 import { defaultText } from '../../src/cli/flags/table.ts';
 import { helpText } from '../../src/cli/help.ts';
 import { parse } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import type { Topic } from '../../src/cli/topic.ts';
+import { KUBE_PROXY_FIELDS, type FieldRules } from '../../src/config/kube-proxy-fields.ts';
+import { CONFIG_LIMITS } from '../../src/config/limits.ts';
+import { resolveConfig } from '../../src/config/resolve.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
@@ -221,4 +226,123 @@ t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => 
     'in the order of src/kube/reviews.ts',
   );
   t.end();
+});
+
+/** What the pages name exists, and where they lead people is something. What they show: test/docs. */
+
+const root = join(import.meta.dirname, '..', '..');
+const pages = globSync('{*.md,docs/**/*.md}', { cwd: root }).map((name) => ({
+  name,
+  text: readFileSync(join(root, name), 'utf8'),
+}));
+
+t.test('every npm script is one', (t) => {
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  for (const { name, text } of pages) {
+    for (const [, script = ''] of text.matchAll(/\bnpm run ([\w:]+)/g)) {
+      t.ok(script in scripts, `${name}: npm run ${script}`);
+    }
+  }
+  t.end();
+});
+
+t.test('every link within the repository leads somewhere', (t) => {
+  for (const { name, text } of pages) {
+    for (const [, target = '', anchor] of text.matchAll(/\]\((?!\w+:)([^)#]*)(?:#([^)]*))?\)/g)) {
+      const file = target === '' ? name : join(dirname(name), target);
+      t.ok(existsSync(join(root, file)), `${name}: ${target}`);
+      if (anchor === undefined) continue;
+      const headings = readFileSync(join(root, file), 'utf8').match(/^#+ .*$/gm) ?? [];
+      t.ok(
+        headings.some((heading) => anchorOf(heading) === anchor),
+        `${name}: #${anchor}`,
+      );
+    }
+  }
+  t.end();
+});
+
+/** As GitHub makes it. */
+function anchorOf(heading: string): string {
+  return heading
+    .replace(/^#+ /, '')
+    .toLowerCase()
+    .replaceAll(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-');
+}
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const PAGE = join(ROOT, 'docs/reference/command-line.md');
+const CONFIG_SCHEMA = join(ROOT, 'schema', 'configuration.schema.json');
+const FIELDS = configFields(REGISTRY);
+const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
+
+function valid(text: string): boolean {
+  const validate = new Ajv({ allowUnionTypes: true }).compile(
+    JSON.parse(readFileSync(CONFIG_SCHEMA, 'utf8')) as object,
+  );
+  return [...parseAllDocuments(text)].every((document) => validate(document.toJS()));
+}
+
+t.test('the example of the page is valid, by the program and by the schema', async (t) => {
+  const [, example = ''] = /```yaml\n(.*?)```/s.exec(readFileSync(PAGE, 'utf8')) ?? [];
+  const resolved = resolveConfig('example', example, FIELDS);
+  t.match(resolved, { ok: true, config: { warnings: [] } });
+  t.ok(valid(example));
+});
+
+t.test('the schema takes every default, and refuses what the program refuses', async (t) => {
+  for (const { flag, spec } of configurableFlags(REGISTRY)) {
+    const field = [...FIELDS.values()].find((each) => each.flag === flag);
+    const text: unknown = spec.kind.format(spec.default);
+    if (typeof text !== 'string' || text === '') continue;
+    const { type } = spec.kind.schema;
+    const plain = type === 'integer' || type === 'boolean' ? text : JSON.stringify(text);
+    t.ok(valid(`${HEAD}${field?.name}: ${plain}\n`), `${field?.name}: ${plain}`);
+    t.ok(resolveConfig('x', `${HEAD}${field?.name}: ${plain}\n`, FIELDS).ok, `${field?.name}`);
+  }
+  for (const line of [
+    'drainTimeout: 5',
+    'v: 11',
+    'nope: 1',
+    'portal: x',
+    'cleanupOnExit: "true"',
+  ]) {
+    t.notOk(valid(`${HEAD}${line}\n`), `schema: ${line}`);
+    t.notOk(resolveConfig('x', `${HEAD}${line}\n`, FIELDS).ok, `program: ${line}`);
+  }
+});
+
+t.test('the fields of kube-proxy that have a flag have one that exists', async (t) => {
+  const flags = new Set([...FIELDS.values()].map(({ flag }) => flag));
+  const check = (rules: FieldRules): void => {
+    for (const [name, rule] of Object.entries(rules)) {
+      if (rule.kind === 'object') check(rule.fields);
+      if (rule.kind === 'flag') t.ok(flags.has(rule.flag), name);
+    }
+  };
+  check(KUBE_PROXY_FIELDS);
+});
+
+t.test('docs/reference/limits.md has the bounds of configuration files', async (t) => {
+  const rows = tableRows(
+    readFileSync(join(ROOT, 'docs/reference/limits.md'), 'utf8'),
+    'Configuration file',
+  );
+  t.same(
+    rows.map(([, value]) => value),
+    [
+      formatBytes(CONFIG_LIMITS.maxFileBytes),
+      CONFIG_LIMITS.maxDepth.toLocaleString('en'),
+      CONFIG_LIMITS.maxValues.toLocaleString('en'),
+      CONFIG_LIMITS.maxDocuments.toLocaleString('en'),
+      formatDuration(CONFIG_LIMITS.maxParseMs),
+      formatBytes(CONFIG_LIMITS.maxParserBytes),
+      formatDuration(CONFIG_LIMITS.settleMs),
+      formatDuration(CONFIG_LIMITS.maxSettleMs),
+      formatDuration(CONFIG_LIMITS.pollMs),
+    ],
+  );
 });

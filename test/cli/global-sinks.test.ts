@@ -1,12 +1,18 @@
 /** Sinks that take the state of the whole cluster: which command lines there are, and what they do. */
+import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
 import t, { type Test } from 'tap';
 import { parse, type Invocation } from '../../src/cli/parse.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
+import { COLLECT_AFTER_MS, collectOnceSynced } from '../../src/cli/sinks/small-heap.ts';
 import { startCli, type Cli } from '../support/cli.ts';
+import { emptyCluster } from '../support/cluster.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { lines, stateOf } from '../support/state-file.ts';
+import { until } from '../support/until.ts';
 
 type Run = Invocation & { kind: 'run' };
 
@@ -171,4 +177,61 @@ t.test('TLS files that are wrong end it with another code', async (t) => {
   const cli = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0', ...tls]);
   t.equal((await cli.exited).code, 2);
   t.match(cli.log.at(-1), { code: 'KPNG_TLS_FILE', err: /--listen-tls-crt/ });
+});
+
+/** How much memory V8 takes for new objects: in programs of their own, as it counts for a whole process. */
+
+const SMALL_HEAP = new URL('../../src/cli/sinks/small-heap.ts', import.meta.url).href;
+
+/** Makes objects that live for a while; prints what V8 has for new ones then, in MB. */
+const PROGRAM = `
+  import { getHeapSpaceStatistics } from 'node:v8';
+  const { keepHeapSmall } = await import(process.argv[1]);
+  if (process.argv[2] === 'small') keepHeapSmall();
+  let kept = [];
+  for (let round = 0; round < 40; round++) {
+    for (let i = 0; i < 20_000; i++) kept.push({ i, list: [i, round] });
+    if (kept.length > 300_000) kept = kept.slice(-100_000);
+  }
+  const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
+  console.log(space.physical_space_size / 1e6);
+`;
+
+function newSpace(...args: string[]): number {
+  const input = ['--input-type=module', '--eval', PROGRAM, SMALL_HEAP, ...args];
+  return Number(execFileSync(process.execPath, input, { encoding: 'utf8' }));
+}
+
+t.test('the space for new objects stays as small as it is', (t) => {
+  const small = newSpace('small');
+  t.ok(small < 12, `${small} MB`);
+  t.ok(newSpace() > 2 * small, 'and by itself it grows');
+  t.end();
+});
+
+t.test('what the first state leaves behind is collected once', async (t) => {
+  const major: PerformanceEntry[] = [];
+  const observer = new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      const { detail } = entry as PerformanceEntry & { readonly detail: { kind: number } };
+      if (detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR) major.push(entry);
+    }
+  });
+  observer.observe({ entryTypes: ['gc'] });
+  t.teardown(() => observer.disconnect());
+  const { store } = await emptyCluster();
+  const clock = new FakeClock();
+  const end = collectOnceSynced(store, clock);
+  t.equal(clock.pending, 0, 'not before there is a state');
+  store.update((transaction) => transaction.setComplete());
+  t.equal(clock.pending, 1);
+  clock.advance(COLLECT_AFTER_MS);
+  await until(() => major.length > 0);
+  store.update((transaction) => transaction.setComplete());
+  t.equal(clock.pending, 0);
+  end();
+  const other = collectOnceSynced(store, clock);
+  t.equal(clock.pending, 1, 'a state that is there already');
+  other();
+  t.equal(clock.pending, 0);
 });

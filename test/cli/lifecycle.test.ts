@@ -1,4 +1,6 @@
 import { EventEmitter } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import {
   CONSOLE_CLOSED_MS,
@@ -6,8 +8,15 @@ import {
   watchProcess,
   type HangUp,
   type StopReason,
+  setOomScore,
 } from '../../src/cli/lifecycle.ts';
+import { parse } from '../../src/cli/parse.ts';
+import { drain, remainingOf, stopTimes, type Remaining } from '../../src/cli/stopping.ts';
+import { newCounters } from '../../src/proxysocket/counters.ts';
+import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { shortDir } from '../support/short-dir.ts';
 
 async function setup(hangUp: HangUp = 'read-again') {
   const process = Object.assign(new EventEmitter(), {
@@ -90,4 +99,154 @@ t.test('when told to, it listens to nothing any more', async (t) => {
   const { process, end } = await setup();
   end();
   t.same(process.eventNames(), []);
+});
+
+function servicePort(
+  protocol: 'TCP' | 'UDP',
+  active: number,
+  draining = false,
+): ServicePortSnapshot {
+  return {
+    name: `ns/${protocol}`,
+    protocol,
+    listeners: [],
+    endpoints: 1,
+    counters: { ...newCounters(), active },
+    ...(draining && { draining }),
+  };
+}
+
+async function draining(timeoutMs: number, remaining?: () => Remaining) {
+  const clock = new FakeClock();
+  const { log, lines } = await captureLog();
+  const work = Promise.withResolvers<void>();
+  const outcome = drain(work.promise, { log, clock, timeoutMs, remaining });
+  return { clock, lines, work, outcome };
+}
+
+t.test('what is left is counted by kind, with what has lost its service', async (t) => {
+  t.same(remainingOf([servicePort('TCP', 2), servicePort('UDP', 3), servicePort('TCP', 1, true)]), {
+    connections: 3,
+    sessions: 3,
+  });
+});
+
+t.test('what ends in time is told at the begin only', async (t) => {
+  const { lines, work, outcome, clock } = await draining(5000, () => ({
+    connections: 1,
+    sessions: 0,
+  }));
+  work.resolve();
+  t.equal(await outcome, 'in time');
+  clock.advance(60_000);
+  t.match(lines(), [
+    { msg: 'Waiting for connections to end', connections: 1, sessions: 0, cutIn: '5s' },
+  ]);
+  t.equal(lines().length, 1, 'nothing is told after the end');
+});
+
+t.test('what takes its time is told again and again, until nothing is left', async (t) => {
+  let connections = 3;
+  const { clock, lines, work, outcome } = await draining(10_000, () => {
+    connections = Math.max(0, connections - 1);
+    return { connections, sessions: 0 };
+  });
+  for (let second = 0; second < 8; second += 1) clock.advance(1000);
+  t.match(
+    lines().map(({ connections, cutIn }) => ({ connections, cutIn })),
+    [
+      { connections: 2, cutIn: '10s' },
+      { connections: 1, cutIn: '8s' },
+    ],
+  );
+  t.equal(lines().length, 2, 'no line when nothing is left');
+  work.resolve();
+  t.equal(await outcome, 'in time');
+});
+
+t.test('what outlasts the time is told with its number', async (t) => {
+  const { clock, lines, outcome } = await draining(100, () => ({ connections: 7, sessions: 2 }));
+  clock.advance(100);
+  t.equal(await outcome, 'time is up');
+  t.match(lines().at(-1), {
+    level: 'warn',
+    msg: 'Drain timeout reached; closing the remaining connections',
+    drainTimeout: '100ms',
+    connections: 7,
+    sessions: 2,
+  });
+});
+
+t.test(
+  'long drains are told twice a minute at least, short ones once a second at most',
+  async (t) => {
+    const hour = await draining(3_600_000, () => ({ connections: 1, sessions: 0 }));
+    hour.clock.advance(30_000);
+    t.equal(hour.lines().length, 2);
+    const short = await draining(1500, () => ({ connections: 1, sessions: 0 }));
+    short.clock.advance(999);
+    t.equal(short.lines().length, 1);
+  },
+);
+
+t.test('a failure is passed on, and the timers are gone', async (t) => {
+  const { clock, lines, work, outcome } = await draining(1000);
+  work.reject(new Error('no'));
+  await t.rejects(outcome, { message: 'no' });
+  clock.advance(5000);
+  t.same(lines(), []);
+});
+
+t.test('where somebody ends the process soon, nothing waits for longer', async (t) => {
+  const flags = { delayMs: 10_000, timeoutMs: 30_000 };
+  t.same(stopTimes(flags, undefined), flags);
+  t.same(stopTimes(flags, 4000), { delayMs: 0, timeoutMs: 4000 });
+  t.same(stopTimes({ delayMs: 0, timeoutMs: 1000 }, 4000), { delayMs: 0, timeoutMs: 1000 });
+});
+
+t.test('the kernel is told what is asked for, and nothing without being asked', async (t) => {
+  const { log, lines } = await captureLog();
+  const path = join(shortDir(t), 'oom_score_adj');
+  writeFileSync(path, '');
+  await setOomScore(undefined, log, path);
+  t.equal(readFileSync(path, 'utf8'), '');
+  await setOomScore(-999, log, path);
+  t.equal(readFileSync(path, 'utf8'), '-999');
+  t.same(lines(), []);
+});
+
+t.test('a kernel that does not take it is a warning', async (t) => {
+  const { log, lines } = await captureLog();
+  await setOomScore(5, log, join(shortDir(t), 'no', 'such'));
+  t.match(lines(), [{ level: 'warn', oomScoreAdj: 5, code: 'ENOENT' }]);
+});
+
+t.test(
+  'the kernel of this machine',
+  { skip: process.platform !== 'linux' && 'only on linux' },
+  async (t) => {
+    const { log, lines } = await captureLog();
+    const path = '/proc/self/oom_score_adj';
+    const before = Number(readFileSync(path, 'utf8'));
+    // Raising it needs no privilege; it stays so for this test's process only.
+    await setOomScore(Math.min(before + 1, 1000), log);
+    t.equal(Number(readFileSync(path, 'utf8')), Math.min(before + 1, 1000));
+    t.same(lines(), []);
+  },
+);
+
+t.test('the flag takes what the kernel takes', async (t) => {
+  for (const [score, kind] of [
+    ['-1000', 'run'],
+    ['1000', 'run'],
+    ['', 'run'],
+    ['-1001', 'usage-error'],
+    ['high', 'usage-error'],
+  ] as const) {
+    t.equal(parse(['local', 'to-json', `--oom-score-adj=${score}`]).kind, kind, score);
+  }
+  t.match(parse(['local', 'to-json', '--oom-score-adj', '-5']), {
+    kind: 'run',
+    globals: { 'oom-score-adj': -5 },
+  });
 });

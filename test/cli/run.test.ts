@@ -1,16 +1,21 @@
 /** What happens around a source and a sink while they run, with both made up. */
-import { EventEmitter } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import t, { type Test } from 'tap';
+import { Service, type Endpoint } from '../../src/api/generated/localv1/api.ts';
 import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
 import type { HangUp } from '../../src/cli/lifecycle.ts';
+import { LocalPolicyBook } from '../../src/cli/prepare.ts';
 import { run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
+import { createMetrics } from '../../src/observe/metrics.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { scrapePage } from '../support/metrics-page.ts';
+import { tcpClient } from '../support/tcp-peers.ts';
 import { until } from '../support/until.ts';
 
 const NOTHING: LocalChange = {
@@ -248,6 +253,25 @@ t.test('health follows what the sink takes', async (t) => {
   t.notOk('degraded' in ((await after.json()) as object));
 });
 
+t.test('a client that had connected is answered after another process took over', async (t) => {
+  const handedOver = Promise.withResolvers<number>();
+  const sink = Object.assign(new FakeSink(), { handedOver: handedOver.promise });
+  const { lines, told, ended } = await setup(t, {
+    sink,
+    globals: { 'healthz-bind-address': { host: '127.0.0.1', port: 0 } },
+    given: ['healthz-bind-address'],
+  });
+  await told('Serving health');
+  const { port } = new URL(String(lines().find(({ msg }) => msg === 'Serving health')?.['url']));
+  const client = await tcpClient(t, Number(port));
+  await told('The first complete state is in place');
+  handedOver.resolve(1);
+  await told('Stopped');
+  client.setEncoding('utf8').write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
+  t.match(await once(client, 'data'), ['HTTP/1.1 200 OK']);
+  t.equal(await ended, 0);
+});
+
 t.test('a sink that serves by default has its data path on the metrics page', async (t) => {
   const sink = Object.assign(new FakeSink(), {
     dataPath: {
@@ -284,4 +308,58 @@ t.test('a sink that does not serve by default opens no port', async (t) => {
   process.emit('SIGTERM', 'SIGTERM');
   await ended;
   t.notOk(messages().some((msg) => msg.startsWith('Serving')));
+});
+
+interface Described {
+  readonly policy: Partial<Pick<Service, 'internalTrafficToLocal' | 'externalTrafficToLocal'>>;
+  /** What its endpoints may be used for: i, e, both or nothing. */
+  readonly endpoints: readonly string[];
+}
+
+function change(all: Record<string, Described>, ...changed: string[]): LocalChange {
+  const entries = new Map(
+    Object.entries(all).map(([key, { policy, endpoints }]) => {
+      const service = Service.fromPartial({ name: key, ...policy });
+      const list = endpoints.map((uses, n): [string, Endpoint] => {
+        const scopes = { internal: uses.includes('i'), external: uses.includes('e') };
+        return [String(n), { scopes } as Endpoint];
+      });
+      return [key, { key, service, endpoints: new Map(list) }];
+    }),
+  );
+  const view = {
+    size: entries.size,
+    get: (key: string) => entries.get(key),
+    entries: () => entries.values(),
+  };
+  return { view, changed: new Set(changed) };
+}
+
+const INTERNAL = { internalTrafficToLocal: true };
+const EXTERNAL = { externalTrafficToLocal: true };
+
+t.test('services whose policy leaves no endpoint are counted as they change', async (t) => {
+  const book = new LocalPolicyBook();
+  const first = {
+    a: { policy: INTERNAL, endpoints: ['e'] },
+    b: { policy: EXTERNAL, endpoints: [] },
+    c: { policy: {}, endpoints: [] },
+    d: { policy: { ...INTERNAL, ...EXTERNAL }, endpoints: ['i'] },
+  };
+  t.same(book.take(change(first, 'a', 'b', 'c', 'd')), { internal: 1, external: 2 });
+  const second = { ...first, a: { policy: INTERNAL, endpoints: ['e', 'ie'] } };
+  t.same(book.take(change(second, 'a')), { internal: 0, external: 2 });
+  const { a, c, d } = second;
+  t.same(book.take(change({ a, c, d }, 'b')), { internal: 0, external: 1 }, 'b is gone');
+  t.same(book.take(change({ a, c, d })), { internal: 0, external: 1 });
+});
+
+t.test('they are on the metrics page under kube-proxy’s name', async (t) => {
+  const metrics = createMetrics({ version: '0' });
+  t.teardown(() => metrics.close());
+  metrics.countNoLocalEndpoints({ internal: 3, external: 4 });
+  const page = await scrapePage(metrics);
+  const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
+  t.equal(page.value(name, { traffic_policy: 'internal' }), 3);
+  t.equal(page.value(name, { traffic_policy: 'external' }), 4);
 });

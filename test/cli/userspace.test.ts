@@ -11,6 +11,7 @@ import { endpoint, reset, service, setEndpoint, setService, sync } from '../supp
 import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
+import { namedServer, request } from '../support/tcp-peers.ts';
 
 const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
 
@@ -176,24 +177,6 @@ t.test('health is 503 until the first complete state, and 200 when the source go
   t.equal((await scrape(cli)).value('kpng_userspace_source_connected'), 0);
 });
 
-t.test('an address that cannot be had degrades, and does not fail, the health', async (t) => {
-  const blocker = createServer();
-  const port = await listen(t, blocker);
-  const cli = startCli(t, [
-    ...`file -i ${stateFile(port, 1)} to-local to-userspace --portal address --node-name n1`.split(
-      ' ',
-    ),
-    ...SERVERS,
-  ]);
-  await cli.line('A part of the state cannot be proxied', { code: 'KPNG_LISTEN_ADDRESS_IN_USE' });
-  await cli.line('The first complete state is in place');
-  const response = await fetch(`${await url(cli, 'health')}/healthz`);
-  t.equal(response.status, 200);
-  t.match(await response.json(), { degraded: ['1 not served (KPNG_LISTEN_ADDRESS_IN_USE)'] });
-  blocker.close();
-  await cli.line('A part of the state can be proxied again');
-});
-
 t.test('TERM lets connections run on for the drain timeout, no longer', async (t) => {
   const [backend, port] = [await echoServer(t), await freePort()];
   const line = `file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`;
@@ -280,4 +263,66 @@ t.test('an address of a server that is taken does not stop the proxy', async (t)
     cli.log.some(({ msg }) => msg === 'Serving health'),
     'health is switched off',
   );
+});
+
+/** Two that want one place: who has it is named, and whoever waits gets it when it is free. */
+
+const LINUX = process.platform === 'linux' ? false : 'only on linux';
+
+function serviceItem(name: string, port: number, nodePort: number, targetPort: number): string {
+  return `- service:
+    name: ${name}
+    ips: {clusterips: {v4: [127.0.0.1]}}
+    ports: [{name: web, protocol: 1, port: ${port}, nodeport: ${nodePort}, targetport: ${targetPort}}]
+  endpoints:
+  - endpoint: {ips: {v4: [127.0.0.1]}}
+    topology: {node: n1}
+`;
+}
+
+t.test('another program, by its name and process', { skip: LINUX }, async (t) => {
+  const foreign = createServer().listen(0, '127.0.0.1');
+  await once(foreign, 'listening');
+  const { port } = foreign.address() as AddressInfo;
+  const { endpoint } = await namedServer(t, 'ours');
+  const folder = t.testdir({
+    'state.yaml': `services:\n${serviceItem('a', port, 0, endpoint.port)}`,
+  });
+  const line = `file --input ${join(folder, 'state.yaml')} to-local to-userspace --portal address`;
+  const cli = startCli(t, [...line.split(' '), ...SERVERS]);
+  const told = await cli.line('A part of the state cannot be proxied');
+  t.match(told, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePortName: 'default/a:web' });
+  await cli.line('The first complete state is in place');
+  const response = await fetch(`${await url(cli, 'health')}/healthz`);
+  t.equal(response.status, 200);
+  t.match(await response.json(), { degraded: ['1 not served (KPNG_LISTEN_ADDRESS_IN_USE)'] });
+  t.match(told['err'], `(process ${process.pid}) listens there; stop it`);
+  foreign.close();
+  const again = await cli.line('A part of the state can be proxied again');
+  t.match(again, { level: 'info', was: told['err'], servicePortName: 'default/a:web' });
+  t.notOk(again['err'], 'which would look as if something failed');
+  t.equal(await request(t, port), 'ours');
+});
+
+t.test('another service, which gives it up', async (t) => {
+  const { endpoint } = await namedServer(t, 'ours');
+  const free = createServer().listen(0, '127.0.0.1');
+  await once(free, 'listening');
+  const { port } = free.address() as AddressInfo;
+  free.close();
+  await once(free, 'close');
+  const both = serviceItem('a', port, 0, endpoint.port) + serviceItem('b', port, 0, endpoint.port);
+  const folder = t.testdir({ 'state.yaml': `services:\n${both}` });
+  const path = join(folder, 'state.yaml');
+  const line = `file --input ${path} to-local to-userspace --portal address -v=2`;
+  const servers = ['--metrics-bind-address=', '--healthz-bind-address='];
+  const cli = startCli(t, [...line.split(' '), ...servers]);
+  const told = await cli.line('A part of the state cannot be proxied');
+  t.match(told, {
+    code: 'KPNG_PORTAL_CONFLICT',
+    err: /default\/b:web cannot have .*: default\/a:web has it/,
+  });
+  writeFileSync(path, `services:\n${serviceItem('b', port, 0, endpoint.port)}`);
+  await cli.line('A part of the state can be proxied again');
+  t.equal(await request(t, port), 'ours');
 });

@@ -1,7 +1,7 @@
 /**
  * Whatever a page names is there: flags, metrics, codes, variables, channels, files, command lines.
  * That everything there is has its line on a page is tested beside the lists: test/cli/docs.test.ts,
- * test/observe/docs.test.ts, events-docs.test.ts, test/admin/docs.test.ts.
+ * test/observe/docs.test.ts, test/admin/docs.test.ts.
  */
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

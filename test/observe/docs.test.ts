@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { bindFailureLog } from '../../src/observe/bind-failure.ts';
 import { ENDPOINT_FAMILIES } from '../../src/observe/endpoint-metrics.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { SERVICE_PORT_FAMILIES } from '../../src/observe/service-port-metrics.ts';
@@ -8,8 +9,11 @@ import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { connectFailed, relayEnded } from '../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import { scrapePage, type MetricsPage } from '../support/metrics-page.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { eventChannels } from '../support/event-sources.ts';
 import { tableRows } from '../support/markdown.ts';
+import { scrapePage, type MetricsPage } from '../support/metrics-page.ts';
+import { until } from '../support/until.ts';
 
 const page = readFileSync(
   join(import.meta.dirname, '..', '..', 'docs/reference/metrics.md'),
@@ -151,4 +155,47 @@ t.test('the metrics of service ports come in the order of the page', (t) => {
     SERVICE_PORT_FAMILIES.map(({ name }) => name),
   );
   t.end();
+});
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const eventsPage = readFileSync(join(ROOT, 'docs/reference/events.md'), 'utf8');
+const rows = tableRows(eventsPage).map(([channel = '', when = '', fields = '']) => {
+  return { channel: channel.replaceAll('`', ''), when, fields };
+});
+
+t.test('every channel is in docs/reference/events.md, and every one there exists', async (t) => {
+  const channels = eventChannels();
+  t.ok(channels.length > 50, `${channels.length} were found`);
+  t.same(rows.map(({ channel }) => channel).sort(), channels.map(({ channel }) => channel).sort());
+  t.equal(new Set(channels.map(({ channel }) => channel)).size, channels.length, 'no name twice');
+});
+
+t.test('every channel has its fields there, with their types, and says when', async (t) => {
+  const documented = new Map(rows.map((row) => [row.channel, row]));
+  for (const { channel, fields } of eventChannels()) {
+    const code = fields.map(({ name, type }) => `\`${name}: ${type}\``).join(', ');
+    t.ok(fields.length > 0, channel);
+    t.equal(documented.get(channel)?.fields.replaceAll('\\|', '|'), code, channel);
+    t.match(documented.get(channel)?.when, /^[A-Z].*\.$/, channel);
+  }
+});
+
+t.test('an address that stays taken is told once, and again when another has it', async (t) => {
+  const { log, lines } = await captureLog();
+  let program = 'one';
+  const holderOf = async () => ({ program, pid: 7, user: 0 });
+  const failed = bindFailureLog(log, 'Cannot serve', { host: '127.0.0.1', port: 1 }, holderOf);
+  const cause = Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
+  for (const retryInMs of [1000, 2000, 4000]) failed(cause, retryInMs);
+  program = 'another';
+  for (const retryInMs of [8000, 16_000]) failed(cause, retryInMs);
+  program = 'a third';
+  failed(cause, 30_000);
+  await until(() => lines().some(({ retryInMs }) => retryInMs === 30_000));
+  t.equal(lines().length, 3);
+  t.match(lines(), [
+    { level: 'warn', msg: 'Cannot serve', address: '127.0.0.1:1', err: /one/, retryInMs: 1000 },
+    { code: 'KPNG_LISTEN_ADDRESS_IN_USE', err: /another/, retryInMs: 8000 },
+    { err: /a third/ },
+  ]);
 });

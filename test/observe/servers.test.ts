@@ -1,16 +1,29 @@
 import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import { copyFileSync } from 'node:fs';
+import { createServer, type AddressInfo, connect } from 'node:net';
+import { join } from 'node:path';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
 import t, { type Test } from 'tap';
+import { KpngClient } from '../../src/client/client.ts';
+import { parseTarget } from '../../src/client/target.ts';
 import { Health } from '../../src/observe/health.ts';
+import { subscribeLog } from '../../src/observe/log-rules.ts';
+import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startServers } from '../../src/observe/servers.ts';
+import { SharedPage } from '../../src/observe/shared-page.ts';
+import { tlsServers } from '../../src/observe/tls-server.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
+import { MAX_HTTP_CONNECTIONS, startHttpServer } from '../../src/util/http-server.ts';
+import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';
+import { startApiRig } from '../support/api-rig.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
+import { makeAuthority } from '../support/certs.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-
 import { parseMetrics } from '../support/metrics-page.ts';
-import { until } from '../support/until.ts';
+import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
 
 const LOOPBACK: HostPort = { host: '127.0.0.1', port: 0 };
 
@@ -111,4 +124,249 @@ t.test('an address that is taken is a warning, and the rest goes on', async (t) 
     },
   );
   t.equal((await fetch(`${urls[0]}/livez`)).status, 200);
+});
+
+t.test('clients of the API are counted', async (t) => {
+  const metrics = createMetrics({ version: '0' });
+  t.teardown(() => metrics.close());
+  const value = async (name: string): Promise<string | undefined> => {
+    const page = await metrics.registry.metrics();
+    return page.split('\n').find((line) => line.startsWith(`kpng_userspace_api_${name} `));
+  };
+  const { cluster, watch, watchGlobal, server } = await startApiRig(t, {
+    limits: { maxWatchers: 10 },
+  });
+  cluster.complete();
+  const [local, other] = [watch(), watchGlobal()];
+  for (const call of [local, other]) {
+    call.request('n');
+    await call.texts();
+  }
+  t.match(await value('watchers{api="local"}'), / 1$/);
+  t.match(await value('watches_total{api="global"}'), / 1$/);
+  await watch().status;
+  t.match(await value('refused_total{limit="max-watchers"}'), / 1$/);
+  local.cancel();
+  await until(() => server.watchers === 1);
+  t.match(await value('watchers{api="local"}'), / 0$/);
+  t.match(await value('change_sets_total{api="local"}'), / 1$/);
+  t.match(await value('lagging_total'), / 0$/);
+});
+
+t.test('clients come and go in the log from -v=1 on', async (t) => {
+  for (const verbosity of [0, 1]) {
+    const { log, lines } = await captureLog(verbosity);
+    const end = subscribeLog(log, SOURCE_RULES);
+    const { cluster, watch, server } = await startApiRig(t);
+    cluster.complete();
+    const call = watch();
+    call.request('node-a');
+    await call.texts();
+    call.cancel();
+    await until(() => server.watchers === 0);
+    end();
+    const messages = lines().map(({ msg }) => msg);
+    t.strictSame(
+      messages.filter((msg) => msg !== 'Serving the API'),
+      verbosity === 0 ? [] : ['Client started to watch', 'Client stopped watching'],
+    );
+    if (verbosity === 1) t.match(lines().at(-1), { api: 'local', node: 'node-a', syncs: 1 });
+  }
+});
+
+t.test("kpng's own metrics count what is written and what is told", async (t) => {
+  const metrics = createMetrics({ version: '0' });
+  t.teardown(() => metrics.close());
+  const value = async (name: string): Promise<number> => {
+    const page = await metrics.registry.metrics();
+    return Number(
+      page
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.split(' ')[1],
+    );
+  };
+  const { cluster, watch, server } = await startApiRig(t);
+  cluster.service('demo/web').service('demo/web').complete();
+  t.equal(await value('kpng_k8s_api_events_total'), 3, 'also what changed nothing');
+  const call = watch();
+  call.request('n');
+  t.strictSame(await call.texts(), ['R', 'S1 demo/web', 'Y']);
+  const told = (): Promise<number> => value('kpng_node_local_events_total');
+  let count = 0;
+  await until(() => {
+    void told().then((now) => (count = now));
+    return count === 3;
+  });
+  const port = server.address.kind === 'tcp' ? server.address.port : 0;
+  const target = parseTarget(`127.0.0.1:${port}`);
+  await new KpngClient({ target, nodeName: 'n', once: true }).run({ sync: async () => {} });
+  await until(() => {
+    void told().then((now) => (count = now));
+    return count === 3 + 3 + 2;
+  });
+  t.pass('a client counts what it is told, but for the Reset');
+});
+
+/** A page that is made step by step, and says which one it is. */
+function sharedSetup() {
+  const steps: (() => void)[] = [];
+  const seen = { begun: 0, ended: 0 };
+  const page = new SharedPage(async function* () {
+    const number = (seen.begun += 1);
+    try {
+      yield `page ${number}`;
+      await new Promise<void>((resolve) => steps.push(resolve));
+      yield ' all of it';
+    } finally {
+      seen.ended += 1;
+    }
+  });
+  const get = async (signal = new AbortController().signal): Promise<string> =>
+    Buffer.concat(await page.get(signal)).toString();
+  const step = async (): Promise<void> => {
+    while (steps.length === 0) await new Promise(setImmediate);
+    steps.shift()?.();
+  };
+  return { get, step, seen };
+}
+
+t.test('one page at a time; clients that ask meanwhile share the next one', async (t) => {
+  const { get, step, seen } = sharedSetup();
+  const first = [get(), get()];
+  await new Promise(setImmediate);
+  const second = [get(), get(), get()];
+  await new Promise(setImmediate);
+  t.equal(seen.begun, 1);
+  await step();
+  t.strictSame(await Promise.all(first), ['page 1 all of it', 'page 1 all of it']);
+  await step();
+  t.equal(new Set(await Promise.all(second)).size, 1);
+  t.strictSame(seen, { begun: 2, ended: 2 });
+});
+
+t.test('a page that no client waits for any more is not made', async (t) => {
+  const { get, step, seen } = sharedSetup();
+  const clients = [new AbortController(), new AbortController(), new AbortController()];
+  const [a, b, c] = clients.map(({ signal }) => get(signal));
+  await new Promise(setImmediate);
+  const later = new AbortController();
+  const never = get(later.signal);
+  later.abort();
+  clients[0]?.abort();
+  await step();
+  t.equal(await b, 'page 1 all of it', 'another client waits for it');
+  await Promise.all([a, c, never]);
+  t.strictSame(seen, { begun: 1, ended: 1 });
+  const left = new AbortController();
+  const unfinished = get(left.signal);
+  await new Promise(setImmediate);
+  left.abort();
+  await step();
+  t.equal(await unfinished, '');
+  t.strictSame(seen, { begun: 2, ended: 2 });
+});
+
+t.test('a page that fails does not stop the next one', async (t) => {
+  let fails = true;
+  const page = new SharedPage(async function* () {
+    if (fails) throw new Error('no');
+    yield 'well';
+  });
+  const { signal } = new AbortController();
+  await t.rejects(page.get(signal), { message: 'no' });
+  fails = false;
+  t.equal(String((await page.get(signal))[0]), 'well');
+});
+
+async function tlsSetup(t: Test) {
+  const authority = await makeAuthority(t);
+  const names = { first: await authority.issue('first'), second: await authority.issue('second') };
+  const dir = shortDir(t);
+  const files = { crt: join(dir, 'tls.crt'), key: join(dir, 'tls.key') };
+  const put = (name: keyof typeof names, ...which: ('crt' | 'key')[]): void => {
+    for (const each of which) copyFileSync(names[name][each], files[each]);
+  };
+  put('first', 'crt', 'key');
+  const clock = new FakeClock();
+  const told: string[] = [];
+  const tls = await tlsServers({
+    files,
+    flags: { crt: '--crt', key: '--key', ca: '' },
+    clock,
+    onChanged: () => told.push('changed'),
+    onFailed: (error) => told.push(error.code),
+  });
+  if (tls === undefined) throw new Error('there are files');
+  t.teardown(() => tls.close());
+  const listening = Promise.withResolvers<number>();
+  const server = startHttpServer({
+    address: { host: '127.0.0.1', port: 0 },
+    clock,
+    create: tls.create,
+    answer: () => ({ status: 200, type: 'a/b', body: '' }),
+    onListening: ({ port }) => listening.resolve(port),
+    onBindFailed: (error) => listening.reject(error),
+    onAnswerFailed: () => {},
+  });
+  t.teardown(() => server.close());
+  const port = await listening.promise;
+  const client = async (): Promise<TLSSocket> => {
+    const socket = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false });
+    t.teardown(() => socket.destroy());
+    socket.on('error', () => {});
+    await once(socket, 'secureConnect');
+    return socket;
+  };
+  const who = async (): Promise<string> => {
+    const { subject } = (await client()).getPeerCertificate();
+    return String(subject.CN);
+  };
+  return { put, clock, told, client, who, port };
+}
+
+t.test(
+  'files that change are used for new connections, files that are wrong are not',
+  async (t) => {
+    const { put, clock, told, who } = await tlsSetup(t);
+    t.equal(await who(), 'first');
+    put('second', 'crt');
+    clock.advance(TLS_LOOK_MS);
+    await until(() => told.length === 1);
+    t.same(told, ['KPNG_TLS_FILE'], 'the key is not that of the certificate');
+    t.equal(await who(), 'first');
+    put('second', 'key');
+    await until(() => {
+      clock.advance(TLS_LOOK_MS);
+      return told.length === 2;
+    });
+    t.same(told, ['KPNG_TLS_FILE', 'changed']);
+    t.equal(await who(), 'second');
+  },
+);
+
+t.test('clients that say nothing keep nobody out, with TLS or without', async (t) => {
+  const { client, port } = await tlsSetup(t);
+  const working = await client();
+  const request = async (socket: TLSSocket): Promise<void> => {
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+    t.match(String((await once(socket, 'data'))[0]), /^HTTP\/1\.1 200 /);
+  };
+  await request(working);
+  for (let n = 0; n < MAX_HTTP_CONNECTIONS + 5; n += 1) {
+    const silent = connect(port, '127.0.0.1');
+    t.teardown(() => silent.destroy());
+    silent.on('error', () => {});
+    await once(silent, 'connect');
+  }
+  await request(await client());
+});
+
+t.test('without files there is no TLS', async (t) => {
+  const options = { flags: { crt: 'a', key: 'b', ca: '' }, clock: new FakeClock() };
+  const nobody = { onChanged: () => {}, onFailed: () => {} };
+  t.equal(await tlsServers({ files: {}, ...options, ...nobody }), undefined);
+  await t.rejects(tlsServers({ files: { crt: '/no/such', key: '/no' }, ...options, ...nobody }), {
+    code: 'KPNG_TLS_FILE',
+  });
 });

@@ -1,0 +1,185 @@
+import { spawn } from 'node:child_process';
+import { hash } from 'node:crypto';
+import { once } from 'node:events';
+import {
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+  closeSync,
+  openSync,
+} from 'node:fs';
+import { open, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import t from 'tap';
+import { KpngError } from '../../src/errors.ts';
+import { writeAtomically } from '../../src/util/atomic-file.ts';
+import { readContent, type FileContent } from '../../src/util/read-content.ts';
+import { renameOver } from '../../src/util/rename-over.ts';
+import { NO_LINKS } from '../support/links.ts';
+
+const module = new URL('../../src/util/atomic-file.ts', import.meta.url).href;
+
+t.test('pieces follow each other, also where they are larger than one write', async (t) => {
+  const folder = t.testdir();
+  const path = join(folder, 'state');
+  const pieces = ['a'.repeat(400_000), 'é'.repeat(300_000), 'c'];
+  await writeAtomically(path, pieces);
+  t.ok(readFileSync(path, 'utf8') === pieces.join(''));
+  t.strictSame(readdirSync(folder), ['state']);
+});
+
+t.test('a link that another user planted is not followed', { skip: NO_LINKS }, async (t) => {
+  const folder = t.testdir({ victim: 'untouched' });
+  const path = join(folder, 'state');
+  symlinkSync(join(folder, 'victim'), `${path}.${process.pid}.tmp`);
+  symlinkSync(join(folder, 'victim'), path);
+  await writeAtomically(path, ['new']);
+  t.equal(readFileSync(join(folder, 'victim'), 'utf8'), 'untouched');
+  t.equal(readFileSync(path, 'utf8'), 'new');
+  t.notOk(lstatSync(path).isSymbolicLink());
+});
+
+t.test(
+  'a write that is taken in part only, as on a full disk, leaves the former content',
+  { skip: process.platform === 'win32' && 'there are no such limits' },
+  async (t) => {
+    const folder = t.testdir();
+    const path = join(folder, 'state');
+    writeFileSync(path, 'as it was');
+    const program = `
+      process.on('SIGXFSZ', () => undefined);
+      const { writeAtomically } = await import(${JSON.stringify(module)});
+      await writeAtomically(${JSON.stringify(path)}, ['x'.repeat(100_000)]).catch((error) => {
+        process.stdout.write(error.code);
+      });`;
+    // The size of a file is limited, where a disk would be full: the write up to there succeeds.
+    const words = ['-c', 'ulimit -f 16 && exec "$0" "$@"', process.execPath];
+    const child = spawn('sh', [...words, '--input-type=module', '--eval', program], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [said] = await Promise.all([text(child.stdout), once(child, 'close')]);
+    t.equal(said, 'EFBIG');
+    t.equal(readFileSync(path, 'utf8'), 'as it was');
+    t.strictSame(readdirSync(folder), ['state'], 'and nothing beside it');
+  },
+);
+
+/** A system where the file is held for some attempts, and the waits between them. */
+function system(platform: NodeJS.Platform, held: number, code = 'EPERM') {
+  const waits: number[] = [];
+  let attempts = 0;
+  return {
+    waits,
+    options: {
+      platform,
+      rename: async (): Promise<void> => {
+        attempts += 1;
+        if (attempts <= held) throw Object.assign(new Error('held'), { code });
+      },
+      wait: async (ms: number): Promise<void> => void waits.push(ms),
+    },
+  };
+}
+
+t.test('on Windows a file that is held for a while is renamed over in the end', async (t) => {
+  for (const code of ['EPERM', 'EACCES', 'EBUSY']) {
+    const { options, waits } = system('win32', 5, code);
+    await renameOver('a', 'b', options);
+    t.strictSame(waits, [10, 20, 40, 80, 160], code);
+  }
+});
+
+t.test('it does not wait for ever', async (t) => {
+  const { options, waits } = system('win32', Infinity);
+  await t.rejects(renameOver('a', 'b', options), { code: 'EPERM' });
+  const all = waits.reduce((sum, ms) => sum + ms, 0);
+  t.ok(all > 1000 && all < 3000, `${all} ms`);
+});
+
+t.test('what waiting does not cure is told at once', async (t) => {
+  const absent = system('win32', 1, 'ENOENT');
+  await t.rejects(renameOver('a', 'b', absent.options), { code: 'ENOENT' });
+  const linux = system('linux', 1);
+  await t.rejects(renameOver('a', 'b', linux.options), { code: 'EPERM' });
+  t.strictSame([...absent.waits, ...linux.waits], []);
+});
+
+t.test('over a file that somebody reads, on this system', async (t) => {
+  const dir = t.testdir({ old: 'old', new: 'new' });
+  const descriptor = openSync(join(dir, 'old'), 'r');
+  let open = true;
+  const close = (): void => {
+    if (open) closeSync(descriptor);
+    open = false;
+  };
+  t.teardown(close);
+  // Where the system refuses, the reader ends during the first wait.
+  const wait = async (): Promise<void> => close();
+  await renameOver(join(dir, 'new'), join(dir, 'old'), { wait });
+  t.equal(readFileSync(join(dir, 'old'), 'utf8'), 'new');
+  t.equal(open, process.platform !== 'win32', 'Windows refuses as long as it is open');
+});
+
+const KIND = {
+  name: 'the file',
+  unreadable: 'KPNG_STATE_FILE_READ',
+  tooLarge: 'KPNG_STATE_FILE_LIMIT',
+} as const;
+
+const LIMIT = 8 * 1024 * 1024;
+
+function content(result: FileContent | KpngError): FileContent {
+  if (result instanceof KpngError) throw result;
+  return result;
+}
+
+t.test('contents of any size are read whole, and can be given to a thread', async (t) => {
+  const path = join(t.testdir({}), 'state.yaml');
+  const mebibyte = 1024 * 1024;
+  for (const size of [0, 1, 1000, mebibyte - 1, mebibyte, mebibyte + 1, 3 * mebibyte + 7]) {
+    const written = Buffer.alloc(size, 'a line of text\n');
+    await writeFile(path, written);
+    const { bytes, digest, settled } = content(await readContent(path, LIMIT, KIND));
+    t.equal(bytes.length, size);
+    t.ok(written.equals(bytes), `${size} bytes`);
+    t.equal(digest, hash('sha256', written));
+    t.equal(settled, true);
+    t.equal(structuredClone(bytes, { transfer: [bytes.buffer] }).length, size);
+    t.equal(bytes.length, 0, 'it was handed over, not copied');
+  }
+});
+
+t.test('a file that grows while it is read is read to its end, and is not settled', async (t) => {
+  const path = join(t.testdir({}), 'state.yaml');
+  const piece = Buffer.alloc(1024 * 1024, 'x');
+  await writeFile(path, Buffer.concat([piece, piece]));
+  const writer = await open(path, 'a');
+  t.teardown(async () => writer.close());
+  let appended = false;
+  // The first time that the loop turns, the first piece is being read at the earliest.
+  const growing = new Promise((resolve) => setImmediate(resolve)).then(async () => {
+    await writer.write(piece);
+    appended = true;
+  });
+  const reading = readContent(path, LIMIT, KIND);
+  await growing;
+  const { bytes, settled } = content(await reading);
+  t.ok(appended);
+  t.ok(
+    bytes.length >= 2 * piece.length && bytes.length <= 3 * piece.length,
+    `${bytes.length} bytes`,
+  );
+  if (bytes.length < 3 * piece.length) t.equal(settled, false);
+});
+
+t.test('a file that is too large is not read', async (t) => {
+  const path = join(t.testdir({ 'state.yaml': 'x'.repeat(1001) }), 'state.yaml');
+  t.match(await readContent(path, 1000, KIND), {
+    code: 'KPNG_STATE_FILE_LIMIT',
+    message: /is larger than/,
+  });
+  t.equal(content(await readContent(path, 1001, KIND)).bytes.length, 1001);
+});
