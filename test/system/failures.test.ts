@@ -77,19 +77,6 @@ const TROUBLES: readonly Trouble[] = [
     begin: async (t) => searchPath(t, { nft: unprivileged('nft') }),
   },
   {
-    name: 'the kernel has no NAT',
-    flags: NFTABLES,
-    code: 'KPNG_PORTAL_UNSUPPORTED',
-    says: /Operation not supported/,
-    begin: async (t) =>
-      searchPath(t, {
-        nft: `#!/bin/sh
-echo '/dev/stdin:61:3-60: Error: Could not process rule: Operation not supported' >&2
-exit 1
-`,
-      }),
-  },
-  {
     name: 'another program holds the lock of iptables',
     flags: LEGACY,
     code: 'KPNG_PORTAL_LOCKED',

@@ -20,9 +20,10 @@ import { everywhere, SERVICE, simple } from './support/services.ts';
 function testEachFlavor(
   name: string,
   action: (t: Test, here: RuleLab, flavor: Flavor) => Promise<void>,
+  flavors: readonly Flavor[] = ['nft', 'legacy'],
 ): void {
   for (const kind of RULE_KINDS) {
-    if (kind.name === 'nftables') continue;
+    if (!flavors.some((each) => kind.name === `iptables-${each}`)) continue;
     const flavor = kind.name === 'iptables-nft' ? 'nft' : 'legacy';
     t.test(`${kind.name}: ${name}`, async (t) => action(t, await ruleLab(t, kind), flavor));
   }
@@ -124,25 +125,30 @@ testEachFlavor(
     t.match(await cleanUpIptables(here.exec, CLEANUP), { kubeProxyStays: false });
     t.equal(await here.rules(), before);
   },
+  ['nft'],
 );
 
-testEachFlavor('two proxies with prefixes of their own get along', async (t, here, flavor) => {
-  const first = here.start();
-  const second = here.start({ prefix: 'OTHER' });
-  await first.sync({ 'd/one': simple('10.96.0.1', 'TCP 80') });
-  await second.sync({ 'd/two': simple('10.96.0.2', 'TCP 80') });
-  t.match(await here.client.ask('10.96.0.1:80'), /^pod-a/);
-  t.match(await here.client.ask('10.96.0.2:80'), /^pod-a/);
-  await second.kill();
-  await cleanUpIptables(here.exec, { ...CLEANUP, prefix: 'OTHER', kubeProxy: true });
-  t.notMatch(await here.rules(), /OTHER/);
-  t.match(
-    await here.client.ask('10.96.0.1:80'),
-    /^pod-a/,
-    `${flavor}: the other one is not touched`,
-  );
-  t.equal(await here.client.askInVain('10.96.0.2:80'), 'silence');
-});
+testEachFlavor(
+  'two proxies with prefixes of their own get along',
+  async (t, here, flavor) => {
+    const first = here.start();
+    const second = here.start({ prefix: 'OTHER' });
+    await first.sync({ 'd/one': simple('10.96.0.1', 'TCP 80') });
+    await second.sync({ 'd/two': simple('10.96.0.2', 'TCP 80') });
+    t.match(await here.client.ask('10.96.0.1:80'), /^pod-a/);
+    t.match(await here.client.ask('10.96.0.2:80'), /^pod-a/);
+    await second.kill();
+    await cleanUpIptables(here.exec, { ...CLEANUP, prefix: 'OTHER', kubeProxy: true });
+    t.notMatch(await here.rules(), /OTHER/);
+    t.match(
+      await here.client.ask('10.96.0.1:80'),
+      /^pod-a/,
+      `${flavor}: the other one is not touched`,
+    );
+    t.equal(await here.client.askInVain('10.96.0.2:80'), 'silence');
+  },
+  ['nft'],
+);
 
 testEachFlavor(
   'node ports get past a firewall that lets in nothing else',
@@ -168,6 +174,7 @@ testEachFlavor(
       here.kind.portalOf(SERVICE.cluster.v4, 'tcp', 80).exec(await here.rules()) ?? [];
     t.equal(await here.client.ask(`${NODE.v4}:${port}`), 'ECONNREFUSED', 'not its proxy port');
   },
+  ['nft'],
 );
 
 testEachFlavor(
@@ -202,6 +209,7 @@ testEachFlavor(
     t.notMatch(rules, /10\.96\.2\.1|TRIAL/);
     t.match(portal.plan([], []).problems, [{ servicePort: 'd/bad', message: /nosuchmatch/ }]);
   },
+  ['nft'],
 );
 
 t.test(

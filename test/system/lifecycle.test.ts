@@ -1,7 +1,7 @@
 import { until } from '../support/until.ts';
 import type { Machine } from './support/machine.ts';
 import type { Proxy } from './support/proxy.ts';
-import { testEachKind } from './support/rule-kinds.ts';
+import { ALL_KINDS, testEachKind } from './support/rule-kinds.ts';
 import { everywhere, SERVICE, simple } from './support/services.ts';
 
 const WEB = `${SERVICE.cluster.v4}:80`;
@@ -28,20 +28,24 @@ function taken(proxy: Proxy): boolean {
   return proxy.events.some(({ code }) => code === 'KPNG_PORTAL_TAKEN');
 }
 
-testEachKind('after kill -9 the rules stay, and a new process takes them over', async (t, here) => {
-  const first = here.start();
-  await first.sync({ 'd/all': everywhere(), 'd/old': simple('10.96.0.66', 'TCP 80') });
-  await here.client.open('udp', `${SERVICE.external.v4}:53/UDP`);
-  t.match(await here.client.say('udp'), /^pod/);
-  await first.kill();
-  t.match(await here.rules(), here.kind.portalOf('10.96.0.10', 'tcp', 80));
-  t.equal(await here.client.ask(WEB), 'ECONNREFUSED', 'nobody answers, and the client is told');
-  const second = here.start();
-  await second.sync({ 'd/all': everywhere() });
-  t.match(await here.client.ask(WEB), /^pod/);
-  t.match(await here.client.say('udp'), /^pod/, 'a UDP client that went on with the same port');
-  t.notMatch(await here.rules(), /10\.96\.0\.66/, 'what is not wanted any more is gone');
-});
+testEachKind(
+  'after kill -9 the rules stay, and a new process takes them over',
+  async (t, here) => {
+    const first = here.start();
+    await first.sync({ 'd/all': everywhere(), 'd/old': simple('10.96.0.66', 'TCP 80') });
+    await here.client.open('udp', `${SERVICE.external.v4}:53/UDP`);
+    t.match(await here.client.say('udp'), /^pod/);
+    await first.kill();
+    t.match(await here.rules(), here.kind.portalOf('10.96.0.10', 'tcp', 80));
+    t.equal(await here.client.ask(WEB), 'ECONNREFUSED', 'nobody answers, and the client is told');
+    const second = here.start();
+    await second.sync({ 'd/all': everywhere() });
+    t.match(await here.client.ask(WEB), /^pod/);
+    t.match(await here.client.say('udp'), /^pod/, 'a UDP client that went on with the same port');
+    t.notMatch(await here.rules(), /10\.96\.0\.66/, 'what is not wanted any more is gone');
+  },
+  ALL_KINDS,
+);
 
 testEachKind(
   'a new process takes over from one that runs without a client being refused',
@@ -69,7 +73,7 @@ testEachKind(
 );
 
 testEachKind(
-  'a port that moves to another service, or gets another name, is never refused',
+  'a port that moves is never refused, and connections outlive the deletion of their service',
   async (t, here) => {
     const proxy = here.start();
     const named = (name: string) => simple('10.96.0.1', 'TCP 80', undefined, { name });
@@ -80,33 +84,11 @@ testEachKind(
     await proxy.sync({ 'd/web': named('http') }, ['d/other']);
     const counts = await stop();
     t.same(Object.keys(counts), ['pod-a'], JSON.stringify(counts));
-  },
-);
 
-testEachKind('connections outlive the deletion of their service', async (t, here) => {
-  const proxy = here.start();
-  await proxy.sync({ 'd/web': simple('10.96.0.1', 'TCP 80') });
-  await here.client.open('kept', '10.96.0.1:80');
-  t.match(await here.client.say('kept'), /^pod-a/);
-  await proxy.sync({}, ['d/web']);
-  t.match(await here.client.say('kept'), /^pod-a/);
-  t.equal(await here.client.askInVain('10.96.0.1:80'), 'silence', 'new ones find nothing');
-});
-
-testEachKind(
-  'cleanup leaves the rules of others as they were, and may be run twice',
-  async (t, here) => {
-    await here.kind.addOthers(here.exec);
-    const before = await here.rules();
-    const proxy = here.start();
-    await proxy.sync({ 'd/all': everywhere() });
-    t.match(await here.client.ask(WEB), /^pod/);
-    t.not(await here.rules(), before);
-    await proxy.kill();
-    t.equal(await here.kind.cleanUp(here.exec, new Set()), undefined);
-    t.equal(await here.rules(), before);
-    t.equal(await here.kind.cleanUp(here.exec, new Set()), undefined);
-    t.equal(await here.rules(), before);
-    t.equal(await here.client.askInVain(WEB), 'silence');
+    await here.client.open('kept', '10.96.0.1:80');
+    t.match(await here.client.say('kept'), /^pod-a/);
+    await proxy.sync({}, ['d/web']);
+    t.match(await here.client.say('kept'), /^pod-a/);
+    t.equal(await here.client.askInVain('10.96.0.1:80'), 'silence', 'new ones find nothing');
   },
 );

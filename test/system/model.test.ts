@@ -222,7 +222,7 @@ testEachKind('packets land where the model says', async (t, here) => {
     }
   });
   await fc.assert(property, {
-    interruptAfterTimeLimit: 15_000,
+    interruptAfterTimeLimit: 10_000,
     markInterruptAsFailure: false,
     endOnFailure: true,
   });

@@ -1,7 +1,7 @@
 import { ADDRESSES, NODE } from './support/network.ts';
 import { everywhere, SERVICE } from './support/services.ts';
 import type { Machine } from './support/machine.ts';
-import { testEachKind } from './support/rule-kinds.ts';
+import { ALL_KINDS, testEachKind } from './support/rule-kinds.ts';
 
 /** Every place of the service, by what it is. */
 const PLACES: Record<string, readonly string[]> = {
@@ -28,7 +28,7 @@ async function reachesBoth(machine: Machine, place: string): Promise<string> {
 }
 
 testEachKind(
-  'everybody reaches a service on all its addresses, TCP and UDP, IPv4 and IPv6',
+  'everybody reaches a service on all its addresses, and everything else where it was',
   async (t, here) => {
     const proxy = here.start();
     t.same((await proxy.sync({ 'd/all': everywhere() })).problems, []);
@@ -45,16 +45,26 @@ testEachKind(
         }
       }
     }
-  },
-);
+    const { TCP, UDP } = SERVICE.nodePort;
+    for (const place of places({ v4: '127.0.0.1', v6: '::1' }, TCP, UDP)) {
+      t.equal(await reachesBoth(here.node, place), 'pod-a pod-b', place);
+    }
 
-testEachKind('the node reaches node ports on its loopback addresses', async (t, here) => {
-  await here.start().sync({ 'd/all': everywhere() });
-  const { TCP, UDP } = SERVICE.nodePort;
-  for (const place of places({ v4: '127.0.0.1', v6: '::1' }, TCP, UDP)) {
-    t.equal(await reachesBoth(here.node, place), 'pod-a pod-b', place);
-  }
-});
+    await here.node.serve(`${NODE.v4}:9000`, 'node');
+    t.match(await here.client.ask(`${NODE.v4}:9000`), /^node/, 'what is not a service');
+    t.match(await here.client.ask(`${ADDRESSES['pod-a'].v4}:8080`), `pod-a ${ADDRESSES.client.v4}`);
+    t.match(await here.client.ask(`[${ADDRESSES['pod-b'].v6}]:8080/UDP`), /^pod-b/);
+    t.equal(await here.client.askInVain(`${SERVICE.cluster.v4}:81`), 'silence');
+
+    // Packets of the node pass the rules only after the kernel has found a route for them.
+    await here.network.inside('node', 'ip', ['route', 'delete', 'default']);
+    t.equal(await here.node.ask(`${SERVICE.cluster.v4}:80`), 'ENETUNREACH');
+    t.match(await here.podA.ask(`${SERVICE.cluster.v4}:80`), /^pod/, 'pods can all the same');
+    await here.network.inside('node', 'ip', ['route', 'add', '10.96.0.0/12', 'dev', 'lo']);
+    t.match(await here.node.ask(`${SERVICE.cluster.v4}:80`), /^pod/, 'any route will do');
+  },
+  ALL_KINDS,
+);
 
 testEachKind('node ports are open only on the addresses asked for', async (t, here) => {
   const nodePortAddresses = ['192.0.2.0/24', 'localhost'];
@@ -65,28 +75,3 @@ testEachKind('node ports are open only on the addresses asked for', async (t, he
   t.equal(await here.client.ask(`${NODE.pods4}:${TCP}`), 'ECONNREFUSED', 'nobody listens there');
   t.equal(await here.client.ask(`[${NODE.v6}]:${TCP}`), 'ECONNREFUSED');
 });
-
-testEachKind('what is not a service goes where it would go without us', async (t, here) => {
-  await here.start().sync({ 'd/all': everywhere() });
-  await here.node.serve(`${NODE.v4}:9000`, 'node');
-  t.match(await here.client.ask(`${NODE.v4}:9000`), /^node/);
-  t.match(await here.client.ask(`${ADDRESSES['pod-a'].v4}:8080`), `pod-a ${ADDRESSES.client.v4}`);
-  t.match(
-    await here.client.ask(`${ADDRESSES['pod-b'].v6.replace(/.*/, '[$&]')}:8080/UDP`),
-    /^pod-b/,
-  );
-  t.equal(await here.client.askInVain(`${SERVICE.cluster.v4}:81`), 'silence');
-});
-
-testEachKind(
-  'a node without a route to the service addresses cannot connect to them itself',
-  async (t, here) => {
-    // Packets of the node pass the rules only after the kernel has found a route for them.
-    await here.start().sync({ 'd/all': everywhere() });
-    await here.network.inside('node', 'ip', ['route', 'delete', 'default']);
-    t.equal(await here.node.ask(`${SERVICE.cluster.v4}:80`), 'ENETUNREACH');
-    t.match(await here.podA.ask(`${SERVICE.cluster.v4}:80`), /^pod/, 'pods can all the same');
-    await here.network.inside('node', 'ip', ['route', 'add', '10.96.0.0/12', 'dev', 'lo']);
-    t.match(await here.node.ask(`${SERVICE.cluster.v4}:80`), /^pod/, 'any route will do');
-  },
-);

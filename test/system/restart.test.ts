@@ -83,13 +83,12 @@ async function proxyPorts(here: Lab, kind: RuleKind): Promise<(string | undefine
   });
 }
 
-const [NFTABLES, IPTABLES_NFT, IPTABLES_LEGACY] = RULE_KINDS;
-if (NFTABLES === undefined || IPTABLES_NFT === undefined || IPTABLES_LEGACY === undefined)
+const [NFTABLES, IPTABLES_NFT] = RULE_KINDS;
+if (NFTABLES === undefined || IPTABLES_NFT === undefined)
   throw new Error('a kind of rules is missing');
 
 /** Rules of each kind, and in some of them other workers or another engine after each restart. */
 const CASES = [
-  { kind: NFTABLES, flags: '', chain: [''] },
   { kind: NFTABLES, flags: '--cleanup-on-exit --port-range 36000-37000', chain: [''] },
   {
     kind: NFTABLES,
@@ -97,7 +96,6 @@ const CASES = [
     chain: ['--engine linux --workers 2', '--engine node --workers 1', '--workers 2'],
   },
   { kind: IPTABLES_NFT, flags: '', chain: ['--workers 2', '--workers 1'] },
-  { kind: IPTABLES_LEGACY, flags: '--cleanup-on-exit', chain: [''] },
 ];
 
 for (const { kind, flags, chain } of CASES) {

@@ -98,28 +98,28 @@ for (const portal of PORTALS) {
     await answeredBy('pod-a', 'another service has the addresses');
     t.same(program.complaints, []);
   });
-
-  t.test(`${portal.name}: many UDP clients, and no more sessions than allowed`, async (t) => {
-    const here = await lab(t);
-    const flags = ['--max-udp-sessions=40'];
-    const program = startWith(t, here, portal, { flags });
-    await program.serve(service([pod('pod-a'), pod('pod-b')]));
-    const client = new Traffic(t, here.network, 'client');
-    t.equal(await client.flows(`${CLUSTER.v4}:53`, 30), 30);
-    const few = program.descriptors;
-    t.equal(await client.flows(`${NODE.v4}:${NODE_PORTS.UDP}`, 370), 370, 'all are answered');
-    const metrics = await program.metrics();
-    const sessions = metrics.value('kpng_userspace_connections_active', {
-      service: 'parity',
-      port: 'dns',
-    });
-    t.ok(sessions !== undefined && sessions <= 40, `${sessions} sessions`);
-    t.ok(program.descriptors <= few + 40, `${few} descriptors, then ${program.descriptors}`);
-    for (const index of [0, 200, 399]) {
-      t.match(await client.say(index), /^pod-/, `client ${index} comes back`);
-    }
-    await program.serve(service([]));
-    await until(() => program.descriptors <= few - 30);
-    t.pass('their descriptors are free when the endpoints are gone');
-  });
 }
+
+t.test('many UDP clients, and no more sessions than allowed', async (t) => {
+  const here = await lab(t);
+  const flags = ['--max-udp-sessions=40'];
+  const program = startWith(t, here, PORTALS[0], { flags });
+  await program.serve(service([pod('pod-a'), pod('pod-b')]));
+  const client = new Traffic(t, here.network, 'client');
+  t.equal(await client.flows(`${CLUSTER.v4}:53`, 30), 30);
+  const few = program.descriptors;
+  t.equal(await client.flows(`${NODE.v4}:${NODE_PORTS.UDP}`, 370), 370, 'all are answered');
+  const metrics = await program.metrics();
+  const sessions = metrics.value('kpng_userspace_connections_active', {
+    service: 'parity',
+    port: 'dns',
+  });
+  t.ok(sessions !== undefined && sessions <= 40, `${sessions} sessions`);
+  t.ok(program.descriptors <= few + 40, `${few} descriptors, then ${program.descriptors}`);
+  for (const index of [0, 200, 399]) {
+    t.match(await client.say(index), /^pod-/, `client ${index} comes back`);
+  }
+  await program.serve(service([]));
+  await until(() => program.descriptors <= few - 30);
+  t.pass('their descriptors are free when the endpoints are gone');
+});

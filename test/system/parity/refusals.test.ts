@@ -1,6 +1,5 @@
 /** Services without endpoints, and endpoints that come as Kubernetes brings them. */
 import t from 'tap';
-import { eventually } from '../support/eventually.ts';
 import { lab } from '../support/lab.ts';
 import { ADDRESSES, NODE } from '../support/network.ts';
 import { PORTALS, startWith, whoIs } from '../support/portals-under-test.ts';
@@ -20,7 +19,6 @@ const UDP = [
   `${NODE.v4}:${NODE_PORTS.UDP}/UDP`,
   `[${NODE.v6}]:${NODE_PORTS.UDP}/UDP`,
 ];
-const WEB_LABELS = { service: 'parity', port: 'web' };
 /** A client that is refused at once and not after a second try. Milliseconds. */
 const AT_ONCE = 900;
 
@@ -60,73 +58,47 @@ for (const portal of PORTALS) {
       t.same(program.complaints, []);
     },
   );
-
-  t.test(`${portal.name}: clients held until there is an endpoint, as long as asked`, async (t) => {
-    const here = await lab(t);
-    const program = startWith(t, here, portal, { flags: ['--hold-timeout=1m'] });
-    const heldNow = async (): Promise<number> =>
-      (await program.metrics()).value('kpng_userspace_connections_held', WEB_LABELS) ?? 0;
-    await program.serve(service([]));
-    const answers = Promise.all(TCP.map((place) => here.client.ask(place, { waitMs: 60_000 })));
-    t.ok(await eventually(async () => (await heldNow()) === TCP.length), 'all of them wait');
-    if (portal.refusesDatagrams) {
-      t.equal(await here.client.ask(UDP[0] ?? '', { waitMs: AT_ONCE }), 'ECONNREFUSED', 'UDP');
-    }
-    await program.serve(service([pod('pod-a')]));
-    t.match(
-      await answers,
-      TCP.map(() => /^pod-a/),
-    );
-    t.equal(await heldNow(), 0);
-    // As if the pod had been put to sleep, and is woken again.
-    await program.serve(service([]));
-    const again = here.client.ask(TCP[0] ?? '', { waitMs: 60_000 });
-    t.ok(await eventually(async () => (await heldNow()) === 1));
-    await program.serve(service([pod('pod-b')]));
-    t.match(await again, /^pod-b/);
-    t.same(program.complaints, []);
-  });
-
-  t.test(`${portal.name}: endpoints of several slices, with ports of their own`, async (t) => {
-    const here = await lab(t);
-    const program = startWith(t, here, portal);
-    for (const [name, port] of [
-      ['pod-a', 9001],
-      ['pod-b', 9002],
-      ['pod-b', 9003],
-    ] as const) {
-      const { v4 } = ADDRESSES[name];
-      await new Traffic(t, here.network, name).respond(`${v4}:${port}`, `${name} on ${port}`);
-    }
-    const ports = [
-      { name: 'one', protocol: 'TCP', port: 81, targetport: 9009 },
-      { name: 'two', protocol: 'TCP', port: 82, targetport: 9009 },
-    ];
-    await program.serve(
-      service(
-        [pod('pod-a', { ports: { one: 9001 } }), pod('pod-b', { ports: { one: 9002, two: 9003 } })],
-        {
-          ports,
-        },
-      ),
-    );
-    const answers = async (port: number): Promise<string[]> => {
-      const all = await Promise.all(
-        [1, 2, 3, 4].map(() => here.client.ask(`${CLUSTER.v4}:${port}`)),
-      );
-      return [
-        ...new Set(all.map((one) => (one.startsWith('pod') ? one : whoIs(portal, one)))),
-      ].sort();
-    };
-    t.same(await answers(81), ['pod-a on 9001', 'pod-b on 9002'], 'the port that both have');
-    t.same(await answers(82), ['pod-b on 9003'], 'the port that one of them has');
-    // The slice with pod-b loses a port.
-    await program.serve(
-      service([pod('pod-a', { ports: { one: 9001 } }), pod('pod-b', { ports: { one: 9002 } })], {
-        ports,
-      }),
-    );
-    t.same(await answers(81), ['pod-a on 9001', 'pod-b on 9002']);
-    t.same(await answers(82), ['refused'], 'nobody has that port any more');
-  });
 }
+
+const [portal] = PORTALS;
+
+t.test('endpoints of several slices, with ports of their own', async (t) => {
+  const here = await lab(t);
+  const program = startWith(t, here, portal);
+  for (const [name, port] of [
+    ['pod-a', 9001],
+    ['pod-b', 9002],
+    ['pod-b', 9003],
+  ] as const) {
+    const { v4 } = ADDRESSES[name];
+    await new Traffic(t, here.network, name).respond(`${v4}:${port}`, `${name} on ${port}`);
+  }
+  const ports = [
+    { name: 'one', protocol: 'TCP', port: 81, targetport: 9009 },
+    { name: 'two', protocol: 'TCP', port: 82, targetport: 9009 },
+  ];
+  await program.serve(
+    service(
+      [pod('pod-a', { ports: { one: 9001 } }), pod('pod-b', { ports: { one: 9002, two: 9003 } })],
+      {
+        ports,
+      },
+    ),
+  );
+  const answers = async (port: number): Promise<string[]> => {
+    const all = await Promise.all([1, 2, 3, 4].map(() => here.client.ask(`${CLUSTER.v4}:${port}`)));
+    return [
+      ...new Set(all.map((one) => (one.startsWith('pod') ? one : whoIs(portal, one)))),
+    ].sort();
+  };
+  t.same(await answers(81), ['pod-a on 9001', 'pod-b on 9002'], 'the port that both have');
+  t.same(await answers(82), ['pod-b on 9003'], 'the port that one of them has');
+  // The slice with pod-b loses a port.
+  await program.serve(
+    service([pod('pod-a', { ports: { one: 9001 } }), pod('pod-b', { ports: { one: 9002 } })], {
+      ports,
+    }),
+  );
+  t.same(await answers(81), ['pod-a on 9001', 'pod-b on 9002']);
+  t.same(await answers(82), ['refused'], 'nobody has that port any more');
+});

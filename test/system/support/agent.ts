@@ -8,7 +8,16 @@ type Protocol = 'TCP' | 'UDP';
 
 export type AgentRequest =
   /** Answers whoever comes with `name` and the address that the client seems to have. */
-  | { do: 'serve'; protocol: Protocol; address: string; port: number; name: string }
+  | {
+      do: 'serve';
+      protocol: Protocol;
+      address: string;
+      port: number;
+      name: string;
+      stays: boolean;
+    }
+  /** Closes what was opened, and servers that do not stay. */
+  | { do: 'reset' }
   /** Connects or sends once, from an own socket; resolves with an `Answer`. */
   | {
       do: 'ask';
@@ -31,6 +40,7 @@ export type Answer = string;
 type Flow = { say: (waitMs: number) => Promise<Answer>; close: () => void };
 
 const flows = new Map<string, Flow>();
+const ends: (() => void)[] = [];
 
 serveLines(async (request: AgentRequest) => {
   switch (request.do) {
@@ -55,13 +65,18 @@ serveLines(async (request: AgentRequest) => {
       flows.get(request.flow)?.close();
       flows.delete(request.flow);
       return 'closed';
+    case 'reset':
+      for (const flow of flows.values()) flow.close();
+      flows.clear();
+      for (const end of ends.splice(0)) end();
+      return undefined;
     default:
       return request satisfies never;
   }
 });
 
 async function serve(request: AgentRequest & { do: 'serve' }): Promise<void> {
-  const { protocol, address, port, name } = request;
+  const { protocol, address, port, name, stays } = request;
   const v6 = address.includes(':');
   if (protocol === 'TCP') {
     const server = createServer((socket) => {
@@ -70,6 +85,7 @@ async function serve(request: AgentRequest & { do: 'serve' }): Promise<void> {
     });
     server.listen({ host: address, port, ipv6Only: v6 });
     await once(server, 'listening');
+    if (!stays) ends.push(() => server.close());
     return;
   }
   const socket = createSocket({ type: v6 ? 'udp6' : 'udp4', ipv6Only: v6 });
@@ -79,6 +95,7 @@ async function serve(request: AgentRequest & { do: 'serve' }): Promise<void> {
   });
   socket.bind(port, address);
   await once(socket, 'listening');
+  if (!stays) ends.push(() => socket.close());
 }
 
 type Place = { protocol: Protocol; address: string; port: number };

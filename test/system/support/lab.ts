@@ -8,7 +8,7 @@ interface Tearing {
   teardown(action: () => Promise<void>): unknown;
 }
 
-/** A network with its machines, and backends in the pods. Ends with the test. */
+/** A network with its machines, and backends in the pods. */
 export interface Lab {
   readonly network: Network;
   readonly node: Machine;
@@ -26,24 +26,50 @@ export interface Lab {
   ruleset(): Promise<string>;
 }
 
-/** Builds a network. In `pod-a` and `pod-b` something answers on TCP and UDP port 8080 of both families. */
+interface Site {
+  readonly lab: Omit<Lab, 'start'>;
+  readonly machines: readonly Machine[];
+  /** Addresses and routes as they are without a proxy. */
+  readonly fresh: string;
+}
+
+/** Building one takes a second, so the tests of a file use the same one after another. */
+let site: Site | undefined;
+let isUsed = false;
+
+/** A network in which `pod-a` and `pod-b` answer on TCP and UDP port 8080 of both families. One at a time. */
 export async function lab(t: Tearing): Promise<Lab> {
-  const network = new Network();
-  const ends: (() => Promise<void>)[] = [];
-  const removeAtExit = (): void => removeNow(network);
-  process.once('exit', removeAtExit);
+  if (isUsed) throw new Error('the network is in use: end the other test first');
+  isUsed = true;
+  site ??= await build();
+  const { network } = site.lab;
+  const proxies: Proxy[] = [];
   t.teardown(async () => {
-    await Promise.all(ends.map((end) => end()));
-    await network.remove();
-    process.off('exit', removeAtExit);
+    await Promise.all(proxies.map((proxy) => proxy.kill()));
+    await reset();
+    isUsed = false;
   });
+  return {
+    ...site.lab,
+    start(options) {
+      const proxy = new Proxy(network, options);
+      proxies.push(proxy);
+      return proxy;
+    },
+  };
+}
+
+async function build(): Promise<Site> {
+  const network = new Network();
+  const machines: Machine[] = [];
+  process.once('exit', () => removeNow(network, machines));
   await network.create();
   const machine = (name: (typeof MACHINES)[number]): Machine => {
     const made = new Machine(network, name);
-    ends.push(() => made.end());
+    machines.push(made);
     return made;
   };
-  const made: Lab = {
+  const made: Omit<Lab, 'start'> = {
     network,
     node: machine('node'),
     client: machine('client'),
@@ -51,25 +77,59 @@ export async function lab(t: Tearing): Promise<Lab> {
     podA: machine('pod-a'),
     podB: machine('pod-b'),
     routed: machine('routed'),
-    start(options) {
-      const proxy = new Proxy(network, options);
-      ends.push(() => proxy.kill());
-      return proxy;
-    },
     ruleset: () => network.inside('node', 'nft', ['list', 'ruleset']),
   };
   for (const pod of [made.podA, made.podB]) {
     const { v4, v6 } = ADDRESSES[pod.name as 'pod-a' | 'pod-b'];
     for (const protocol of ['TCP', 'UDP']) {
-      await pod.serve(`${v4}:8080/${protocol}`, pod.name);
-      await pod.serve(`[${v6}]:8080/${protocol}`, pod.name);
+      await pod.serve(`${v4}:8080/${protocol}`, pod.name, true);
+      await pod.serve(`[${v6}]:8080/${protocol}`, pod.name, true);
     }
   }
-  return made;
+  return { lab: made, machines, fresh: await addressesOf(network) };
 }
 
-/** When the process ends in the middle of a test: no promise is waited for any more. */
-function removeNow(network: Network): void {
+/** Makes the network as it was for the next test. One whose addresses or routes a test has changed is not used again. */
+async function reset(): Promise<void> {
+  if (site === undefined) return;
+  const { lab: here, machines, fresh } = site;
+  await Promise.all(machines.map((machine) => machine.reset()));
+  await here.network.inside('node', 'sh', ['-c', CLEAR]);
+  if ((await addressesOf(here.network)) !== fresh) site = undefined;
+}
+
+/** Without what a proxy may have left: rules, what the kernel remembers of flows, interfaces. */
+const CLEAR = `nft flush ruleset
+for tool in iptables-legacy-restore ip6tables-legacy-restore
+do printf '*nat\\nCOMMIT\\n*filter\\nCOMMIT\\n' | $tool
+done
+conntrack -F
+for link in kpng0 kpng1
+do ip link delete $link
+done
+true`;
+
+async function addressesOf(network: Network): Promise<string> {
+  const show = 'ip -o address; ip route; ip -6 route';
+  const texts = (['node', 'client', 'world'] as const).map((name) =>
+    network.inside(name, 'sh', ['-c', show]),
+  );
+  const lines = (await Promise.all(texts)).join('').split('\n');
+  return lines
+    .map((line) => line.replace(/ (?:valid|preferred)_lft .*| expires \S+/g, ''))
+    .sort()
+    .join('\n');
+}
+
+/** When the process ends: no promise is waited for any more. */
+function removeNow(network: Network, machines: readonly Machine[]): void {
+  for (const { pid } of machines) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // It has ended.
+    }
+  }
   for (const machine of MACHINES) {
     try {
       execFileSync('ip', ['netns', 'delete', network.namespace(machine)], { stdio: 'ignore' });

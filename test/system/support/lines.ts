@@ -1,6 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { MachineName, Network } from './network.ts';
@@ -39,6 +40,9 @@ export class ScriptProcess {
     });
     const { stdout, stdin } = this.#child;
     if (stdout === null || stdin === null) throw new Error('no pipes');
+    // Only an answer that is waited for keeps the test process alive: machines stay until it ends.
+    this.#child.unref();
+    for (const pipe of [stdin, stdout, this.#child.stderr]) (pipe as Socket | null)?.unref();
     // Writing to a process that has just ended is told by `exit`.
     stdin.on('error', () => undefined);
     createInterface({ input: stdout }).on('line', (line) => {
@@ -66,6 +70,7 @@ export class ScriptProcess {
       return Promise.reject(new Error(`the process has ended: ${this.#stderr}`));
     }
     this.#waiting.set(id, waiting);
+    this.#child.ref();
     this.#child.stdin?.write(`${JSON.stringify({ id, ...request })}\n`);
     return waiting.promise;
   }
@@ -73,6 +78,7 @@ export class ScriptProcess {
   /** Ends it as it would end by itself, or at once with a signal. Idempotent. */
   async end(signal?: NodeJS.Signals): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    this.#child.ref();
     const ended = once(this.#child, 'exit');
     if (signal === undefined) this.#child.stdin?.end();
     else this.#child.kill(signal);
@@ -86,6 +92,7 @@ export class ScriptProcess {
     }
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
+    if (this.#waiting.size === 0) this.#child.unref();
     if (message.error === undefined) waiting?.resolve(message.result);
     else waiting?.reject(new Error(message.error));
   }

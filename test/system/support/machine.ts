@@ -28,9 +28,14 @@ export class Machine {
     this.#agent = new ScriptProcess(network, name, 'agent.ts');
   }
 
-  /** Answers at a place with a name and the address that the client seems to have. */
-  async serve(place: string, name: string): Promise<void> {
-    await this.#do({ do: 'serve', ...readPlace(place), name });
+  /** Answers at a place with a name and the address that the client seems to have, until the test ends or for good. */
+  async serve(place: string, name: string, stays = false): Promise<void> {
+    await this.#do({ do: 'serve', ...readPlace(place), name, stays });
+  }
+
+  /** Closes what a test has opened. */
+  async reset(): Promise<void> {
+    await this.#do({ do: 'reset' });
   }
 
   /** What comes back from a place: `name client`, the system's word for an error, or `silence`. */
@@ -58,8 +63,8 @@ export class Machine {
     return (await this.#do({ do: 'say', flow, waitMs })) as Answer;
   }
 
-  end(): Promise<void> {
-    return this.#agent.end();
+  get pid(): number {
+    return this.#agent.pid;
   }
 
   #do(request: AgentRequest): Promise<unknown> {
