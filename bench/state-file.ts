@@ -9,7 +9,7 @@ import { FileSource } from '../src/file/source.ts';
 import { Proxier } from '../src/proxier/proxier.ts';
 import { createNodeEngine } from '../src/proxysocket/node/engine.ts';
 import { NonePortal } from '../src/portal/none.ts';
-import { PortAllocator } from '../src/portal/port-allocator.ts';
+import { PortAllocator } from '../src/portal/proxy-ports.ts';
 import { feedLocalSink } from '../src/store/local-feed.ts';
 import type { LocalSink } from '../src/store/local-view.ts';
 import { tempFolder } from '../examples/support/temp-folder.ts';

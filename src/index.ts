@@ -38,7 +38,7 @@ export {
   type ServiceIPs,
 } from './api/generated/localv1/api.ts';
 export { itemJson } from './api/json.ts';
-export { resolvePort } from './proxier/resolve-port.ts';
+export { resolvePort } from './proxier/endpoints.ts';
 
 // What goes wrong, and the channels on which it can be followed.
 export { ERROR_CODES, KpngError, type ErrorCode } from './errors.ts';

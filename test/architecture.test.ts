@@ -9,7 +9,7 @@ import t from 'tap';
  */
 const SPEC = 'proxysocket/spec.ts';
 /** Which port of an endpoint belongs to a service port: a function that every backend needs. */
-const RESOLVE = 'proxier/resolve-port.ts';
+const RESOLVE = 'proxier/endpoints.ts';
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'errors.ts': [],
   util: [],

@@ -1,5 +1,5 @@
 import { CONNECT_SECONDS_BUCKETS, type ServicePortCounters } from '../proxysocket/counters.ts';
-import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { DesiredServicePort } from '../proxier/wanted.ts';
 import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';

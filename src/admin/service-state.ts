@@ -1,4 +1,4 @@
-import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { DesiredServicePort } from '../proxier/wanted.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import type { Failing } from './failing.ts';

@@ -1,4 +1,4 @@
-import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { DesiredServicePort } from '../proxier/wanted.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { NONE_FAILING, type Failing } from './failing.ts';
 import { PER_PART, snapshotParts } from '../observe/parts.ts';

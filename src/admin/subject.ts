@@ -1,6 +1,6 @@
 import type { Health } from '../observe/health.ts';
 import type { AdjustableLog } from '../observe/log.ts';
-import type { DesiredServicePort } from '../proxier/desired.ts';
+import type { DesiredServicePort } from '../proxier/wanted.ts';
 import type { Proxier } from '../proxier/proxier.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';

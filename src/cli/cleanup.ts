@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
 import { KpngError } from '../errors.ts';
 import { systemExec, type Exec } from '../portal/exec.ts';
-import { removeInterfaceAddresses } from '../portal/interface/linux-dispose.ts';
+import { removeInterfaceAddresses } from '../portal/interface/linux.ts';
 import { cleanUpIptables } from '../portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../portal/nftables/left-over.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
@@ -92,7 +92,7 @@ async function interfaceAddresses({ exec, portalInterface: name }: Context): Pro
 
 async function windowsAddresses({ exec, env, portalInterface }: Context): Promise<string> {
   const [{ chooseInterface }, { namedInterfaces, windowsLink }] = await Promise.all([
-    import('../portal/windows/choose-interface.ts'),
+    import('../portal/windows/keeper-link.ts'),
     import('../portal/windows/keeper-link.ts'),
   ]);
   const { name } = chooseInterface(portalInterface, env, namedInterfaces());

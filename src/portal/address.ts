@@ -3,13 +3,14 @@ import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { ClaimTable, type Claim } from './claims.ts';
 import type { AddressKeeper } from './interface/keeper.ts';
 import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
-import { portalText, sameListen } from './text.ts';
-import type {
-  Portal,
-  PortalPlan,
-  PortalProblem,
-  PortalSpec,
-  ServicePortPortals,
+import {
+  type Portal,
+  type PortalPlan,
+  type PortalProblem,
+  type PortalSpec,
+  portalText,
+  sameListen,
+  type ServicePortPortals,
 } from './portal.ts';
 
 export interface AddressPortalOptions {

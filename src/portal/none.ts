@@ -1,7 +1,6 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
-import type { PortAllocator } from './port-allocator.ts';
+import { type PortAllocator, type ProxyListener, ProxyPorts } from './proxy-ports.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from './portal.ts';
-import { ProxyPorts, type ProxyListener } from './proxy-ports.ts';
 
 export interface NonePortalOptions {
   /** IP literal of the proxy ports. Default `127.0.0.1`. */

@@ -1,5 +1,7 @@
 import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
+import { formatHostPort } from '../util/host-port.ts';
+import { sameList } from '../util/same-list.ts';
 
 /** What kind of service address a portal is. */
 export type PortalKind = 'clusterIP' | 'externalIP' | 'loadBalancerIP' | 'nodePort';
@@ -114,4 +116,31 @@ export interface Portal {
 
   /** Ends what the portal holds. Idempotent. */
   close(): Promise<void>;
+}
+
+/** `ip:port/PROTOCOL`, with IPv6 addresses in brackets. */
+export function portalText(place: {
+  readonly address: string;
+  readonly port: number;
+  readonly protocol: Protocol;
+}): string {
+  return `${formatHostPort({ host: place.address, port: place.port })}/${place.protocol}`;
+}
+
+/** Whether two lists of listeners are the same, in the same order. */
+export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): boolean {
+  return sameList(
+    a,
+    b,
+    (one, other) =>
+      one.address === other.address &&
+      one.port === other.port &&
+      one.traffic === other.traffic &&
+      sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? []),
+  );
+}
+
+/** Whether two lists of texts are the same, in the same order. */
+export function sameTexts(a: readonly string[], b: readonly string[]): boolean {
+  return sameList(a, b, (one, other) => one === other);
 }

@@ -1,5 +1,4 @@
-import type { PortalSpec } from '../portal/portal.ts';
-import { sameListen, sameTexts } from '../portal/text.ts';
+import { type PortalSpec, sameListen, sameTexts } from '../portal/portal.ts';
 import type {
   AffinitySpec,
   EndpointSpec,

@@ -3,7 +3,7 @@ import type { KpngError } from '../errors.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
 import { typedChannel } from '../util/channel.ts';
-import type { Problem } from './problem-book.ts';
+import type { Problem } from './problems.ts';
 
 /** A change set is in place: the engine listens, and the portals lead to it. */
 export interface ProxierSynced {

@@ -1,4 +1,80 @@
 import { listenerOpened, type ListenerOpened } from '../proxysocket/events.ts';
+import type { Clock, Timer } from '../util/clock.ts';
+
+/** How long a listener stays open after the rules no longer lead to it. Milliseconds. */
+export const LINGER_MS = 2_000;
+
+/** So many may stay open at once; of more, the ones that have waited longest close early. */
+export const MAX_LINGERING = 1_024;
+
+export interface LateClosingsOptions {
+  readonly clock: Clock;
+  /** Milliseconds. */
+  readonly lingerMs: number;
+  /** Closes what these service ports do not need. Must not reject. */
+  readonly close: (names: readonly string[]) => Promise<void>;
+}
+
+/**
+ * Closes listeners some time after the rules have changed.
+ *
+ * A connection that the old rules have led to a listener may still be in its handshake, or its SYN lost
+ * and sent again a second later with the same translation. The kernel refuses the one and resets the
+ * other when the listener closes first.
+ */
+export class LateClosings {
+  readonly #options: LateClosingsOptions;
+  /** When each service port is due, in the order in which they came. */
+  readonly #due = new Map<string, number>();
+  #timer: Timer | undefined;
+
+  constructor(options: LateClosingsOptions) {
+    this.#options = options;
+  }
+
+  /** Takes in service ports; those that it has already keep their time. */
+  add(names: Iterable<string>): void {
+    const due = this.#options.clock.now() + this.#options.lingerMs;
+    for (const name of names) if (!this.#due.has(name)) this.#due.set(name, due);
+    this.#schedule();
+  }
+
+  /** A service port has changed: what it does not need then begins to wait anew. */
+  forget(name: string): void {
+    this.#due.delete(name);
+  }
+
+  /** Closes nothing more. Idempotent. */
+  stop(): void {
+    this.#due.clear();
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #schedule(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    const [first] = this.#due.values();
+    if (first === undefined) return;
+    const left = this.#due.size > MAX_LINGERING ? 0 : first - this.#options.clock.now();
+    this.#timer = this.#options.clock.setTimer(Math.max(0, left), () => {
+      void this.#close();
+    });
+  }
+
+  async #close(): Promise<void> {
+    const now = this.#options.clock.now();
+    const surplus = this.#due.size - MAX_LINGERING;
+    const names: string[] = [];
+    for (const [name, due] of this.#due) {
+      if (due > now && names.length >= surplus) break;
+      names.push(name);
+    }
+    for (const name of names) this.#due.delete(name);
+    this.#schedule();
+    await this.#options.close(names);
+  }
+}
 
 /**
  * Notices when a listener opens that could not be opened when its rules were written, and has the

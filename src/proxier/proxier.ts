@@ -6,17 +6,13 @@ import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
-import type { DesiredServicePort } from './desired.ts';
+import { type DesiredServicePort, Wanted } from './wanted.ts';
 import { Drains, type Drain, type DrainChange } from './drains.ts';
 import { EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
-import { PortalSync } from './portal-sync.ts';
-import { portalInput } from './portal-input.ts';
-import { LateClosings, LINGER_MS } from './late-closings.ts';
-import { LateListeners } from './late-listeners.ts';
-import type { Problem } from './problem-book.ts';
-import { Problems, type HolderOf } from './problems.ts';
-import { Wanted } from './wanted.ts';
+import { portalInput, PortalSync } from './portal-sync.ts';
+import { LateClosings, LateListeners, LINGER_MS } from './late-listeners.ts';
+import { type HolderOf, type Problem, Problems } from './problems.ts';
 
 /** Waits before rules are tried again that nobody asks for once more. */
 const RETRY: BackoffPolicy = { ...DEFAULT_BACKOFF, jitter: 0 };

@@ -1,10 +1,9 @@
 /** Words for what goes wrong, one text for each cause. */
 import type { ErrorCode } from '../errors.ts';
 import { ERROR_CODES } from '../errors.ts';
-import type { PortalProblem } from '../portal/portal.ts';
-import { portalText } from '../portal/text.ts';
+import { type PortalProblem, portalText } from '../portal/portal.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
-import type { Problem } from './problem-book.ts';
+import type { Problem } from './problems.ts';
 
 /** A listener that could not be opened. */
 export interface ListenFailure {

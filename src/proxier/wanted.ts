@@ -1,6 +1,187 @@
-import type { LocalView } from '../store/local-view.ts';
-import type { KpngError } from '../errors.ts';
-import { desiredServicePorts, type DesiredServicePort, type Known } from './desired.ts';
+import {
+  type PortMapping,
+  Protocol as WireProtocol,
+  type Service,
+} from '../api/generated/localv1/api.ts';
+import { KpngError } from '../errors.ts';
+import type { PortalSpec } from '../portal/portal.ts';
+import type { AffinitySpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
+import type { LocalView, ServiceEntry } from '../store/local-view.ts';
+import { MAX_TIMER_MS } from '../util/clock.ts';
+import { parseDuration } from '../util/duration.ts';
+import { isPort } from './address.ts';
+import { endpointsOf, type Rows } from './endpoints.ts';
+import { portalsOf, serviceAddresses } from './portals.ts';
+import {
+  limitProblems,
+  MAX_SERVICE_PORTALS,
+  MAX_SERVICE_PORTS,
+  MAX_SERVICE_ROWS,
+  tooMany,
+} from './service-limits.ts';
+
+/** One service port as it should be: what the engine needs to know, and its portals. */
+export interface DesiredServicePort {
+  readonly spec: Omit<ServicePortSpec, 'listen'>;
+  /** At least one. */
+  readonly portals: readonly PortalSpec[];
+  /** Whether internal and external traffic may have different endpoints: one policy is Local, the other is not. */
+  readonly splitTraffic: boolean;
+}
+
+/** What one service comes to. */
+export interface Desired {
+  readonly ports: readonly DesiredServicePort[];
+  /** What cannot be proxied of it. The same service has the same problems each time. */
+  readonly problems: readonly KpngError[];
+  /** Of a service with very many endpoints: what need not be worked out again while they stay. */
+  readonly known: Known | undefined;
+}
+
+/** What the endpoints of a service come to, by the name of the service port. */
+export interface Known {
+  /** It holds for this service only. */
+  readonly service: Service;
+  readonly rows: ReadonlyMap<string, Rows>;
+}
+
+/** From so many endpoints on it is worth the memory to know what they come to. */
+const KNOWN_FROM = 1000;
+
+/** Annotation of a service: how long a UDP session may be idle, as `30s` or `1m30s`. */
+export const UDP_IDLE_ANNOTATION = 'kpng-userspace.io/udp-idle-timeout';
+
+/** Kubernetes' default of the affinity timeout: three hours. Seconds. */
+const DEFAULT_AFFINITY_SECONDS = 10_800;
+
+const NOTHING: Desired = { ports: [], problems: [], known: undefined };
+
+/** `namespace/name:port`, or `namespace/name` for an unnamed port. */
+function servicePortName(key: string, portName: string): string {
+  return portName === '' ? key : `${key}:${portName}`;
+}
+
+/**
+ * The service ports of a service. Pure: the same entry gives an equal result.
+ *
+ * ExternalName and headless services have none, nor has a port without any address or node port, as
+ * in kube-proxy. Whatever is wrong with a part of the service is told and left out, and the rest is
+ * proxied. `former`: what was known of the service before.
+ */
+export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desired {
+  const { key, service } = entry;
+  if (service.type === 'ExternalName' || service.ips?.headless === true) return NOTHING;
+  if (service.ports.length === 0) return NOTHING;
+  if (key.includes(':')) {
+    const message = `${JSON.stringify(key)}: the name of a service cannot have a colon`;
+    return { ...NOTHING, problems: [new KpngError('KPNG_SERVICE_INVALID', message)] };
+  }
+
+  const { addresses, problems: addressProblems } = serviceAddresses(key, service);
+  const problems: KpngError[] = [...addressProblems];
+  const affinity = affinityOf(service);
+  const udpIdleTimeoutMs = udpIdleOf(key, service, problems);
+  const portNames = new Set(service.ports.map((port) => port.name));
+  const seen = new Set<string>();
+  const ports: DesiredServicePort[] = [];
+  const formerRows = former?.service === service ? former.rows : undefined;
+  const rows = new Map<string, Rows>();
+  const size = { portals: 0, rows: 0 };
+  for (const port of service.ports.slice(0, MAX_SERVICE_PORTS)) {
+    const name = servicePortName(key, port.name);
+    const protocol = protocolOf(name, port, problems);
+    if (protocol === undefined || !hasValidNumbers(name, port, problems)) continue;
+    if (seen.has(name)) {
+      const message = `${name}: the service has two ports of this name; only the first one is proxied`;
+      problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: name }));
+      continue;
+    }
+    seen.add(name);
+    const portals = portalsOf(port, protocol, addresses);
+    if (portals.length === 0) continue;
+    size.portals += portals.reduce((sum, each) => sum + Math.max(1, each.sourceRanges.length), 0);
+    size.rows += entry.endpoints.size;
+    if (size.portals > MAX_SERVICE_PORTALS || size.rows > MAX_SERVICE_ROWS) continue;
+    const resolved = endpointsOf(name, port, entry, portNames, formerRows?.get(name));
+    rows.set(name, resolved.rows);
+    problems.push(...resolved.problems);
+    const idle = protocol === 'UDP' && udpIdleTimeoutMs !== undefined ? { udpIdleTimeoutMs } : {};
+    ports.push({
+      spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...idle },
+      portals,
+      splitTraffic: service.externalTrafficToLocal !== service.internalTrafficToLocal,
+    });
+  }
+  problems.push(...sizeProblems(key, service.ports.length, size));
+  const known = entry.endpoints.size < KNOWN_FROM ? undefined : { service, rows };
+  return { ports, problems: limitProblems(key, problems), known };
+}
+
+function sizeProblems(
+  key: string,
+  ports: number,
+  size: { readonly portals: number; readonly rows: number },
+): KpngError[] {
+  const leftOut = 'its further ports are left out';
+  const counts: [string, number, number][] = [
+    ['ports', ports, MAX_SERVICE_PORTS],
+    ['combinations of address, port and source range', size.portals, MAX_SERVICE_PORTALS],
+    ['combinations of endpoint and port', size.rows, MAX_SERVICE_ROWS],
+  ];
+  return counts
+    .filter(([, count, limit]) => count > limit)
+    .map(([what, count, limit]) => tooMany(key, what, count, limit, leftOut));
+}
+
+function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Protocol | undefined {
+  if (port.protocol === WireProtocol.TCP) return 'TCP';
+  if (port.protocol === WireProtocol.UDP) return 'UDP';
+  const what = port.protocol === WireProtocol.SCTP ? 'SCTP' : `protocol ${port.protocol}`;
+  problems.push(
+    new KpngError(
+      'KPNG_UNSUPPORTED_PROTOCOL',
+      `${name}: ${what} is not supported; the other ports of the service are proxied`,
+      { servicePort: name },
+    ),
+  );
+  return undefined;
+}
+
+/** A wrong port leaves the whole service port out, a wrong node port only the node port. */
+function hasValidNumbers(name: string, port: PortMapping, problems: KpngError[]): boolean {
+  const invalid = (field: string, value: number): void => {
+    const message = `${name}: the ${field} ${value} is not a port from 1 to 65535`;
+    problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: name }));
+  };
+  if (port.nodePort !== 0 && !isPort(port.nodePort)) invalid('node port', port.nodePort);
+  if (isPort(port.port)) return true;
+  invalid('port', port.port);
+  return false;
+}
+
+function affinityOf(service: Service): AffinitySpec {
+  if (service.sessionAffinity?.$case !== 'clientIP') return { kind: 'none' };
+  const { timeoutSeconds } = service.sessionAffinity.value;
+  return {
+    kind: 'clientIP',
+    timeoutSeconds: timeoutSeconds > 0 ? timeoutSeconds : DEFAULT_AFFINITY_SECONDS,
+  };
+}
+
+function udpIdleOf(key: string, service: Service, problems: KpngError[]): number | undefined {
+  const text = service.annotations[UDP_IDLE_ANNOTATION];
+  if (text === undefined) return undefined;
+  const ms = parseDuration(text);
+  if (ms !== undefined && ms >= 1 && ms <= MAX_TIMER_MS) return ms;
+  problems.push(
+    new KpngError(
+      'KPNG_SERVICE_INVALID',
+      `${key}: the annotation ${UDP_IDLE_ANNOTATION} ${JSON.stringify(text)} is not a duration such as 30s`,
+      { servicePort: key },
+    ),
+  );
+  return undefined;
+}
 
 const NOT_THERE = { ports: [], problems: [], known: undefined };
 

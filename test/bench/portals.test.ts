@@ -10,7 +10,7 @@ import { changeRows, coldRows } from '../../bench/portals/table.ts';
 import { Dialogue } from '../../bench/support/dialogue.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import { NonePortal } from '../../src/portal/none.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 
 const one = (median: number) => ({ median, p95: 2 * median, samples: 3 });
 

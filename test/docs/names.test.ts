@@ -10,7 +10,7 @@ import { configurableFlags } from '../../src/cli/config-file.ts';
 import { defaultText, variableOf } from '../../src/cli/flags/table.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { localSource } from '../../src/cli/sources/kpng.ts';
-import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
+import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/sessions.ts';
 import { formatDuration } from '../../src/util/duration.ts';
 import { problemsOf } from '../support/command-line.ts';

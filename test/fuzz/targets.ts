@@ -20,19 +20,18 @@ import { loadConfig } from '../../src/kube/config.ts';
 import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/previous-flows.ts';
 import { readFlows } from '../../src/portal/flows.ts';
-import { readLinks, Spelling } from '../../src/portal/interface/linux-list.ts';
+import { readLinks, Spelling } from '../../src/portal/interface/linux-tool.ts';
 import { findRules } from '../../src/portal/iptables/listing.ts';
 import { differenceIn } from '../../src/portal/nftables/listing.ts';
 import { renderTable, type SetName } from '../../src/portal/nftables/table.ts';
-import type { RuleConfig } from '../../src/portal/rules/backend.ts';
-import { ItemMap } from '../../src/portal/rules/items.ts';
+import { ItemMap, type RuleConfig } from '../../src/portal/rules/items.ts';
 import {
   readConnections,
   readExcludedPorts,
   readIpv4Listing,
   readIpv6Listing,
 } from '../../src/portal/windows/listing.ts';
-import { readRules } from '../../src/portal/windows/portproxy-rules.ts';
+import { readRules } from '../../src/portal/windows/portproxy-store.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
 import { mutations } from '../support/mutations.ts';
 import { holdsAsync } from '../support/property.ts';

@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os';
 import t from 'tap';
-import { dryExec, shellText } from '../../src/portal/dry-exec.ts';
+import { dryExec, shellText } from '../../src/portal/exec.ts';
 import { linuxInterface } from '../../src/portal/interface/linux.ts';
 
 t.test('prints commands as a shell takes them', async (t) => {

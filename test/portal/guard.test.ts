@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Guard, type ProbeResult } from '../../src/portal/guard.ts';
+import { Guard, type ProbeResult } from '../../src/portal/watch.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 /** A guard of rules that are as the test says; `log` tells what it did. */

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { NonePortal } from '../../src/portal/none.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { PortRange } from '../../src/util/port-range.ts';
 import { listening, wants } from '../support/portals.ts';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { formerKey, PortAllocator } from '../../src/portal/port-allocator.ts';
+import { formerKey, PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { seeded } from '../support/balancer.ts';
 
 t.test('N3: a range of one port', async (t) => {

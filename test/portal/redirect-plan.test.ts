@@ -1,6 +1,6 @@
 import t from 'tap';
 import * as fc from 'fast-check';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { RedirectPlan } from '../../src/portal/redirect-plan.ts';
 import type { PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';

@@ -1,10 +1,10 @@
 import t from 'tap';
 import type { DeepPartial, Endpoint, Service } from '../../src/api/generated/localv1/api.ts';
 import {
+  type Desired,
   desiredServicePorts,
   UDP_IDLE_ANNOTATION,
-  type Desired,
-} from '../../src/proxier/desired.ts';
+} from '../../src/proxier/wanted.ts';
 import { endpoint } from '../support/messages.ts';
 import { clusterEntry, entry, ports } from '../support/views.ts';
 

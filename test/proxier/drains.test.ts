@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import t from 'tap';
 import { NonePortal } from '../../src/portal/none.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { Drains, MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';

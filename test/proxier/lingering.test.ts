@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-closings.ts';
+import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
 import { proxierSyncFailed, servicePortChanged } from '../../src/proxier/events.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import { FakePortal } from '../support/fake-portal.ts';

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
 import { AddressPortal } from '../../src/portal/address.ts';
 import { NonePortal } from '../../src/portal/none.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../src/proxysocket/node/engine.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ProblemBook, type Problem } from '../../src/proxier/problem-book.ts';
+import { type Problem, ProblemBook } from '../../src/proxier/problems.ts';
 
 function book() {
   const told: string[] = [];

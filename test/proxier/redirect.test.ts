@@ -1,7 +1,7 @@
 import t from 'tap';
 import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
-import { LINGER_MS } from '../../src/proxier/late-closings.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
+import { LINGER_MS } from '../../src/proxier/late-listeners.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import type { Clock } from '../../src/util/clock.ts';
 import { FakeClock } from '../support/fake-clock.ts';

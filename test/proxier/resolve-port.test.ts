@@ -1,6 +1,6 @@
 import t from 'tap';
 import { PortMapping } from '../../src/api/generated/localv1/api.ts';
-import { resolvePort } from '../../src/proxier/resolve-port.ts';
+import { resolvePort } from '../../src/proxier/endpoints.ts';
 import { endpoint } from '../support/messages.ts';
 
 /** Resolves with the overrides given, as `name port` each. */

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Protocol, type DeepPartial, type Service } from '../../src/api/generated/localv1/api.ts';
-import { desiredServicePorts } from '../../src/proxier/desired.ts';
+import { desiredServicePorts } from '../../src/proxier/wanted.ts';
 import { endpoint } from '../support/messages.ts';
 import { entry } from '../support/views.ts';
 

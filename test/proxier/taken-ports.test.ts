@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
 import { NonePortal } from '../../src/portal/none.ts';
 import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
 import type { PortRange } from '../../src/util/port-range.ts';

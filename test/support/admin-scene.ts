@@ -6,7 +6,7 @@ import type { ProblemView } from '../../src/admin/views.ts';
 import type { ProcessSubject } from '../../src/admin/subject.ts';
 import { Health } from '../../src/observe/health.ts';
 import type { AdjustableLog, LogKeys } from '../../src/observe/log.ts';
-import type { DesiredServicePort } from '../../src/proxier/desired.ts';
+import type { DesiredServicePort } from '../../src/proxier/wanted.ts';
 import { Drains, type Drain } from '../../src/proxier/drains.ts';
 import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';

@@ -1,7 +1,7 @@
 import { CHAINS_INTERVAL_MS } from '../../src/portal/bounds.ts';
 import type { Exec } from '../../src/portal/exec.ts';
-import type { ProbeResult } from '../../src/portal/guard.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import type { ProbeResult } from '../../src/portal/watch.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import type { RulePortalOptions } from '../../src/portal/rules/rule-portal.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';

@@ -1,6 +1,6 @@
 /** The portal `address` with an interface: service addresses on the node itself, without any rule. */
 import t from 'tap';
-import { removeInterfaceAddresses } from '../../src/portal/interface/linux-dispose.ts';
+import { removeInterfaceAddresses } from '../../src/portal/interface/linux.ts';
 import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { until } from '../support/until.ts';
 import { lab, type Lab } from './support/lab.ts';

@@ -10,7 +10,7 @@ import { tryIptables } from '../../src/portal/iptables/check.ts';
 import { cleanUpIptables } from '../../src/portal/iptables/left-over.ts';
 import { IptablesPortal } from '../../src/portal/iptables/portal.ts';
 import { findTools, type Flavor } from '../../src/portal/iptables/tools.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { wants } from '../support/portals.ts';
 import { NODE } from './support/network.ts';
 import { RULE_KINDS, ruleLab, type RuleLab } from './support/rule-kinds.ts';

@@ -7,7 +7,7 @@ import type { Exec } from '../../src/portal/exec.ts';
 import { IptablesPortal } from '../../src/portal/iptables/portal.ts';
 import { findTools } from '../../src/portal/iptables/tools.ts';
 import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeNft } from '../support/fake-nft.ts';

@@ -1,5 +1,5 @@
 import { fileInvalid, fileReadFailed } from '../../file/events.ts';
-import { dryExec } from '../../portal/dry-exec.ts';
+import { dryExec } from '../../portal/exec.ts';
 import type { RuleCanary } from '../../portal/rules/rule-portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { newCounters } from '../../proxysocket/counters.ts';

@@ -40,7 +40,7 @@ async function linkOf(
 ): Promise<InterfaceAddresses | undefined> {
   if (platform === 'win32') {
     const [{ chooseInterface }, { namedInterfaces, windowsLink }] = await Promise.all([
-      import('../../portal/windows/choose-interface.ts'),
+      import('../../portal/windows/keeper-link.ts'),
       import('../../portal/windows/keeper-link.ts'),
     ]);
     const chosen = chooseInterface(name ?? '', env, namedInterfaces());

@@ -56,7 +56,7 @@ export const toExtip = defineSink({
         import('../../sinks/extip/sink.ts'),
         import('../../sinks/json-output.ts'),
         import('../../portal/exec.ts'),
-        import('../../portal/dry-exec.ts'),
+        import('../../portal/exec.ts'),
         import('./portal-choice.ts'),
       ]);
     if (!dryRun) {

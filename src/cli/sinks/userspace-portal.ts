@@ -2,7 +2,7 @@ import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
-import { formerKey, PortAllocator } from '../../portal/port-allocator.ts';
+import { formerKey, PortAllocator } from '../../portal/proxy-ports.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
@@ -132,7 +132,7 @@ async function reservedPorts(
   platform: NodeJS.Platform = process.platform,
 ): Promise<readonly PortRange[]> {
   if (platform !== 'win32' || portRange === undefined) return [];
-  const { excludedPorts } = await import('../../portal/windows/excluded-ports.ts');
+  const { excludedPorts } = await import('../../portal/windows/listing.ts');
   return excludedPorts(exec, portRange, log);
 }
 

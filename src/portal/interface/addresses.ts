@@ -1,3 +1,4 @@
+import { createSocket } from 'node:dgram';
 import type { KpngError } from '../../errors.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 
@@ -52,4 +53,23 @@ export interface InterfaceAddresses {
    * is on it. May be done twice. Rejects with KPNG_PORTAL_* when it cannot be done.
    */
   dispose(): Promise<void>;
+}
+
+/**
+ * Whether the host has an address, found out by binding a socket to it for a moment: a few
+ * microseconds, whatever number of addresses there are. When it cannot be found out, the address counts
+ * as there.
+ */
+export function hostHas(address: string): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
+  socket.once('error', (error: NodeJS.ErrnoException) => {
+    socket.close();
+    resolve(error.code !== 'EADDRNOTAVAIL');
+  });
+  socket.bind({ address, port: 0, exclusive: true }, () => {
+    socket.close();
+    resolve(true);
+  });
+  return promise;
 }

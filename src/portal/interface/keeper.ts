@@ -11,7 +11,7 @@ import {
   PROBES_PER_LOOK,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
-import { Guard, type ProbeResult } from '../guard.ts';
+import { Guard, type ProbeResult } from '../watch.ts';
 import type { PortalProblem } from '../portal.ts';
 import type { ChangeOutcome, InterfaceAddresses } from './addresses.ts';
 import { Holdings, Rotation } from './holdings.ts';

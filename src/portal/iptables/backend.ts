@@ -1,13 +1,18 @@
 import type { Family } from '../../util/family.ts';
 import { MAX_COMPARISONS } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
-import type { Backend, RuleConfig } from '../rules/backend.ts';
-import { isFlowSet, type FlowSet } from '../rules/flow-items.ts';
-import type { ItemChange, Items } from '../rules/items.ts';
+import {
+  type Backend,
+  type FlowSet,
+  isFlowSet,
+  type ItemChange,
+  type Items,
+  type RuleConfig,
+} from '../rules/items.ts';
 import { ToolError } from '../tool-failure.ts';
 import { checkPrefix, readSlotName, TABLES, type SlotName } from './chains.ts';
 import { hasAllJumps } from './jumps.ts';
-import { Kernel } from './kernel.ts';
+import { Kernel, type Tools } from './tools.ts';
 import { isNothing, ownersOf, readListing, renderListing, type Found } from './listing.ts';
 import {
   damagedParts,
@@ -19,7 +24,6 @@ import {
   ruleCount,
   type Place,
 } from './script.ts';
-import type { Tools } from './tools.ts';
 
 /** Rules in chains of iptables, and the chains themselves, in both families. */
 export class IptablesBackend implements Backend<SlotName | FlowSet> {

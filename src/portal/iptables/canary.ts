@@ -1,6 +1,6 @@
 import type { Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
-import type { ProbeResult } from '../guard.ts';
+import type { ProbeResult } from '../watch.ts';
 import {
   Canary,
   canaryAddress,
@@ -10,7 +10,7 @@ import {
   tryToReach,
   type CanaryAddress,
 } from '../rules/canary.ts';
-import type { RuleConfig } from '../rules/backend.ts';
+import type { RuleConfig } from '../rules/items.ts';
 import type { RuleCanary } from '../rules/rule-portal.ts';
 import { chainName, SLOTS, type Rule, type Slot, type SlotName } from './chains.ts';
 import { matching, reject, rule, toAddress } from './translate.ts';

@@ -5,9 +5,8 @@ import type { Redirect } from '../redirect-plan.ts';
 import { ItemMap } from '../rules/items.ts';
 import { ToolError } from '../tool-failure.ts';
 import { type SlotName } from './chains.ts';
-import { Kernel } from './kernel.ts';
+import { Kernel, type Tools } from './tools.ts';
 import { renderTrial } from './script.ts';
-import type { Tools } from './tools.ts';
 import { rulesOf } from './translate.ts';
 
 /** Which families rules can be written for, and why not for the others. */

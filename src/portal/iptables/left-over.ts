@@ -3,12 +3,11 @@ import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
 import { forgetFlows, type FlowPlace } from '../flows.ts';
-import { FAMILIES } from '../rules/backend.ts';
+import { FAMILIES } from '../rules/items.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
-import { Kernel } from './kernel.ts';
+import { findTools, type Flavor, Kernel } from './tools.ts';
 import { areOurs, isNothing, ownersOf, type Found } from './listing.ts';
 import { renderRemoval } from './script.ts';
-import { findTools, type Flavor } from './tools.ts';
 
 export interface LeftOverOptions {
   /** What the names of our chains begin with. */

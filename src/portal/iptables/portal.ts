@@ -1,6 +1,6 @@
 import { CHAINS_INTERVAL_MS, JUMP_AUDIT } from '../bounds.ts';
 import { systemExec } from '../exec.ts';
-import type { RuleConfig } from '../rules/backend.ts';
+import type { RuleConfig } from '../rules/items.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { iptablesCanary } from './canary.ts';
 import { DEFAULT_PREFIX, type SlotName } from './chains.ts';

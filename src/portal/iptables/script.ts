@@ -3,8 +3,7 @@
  * COMMIT counts as a whole, or not at all.
  */
 import type { Family } from '../../util/family.ts';
-import type { RuleConfig } from '../rules/backend.ts';
-import type { ItemChange, Items } from '../rules/items.ts';
+import type { ItemChange, Items, RuleConfig } from '../rules/items.ts';
 import {
   chainName,
   chainNames,

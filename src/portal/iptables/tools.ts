@@ -1,10 +1,81 @@
-/** Which programs of iptables are here, and what they can do. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
-import { LOCK_WAIT_S, MAX_RULE_LIST } from '../bounds.ts';
-import { ExecError, type Exec } from '../exec.ts';
-import { missingText } from '../tool-failure.ts';
-import { iptablesFailure, REMEDY } from './failure.ts';
+import { LOCK_WAIT_S, MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
+import { type Exec, ExecError } from '../exec.ts';
+import {
+  type Diagnosis,
+  missingText,
+  NET_ADMIN,
+  type ToolError,
+  toolFailure,
+} from '../tool-failure.ts';
+import { TABLES } from './chains.ts';
+import { findRules, type Found } from './listing.ts';
+
+/** What to do where there are no programs of iptables. */
+export const REMEDY = 'install the package iptables, or use another --portal';
+
+/** The programs of iptables have no translations. Those of both flavours are here. */
+const DIAGNOSES: readonly Diagnosis[] = [
+  {
+    pattern: /holding the xtables lock|Can't lock /,
+    code: 'KPNG_PORTAL_LOCKED',
+    advice: 'another program is changing the rules; `fuser -v /run/xtables.lock` shows which',
+  },
+  {
+    pattern: /can't open lock file .*(?:Read-only|No such file)/,
+    code: 'KPNG_PORTAL_FAILED',
+    advice: 'mount /run/xtables.lock of the host into the container, so that all take turns',
+  },
+  {
+    pattern: /Permission denied|Operation not permitted|you must be root/,
+    code: 'KPNG_PORTAL_PERMISSION',
+    advice: NET_ADMIN,
+  },
+  {
+    pattern:
+      /Table does not exist|unable to initialize table|TABLE_ADD failed|Protocol not supported|Address family not supported|is incompatible/,
+    code: 'KPNG_PORTAL_UNSUPPORTED',
+    advice:
+      'the kernel has no such table for this flavour of iptables; try the other --iptables-flavor, or another --portal',
+  },
+  {
+    pattern: /unknown option|unrecognized option|Couldn't load|No chain\/target\/match/,
+    code: 'KPNG_PORTAL_UNSUPPORTED',
+    blame: 'content',
+    advice: 'iptables 1.6.2 or later, and the kernel’s modules for it, are needed',
+  },
+];
+
+/**
+ * What a failed run of a program of iptables means, with what was being done. `stdin` is what it was to
+ * read: the older programs name only a line of it.
+ */
+export function iptablesFailure(cause: unknown, doing: string, stdin = ''): ToolError {
+  return toolFailure(cause, doing, {
+    program: cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : 'iptables',
+    remedy: REMEDY,
+    diagnoses: DIAGNOSES,
+    excerpt: ({ stderr }) => `${JSON.stringify(reasonIn(stderr))}${lineIn(stderr, stdin)}`,
+  });
+}
+
+/** The line that says what is wrong, among those that say how to get help. */
+function reasonIn(stderr: string): string {
+  const lines = stderr
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => !/^$|^#|^Try `|^Error occurred|^Ignoring deprecated|^Can't lock/.test(line));
+  const best = lines.find((line) => !line.endsWith(':')) ?? lines[0] ?? '';
+  return best.slice(0, 200);
+}
+
+/** The line of the input that it is about, if it says which. */
+function lineIn(stderr: string, stdin: string): string {
+  const [, number] = /\bline:? (\d+)\b/.exec(stderr) ?? [];
+  const text = number === undefined ? undefined : stdin.split('\n')[Number(number) - 1];
+  return text === undefined || text === '' ? '' : ` about ${JSON.stringify(text.slice(0, 200))}`;
+}
 
 /** Where iptables keeps its rules: in nf_tables, or in tables of their own. The kernel minds both. */
 export type Flavor = 'nft' | 'legacy';
@@ -132,5 +203,59 @@ async function probe(exec: Exec, name: string): Promise<Tools | undefined> {
   } catch (error) {
     if (error instanceof ExecError && error.failure === 'missing') return undefined;
     throw iptablesFailure(error, `asking ${name} for its version`);
+  }
+}
+
+/** Runs the programs of one flavour. Everything rejects with a `ToolError`. */
+export class Kernel {
+  readonly #exec: Exec;
+  readonly #tools: Tools;
+
+  constructor(exec: Exec, tools: Tools) {
+    this.#exec = exec;
+    this.#tools = tools;
+  }
+
+  /** Carries out a script, and returns what it prints. `doing` is for the message when it fails. */
+  async restore(family: Family, stdin: string, doing: string): Promise<string> {
+    try {
+      const { stdout } = await this.#exec({
+        ...restore(this.#tools, family),
+        stdin,
+        timeoutMs: WRITE_TIMEOUT_MS,
+        maxOutput: MAX_RULE_LIST,
+      });
+      return stdout;
+    } catch (error) {
+      throw iptablesFailure(await this.#cause(family, error), doing, stdin);
+    }
+  }
+
+  /** What there is of ours. Without `make`, tables that do not exist are not made by looking at them. */
+  async find(family: Family, prefix: string, make: boolean): Promise<Found> {
+    const tables = make ? TABLES.map((table) => ['-t', table]) : [[]];
+    const file = save(this.#tools, family);
+    try {
+      const outputs = await Promise.all(
+        tables.map((args) => this.#exec({ file, args, maxOutput: MAX_RULE_LIST })),
+      );
+      return findRules(prefix, outputs.map(({ stdout }) => stdout).join(''));
+    } catch (error) {
+      throw iptablesFailure(error, `listing the rules of ${this.#tools.name}`);
+    }
+  }
+
+  /** The restoring program of the legacy flavour does not say why it has no table; the other one does. */
+  async #cause(family: Family, error: unknown): Promise<unknown> {
+    if (!(error instanceof ExecError)) return error;
+    const [, table] = /unable to initialize table '(\w+)'/.exec(error.stderr) ?? [];
+    if (table === undefined) return error;
+    try {
+      const file = programOf(this.#tools, family);
+      await this.#exec({ file, args: ['-t', table, '-S', 'OUTPUT'] });
+      return error;
+    } catch (better) {
+      return better;
+    }
   }
 }

@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net';
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
-import { networksOf } from '../rules/networks.ts';
+import { networksOf } from '../rules/host.ts';
 import { slotName, type Rule, type Slot } from './chains.ts';
 import { comment } from './jumps.ts';
 

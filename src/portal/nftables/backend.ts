@@ -1,9 +1,14 @@
 import { KpngError } from '../../errors.ts';
 import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import type { Backend, RuleConfig } from '../rules/backend.ts';
-import { isFlowSet, type FlowSet } from '../rules/flow-items.ts';
-import type { ItemChange, Items } from '../rules/items.ts';
+import {
+  type Backend,
+  type FlowSet,
+  isFlowSet,
+  type ItemChange,
+  type Items,
+  type RuleConfig,
+} from '../rules/items.ts';
 import { NET_ADMIN, toolFailure, type Tool, type ToolError } from '../tool-failure.ts';
 import { differenceIn } from './listing.ts';
 import { checkTableName } from './table-name.ts';

@@ -1,8 +1,7 @@
 /** Reads what `nft list table` prints, and compares it with what was written. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
-import type { RuleConfig } from '../rules/backend.ts';
-import type { Items } from '../rules/items.ts';
+import type { Items, RuleConfig } from '../rules/items.ts';
 import { renderTable, SET_NAMES, type SetName } from './table.ts';
 
 /** A line within a chain, set or map. */

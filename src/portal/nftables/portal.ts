@@ -1,8 +1,8 @@
 import { systemExec } from '../exec.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
-import type { RuleConfig } from '../rules/backend.ts';
+import type { RuleConfig } from '../rules/items.ts';
 import { Canary, findOwner } from '../rules/canary.ts';
-import { networksOf } from '../rules/networks.ts';
+import { networksOf } from '../rules/host.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { NftablesBackend } from './backend.ts';
 import { DEFAULT_TABLE } from './table-name.ts';

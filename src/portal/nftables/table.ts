@@ -1,8 +1,13 @@
 /** Our table as text: its sets, chains and rules, and scripts for `nft -f -` that are a transaction each. */
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
-import { FAMILIES, type RuleConfig } from '../rules/backend.ts';
-import type { Item, ItemChange, Items } from '../rules/items.ts';
+import {
+  FAMILIES,
+  type Item,
+  type ItemChange,
+  type Items,
+  type RuleConfig,
+} from '../rules/items.ts';
 
 /**
  * What there is of each family.

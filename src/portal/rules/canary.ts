@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import type { Family } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
-import type { ProbeResult } from '../guard.ts';
-import { FAMILIES } from './backend.ts';
+import type { ProbeResult } from '../watch.ts';
+import { FAMILIES } from './items.ts';
 
 /** An address and port that a canary is to be reached at. */
 export interface CanaryAddress {

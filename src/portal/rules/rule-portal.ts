@@ -16,17 +16,20 @@ import {
 } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import { FlowCleaner, type FlowPlace } from '../flows.ts';
-import { Guard, type ProbeResult } from '../guard.ts';
-import type { PortAllocator } from '../port-allocator.ts';
+import { auditor, Guard, Pace, type ProbeResult, type Repeater } from '../watch.ts';
+import type { PortAllocator } from '../proxy-ports.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
 import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
-import type { Repeater } from '../repeater.ts';
-import { auditor } from './audit.ts';
-import type { Backend, RuleConfig } from './backend.ts';
-import { flowItemsOf, flowPlaces, isFlowSet, type FlowSet } from './flow-items.ts';
+import {
+  type Backend,
+  flowItemsOf,
+  flowPlaces,
+  type FlowSet,
+  isFlowSet,
+  type Item,
+  type RuleConfig,
+} from './items.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
-import type { Item } from './items.ts';
-import { Pace } from './pace.ts';
 import { RuleSet, type Written } from './rule-set.ts';
 
 export interface RulePortalOptions {

@@ -3,19 +3,27 @@ import { systemClock, type Clock } from '../../util/clock.ts';
 import { familyOf, type Family } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { ExecError, systemExec, type Exec } from '../exec.ts';
-import type { ChangeOutcome, HostListing, InterfaceAddresses } from '../interface/addresses.ts';
-import { hostHas } from '../interface/probe.ts';
 import {
+  type ChangeOutcome,
+  hostHas,
+  type HostListing,
+  type InterfaceAddresses,
+} from '../interface/addresses.ts';
+import {
+  addArgs,
+  deleteArgs,
+  listAddresses,
   MAX_OUTPUT,
   MAX_SINGLE_FAILURES,
   PROBES_AT_ONCE,
+  runNetsh,
+  runScript,
   USABLE_FIRST_WAIT_MS,
   USABLE_MAX_WAIT_MS,
   USABLE_TIMEOUT_MS,
-} from './bounds.ts';
+} from './netsh.ts';
 import type { AddressLedger } from './ledger.ts';
 import { canonicalAddress, readConnections } from './listing.ts';
-import { addArgs, deleteArgs, listAddresses, runNetsh, runScript } from './netsh.ts';
 
 export interface WindowsInterfaceOptions {
   /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never made. */

@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import { renameOver } from '../../util/rename-over.ts';
-import { BOOT_TOLERANCE_MS } from './bounds.ts';
+import { BOOT_TOLERANCE_MS } from './netsh.ts';
 
 export interface LedgerOptions {
   /** Path of the file. Its folder is made. */

@@ -5,6 +5,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type { PortRange } from '../../util/port-range.ts';
+import { type Exec, ExecError } from '../exec.ts';
 
 /**
  * The addresses in the output of `netsh interface ipv4 show address`. An address stands alone behind
@@ -65,4 +66,44 @@ export function readConnections(text: string): Set<string> {
 /** The one text that an address has everywhere in this program. */
 export function canonicalAddress(address: string): string {
   return address.includes(':') ? ipaddr.parse(address).toString() : address;
+}
+
+/** Where it is told that ports of a range cannot be had. */
+interface Teller {
+  info(message: string, keys: Readonly<Record<string, unknown>>): void;
+  warn(message: string, keys: Readonly<Record<string, unknown>>): void;
+}
+
+/**
+ * The ports within a range that Windows has reserved for TCP or UDP; listening on them is refused. Hyper-V
+ * and others reserve blocks of them at each boot. When netsh cannot tell, none count as reserved.
+ */
+export async function excludedPorts(
+  exec: Exec,
+  range: PortRange,
+  log: Teller,
+): Promise<readonly PortRange[]> {
+  const found: PortRange[] = [];
+  for (const protocol of ['tcp', 'udp']) {
+    const args = ['interface', 'ipv4', 'show', 'excludedportrange', `protocol=${protocol}`];
+    try {
+      const { stdout } = await exec({ file: 'netsh', args });
+      found.push(...readExcludedPorts(stdout));
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      log.warn('It is not known which ports Windows has reserved', { err: error.message });
+      return [];
+    }
+  }
+  const within = found
+    .map(({ first, last }) => ({
+      first: Math.max(first, range.first),
+      last: Math.min(last, range.last),
+    }))
+    .filter(({ first, last }) => first <= last);
+  if (within.length > 0) {
+    const ports = [...new Set(within.map(({ first, last }) => `${first}-${last}`))];
+    log.info('Windows has reserved ports of --port-range, which are left out', { ports });
+  }
+  return within;
 }

@@ -3,12 +3,16 @@ import type { HostAddress } from '../../util/host-addresses.ts';
 import { KpngError } from '../../errors.ts';
 import type { AddressPortal } from '../address.ts';
 import { portalFailed, portalWritten } from '../events.ts';
-import type { PortAllocator } from '../port-allocator.ts';
-import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
-import { ProxyPorts, type ProxyListener } from '../proxy-ports.ts';
-import { portalText, sameListen } from '../text.ts';
-import { ruleFor, type ProxyRule } from './portproxy-rules.ts';
-import type { RuleStore } from './portproxy-store.ts';
+import { type PortAllocator, type ProxyListener, ProxyPorts } from '../proxy-ports.ts';
+import {
+  type Portal,
+  type PortalPlan,
+  type PortalProblem,
+  portalText,
+  sameListen,
+  type ServicePortPortals,
+} from '../portal.ts';
+import { type ProxyRule, ruleFor, type RuleStore } from './portproxy-store.ts';
 
 export interface PortProxyOptions {
   /** Decides which service port has which address, and puts addresses on the interface. */

@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { Protocol, type Endpoint, type PortMapping } from '../../api/generated/localv1/api.ts';
 import { KpngError } from '../../errors.ts';
-import { resolvePort } from '../../proxier/resolve-port.ts';
+import { resolvePort } from '../../proxier/endpoints.ts';
 import type { LocalView, ServiceEntry } from '../../store/local-view.ts';
 import type { Family } from '../../util/family.ts';
 

@@ -1,8 +1,7 @@
 import type { KpngError } from '../../errors.ts';
 import { WRITE_TIMEOUT_MS } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
-import { iptablesFailure } from '../../portal/iptables/failure.ts';
-import { restore, type Tools } from '../../portal/iptables/tools.ts';
+import { iptablesFailure, restore, type Tools } from '../../portal/iptables/tools.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import type { Family } from '../../util/family.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';

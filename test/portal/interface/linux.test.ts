@@ -1,7 +1,6 @@
 import t from 'tap';
-import { linuxInterface } from '../../../src/portal/interface/linux.ts';
-import { removeInterfaceAddresses } from '../../../src/portal/interface/linux-dispose.ts';
-import { MARK_METRIC } from '../../../src/portal/interface/linux-list.ts';
+import { linuxInterface, removeInterfaceAddresses } from '../../../src/portal/interface/linux.ts';
+import { MARK_METRIC } from '../../../src/portal/interface/linux-tool.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeIp } from '../../support/fake-ip.ts';
 

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { iptablesCanary } from '../../../src/portal/iptables/canary.ts';
 import type { Rule } from '../../../src/portal/iptables/chains.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
-import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
+import type { RuleConfig } from '../../../src/portal/rules/items.ts';
 
 function config(owner: string): RuleConfig {
   return {

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
-import { iptablesFailure } from '../../../src/portal/iptables/failure.ts';
+import { iptablesFailure } from '../../../src/portal/iptables/tools.ts';
 
 const RESTORE = { file: 'iptables-nft-restore', args: ['--noflush', '-w', '5'] };
 

@@ -22,8 +22,7 @@ import {
 } from '../../../src/portal/iptables/script.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';
-import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import { ItemMap } from '../../../src/portal/rules/items.ts';
+import { ItemMap, type RuleConfig } from '../../../src/portal/rules/items.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
 import { portal } from '../../support/portals.ts';
 import { holdsAsync } from '../../support/property.ts';

@@ -3,8 +3,7 @@ import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
 import type { SetName } from '../../../src/portal/nftables/table.ts';
 import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
-import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import { ItemMap } from '../../../src/portal/rules/items.ts';
+import { ItemMap, type RuleConfig } from '../../../src/portal/rules/items.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 

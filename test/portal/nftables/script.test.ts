@@ -11,8 +11,7 @@ import {
   SET_NAMES,
   type SetName,
 } from '../../../src/portal/nftables/table.ts';
-import type { RuleConfig } from '../../../src/portal/rules/backend.ts';
-import { ItemMap } from '../../../src/portal/rules/items.ts';
+import { ItemMap, type RuleConfig } from '../../../src/portal/rules/items.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { holdsAsync } from '../../support/property.ts';
 

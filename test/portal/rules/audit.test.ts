@@ -1,5 +1,5 @@
 import t from 'tap';
-import { auditor } from '../../../src/portal/rules/audit.ts';
+import { auditor } from '../../../src/portal/watch.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 const POLICY = { intervalMs: 750, goalMs: 62.5, maxMs: 5000 };

@@ -4,10 +4,10 @@ import ipaddr from 'ipaddr.js';
 import {
   bindAddresses,
   hostFamilies,
+  networksOf,
   nodePortNetworks,
   targetsOf,
 } from '../../../src/portal/rules/host.ts';
-import { networksOf } from '../../../src/portal/rules/networks.ts';
 import { NODE } from '../../support/rule-rig.ts';
 import { holds } from '../../support/property.ts';
 

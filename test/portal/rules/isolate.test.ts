@@ -1,5 +1,5 @@
 import t from 'tap';
-import { findUnacceptable } from '../../../src/portal/rules/isolate.ts';
+import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 
 t.test('finds those that are not taken', async (t) => {
   const names = Array.from({ length: 1000 }, (_, n) => `s${n}`);

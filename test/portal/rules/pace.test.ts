@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Pace } from '../../../src/portal/rules/pace.ts';
+import { Pace } from '../../../src/portal/watch.ts';
 
 function added(count: number) {
   return Array.from({ length: count }, (_, n) => {

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { KpngError } from '../../../src/errors.ts';
-import { PortAllocator } from '../../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { exits } from '../../support/fake-exec.ts';
 import { testEachRig } from '../../support/rule-rigs.ts';
 import { listening, portal, wants } from '../../support/portals.ts';

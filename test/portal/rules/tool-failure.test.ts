@@ -1,6 +1,6 @@
 import t from 'tap';
 import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
-import { iptablesFailure } from '../../../src/portal/iptables/failure.ts';
+import { iptablesFailure } from '../../../src/portal/iptables/tools.ts';
 import { nftFailure } from '../../../src/portal/nftables/backend.ts';
 import { ToolError } from '../../../src/portal/tool-failure.ts';
 

@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import t from 'tap';
-import { chooseInterface, HNS_INTERFACE } from '../../../src/portal/windows/choose-interface.ts';
 import {
   checkWindowsInterfaceName,
+  chooseInterface,
+  HNS_INTERFACE,
   ledgerPath,
   namedInterfaces,
 } from '../../../src/portal/windows/keeper-link.ts';

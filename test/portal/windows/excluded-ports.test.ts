@@ -1,6 +1,6 @@
 import t from 'tap';
-import { PortAllocator } from '../../../src/portal/port-allocator.ts';
-import { excludedPorts } from '../../../src/portal/windows/excluded-ports.ts';
+import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
+import { excludedPorts } from '../../../src/portal/windows/listing.ts';
 import { captureLog } from '../../support/captured-log.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 

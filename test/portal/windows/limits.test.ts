@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import * as bounds from '../../../src/portal/windows/bounds.ts';
+import * as bounds from '../../../src/portal/windows/netsh.ts';
 import { formatBytes } from '../../../src/util/bytes.ts';
 import { formatDuration } from '../../../src/util/duration.ts';
 import { tableRows } from '../../support/markdown.ts';

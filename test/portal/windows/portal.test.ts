@@ -5,7 +5,7 @@ import t from 'tap';
 import { AddressPortal } from '../../../src/portal/address.ts';
 import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
 import { windowsInterface } from '../../../src/portal/windows/addresses.ts';
-import { HNS_INTERFACE } from '../../../src/portal/windows/choose-interface.ts';
+import { HNS_INTERFACE } from '../../../src/portal/windows/keeper-link.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';

@@ -3,11 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { AddressPortal } from '../../../src/portal/address.ts';
-import { PortAllocator } from '../../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { AddressLedger } from '../../../src/portal/windows/ledger.ts';
 import { PortProxyPortal } from '../../../src/portal/windows/portproxy.ts';
-import { isRuleKey, readRules, ruleFor } from '../../../src/portal/windows/portproxy-rules.ts';
-import { RuleStore } from '../../../src/portal/windows/portproxy-store.ts';
+import {
+  isRuleKey,
+  readRules,
+  ruleFor,
+  RuleStore,
+} from '../../../src/portal/windows/portproxy-store.ts';
 import type { ListenSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
 import { portal as spec, wants } from '../../support/portals.ts';

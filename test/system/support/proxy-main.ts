@@ -18,7 +18,7 @@ import { linuxInterface } from '../../../src/portal/interface/linux.ts';
 import { IptablesPortal } from '../../../src/portal/iptables/portal.ts';
 import { findTools } from '../../../src/portal/iptables/tools.ts';
 import { NftablesPortal } from '../../../src/portal/nftables/portal.ts';
-import { PortAllocator } from '../../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import type { Portal } from '../../../src/portal/portal.ts';
 import { Proxier } from '../../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
