@@ -1,5 +1,18 @@
+import { networkInterfaces } from 'node:os';
 import t from 'tap';
-import { ExecError, printable, systemExec, type Command } from '../../src/portal/exec.ts';
+import {
+  type Command,
+  dryExec,
+  ExecError,
+  type ExecFailure,
+  printable,
+  shellText,
+  systemExec,
+} from '../../src/portal/exec.ts';
+import { linuxInterface } from '../../src/portal/interface/linux.ts';
+import { iptablesFailure } from '../../src/portal/iptables/tools.ts';
+import { nftFailure } from '../../src/portal/nftables/backend.ts';
+import { ToolError } from '../../src/portal/tool-failure.ts';
 
 /** A program that does what the script says; every system of ours has this one. */
 function node(script: string, more: Partial<Command> = {}): Command {
@@ -80,4 +93,71 @@ t.test('commands can be shown as one would type them', async (t) => {
     printable({ file: 'ip', args: ['a b', '', "it's", '10.0.0.1/8'] }),
     String.raw`ip 'a b' '' 'it'\''s' 10.0.0.1/8`,
   );
+});
+
+t.test('prints commands as a shell takes them', async (t) => {
+  t.equal(shellText({ file: 'nft', args: ['list', 'tables'] }), 'nft list tables\n');
+  t.equal(
+    shellText({ file: 'nft', args: ['-f', '-'], stdin: 'a\nb' }),
+    "nft -f - <<'EOF'\na\nb\nEOF\n",
+  );
+  t.equal(shellText({ file: 'x', args: ["it's"], stdin: '' }), `x 'it'\\''s' <<'EOF'\nEOF\n`);
+});
+
+t.test('programs that are not there succeed, and nothing is run', async (t) => {
+  const printed: string[] = [];
+  const exec = dryExec(async (text) => void printed.push(text));
+  t.same(await exec({ file: 'no-such-program', args: ['x'] }), { stdout: '', stderr: '' });
+  t.same(printed, ['no-such-program x\n']);
+});
+
+t.test(
+  'knows the addresses and interfaces of the host, and those it would have made',
+  async (t) => {
+    const printed: string[] = [];
+    const exec = dryExec(async (text) => void printed.push(text));
+    const { ours, others } = await linuxInterface({ name: 'kpng-dry-run', exec }).open();
+    t.same([...ours], []);
+    const known = Object.values(networkInterfaces()).flatMap((list = []) => list);
+    t.same(
+      new Set(others.map(({ address }) => address)),
+      new Set(known.map((each) => each.address)),
+    );
+    t.equal(printed.length, 3, 'a listing, the interface, and another listing');
+    await linuxInterface({ name: 'lo', exec }).open();
+    t.equal(printed.length, 4, 'what is there is not made');
+  },
+);
+
+const TOOLS = {
+  nft: nftFailure,
+  'iptables-nft-restore': iptablesFailure,
+} as const;
+
+t.test('nothing in a script is to blame when the program did not get to it', (t) => {
+  const cases: readonly [ExecFailure, string, RegExp][] = [
+    ['missing', 'KPNG_PORTAL_TOOL_MISSING', /^x: there is no \S+ on the PATH; install the package/],
+    ['not-allowed', 'KPNG_PORTAL_PERMISSION', /^x: \S+ may not be run$/],
+    ['timeout', 'KPNG_PORTAL_FAILED', /killed after/],
+    ['output', 'KPNG_PORTAL_FAILED', /printed more than/],
+    ['system', 'KPNG_PORTAL_FAILED', /could not be started/],
+  ];
+  for (const [file, failureOf] of Object.entries(TOOLS)) {
+    for (const [failure, code, message] of cases) {
+      const error = new ExecError(failure, { file, args: [] });
+      t.match(failureOf(error, 'x'), { blame: 'host', code, message, cause: error }, failure);
+    }
+    t.match(failureOf(new Error('bug'), 'x'), { blame: 'host', message: 'x: bug' });
+  }
+  t.end();
+});
+
+t.test('what nobody knows is told, and may be for what was to be written', (t) => {
+  for (const [file, failureOf] of Object.entries(TOOLS)) {
+    const error = new ExecError('exit', { file, args: [] }, { stderr: 'no idea\n', exitCode: 1 });
+    const found = failureOf(error, 'x');
+    t.ok(found instanceof ToolError && found.retried);
+    t.match(found, { blame: 'content', message: `x: ${file} says "no idea"` });
+  }
+  t.end();
 });

@@ -1,11 +1,65 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
-import { endpointsOf, type ResolvedEndpoints } from '../../src/proxier/endpoints.ts';
+import { type Endpoint, PortMapping } from '../../src/api/generated/localv1/api.ts';
+import { canonicalAddress, canonicalNetwork, isPort } from '../../src/proxier/address.ts';
+import { endpointsOf, type ResolvedEndpoints, resolvePort } from '../../src/proxier/endpoints.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
 import { endpoint } from '../support/messages.ts';
 import { holds } from '../support/property.ts';
 import { entry, ports } from '../support/views.ts';
+
+/** Resolves with the overrides given, as `name port` each. */
+function resolve(
+  port: Partial<PortMapping>,
+  overrides: readonly string[],
+  siblings: string[] = [],
+) {
+  const portOverrides = overrides.map((text) => {
+    const [name = '', number] = text.split(' ');
+    return { name, port: Number(number) };
+  });
+  const mapping = PortMapping.fromPartial(port);
+  return resolvePort(
+    mapping,
+    endpoint('10.1.0.1', { portOverrides }),
+    new Set([mapping.name, ...siblings]),
+  );
+}
+
+t.test('V16 (kept): the rules of kpng', async (t) => {
+  const overrides = ['metrics 1011', 'http2 888'];
+  const cases: [Partial<PortMapping>, number | undefined][] = [
+    [{ name: 'http', targetPortName: 't-http', targetPort: 8080 }, undefined],
+    [{ name: 'http2', targetPort: 800 }, 888],
+    [{ name: 'metrics', targetPortName: 'http2' }, 1011],
+    [{ targetPortName: 'metrics', targetPort: 8080 }, 1011],
+    [{ targetPortName: 't-metrics', targetPort: 8080 }, undefined],
+    [{ targetPort: 8080 }, 8080],
+    [{}, undefined],
+  ];
+  for (const [port, expected] of cases) {
+    t.equal(resolve(port, overrides), expected, JSON.stringify(port));
+  }
+});
+
+t.test('V16 (different): an unnamed service port with a named target port', async (t) => {
+  t.equal(resolve({ targetPortName: 'web' }, [' 8081']), 8081, 'kpng finds nothing');
+  t.equal(resolve({ targetPort: 80 }, [' 8081']), 8081, 'what the endpoint says counts more');
+});
+
+t.test('V16 (different): a named service port of an endpoint that lists nothing', async (t) => {
+  t.equal(resolve({ name: 'http', targetPort: 8080 }, []), 8080, 'kpng finds nothing');
+  t.equal(resolve({ name: 'http', targetPortName: 'web' }, []), undefined);
+});
+
+t.test('V16 (different): a named service port found by the name of its target', async (t) => {
+  t.equal(resolve({ name: 'http', targetPortName: 'web' }, ['web 8081']), 8081);
+  t.equal(
+    resolve({ name: 'http', targetPortName: 'web' }, ['web 8081'], ['web']),
+    undefined,
+    'but not if that is the name of another port of the service',
+  );
+});
 
 const PORT = ports('http TCP 80 8080')[0];
 const NAMES = new Set(['http']);
@@ -110,4 +164,54 @@ t.test('an endpoint with more addresses than a call has room for arguments', (t)
   const { endpoints } = of(new Map([['a', { ...endpoint('10.0.0.1'), ips: { v4, v6: [] } }]]));
   t.equal(endpoints.length, v4.length);
   t.end();
+});
+
+t.test('one way to write each address', async (t) => {
+  const cases: [string, string | undefined][] = [
+    ['10.0.0.1', '10.0.0.1'],
+    ['127.0.0.1', '127.0.0.1'],
+    ['FD00:0:0::0001', 'fd00::1'],
+    ['::1', '::1'],
+    ['::ffff:10.0.0.1', '10.0.0.1'],
+    ['0.0.0.0', undefined],
+    ['::', undefined],
+    ['0:0::0', undefined],
+    ['::ffff:0.0.0.0', undefined],
+    ['223.255.255.255', '223.255.255.255'],
+    ['224.0.0.1', undefined],
+    ['239.255.255.255', undefined],
+    ['240.0.0.1', '240.0.0.1'],
+    ['255.255.255.255', undefined],
+    ['::ffff:224.0.0.1', undefined],
+    ['ff02::1', undefined],
+    ['FF0E:0::1', undefined],
+    ['ff::1', 'ff::1'],
+    ['fe80::1%eth0', undefined],
+    ['10.0.0', undefined],
+    ['10.0.0.256', undefined],
+    ['010.0.0.1', undefined],
+    ['nope', undefined],
+    ['', undefined],
+    ['[::1]', undefined],
+  ];
+  for (const [text, expected] of cases) t.equal(canonicalAddress(text), expected, text);
+});
+
+t.test('networks', async (t) => {
+  t.equal(canonicalNetwork(' 10.0.0.0/8 '), '10.0.0.0/8');
+  t.equal(canonicalNetwork('fd00::/64'), 'fd00::/64');
+  for (const text of ['10.0.0.1', '10.0.0.0/33', 'nope', ''])
+    t.equal(canonicalNetwork(text), undefined);
+});
+
+t.test('ports', async (t) => {
+  t.same([1, 80, 65_535].map(isPort), [true, true, true]);
+  t.same([0, -1, 65_536, 70_000, 1.5, Number.NaN].map(isPort), [
+    false,
+    false,
+    false,
+    false,
+    false,
+    false,
+  ]);
 });

@@ -1,7 +1,11 @@
+import * as fc from 'fast-check';
 import t from 'tap';
+import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { AffinityBudget } from '../../src/roundrobin/affinity-budget.ts';
 import { AffinityTable } from '../../src/roundrobin/affinity.ts';
-import { CLIENT_IP, Subject } from '../support/balancer.ts';
+import { Ring, RingNode } from '../../src/roundrobin/ring.ts';
+import { CLIENT_IP, endpoint, seeded, Subject } from '../support/balancer.ts';
+import { holds } from '../support/property.ts';
 
 const here = { gone: false };
 
@@ -105,3 +109,123 @@ t.test(
     t.equal(subject.evicted[0], 'client-0');
   },
 );
+
+t.test('a ring does what a plain array does', async (t) => {
+  const step = fc.record({
+    kind: fc.constantFrom('join', 'leave', 'turn', 'moveLast', 'turnPast'),
+    which: fc.nat(9),
+  });
+  holds(
+    t,
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      const ring = new Ring<number>();
+      const nodes = Array.from({ length: 10 }, (_, value) => new RingNode(value));
+      let model: number[] = [];
+      for (const { kind, which } of steps) {
+        const node = nodes[which] as RingNode<number>;
+        const at = model.indexOf(which);
+        if (kind === 'join' && at === -1) {
+          ring.join(node);
+          model.push(which);
+        } else if (kind === 'leave' && at !== -1) {
+          ring.leave(node);
+          model.splice(at, 1);
+        } else if (kind === 'turn') {
+          const expected = model.shift();
+          if (expected !== undefined) model.push(expected);
+          if (ring.turn() !== expected) return false;
+        } else if (kind === 'moveLast' && at !== -1) {
+          ring.moveLast(node);
+          model.splice(at, 1);
+          model.push(which);
+        } else if (kind === 'turnPast' && at !== -1) {
+          ring.turnPast(node);
+          model = [...model.slice(at + 1), ...model.slice(0, at + 1)];
+        }
+        if (ring.size !== model.length) return false;
+        if (JSON.stringify([...ring]) !== JSON.stringify(model)) return false;
+      }
+      return true;
+    }),
+  );
+});
+
+const spec: fc.Arbitrary<EndpointSpec> = fc
+  .tuple(fc.nat(9), fc.constantFrom('both', 'internal', 'external', 'neither'))
+  .map(([which, allowed]) => endpoint(`10.0.0.${which}:80`, allowed as 'both'));
+
+/** Lists that have objects of the former lists in them, in the same order or another. */
+const lists = fc
+  .tuple(fc.array(spec, { minLength: 1, maxLength: 12 }), fc.array(fc.array(fc.nat(11))))
+  .map(([pool, picks]) =>
+    picks.map((indexes) => indexes.map((index) => pool[index % pool.length] as EndpointSpec)),
+  );
+
+function seen(subject: Subject, list: readonly EndpointSpec[]): unknown {
+  const gone = subject.set(...list);
+  const turns = (traffic: 'internal' | 'external') => list.map(() => subject.for(traffic));
+  const all = subject.balancer.endpoints().map(({ text }) => text);
+  return [gone, all, turns('internal'), turns('external')];
+}
+
+t.test(
+  'an update means the same whether its objects are those of the last one or equal ones',
+  async (t) => {
+    holds(
+      t,
+      fc.property(lists, fc.nat(), (steps, seed) => {
+        const same = new Subject({ random: seeded(seed) });
+        const equal = new Subject({ random: seeded(seed) });
+        return steps.every((list) => {
+          const copies = list.map((each) => ({ ...each }));
+          return JSON.stringify(seen(same, list)) === JSON.stringify(seen(equal, copies));
+        });
+      }),
+    );
+  },
+);
+
+t.test(
+  'what all listings of an endpoint allow is allowed, and no more than the last ones do',
+  async (t) => {
+    const subject = new Subject();
+    const inside = endpoint('10.0.0.1:80', 'internal');
+    const outside = endpoint('10.0.0.1:80', 'external');
+    const allowed = () => [subject.for('internal'), subject.for('external')];
+    subject.set(inside, outside);
+    t.strictSame(allowed(), ['10.0.0.1:80', '10.0.0.1:80']);
+    t.equal(subject.balancer.size, 1);
+    subject.set(inside);
+    t.strictSame(allowed(), ['10.0.0.1:80', 'none']);
+    subject.set(outside, inside);
+    t.strictSame(allowed(), ['10.0.0.1:80', '10.0.0.1:80']);
+    subject.set(outside, outside);
+    t.strictSame(allowed(), ['none', '10.0.0.1:80']);
+  },
+);
+
+t.test('only endpoints that are not there yet are looked at, however many stay', async (t) => {
+  const { balancer } = new Subject();
+  const asked: string[] = [];
+  const admits = ({ address }: EndpointSpec): boolean => {
+    asked.push(address);
+    return address !== '10.0.0.2';
+  };
+  const [one, two, three, four] = [1, 2, 3, 4].map((which) => endpoint(`10.0.0.${which}:80`));
+  if (!one || !two || !three || !four) throw new Error('four were made');
+  balancer.update([one, two, three], admits);
+  t.strictSame(asked.splice(0), ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
+  t.strictSame(
+    balancer
+      .endpoints()
+      .map(({ text }) => text)
+      .sort(),
+    ['10.0.0.1:80', '10.0.0.3:80'],
+  );
+  const gone = balancer.update([four, one, two], admits);
+  t.strictSame(
+    gone.map(({ text }) => text),
+    ['10.0.0.3:80'],
+  );
+  t.strictSame(asked, ['10.0.0.4', '10.0.0.2'], 'what was refused is asked about again');
+});

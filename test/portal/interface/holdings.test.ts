@@ -3,7 +3,12 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { KpngError } from '../../../src/errors.ts';
 import { Holdings, Rotation } from '../../../src/portal/interface/holdings.ts';
-import { holds } from '../../support/property.ts';
+import { AddressKeeper } from '../../../src/portal/interface/keeper.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { exits } from '../../support/fake-exec.ts';
+import { FakeIp } from '../../support/fake-ip.ts';
+import { fakeLink } from '../../support/keeper-rig.ts';
+import { holds, holdsAsync } from '../../support/property.ts';
 
 const ADDRESSES = ['a', 'b', 'c', 'd', 'e'];
 const error = new KpngError('KPNG_PORTAL_FAILED', 'no');
@@ -109,4 +114,147 @@ t.test('rounds go through everything, whatever comes and goes', async (t) => {
   items.clear();
   t.same(rounds.next(items, 2), []);
   t.same(rounds.next(new Set(), 2), []);
+});
+
+const KEPT = ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1', 'fd00::2'];
+const NAME = 'eth0';
+const NODE = new Set(['192.0.2.5', '2001:db8::5']);
+
+const address = fc.constantFrom(...KEPT);
+const keeperStep = fc.oneof(
+  fc.record({
+    do: fc.constant('sync' as const),
+    wants: fc.dictionary(fc.constantFrom('d/a', 'd/b', 'd/c'), fc.subarray(KEPT)),
+  }),
+  fc.record({ do: fc.constantFrom('others add', 'others remove', 'connect', 'refuse'), address }),
+  fc.record({ do: fc.constantFrom('flush', 'break', 'mend', 'kill', 'wait') }),
+);
+
+/** A host on which everything happens that can, and what should be there. */
+class World {
+  readonly ip = new FakeIp();
+  clock = new FakeClock();
+  readonly wants = new Map<string, readonly string[]>();
+  /** Addresses that somebody else has put there. */
+  readonly foreign = new Set<string>();
+  readonly #keepers: AddressKeeper[] = [];
+
+  constructor() {
+    this.start();
+  }
+
+  get #keeper(): AddressKeeper {
+    const keeper = this.#keepers.at(-1);
+    assert.ok(keeper);
+    return keeper;
+  }
+
+  /** A new process, the former one having been killed: its timers fire no more. */
+  start(): void {
+    this.clock = new FakeClock();
+    const keeper = new AddressKeeper({
+      link: fakeLink(this.ip, NAME),
+      removeOnClose: false,
+      clock: this.clock,
+      random: () => 0.5,
+      interfaces: () => [],
+    });
+    this.#keepers.push(keeper);
+  }
+
+  async sync(): Promise<void> {
+    for (const name of ['d/a', 'd/b', 'd/c']) this.#keeper.want(name, this.wants.get(name) ?? []);
+    await this.#keeper.prepare();
+    await this.#keeper.commit().catch(() => undefined);
+  }
+
+  async pass(ms: number, stepMs: number): Promise<void> {
+    for (let passed = 0; passed < ms; passed += stepMs) {
+      this.clock.advance(stepMs);
+      for (let turn = 0; turn < 12; turn += 1) await new Promise(setImmediate);
+    }
+  }
+
+  /** What is on the interface beside the addresses of the node. */
+  addresses(): string[] {
+    return this.ip
+      .link(NAME)
+      .addresses.map((each) => each.address)
+      .filter((each) => !NODE.has(each))
+      .sort();
+  }
+
+  remove(which: (address: string) => boolean): void {
+    const { addresses } = this.ip.link(NAME);
+    addresses.splice(0, Infinity, ...addresses.filter((each) => !which(each.address)));
+  }
+
+  async close(): Promise<void> {
+    for (const keeper of this.#keepers) await keeper.close();
+  }
+}
+
+async function take(world: World, each: { do: string; address?: string; wants?: object }) {
+  const { ip, foreign } = world;
+  const { address = '' } = each;
+  if (each.wants !== undefined) {
+    world.wants.clear();
+    for (const [name, list] of Object.entries(each.wants)) world.wants.set(name, list as string[]);
+    await world.sync();
+  }
+  if (each.do === 'others add' && !world.addresses().includes(address)) {
+    ip.link(NAME).addresses.push({ address, prefix: address.includes(':') ? 128 : 32 });
+    foreign.add(address);
+  }
+  if (each.do === 'others remove') {
+    world.remove((one) => one === address);
+    foreign.delete(address);
+  }
+  if (each.do === 'flush') {
+    world.remove((one) => !NODE.has(one));
+    foreign.clear();
+  }
+  if (each.do === 'connect') ip.connections.add(address);
+  if (each.do === 'refuse') ip.refuses = (one) => (one === address ? 'No thanks.' : undefined);
+  if (each.do === 'break') ip.broken = exits('RTNETLINK answers: Operation not permitted\n');
+  if (each.do === 'mend') ip.broken = undefined;
+  if (each.do === 'kill') {
+    world.start();
+    await world.sync();
+  }
+  if (each.do === 'wait') await world.pass(3000, 500);
+}
+
+t.test(
+  'property: whatever happens, others’ addresses stay, and in the end all is as wanted',
+  async (t) => {
+    await holdsAsync(
+      t,
+      fc.asyncProperty(fc.array(keeperStep, { maxLength: 14 }), async (steps) => {
+        const world = new World();
+        for (const each of steps) {
+          await take(world, each);
+          for (const one of world.foreign) assert.ok(world.addresses().includes(one), one);
+        }
+        world.ip.broken = undefined;
+        world.ip.refuses = () => undefined;
+        world.ip.connections.clear();
+        await world.sync();
+        await world.pass(60_000, 5000);
+        const wanted = new Set([...world.wants.values()].flat());
+        assert.deepEqual(world.addresses(), [...new Set([...wanted, ...world.foreign])].sort());
+        await world.close();
+      }),
+    );
+  },
+);
+
+t.test('an address that others have added in place of ours is not removed', async (t) => {
+  const world = new World();
+  await take(world, { do: 'sync', wants: { 'd/a': ['10.0.0.3', '10.0.0.2'] } });
+  await take(world, { do: 'flush' });
+  await take(world, { do: 'others add', address: '10.0.0.3' });
+  await take(world, { do: 'sync', wants: {} });
+  t.same(world.addresses(), ['10.0.0.3']);
+  await world.close();
 });

@@ -1,10 +1,17 @@
 import t from 'tap';
+import { ExecError, type ExecFailure } from '../../../src/portal/exec.ts';
+import {
+  NftablesBackend,
+  nftablesProblem,
+  nftFailure,
+  removeNftables,
+} from '../../../src/portal/nftables/backend.ts';
+import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
 import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
 import type { SetName } from '../../../src/portal/nftables/table.ts';
-import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import { ItemMap, type RuleConfig } from '../../../src/portal/rules/items.ts';
-import { exits } from '../../support/fake-exec.ts';
+import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 
 const CONFIG: RuleConfig = {
@@ -57,4 +64,156 @@ t.test('nobody but the rules leads to the canary’s port', async (t) => {
       { set: `proxy-ports${family}`, key: `tcp . ${proxyPort}`, value: '' },
     ]);
   }
+});
+
+const NFT = { file: 'nft', args: ['-f', '-'] };
+
+function failing(failure: ExecFailure, stderr = ''): ExecError {
+  return new ExecError(failure, NFT, { stderr, exitCode: 1 });
+}
+
+t.test('says what nft means, and what to do', (t) => {
+  /** What nft 1.0.6 prints. */
+  const texts: readonly [string, string, string, RegExp][] = [
+    [
+      'Operation not permitted (you must be root)\nnetlink: Error: cache initialization failed: Operation not permitted\n',
+      'KPNG_PORTAL_PERMISSION',
+      'host',
+      /nft says "Operation not permitted \(you must be root\)" \(and 1 more\); give the process .*CAP_NET_ADMIN/,
+    ],
+    [
+      '/dev/stdin:3:1-17: Error: Could not process rule: Operation not permitted\nadd table inet x\n^^^^^^\n',
+      'KPNG_PORTAL_PERMISSION',
+      'host',
+      /CAP_NET_ADMIN/,
+    ],
+    [
+      'nft: Unable to initialize Netlink socket: Protocol not supported\n',
+      'KPNG_PORTAL_UNSUPPORTED',
+      'host',
+      /no nf_tables; use another --portal/,
+    ],
+    [
+      '/dev/stdin:9:3-9: Error: syntax error, unexpected string\n',
+      'KPNG_PORTAL_UNSUPPORTED',
+      'content',
+      /nft 0\.9\.7 and Linux 5\.9/,
+    ],
+    [
+      '/dev/stdin:1:53-71: Error: Could not process rule: No such file or directory\n',
+      'KPNG_PORTAL_FAILED',
+      'content',
+      /^changing the table: nft says "\/dev\/stdin:1:53-71: Error: Could not process rule: No such file or directory"$/,
+    ],
+    ['', 'KPNG_PORTAL_FAILED', 'content', /nft says ""/],
+  ];
+  for (const [stderr, code, blame, message] of texts) {
+    const found = nftFailure(failing('exit', stderr), 'changing the table');
+    t.match(found, { blame, code, message }, stderr);
+  }
+  t.end();
+});
+
+t.test('removes the table, whether there is one or not', async (t) => {
+  const nft = new FakeNft();
+  await nft.exec({ ...NFT, stdin: 'table inet kpng-userspace {\n}\ntable inet other {\n}\n' });
+  await removeNftables(nft.exec, 'kpng-userspace');
+  t.strictSame([...nft.tables.keys()], ['other']);
+  await removeNftables(nft.exec, 'kpng-userspace');
+  t.strictSame([...nft.tables.keys()], ['other']);
+  await t.rejects(removeNftables(nft.exec, 'x; flush ruleset'), { code: 'KPNG_USAGE' });
+  nft.broken = { fails: 'missing' };
+  await t.rejects(removeNftables(nft.exec, 'kpng-userspace'), { code: 'KPNG_PORTAL_TOOL_MISSING' });
+});
+
+t.test('says why nftables cannot be used, without changing anything', async (t) => {
+  const nft = new FakeNft();
+  t.equal(await nftablesProblem(nft.exec, [4, 6]), undefined);
+  t.equal(nft.tables.size, 0);
+  const noNat = new FakeExec(() =>
+    exits('Error: Could not process rule: No such file or directory\n'),
+  );
+  t.match(await nftablesProblem(noNat.exec, [4]), { code: 'KPNG_PORTAL_UNSUPPORTED' });
+  const missing = new FakeExec(() => ({ fails: 'missing' }));
+  t.match(await nftablesProblem(missing.exec, [4]), { code: 'KPNG_PORTAL_TOOL_MISSING' });
+});
+
+/** What `nft list table inet kpng-userspace` prints, as far as it is about services. */
+const TABLE = `table inet kpng-userspace {
+	map services4 {
+		type ipv4_addr . inet_proto . inet_service : inet_service
+		elements = { 10.96.0.10 . udp . 53 : 40001,
+			     10.96.0.11 . tcp . 80 : 40002 }
+	}
+	set empty4 {
+		type ipv4_addr . inet_proto . inet_service
+		elements = { 10.96.0.12 . udp . 53 }
+	}
+	map node-ports6 {
+		type inet_proto . inet_service : inet_service
+		elements = { udp . 30053 : 40003 }
+	}
+}
+`;
+
+const FLOW = (destination: string, port: number, answering: string, answeringPort: number) =>
+  `udp 17 29 src=192.0.2.9 dst=${destination} sport=5000 dport=${port} src=${answering} ` +
+  `dst=192.0.2.9 sport=${answeringPort} dport=5000 mark=0 use=1\n`;
+
+/** A host with that table and some remembered flows, or without. */
+function host({ conntrack = true } = {}): FakeExec {
+  return new FakeExec(({ file, args }) => {
+    if (file === 'nft') return args[0] === 'list' ? { stdout: TABLE } : {};
+    if (!conntrack) return { fails: 'missing' };
+    if (!args.includes('-L')) return {};
+    return args.includes('ipv4')
+      ? {
+          stdout:
+            FLOW('10.96.0.10', 53, '192.0.2.5', 40_001) +
+            FLOW('10.96.0.12', 53, '10.96.0.12', 53) +
+            FLOW('198.51.100.1', 53, '198.51.100.1', 53),
+        }
+      : {
+          stdout:
+            FLOW('2001:db8::5', 30_053, '2001:db8::5', 40_003) +
+            FLOW('2001:db8::99', 30_053, '2001:db8::99', 30_053),
+        };
+  });
+}
+
+const LOCAL = new Set(['192.0.2.5', '2001:db8::5']);
+
+t.test(
+  'with the table go the UDP flows that it has led to proxy ports, and no others',
+  async (t) => {
+    const fake = host();
+    t.equal(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), undefined);
+    const { lines } = fake;
+    t.match(lines.slice(0, 2), ['nft list table inet kpng-userspace', 'nft -f -']);
+    t.same(
+      lines.filter((line) => line.startsWith('conntrack -D')),
+      [
+        'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.96.0.10 --reply-src 192.0.2.5 --reply-port-src 40001',
+        'conntrack -D -f ipv6 -p udp --orig-port-dst 30053 --orig-dst 2001:db8::5 --reply-src 2001:db8::5 --reply-port-src 40003',
+      ],
+    );
+  },
+);
+
+t.test('without conntrack the table goes all the same, and it is told', async (t) => {
+  const fake = host({ conntrack: false });
+  t.match(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), {
+    code: 'KPNG_PORTAL_TOOL_MISSING',
+    message: /no conntrack/,
+  });
+  t.ok(fake.lines.includes('nft -f -'));
+});
+
+t.test('where there is no such table, nothing is asked of conntrack', async (t) => {
+  const fake = new FakeExec(({ args }) =>
+    args[0] === 'list' ? exits('Error: No such file or directory\n') : {},
+  );
+  t.equal(await cleanUpNftables(fake.exec, 'kpng-userspace', LOCAL), undefined);
+  t.same(fake.lines, ['nft list table inet kpng-userspace', 'nft -f -']);
+  await t.rejects(cleanUpNftables(fake.exec, 'no such; name', LOCAL), { code: 'KPNG_USAGE' });
 });

@@ -1,12 +1,29 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
-import { listAddresses } from '../../../src/portal/windows/netsh.ts';
+import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import {
+  checkWindowsInterfaceName,
+  chooseInterface,
+  HNS_INTERFACE,
+  ledgerPath,
+  namedInterfaces,
+} from '../../../src/portal/windows/keeper-link.ts';
+import {
+  excludedPorts,
   readConnections,
   readExcludedPorts,
   readIpv4Listing,
   readIpv6Listing,
 } from '../../../src/portal/windows/listing.ts';
+import * as bounds from '../../../src/portal/windows/netsh.ts';
+import { listAddresses } from '../../../src/portal/windows/netsh.ts';
+import { formatBytes } from '../../../src/util/bytes.ts';
+import { formatDuration } from '../../../src/util/duration.ts';
+import { captureLog } from '../../support/captured-log.ts';
+import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { CHINESE, ENGLISH, FakeNetsh, GERMAN } from '../../support/fake-netsh.ts';
+import { tableRows } from '../../support/markdown.ts';
 
 const NIC = 'vEthernet (HNS Internal NIC)';
 
@@ -99,3 +116,134 @@ t.test('connections that carry something count, in any language', async (t) => {
   ].join('\r\n');
   t.same([...readConnections(text)], ['10.96.0.1', 'fd00:0:0:1::', 'fe80::1']);
 });
+
+const RANGE = { first: 36_000, last: 36_009 };
+const table = (...rows: readonly string[]) =>
+  ['', 'Start Port    End Port', '----------    --------', ...rows, ''].join('\r\n');
+
+t.test('ports that Windows has reserved are never handed out, and told once', async (t) => {
+  const fake = new FakeExec(({ args }) => ({
+    stdout:
+      args.at(-1) === 'protocol=tcp' ? table('  35990  36003', '  80  80') : table('36008 36100 *'),
+  }));
+  const { log, lines } = await captureLog();
+  const reserved = await excludedPorts(fake.exec, RANGE, log);
+  t.same(fake.lines, [
+    'netsh interface ipv4 show excludedportrange protocol=tcp',
+    'netsh interface ipv4 show excludedportrange protocol=udp',
+  ]);
+  t.match(lines(), [{ level: 'info', ports: ['36000-36003', '36008-36009'] }]);
+  const allocator = new PortAllocator(RANGE, Math.random, new Map(), reserved);
+  const ports = new Set(Array.from({ length: 5 }, () => allocator.allocate()));
+  t.same(ports, new Set([36_004, 36_005, 36_006, 36_007, undefined]));
+});
+
+t.test('nothing is told where nothing is reserved', async (t) => {
+  const { log, lines } = await captureLog();
+  const fake = new FakeExec(() => ({ stdout: table('80 80') }));
+  t.same(await excludedPorts(fake.exec, RANGE, log), []);
+  t.same(lines(), []);
+});
+
+t.test('without an answer of netsh all ports are tried', async (t) => {
+  const { log, lines } = await captureLog();
+  const fake = new FakeExec(() => exits('no'));
+  t.same(await excludedPorts(fake.exec, RANGE, log), []);
+  t.match(lines(), [{ level: 'warn', msg: /not known which ports/ }]);
+});
+
+const LOOPBACK = { name: 'Loopback Pseudo-Interface 1', loopback: true };
+const wire = (name: string) => ({ name, loopback: false });
+
+t.test('W1: the interface is the one of the variable, else the one of kube-proxy', async (t) => {
+  t.equal(chooseInterface('', {}, []).name, 'vEthernet (HNS Internal NIC)');
+  t.equal(chooseInterface('', { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' }, []).name, 'eth0');
+  t.equal(chooseInterface('', { INTERFACE_TO_ADD_SERVICE_IP: '' }, []).name, HNS_INTERFACE);
+});
+
+t.test('the flag comes first, then the variable, then what pods lead to', async (t) => {
+  const env = { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' };
+  const all = [LOOPBACK, wire('Ethernet'), wire('vEthernet (nat)'), wire(HNS_INTERFACE)];
+  t.match(chooseInterface('mine', env, all), { name: 'mine', reason: /--portal-interface/ });
+  t.match(chooseInterface('', env, all), { name: 'eth0', reason: /INTERFACE_TO_ADD/ });
+  t.match(chooseInterface('', {}, all), { name: HNS_INTERFACE });
+  t.match(chooseInterface('', {}, all.slice(0, 3)), {
+    name: 'vEthernet (nat)',
+    reason: /no vEther/,
+  });
+  t.match(chooseInterface('', {}, all.slice(0, 2)), {
+    name: LOOPBACK.name,
+    reason: /only programs of the host/,
+  });
+});
+
+t.test('the interfaces are those that Node tells', async (t) => {
+  const address = {
+    address: '127.0.0.1',
+    netmask: '',
+    mac: '',
+    cidr: null,
+    family: 'IPv4' as const,
+  };
+  t.same(
+    namedInterfaces(() => ({
+      lo: [{ ...address, internal: true }],
+      eth0: [{ ...address, internal: false }],
+      none: undefined,
+    })),
+    [
+      { name: 'lo', loopback: true },
+      { name: 'eth0', loopback: false },
+      { name: 'none', loopback: false },
+    ],
+  );
+});
+
+t.test('each interface has a ledger of its own in the folder for data of programs', async (t) => {
+  t.equal(
+    ledgerPath(HNS_INTERFACE, { ProgramData: 'Data' }),
+    join('Data', 'kpng-userspace', 'addresses on vEthernet (HNS Internal NIC).txt'),
+  );
+  t.match(ledgerPath('a', {}), /^C:\\ProgramData/);
+});
+
+t.test('names that would be something else on a command line are refused', async (t) => {
+  for (const name of [
+    '',
+    'a"b',
+    'a\\b',
+    '..\\..\\x',
+    'a/b',
+    'a:b',
+    'a\nb',
+    'a*',
+    'x'.repeat(257),
+  ]) {
+    t.throws(() => checkWindowsInterfaceName(name), { code: 'KPNG_USAGE' }, JSON.stringify(name));
+  }
+  for (const name of [HNS_INTERFACE, 'Ethernet 2', 'Anschluß', '以太网', 'a & b']) {
+    checkWindowsInterfaceName(name);
+  }
+});
+
+const limits = readFileSync(join(import.meta.dirname, '../../../docs/reference/limits.md'), 'utf8');
+
+t.test(
+  'docs/reference/limits.md has every limit of addresses on Windows, with its value',
+  async (t) => {
+    const waits = [bounds.USABLE_FIRST_WAIT_MS, bounds.USABLE_MAX_WAIT_MS];
+    const values = tableRows(limits, 'Addresses on Windows').map(([, value]) => value);
+    t.strictSame(values, [
+      formatDuration(bounds.NETSH_TIMEOUT_MS),
+      formatDuration(bounds.USABLE_TIMEOUT_MS),
+      waits.map(formatDuration).join(' to '),
+      String(bounds.PROBES_AT_ONCE),
+      String(bounds.MAX_SINGLE_FAILURES),
+      formatBytes(bounds.MAX_OUTPUT),
+      formatDuration(bounds.BOOT_TOLERANCE_MS),
+    ]);
+    // The waits are two of them.
+    const numbers = Object.values(bounds).filter((each) => typeof each === 'number');
+    t.equal(values.length + 1, numbers.length);
+  },
+);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Guard, type ProbeResult } from '../../src/portal/watch.ts';
+import { auditor, Guard, Pace, type ProbeResult } from '../../src/portal/watch.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 /** A guard of rules that are as the test says; `log` tells what it did. */
@@ -123,4 +123,110 @@ t.test('repairs that do not help become seldom', async (t) => {
   await pass(state.clock, 500);
   t.strictSame(state.log, ['repair gone first'], 'the next loss is repaired at once');
   await guard.close();
+});
+
+const POLICY = { intervalMs: 750, goalMs: 62.5, maxMs: 5000 };
+
+/** Comparisons that take a time and find what the test says. */
+function rig() {
+  const clock = new FakeClock();
+  const audit = { takes: 0, repairs: false, count: 0 };
+  const repeater = auditor(clock, POLICY, async () => {
+    audit.count += 1;
+    if (audit.takes > 0) await new Promise<void>((end) => clock.setTimer(audit.takes, end));
+    return audit.repairs ? async () => undefined : undefined;
+  });
+  t.teardown(() => void repeater.close());
+  repeater.start(POLICY.intervalMs);
+  /** How many there are within a time. */
+  const within = async (ms: number): Promise<number> => {
+    const before = audit.count;
+    const end = clock.now() + ms;
+    while (clock.now() < end) {
+      clock.advance(50);
+      for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate);
+    }
+    return audit.count - before;
+  };
+  return { audit, within };
+}
+
+t.test('what takes long is compared less often, unless it was slow only once', async (t) => {
+  const { audit, within } = rig();
+  t.equal(await within(7500), 10);
+  audit.takes = 3000;
+  await within(100);
+  while (audit.count < 11) await within(50);
+  audit.takes = 0;
+  t.ok((await within(7500)) >= 5, 'once it had only to wait for others');
+  audit.takes = 200;
+  await within(20_000);
+  const seldom = await within(24_000);
+  t.ok(seldom >= 8 && seldom <= 10, `a twelfth of the time: ${seldom}`);
+  audit.takes = 10_000;
+  await within(100_000);
+  const slow = await within(60_000);
+  t.ok(slow >= 3 && slow <= 5, `but every five seconds: ${slow}`);
+});
+
+t.test('what repairs do not help becomes seldom', async (t) => {
+  const { audit, within } = rig();
+  audit.repairs = true;
+  t.equal(await within(3750), 5, 'a few are made at once');
+  const few = await within(20_000);
+  t.ok(few <= 6, `then they back off: ${few}`);
+  audit.repairs = false;
+  await within(100_000);
+  t.equal(await within(7500), 10);
+});
+
+function added(count: number) {
+  return Array.from({ length: count }, (_, n) => {
+    return { set: 'a', key: String(n), before: undefined, after: '1' };
+  });
+}
+
+t.test('looks are half a second apart as long as all is written in less', (t) => {
+  const pace = new Pace();
+  t.equal(pace.intervalMs, 500);
+  pace.note({ reason: 'start', changes: added(1000) }, 300);
+  t.equal(pace.intervalMs, 500);
+  pace.note({ reason: 'repair', changes: [] }, 5000);
+  t.equal(pace.intervalMs, 500, 'a repair may have been about a part, or may have waited');
+  t.end();
+});
+
+t.test('they come closer the more there is to write', (t) => {
+  const pace = new Pace();
+  pace.note({ reason: 'start', changes: added(1000) }, 300);
+  pace.note({ reason: 'change', changes: added(500) }, 5);
+  t.equal(
+    pace.intervalMs,
+    250,
+    'what takes 0.45 s leaves as much, and every second look is where one was before',
+  );
+  pace.note({ reason: 'change', changes: added(5000) }, 5);
+  t.equal(pace.intervalMs, 200, 'but no closer than this');
+  const gone = added(5500).map(({ set, key }) => {
+    return { set, key, before: '1', after: undefined };
+  });
+  pace.note({ reason: 'change', changes: gone }, 5);
+  t.equal(pace.intervalMs, 500);
+  t.end();
+});
+
+t.test('whatever the wait, what is done as often as before falls on a look', (t) => {
+  for (const [writeMs, parts] of [
+    [0, 1],
+    [150, 1],
+    [151, 2],
+    [525, 2],
+    [526, 3],
+    [650, 3],
+  ] as const) {
+    const pace = new Pace(750);
+    pace.note({ reason: 'start', changes: added(1) }, writeMs);
+    t.equal(pace.intervalMs * parts, 750, `${writeMs} ms`);
+  }
+  t.end();
 });
