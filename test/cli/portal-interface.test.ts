@@ -3,7 +3,7 @@ import { parse } from '../../src/cli/parse.ts';
 import { createKeeper } from '../../src/cli/sinks/portal-interface.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { createPortal, createPortProxy } from '../../src/cli/sinks/userspace-portal.ts';
-import { PortAllocator } from '../../src/portal/port-allocator.ts';
+import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { FakeIp } from '../support/fake-ip.ts';
 import { FakeNetsh } from '../support/fake-netsh.ts';
