@@ -191,7 +191,8 @@ t.test('after close nothing is taken any more, and what is there stays', async (
   await rig.close();
 });
 
-const webService = (address = '10.0.0.1') => clusterEntry('d/web', address, '- TCP 80 80', ['10.1.0.1']);
+const webService = (address = '10.0.0.1') =>
+  clusterEntry('d/web', address, '- TCP 80 80', ['10.1.0.1']);
 
 /** Nothing new, once what the clock has begun is done. */
 async function settle({ proxier, view }: Rig<Portal>): Promise<void> {
