@@ -41,6 +41,7 @@ const lint: Check = {
 };
 const others: readonly Check[] = [
   { name: 'format', script: tool('prettier'), args: ['--check', '--log-level', 'warn', '.'] },
+  { name: 'prose', script: 'tools/prose/lint.ts', args: [] },
   { name: 'generated', script: 'src/api/proto/generate.ts', args: ['--check'] },
   { name: 'size', run: sizes },
 ];

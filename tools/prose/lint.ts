@@ -1,0 +1,50 @@
+/**
+ * `npm run lint` runs this: fails on words of words.ts in the documentation. Code, what programs print, and
+ * generated tables are left out.
+ */
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { WORDS } from './words.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const PAGES = '{README,ARCHITECTURE,CONTRIBUTING}.md';
+
+export interface Finding {
+  /** From 1. */
+  readonly line: number;
+  readonly found: string;
+  readonly use: string;
+}
+
+/** The words of a page that have a better one, in the order of the page. */
+export function findWords(page: string): Finding[] {
+  return proseLines(page).flatMap((text, index) =>
+    WORDS.flatMap(([pattern, use]) => {
+      const found = pattern.exec(text)?.[0];
+      return found === undefined ? [] : [{ line: index + 1, found, use }];
+    }),
+  );
+}
+
+/** The lines of a page, empty where they are code or generated, and without code in them. */
+function proseLines(page: string): string[] {
+  const blank = (text: string): string => text.replaceAll(/[^\n]/g, '');
+  return page
+    .replaceAll(/^( *)```[^]*?^\1```$/gm, blank)
+    .replaceAll(/^<!-- begin (.*) -->$[^]*?^<!-- end \1 -->$/gm, blank)
+    .replaceAll(/`[^`\n]*`/g, '`')
+    .split('\n');
+}
+
+function main(): void {
+  const pages = globSync([PAGES, 'docs/**/*.md'], { cwd: ROOT }).sort();
+  const lines = pages.flatMap((page) =>
+    findWords(readFileSync(join(ROOT, page), 'utf8')).map(
+      ({ line, found, use }) => `${page}:${line}: "${found}"; use: ${use}\n`,
+    ),
+  );
+  process.stdout.write(lines.join(''));
+  if (lines.length > 0) process.exitCode = 1;
+}
+
+if (import.meta.main) main();
