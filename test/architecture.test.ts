@@ -128,6 +128,40 @@ t.test('what is allowed is used', async (t) => {
   }
 });
 
+t.test('files of the data path import each other in no circle, types included', async (t) => {
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) t.fail([...path.slice(path.indexOf(file)), file].join(' > '));
+    if (path.includes(file) || done.has(file)) return;
+    for (const { target } of imports.get(file) ?? []) {
+      if (imports.has(target)) visit(target, [...path, file]);
+    }
+    done.add(file);
+  };
+  for (const file of files) if (folderOf(file) === 'proxysocket') visit(file, []);
+});
+
+/** Folders of the data path that do not know each other. */
+const APART: readonly (readonly [string, string])[] = [
+  ['linux', 'pool'],
+  ['linux', 'node'],
+  ['node', 'linux'],
+  ['node', 'pool'],
+  ['tcp', 'udp'],
+  ['udp', 'tcp'],
+];
+
+t.test('transports do not know the pool, nor each other; TCP does not know UDP', async (t) => {
+  for (const [file, list] of imports) {
+    for (const [from, to] of APART) {
+      if (!file.startsWith(`proxysocket/${from}/`)) continue;
+      for (const { target } of list) {
+        if (target.startsWith(`proxysocket/${to}/`)) t.fail(`${file} imports ${target}`);
+      }
+    }
+  }
+});
+
 t.test('only types of the data path are used where nothing of it runs', async (t) => {
   for (const [file, list] of imports) {
     for (const { target, kind } of list) {
@@ -187,4 +221,14 @@ t.test('ARCHITECTURE.md has a row for each folder', async (t) => {
   const rows = [...page.matchAll(/^\| `src\/([^`]+)\/` \|/gm)].map(([, folder]) => folder);
   const folders = files.filter((file) => file.includes('/')).map(folderOf);
   t.strictSame(new Set([...rows, 'util']), new Set(folders));
+});
+
+t.test('ARCHITECTURE.md lists every use of an undocumented API', async (t) => {
+  const page = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8');
+  const [, section = ''] = page.split('## Undocumented and experimental APIs\n');
+  const rows = [...section.matchAll(/^\| [^|]*\(`([\w/.-]+\.ts)`\) \|/gm)].map(([, file]) => file);
+  const reachIn =
+    /_handle\b|getOwnPropertySymbols|process\.binding|setFlagsFromString\(|import\('node:ffi'\)|'call' in call|^ +_[a-z]\w*\(|grpc-js\/build|client-node\//m;
+  const found = files.filter((file) => reachIn.test(readFileSync(join(SRC, file), 'utf8')));
+  t.strictSame([...new Set(rows)].sort(), found.sort());
 });
