@@ -230,5 +230,5 @@ t.test('ARCHITECTURE.md lists every use of an undocumented API', async (t) => {
   const reachIn =
     /_handle\b|getOwnPropertySymbols|process\.binding|setFlagsFromString\(|import\('node:ffi'\)|'call' in call|^ +_[a-z]\w*\(|grpc-js\/build|client-node\//m;
   const found = files.filter((file) => reachIn.test(readFileSync(join(SRC, file), 'utf8')));
-  t.strictSame([...new Set(rows)].sort(), found.sort());
+  t.strictSame(new Set(rows), new Set(found));
 });

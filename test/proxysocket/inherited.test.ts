@@ -1,5 +1,4 @@
 import { openSync, fstatSync } from 'node:fs';
-import t from 'tap';
 import {
   closeInherited,
   inheritedPort,
@@ -7,7 +6,14 @@ import {
   takeInherited,
   type PreviousListener,
   type InheritedSocket,
+  withInheritedSockets,
 } from '../../src/proxysocket/core/inherited.ts';
+import { openListener } from '../../src/proxysocket/linux/open-listener.ts';
+import * as k from '../../src/proxysocket/linux/sys/abi.ts';
+import type { Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
+import type { ListenSpec } from '../../src/proxysocket/spec.ts';
+import { linuxTest, newSys } from '../support/linux-sys.ts';
+import t, { type Test } from 'tap';
 
 function socket(port: number, protocol: 'TCP' | 'UDP' = 'TCP'): InheritedSocket {
   return { protocol, address: '10.0.0.1', port, fd: openSync('/dev/null', 'r') };
@@ -72,4 +78,77 @@ t.test('places that ask for any port are told the former one', async (t) => {
 t.test('without an inheritance there is nothing', async (t) => {
   t.equal(takeInherited('TCP', '10.0.0.1', 80), undefined);
   t.equal(inheritedPort('any'), undefined);
+});
+
+/** Fewer workers than there are sockets at a place: none of them is left out. */
+
+const OWNER = { name: 'd/web:http' } as ServicePort;
+const CLIENTS = 64;
+
+/** Sockets that share a port, as the workers of an old process have left them. */
+function formerSockets(t: Test, count: number) {
+  const sys = newSys();
+  const { sockets } = sys;
+  const fds: number[] = [];
+  let port = 0;
+  for (let rank = 0; rank < count; rank += 1) {
+    const fd = sockets.stream(4);
+    sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
+    sockets.bind(fd, sys.sockaddr({ address: '127.0.0.1', port }));
+    sockets.listen(fd, CLIENTS);
+    port = sockets.localAddress(fd)?.port ?? 0;
+    sockets.steer(fd, count);
+    fds.push(fd);
+  }
+  t.teardown(() => {
+    closeInherited();
+    for (const fd of fds) sockets.close(fd);
+  });
+  const place = { protocol: 'TCP', address: '127.0.0.1', port } as const;
+  keepInherited(
+    fds.map((fd) => ({ ...place, fd })),
+    [],
+  );
+  return { sys, fds, port };
+}
+
+/** What a worker of some opens at the port; its listeners do nothing but keep their descriptor. */
+async function openWorker(
+  sys: ReturnType<typeof newSys>,
+  spec: ListenSpec,
+): Promise<{ readonly fds: number[]; readonly held: () => number; readonly listener: Listener }> {
+  const fds: number[] = [];
+  let held = 1;
+  const listen = async (each: ListenSpec): Promise<Listener> => {
+    const fd = openListener({ sys, opened: () => undefined }, 'TCP', each, {
+      prepare: () => undefined,
+      listen: (opened) => sys.sockets.listen(opened, CLIENTS),
+    });
+    fds.push(fd);
+    const { address, port: boundPort } = each;
+    const assign = (): void => undefined;
+    return { protocol: 'TCP', family: 4, address, boundPort, assign, close: async () => undefined };
+  };
+  const listener = await withInheritedSockets(await listen(spec), { listen }, OWNER, spec, {
+    hold: () => (held += 1) > 0,
+    drop: () => (held -= 1),
+  });
+  return { fds, held: () => held, listener };
+}
+
+const spec = (port: number): ListenSpec => ({
+  address: '127.0.0.1',
+  port,
+  traffic: 'internal',
+});
+
+linuxTest('one worker has all of them, until it closes', async (t) => {
+  const { sys, port } = formerSockets(t, 3);
+  const { fds, held, listener } = await openWorker(sys, spec(port));
+  t.equal(fds.length, 3);
+  t.equal(held(), 3, 'each takes descriptors');
+  t.equal(listener.boundPort, port);
+  await listener.close();
+  await listener.close();
+  t.equal(held(), 1, 'the table gives back that of the first');
 });

@@ -1,10 +1,99 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
-import t from 'tap';
+import { connect, createServer, type Socket } from 'node:net';
+import { olderThan, whenFin, resetSocket } from '../../../../src/proxysocket/node/tcp/relay.ts';
+import { openDescriptors, settledDescriptors } from '../../../support/sockets.ts';
+import { endOf, tcpClient, tcpServer, echoServer, request } from '../../../support/tcp-peers.ts';
+import { until } from '../../../support/until.ts';
 import {
   acceptWithOnread,
   canAcceptWithOnread,
 } from '../../../../src/proxysocket/node/tcp/accept.ts';
+import { AcceptPriority } from '../../../../src/proxysocket/node/tcp/accept-priority.ts';
+import { ENGINE } from '../../../support/engine-under-test.ts';
+import { TcpRig, WAYS } from '../../../support/tcp-rig.ts';
+import t from 'tap';
+
+t.test('whenFin: a reset that looks like a FIN', async (t) => {
+  t.equal(olderThan('1.51.0', 1, 52), true);
+  t.equal(olderThan('1.52.0', 1, 52), false);
+  t.equal(olderThan('2.0.1', 1, 52), false);
+
+  const server = await tcpServer(t);
+  const client = await tcpClient(t, server.port);
+  const socket = await server.next();
+  let fins = 0;
+  const fin = (): void => {
+    fins += 1;
+  };
+  whenFin(client, fin, false);
+  t.equal(fins, 1, 'without doubt it is one');
+  whenFin(client, fin, true);
+  await until(() => fins === 2);
+
+  client.pause();
+  socket.resetAndDestroy();
+  await until(() => socket.closed);
+  whenFin(client, fin, true);
+  t.match((await once(client, 'error'))[0], { code: 'ECONNRESET' });
+  t.equal(fins, 2);
+
+  const other = await tcpClient(t, server.port);
+  other.end();
+  await until(() => other.writableFinished);
+  whenFin(other, fin, true);
+  t.equal(fins, 3, 'nothing can be written to find out');
+});
+
+t.test('resetSocket', async (t) => {
+  t.test('a socket whose shutdown is on its way is reset, and its descriptor freed', async (t) => {
+    const server = await tcpServer(t);
+    const before = await settledDescriptors();
+    const client = await tcpClient(t, server.port);
+    const socket = await server.next();
+    const closed = once(socket, 'close');
+    const end = endOf(client);
+    socket.end();
+    // Now `resetAndDestroy` would fail with EINVAL and lose the descriptor.
+    resetSocket(socket);
+    await closed;
+    t.match(await end, /FIN|ECONNRESET/, 'the FIN may overtake the reset');
+    client.destroy();
+    await until(() => openDescriptors() === before);
+  });
+
+  t.test('with data still to be written it is reset at once', async (t) => {
+    const server = await tcpServer(t);
+    const client = await tcpClient(t, server.port);
+    const socket = await server.next();
+    client.pause();
+    // Windows takes one write whole, however much it is, and lets the next one wait.
+    socket.write(Buffer.alloc(32 * 1024 * 1024));
+    socket.end('more');
+    t.ok(socket.writableLength > 0);
+    resetSocket(socket);
+    t.ok(socket.destroyed);
+    client.resume();
+    t.match((await once(client, 'error'))[0], { code: 'ECONNRESET' });
+  });
+
+  t.test('one that is still connecting is dropped', async (t) => {
+    const server = await tcpServer(t);
+    const socket = connect({ host: '127.0.0.1', port: server.port });
+    socket.on('error', () => undefined);
+    resetSocket(socket);
+    t.ok(socket.destroyed);
+    await once(socket, 'close');
+  });
+
+  t.test('one that is closed is left alone', async (t) => {
+    const server = await tcpServer(t);
+    const socket = await tcpClient(t, server.port);
+    socket.destroy();
+    await once(socket, 'close');
+    resetSocket(socket);
+    t.equal(socket.errored, null);
+  });
+});
 
 t.test('this Node accepts sockets that read into buffers of ours', async (t) => {
   t.equal(await canAcceptWithOnread(), true);
@@ -21,3 +110,106 @@ t.test('where it does not, nothing is changed', async (t) => {
   t.equal(acceptWithOnread(server, 1000, accepted), true);
   server.close();
 });
+
+/** Readers who all have data in every turn in which they may read. */
+class Turns {
+  readonly #ends: (() => void)[] = [];
+  readonly #waiting = new Set<number>();
+  readonly #readers: number;
+  readonly #way = new AcceptPriority((callback) => this.#ends.push(callback));
+
+  constructor(readers: number) {
+    this.#readers = readers;
+  }
+
+  /** One turn of the loop. Returns how many have read in it. */
+  turn({ accepts }: { accepts: boolean }): number {
+    if (accepts) this.#way.accepted();
+    let read = 0;
+    for (let reader = 0; reader < this.#readers; reader += 1) {
+      if (this.#waiting.has(reader)) continue;
+      read += 1;
+      const waits = this.#way.yields({
+        goOn: () => {
+          if (!this.#waiting.delete(reader)) throw new Error('it did not wait');
+        },
+      });
+      if (waits) this.#waiting.add(reader);
+    }
+    for (const end of this.#ends.splice(0)) end();
+    return read;
+  }
+
+  turns(count: number, accepts: boolean): number[] {
+    return Array.from({ length: count }, () => this.turn({ accepts }));
+  }
+}
+
+t.test('a client that comes alone stops nobody', (t) => {
+  const loop = new Turns(500);
+  t.equal(loop.turn({ accepts: true }), 500);
+  t.same(loop.turns(3, false), [500, 500, 500]);
+  t.end();
+});
+
+t.test('short turns stop nobody, however many clients come', (t) => {
+  const loop = new Turns(10);
+  t.same(new Set([...loop.turns(30, false), ...loop.turns(300, true)]), new Set([10]));
+  t.end();
+});
+
+t.test('data waits while clients come, and is served now and then', (t) => {
+  const loop = new Turns(500);
+  t.same(loop.turns(3, true), [500, 500, 500]);
+  const served = loop.turns(640, true);
+  const full = served.filter((read) => read === 500).length;
+  t.same(new Set(served), new Set([0, 500]), 'all or none');
+  t.equal(full, 10, 'every 64 turns');
+  t.end();
+});
+
+t.test('data goes on as soon as no client comes any more', (t) => {
+  const loop = new Turns(500);
+  t.same(loop.turns(5, true), [500, 500, 500, 500, 0], 'looked at, confirmed, held');
+  t.equal(loop.turn({ accepts: false }), 0, 'the turn that shows it');
+  t.same(loop.turns(3, false), [500, 500, 500]);
+  t.same(loop.turns(4, true), [500, 500, 500, 0], 'and all that once more');
+  t.end();
+});
+
+const BUSY = 256;
+const NEW = 64;
+
+/** Asks again as soon as it is answered. */
+function keepBusy(socket: Socket, onAnswer: () => void): void {
+  socket.on('data', () => {
+    onAnswer();
+    socket.write('again');
+  });
+  socket.write('first');
+}
+
+// Proxy, clients and endpoint share one thread, so the count is that of turns of its loop.
+for (const { way, documentedOnly } of ENGINE === 'node' ? WAYS : []) {
+  t.test(`${way}: new clients get in however many others are busy`, async (t) => {
+    const rig = new TcpRig(t, { documentedOnly });
+    const port = await rig.serve([(await echoServer(t)).endpoint]);
+    let answers = 0;
+    const busy = await Promise.all(Array.from({ length: BUSY }, () => tcpClient(t, port)));
+    await until(() => rig.counters.active === BUSY);
+    for (const socket of busy) keepBusy(socket, () => (answers += 1));
+    await until(() => answers > 10 * BUSY);
+
+    const before = answers;
+    const fresh = Array.from({ length: NEW }, () => request(t, port, 'hello'));
+    await until(() => rig.counters.connections === BUSY + NEW);
+    const meanwhile = answers - before;
+    // One accepted in each turn that serves all others would be 64 turns, with 64 answers in each.
+    t.ok(meanwhile < 6 * BUSY, `${meanwhile} answers to ${BUSY} others meanwhile`);
+    t.same(new Set(await Promise.all(fresh)), new Set(['hello']));
+    const after = answers;
+    await until(() => answers > after + 10 * BUSY);
+    for (const socket of busy) socket.destroy();
+    await until(() => rig.counters.active === 0);
+  });
+}

@@ -1,9 +1,17 @@
-import { ProcessDescriptors } from '../../../../src/proxysocket/core/descriptors.ts';
-import { limitChanged } from '../../../../src/proxysocket/events.ts';
-import { RelayMemory, type KeptBytes } from '../../../../src/proxysocket/linux/tcp/memory.ts';
-import type { Pipe } from '../../../../src/proxysocket/linux/sys/streams.ts';
-import { linuxTest, newSys } from '../../../support/linux-sys.ts';
-import { collect, openDescriptors } from '../../../support/sockets.ts';
+import { ProcessDescriptors } from '../../../src/proxysocket/core/descriptors.ts';
+import { limitChanged, connectFailed } from '../../../src/proxysocket/events.ts';
+import { RelayMemory, type KeptBytes } from '../../../src/proxysocket/linux/tcp/memory.ts';
+import type { Pipe } from '../../../src/proxysocket/linux/sys/streams.ts';
+import { linuxTest, newSys } from '../../support/linux-sys.ts';
+import { collect, openDescriptors, freePort } from '../../support/sockets.ts';
+import { createDataPlane } from '../../../src/proxysocket/linux/engine.ts';
+import type { Sockaddr } from '../../../src/proxysocket/linux/sys/address.ts';
+import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
+import { systemClock } from '../../../src/util/clock.ts';
+import { inlineLoop } from '../../support/engine-under-test.ts';
+import { endpointAt, namedServer, request } from '../../support/tcp-peers.ts';
+import { almostOne } from '../../support/random.ts';
+import { tcpSpec } from '../../support/tcp-rig.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -170,4 +178,32 @@ linuxTest('pipes count as descriptors, and are not for the last of them', (t) =>
   t.equal(memory.takePipe(), undefined);
   t.equal(descriptors.used, 0, 'what the system did not give is not counted');
   t.same(changes, [], 'copying is no limit that anybody has to know of');
+});
+
+linuxTest('a connection to itself is a refused one', async (t) => {
+  const sys = newSys();
+  const gone = endpointAt(await freePort());
+  const good = await namedServer(t, 'good');
+  // As the kernel does by chance: our side gets the port that it connects to.
+  const connect = sys.sockets.connect.bind(sys.sockets);
+  sys.sockets.connect = (fd: number, to: Sockaddr) => {
+    if (to.memory.view.getUint16(2) === gone.port) {
+      sys.sockets.bind(fd, sys.sockaddr(gone));
+    }
+    return connect(fd, to);
+  };
+  const failed = collect(t, connectFailed);
+  const engine = createDataPlane(inlineLoop(t, sys), {
+    limits: DEFAULT_LIMITS,
+    clock: systemClock,
+    random: almostOne,
+    descriptorLimit: 1000,
+  });
+  t.teardown(() => engine.destroy());
+  await engine.apply([{ kind: 'set', spec: tcpSpec([gone, good.endpoint]) }]);
+  const [listener] = engine.snapshot()[0]?.listeners ?? [];
+  const port = listener?.state === 'listening' ? listener.boundPort : 0;
+  t.equal(await request(t, port), 'good');
+  t.match(failed, [{ cause: 'refused', error: /itself/ }]);
+  t.match(engine.snapshot(), [{ counters: { retries: 1, bytesOut: 4 } }]);
 });

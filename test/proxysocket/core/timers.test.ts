@@ -1,0 +1,369 @@
+import {
+  DeadlineQueue,
+  IdleLanes,
+  type IdleEntry,
+  type IdleLane,
+  RetrySchedule,
+} from '../../../src/proxysocket/core/timers.ts';
+import { EndpointIndex } from '../../../src/proxysocket/tcp/shared.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import * as fc from 'fast-check';
+import t from 'tap';
+
+t.test('DeadlineQueue: one timer, in order, and what was removed stays silent', (t) => {
+  const clock = new FakeClock();
+  const due: string[] = [];
+  const queue = new DeadlineQueue<string>(clock, 100, (item) => due.push(item));
+  queue.add('a');
+  clock.advance(40);
+  const b = queue.add('b');
+  queue.add('c');
+  t.equal(clock.pending, 1);
+  clock.advance(59);
+  t.same(due, []);
+  clock.advance(1);
+  t.same(due, ['a']);
+  b.remove();
+  t.equal(queue.size, 1);
+  clock.advance(40);
+  t.same(due, ['a', 'c']);
+  t.equal(clock.pending, 0);
+  t.end();
+});
+
+t.test('DeadlineQueue: an item may be added anew when it falls due', (t) => {
+  const clock = new FakeClock();
+  const due: [string, number][] = [];
+  const queue = new DeadlineQueue<string>(clock, 100, (item) => {
+    due.push([item, clock.now()]);
+    if (due.length < 5) queue.add(item);
+  });
+  queue.add('a');
+  clock.advance(30);
+  queue.add('b');
+  clock.advance(1000);
+  t.same(due, [
+    ['a', 100],
+    ['b', 130],
+    ['a', 200],
+    ['b', 230],
+    ['a', 300],
+    ['b', 330],
+  ]);
+  t.end();
+});
+
+t.test('DeadlineQueue: after a pause of the loop sockets come first', (t) => {
+  for (const pause of [0.5, 300]) {
+    const base = new FakeClock();
+    let late = 0;
+    const clock = {
+      now: () => base.now() + late,
+      setTimer: (ms: number, callback: () => void) => base.setTimer(ms, callback),
+    };
+    const due: string[] = [];
+    const looks: (() => void)[] = [];
+    const queue = new DeadlineQueue<string>(
+      clock,
+      100,
+      (item) => due.push(item),
+      (callback) => looks.push(callback),
+    );
+    const answered = queue.add('answered meanwhile');
+    queue.add('not answered');
+    late = pause;
+    base.advance(100);
+    t.same(due, []);
+    t.equal(base.pending, 0, 'no timer can come first');
+    answered.remove();
+    looks.pop()?.();
+    t.same(due, ['not answered']);
+    t.equal(base.pending, 0);
+    t.equal(looks.length, 0);
+  }
+  t.end();
+});
+
+t.test('DeadlineQueue: by default that is with the next timer', (t) => {
+  const base = new FakeClock();
+  let late = 0;
+  const clock = {
+    now: () => base.now() + late,
+    setTimer: (ms: number, callback: () => void) => base.setTimer(ms, callback),
+  };
+  const due: string[] = [];
+  new DeadlineQueue<string>(clock, 100, (item) => due.push(item)).add('a');
+  late = 50;
+  base.advance(100);
+  t.same(due, []);
+  base.advance(1);
+  t.same(due, ['a']);
+  t.equal(base.pending, 0);
+  t.end();
+});
+
+t.test('EndpointIndex: finds the connections of an endpoint', (t) => {
+  const [one, two] = ['one', 'two'].map((text) => ({
+    text,
+    address: '',
+    port: 1,
+    family: 4 as const,
+  }));
+  if (one === undefined || two === undefined) throw new Error('unreachable');
+  const index = new EndpointIndex<string>();
+  t.same(index.of(one), []);
+  const a = index.add(one, 'a');
+  index.add(two, 'b');
+  index.add(one, 'c');
+  t.same(index.of(one), ['a', 'c']);
+  a.remove();
+  a.remove();
+  t.same(index.of(one), ['c']);
+  t.same(index.of({ ...one }), [], 'the object counts, not what it says');
+  t.same(index.all(), ['b', 'c']);
+  t.end();
+});
+
+class Entry implements IdleEntry<Entry> {
+  lane: IdleLane<Entry> | undefined = undefined;
+  older: Entry | undefined = undefined;
+  newer: Entry | undefined = undefined;
+  usedAt = 0;
+  readonly name: string;
+  limit: number;
+
+  constructor(name: string, limit: number) {
+    this.name = name;
+    this.limit = limit;
+  }
+}
+
+class Subject {
+  readonly clock = new FakeClock();
+  readonly expired: string[] = [];
+  readonly lanes: IdleLanes<Entry>;
+
+  constructor() {
+    this.lanes = new IdleLanes<Entry>(
+      this.clock,
+      (entry) => entry.limit,
+      (entry) => {
+        this.expired.push(entry.name);
+        this.lanes.remove(entry);
+      },
+    );
+  }
+
+  add(name: string, limit = 1000): Entry {
+    const entry = new Entry(name, limit);
+    this.lanes.touch(entry);
+    return entry;
+  }
+}
+
+t.test('entries expire in the order of their last use', async (t) => {
+  const { lanes, clock, expired } = new Subject();
+  const [a, b, c] = ['a', 'b', 'c'].map((name) => {
+    const entry = new Entry(name, 1000);
+    lanes.touch(entry);
+    clock.advance(100);
+    return entry;
+  }) as [Entry, Entry, Entry];
+  lanes.touch(a);
+  t.equal(lanes.oldest(), b);
+  lanes.remove(b);
+  t.equal(lanes.oldest(), c);
+  clock.advance(900);
+  t.same(expired, ['c']);
+  clock.advance(200);
+  t.same(expired, ['c', 'a']);
+  t.equal(lanes.oldest(), undefined);
+});
+
+t.test('there is one timer for each limit in use, and soon none without entries', async (t) => {
+  const subject = new Subject();
+  const entries = Array.from({ length: 100 }, (_, index) =>
+    subject.add(`${index}`, index % 2 === 0 ? 1000 : 5000),
+  );
+  t.equal(subject.clock.pending, 2);
+  for (const entry of entries) subject.lanes.remove(entry);
+  for (const entry of entries) subject.lanes.remove(entry);
+  subject.clock.advance(5000);
+  t.equal(subject.clock.pending, 0);
+});
+
+t.test('a lane with many deadlines is not looked at for each of them', async (t) => {
+  const subject = new Subject();
+  for (let index = 0; index < 1000; index += 1) {
+    subject.add(`${index}`, 30_000);
+    subject.clock.advance(1);
+  }
+  let looks = 0;
+  const setTimer = subject.clock.setTimer.bind(subject.clock);
+  subject.clock.setTimer = (ms, callback) => {
+    looks += 1;
+    return setTimer(ms, callback);
+  };
+  subject.clock.advance(32_000);
+  t.equal(subject.expired.length, 1000);
+  t.ok(looks <= 3, `${looks} looks`);
+});
+
+t.test('a limit beyond what a timer can wait for does not expire at once', async (t) => {
+  const subject = new Subject();
+  const delays: number[] = [];
+  const setTimer = subject.clock.setTimer.bind(subject.clock);
+  subject.clock.setTimer = (ms, callback) => {
+    delays.push(ms);
+    return setTimer(ms, callback);
+  };
+  subject.add('patient', 2 ** 40);
+  subject.clock.advance(2 ** 31);
+  t.same(subject.expired, []);
+  t.ok(delays.every((ms) => ms < 2 ** 31));
+  subject.clock.advance(2 ** 40);
+  t.same(subject.expired, ['patient']);
+});
+
+t.test(
+  'property: nobody expires early, nobody much too late, and the oldest is the oldest',
+  async (t) => {
+    const limits = [80, 1000, 30_000];
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant('touch' as const), entry: fc.nat(7) }),
+      fc.record({ kind: fc.constant('remove' as const), entry: fc.nat(7) }),
+      fc.record({ kind: fc.constant('advance' as const), ms: fc.integer({ min: 1, max: 3000 }) }),
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+        const subject = new Subject();
+        const entries = Array.from({ length: 8 }, (_, index) => {
+          return new Entry(`${index}`, limits[index % limits.length] ?? 0);
+        });
+        const usedAt = new Map<Entry, number>();
+        for (const one of steps) {
+          if (one.kind === 'advance') subject.clock.advance(one.ms);
+          else {
+            const entry = entries[one.entry] ?? new Entry('none', 1);
+            if (one.kind === 'touch') {
+              subject.lanes.touch(entry);
+              usedAt.set(entry, subject.clock.now());
+            } else {
+              subject.lanes.remove(entry);
+              usedAt.delete(entry);
+            }
+          }
+          const now = subject.clock.now();
+          for (const name of subject.expired.splice(0)) {
+            const entry = entries[Number(name)] ?? new Entry('none', 1);
+            if (now - (usedAt.get(entry) ?? now) < entry.limit) throw new Error(`${name} is early`);
+            usedAt.delete(entry);
+          }
+          for (const [entry, used] of usedAt) {
+            const grain = Math.min(entry.limit / 8, 1000);
+            if (now - used > entry.limit + grain) throw new Error(`${entry.name} is late`);
+          }
+          const oldest = Math.min(...usedAt.values());
+          const found = subject.lanes.oldest();
+          if (usedAt.size === 0 ? found !== undefined : found?.usedAt !== oldest) {
+            throw new Error(`oldest is ${found?.name}`);
+          }
+          const lanes = new Set([...usedAt.keys()].map(({ limit }) => limit));
+          if (subject.clock.pending < lanes.size) throw new Error('a lane has no timer');
+        }
+      }),
+      { interruptAfterTimeLimit: 3000, markInterruptAsFailure: false, numRuns: 500 },
+    );
+    t.pass();
+  },
+);
+
+function schedule(atOnce = 10) {
+  const clock = new FakeClock();
+  const tried: string[][] = [];
+  const retries = new RetrySchedule<string>(clock, atOnce, (due) => tried.push([...due]));
+  return { clock, tried, retries };
+}
+
+t.test('each at its time, with one timer', (t) => {
+  const { clock, tried, retries } = schedule();
+  retries.set('late', 3000);
+  retries.set('soon', 1000);
+  retries.set('middle', 2000);
+  t.equal(clock.pending, 1);
+  clock.advance(999);
+  t.same(tried, []);
+  clock.advance(1);
+  t.same(tried, [['soon']]);
+  clock.advance(5000);
+  t.same(tried, [['soon'], ['middle'], ['late']]);
+  t.equal(clock.pending, 0);
+  t.equal(retries.size, 0);
+  t.end();
+});
+
+t.test('a new time replaces the old one', (t) => {
+  const { clock, tried, retries } = schedule();
+  retries.set('a', 1000);
+  retries.set('a', 5000);
+  clock.advance(4999);
+  t.same(tried, []);
+  clock.advance(1);
+  t.same(tried, [['a']]);
+  t.end();
+});
+
+t.test('at most so many at once, the others after a pause', (t) => {
+  const { clock, tried, retries } = schedule(2);
+  for (const item of ['a', 'b', 'c', 'd', 'e']) retries.set(item, 1000);
+  clock.advance(1000);
+  t.same(tried, [['a', 'b']]);
+  clock.advance(9);
+  t.equal(tried.length, 1);
+  clock.advance(1);
+  t.same(tried, [
+    ['a', 'b'],
+    ['c', 'd'],
+  ]);
+  retries.delete('e');
+  t.equal(clock.pending, 0);
+  t.end();
+});
+
+t.test('nothing is left after clear', (t) => {
+  const { clock, tried, retries } = schedule();
+  retries.set('a', 10);
+  retries.set('b', 20);
+  t.same(retries.items(), ['a', 'b']);
+  retries.clear();
+  clock.advance(100);
+  t.same(tried, []);
+  t.equal(clock.pending, 0);
+  t.end();
+});
+
+t.test('thousands of plans are looked at ten times a second, not for each of them', (t) => {
+  const { clock, tried, retries } = schedule(128);
+  let looks = 0;
+  const setTimer = clock.setTimer.bind(clock);
+  clock.setTimer = (ms, callback) => {
+    looks += 1;
+    return setTimer(ms, callback);
+  };
+  for (let item = 0; item < 10_000; item += 1) retries.set(String(item), 1000 + item);
+  clock.advance(60_000);
+  t.equal(tried.flat().length, 10_000);
+  t.ok(looks < 300, `${looks} looks`);
+  t.end();
+});
+
+t.test('a plan that is given up is forgotten', (t) => {
+  const { clock, tried, retries } = schedule();
+  retries.set('b', 9000);
+  retries.delete('b');
+  retries.delete('b');
+  t.equal(clock.pending, 0);
+  clock.advance(10_000);
+  t.same(tried, []);
+  t.end();
+});

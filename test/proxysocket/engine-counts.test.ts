@@ -1,0 +1,155 @@
+import {
+  countedIn,
+  CONNECT_ERROR_CAUSES,
+  GAUGE_COUNTERS,
+  newCounters,
+  PLAIN_COUNTERS,
+  type Activity,
+} from '../../src/proxysocket/counters.ts';
+import { CounterMemory, CounterRows } from '../../src/proxysocket/pool/counter-memory.ts';
+import {
+  tcpClient,
+  tcpServer,
+  echoServer,
+  request,
+  connectionEnd,
+  endpointAt,
+} from '../support/tcp-peers.ts';
+import { TcpRig } from '../support/tcp-rig.ts';
+import { until } from '../support/until.ts';
+import { limitChanged } from '../../src/proxysocket/events.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { collect, freePort } from '../support/sockets.ts';
+import { UdpClient } from '../support/udp-rig.ts';
+import t from 'tap';
+
+t.test('every counter counts, but for those that say how many there are now', (t) => {
+  const names: string[] = [];
+  for (const name of PLAIN_COUNTERS) {
+    const memory = new CounterMemory(1);
+    const slot = memory.allocate();
+    const rows = new CounterRows(0, 1);
+    rows.assign(memory.blocks, new Map([['d/web', slot]]));
+    const [plain, shared] = [newCounters(), rows.create('d/web')];
+    plain[name] = 3;
+    shared[name] = 3;
+    const activity = memory.activityOf(slot);
+    t.equal(activity.counted, countedIn(plain), name);
+    t.equal(activity.active, plain.active, name);
+    if (countedIn(plain) !== 3) names.push(name);
+  }
+  t.strictSame(names, [...GAUGE_COUNTERS]);
+  for (const cause of CONNECT_ERROR_CAUSES) {
+    const counters = newCounters();
+    counters.connectErrors[cause] = 1;
+    t.equal(countedIn(counters), 1, cause);
+  }
+  t.end();
+});
+
+t.test('an engine tells that something has moved, and that nothing has', async (t) => {
+  const rig = new TcpRig(t);
+  const server = await tcpServer(t);
+  const port = await rig.serve([server.endpoint]);
+  const activity = (): Activity | undefined => rig.engine.activity?.();
+  const before = activity();
+  t.match(before, { counted: 0, active: 0 });
+  t.strictSame(activity(), before);
+  const client = await tcpClient(t, port);
+  await until(() => activity()?.active === 1);
+  const [connected, socket] = [activity(), await server.next()];
+  client.write('hello');
+  await until(() => (activity()?.counted ?? 0) === (connected?.counted ?? 0) + 5);
+  socket.end();
+  client.end();
+  await until(() => activity()?.active === 0);
+});
+
+t.test(
+  'clients above the limit of session affinity are told as one event, and so is room',
+  async (t) => {
+    const clock = new FakeClock();
+    const rig = new TcpRig(t, { clock, limits: { maxAffinityClients: 2 } });
+    const changes = collect(t, limitChanged);
+    const { endpoint } = await echoServer(t);
+    const port = await rig.serve([endpoint], {
+      affinity: { kind: 'clientIP', timeoutSeconds: 10 },
+    });
+    const ask = async (from: string): Promise<void> => {
+      t.equal(await request(t, port, from, { localAddress: from }), from);
+    };
+    await ask('127.0.0.1');
+    await ask('127.0.0.2');
+    t.same(changes, []);
+    await ask('127.0.0.3');
+    await ask('127.0.0.4');
+    t.same(changes, [{ limit: 'max-affinity-clients', value: 2, reached: true }], 'told once');
+    clock.advance(10_000);
+    await ask('127.0.0.4');
+    t.same(changes[1], { limit: 'max-affinity-clients', value: 2, reached: false });
+  },
+);
+
+t.test(
+  'all service ports together have a limit, and those that are removed give theirs back',
+  async (t) => {
+    const rig = new TcpRig(t, { limits: { maxAffinityClientsTotal: 2 } });
+    const changes = collect(t, limitChanged);
+    const { endpoint } = await echoServer(t);
+    const affinity = { kind: 'clientIP', timeoutSeconds: 10 } as const;
+    const first = await rig.serve([endpoint], { name: 'test/first:http', affinity });
+    const second = await rig.serve([endpoint], { name: 'test/second:http', affinity });
+    await request(t, first, 'one', { localAddress: '127.0.0.1' });
+    await request(t, second, 'two', { localAddress: '127.0.0.1' });
+    t.same(changes, []);
+    await request(t, second, 'three', { localAddress: '127.0.0.2' });
+    const limit = 'max-affinity-clients-total';
+    t.same(changes, [{ limit, value: 2, reached: true }]);
+    await rig.remove('test/second:http');
+    t.same(changes[1], { limit, value: 2, reached: false });
+  },
+);
+
+/** What an engine says to clients whose endpoints are drained, in each kind of thread. */
+
+const drained = {
+  ...endpointAt(9),
+  internal: false,
+  external: false,
+  drained: ['internal'],
+} as const;
+
+t.test('TCP clients are told of a drain for their traffic only', async (t) => {
+  const rig = new TcpRig(t);
+  await rig.serve([drained], { listen: [{}, { traffic: 'external' }] });
+  t.equal(await connectionEnd(t, rig.port()), 'ECONNRESET');
+  t.match(rig.counters, { rejectedDrained: 1, rejectedNoEndpoint: 0 });
+  t.equal(await connectionEnd(t, rig.port(undefined, 1)), 'ECONNRESET');
+  t.match(rig.counters, { rejectedDrained: 1, rejectedNoEndpoint: 1 });
+  await rig.endpoints([]);
+  t.equal(await connectionEnd(t, rig.port()), 'ECONNRESET');
+  t.match(rig.counters, { rejectedDrained: 1, rejectedNoEndpoint: 2 }, 'the drain is over');
+});
+
+t.test('UDP clients, too', async (t) => {
+  const rig = new TcpRig(t);
+  const listen = [
+    { address: '127.0.0.1', port: await freePort(), traffic: 'internal' },
+    { address: '127.0.0.1', port: await freePort(), traffic: 'external' },
+  ] as const;
+  const spec = {
+    name: 'test/dns',
+    protocol: 'UDP',
+    listen,
+    endpoints: [drained],
+    affinity: { kind: 'none' },
+  } as const;
+  await rig.engine.apply([{ kind: 'set', spec }]);
+  const counters = () => rig.snapshot('test/dns').counters;
+  const client = await UdpClient.open(t);
+  client.send('anybody?', listen[0].port);
+  await until(() => counters().rejectedDrained === 1);
+  client.send('anybody?', listen[1].port);
+  await until(() => counters().rejectedNoEndpoint === 1);
+  t.equal(counters().rejectedDrained, 1);
+});
