@@ -1,7 +1,5 @@
-import * as fc from 'fast-check';
 import t from 'tap';
 import { parseStateFile } from '../../src/file/parse.ts';
-import { holds } from '../support/property.ts';
 import { lines, problemsOf, stateOf } from '../support/state-file.ts';
 
 t.test('aliases are filled in', async (t) => {
@@ -94,52 +92,4 @@ t.test('a key without end, and a very long line', async (t) => {
   )) {
     t.ok(problem.length < 300, problem.slice(0, 300));
   }
-});
-
-t.test('no repetition of anything takes long or makes it throw', async (t) => {
-  const bit = fc.constantFrom(
-    ...[
-      '\n',
-      '\n  ',
-      '\n- ',
-      ' ',
-      '- ',
-      ': ',
-      '? ',
-      '"',
-      "'",
-      '{',
-      '}',
-      '[',
-      ']',
-      '#',
-      '&a ',
-      '*a',
-    ].values(),
-    ...[
-      '|\n',
-      '>\n',
-      '\t',
-      '\r',
-      '---\n',
-      '...\n',
-      '!!str ',
-      '<<: ',
-      '~',
-      '\ufeff',
-      ',',
-      '1',
-      'a',
-    ].values(),
-    ...['services:\n', '- service: {name: a}\n'].values(),
-  );
-  holds(
-    t,
-    fc.property(fc.array(bit, { minLength: 1, maxLength: 6 }), fc.nat(20_000), (bits, times) => {
-      const before = process.cpuUsage();
-      parseStateFile(`services:\n${bits.join('').repeat(times)}`.slice(0, 200_000));
-      const { user, system } = process.cpuUsage(before);
-      return user + system < 10_000_000;
-    }),
-  );
 });

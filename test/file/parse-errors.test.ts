@@ -1,7 +1,18 @@
+import * as fc from 'fast-check';
 import t from 'tap';
-import { parseStateFile } from '../../src/file/parse.ts';
-import { formatProblems } from '../../src/file/problem.ts';
-import { lines, problemsOf, warningsOf } from '../support/state-file.ts';
+import { parse } from 'yaml';
+import { decodeText, parseStateFile } from '../../src/file/parse.ts';
+import { formatPath, formatProblem, formatProblems, problemsIn } from '../../src/file/problem.ts';
+import { flowText as text } from '../../src/file/write.ts';
+import { closest } from '../../src/util/suggest.ts';
+import { holds } from '../support/property.ts';
+import {
+  fileWith as service,
+  inOnePiece,
+  lines,
+  problemsOf,
+  warningsOf,
+} from '../support/state-file.ts';
 
 const FILE_ERRORS: [string, string, string[]][] = [
   [
@@ -109,4 +120,160 @@ t.test('warnings: overrides of unknown ports, endpoints of another service', asy
     "7:87: services[0].endpoints[0].endpoint.portoverrides[2].name: the service has no port 'x'; the override has no effect",
     "8:18: services[0].endpoints[0].servicename: 'other' is ignored; an endpoint belongs to the service above it (web)",
   ]);
+});
+
+/** The mistake, the text, and all that is said about it. */
+const MISTAKES: [string, string, string[]][] = [
+  [
+    'duplicate key',
+    service('mapip: true', 'mapip: false'),
+    ["5:5: services[0]: duplicate key 'mapip'"],
+  ],
+  [
+    'a quote that is not closed',
+    service('type: "ClusterIP'),
+    ['5:1: services[0]: a quote or bracket is not closed before this, or the indentation is wrong'],
+  ],
+  ['a tab', service('\tports: []'), ['4:5: services[0]: a tab where only spaces may be']],
+  [
+    'a line that is indented too far, and one that is not far enough',
+    lines('services:', '- service:', '    name: web', '     type: ClusterIP', '   mapip: true'),
+    ["4:10: services[0]: wrong indentation of a key, or a ': ' too many in a text without quotes"],
+  ],
+  [
+    'a line that is not indented enough',
+    lines('services:', '- service:', '    name: web', ' endpoints: []'),
+    ['4:2: services[0]: wrong indentation: the items of a list start in one column'],
+  ],
+  [
+    "':' without a space",
+    service('mapip:true'),
+    [
+      "4:15: services[0]: this is neither a key with ': ' nor part of the line before; is the indentation right?",
+    ],
+  ],
+  [
+    'a list and a map that are not closed',
+    service('ips: {clusterips: {v4: [10.0.0.1}}'),
+    ["4:37: services[0]: a comma is missing before this, or a '[' or '{' is not closed"],
+  ],
+  [
+    'an unknown tag',
+    service('type: !kind ClusterIP'),
+    ['4:11: services[0]: no tag but !!str is supported'],
+  ],
+];
+
+for (const [name, text, expected] of MISTAKES) {
+  t.test(name, async (t) => {
+    t.strictSame(problemsOf(text), expected);
+    t.equal(parseStateFile(inOnePiece(text)).ok, false, 'refused in one piece, too');
+  });
+}
+
+const anyText = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 20 }),
+  fc.string({ unit: 'grapheme', maxLength: 20 }),
+  fc.constantFrom('', 'yes', 'No', 'null', '~', '1e3', '0x10', '010', '1:30', '.5', '-', 'a: b'),
+  fc.constantFrom(
+    '10.0.0.1',
+    '10.0.0.0/8',
+    'fd00::1',
+    '::',
+    '# x',
+    '&a',
+    '*a',
+    '!x',
+    "'",
+    '"',
+    '=',
+  ),
+);
+
+/** What kpng's reader (YAML 1.1) and ours (1.2) make of a text. */
+function readings(yaml: string): unknown[] {
+  return (['1.1', '1.2'] as const).map((version) => parse(yaml, { version }));
+}
+
+t.test('usual texts stand as they are', async (t) => {
+  for (const plain of ['web', 'ClusterIP', 'web-0', 'topology.kubernetes.io/zone', '10.96.0.1']) {
+    t.equal(text(plain), plain);
+  }
+  for (const quoted of ['', 'true', 'Null', 'n', '8080', 'fd00::1', 'a b', 'a,b', '-a']) {
+    t.equal(text(quoted), JSON.stringify(quoted));
+  }
+});
+
+t.test('any text is read as what it was, in lists and maps as well', async (t) => {
+  holds(
+    t,
+    fc.property(anyText, anyText, (one, two) => {
+      const map = { [one]: two, x: one };
+      const expected = JSON.stringify([one, [one, two], map]);
+      const yaml = `- ${text(one)}\n- ${text([one, two])}\n- ${text(map)}\n`;
+      const sortedLike = (value: unknown): string => JSON.stringify(value);
+      return readings(yaml).every((read) => {
+        const [first, list, object] = read as [string, string[], Record<string, string>];
+        const again = Object.fromEntries(Object.keys(map).map((key) => [key, object[key]]));
+        return sortedLike([first, list, again]) === expected;
+      });
+    }),
+  );
+});
+
+t.test('paths', async (t) => {
+  t.equal(formatPath([]), '');
+  t.equal(
+    formatPath(['services', 2, 'service', 'ports', 0, 'port']),
+    'services[2].service.ports[0].port',
+  );
+  t.equal(formatPath(['labels', 'a/b', '', 'c-d', '1']), 'labels["a/b"][""].c-d["1"]');
+  t.equal(formatPath(['x'.repeat(100)]), `["${'x'.repeat(57)}..."]`);
+});
+
+t.test('positions are counted from 1', async (t) => {
+  const text = 'ab\ncd\n\ne';
+  const found = [0, 1, 2, 3, 5, 6, 7, 8, 99].map((offset) => ({ offset, path: '', message: '' }));
+  t.strictSame(
+    problemsIn(text, found, 9, 9).first.map(({ line, column }) => `${line}:${column}`),
+    ['1:1', '1:2', '1:3', '2:1', '2:3', '3:1', '4:1', '4:2', '4:2'],
+  );
+});
+
+t.test('a problem is one line', async (t) => {
+  const problem = { line: 3, column: 4, path: 'a.b', message: 'is wrong' };
+  t.equal(formatProblem('f.yaml', problem), 'f.yaml:3:4: a.b: is wrong');
+  t.equal(formatProblem('f.yaml', { ...problem, path: '' }), 'f.yaml:3:4: is wrong');
+});
+
+t.test('the first problems are listed by position, all are counted', async (t) => {
+  const found = [8, 2, 6, 3].map((offset) => ({ offset, path: '', message: `at ${offset}` }));
+  const problems = problemsIn('a\nbc\ndef\n', found, 14, 2);
+  t.equal(formatProblems('f', problems), 'f:2:1: at 2\nf:2:2: at 3\n… and 12 more');
+});
+
+t.test('suggestions for a misspelled word', async (t) => {
+  const known = ['clusterips', 'externalips', 'loadbalancerips', 'headless'];
+  t.equal(closest('clusterip', known), 'clusterips');
+  t.equal(closest('ClusterIPs', known), 'clusterips');
+  t.equal(closest('clutserips', known), 'clusterips');
+  t.equal(closest('hedles', known), 'headless');
+  t.equal(closest('flie', ['kube', 'file', 'api']), 'file', 'two letters changed places');
+  t.equal(closest('ports', known), undefined);
+  t.equal(closest('', known), undefined);
+  t.equal(closest('x', ['y', 'z']), undefined);
+  t.equal(closest('a', []), undefined);
+});
+
+t.test('text is decoded', async (t) => {
+  t.strictSame(decodeText(Buffer.from('é\n')), 'é\n');
+  t.strictSame(decodeText(Buffer.from('\ufeffa')), 'a', 'byte order mark');
+  t.strictSame(decodeText(Buffer.from('a\ufffdb')), 'a\ufffdb');
+  t.strictSame(decodeText(Buffer.from([0x61, 0x0a, 0x62, 0xc3])), {
+    ok: false,
+    errors: {
+      first: [{ line: 2, column: 2, path: '', message: 'the file is not UTF-8 text' }],
+      total: 1,
+    },
+  });
 });

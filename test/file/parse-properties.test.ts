@@ -7,6 +7,7 @@ import { parseStateFile } from '../../src/file/parse.ts';
 import type { Problem } from '../../src/file/problem.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { parseYaml } from '../../src/util/yaml.ts';
+import { yamlBits } from '../support/mutations.ts';
 import { nodeView } from '../support/node-view.ts';
 import { inOnePiece, lines } from '../support/state-file.ts';
 
@@ -172,45 +173,6 @@ const SAMPLE = lines(
   '  endpoints: []',
 );
 
-/** Bits that change what YAML means. */
-const bits = fc.constantFrom(
-  '\n',
-  '\n\n',
-  ' ',
-  '  ',
-  '- ',
-  '-',
-  ': ',
-  '"',
-  "'",
-  '{',
-  '}',
-  '[',
-  ']',
-  '#',
-  '&a ',
-  '*a',
-  '|',
-  '>',
-  '\t',
-  '\r',
-  '---\n',
-  '...\n',
-  '%',
-  '!',
-  '? ',
-  'services:\n',
-  '- service:\n',
-  '0',
-  '-1',
-  'null',
-  '~',
-  '\u0000',
-  '\u00e9',
-  '\ufeff',
-  'x: 1\n',
-);
-
 interface Mutation {
   at: number;
   remove: number;
@@ -220,7 +182,7 @@ interface Mutation {
 const mutation: fc.Arbitrary<Mutation> = fc.record({
   at: fc.nat(SAMPLE.length),
   remove: fc.oneof(fc.constant(0), fc.nat(3), fc.nat(80)),
-  insert: fc.oneof(fc.constant(''), bits, fc.string({ maxLength: 4 })),
+  insert: fc.oneof(fc.constant(''), yamlBits, fc.string({ maxLength: 4 })),
 });
 
 function mutate(text: string, mutations: readonly Mutation[]): string {

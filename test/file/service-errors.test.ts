@@ -1,15 +1,5 @@
 import t from 'tap';
-import { inOnePiece, lines, problemsOf } from '../support/state-file.ts';
-
-/** A file with one service; the given lines are indented below `service:`. */
-function service(...inService: string[]): string {
-  return lines(
-    'services:',
-    '- service:',
-    '    name: web',
-    ...inService.map((line) => `    ${line}`),
-  );
-}
+import { fileWith as service, inOnePiece, lines, problemsOf } from '../support/state-file.ts';
 
 /** A file with one service that has one endpoint. */
 function endpoint(...inEndpoint: string[]): string {

@@ -1,13 +1,20 @@
-import { rm } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from '../../src/file/events.ts';
+import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { FileSource } from '../../src/file/source.ts';
 import { sourceSynced, storeWritten } from '../../src/store/events.ts';
+import type { LocalChange } from '../../src/store/local-view.ts';
 import { renameOver } from '../../src/util/rename-over.ts';
 import { listening } from '../support/events.ts';
 import { feedSink, followFile, put } from '../support/file-rig.ts';
+import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { lines } from '../support/state-file.ts';
 import { until } from '../support/until.ts';
@@ -265,4 +272,105 @@ t.test('a large file does not hold up everything else while it is parsed', async
       await sink.next();
     });
   }
+});
+
+const href = (path: string): string =>
+  JSON.stringify(new URL(`../../src/${path}`, import.meta.url).href);
+const PROGRAM = `
+import { FileSource } from ${href('file/source.ts')};
+import { fileReadFailed } from ${href('file/events.ts')};
+import { GlobalStore } from ${href('store/global-store.ts')};
+fileReadFailed.subscribe(() => process.stdout.write('waiting\\n'));
+const abort = new AbortController();
+const store = new GlobalStore({ hasher: undefined });
+store.onChange(() => {
+  process.stdout.write('loaded\\n');
+  abort.abort();
+});
+await new FileSource({ path: process.argv[1] }).feed(store, abort.signal);
+process.stdout.write('done\\n');
+`;
+
+t.test(
+  'a source that waits for its file keeps the process alive, and lets it go at the end',
+  async (t) => {
+    const path = join(t.testdir({}), 'state.yaml');
+    const child = spawn(process.execPath, ['--input-type=module', '-e', PROGRAM, path], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    t.teardown(() => child.kill('SIGKILL'));
+    const exited = once(child, 'exit');
+    const said: string[] = [];
+    for await (const line of createInterface(child.stdout)) {
+      said.push(line);
+      if (line === 'waiting') await writeFile(path, 'services: []\n');
+    }
+    t.strictSame(said, ['waiting', 'loaded', 'done']);
+    t.strictSame(await exited, [0, null]);
+  },
+);
+
+type Step =
+  | { readonly kind: 'good'; readonly services: readonly string[] }
+  | { readonly kind: 'bad' | 'empty' | 'gone' };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({
+    kind: fc.constant('good' as const),
+    services: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'd')),
+  }),
+  fc.record({ kind: fc.constantFrom('bad' as const, 'empty' as const, 'gone' as const) }),
+);
+
+function textOf(services: readonly string[]): string {
+  if (services.length === 0) return 'services: []\n';
+  return `services:\n${services.map((name) => `- service: {name: ${name}}\n`).join('')}`;
+}
+
+async function perform(step: Step, path: string): Promise<void> {
+  if (step.kind === 'gone') return rm(path, { force: true });
+  const text =
+    step.kind === 'good' ? textOf(step.services) : step.kind === 'bad' ? 'services: [{]\n' : '';
+  await writeFile(`${path}.new`, text);
+  return renameOver(`${path}.new`, path);
+}
+
+t.test('whatever happens to the file, the sink ends up with the last good state', async (t) => {
+  const dir = t.testdir({});
+  let run = 0;
+  await holdsAsync(
+    t,
+    fc.asyncProperty(fc.array(step, { maxLength: 8 }), async (steps) => {
+      run += 1;
+      const path = join(dir, `state-${run}.yaml`);
+      const source = new FileSource({
+        path,
+        limits: { ...DEFAULT_FILE_LIMITS, settleMs: 1 },
+      });
+      const seen: string[] = [];
+      const abort = new AbortController();
+      const done = feedSink(
+        source,
+        'n',
+        {
+          async sync({ view }: LocalChange) {
+            seen.push([...view.entries()].map(({ key }) => key.replace('default/', '')).join(''));
+          },
+        },
+        abort.signal,
+      );
+      for (const step of steps) await perform(step, path);
+      // The last word is a good file, so that there is something to wait for.
+      await perform({ kind: 'good', services: ['z'] }, path);
+      await until(() => seen.at(-1) === 'z');
+      abort.abort();
+      await done;
+      const good = new Set(
+        steps.map((step) =>
+          step.kind === 'good' ? [...step.services].sort().join('') : undefined,
+        ),
+      );
+      return seen.slice(0, -1).every((state) => good.has(state));
+    }),
+  );
 });

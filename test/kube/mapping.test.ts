@@ -1,21 +1,24 @@
+import * as fc from 'fast-check';
 import t from 'tap';
 import { EndpointInfo, Node, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
-import { itemJson } from '../../src/api/json.ts';
 import { hashText, loadHasher } from '../../src/api/hash.ts';
+import { itemJson } from '../../src/api/json.ts';
 import { compileGlobs } from '../../src/kube/globs.ts';
+import type { Json } from '../../src/kube/json.ts';
 import { mapNode } from '../../src/kube/map-node.ts';
 import { mapService } from '../../src/kube/map-service.ts';
 import { mapSlice, sharedTopologies } from '../../src/kube/map-slice.ts';
+import { OrphanBook } from '../../src/kube/orphans.ts';
 import { DEFAULT_NODE_LABELS } from '../../src/kube/selection.ts';
-import type { Json } from '../../src/kube/json.ts';
 import {
+  type EndpointParts,
+  type SliceParts,
   endpoint,
   node,
   service,
   slice,
-  type EndpointParts,
-  type SliceParts,
 } from '../support/fake-api/objects.ts';
+import { holds } from '../support/property.ts';
 
 const WEB = { namespace: 'demo', name: 'web' };
 const NOTHING = { labels: undefined, annotations: undefined };
@@ -299,5 +302,58 @@ t.test('strange objects do no harm', (t) => {
     mapNode(WEB, { metadata: value }, NOTHING);
   }
   t.strictSame(mapped({ ports: [{ port: 2 ** 40 }] }).ports[0]?.port, 0);
+  t.end();
+});
+
+t.test('slices whose service is not there', (t) => {
+  const book = new OrphanBook();
+  t.strictSame(book.summary(), { count: 0, example: undefined });
+  book.setSlice('d/web-1', 'd/web');
+  t.strictSame(book.summary(), { count: 1, example: { slice: 'd/web-1', service: 'd/web' } });
+  book.setService('d/web', true);
+  t.equal(book.summary().count, 0);
+  book.setSlice('d/web-2', 'd/web');
+  book.setService('d/web', false);
+  t.equal(book.summary().count, 2);
+  book.setSlice('d/web-1', undefined);
+  book.setSlice('d/web-2', 'd/api');
+  t.strictSame(book.summary(), { count: 1, example: { slice: 'd/web-2', service: 'd/api' } });
+  t.end();
+});
+
+t.test('whatever comes, the count is right', (t) => {
+  const name = fc.constantFrom('a', 'b', 'c');
+  const step = fc.oneof(
+    fc.record({ service: name, present: fc.boolean() }),
+    fc.record({
+      slice: fc.constantFrom('1', '2', '3', '4'),
+      of: fc.option(name, { nil: undefined }),
+    }),
+  );
+  holds(
+    t,
+    fc.property(fc.array(step), (steps) => {
+      const book = new OrphanBook();
+      const services = new Set<string>();
+      const slices = new Map<string, string>();
+      for (const each of steps) {
+        if ('present' in each) {
+          book.setService(each.service, each.present);
+          if (each.present) services.add(each.service);
+          else services.delete(each.service);
+        } else {
+          book.setSlice(each.slice, each.of);
+          if (each.of === undefined) slices.delete(each.slice);
+          else slices.set(each.slice, each.of);
+        }
+      }
+      const orphans = [...slices].filter(([, service]) => !services.has(service));
+      const { count, example } = book.summary();
+      const isOne = orphans.some(
+        ([slice, of]) => slice === example?.slice && of === example.service,
+      );
+      return count === orphans.length && (count === 0 || isOne);
+    }),
+  );
   t.end();
 });

@@ -1,7 +1,8 @@
-/** What the server says no to, over real connections; the clock is the test's. */
+/** What the server says no to, and versions that it does not know, over real connections; the clock is the test's. */
 import t from 'tap';
 import { sourceDisconnected } from '../../src/store/events.ts';
-import { addApi, fill, lists, MORE, STATE } from '../support/kube-demo.ts';
+import { service } from '../support/fake-api/objects.ts';
+import { MORE, STATE, addApi, fill, lists } from '../support/kube-demo.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
@@ -95,3 +96,147 @@ t.test('403 later on: what is known stays, and the rest goes on', async (t) => {
   api.delete('endpointslices', 'demo/web-x');
   await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ', 'node node-a north');
 });
+
+for (const gone of ['status', 'event'] as const) {
+  t.test(`410 as ${gone}: it lists again, after a wait`, async (t) => {
+    const {
+      api,
+      watching,
+      settled,
+      failures,
+      advanceUntil,
+      lists: seen,
+    } = await startKubeRig(t, {
+      prepare: fill,
+    });
+    await watching();
+    api.gone = gone;
+    api.cut();
+    await until(() => failures.length === 3);
+    addApi(api);
+    api.delete('endpointslices', 'demo/web-x');
+    api.delete('nodes', 'node-a');
+    api.compact();
+    await advanceUntil(() => api.watches().length === 3);
+    await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ');
+    const relists = failures.filter(({ relist }) => relist);
+    t.strictSame(
+      relists.map(({ kind, retryInMs }) => [kind, retryInMs]),
+      [
+        ['gone', 1600],
+        ['gone', 1600],
+        ['gone', 1600],
+      ],
+    );
+    t.strictSame(
+      seen.map(({ why }) => why),
+      ['start', 'start', 'start', 'gone', 'gone', 'gone'],
+    );
+  });
+}
+
+t.test('a list whose version is always too old makes no loop', async (t) => {
+  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  const message = 'too old resource version: 1 (2)';
+  const fault = { kind: 'status', reply: { code: 410, message } } as const;
+  api.fault({ fault, resource: 'services', verb: 'watch' });
+  const [watch] = api.watches('services');
+  watch?.error(410, message);
+  const end = clock.now() + 300_000;
+  await advanceUntil(() => clock.now() >= end, 500);
+  const waits = failures.map(({ retryInMs }) => retryInMs);
+  t.ok(failures.length < 20, `${failures.length} in five minutes`);
+  t.ok(
+    waits.slice(9).every((wait) => wait === 30_000),
+    'the waits grow to half a minute',
+  );
+});
+
+t.test('a page of a list that cannot be continued: the list begins anew', async (t) => {
+  const { watching, store, failures, advanceUntil } = await startKubeRig(t, {
+    limits: { pageSize: 10 },
+    prepare(api) {
+      for (let i = 0; i < 30; i += 1) api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
+      const reply = { code: 410, message: 'The provided continue parameter is too old' };
+      // The first page is good, the second is refused.
+      api.fault({
+        fault: { kind: 'wait', until: Promise.resolve() },
+        resource: 'services',
+        times: 1,
+      });
+      api.fault({ fault: { kind: 'status', reply }, resource: 'services', times: 1 });
+    },
+  });
+  await until(() => failures.length === 1);
+  t.match(failures, [{ kind: 'gone', relist: true }]);
+  await advanceUntil(() => store.synced);
+  await watching();
+  t.equal(store.serviceCount, 30);
+});
+
+t.test('a server set back to an older state is listed again', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const message = 'Too large resource version: 2000, current: 1000';
+  const fault = { kind: 'status', reply: { code: 504, message } } as const;
+  api.fault({ fault, resource: 'services', verb: 'watch', times: 1 });
+  api.cut();
+  await advanceUntil(() => failures.some(({ relist }) => relist));
+  t.match(failures.at(-1), { kind: 'gone' });
+  addApi(api);
+  await advanceUntil(() => api.watches().length === 3);
+  await settled(...MORE);
+});
+
+t.test('after it was set back, the same versions mean something else', async (t) => {
+  const { api, store, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const former = api.store.get('services', 'demo/web');
+  const restored = { ...former, spec: { clusterIP: '10.96.0.99' } };
+  const list = (version: string): string =>
+    JSON.stringify({
+      kind: 'ServiceList',
+      metadata: { resourceVersion: version },
+      items: [restored],
+    });
+  const relist = async (version: string): Promise<void> => {
+    const before = failures.length;
+    api.fault({
+      fault: { kind: 'body', text: list(version) },
+      resource: 'services',
+      verb: 'list',
+      times: 1,
+    });
+    api.watches('services')[0]?.raw('garbage\n');
+    await until(() => failures.length > before);
+    const lists = api.requests.length;
+    await advanceUntil(() => api.watches('services').length > 0 && api.requests.length > lists + 1);
+  };
+  const { revision } = store;
+  await relist(String(api.store.version));
+  t.equal(store.revision, revision, 'a version that is known is not even looked at');
+  await relist('1');
+  await settled('demo/web 10.96.0.99: 10.1.0.5@node-a', 'node node-a north');
+});
+
+t.test(
+  'a watch that shows an older version than it began with: the server was set back',
+  async (t) => {
+    const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+      prepare: fill,
+    });
+    await watching();
+    const metadata = { resourceVersion: '5' };
+    const bookmark = { type: 'BOOKMARK', object: { kind: 'Service', apiVersion: 'v1', metadata } };
+    api.watches('services')[0]?.raw(`${JSON.stringify(bookmark)}\n`);
+    await until(() => failures.length === 1);
+    t.match(failures[0], { kind: 'gone', error: { message: /went back from version \d+ to 5$/ } });
+    await advanceUntil(() => lists(api) === 2);
+    await settled(...STATE);
+  },
+);

@@ -1,8 +1,10 @@
 import t from 'tap';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
+import { ipSetOf, isMappedIPv4, mergeIPSets, sortedUnique } from '../../src/store/ip-set.ts';
+import { mergePodEndpoints } from '../../src/store/merge-endpoints.ts';
 import { zoneOf } from '../../src/store/stored.ts';
-import { service } from '../support/messages.ts';
+import { endpoint, service } from '../support/messages.ts';
 import { localEndpoints, nodeView } from '../support/node-view.ts';
 import { lines, stateOf } from '../support/state-file.ts';
 
@@ -254,4 +256,73 @@ t.test('V11 (kept): services in path order, endpoints in order of their key', as
   const keys = [...(nodeView(state, 'n').get('demo/web')?.endpoints.keys() ?? [])];
   t.strictSame(keys, [...keys].sort());
   t.equal(keys.length, 3);
+});
+
+t.test('V21 (kept): addresses by family, sorted as strings, each once', async (t) => {
+  t.strictSame(ipSetOf(['1.1.1.2', '1.1.1.4', '1.1.1.3', '1.1.1.1', '1.1.1.2', '::2', '::1']), {
+    v4: ['1.1.1.1', '1.1.1.2', '1.1.1.3', '1.1.1.4'],
+    v6: ['::1', '::2'],
+  });
+  t.strictSame(ipSetOf(['10.0.0.9', '10.0.0.10']), { v4: ['10.0.0.10', '10.0.0.9'], v6: [] });
+  t.strictSame(ipSetOf(['nope', '10.1', '10.0.0.01', 'fe80::1%eth0', '']), { v4: [], v6: [] });
+});
+
+t.test('an IPv4-mapped address counts as IPv4 and keeps its text', async (t) => {
+  t.strictSame(ipSetOf(['::ffff:1.2.3.4', '0:0:0:0:0:ffff:102:304']), {
+    v4: ['0:0:0:0:0:ffff:102:304', '::ffff:1.2.3.4'],
+    v6: [],
+  });
+  t.equal(isMappedIPv4('::1.2.3.4'), false);
+  t.equal(isMappedIPv4('::FFFF:1.2.3.4'), true);
+  t.equal(isMappedIPv4('ffff::1'), false);
+  t.equal(isMappedIPv4('::ffff:1.2.3.4%eth0'), false);
+  t.equal(isMappedIPv4('1.2.3.4'), false);
+  t.equal(isMappedIPv4('::ffff:1.2.3.4.5'), false);
+});
+
+t.test('sets are merged', async (t) => {
+  const a = { v4: ['10.0.0.2'], v6: ['::2'] };
+  t.strictSame(mergeIPSets(a, { v4: ['10.0.0.1', '10.0.0.2'], v6: [] }), {
+    v4: ['10.0.0.1', '10.0.0.2'],
+    v6: ['::2'],
+  });
+  t.equal(mergeIPSets(a, undefined), a);
+  t.equal(mergeIPSets(undefined, a), a);
+  t.equal(mergeIPSets(undefined, undefined), undefined);
+  t.strictSame(sortedUnique(['b']), ['b']);
+});
+
+const http = { name: 'http', port: 80 };
+
+t.test('addresses and ports of two slices are joined', async (t) => {
+  const merged = mergePodEndpoints(
+    endpoint('10.0.0.2', { portOverrides: [http] }),
+    endpoint('10.0.0.1', {
+      ips: { v6: ['fd00::1'] },
+      portOverrides: [http, { name: 'x', port: 1 }],
+    }),
+  );
+  t.strictSame(merged?.ips, { v4: ['10.0.0.2'], v6: ['fd00::1'] });
+  t.strictSame(merged?.portOverrides, [http, { name: 'x', port: 1 }]);
+});
+
+t.test('neither of the two is changed', async (t) => {
+  const a = endpoint('10.0.0.2', { portOverrides: [http] });
+  const b = endpoint('10.0.0.1', { hostname: 'h', portOverrides: [{ name: 'x', port: 1 }] });
+  const before = structuredClone([a, b]);
+  t.equal(mergePodEndpoints(a, b)?.hostname, 'h');
+  t.strictSame([a, b], before);
+});
+
+t.test('what one endpoint cannot say is not merged', async (t) => {
+  const plain = endpoint('10.0.0.1', { portOverrides: [http] });
+  const others = {
+    'another port under the same name': { portOverrides: [{ name: 'http', port: 81 }] },
+    'on another node': { local: true },
+    'not for external traffic': { scopes: { internal: true, external: false } },
+    'not for internal traffic': { scopes: { internal: false, external: true } },
+  };
+  for (const [name, more] of Object.entries(others)) {
+    t.equal(mergePodEndpoints(plain, endpoint('10.0.0.2', more)), undefined, name);
+  }
 });

@@ -2,10 +2,13 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
+import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
-import { ServiceViews } from '../../src/store/service-views.ts';
+import { NO_VIEW, ServiceViews, type View } from '../../src/store/service-views.ts';
 import { StoredEndpoint } from '../../src/store/stored.ts';
+import { changedKeys, diffViews } from '../../src/store/view-diff.ts';
+import { service } from '../support/messages.ts';
 import { localEndpoints } from '../support/node-view.ts';
 import { holds } from '../support/property.ts';
 
@@ -205,4 +208,62 @@ t.test('hints of zones make a view for each zone that they name', async (t) => {
   t.equal(views.of({ name: 'x', zone: 'z1' }), views.of({ name: 'y', zone: 'z1' }));
   t.not(views.of({ name: 'x', zone: 'z1' }), views.of({ name: 'y', zone: 'z2' }));
   t.equal(views.of({ name: 'x', zone: 'z8' }), views.of({ name: 'y', zone: 'z9' }), 'in no zone');
+});
+
+/** `address` of everything that a list of endpoints has. */
+function addresses(endpoints: Iterable<Endpoint | undefined>): string[] {
+  const all = [...endpoints].flatMap((each) => [
+    ...(each?.ips?.v4 ?? []),
+    ...(each?.ips?.v6 ?? []),
+  ]);
+  return [...new Set(all)].sort();
+}
+
+t.test('without hints nobody loses or gains an address, however pods are merged', async (t) => {
+  holds(
+    t,
+    fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
+      const infos = raw.map(message).map((each) => ({ ...each, hints: undefined }));
+      const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
+      const found = localEndpoints(service('demo/web'), infos, node);
+      const usable = ready.length > 0 ? ready : infos.filter((each) => each.conditions?.serving);
+      assert.deepEqual(addresses(found.values()), addresses(usable.map((each) => each.endpoint)));
+    }),
+  );
+});
+
+/** What differs between two views, with everything in it. */
+function difference(older: View, newer: View): unknown {
+  const { sets, deletes } = diffViews(older, newer, changedKeys);
+  return [sets.map(({ key, endpoint }) => [key, endpoint]), deletes.map(({ key }) => key)];
+}
+
+t.test('views that go on from others are what they would be from scratch', async (t) => {
+  const list = fc.array(info, { maxLength: 8 });
+  const change = fc.tuple(fc.nat(), fc.nat(2), fc.array(info, { maxLength: 2 }));
+  const steps = fc.array(change, { maxLength: 4 });
+  holds(
+    t,
+    fc.property(list, steps, node, policies, fc.boolean(), (raw, steps, node, policies, plain) => {
+      // Without hints and of one pod each, as most are.
+      let pods = 0;
+      const storedOf = (each: Raw): StoredEndpoint => {
+        const one = { ...each, podName: `p${(pods += 1)}`, zones: undefined, nodes: undefined };
+        return new StoredEndpoint(message(plain ? one : each));
+      };
+      let stored = raw.map(storedOf);
+      let views = new ServiceViews(policies, stored, hasher);
+      for (const [at, count, infos] of steps) {
+        const before = views.of(node);
+        const start = at % (stored.length + 1);
+        const removed = stored.slice(start, start + count);
+        const added = infos.map(storedOf);
+        stored = stored.toSpliced(start, count, ...added);
+        views = new ServiceViews(policies, stored, hasher, { views, removed, added });
+        const scratch = new ServiceViews(policies, stored, hasher).of(node);
+        assert.deepEqual(difference(NO_VIEW, views.of(node)), difference(NO_VIEW, scratch));
+        assert.deepEqual(difference(before, views.of(node)), difference(before, scratch));
+      }
+    }),
+  );
 });

@@ -30,3 +30,43 @@ export function mutations(seeds: readonly Uint8Array[]): fc.Arbitrary<Buffer> {
     return bytes;
   });
 }
+
+/** Bits of text that change what YAML means. */
+export const yamlBits = fc.constantFrom(
+  ...[
+    '\n',
+    '\n  ',
+    '\n- ',
+    '\n\n',
+    ' ',
+    '- ',
+    '-',
+    ': ',
+    '? ',
+    '"',
+    "'",
+    '{',
+    '}',
+    '[',
+    ']',
+    '#',
+    ',',
+  ],
+  ...[
+    '&a ',
+    '*a',
+    '|\n',
+    '>\n',
+    '\t',
+    '\r',
+    '---\n',
+    '...\n',
+    '%TAG ! x\n',
+    '!',
+    '!!str ',
+    '<<: ',
+    '~',
+  ],
+  ...['\u0000', '\u00e9', '\ufeff', '0', '-1', '1', 'a', 'null', 'v', 'x: 1\n'],
+  ...['services:\n', '- service: {name: a}\n', '- service:\n'],
+);

@@ -32,3 +32,13 @@ export function lines(...texts: string[]): string {
 export function inOnePiece(text: string): string {
   return text.replace(/^services:/m, '"services":');
 }
+
+/** A file with one service; the given lines are indented below `service:`. */
+export function fileWith(...inService: string[]): string {
+  return lines(
+    'services:',
+    '- service:',
+    '    name: web',
+    ...inService.map((line) => `    ${line}`),
+  );
+}

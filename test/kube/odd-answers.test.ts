@@ -1,0 +1,209 @@
+/** Answers that are none, and watches and lists that end, stay quiet or hang, over real connections. */
+import t from 'tap';
+import { loadHasher } from '../../src/api/hash.ts';
+import { kubeReceived } from '../../src/kube/events.ts';
+import { KubeSource } from '../../src/kube/source.ts';
+import { GlobalStore } from '../../src/store/global-store.ts';
+import { type Clock, systemClock } from '../../src/util/clock.ts';
+import { service } from '../support/fake-api/objects.ts';
+import { startFakeApi } from '../support/fake-api/server.ts';
+import { MORE, STATE, addApi, fill, lists } from '../support/kube-demo.ts';
+import { SELECTION, startKubeRig } from '../support/kube-rig.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+t.test('a line that is no event: counted, and listed again', async (t) => {
+  for (const line of [
+    '{"type":"ADDED","obj',
+    'not json at all',
+    '{"type":"MOVED","object":{}}',
+    '[]',
+  ]) {
+    const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+      prepare: fill,
+    });
+    await watching();
+    const [watch] = api.watches('services');
+    watch?.raw(`${line}\n`);
+    await until(() => failures.length === 1);
+    t.match(failures, [{ kind: 'malformed', relist: true, resource: 'services' }], line);
+    addApi(api);
+    await advanceUntil(() => lists(api) === 2);
+    await settled(...MORE);
+    t.equal(lists(api, 'nodes'), 1, 'the others are not concerned');
+  }
+});
+
+t.test('a line without end does not fill the memory', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    limits: { maxEventBytes: 100_000 },
+    prepare: fill,
+  });
+  await watching();
+  const [watch] = api.watches('endpointslices');
+  watch?.raw(`{"type":"ADDED","object":{"x":"${'y'.repeat(150_000)}`);
+  await until(() => failures.length === 1);
+  t.match(failures[0], { kind: 'malformed', error: { message: /more than 100000 bytes/ } });
+  await advanceUntil(() => lists(api, 'endpointslices') === 2);
+  await settled(...STATE);
+});
+
+t.test('an event that is cut in the middle is fetched again', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const [watch] = api.watches('services');
+  watch?.raw('{"type":"MODIFIED","object":{"metadata":{"name":"web"');
+  api.cut();
+  await until(() => failures.length === 3);
+  addApi(api);
+  await advanceUntil(() => api.watches().length === 3);
+  await settled(...MORE);
+  t.equal(lists(api), 1);
+});
+
+t.test('an answer to a list that is none', async (t) => {
+  for (const text of [
+    '<html>login</html>',
+    '{"kind":"ServiceList"}',
+    '{"metadata":{},"items":[]}',
+  ]) {
+    const { api, store, failures, advanceUntil } = await startKubeRig(t, {
+      prepare(api) {
+        fill(api);
+        api.fault({ fault: { kind: 'body', text }, resource: 'services', times: 1 });
+      },
+    });
+    await until(() => failures.length === 1);
+    t.match(failures, [{ kind: 'malformed', resource: 'services' }], text);
+    t.notOk(store.synced);
+    await advanceUntil(() => store.synced);
+    t.equal(lists(api), 2);
+  }
+});
+
+t.test('a server that gives the same page again and again is not asked for ever', async (t) => {
+  const text = '{"metadata":{"resourceVersion":"7","continue":"on-and-on"},"items":[]}';
+  const { api, store, failures, advanceUntil } = await startKubeRig(t, {
+    prepare(api) {
+      api.fault({ fault: { kind: 'body', text }, resource: 'services', times: 2 });
+    },
+  });
+  await until(() => failures.length === 1);
+  t.match(failures, [
+    {
+      kind: 'malformed',
+      resource: 'services',
+      error: { message: /the list goes on where it did before/ },
+    },
+  ]);
+  t.notOk(store.synced);
+  await advanceUntil(() => store.synced);
+  const lists = api.requests.filter(
+    ({ resource, query }) => resource === 'services' && !query.has('watch'),
+  );
+  t.equal(lists.length, 3, 'two of those, and one that is right');
+});
+
+t.test('a watch that the server ends in time is begun again at once', async (t) => {
+  const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  clock.advance(300_000);
+  for (const watch of api.watches()) watch.end();
+  await until(() => api.requests.filter(({ verb }) => verb === 'watch').length === 6);
+  addApi(api);
+  await settled(...MORE);
+  t.strictSame(failures, []);
+});
+
+t.test('watches that the server ends at once make no loop', async (t) => {
+  const { api, clock, watching, failures, advanceUntil } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  const end = clock.now() + 120_000;
+  await advanceUntil(() => {
+    for (const watch of api.watches()) watch.end();
+    return clock.now() >= end;
+  }, 100);
+  t.ok(failures.every(({ kind }) => kind === 'short'));
+  t.ok(failures.length < 40, `${failures.length} in two minutes`);
+});
+
+t.test('a quiet watch stays for as long as it was asked for', async (t) => {
+  const { api, clock, watching, settled, failures } = await startKubeRig(t, { prepare: fill });
+  await watching();
+  // A server without bookmarks says nothing at all for five minutes and more.
+  clock.advance(470_000);
+  addApi(api);
+  await settled(...MORE);
+  t.strictSame(failures, []);
+  t.equal(api.watches().length, 3);
+});
+
+t.test('a watch on which nothing comes any more is noticed', async (t) => {
+  const { api, watching, settled, failures, advanceUntil } = await startKubeRig(t, {
+    prepare: fill,
+  });
+  await watching();
+  const received = collect(t, kubeReceived);
+  api.bookmark();
+  await until(() => received.length === 3);
+  // Bookmarks have come, so silence means something.
+  for (const watch of api.watches()) watch.mute(true);
+  addApi(api);
+  await advanceUntil(() => failures.length === 3, 10_000);
+  t.match(failures[0], { kind: 'silent', error: { message: /nothing came for 150 s/ } });
+  await advanceUntil(() => api.watches('services').some((watch) => !watch.muted));
+  await settled(...MORE);
+  t.equal(lists(api), 1);
+});
+
+t.test('a list that hangs in the middle is given up', async (t) => {
+  const { api, store, failures, advanceUntil } = await startKubeRig(t, {
+    prepare(api) {
+      fill(api);
+      api.fault({
+        fault: { kind: 'stall', text: '{"kind":"NodeList","it' },
+        resource: 'nodes',
+        times: 1,
+      });
+    },
+  });
+  await until(() => lists(api, 'nodes') === 1 && api.watches().length === 2);
+  await advanceUntil(() => failures.length === 1, 5000);
+  t.match(failures, [{ kind: 'silent', resource: 'nodes' }]);
+  await advanceUntil(() => store.synced);
+  t.equal(lists(api, 'nodes'), 2);
+});
+
+t.test('a busy watch sets no timer for each event', async (t) => {
+  const api = await startFakeApi(t);
+  let timers = 0;
+  // Time that passes with every look at it, as in a watch of many minutes.
+  let now = 0;
+  const clock: Clock = {
+    now: () => (now += 7.3),
+    setTimer(ms, callback) {
+      timers += 1;
+      return systemClock.setTimer(ms, callback);
+    },
+  };
+  const store = new GlobalStore({ hasher: await loadHasher() });
+  const source = await KubeSource.open({
+    config: { kubeconfig: '', server: api.url, env: {} },
+    selection: SELECTION,
+    userAgent: 'test',
+    clock,
+  });
+  const stop = new AbortController();
+  const done = source.feed(store, stop.signal);
+  await until(() => store.synced && api.watches().length === 3);
+  for (let i = 0; i < 300; i += 1) {
+    const before = store.revision;
+    api.upsert('services', service('demo/web', `10.96.${i >> 8}.${i & 255}`));
+    await until(() => store.revision > before);
+  }
+  t.ok(timers < 50, `${timers} timers`);
+  stop.abort();
+  await done;
+});

@@ -1,0 +1,89 @@
+/** What is read of a watch. */
+import * as fc from 'fast-check';
+import t from 'tap';
+import { kubeTriggered } from '../../src/kube/events.ts';
+import { LineSplitter } from '../../src/kube/lines.ts';
+import { isOlder } from '../../src/kube/meta.ts';
+import { triggerTimes } from '../../src/kube/watch.ts';
+import { type KubeObject, endpoint, slice } from '../support/fake-api/objects.ts';
+import { startKubeRig } from '../support/kube-rig.ts';
+import { holds } from '../support/property.ts';
+import { collect } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
+
+t.test('however a stream is cut into pieces, the lines are the same', (t) => {
+  holds(
+    t,
+    fc.property(
+      fc.array(fc.string({ unit: 'grapheme' }).map((text) => text.replaceAll('\n', ''))),
+      fc.array(fc.nat(10)),
+      (lines, cuts) => {
+        const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''));
+        const splitter = new LineSplitter(1000);
+        const got: string[] = [];
+        let at = 0;
+        for (const cut of cuts) {
+          got.push(...splitter.push(bytes.subarray(at, at + cut)));
+          at += cut;
+        }
+        got.push(...splitter.push(bytes.subarray(at)));
+        const wanted = lines.filter((line) => line.trim() !== '');
+        return JSON.stringify(got) === JSON.stringify(wanted) && splitter.pending === 0;
+      },
+    ),
+  );
+  t.end();
+});
+
+t.test('a line above the limit is refused, whether or not it has ended', (t) => {
+  const long = Buffer.from('x'.repeat(11));
+  t.throws(() => new LineSplitter(10).push(long), RangeError);
+  t.throws(() => new LineSplitter(10).push(Buffer.concat([long, Buffer.from('\n')])), RangeError);
+  const splitter = new LineSplitter(10);
+  splitter.push(long.subarray(0, 6));
+  t.equal(splitter.pending, 6);
+  t.throws(() => splitter.push(long.subarray(0, 6)), RangeError, 'in two pieces');
+  t.strictSame(new LineSplitter(10).push(Buffer.from('0123456789\n01234')), ['0123456789']);
+  t.end();
+});
+
+t.test('numbers are compared as such, whatever their length; anything else is in no order', (t) => {
+  t.ok(isOlder('9', '10'));
+  t.ok(isOlder('9007199254740992', '9007199254740993'));
+  t.notOk(isOlder('10', '9'));
+  t.notOk(isOlder('10', '10'));
+  for (const odd of ['', 'abc', '1a', '-1']) {
+    t.notOk(isOlder(odd, '10'));
+    t.notOk(isOlder('1', odd));
+  }
+  t.end();
+});
+
+const KEY = 'endpoints.kubernetes.io/last-change-trigger-time';
+
+function changedAt(at: string, address = '10.1.0.5'): KubeObject {
+  const plain = slice('demo/web-x', [endpoint(address)]);
+  return { ...plain, metadata: { ...plain.metadata, annotations: { [KEY]: at } } };
+}
+
+t.test('slices that change say when their cause was; lists say nothing', async (t) => {
+  const told = collect(t, kubeTriggered);
+  const soon = new Date(Date.now() + 60_000).toISOString();
+  const { api, watching } = await startKubeRig(t, {
+    prepare: (api) => api.upsert('endpointslices', changedAt(soon)),
+  });
+  await watching();
+  t.same(told, [], 'what was there at the start took nobody’s time');
+  api.upsert('endpointslices', changedAt('2020-01-01T00:00:00Z', '10.1.0.6'));
+  api.upsert('endpointslices', changedAt('not a time', '10.1.0.7'));
+  api.upsert('endpointslices', changedAt(soon, '10.1.0.8'));
+  await until(() => told.length > 0);
+  t.same(told, [{ times: [Date.parse(soon)] }]);
+});
+
+t.test('objects without the annotation, and those that are gone, have no time', async (t) => {
+  const raw = changedAt('2026-01-01T00:00:00Z') as unknown as Record<string, unknown>;
+  t.same(triggerTimes([{ type: 'MODIFIED', raw }], 0), [Date.UTC(2026, 0, 1)]);
+  t.same(triggerTimes([{ type: 'DELETED', raw }], 0), []);
+  t.same(triggerTimes([{ type: 'ADDED', raw: {} }], 0), []);
+});
