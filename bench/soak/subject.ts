@@ -3,7 +3,7 @@ import { Session } from 'node:inspector/promises';
 import { loadHasher } from '../../src/api/hash.ts';
 import { keepHeapSmall } from '../../src/cli/sinks/small-heap.ts';
 import { kubeListed, kubeReceived } from '../../src/kube/events.ts';
-import { DEFAULT_NODE_LABELS } from '../../src/kube/selection.ts';
+import { DEFAULT_NODE_LABELS } from '../../src/kube/resource.ts';
 import { KubeSource } from '../../src/kube/source.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { startApiServer } from '../../src/server/server.ts';

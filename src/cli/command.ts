@@ -1,19 +1,18 @@
 import type { Writable } from 'node:stream';
 import type { ProxySubject } from '../admin/subject.ts';
-import type { Log } from '../observe/log.ts';
-import type { MeasuredDataPath } from '../observe/metrics.ts';
-import type { GlobalSource } from '../store/global-source.ts';
-import type { GlobalStore } from '../store/global-store.ts';
-import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
-import type { LocalSink } from '../store/local-view.ts';
 import type { ConfigFile } from '../config/config-file.ts';
 import type { ConfigProblem } from '../config/problem.ts';
+import type { Log } from '../observe/log.ts';
+import type { MeasuredDataPath } from '../observe/metrics.ts';
+import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
+import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
+import type { LocalSink } from '../store/local-view.ts';
 import type { Turn } from '../util/turn.ts';
 import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { MisspeltVariable } from './flags/read.ts';
 import type { GivenFlag } from './flags/split.ts';
-import { pickValues, type FlagTable, type FlagValues, type RawValues } from './flags/table.ts';
+import { type FlagTable, type FlagValues, type RawValues, pickValues } from './flags/table.ts';
 import type { EffectiveSetting } from './settings.ts';
 
 export const PROGRAM = 'kpng-userspace';

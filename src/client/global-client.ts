@@ -1,9 +1,8 @@
 import type { GlobalOp } from '../api/global-ops.ts';
-import type { GlobalSource } from '../store/global-source.ts';
-import type { GlobalStore } from '../store/global-store.ts';
+import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { DEFAULT_STATE_LIMITS, type StateLimits } from '../store/staged.ts';
 import { GLOBAL_API } from './apis.ts';
-import { Connector, type ConnectionSnapshot, type ConnectorOptions } from './connector.ts';
+import { type ConnectionSnapshot, Connector, type ConnectorOptions } from './connector.ts';
 import { GlobalMirror } from './global-mirror.ts';
 import type { ChangeSets } from './watch.ts';
 

@@ -1,33 +1,27 @@
-import type { FileWatcherLimits } from '../util/file-watcher.ts';
-
 /** The limits of the state file source in one place. Each has a line in docs/reference/limits.md. */
-export interface FileLimits extends FileWatcherLimits {
-  /** Longest YAML that is parsed in one piece: a service, or a file that has to be. Characters. */
-  readonly maxPieceChars: number;
-  /** How deep lists and maps may be nested. */
-  readonly maxDepth: number;
-  /** How many values the aliases of a file may stand for; 64 characters of text count as one more. */
-  readonly maxAliasedValues: number;
-  /** Memory for parsing a file. Bytes. */
-  readonly maxParserBytes: number;
-  /** Time for parsing a file. Milliseconds. */
-  readonly maxParseMs: number;
-  /** Time that parsing may go on once the file has newer content. Milliseconds. */
-  readonly maxOutdatedParseMs: number;
-  /** How many problems of a file are listed; the rest is counted. */
-  readonly maxProblems: number;
-}
-
-export const DEFAULT_FILE_LIMITS: FileLimits = {
+export const DEFAULT_FILE_LIMITS = {
+  /** Largest file that is read. Bytes. */
   maxFileBytes: 64 * 1024 * 1024,
+  /** Longest YAML that is parsed in one piece: a service, or a file that has to be. Characters. */
   maxPieceChars: 32 * 1024 * 1024,
+  /** How deep lists and maps may be nested. */
   maxDepth: 100,
+  /** How many values the aliases of a file may stand for; 64 characters of text count as one more. */
   maxAliasedValues: 1_000_000,
+  /** Memory for parsing a file. Bytes. */
   maxParserBytes: 1024 * 1024 * 1024,
+  /** Time for parsing a file. Milliseconds. */
   maxParseMs: 60_000,
+  /** Time that parsing may go on once the file has newer content. Milliseconds. */
   maxOutdatedParseMs: 5000,
+  /** How many problems of a file are listed; the rest is counted. */
   maxProblems: 20,
+  /** A change is read once the file has been quiet for this long. Milliseconds. */
   settleMs: 50,
+  /** A file that never is quiet is read after this long all the same. Milliseconds. */
   maxSettleMs: 1000,
+  /** How often the file's status is looked at. Milliseconds. */
   pollMs: 1000,
 };
+
+export type FileLimits = Readonly<typeof DEFAULT_FILE_LIMITS>;

@@ -5,7 +5,7 @@ import type { Pin } from '../store/history.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { writeAtomically } from '../util/atomic-file.ts';
-import { stateText } from './state-text.ts';
+import { stateText } from './write.ts';
 
 export interface FileSinkOptions {
   readonly store: GlobalStore;

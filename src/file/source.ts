@@ -1,13 +1,12 @@
 import { KpngError } from '../errors.ts';
-import type { GlobalSource } from '../store/global-source.ts';
-import type { GlobalStore } from '../store/global-store.ts';
+import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import { MAX_TIMER_MS, systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { type Clock, MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
 import { StateWriter } from './changes.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { ParserThread } from './parser-thread.ts';
-import { FileStatus, type FileSnapshot } from './status.ts';
+import { type FileSnapshot, FileStatus } from './status.ts';
 
 export interface FileSourceOptions {
   readonly path: string;

@@ -2,14 +2,13 @@ import type { Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import { servicePath } from '../api/paths.ts';
 import type { EndpointSource, GlobalSet, GlobalTransaction } from '../store/global-transaction.ts';
+import type { KubeOrphans } from './events.ts';
 import { compileGlobs } from './globs.ts';
+import { nameOf } from './json.ts';
 import { mapNode } from './map-node.ts';
-import { mapService, type Forwarded } from './map-service.ts';
+import { type Forwarded, mapService } from './map-service.ts';
 import { mapSlice, sharedTopologies } from './map-slice.ts';
-import { nameOf } from './meta.ts';
-import type { OrphanBook } from './orphans.ts';
-import type { Resource } from './resource.ts';
-import { type Selection, serviceSelector } from './selection.ts';
+import { type Resource, type Selection, serviceSelector } from './resource.ts';
 
 /** How the objects of one resource change the global state. */
 export interface Feed<T> {
@@ -95,4 +94,62 @@ function keyOf({ namespace, name }: { namespace: string; name: string }): string
 function split(key: string): [namespace: string, name: string] {
   const slash = key.indexOf('/');
   return [key.slice(0, slash), key.slice(slash + 1)];
+}
+
+/** Which EndpointSlices name services that are not there. Each change costs the same, however many there are. */
+export class OrphanBook {
+  readonly #services = new Set<string>();
+  /** The service that a slice names. */
+  readonly #serviceOf = new Map<string, string>();
+  /** The slices of services that are not there. */
+  readonly #orphans = new Map<string, Set<string>>();
+  /** The others. */
+  readonly #adopted = new Map<string, Set<string>>();
+  #count = 0;
+
+  setService(service: string, present: boolean): void {
+    if (present === this.#services.has(service)) return;
+    const [from, to] = present ? [this.#orphans, this.#adopted] : [this.#adopted, this.#orphans];
+    const slices = from.get(service);
+    if (present) this.#services.add(service);
+    else this.#services.delete(service);
+    if (slices === undefined) return;
+    from.delete(service);
+    to.set(service, slices);
+    this.#count += present ? -slices.size : slices.size;
+  }
+
+  /** `service` undefined: the slice is gone, or names none. */
+  setSlice(slice: string, service: string | undefined): void {
+    const previous = this.#serviceOf.get(slice);
+    if (previous === service) return;
+    if (previous !== undefined) this.#remove(slice, previous);
+    if (service === undefined) return;
+    this.#serviceOf.set(slice, service);
+    const book = this.#bookOf(service);
+    const slices = book.get(service);
+    if (slices === undefined) book.set(service, new Set([slice]));
+    else slices.add(slice);
+    if (book === this.#orphans) this.#count += 1;
+  }
+
+  summary(): KubeOrphans {
+    for (const [service, slices] of this.#orphans) {
+      for (const slice of slices) return { count: this.#count, example: { slice, service } };
+    }
+    return { count: 0, example: undefined };
+  }
+
+  #remove(slice: string, service: string): void {
+    const book = this.#bookOf(service);
+    const slices = book.get(service);
+    this.#serviceOf.delete(slice);
+    slices?.delete(slice);
+    if (slices?.size === 0) book.delete(service);
+    if (book === this.#orphans) this.#count -= 1;
+  }
+
+  #bookOf(service: string): Map<string, Set<string>> {
+    return this.#services.has(service) ? this.#adopted : this.#orphans;
+  }
 }

@@ -1,11 +1,10 @@
-import { systemClock, type Clock } from '../util/clock.ts';
+import { type Clock, systemClock } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import { bodyFailure, readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
-import { isObject, list, object, text, type Json } from './json.ts';
+import { type Json, isObject, list, object, text, versionOf } from './json.ts';
 import type { KubeLimits } from './limits.ts';
-import { versionOf } from './meta.ts';
-import { acceptFor, selectorsOf, type Resource } from './resource.ts';
+import { type Resource, acceptFor, selectorsOf } from './resource.ts';
 
 export interface ListContext {
   readonly api: KubeApi;

@@ -1,8 +1,7 @@
 import type { Node } from '../api/generated/globalv1/api.ts';
 import { pick } from './globs.ts';
-import { list, object, text, type Json } from './json.ts';
+import { type Json, type ObjectName, list, nameOf, object, text } from './json.ts';
 import type { Forwarded } from './map-service.ts';
-import { nameOf, type ObjectName } from './meta.ts';
 import type { Resource } from './resource.ts';
 
 const ZONE = 'topology.kubernetes.io/zone';

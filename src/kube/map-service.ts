@@ -1,14 +1,13 @@
 import {
-  Protocol,
   type IPFilter,
   type PortMapping,
+  Protocol,
   type Service,
   type ServiceIPs,
 } from '../api/generated/localv1/api.ts';
 import { ipSetOf } from '../store/ip-set.ts';
-import { pick, type Matcher } from './globs.ts';
-import { list, object, text, texts, whole, type Json } from './json.ts';
-import type { ObjectName } from './meta.ts';
+import { type Matcher, pick } from './globs.ts';
+import { type Json, type ObjectName, list, object, text, texts, whole } from './json.ts';
 
 /** Which labels and annotations of an object are passed on; undefined: none. */
 export interface Forwarded {

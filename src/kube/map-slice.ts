@@ -7,8 +7,17 @@ import type {
 import type { PortName } from '../api/generated/localv1/api.ts';
 import type { EndpointSource } from '../store/global-transaction.ts';
 import { ipSetOf, sortedUnique } from '../store/ip-set.ts';
-import { flag, isObject, list, object, text, texts, whole, type Json } from './json.ts';
-import type { ObjectName } from './meta.ts';
+import {
+  type Json,
+  type ObjectName,
+  flag,
+  isObject,
+  list,
+  object,
+  text,
+  texts,
+  whole,
+} from './json.ts';
 
 const SERVICE_NAME = 'kubernetes.io/service-name';
 

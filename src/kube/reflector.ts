@@ -1,15 +1,14 @@
 import { KpngError } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import { systemClock, type Clock, pause } from '../util/clock.ts';
+import { type Clock, pause, systemClock } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
-import { KubeFailure, type Cause } from './failure.ts';
+import { type Cause, KubeFailure } from './failure.ts';
+import { type Json, isOlder, versionOf } from './json.ts';
 import type { KubeLimits } from './limits.ts';
-import { listAll, tooLarge, type ListContext, type Listed } from './list.ts';
-import { versionOf, isOlder } from './meta.ts';
+import { type ListContext, type Listed, listAll, tooLarge } from './list.ts';
 import type { Outage } from './outage.ts';
 import type { Resource } from './resource.ts';
-import { watchFrom, type Batch, type ObjectEvent } from './watch.ts';
-import type { Json } from './json.ts';
+import { type Batch, type ObjectEvent, watchFrom } from './watch.ts';
 
 /** Where the objects go, and what happened on the way. */
 export interface ReflectorTarget<T> {

@@ -1,31 +1,28 @@
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
-import type { GlobalSource } from '../store/global-source.ts';
-import type { GlobalStore } from '../store/global-store.ts';
-import { DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
-import { MAX_TIMER_MS, systemClock, type Clock, pause } from '../util/clock.ts';
-import { ApiAccess, type Access } from './access.ts';
+import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
+import { type BackoffPolicy, DEFAULT_BACKOFF } from '../util/backoff.ts';
+import { type Clock, MAX_TIMER_MS, pause, systemClock } from '../util/clock.ts';
+import { type Access, ApiAccess } from './access.ts';
 import { KubeApi } from './api.ts';
 import type { ConfigOptions } from './config.ts';
 import {
   kubeFailed,
   kubeListed,
   kubeNode,
-  kubeTriggered,
   kubeOrphans,
   kubeReceived,
   kubeStarted,
+  kubeTriggered,
   kubeWatching,
 } from './events.ts';
 import type { Cause, KubeFailure } from './failure.ts';
-import { nodeFeed, serviceFeed, sliceFeed, type Feed } from './feeds.ts';
+import { type Feed, OrphanBook, nodeFeed, serviceFeed, sliceFeed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
-import { OrphanBook } from './orphans.ts';
+import { type Ineligible, ownNode } from './map-node.ts';
 import { Outage } from './outage.ts';
 import { Reflector, type ReflectorTarget } from './reflector.ts';
-import { ownNode, type Ineligible } from './map-node.ts';
-import type { Resource, ResourceName } from './resource.ts';
-import { type Selection, serviceSelector } from './selection.ts';
-import { triggerTimes, type Batch } from './watch.ts';
+import { type Resource, type ResourceName, type Selection, serviceSelector } from './resource.ts';
+import { type Batch, triggerTimes } from './watch.ts';
 
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;

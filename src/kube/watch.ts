@@ -1,12 +1,10 @@
 import { systemClock } from '../util/clock.ts';
-import { bodyFailure, readPieces } from './body.ts';
+import { LineSplitter, bodyFailure, readPieces } from './body.ts';
 import { KubeFailure } from './failure.ts';
-import { isObject, object, text, whole, type Json } from './json.ts';
-import { LineSplitter } from './lines.ts';
+import { type Json, isObject, isOlder, object, text, versionOf, whole } from './json.ts';
 import type { ListContext } from './list.ts';
-import { versionOf, isOlder } from './meta.ts';
 import { causeOf } from './refusal.ts';
-import { acceptFor, selectorsOf, type Resource } from './resource.ts';
+import { type Resource, acceptFor, selectorsOf } from './resource.ts';
 
 /** Change of one object. */
 export interface ObjectEvent {

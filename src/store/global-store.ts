@@ -2,8 +2,8 @@ import { setImmediate } from 'node:timers/promises';
 import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
 import { Places } from './compact.ts';
-import { GlobalTransaction, type GlobalSet } from './global-transaction.ts';
 import { storeWritten } from './events.ts';
+import { type GlobalSet, GlobalTransaction } from './global-transaction.ts';
 import { History, type Holder, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
@@ -176,4 +176,15 @@ function lagsBehind(): KpngError {
     'KPNG_LIMIT_REACHED',
     'A client lags too far behind to get only what differs; it has to reconnect.',
   );
+}
+
+/** Where the cluster-wide state comes from: a state file, the API of Kubernetes, a kpng server. */
+export interface GlobalSource {
+  /** For people, such as `state file state.yaml`. */
+  readonly name: string;
+  /**
+   * Writes the state to the store, again whenever it changes, until the signal aborts. What is wrong
+   * with the source changes nothing there. Rejects only when it cannot go on: what can be retried, is.
+   */
+  feed(store: GlobalStore, signal: AbortSignal): Promise<void>;
 }

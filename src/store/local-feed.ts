@@ -1,9 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { Deliverer, type DelivererOptions } from './deliver.ts';
 import { sourceSynced } from './events.ts';
-import type { GlobalSource } from './global-source.ts';
-import { GlobalStore, type GlobalStoreOptions } from './global-store.ts';
-import { LocalOps } from './local-ops.ts';
+import { type GlobalSource, GlobalStore, type GlobalStoreOptions } from './global-store.ts';
+import { LocalOps } from './local-view-readers.ts';
 import { LocalState } from './local-state.ts';
 import type { LocalChange, LocalSink } from './local-view.ts';
 

@@ -1,18 +1,19 @@
+import type { DataOp } from '../api/ops.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './history.ts';
 import { LocalDeltas, type ServiceDelta, type Side } from './local-deltas.ts';
 import {
-  openReader,
   type ChangeSet,
   type Differ,
   type Position,
   type Reader,
   type ReaderOptions,
   type Readers,
+  openReader,
 } from './reader.ts';
 import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import { compareKeys, type Cell } from './table.ts';
+import { type Cell, compareKeys } from './table.ts';
 
 export type ServiceCell = Cell<ServiceRecord>;
 
@@ -109,4 +110,24 @@ export function lazily<T>(
       }
     },
   };
+}
+
+/** Node-local views as operations, for a state in this process. */
+export class LocalOps extends LocalViewReaders<DataOp> {
+  protected override changeSet({ cells, deltaOf }: Comparison): ChangeSet<DataOp> | undefined {
+    const deltas = lazily(cells, deltaOf);
+    const { done } = deltas[Symbol.iterator]().next();
+    return done === true ? undefined : operationsOf(deltas);
+  }
+}
+
+function* operationsOf(deltas: Iterable<ServiceDelta>): Generator<DataOp, void, undefined> {
+  for (const { key, service, removed, sets, deletes } of deltas) {
+    for (const each of deletes) yield { kind: 'deleteEndpoint', key, endpointKey: each.key };
+    if (removed !== undefined) yield { kind: 'deleteService', key };
+    if (service !== undefined) yield { kind: 'setService', key, service: service.service };
+    for (const { key: endpointKey, endpoint } of sets) {
+      yield { kind: 'setEndpoint', key, endpointKey, endpoint };
+    }
+  }
 }

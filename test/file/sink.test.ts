@@ -5,7 +5,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { stateChanges, StateWriter } from '../../src/file/changes.ts';
 import { FileSink } from '../../src/file/sink.ts';
-import { stateText } from '../../src/file/state-text.ts';
+import { stateText } from '../../src/file/write.ts';
 import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/events.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';

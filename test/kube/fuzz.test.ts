@@ -1,19 +1,18 @@
 /** Lists and events of a hostile API server, as far as they get: read, mapped, stored and passed on. */
-import * as fc from 'fast-check';
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
+import * as fc from 'fast-check';
 import t from 'tap';
-import { loadHasher } from '../../src/api/hash.ts';
-import { decodeGlobalOp } from '../../src/api/global-ops.ts';
 import { OpItem } from '../../src/api/generated/localv1/api.ts';
+import { decodeGlobalOp } from '../../src/api/global-ops.ts';
+import { loadHasher } from '../../src/api/hash.ts';
 import { decodeLocalOp } from '../../src/api/ops.ts';
 import { KpngError } from '../../src/errors.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
-import { nodeFeed, serviceFeed, sliceFeed, type Feed } from '../../src/kube/feeds.ts';
-import { isObject, type Json } from '../../src/kube/json.ts';
+import { type Feed, OrphanBook, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
+import { type Json, isObject } from '../../src/kube/json.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { listAll } from '../../src/kube/list.ts';
-import { OrphanBook } from '../../src/kube/orphans.ts';
 import { ownNode } from '../../src/kube/map-node.ts';
 import { triggerTimes, watchFrom } from '../../src/kube/watch.ts';
 import { GlobalReaders } from '../../src/store/global-readers.ts';

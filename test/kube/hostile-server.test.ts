@@ -1,18 +1,17 @@
 /** An API server, or something that passes for one, that tries to use up memory or time. */
 import { once } from 'node:events';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import { Readable } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
-import type { IncomingMessage } from 'node:http';
-import { readBody } from '../../src/kube/body.ts';
+import { LineSplitter, readBody } from '../../src/kube/body.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
-import { LineSplitter } from '../../src/kube/lines.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
 import type { FakeApi } from '../support/fake-api/server.ts';
-import { fill, lists, MORE, STATE, addApi } from '../support/kube-demo.ts';
+import { MORE, STATE, addApi, fill, lists } from '../support/kube-demo.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { until } from '../support/until.ts';
 

@@ -8,8 +8,8 @@ import type { Json } from '../../src/kube/json.ts';
 import { mapNode } from '../../src/kube/map-node.ts';
 import { mapService } from '../../src/kube/map-service.ts';
 import { mapSlice, sharedTopologies } from '../../src/kube/map-slice.ts';
-import { OrphanBook } from '../../src/kube/orphans.ts';
-import { DEFAULT_NODE_LABELS } from '../../src/kube/selection.ts';
+import { OrphanBook } from '../../src/kube/feeds.ts';
+import { DEFAULT_NODE_LABELS } from '../../src/kube/resource.ts';
 import {
   type EndpointParts,
   type SliceParts,

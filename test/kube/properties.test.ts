@@ -1,11 +1,10 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
-import { nodeFeed, serviceFeed, sliceFeed, type Feed } from '../../src/kube/feeds.ts';
-import { OrphanBook } from '../../src/kube/orphans.ts';
+import { type Feed, OrphanBook, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
 import type { ResourceName } from '../../src/kube/resource.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
-import { endpoint, node, service, slice, type KubeObject } from '../support/fake-api/objects.ts';
+import { type KubeObject, endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { SELECTION, startKubeRig } from '../support/kube-rig.ts';
 import { holds, holdsAsync } from '../support/property.ts';
 

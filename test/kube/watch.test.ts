@@ -2,8 +2,8 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { kubeTriggered } from '../../src/kube/events.ts';
-import { LineSplitter } from '../../src/kube/lines.ts';
-import { isOlder } from '../../src/kube/meta.ts';
+import { LineSplitter } from '../../src/kube/body.ts';
+import { isOlder } from '../../src/kube/json.ts';
 import { triggerTimes } from '../../src/kube/watch.ts';
 import { type KubeObject, endpoint, slice } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';

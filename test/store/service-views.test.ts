@@ -7,7 +7,7 @@ import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
 import { NO_VIEW, ServiceViews, type View } from '../../src/store/service-views.ts';
 import { StoredEndpoint } from '../../src/store/stored.ts';
-import { changedKeys, diffViews } from '../../src/store/view-diff.ts';
+import { changedKeys, diffViews } from '../../src/store/local-deltas.ts';
 import { service } from '../support/messages.ts';
 import { localEndpoints } from '../support/node-view.ts';
 import { holds } from '../support/property.ts';

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { ServiceRecord } from '../../src/store/service-record.ts';
-import { LocalOps } from '../../src/store/local-ops.ts';
+import { LocalOps } from '../../src/store/local-view-readers.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { StoredEndpoint } from '../../src/store/stored.ts';
 import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';

@@ -3,7 +3,7 @@ import { loadHasher } from '../../src/api/hash.ts';
 import type { KpngError } from '../../src/errors.ts';
 import { kubeFailed, kubeListed, type KubeFailed, type KubeListed } from '../../src/kube/events.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from '../../src/kube/limits.ts';
-import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/selection.ts';
+import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/resource.ts';
 import { KubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
 import { opInvalid } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';

@@ -3,13 +3,11 @@ import type { EndpointInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { GlobalState } from '../../src/store/global-state.ts';
+import { diffViews } from '../../src/store/local-deltas.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
-import { ServiceViews } from '../../src/store/service-views.ts';
-import { StoredEndpoint } from '../../src/store/stored.ts';
-import { diffViews } from '../../src/store/view-diff.ts';
-import { NO_VIEW } from '../../src/store/service-views.ts';
-import { zoneOf } from '../../src/store/stored.ts';
+import { NO_VIEW, ServiceViews } from '../../src/store/service-views.ts';
+import { StoredEndpoint, zoneOf } from '../../src/store/stored.ts';
 
 const hasher = await loadHasher();
 

@@ -1,5 +1,5 @@
 import { compileGlobs } from '../../kube/globs.ts';
-import { DEFAULT_NODE_LABELS, type Selection, serviceSelector } from '../../kube/selection.ts';
+import { DEFAULT_NODE_LABELS, type Selection, serviceSelector } from '../../kube/resource.ts';
 import { defineGlobalSource } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { text } from '../flags/kinds.ts';
