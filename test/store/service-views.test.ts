@@ -210,12 +210,9 @@ t.test('hints of zones make a view for each zone that they name', async (t) => {
   t.equal(views.of({ name: 'x', zone: 'z8' }), views.of({ name: 'y', zone: 'z9' }), 'in no zone');
 });
 
-/** `address` of everything that a list of endpoints has. */
+/** All addresses of endpoints. */
 function addresses(endpoints: Iterable<Endpoint | undefined>): string[] {
-  const all = [...endpoints].flatMap((each) => [
-    ...(each?.ips?.v4 ?? []),
-    ...(each?.ips?.v6 ?? []),
-  ]);
+  const all = [...endpoints].flatMap((each) => (each?.ips?.v4 ?? []).concat(each?.ips?.v6 ?? []));
   return [...new Set(all)].sort();
 }
 
@@ -223,7 +220,7 @@ t.test('without hints nobody loses or gains an address, however pods are merged'
   holds(
     t,
     fc.property(fc.array(info, { maxLength: 8 }), node, (raw, node) => {
-      const infos = raw.map(message).map((each) => ({ ...each, hints: undefined }));
+      const infos = raw.map((each) => Object.assign(message(each), { hints: undefined }));
       const ready = infos.filter(({ conditions }) => conditions?.ready ?? true);
       const found = localEndpoints(service('demo/web'), infos, node);
       const usable = ready.length > 0 ? ready : infos.filter((each) => each.conditions?.serving);
