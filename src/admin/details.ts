@@ -4,9 +4,15 @@ import type { EndpointSnapshot } from '../proxysocket/inspect.ts';
 import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { serviceOf } from '../proxier/drains.ts';
-import { groupFailing } from './failing.ts';
+import {
+  endpointText,
+  type Facts,
+  factsOf,
+  groupFailing,
+  isUsable,
+  stateOf,
+} from './service-state.ts';
 import type { Sampler } from './sampler.ts';
-import { endpointText, factsOf, isUsable, stateOf, type Facts } from './service-state.ts';
 import { named, rowOf } from './services.ts';
 import type { ProxySubject } from './subject.ts';
 import type {

@@ -1,9 +1,9 @@
 import type { DesiredServicePort } from '../proxier/wanted.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import { NONE_FAILING, type Failing } from './failing.ts';
+import { NONE_FAILING, type Failing } from './service-state.ts';
 import { PER_PART, snapshotParts } from '../observe/parts.ts';
-import type { Parts } from './parts.ts';
-import { totalsOf } from './rates.ts';
+import type { Parts } from '../observe/parts.ts';
+import { totalsOf } from './sampler.ts';
 import type { Sampler } from './sampler.ts';
 import {
   addressesOf,

@@ -1,4 +1,5 @@
 import { mkdir, stat } from 'node:fs/promises';
+import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../errors.ts';
 
@@ -76,4 +77,14 @@ export function refusal(path: string, why: string, cause?: unknown): KpngError {
 
 export function isCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
+}
+
+export function isLoopback(host: string): boolean {
+  return host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}
+
+/** Whether a `host` header names this host without a name that others can give it. */
+export function isLocalName(header: string): boolean {
+  const name = header.replace(/:\d+$/, '').toLowerCase();
+  return name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
 }

@@ -6,9 +6,8 @@ import { HttpConnections } from '../util/http-connections.ts';
 import { MAX_REQUEST_BYTES } from '../util/http-limits.ts';
 import type { Answer, HttpRequest } from '../util/http-server.ts';
 import { failure } from './handler.ts';
-import { isLocalName } from './local-name.ts';
+import { checkDirectory, isCode, isLocalName, isPipe, refusal } from './socket-path.ts';
 import { checkFree } from './other-sockets.ts';
-import { checkDirectory, isCode, isPipe, refusal } from './socket-path.ts';
 
 export interface SocketServerOptions {
   readonly path: string;

@@ -74,7 +74,7 @@ export function startAdmin(options: AdminOptions): Admin {
   const socket = new AdminSocket({ path, uid, subject, turn, answer: answerer(true) });
   let page: HttpServer | undefined;
   const startPage = async (address: HostPort): Promise<void> => {
-    const { startPageServer } = await import('./page-server.ts');
+    const { startPageServer } = await import('./page.ts');
     page = startPageServer({
       address,
       subject,

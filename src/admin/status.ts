@@ -1,12 +1,11 @@
 import type { Probe } from '../observe/health.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { LIMIT_NAMES } from '../proxysocket/limits.ts';
-import { NONE_FAILING, type Failing } from './failing.ts';
+import { factsOf, failedListeners, type Failing, NONE_FAILING, stateOf } from './service-state.ts';
 import { snapshotParts } from '../observe/parts.ts';
-import type { Parts } from './parts.ts';
-import { addTraffic, NO_TRAFFIC, totalsOf } from './rates.ts';
+import type { Parts } from '../observe/parts.ts';
+import { addTraffic, NO_TRAFFIC, totalsOf } from './sampler.ts';
 import type { Sampler } from './sampler.ts';
-import { factsOf, failedListeners, stateOf } from './service-state.ts';
 import { noStates } from './services.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 import type { ProbeView, ProxyView, StatusView } from './views.ts';

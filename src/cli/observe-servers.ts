@@ -1,6 +1,5 @@
-import type { Guard } from '../observe/guard.ts';
+import type { Guard, TlsServers } from '../observe/access.ts';
 import type { ServersOptions } from '../observe/servers.ts';
-import type { TlsServers } from '../observe/tls-server.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import type { TlsFlags } from '../util/tls-files.ts';
 import type { GlobalOptions } from './flags/global.ts';
@@ -61,7 +60,7 @@ async function tlsFor(
   { log, clock }: ObserveServersOptions,
 ): Promise<TlsServers | undefined> {
   if (files.crt === '' && files.key === '') return undefined;
-  const { tlsServers } = await import('../observe/tls-server.ts');
+  const { tlsServers } = await import('../observe/access.ts');
   return tlsServers({
     files,
     flags,
@@ -93,7 +92,7 @@ async function guardFor({
       import('../kube/api.ts'),
       import('../kube/limits.ts'),
       import('../kube/reviews.ts'),
-      import('../observe/guard.ts'),
+      import('../observe/access.ts'),
     ]);
   const { answerTimeoutMs } = REVIEW_LIMITS;
   const limits = { ...DEFAULT_KUBE_LIMITS, answerTimeoutMs, credentialsTimeoutMs: answerTimeoutMs };

@@ -8,7 +8,7 @@ import {
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { label, type Family } from './exposition.ts';
 import { servicePortLabels } from './service-port-metrics.ts';
-import type { Subscriptions } from './subscriptions.ts';
+import type { Subscriptions } from '../util/channel.ts';
 
 /** What is known of one endpoint of one service port. */
 export interface EndpointCounts {

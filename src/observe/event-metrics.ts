@@ -11,7 +11,7 @@ import * as store from '../store/events.ts';
 import { httpLimitReached } from '../util/http-limits.ts';
 import { counter, gauge, histogram, registerTable } from './metric-table.ts';
 import { PROGRAMMING_BUCKETS, ProgrammingTimes } from './programming-times.ts';
-import type { Subscriptions } from './subscriptions.ts';
+import type { Subscriptions } from '../util/channel.ts';
 
 /** kube-proxy's buckets for sync times: 1 ms and 14 doublings. Seconds. */
 const SYNC_BUCKETS = Array.from({ length: 15 }, (_, power) => 0.001 * 2 ** power);

@@ -3,7 +3,7 @@ import * as kube from '../kube/events.ts';
 import * as portal from '../portal/events.ts';
 import * as store from '../store/events.ts';
 import type { Health } from './health.ts';
-import { Subscriptions } from './subscriptions.ts';
+import { Subscriptions } from '../util/channel.ts';
 
 /**
  * Keeps the health up to date with the events of sources. Returns the function that ends it. Whether a

@@ -1,8 +1,7 @@
-import type { TypedChannel } from '../util/channel.ts';
+import { Subscriptions, type TypedChannel } from '../util/channel.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
 import { LogLimiter } from './log-limiter.ts';
 import type { AdjustableLog, Log, LogKeys } from './log.ts';
-import { Subscriptions } from './subscriptions.ts';
 
 /** One line of the tables that map events to log lines. */
 export interface LogRule {

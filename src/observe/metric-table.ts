@@ -1,4 +1,9 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { stat } from 'node:fs/promises';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import { limitChanged } from '../proxysocket/events.ts';
+import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
+import type { Subscriptions } from '../util/channel.ts';
 
 interface Row<Kind extends string> {
   readonly kind: Kind;
@@ -34,4 +39,113 @@ export function registerTable<const Table extends Readonly<Record<string, Row<st
     return [name, new Histogram({ ...options, ...(buckets !== undefined && { buckets }) })];
   });
   return Object.fromEntries(metrics);
+}
+
+const TABLE = {
+  kpng_userspace_limit: gauge(
+    'The limits, by the name of their flag. Times in seconds, sizes in bytes.',
+    'limit',
+  ),
+  kpng_userspace_limit_used: gauge('How much of a limit is used now.', 'limit'),
+  kpng_userspace_limit_reached_total: counter('Times that a limit was reached.', 'limit'),
+};
+
+/** Registers the metrics of the limits. Returns the function that updates them, for a scrape. */
+export function addLimitMetrics(
+  registry: Registry,
+  subscriptions: Subscriptions,
+  limits: EngineLimits,
+): (servicePorts: readonly ServicePortSnapshot[]) => void {
+  const all = registerTable(registry, TABLE);
+  subscriptions.on(limitChanged, ({ limit, reached }) => {
+    if (reached) all.kpng_userspace_limit_reached_total.inc({ limit });
+  });
+  return (servicePorts) => {
+    // Some limits may change while the program runs.
+    for (const [key, limit] of Object.entries(LIMIT_NAMES)) {
+      all.kpng_userspace_limit.set({ limit }, baseUnits(key, limits[key as keyof EngineLimits]));
+    }
+    const used = { TCP: 0, UDP: 0, held: 0 };
+    for (const { protocol, counters } of servicePorts) {
+      used[protocol] += counters.active;
+      used.held += counters.held;
+    }
+    const set = (limit: string, value: number): void =>
+      all.kpng_userspace_limit_used.set({ limit }, value);
+    set(LIMIT_NAMES.maxConnections, used.TCP + used.held);
+    set(LIMIT_NAMES.maxHeldConnections, used.held);
+    set(LIMIT_NAMES.maxUdpSessions, used.UDP);
+  };
+}
+
+/** Milliseconds as seconds; a list of times as their sum. */
+function baseUnits(key: string, value: number | readonly number[]): number {
+  const total = typeof value === 'number' ? value : value.reduce((sum, each) => sum + each, 0);
+  return key.endsWith('Ms') ? total / 1000 : total;
+}
+
+/**
+ * The default metrics of prom-client that cost the same whatever the process does. Left out are those
+ * that list every handle or descriptor: with a hundred thousand connections they would stop the
+ * event loop at each scrape.
+ */
+const PROCESS_METRICS = [
+  'process_cpu_user_seconds_total',
+  'process_cpu_system_seconds_total',
+  'process_cpu_seconds_total',
+  'process_start_time_seconds',
+  'process_resident_memory_bytes',
+  'process_virtual_memory_bytes',
+  'process_heap_bytes',
+  'process_max_fds',
+  'nodejs_eventloop_lag_seconds',
+  'nodejs_eventloop_lag_min_seconds',
+  'nodejs_eventloop_lag_max_seconds',
+  'nodejs_eventloop_lag_mean_seconds',
+  'nodejs_eventloop_lag_stddev_seconds',
+  'nodejs_eventloop_lag_p50_seconds',
+  'nodejs_eventloop_lag_p90_seconds',
+  'nodejs_eventloop_lag_p99_seconds',
+  'nodejs_heap_size_total_bytes',
+  'nodejs_heap_size_used_bytes',
+  'nodejs_external_memory_bytes',
+  'nodejs_version_info',
+  'nodejs_gc_duration_seconds',
+] as const;
+
+/** How often the lag of the event loop is measured. Milliseconds. */
+const LAG_PRECISION_MS = 20;
+
+/** Adds the metrics of this process to a registry. Those that the system does not have are left out. */
+export function addProcessMetrics(registry: Registry): void {
+  const everything = new Registry();
+  collectDefaultMetrics({ register: everything, eventLoopMonitoringPrecision: LAG_PRECISION_MS });
+  for (const name of PROCESS_METRICS) {
+    const metric = everything.getSingleMetric(name);
+    if (metric !== undefined) registry.registerMetric(metric);
+  }
+  registry.registerMetric(
+    new Gauge({
+      name: 'process_open_fds',
+      help: 'Number of open file descriptors; absent where the system does not count them.',
+      registers: [],
+      async collect() {
+        const count = await openDescriptors();
+        if (count !== undefined) this.set(count);
+      },
+    }),
+  );
+}
+
+/**
+ * Since Linux 6.2 the size of this directory is the number of open descriptors, for the price of one
+ * call. Before that it is 0, and listing them would cost too much.
+ */
+async function openDescriptors(): Promise<number | undefined> {
+  try {
+    const { size } = await stat('/proc/self/fd');
+    return size > 0 ? size : undefined;
+  } catch {
+    return undefined;
+  }
 }

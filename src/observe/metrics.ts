@@ -4,15 +4,19 @@ import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EngineLimits } from '../proxysocket/limits.ts';
 import { ENDPOINT_FAMILIES, EndpointBook, endpointLabels } from './endpoint-metrics.ts';
 import { addEventMetrics } from './event-metrics.ts';
-import { exposition } from './exposition.ts';
-import type { GuardResult } from './guard.ts';
-import type { HealthProblem, Probe } from './health.ts';
-import { addLimitMetrics } from './limit-metrics.ts';
-import { counter, gauge, registerTable } from './metric-table.ts';
 import { snapshotParts, type SnapshotSource } from './parts.ts';
-import { addProcessMetrics } from './process-metrics.ts';
+import { exposition } from './exposition.ts';
+import type { GuardResult } from './access.ts';
+import type { HealthProblem, Probe } from './health.ts';
+import {
+  addLimitMetrics,
+  addProcessMetrics,
+  counter,
+  gauge,
+  registerTable,
+} from './metric-table.ts';
 import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
-import { Subscriptions } from './subscriptions.ts';
+import { Subscriptions } from '../util/channel.ts';
 
 /** What the metrics need of a data path. */
 export interface MeasuredDataPath extends SnapshotSource {

@@ -1,15 +1,17 @@
+import { KpngError, messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
-import type { HostPort } from '../util/host-port.ts';
+import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import {
-  httpUrl,
-  startHttpServer,
   type CreateServer,
   type HttpServer,
+  httpUrl,
   type Inherit,
+  startHttpServer,
 } from '../util/http-server.ts';
+import { listenCode } from '../util/listen-code.ts';
+import { holderText, socketHolder, type SocketHolder } from '../util/socket-holder.ts';
 import type { Turn } from '../util/turn.ts';
-import { bindFailureLog } from './bind-failure.ts';
-import type { Guard } from './guard.ts';
+import type { Guard } from './access.ts';
 import type { Health } from './health.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
@@ -95,4 +97,41 @@ function start(
 /** Port 0 is another port each time. */
 function same(a: HostPort | undefined, b: HostPort): boolean {
   return a !== undefined && a.port !== 0 && a.port === b.port && a.host === b.host;
+}
+
+/** Says why nothing is served at an address, and which program listens there if one does. */
+export async function bindFailure(
+  { host, port }: HostPort,
+  cause: NodeJS.ErrnoException,
+  holderOf: typeof socketHolder = socketHolder,
+): Promise<KpngError> {
+  let holder: SocketHolder | undefined;
+  if (cause.code === 'EADDRINUSE') {
+    holder = await holderOf({ protocol: 'TCP', address: host, port });
+  }
+  const place = formatHostPort({ host, port });
+  const reason = holder === undefined ? messageOf(cause) : `${holderText(holder)} listens there`;
+  return new KpngError(listenCode(cause.code ?? ''), `cannot listen on ${place}: ${reason}`, {
+    cause,
+  });
+}
+
+/**
+ * Makes a function that logs that an address cannot be listened on yet: once for each reason, not at every
+ * attempt, since another program may have the address for days.
+ */
+export function bindFailureLog(
+  log: Log,
+  message: string,
+  address: HostPort,
+  holderOf?: typeof socketHolder,
+): (cause: NodeJS.ErrnoException, retryInMs: number) => void {
+  let logged = '';
+  const write = async (cause: NodeJS.ErrnoException, retryInMs: number): Promise<void> => {
+    const err = await bindFailure(address, cause, holderOf);
+    if (err.message === logged) return;
+    logged = err.message;
+    log.warn(message, { address: formatHostPort(address), err, retryInMs });
+  };
+  return (cause, retryInMs) => void write(cause, retryInMs);
 }

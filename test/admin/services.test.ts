@@ -1,10 +1,10 @@
 import t from 'tap';
 import { describeServices, namesOf } from '../../src/admin/details.ts';
-import { failingOf, MAX_ASKED } from '../../src/admin/failing.ts';
+import { failingOf, MAX_ASKED } from '../../src/admin/service-state.ts';
+import { statusOf } from '../../src/admin/status.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices, SORT_KEYS, type ServicesQuery } from '../../src/admin/services.ts';
 import { standardOperations } from '../../src/admin/standard.ts';
-import { statusOf } from '../../src/admin/status.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import type { ServicesView } from '../../src/admin/views.ts';
 import { AdminScene, atOnce, type SceneService } from '../support/admin-scene.ts';

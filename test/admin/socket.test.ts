@@ -7,10 +7,15 @@ import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { askAdmin } from '../../src/admin/client.ts';
-import { checkDirectory, defaultSocketPath, isPipe } from '../../src/admin/socket-path.ts';
-import { startPageServer } from '../../src/admin/page-server.ts';
+import {
+  checkDirectory,
+  defaultSocketPath,
+  isLocalName,
+  isLoopback,
+  isPipe,
+} from '../../src/admin/socket-path.ts';
+import { startPageServer } from '../../src/admin/page.ts';
 import { startSocketServer } from '../../src/admin/socket-server.ts';
-import { isLocalName, isLoopback } from '../../src/admin/local-name.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { plain } from '../../src/util/http-server.ts';
 import { AdminScene } from '../support/admin-scene.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { bindFailureLog } from '../../src/observe/bind-failure.ts';
+import { bindFailureLog } from '../../src/observe/servers.ts';
 import { ENDPOINT_FAMILIES } from '../../src/observe/endpoint-metrics.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { SERVICE_PORT_FAMILIES } from '../../src/observe/service-port-metrics.ts';

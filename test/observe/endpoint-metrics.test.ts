@@ -8,7 +8,7 @@ import {
 } from '../../src/observe/endpoint-metrics.ts';
 import { addEventMetrics } from '../../src/observe/event-metrics.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { Subscriptions } from '../../src/observe/subscriptions.ts';
+import { Subscriptions } from '../../src/util/channel.ts';
 import { proxierSynced } from '../../src/proxier/events.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';

@@ -12,7 +12,7 @@ import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startServers } from '../../src/observe/servers.ts';
 import { SharedPage } from '../../src/observe/shared-page.ts';
-import { tlsServers } from '../../src/observe/tls-server.ts';
+import { tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { MAX_HTTP_CONNECTIONS, startHttpServer } from '../../src/util/http-server.ts';
 import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';

@@ -1,6 +1,6 @@
 /** A make-believe proxy with traffic, to look at: nothing listens, and time passes when it is told to. */
 import { SAMPLE_MS } from '../../src/admin/history.ts';
-import type { Parts } from '../../src/admin/parts.ts';
+import type { Parts } from '../../src/observe/parts.ts';
 import { startAdmin, type Admin } from '../../src/admin/start.ts';
 import type { ProblemView } from '../../src/admin/views.ts';
 import type { ProcessSubject } from '../../src/admin/subject.ts';

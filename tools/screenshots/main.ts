@@ -7,11 +7,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeServices } from '../../src/admin/details.ts';
-import { failingOf } from '../../src/admin/failing.ts';
-import { inTurns } from '../../src/admin/parts.ts';
-import { Sampler } from '../../src/admin/sampler.ts';
-import { listServices } from '../../src/admin/services.ts';
+import { failingOf } from '../../src/admin/service-state.ts';
 import { statusOf } from '../../src/admin/status.ts';
+import { inTurns } from '../../src/observe/parts.ts';
+import { listServices } from '../../src/admin/services.ts';
+import { Sampler } from '../../src/admin/sampler.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import { drawTop } from '../../src/cli/admin/top/draw.ts';
 import { initialState } from '../../src/cli/admin/top/state.ts';

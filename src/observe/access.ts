@@ -1,0 +1,109 @@
+import { createServer, type Server } from 'node:https';
+import type { KpngError } from '../errors.ts';
+import type { Clock } from '../util/clock.ts';
+import { type Answer, type CreateServer, plain } from '../util/http-server.ts';
+import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from '../util/tls-files.ts';
+import { followTls } from '../util/tls-follow.ts';
+
+/** Answers a client that may not see a page, by its path and the header `authorization`; undefined: it may. */
+export type Guard = (path: string, authorization: string) => Promise<Answer | undefined>;
+
+/** Whether the owner of a token may see a page. Rejects when that cannot be found out. */
+export type Ask = (
+  token: string,
+  path: string,
+) => Promise<'allowed' | 'unauthenticated' | 'forbidden'>;
+
+/** How a request for a page ended. */
+export type GuardResult = Awaited<ReturnType<Ask>> | 'unavailable';
+
+export interface GuardOptions {
+  readonly ask: Ask;
+  /** Pages that anybody may see: probes bring no token. */
+  readonly open: ReadonlySet<string>;
+  readonly onResult: (result: GuardResult) => void;
+  /** Gets the reason why the cluster could not be asked. */
+  readonly onFailed: (error: unknown) => void;
+}
+
+/** Serves pages to clients whose bearer token allows it. When the cluster cannot be asked, to none. */
+export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Guard {
+  const decide = async (path: string, authorization: string): Promise<GuardResult> => {
+    const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
+    if (token === undefined) return 'unauthenticated';
+    try {
+      return await ask(token, path);
+    } catch (error) {
+      onFailed(error);
+      return 'unavailable';
+    }
+  };
+  return async (path, authorization) => {
+    if (open.has(path)) return undefined;
+    const result = await decide(path, authorization);
+    onResult(result);
+    return REFUSALS[result];
+  };
+}
+
+const REFUSALS: Readonly<Record<GuardResult, Answer | undefined>> = {
+  allowed: undefined,
+  unauthenticated: {
+    ...plain(401, 'A bearer token of the cluster is required.\n'),
+    headers: { 'www-authenticate': 'Bearer' },
+  },
+  forbidden: plain(403, 'The token does not allow getting this page.\n'),
+  unavailable: plain(503, 'The token could not be checked with the cluster; see the log.\n'),
+};
+
+export interface TlsServerOptions {
+  readonly files: TlsFiles;
+  readonly flags: TlsFlags;
+  readonly clock: Clock;
+  /** New files are in use from now on. */
+  readonly onChanged: () => void;
+  /** New files cannot be used; the previous ones stay. */
+  readonly onFailed: (error: KpngError) => void;
+}
+
+/** Makes HTTPS servers, and reloads their files when they change. */
+export interface TlsServers {
+  readonly create: CreateServer;
+  close(): void;
+}
+
+/** A client that does not get done with its handshake is cut after this long. Milliseconds. */
+const HANDSHAKE_TIMEOUT_MS = 5000;
+
+/** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none are named, so there is no TLS. */
+export async function tlsServers(options: TlsServerOptions): Promise<TlsServers | undefined> {
+  const { files, flags, clock, onChanged, onFailed } = options;
+  const read = await readTls(files, flags);
+  if (read === undefined) return undefined;
+  let material = read;
+  let server: Server | undefined;
+  const end = followTls({
+    files,
+    flags,
+    material,
+    clock,
+    onChanged(latter) {
+      material = latter;
+      server?.setSecureContext(contextOf(material));
+      onChanged();
+    },
+    onFailed,
+  });
+  return {
+    create(times, listener) {
+      const settings = { ...times, handshakeTimeout: HANDSHAKE_TIMEOUT_MS };
+      server = createServer({ ...settings, ...contextOf(material) }, listener);
+      return server;
+    },
+    close: end,
+  };
+}
+
+function contextOf({ identity }: TlsMaterial) {
+  return { key: identity?.key, cert: identity?.crt, minVersion: 'TLSv1.2' } as const;
+}
