@@ -104,26 +104,25 @@ export type LimitChange = Partial<Pick<EngineLimits, (typeof LIVE_LIMITS)[number
 
 export type LimitName = (typeof LIMIT_NAMES)[keyof EngineLimits];
 
-/** What each worker gets of the limits that are for all service ports together; others as they are. */
+/** Limits that are for all service ports together. */
+const DIVIDED = [
+  'maxConnections',
+  'maxHeldConnections',
+  'maxUdpSessions',
+  'maxAffinityClientsTotal',
+  'bulkBufferBudget',
+] as const satisfies readonly (keyof EngineLimits)[];
+
+/** What each worker gets: its part of the limits for all service ports together, and the others as they are. */
 export function shareOfLimits<Limits extends Partial<EngineLimits>>(
   limits: Limits,
   workers: number,
 ): Limits {
-  const part = (limit: number): number => Math.max(1, Math.floor(limit / workers));
-  const { maxConnections, maxHeldConnections, maxUdpSessions, bulkBufferBudget } = limits;
-  const { maxAffinityClientsTotal } = limits;
-  return {
-    ...limits,
-    ...(maxConnections !== undefined && { maxConnections: part(maxConnections) }),
-    ...(maxHeldConnections !== undefined && { maxHeldConnections: part(maxHeldConnections) }),
-    ...(maxUdpSessions !== undefined && { maxUdpSessions: part(maxUdpSessions) }),
-    ...(maxAffinityClientsTotal !== undefined && {
-      maxAffinityClientsTotal: part(maxAffinityClientsTotal),
-    }),
-    ...(bulkBufferBudget !== undefined && {
-      bulkBufferBudget: Math.floor(bulkBufferBudget / workers),
-    }),
-  };
+  const parts = DIVIDED.flatMap((name) => {
+    const limit = limits[name];
+    return limit === undefined ? [] : [[name, Math.max(1, Math.floor(limit / workers))] as const];
+  });
+  return { ...limits, ...Object.fromEntries(parts) };
 }
 
 /** How many descriptors each worker may count with; the reserve is that of all of them. */

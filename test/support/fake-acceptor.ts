@@ -54,7 +54,7 @@ export class FakeAcceptor implements Acceptor {
     return this.#listener(socket);
   }
 
-  endpointGone(owner: ServicePort, endpoint: { text: string }): void {
+  endpointGone(endpoint: { text: string }, owner: ServicePort): void {
     this.gone.push(`${owner.name} ${endpoint.text}`);
   }
 

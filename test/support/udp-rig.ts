@@ -190,7 +190,7 @@ export class UdpRig {
   /** Changes the endpoints of a service as an engine does: ends what belongs to those that are gone. */
   update(owner: TestService, endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
     const gone = owner.balancer.update(endpoints);
-    for (const endpoint of gone) this.acceptor.endpointGone(owner, endpoint);
+    for (const endpoint of gone) this.acceptor.endpointGone(endpoint, owner);
     return gone;
   }
 }

@@ -194,7 +194,7 @@ export class AcceptorEngine implements Engine {
 
   #endpointsChanged(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
     const acceptor = this.#acceptors[owner.protocol];
-    for (const endpoint of gone) acceptor.endpointGone(owner, endpoint);
+    for (const endpoint of gone) acceptor.endpointGone(endpoint, owner);
     acceptor.endpointsChanged?.(owner);
   }
 
@@ -206,7 +206,7 @@ export class AcceptorEngine implements Engine {
     return balancer.endpoints().map((endpoint) => ({
       servicePort,
       endpoint: endpoint.text,
-      active: acceptor.activeOf?.(owner, endpoint) ?? 0,
+      active: acceptor.activeOf?.(endpoint) ?? 0,
       failing: balancer.isSkipped?.(endpoint) ?? false,
     }));
   }

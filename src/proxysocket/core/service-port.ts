@@ -64,7 +64,7 @@ export interface Acceptor {
   /** Rejects with the operating system's error (`code` EADDRINUSE and so on). */
   listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
   /** An endpoint of a service port is gone: end its UDP sessions now, its TCP relays after the grace. */
-  endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void;
+  endpointGone(endpoint: BalancerEndpoint, owner: ServicePort): void;
   /** A service port has other endpoints than before. Absent: no client is held. */
   endpointsChanged?(owner: ServicePort): void;
   /** Times of `EngineContext.limits` have changed. Absent: they are read each time anyway. */
@@ -79,7 +79,7 @@ export interface Acceptor {
   /** Everything that waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
   connections?(): Iterable<Inspectable>;
   /** How many connections or sessions have this endpoint. */
-  activeOf?(owner: ServicePort, endpoint: BalancerEndpoint): number;
+  activeOf?(endpoint: BalancerEndpoint): number;
   /** Resolves when everything that was accepted has ended. */
   drained(): Promise<void>;
   /**

@@ -35,7 +35,7 @@ export class TcpAcceptor implements Acceptor {
     this.#shared.holds.limitsChanged();
   }
 
-  endpointGone(_owner: ServicePort, endpoint: BalancerEndpoint): void {
+  endpointGone(endpoint: BalancerEndpoint): void {
     for (const connection of this.#shared.index.of(endpoint)) connection.endpointGone();
   }
 
@@ -53,7 +53,7 @@ export class TcpAcceptor implements Acceptor {
     yield* this.#shared.index;
   }
 
-  activeOf(_owner: ServicePort, endpoint: BalancerEndpoint): number {
+  activeOf(endpoint: BalancerEndpoint): number {
     return this.#shared.index.countOf(endpoint);
   }
 

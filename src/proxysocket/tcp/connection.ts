@@ -1,7 +1,8 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
 import type { Deadline, IdleLane } from '../core/timers.ts';
-import type { IndexEntry, TcpShared, Timed } from './shared.ts';
+import type { TcpShared, Timed, HalfClosed } from './shared.ts';
+import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import {
   observeConnectSeconds,
@@ -24,7 +25,6 @@ import {
   relayAddresses,
 } from './publish.ts';
 import { connectErrorCause, loopError, selfConnectError, timeoutError, Tries } from './attempts.ts';
-import type { HalfClosed } from './half-close.ts';
 import type { HeldClient, Hold } from './hold-queue.ts';
 import type {
   DialOwner,

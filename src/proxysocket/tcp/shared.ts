@@ -1,70 +1,82 @@
 import type { Inspectable } from '../inspect.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import { DeadlineQueue } from '../core/timers.ts';
+import { DeadlineQueue, IdleLanes, type IdleEntry } from '../core/timers.ts';
 import { kernelPortRange } from '../core/kernel-port.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
 import type { EngineContext, DescriptorBudget } from '../core/service-port.ts';
 import type { EngineLimits } from '../limits.ts';
-import { HalfCloseWatchdog } from './half-close.ts';
 import { HoldQueue } from './hold-queue.ts';
-import type { TcpTransport } from './transport.ts';
+import type { TcpTransport, TcpRelay } from './transport.ts';
 import { LimitSignal } from '../core/limit-signal.ts';
-import type { BalancerEndpoint } from '../../roundrobin/types.ts';
-import { LinkedList, type ListNode } from '../../util/linked-list.ts';
+import { EndpointIndex } from '../core/endpoint-index.ts';
 
-/** A connection in the index. */
-export interface IndexEntry {
-  remove(): void;
+/** The half-close time is as long as so many looks. */
+const LOOKS = 8;
+
+/** A relay of which one side has sent its FIN. Only `HalfCloseWatchdog` writes these fields. */
+export interface HalfClosed extends IdleEntry<HalfClosed> {
+  /** Looks in a row that found nothing moved. */
+  idleLooks: number;
+  /** Bytes passed on, both ways, at the last look. */
+  seenBytes: number;
+  /** Bytes unsent at the last look; undefined while bytes were passed on. */
+  seenUnsent: number | undefined;
+  readonly relay: TcpRelay | undefined;
+  halfCloseTimeout(): void;
 }
 
-/** Finds the connections of an endpoint. Adding and removing take the same time however many there are. */
-export class EndpointIndex<T> {
-  readonly #all = new LinkedList<T>();
-  /** Weak, so that it need not be found out when the last connection of an endpoint has ended. */
-  readonly #byEndpoint = new WeakMap<BalancerEndpoint, LinkedList<T>>();
+/**
+ * Ends half-closed relays in which nothing moves any more: looks at intervals whether bytes were passed on, or
+ * a slow peer takes what the system has yet to send.
+ *
+ * Counting looks instead of measuring time leaves out what the event loop was held up for, which no peer can be
+ * blamed for. A new limit counts from the next look on.
+ */
+export class HalfCloseWatchdog {
+  readonly #lanes: IdleLanes<HalfClosed>;
 
-  add(endpoint: BalancerEndpoint, item: T): IndexEntry {
-    let list = this.#byEndpoint.get(endpoint);
-    if (list === undefined) {
-      list = new LinkedList();
-      this.#byEndpoint.set(endpoint, list);
+  constructor(clock: Clock, limits: Pick<EngineLimits, 'halfCloseTimeoutMs'>) {
+    this.#lanes = new IdleLanes<HalfClosed>(
+      clock,
+      () => limits.halfCloseTimeoutMs / LOOKS,
+      (entry) => this.#look(entry),
+    );
+  }
+
+  add(entry: HalfClosed): void {
+    const { relay } = entry;
+    if (relay === undefined) return;
+    entry.idleLooks = 0;
+    entry.seenBytes = relay.bytesIn + relay.bytesOut;
+    entry.seenUnsent = undefined;
+    this.#lanes.touch(entry);
+  }
+
+  remove(entry: HalfClosed): void {
+    this.#lanes.remove(entry);
+  }
+
+  #look(entry: HalfClosed): void {
+    if (entry.relay === undefined || this.#moves(entry, entry.relay)) entry.idleLooks = 0;
+    else entry.idleLooks += 1;
+    this.#lanes.touch(entry);
+    if (entry.idleLooks < LOOKS) return;
+    this.#lanes.remove(entry);
+    entry.halfCloseTimeout();
+  }
+
+  /** Asks for unsent bytes only when no byte was passed on: that costs two system calls. */
+  #moves(entry: HalfClosed, relay: TcpRelay): boolean {
+    const bytes = relay.bytesIn + relay.bytesOut;
+    if (bytes !== entry.seenBytes) {
+      entry.seenBytes = bytes;
+      entry.seenUnsent = undefined;
+      return true;
     }
-    return new Entry(this.#all.add(item), list.add(item));
-  }
-
-  /** What is there now; changes while going through it do no harm. */
-  of(endpoint: BalancerEndpoint): readonly T[] {
-    return [...(this.#byEndpoint.get(endpoint) ?? [])];
-  }
-
-  /** How many connections of an endpoint there are. */
-  countOf(endpoint: BalancerEndpoint): number {
-    return this.#byEndpoint.get(endpoint)?.size ?? 0;
-  }
-
-  /** The connections, oldest first. Do not change the index meanwhile. */
-  [Symbol.iterator](): Iterator<T> {
-    return this.#all[Symbol.iterator]();
-  }
-
-  all(): readonly T[] {
-    return [...this.#all];
-  }
-}
-
-class Entry<T> implements IndexEntry {
-  readonly #inAll: ListNode<T>;
-  readonly #inEndpoint: ListNode<T>;
-
-  constructor(inAll: ListNode<T>, inEndpoint: ListNode<T>) {
-    this.#inAll = inAll;
-    this.#inEndpoint = inEndpoint;
-  }
-
-  remove(): void {
-    this.#inAll.remove();
-    this.#inEndpoint.remove();
+    const before = entry.seenUnsent;
+    entry.seenUnsent = relay.unsent();
+    return before !== undefined && entry.seenUnsent < before;
   }
 }
 

@@ -5,8 +5,13 @@ import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
 import { Sessions } from './sessions.ts';
-import type { ClientAddress } from './tables.ts';
-import type { FrontOwner, UdpListening, UdpSession, UdpTransport } from './transport.ts';
+import type {
+  ClientAddress,
+  FrontOwner,
+  UdpListening,
+  UdpSession,
+  UdpTransport,
+} from './transport.ts';
 
 /**
  * The UDP half of an engine, on the sockets of a transport.
@@ -35,8 +40,8 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
     return listener;
   }
 
-  endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void {
-    this.#sessions.endpointGone(owner, endpoint);
+  endpointGone(endpoint: BalancerEndpoint): void {
+    this.#sessions.endpointGone(endpoint);
   }
 
   servicePortGone(owner: ServicePort): void {
@@ -52,8 +57,8 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
     return this.#sessions.connections();
   }
 
-  activeOf(owner: ServicePort, endpoint: BalancerEndpoint): number {
-    return this.#sessions.activeOf(owner, endpoint);
+  activeOf(endpoint: BalancerEndpoint): number {
+    return this.#sessions.activeOf(endpoint);
   }
 
   drained(): Promise<void> {

@@ -1,7 +1,7 @@
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import type { Clock } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
-import type { ClientAddress } from './tables.ts';
+import type { ClientAddress } from './transport.ts';
 
 /** A UDP session of the process before this one. */
 export interface PreviousFlow {

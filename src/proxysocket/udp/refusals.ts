@@ -3,7 +3,7 @@ import type { Clock } from '../../util/clock.ts';
 import { REJECT_COUNTERS, type RejectReason } from '../counters.ts';
 import { rejected } from '../events.ts';
 import type { ServicePort } from '../core/service-port.ts';
-import type { ClientAddress } from './tables.ts';
+import type { ClientAddress } from './transport.ts';
 
 /** Refused clients that are remembered in each of two sets, so that each is reported once. */
 export const MAX_REFUSED_CLIENTS = 2048;

@@ -11,11 +11,10 @@ import {
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { EngineContext, ServicePort } from '../core/service-port.ts';
-import { ClientTable, SessionIndex, type ClientAddress } from './tables.ts';
-import { PreviousFlows } from './previous-flows.ts';
-import { IdleLanes } from '../core/timers.ts';
-import { Refusals } from './refusals.ts';
+import { EndpointIndex } from '../core/endpoint-index.ts';
 import {
+  ClientTable,
+  type ClientAddress,
   type EndReason,
   type Exit,
   type SessionHost,
@@ -24,6 +23,9 @@ import {
   classifyError,
   classifyOpenError,
 } from './transport.ts';
+import { PreviousFlows } from './previous-flows.ts';
+import { IdleLanes } from '../core/timers.ts';
+import { Refusals } from './refusals.ts';
 
 /** Sessions that a datagram may pass one after the other, when endpoints are services of this process. */
 export const MAX_HOPS = 8;
@@ -36,7 +38,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   readonly #context: EngineContext;
   readonly #transport: UdpTransport<S>;
   readonly #lanes: IdleLanes<S>;
-  readonly #index = new SessionIndex<S>();
+  readonly #index = new EndpointIndex<S>();
   /** Sessions by the address that their endpoints see. */
   readonly #byBackendAddress = new ClientTable<Exit<S>>();
   readonly #full: LimitSignal;
@@ -109,17 +111,15 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
   }
 
   /** Ends every session of an endpoint that is gone. */
-  endpointGone(owner: ServicePort, endpoint: BalancerEndpoint): void {
-    for (const session of this.#index.ofEndpoint(owner, endpoint)) {
-      this.#finish(session, 'endpoint-gone');
-    }
+  endpointGone(endpoint: BalancerEndpoint): void {
+    for (const session of this.#index.of(endpoint)) this.#finish(session, 'endpoint-gone');
   }
 
   ownerGone(owner: ServicePort): void {
-    for (const session of this.#index.ofOwner(owner)) this.#finish(session, 'service-gone');
+    for (const endpoint of owner.balancer.endpoints()) this.endAll(this.#index.of(endpoint));
   }
 
-  /** Sessions in no particular order. Not to be kept. */
+  /** Sessions, oldest first. Not to be kept. */
   *connections(): Generator<Inspectable, void, void> {
     const now = this.#context.clock.now();
     for (const session of this.#index) {
@@ -128,8 +128,8 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     }
   }
 
-  activeOf(owner: ServicePort, endpoint: BalancerEndpoint): number {
-    return this.#index.countOf(owner, endpoint);
+  activeOf(endpoint: BalancerEndpoint): number {
+    return this.#index.countOf(endpoint);
   }
 
   destroy(): void {
@@ -193,7 +193,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       return;
     }
     counters.retries += 1;
-    this.#index.delete(session);
+    session.indexed?.remove();
     session.tried = tried;
     session.endpoint = pick.endpoint;
     this.#open(session, pick);
@@ -208,7 +208,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
 
   #open(session: S, { sticky }: Pick): void {
     const { owner, client, endpoint } = session;
-    this.#index.add(session);
+    session.indexed = this.#index.add(endpoint, session);
     if (endpointPicked.hasSubscribers) {
       endpointPicked.publish({
         servicePort: owner.name,
@@ -280,7 +280,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     counters.datagramsDropped += session.end();
     counters.active -= 1;
     this.#lanes.remove(session);
-    this.#index.delete(session);
+    session.indexed?.remove();
     if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
     session.front.forget(session);
     this.#size -= 1;

@@ -1,10 +1,10 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Family } from '../../util/family.ts';
+import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { ServicePort } from '../core/service-port.ts';
 import type { IdleEntry, IdleLane } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ListenSpec, Traffic } from '../spec.ts';
-import type { ClientAddress } from './tables.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 
 /**
@@ -76,6 +76,7 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
   readonly hops: number;
   /** Set once it is open. */
   exit: Exit<S> | undefined = undefined;
+  indexed: IndexEntry | undefined = undefined;
   /** Endpoints that could not be reached. */
   tried = NONE_TRIED;
   /** Whether another session was evicted because this one got no socket. */
@@ -265,4 +266,47 @@ export function classifyOpenError(error: Error): Exclude<SocketErrorKind, { kind
 
 function codeOf(error: Error): string {
   return (error as NodeJS.ErrnoException).code ?? '';
+}
+
+/** Where a client sends from: the key of its session at a listening socket. */
+export interface ClientAddress {
+  /** IP literal. */
+  readonly address: string;
+  readonly port: number;
+}
+
+/**
+ * Values by client address and port. Nested instead of keyed by a joined text, which would have to
+ * be built and hashed for every datagram.
+ */
+export class ClientTable<V extends { readonly client: ClientAddress }> {
+  readonly #byAddress = new Map<string, Map<number, V>>();
+
+  get(address: string, port: number): V | undefined {
+    return this.#byAddress.get(address)?.get(port);
+  }
+
+  add(value: V): void {
+    const { address, port } = value.client;
+    const ports = this.#byAddress.get(address);
+    if (ports === undefined) this.#byAddress.set(address, new Map([[port, value]]));
+    else ports.set(port, value);
+  }
+
+  delete(value: V): void {
+    const { address, port } = value.client;
+    const ports = this.#byAddress.get(address);
+    if (ports?.get(port) !== value) return;
+    ports.delete(port);
+    if (ports.size === 0) this.#byAddress.delete(address);
+  }
+
+  get isEmpty(): boolean {
+    return this.#byAddress.size === 0;
+  }
+
+  /** Deleting while iterating is fine. */
+  *values(): Generator<V> {
+    for (const ports of this.#byAddress.values()) yield* ports.values();
+  }
 }

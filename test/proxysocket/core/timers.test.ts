@@ -5,7 +5,7 @@ import {
   type IdleLane,
   RetrySchedule,
 } from '../../../src/proxysocket/core/timers.ts';
-import { EndpointIndex } from '../../../src/proxysocket/tcp/shared.ts';
+import { EndpointIndex } from '../../../src/proxysocket/core/endpoint-index.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import * as fc from 'fast-check';
 import t from 'tap';

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { IdleLane } from '../../../src/proxysocket/core/timers.ts';
-import { HalfCloseWatchdog, type HalfClosed } from '../../../src/proxysocket/tcp/half-close.ts';
+import { HalfCloseWatchdog, type HalfClosed } from '../../../src/proxysocket/tcp/shared.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 /** A half-closed relay that is watched with a limit of 800 ms. */

@@ -1,9 +1,11 @@
 import * as fc from 'fast-check';
 import { newCounters } from '../../../src/proxysocket/counters.ts';
 import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
-import { ClientTable, SessionIndex } from '../../../src/proxysocket/udp/tables.ts';
-import { RoundRobinBalancer } from '../../../src/roundrobin/balancer.ts';
-import type { BalancerEndpoint } from '../../../src/roundrobin/types.ts';
+import {
+  ClientTable,
+  classifyError,
+  classifyOpenError,
+} from '../../../src/proxysocket/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { rejected } from '../../../src/proxysocket/events.ts';
 import { MAX_REFUSED_CLIENTS, Refusals } from '../../../src/proxysocket/udp/refusals.ts';
@@ -11,7 +13,6 @@ import { UdpRig } from '../../support/udp-rig.ts';
 import { collect } from '../../support/sockets.ts';
 import { setEnvironmentData } from 'node:worker_threads';
 import { PreviousFlows, keepPreviousFlows } from '../../../src/proxysocket/udp/previous-flows.ts';
-import { classifyError, classifyOpenError } from '../../../src/proxysocket/udp/transport.ts';
 import t from 'tap';
 
 /** The tables that sessions are found in. */
@@ -63,49 +64,6 @@ t.test('a client table may lose values while it is gone through', async (t) => {
   }
   t.equal(seen, 9);
   t.same([...table.values()], []);
-});
-
-function servicePort(name: string): ServicePort & { ends: readonly BalancerEndpoint[] } {
-  const balancer = new RoundRobinBalancer({
-    clock: new FakeClock(),
-    random: Math.random,
-    affinity: { kind: 'none' },
-    maxAffinityClients: 1,
-  });
-  balancer.update(
-    [1, 2].map((port) => ({ address: '127.0.0.1', port, internal: true, external: true })),
-  );
-  return {
-    name,
-    protocol: 'UDP',
-    balancer,
-    counters: newCounters(),
-    udpIdleTimeoutMs: 1,
-    ends: balancer.endpoints(),
-  };
-}
-
-t.test('sessions are found by endpoint, by service port, and all together', async (t) => {
-  const index = new SessionIndex<{ owner: ServicePort; endpoint: BalancerEndpoint }>();
-  const [a, b] = [servicePort('a'), servicePort('b')];
-  const sessions = [a, b].flatMap((owner) =>
-    owner.ends.flatMap((endpoint) => [1, 2].map(() => ({ owner, endpoint }))),
-  );
-  for (const session of sessions) index.add(session);
-
-  t.equal(index.all().length, 8);
-  t.equal(index.ofOwner(a).length, 4);
-  const [first] = a.ends as [BalancerEndpoint];
-  t.same(index.ofEndpoint(a, first), sessions.slice(0, 2));
-  t.same(index.ofEndpoint(b, first), [], 'the same address behind another service is another');
-
-  for (const session of index.ofEndpoint(a, first)) index.delete(session);
-  t.same(index.ofEndpoint(a, first), []);
-  t.equal(index.ofOwner(a).length, 2);
-  for (const session of index.ofOwner(a)) index.delete(session);
-  for (const session of sessions) index.delete(session);
-  t.same(index.all(), []);
-  t.same(index.ofOwner(a), []);
 });
 
 const WINDOW = 30_000;

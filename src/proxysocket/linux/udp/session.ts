@@ -3,8 +3,8 @@ import {
   type SessionFront,
   type SessionHost,
   type SessionStart,
+  type ClientAddress,
 } from '../../udp/transport.ts';
-import type { ClientAddress } from '../../udp/tables.ts';
 import type { Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey, Recipient } from '../sys/datagrams.ts';

@@ -4,8 +4,8 @@ import { familyOf, type Family } from '../../../util/family.ts';
 import { LimitSignal } from '../../core/limit-signal.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { ListenSpec } from '../../spec.ts';
-import { ClientTable } from '../../udp/tables.ts';
 import {
+  ClientTable,
   Front,
   isWildcard,
   type FrontOwner,
