@@ -113,20 +113,26 @@ function runs(read: Read): string[][] {
   });
 }
 
-/** A row for each abuse, a column for each engine. */
+/** The abuses by the engines that withstood them, and before them those that an engine did not. */
 function robustnessParts(read: Read): Record<string, string> {
   const { date, machine, tables } = read('abuse');
   const rows = (tables['Abuses'] ?? []).slice(1);
-  const verdict = (abuse: string | undefined, engine: string): string =>
-    rows
-      .find((row) => row[0] === abuse && row[1] === engine)
-      ?.at(-1)
-      ?.replaceAll('|', '/') ?? '';
-  const abuses = [...new Set(rows.map(([abuse]) => abuse ?? ''))];
-  const lines = abuses.map((abuse) => [abuse, verdict(abuse, 'node'), verdict(abuse, 'linux')]);
-  return {
-    abuse: `${date}, ${machine}\n\n${asMarkdown([['abuse', 'node', 'linux'], ...lines], 3)}`,
-  };
+  const isGood = (row: readonly string[]): boolean => row.at(-1) === 'withstood';
+  const engines = Map.groupBy(rows.filter(isGood), ([abuse = '']) => abuse);
+  const groups = Map.groupBy(engines, ([, runs]) => runs.map(([, engine]) => engine).join(', '));
+  const list = (title: string, lines: readonly string[]): string =>
+    `${title}:\n\n${lines.map((line) => `* ${line}`).join('\n')}`;
+  const good = [...groups].map(([names, abuses]) =>
+    list(
+      `Withstood (${names})`,
+      abuses.map(([abuse]) => abuse),
+    ),
+  );
+  const bad = rows
+    .filter((row) => !isGood(row))
+    .map(([abuse, engine, ...rest]) => `${abuse} (${engine}): ${rest.at(-1)}`);
+  if (bad.length > 0) good.unshift(list('Failed', bad));
+  return { abuse: [`${date}, ${machine}`, ...good].join('\n\n') };
 }
 
 type Keep = (cell: (column: string) => string) => boolean;

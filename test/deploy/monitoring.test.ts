@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
+import { tableRows } from '../support/markdown.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
@@ -19,8 +20,8 @@ interface Rules {
 
 /** The metrics of docs/reference/metrics.md, which a test compares with the code: types by name. */
 const METRICS = new Map(
-  [...read('docs/reference/metrics.md').matchAll(/^\| `(\w+)`[ *]*\| (\w+) \|/gm)].map(
-    ([, name = '', type = '']) => [name, type],
+  tableRows(read('docs/reference/metrics.md')).flatMap(([names = '', type = '']) =>
+    [...names.matchAll(/`(\w+)`/g)].map(([, name = '']): [string, string] => [name, type]),
   ),
 );
 const WORDS = new Set(

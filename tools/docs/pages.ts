@@ -23,21 +23,17 @@ export function cliParts(registry: Registry): Record<string, string> {
       ['word', ''],
       commands.map(({ word, summary }) => [`\`${word}\``, summary]),
     );
-  const foreign = Map.groupBy(FOREIGN_FLAGS, ([, { why, refuses }]) =>
-    [why, refuses !== undefined].join(),
-  );
-  const foreignRows = [...foreign.values()].map((list) => [
-    list.map(([name]) => `\`--${name}\``).join(', '),
-    list[0]?.[1].refuses === undefined ? 'warning' : 'error',
-    list[0]?.[1].why ?? '',
-  ]);
+  const refused = [...FOREIGN_FLAGS].filter(([, { refuses }]) => refuses !== undefined);
   return {
     sources: words(sources),
     backends: words(sinks),
     'other commands': words(others.filter(({ heading }) => heading === 'Other commands')),
     flags: flagTables(registry),
-    'foreign flags': tableOf(['flag', 'answer', ''], foreignRows),
-    ...kubeProxyParts(),
+    'refused flags': tableOf(
+      ['flag', 'use instead'],
+      refused.map(([name, { why }]) => [`\`--${name}\``, why]),
+    ),
+    'kube-proxy fields': kubeProxyFields(),
   };
 }
 
@@ -65,31 +61,19 @@ function flagTables({ sources, sinks, others }: Registry): string {
       const commands = new Set(list.map((row) => commandsOf(row)));
       const [common] = commands.size === 1 ? commands : [];
       const head = common === undefined || common === 'all' ? '' : `Of ${common}.\n\n`;
-      const columns = ['flag', 'value', 'default', ...(commands.size > 1 ? ['of'] : []), ''];
+      const columns = ['flag', 'default', ...(commands.size > 1 ? ['of'] : []), ''];
       const cells = list.map((row) => flagCells(row, commands.size > 1));
       return `### ${group}\n\n${head}${tableOf(columns, cells)}`;
     })
     .join('\n\n');
 }
 
-/** The fields of kube-proxy's configuration: those that stand for a flag, and those without effect by their reason. */
-function kubeProxyParts(): Record<string, string> {
-  const rules = leavesOf(KUBE_PROXY_FIELDS, '');
-  const flags = rules.flatMap(([path, rule]) =>
+/** The fields of kube-proxy's configuration that stand for a flag. */
+function kubeProxyFields(): string {
+  const rows = leavesOf(KUBE_PROXY_FIELDS, '').flatMap(([path, rule]) =>
     rule.kind === 'flag' ? [[`\`${path}\``, `\`--${rule.flag}\``]] : [],
   );
-  const others = Map.groupBy(
-    rules.flatMap(([path, rule]) => (rule.kind === 'flag' ? [] : [{ path, why: rule.why }])),
-    ({ why }) => why,
-  );
-  const reasons = [...others].map(([why, list]) => [
-    list.map(({ path }) => `\`${path}\``).join(', '),
-    why,
-  ]);
-  return {
-    'kube-proxy fields': tableOf(['field', 'flag'], flags),
-    'kube-proxy fields without effect': tableOf(['field', 'why'], reasons),
-  };
+  return tableOf(['field', 'flag'], rows);
 }
 
 interface FlagRow {
@@ -111,8 +95,7 @@ function flagCells(row: FlagRow, withCommands: boolean): string[] {
   const marks = spec.live === true ? ' †' : '';
   const variable = spec.env === undefined ? '' : ` Environment: \`${spec.env}\`.`;
   return [
-    names.join(', ') + marks,
-    spec.kind.placeholder,
+    `${names.join(', ')} ${spec.kind.placeholder}${marks}`,
     defaultText(spec) ?? '',
     ...(withCommands ? [commandsOf(row)] : []),
     spec.help + variable,
