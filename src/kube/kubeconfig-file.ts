@@ -3,7 +3,7 @@ import { dirname, isAbsolute, join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { formatBytes } from '../util/bytes.ts';
 import { parseYaml } from '../util/yaml.ts';
-import { isObject, list, text, texts, type Json } from './json.ts';
+import { isObject, list, object, text, texts, type Json } from './json.ts';
 
 /** A user's headers that KubeConfig does not know of. */
 export type ExtraHeaders = Readonly<Record<string, string | string[]>>;
@@ -25,14 +25,23 @@ export async function readKubeconfig(path: string): Promise<KubeconfigFile> {
   const content = await readYaml(path);
   if (!isObject(content)) throw new Error('it is empty, or no kubeconfig');
   const extraHeaders = new Map<string, ExtraHeaders>();
-  const users = list(content['users']).map((entry) => {
-    if (!isObject(entry) || !isObject(entry['user'])) return entry;
-    const user = entry['user'];
-    extraHeaders.set(text(entry['name']), headersOf(user));
-    const mended = { ...user, ...tokenFileOf(user, path), ...execOf(user, path) };
-    return Object.assign({}, entry, { user: mended });
+  const users = namedIn(content, 'user').map(({ name, value }) => {
+    extraHeaders.set(name, headersOf(value));
+    return { name, user: { ...value, ...tokenFileOf(value, path), ...execOf(value, path) } };
   });
-  return { config: JSON.stringify({ ...content, users }), extraHeaders };
+  const clusters = namedIn(content, 'cluster').map(({ name, value }) => ({ name, cluster: value }));
+  const contexts = namedIn(content, 'context').map(({ name, value }) => ({ name, context: value }));
+  return { config: JSON.stringify({ ...content, clusters, contexts, users }), extraHeaders };
+}
+
+/** A list of the file; of an entry with something else in it than a name and an object, KubeConfig cannot say what is wrong. */
+function namedIn(content: Json, kind: string): { readonly name: string; readonly value: Json }[] {
+  return list(content[`${kind}s`]).map((entry, index) => {
+    const { name, [kind]: given } = object(entry);
+    const value = given ?? {};
+    if (typeof name === 'string' && isObject(value)) return { name, value };
+    throw new Error(`${kind}s[${index}]: expected a name and a ${kind}`);
+  });
 }
 
 const MAX_BYTES = 1 << 20;

@@ -6,7 +6,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { TARGETS } from './targets.ts';
+import { TARGETS } from '../support/fuzz-targets.ts';
 
 /** For everything that a target keeps; the Kubernetes client library takes a third of it. */
 const MEMORY_MB = 256;
@@ -15,7 +15,7 @@ const LIMIT_MS = 60_000;
 
 for (const { name } of TARGETS) {
   t.test(`${name}: damaged in any way`, async (t) => {
-    const worker = new Worker(new URL('targets.ts', import.meta.url), {
+    const worker = new Worker(new URL('../support/fuzz-targets.ts', import.meta.url), {
       workerData: name,
       resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
       execArgv: ['--disable-warning=ExperimentalWarning'],

@@ -87,6 +87,8 @@ t.test('what is wrong with a configuration', async (t) => {
   t.match(await wrong(''), /^KPNG_KUBECONFIG: .* it is empty, or no kubeconfig$/);
   t.match(await wrong('- a\n'), /no kubeconfig/);
   t.match(await wrong('a: [1\n'), /^KPNG_KUBECONFIG/);
+  t.match(await wrong(`${GOOD}- null\n`), /users\[1\]: expected a name and a user$/);
+  t.match(await wrong(`${GOOD}# ${'x'.repeat(2 ** 20)}`), /larger than 1Mi$/);
   t.match(
     await wrong(GOOD.replace('current-context: main', '')),
     /there is no current context|^none$/,

@@ -35,8 +35,8 @@ import {
 } from '../../src/portal/windows/listing.ts';
 import { readRules } from '../../src/portal/windows/portproxy-store.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
-import { mutations, yamlBits } from '../support/mutations.ts';
-import { holdsAsync } from '../support/property.ts';
+import { mutations, yamlBits } from './mutations.ts';
+import { holdsAsync } from './property.ts';
 
 export interface Target {
   readonly name: string;
