@@ -2,7 +2,7 @@
 import { KpngError, messageOf } from '../errors.ts';
 import type { Family } from '../util/family.ts';
 import { MAX_FLOW_COMMANDS, MAX_FLOW_LIST, MAX_FLOW_PLACES } from './bounds.ts';
-import { ExecError, type Command, type Exec } from './exec.ts';
+import { ExecError, type Exec } from './exec.ts';
 
 /** Where packets are sent by the rules, by family; undefined: not known. */
 export type FlowTargets = Readonly<Record<Family, string | undefined>>;
@@ -57,14 +57,14 @@ export function staleAmong(
   target: string | undefined,
   local: ReadonlySet<string>,
 ): Flow[] {
-  const byPlace = new Map<string, FlowPlace>();
-  for (const place of places) byPlace.set(placeKey(place.address, place.port), place);
+  const key = (address: string | undefined, port: number): string => `${address ?? 'node'} ${port}`;
+  const byKey = new Map(places.map((place) => [key(place.address, place.port), place]));
   const stale = new Map<string, Flow>();
   for (const flow of flows) {
     const { destination, destinationPort, answeringAddress, answeringPort } = flow;
     const place =
-      byPlace.get(placeKey(destination, destinationPort)) ??
-      (local.has(destination) ? byPlace.get(placeKey(undefined, destinationPort)) : undefined);
+      byKey.get(key(destination, destinationPort)) ??
+      (local.has(destination) ? byKey.get(key(undefined, destinationPort)) : undefined);
     if (place === undefined) continue;
     const right =
       answeringPort === place.proxyPort && (target === undefined || answeringAddress === target);
@@ -73,118 +73,39 @@ export function staleAmong(
   return [...stale.values()];
 }
 
-/** Arguments of `conntrack` that remove flows like this one. */
-function removalOf(family: Family, flow: Flow): string[] {
-  const { destination, destinationPort, answeringAddress, answeringPort } = flow;
-  const args = removal(family, destinationPort);
-  args.push('--orig-dst', destination, '--reply-src', answeringAddress);
-  args.push('--reply-port-src', String(answeringPort));
-  return args;
-}
-
 /**
- * Arguments of `conntrack` that remove the flows of a place that lead where they formerly did; flows
- * that have begun since then, and lead where they should, are spared.
- */
-function formerRemovalOf(
-  { family, address, port, formerly }: FlowPlace & { readonly formerly: number | 'past' },
-  target: string | undefined,
-): string[] {
-  const args = removal(family, port);
-  if (address !== undefined) args.push('--orig-dst', address);
-  if (formerly === 'past') return [...args, '--reply-port-src', String(port)];
-  if (target !== undefined) args.push('--reply-src', target);
-  return [...args, '--reply-port-src', String(formerly)];
-}
-
-function removal(family: Family, port: number): string[] {
-  const name = family === 4 ? 'ipv4' : 'ipv6';
-  return ['-D', '-f', name, '-p', 'udp', '--orig-port-dst', String(port)];
-}
-
-function placeKey(address: string | undefined, port: number): string {
-  return `${address ?? 'node'} ${port}`;
-}
-
-/**
- * Removes UDP flows that lead to the wrong place from connection tracking.
+ * Removes stale UDP flows from connection tracking.
  *
- * The kernel decides where a flow goes when it sees its first datagram, and keeps to that as long as
- * the client goes on sending. So when a portal begins, ends, moves or is refused, what the
- * kernel remembers of it has to go. Flows that lead where they should are spared, since an answer
- * on its way would miss them.
+ * The kernel decides where a flow goes at its first datagram and keeps to that while the client sends. So flows have to
+ * go when a portal begins, ends, moves or is refused. Other flows stay, as an answer on its way would miss them.
  *
- * Each removal walks through the kernel's whole table, and so does a list. Up to `MAX_FLOW_PLACES` places
- * of which it is known where their flows have led are removed straight away; otherwise the flows are
- * listed once, and those that lead wrong are removed, one process for each: `conntrack --load-file`
- * reads files only, and a file needs disk space.
+ * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_PLACES` places with known former targets
+ * are removed without a list; otherwise one list finds what is stale.
+ *
+ * `local`: the addresses of this node. Rejects with a KpngError; it is not retried.
  */
-export class FlowCleaner {
-  readonly #exec: Exec;
-
-  constructor(exec: Exec) {
-    this.#exec = exec;
-  }
-
-  /**
-   * `local` are the addresses of the node. Rejects with a KpngError when it could not be done; it is not
-   * tried again.
-   */
-  async clear(
-    places: readonly FlowPlace[],
-    targets: FlowTargets,
-    local: ReadonlySet<string>,
-  ): Promise<void> {
-    try {
-      const commands = knownCommands(places, targets) ?? (await this.#list(places, targets, local));
-      for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) {
-        await this.#run({ file: 'conntrack', args });
-      }
-      if (commands.length > MAX_FLOW_COMMANDS) {
-        const left = commands.length - MAX_FLOW_COMMANDS;
-        throw new KpngError(
-          'KPNG_LIMIT_REACHED',
-          `removing UDP flows: ${left} of ${commands.length} removals are left out; these flows end when their clients pause`,
-        );
-      }
-    } catch (cause) {
-      throw cause instanceof KpngError ? cause : flowError(cause);
-    }
-  }
-
-  async #list(
-    places: readonly FlowPlace[],
-    targets: FlowTargets,
-    local: ReadonlySet<string>,
-  ): Promise<string[][]> {
-    const commands: string[][] = [];
-    for (const family of [4, 6] as const) {
-      const mine = places.filter((place) => place.family === family);
-      if (mine.length === 0) continue;
-      const args = ['-L', '-f', family === 4 ? 'ipv4' : 'ipv6', '-p', 'udp'];
-      const { stdout } = await this.#exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST });
-      const stale = staleAmong(mine, readFlows(stdout), targets[family], local);
-      for (const flow of stale) commands.push(removalOf(family, flow));
-    }
-    return commands;
-  }
-
-  async #run(command: Command): Promise<void> {
-    try {
-      await this.#exec(command);
-    } catch (error) {
-      // conntrack ends with 1 when there was nothing to remove.
-      if (error instanceof ExecError && / 0 flow entries have been deleted/.test(error.stderr))
-        return;
-      throw error;
-    }
+export async function clearFlows(
+  exec: Exec,
+  places: readonly FlowPlace[],
+  targets: FlowTargets,
+  local: ReadonlySet<string>,
+): Promise<void> {
+  try {
+    const commands =
+      knownCommands(places, targets) ?? (await listedCommands(exec, places, targets, local));
+    for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) await remove(exec, args);
+    const left = commands.length - MAX_FLOW_COMMANDS;
+    if (left <= 0) return;
+    throw new KpngError(
+      'KPNG_LIMIT_REACHED',
+      `removing UDP flows: ${left} of ${commands.length} removals are left out; these flows end when their clients pause`,
+    );
+  } catch (cause) {
+    throw cause instanceof KpngError ? cause : flowError(cause);
   }
 }
 
-/**
- * Removes the flows of places that lead nowhere any more. Resolves with an error when they stay. `local`
- * are the addresses of the node.
- */
+/** Removes the flows of portals that are gone. Resolves with an error when they stay. */
 export async function forgetFlows(
   exec: Exec,
   places: readonly FlowPlace[],
@@ -192,7 +113,7 @@ export async function forgetFlows(
 ): Promise<KpngError | undefined> {
   if (places.length === 0) return undefined;
   try {
-    await new FlowCleaner(exec).clear(places, { 4: undefined, 6: undefined }, local);
+    await clearFlows(exec, places, { 4: undefined, 6: undefined }, local);
     return undefined;
   } catch (error) {
     if (error instanceof KpngError) return error;
@@ -200,32 +121,67 @@ export async function forgetFlows(
   }
 }
 
-/** The commands that need no list; undefined when one is needed, or better. */
+/** Arguments that remove former flows, which spares new ones; undefined when a list is needed, or cheaper. */
 function knownCommands(places: readonly FlowPlace[], targets: FlowTargets): string[][] | undefined {
   if (places.length > MAX_FLOW_PLACES) return undefined;
+  if (places.some(({ formerly }) => formerly === 'unknown')) return undefined;
+  return places.map(({ family, address, port, formerly }) => {
+    const args = removal(family, port, address);
+    const target = targets[family];
+    if (formerly === 'past') return [...args, '--reply-port-src', String(port)];
+    if (target !== undefined) args.push('--reply-src', target);
+    return [...args, '--reply-port-src', String(formerly)];
+  });
+}
+
+async function listedCommands(
+  exec: Exec,
+  places: readonly FlowPlace[],
+  targets: FlowTargets,
+  local: ReadonlySet<string>,
+): Promise<string[][]> {
   const commands: string[][] = [];
-  for (const place of places) {
-    const { formerly, family } = place;
-    if (formerly === 'unknown') return undefined;
-    commands.push(formerRemovalOf({ ...place, formerly }, targets[family]));
+  for (const [family, mine] of Map.groupBy(places, (place) => place.family)) {
+    const args = ['-L', '-f', familyName(family), '-p', 'udp'];
+    const { stdout } = await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST });
+    for (const flow of staleAmong(mine, readFlows(stdout), targets[family], local)) {
+      const { destination, destinationPort, answeringAddress, answeringPort } = flow;
+      const answering = ['--reply-src', answeringAddress, '--reply-port-src', `${answeringPort}`];
+      commands.push([...removal(family, destinationPort, destination), ...answering]);
+    }
   }
   return commands;
 }
 
-function flowError(cause: unknown): KpngError {
-  const doing = 'removing UDP flows from connection tracking';
-  const later = 'flows that lead to the wrong place end when their clients pause';
-  if (cause instanceof ExecError && cause.failure === 'missing') {
-    return new KpngError(
-      'KPNG_PORTAL_TOOL_MISSING',
-      `${doing}: there is no conntrack on the PATH; install the package conntrack; ${later}`,
-      { cause },
-    );
+function removal(family: Family, port: number, address: string | undefined): string[] {
+  const args = ['-D', '-f', familyName(family), '-p', 'udp', '--orig-port-dst', String(port)];
+  return address === undefined ? args : [...args, '--orig-dst', address];
+}
+
+function familyName(family: Family): string {
+  return family === 4 ? 'ipv4' : 'ipv6';
+}
+
+async function remove(exec: Exec, args: readonly string[]): Promise<void> {
+  try {
+    await exec({ file: 'conntrack', args });
+  } catch (error) {
+    // conntrack exits with 1 when there was nothing to remove.
+    const none = / 0 flow entries have been deleted/;
+    if (!(error instanceof ExecError && none.test(error.stderr))) throw error;
   }
-  const message = messageOf(cause);
-  const code =
-    cause instanceof ExecError && /CAP_NET_ADMIN|not permitted/.test(cause.stderr)
-      ? 'KPNG_PORTAL_PERMISSION'
-      : 'KPNG_PORTAL_FAILED';
-  return new KpngError(code, `${doing}: ${message}; ${later}`, { cause });
+}
+
+function flowError(cause: unknown): KpngError {
+  const isExec = cause instanceof ExecError;
+  let code: KpngError['code'] = 'KPNG_PORTAL_FAILED';
+  let what = messageOf(cause);
+  if (isExec && /CAP_NET_ADMIN|not permitted/.test(cause.stderr)) code = 'KPNG_PORTAL_PERMISSION';
+  if (isExec && cause.failure === 'missing') {
+    code = 'KPNG_PORTAL_TOOL_MISSING';
+    what = 'there is no conntrack on the PATH; install the package conntrack';
+  }
+  const message = `removing UDP flows from connection tracking: ${what}`;
+  const later = 'flows to the wrong address end when their clients pause';
+  return new KpngError(code, `${message}; ${later}`, { cause });
 }

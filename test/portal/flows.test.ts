@@ -1,6 +1,6 @@
 import t from 'tap';
 import { ExecError } from '../../src/portal/exec.ts';
-import { FlowCleaner, type FlowPlace, readFlows, staleAmong } from '../../src/portal/flows.ts';
+import { clearFlows, type FlowPlace, readFlows, staleAmong } from '../../src/portal/flows.ts';
 import { exits, FakeExec } from '../support/fake-exec.ts';
 
 const TARGETS = { 4: '192.0.2.5', 6: '2001:db8::5' };
@@ -55,19 +55,18 @@ t.test('a flow is stale when it leads elsewhere than it should', async (t) => {
 
 t.test('each place is one command', async (t) => {
   const exec = new FakeExec();
-  const cleaner = new FlowCleaner(exec.exec);
-  await cleaner.clear([place('10.0.0.1:53', 40_001)], TARGETS, LOCAL);
+  await clearFlows(exec.exec, [place('10.0.0.1:53', 40_001)], TARGETS, LOCAL);
   t.strictSame(exec.lines, [
     'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.1 --reply-port-src 53',
   ]);
   const moved = [place('fd00::1:53', 40_002, 40_001), place('30053', undefined, 40_003)];
-  await cleaner.clear([...moved, place('30054', 40_004)], TARGETS, LOCAL);
+  await clearFlows(exec.exec, [...moved, place('30054', 40_004)], TARGETS, LOCAL);
   t.strictSame(exec.lines.slice(1), [
     'conntrack -D -f ipv6 -p udp --orig-port-dst 53 --orig-dst fd00::1 --reply-src 2001:db8::5 --reply-port-src 40001',
     'conntrack -D -f ipv4 -p udp --orig-port-dst 30053 --reply-src 192.0.2.5 --reply-port-src 40003',
     'conntrack -D -f ipv4 -p udp --orig-port-dst 30054 --reply-port-src 30054',
   ]);
-  await cleaner.clear([place('30053', 1, 2)], { 4: undefined, 6: undefined }, LOCAL);
+  await clearFlows(exec.exec, [place('30053', 1, 2)], { 4: undefined, 6: undefined }, LOCAL);
   t.equal(exec.lines[4], 'conntrack -D -f ipv4 -p udp --orig-port-dst 30053 --reply-port-src 2');
 });
 
@@ -77,7 +76,7 @@ t.test(
     const removed = 'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.2 ';
     const lists = () => new FakeExec(({ args }) => ({ stdout: args.includes('-L') ? LIST : '' }));
     const exec = lists();
-    await new FlowCleaner(exec.exec).clear([...many(1000), place('fd00::1:53', 1)], TARGETS, LOCAL);
+    await clearFlows(exec.exec, [...many(1000), place('fd00::1:53', 1)], TARGETS, LOCAL);
     t.strictSame(exec.lines, [
       'conntrack -L -f ipv4 -p udp',
       'conntrack -L -f ipv6 -p udp',
@@ -85,7 +84,7 @@ t.test(
     ]);
     const few = lists();
     const places = [place('10.0.0.1:53', 40_001), place('10.0.0.2:53', 40_002, 'unknown')];
-    await new FlowCleaner(few.exec).clear(places, TARGETS, LOCAL);
+    await clearFlows(few.exec, places, TARGETS, LOCAL);
     t.strictSame(few.lines, [
       'conntrack -L -f ipv4 -p udp',
       `${removed}--reply-src 10.0.0.2 --reply-port-src 53`,
@@ -95,7 +94,7 @@ t.test(
 
 t.test('nothing to remove is a success', async (t) => {
   const exec = new FakeExec(() => exits(NOTHING_THERE));
-  await new FlowCleaner(exec.exec).clear([place('10.0.0.1:53')], TARGETS, LOCAL);
+  await clearFlows(exec.exec, [place('10.0.0.1:53')], TARGETS, LOCAL);
   t.equal(exec.commands.length, 1);
 });
 
@@ -107,7 +106,7 @@ t.test('the number of removals is limited, and the rest is told', async (t) => {
   const exec = new FakeExec(({ args }) => ({
     stdout: args.includes('-L') ? flows.join('\n') : '',
   }));
-  await t.rejects(new FlowCleaner(exec.exec).clear(many(300), TARGETS, LOCAL), {
+  await t.rejects(clearFlows(exec.exec, many(300), TARGETS, LOCAL), {
     code: 'KPNG_LIMIT_REACHED',
     message: /44 of 300 removals/,
   });
@@ -116,9 +115,9 @@ t.test('the number of removals is limited, and the rest is told', async (t) => {
 
 t.test('says what keeps it from doing so', async (t) => {
   const code = async (reaction: ReturnType<typeof exits>): Promise<unknown> =>
-    new FlowCleaner(new FakeExec(() => reaction).exec)
-      .clear([place('10.0.0.1:53')], TARGETS, LOCAL)
-      .catch(({ code: found }: { code: string }) => found);
+    clearFlows(new FakeExec(() => reaction).exec, [place('10.0.0.1:53')], TARGETS, LOCAL).catch(
+      ({ code: found }: { code: string }) => found,
+    );
   t.equal(await code({ fails: 'missing' }), 'KPNG_PORTAL_TOOL_MISSING');
   t.equal(
     await code(

@@ -3,10 +3,10 @@ import { IptablesRig } from './iptables-rig.ts';
 import { NftablesRig } from './nftables-rig.ts';
 import type { RigOptions, RuleRig } from './rule-rig.ts';
 
+/** Both flavours of iptables get the same scripts; what differs has tests of its own. */
 const MAKERS: Readonly<Record<string, (options?: RigOptions) => RuleRig>> = {
   nftables: (options) => new NftablesRig(options),
-  'iptables-nft': (options) => new IptablesRig(options, 'nft'),
-  'iptables-legacy': (options) => new IptablesRig(options, 'legacy'),
+  iptables: (options) => new IptablesRig(options, 'nft'),
 };
 
 /** Defines a test for each portal that writes rules. `make` makes a rig whose portal closes with the test. */

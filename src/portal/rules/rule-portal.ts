@@ -15,7 +15,7 @@ import {
   portalWritten,
 } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
-import { FlowCleaner, type FlowPlace } from '../flows.ts';
+import { clearFlows, type FlowPlace } from '../flows.ts';
 import { auditor, Guard, Pace, type ProbeResult, type Repeater } from '../watch.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
@@ -128,7 +128,7 @@ export class RulePortal<Name extends string> implements Portal {
   readonly #bound: Readonly<Partial<Record<Family, string>>>;
   readonly #plan: RedirectPlan;
   readonly #set: RuleSet<Name | FlowSet>;
-  readonly #flows: FlowCleaner;
+  readonly #exec: Exec;
   readonly #canary: RuleCanary<Name>;
   readonly #pace: Pace;
   readonly #guard: Guard;
@@ -173,7 +173,7 @@ export class RulePortal<Name extends string> implements Portal {
       ...rules,
       pidOf: async (owner) => this.#canary.pidOf?.(owner),
     });
-    this.#flows = new FlowCleaner(exec);
+    this.#exec = exec;
     this.#canary = rules.canary(this.#config);
     this.#pace = new Pace(rules.lookMs);
     this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
@@ -304,7 +304,7 @@ export class RulePortal<Name extends string> implements Portal {
     const begin = this.#clock.now();
     try {
       const local = new Set(this.#interfaces().map(({ address }) => address));
-      await this.#flows.clear(places, this.#config.targets, local);
+      await clearFlows(this.#exec, places, this.#config.targets, local);
       if (!flowsCleared.hasSubscribers) return;
       const durationMs = this.#clock.now() - begin;
       flowsCleared.publish({ portal: this.kind, places: places.length, durationMs });
