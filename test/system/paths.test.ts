@@ -1,7 +1,14 @@
-import { ADDRESSES, NODE } from './support/network.ts';
-import { everywhere, SERVICE } from './support/services.ts';
+import { globSync, readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import t from 'tap';
+import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
+import { systemExec } from '../../src/portal/exec.ts';
+import { nftablesProblem } from '../../src/portal/nftables/backend.ts';
+import { lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
-import { ALL_KINDS, testEachKind } from './support/rule-kinds.ts';
+import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
+import { ALL_KINDS, type RuleKind, testEachKind } from './support/rule-kinds.ts';
+import { everywhere, SERVICE, simple } from './support/services.ts';
 
 /** Every place of the service, by what it is. */
 const PLACES: Record<string, readonly string[]> = {
@@ -74,4 +81,182 @@ testEachKind('node ports are open only on the addresses asked for', async (t, he
   t.match(await here.node.ask(`127.0.0.1:${TCP}`), /^pod/);
   t.equal(await here.client.ask(`${NODE.pods4}:${TCP}`), 'ECONNREFUSED', 'nobody listens there');
   t.equal(await here.client.ask(`[${NODE.v6}]:${TCP}`), 'ECONNREFUSED');
+});
+
+/** All places of `everywhere` that another machine may use. */
+const OUTSIDE = [
+  ...[SERVICE.cluster, SERVICE.external, SERVICE.loadBalancer].flatMap(({ v4, v6 }) => [
+    `${v4}:80`,
+    `[${v6}]:80`,
+    `${v4}:53/UDP`,
+    `[${v6}]:53/UDP`,
+  ]),
+  `${NODE.v4}:${SERVICE.nodePort.TCP}`,
+  `[${NODE.v6}]:${SERVICE.nodePort.TCP}`,
+  `${NODE.v4}:${SERVICE.nodePort.UDP}/UDP`,
+  `[${NODE.v6}]:${SERVICE.nodePort.UDP}/UDP`,
+];
+
+testEachKind('a service without endpoints refuses clients until it gets one', async (t, here) => {
+  const proxy = here.start();
+  await proxy.sync({ 'd/all': everywhere([]) });
+  for (const machine of [here.client, here.podA, here.routed, here.node]) {
+    const answers = await Promise.all(OUTSIDE.map((place) => machine.ask(place)));
+    // On the node, sending a datagram that is refused may fail itself, before the refusal is back.
+    const told = answers.map((answer, index) =>
+      machine === here.node && OUTSIDE[index]?.endsWith('/UDP') === true
+        ? answer.replace('EPERM', 'ECONNREFUSED')
+        : answer,
+    );
+    t.same([...new Set(told)], ['ECONNREFUSED'], machine.name);
+  }
+  await proxy.sync({ 'd/all': everywhere([ADDRESSES['pod-a'].v4]) });
+  for (const machine of [here.client, here.podA, here.routed, here.node]) {
+    const answers = await Promise.all(OUTSIDE.map((place) => machine.ask(place)));
+    t.same([...new Set(answers.map((each) => each.split(' ')[0]))], ['pod-a'], machine.name);
+  }
+  const writes = proxy.writes.length;
+  await proxy.sync({ 'd/all': everywhere([ADDRESSES['pod-b'].v4]) });
+  t.equal(proxy.writes.length, writes, 'one endpoint for another writes no rule');
+  t.match(await here.client.ask(OUTSIDE[0] ?? ''), /^pod-b/);
+  await proxy.sync({ 'd/all': everywhere([]) });
+  t.equal(await here.client.ask(OUTSIDE[0] ?? ''), 'ECONNREFUSED');
+});
+
+testEachKind(
+  'source ranges let in only their clients, and only on load-balancer addresses',
+  async (t, here) => {
+    const proxy = here.start();
+    const all = everywhere();
+    const sourceRanges = ['192.0.2.0/24', '192.0.2.128/25', '2001:db8:1::/120', '198.51.100.0/25'];
+    const guarded = { ...all, service: { ...all.service, ipFilters: [{ sourceRanges }] } };
+    await proxy.sync({ 'd/all': guarded });
+    const { loadBalancer, external, cluster } = SERVICE;
+    for (const place of [`${loadBalancer.v4}:80`, `[${loadBalancer.v6}]:80`]) {
+      t.match(await here.client.ask(place), /^pod/, place);
+      t.match(await here.client.ask(place.replace(/:80$/, ':53/UDP')), /^pod/, `${place}, UDP`);
+    }
+    const strange = { source: STRANGER.v6 };
+    t.equal(await here.client.askInVain(`[${loadBalancer.v6}]:80`, strange), 'silence');
+    t.equal(await here.client.askInVain(`[${loadBalancer.v6}]:53/UDP`, strange), 'silence');
+    t.equal(await here.podA.askInVain(`${loadBalancer.v4}:80`), 'silence');
+    t.match(await here.podA.ask(`${external.v4}:80`), /^pod/);
+    t.match(await here.podA.ask(`${cluster.v4}:80`), /^pod/);
+
+    // 198.51.100.9 is inside as long as the range is there.
+    t.match(await here.client.ask(`${loadBalancer.v4}:80`, { source: STRANGER.v4 }), /^pod/);
+    const narrow = { ...all.service, ipFilters: [{ sourceRanges: ['192.0.2.0/24'] }] };
+    await proxy.sync({ 'd/all': { ...all, service: narrow } });
+    const source = STRANGER.v4;
+    t.equal(await here.client.askInVain(`${loadBalancer.v4}:80`, { source }), 'silence');
+    await proxy.sync({ 'd/all': all });
+    t.match(await here.client.ask(`${loadBalancer.v4}:80`, { source }), /^pod/);
+  },
+);
+
+testEachKind(
+  'traffic with the policy Local is refused where there is no local endpoint',
+  async (t, here) => {
+    const proxy = here.start();
+    const { cluster, external, nodePort } = SERVICE;
+    const away: Partial<Endpoint> = { scopes: { internal: true, external: false } };
+    const all = everywhere([{ address: ADDRESSES['pod-a'].v4, more: away }]);
+    const local = { ...all.service, externalTrafficToLocal: true };
+    await proxy.sync({ 'd/all': { ...all, service: local } });
+    t.match(await here.podA.ask(`${cluster.v4}:80`), /^pod-a/);
+    t.equal(await here.client.ask(`${external.v4}:80`), 'ECONNREFUSED');
+    t.equal(await here.client.ask(`${NODE.v4}:${nodePort.TCP}`), 'ECONNREFUSED');
+    await proxy.sync({
+      'd/all': { service: local, endpoints: [...all.endpoints, ADDRESSES['pod-b'].v4] },
+    });
+    const answers = await Promise.all([1, 2, 3, 4].map(() => here.client.ask(`${external.v4}:80`)));
+    t.same(
+      [...new Set(answers.map((each) => each.split(' ')[0]))],
+      ['pod-b'],
+      'only the local one',
+    );
+  },
+);
+
+testEachKind('proxy ports cannot be reached directly, except from the node', async (t, here) => {
+  await here
+    .start()
+    .sync({ 'd/web': simple('10.96.0.1', 'TCP 80'), 'd/dns': simple('10.96.0.2', 'UDP 53') });
+  const rules = await here.rules();
+  const proxyPort = (...place: Parameters<RuleKind['portalOf']>): string =>
+    here.kind.portalOf(...place).exec(rules)?.[1] ?? '';
+  const places = [
+    `${NODE.v4}:${proxyPort('10.96.0.1', 'tcp', 80)}`,
+    `${NODE.v4}:${proxyPort('10.96.0.2', 'udp', 53)}/UDP`,
+  ];
+  for (const place of places) {
+    t.equal(await here.client.ask(place), 'ECONNREFUSED', place);
+    t.equal(await here.podA.ask(place), 'ECONNREFUSED', place);
+    t.match(await here.node.ask(place), /^pod-a/, place);
+  }
+});
+
+t.test('nft and the kernel take the texts that the unit tests compare with', async (t) => {
+  const here = await lab(t);
+  for (const path of globSync('test/portal/nftables/golden/*.nft')) {
+    if (basename(path) === 'delta.nft') continue;
+    await here.network.inside('node', 'nft', ['-f', '-'], readFileSync(path, 'utf8'));
+    t.match(await here.ruleset(), /table inet kpng-userspace/, path);
+  }
+  const problem = await nftablesProblem(
+    ({ file, args, ...rest }) => {
+      const inside = ['netns', 'exec', here.network.namespace('node'), file, ...args];
+      return systemExec({ ...rest, file: 'ip', args: inside });
+    },
+    [4, 6],
+  );
+  t.equal(problem, undefined);
+});
+
+t.test('says so when the process has no right to change rules', async (t) => {
+  const here = await lab(t);
+  const namespace = here.network.namespace('node');
+  // The capabilities that are left do not include CAP_NET_ADMIN.
+  const problem = await nftablesProblem(
+    ({ file, args, ...rest }) => {
+      const inside = [
+        'netns',
+        'exec',
+        namespace,
+        'setpriv',
+        '--reuid',
+        '65534',
+        '--clear-groups',
+        file,
+      ];
+      return systemExec({ ...rest, file: 'ip', args: [...inside, ...args] });
+    },
+    [4, 6],
+  );
+  t.match(problem, { code: 'KPNG_PORTAL_PERMISSION', message: /CAP_NET_ADMIN/ });
+});
+
+t.test('a service that is its own endpoint, where rules lead to it, costs nothing', async (t) => {
+  const here = await lab(t);
+  const proxy = here.start();
+  const more = { nodePort: 8080 };
+  await proxy.sync({
+    'd/loop': simple('10.96.0.1', 'TCP 8080', ['10.96.0.1']),
+    'd/by-node-port': simple('10.96.0.2', 'TCP 80', [NODE.v4], more),
+    'd/in-part': simple('10.96.0.3', 'TCP 8080', ['10.96.0.3', ADDRESSES['pod-a'].v4]),
+    'd/good': simple('10.96.0.4', 'TCP 80'),
+  });
+  const before = await proxy.usage();
+  for (const machine of [here.client, here.node]) {
+    for (const place of ['10.96.0.1:8080', '10.96.0.2:80']) {
+      t.equal(await machine.ask(place), 'ECONNRESET', `${machine.name} at ${place}`);
+    }
+    for (const place of ['10.96.0.3:8080', '10.96.0.3:8080', '10.96.0.4:80']) {
+      t.match(await machine.ask(place), /^pod-a/, `${machine.name} at ${place}`);
+    }
+  }
+  // In a circle, each of four clients would take as many connections as there are descriptors.
+  const { user, system } = await proxy.usage();
+  const ms = (user + system - before.user - before.system) / 1000;
+  t.ok(ms < 700, `${ms} ms of CPU time`);
 });
