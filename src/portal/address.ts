@@ -14,10 +14,7 @@ import {
 } from './portal.ts';
 
 export interface AddressPortalOptions {
-  /**
-   * Where node ports are opened: networks, addresses, or `primary`, `localhost`, `all`. Empty
-   * (default): on every address of the host, as kube-proxy does.
-   */
+  /** Addresses that node ports open on: networks, addresses, `primary`, `localhost`, `all`. Empty (default): all. */
   readonly nodePortAddresses?: readonly string[];
   /** The host's addresses now; by default as Node or the keeper reports them. */
   readonly interfaces?: () => readonly HostAddress[];
@@ -37,13 +34,10 @@ interface Entry {
 }
 
 /**
- * Lets the engine listen on the service addresses themselves. An address that the host does not have
- * is added to an interface if there is a keeper, and cannot be listened on otherwise; Linux has all of
- * 127.0.0.0/8.
+ * Lets the engine listen on the service addresses themselves. A keeper, if there is one, adds addresses that the host
+ * lacks.
  *
- * Where two service ports want one address and port, the holder keeps it and the other one gets it as soon as
- * it is free, in the same plan. Node ports listen on the wildcard address by default, which is in
- * the way of every single address with that port.
+ * Node ports listen on the wildcard address by default, which conflicts with every single address with that port.
  */
 export class AddressPortal implements Portal {
   readonly kind = 'address';

@@ -60,10 +60,7 @@ export const LOCK_WAIT_S = 5;
 /** What the list of all rules of one family may come to. About 300 bytes each. */
 export const MAX_RULE_LIST = 256 * 1024 * 1024;
 
-/**
- * Comparisons that a removal may cost, as a multiple of all rules; beyond that all rules are written
- * anew. iptables finds a rule by comparing it with all of its chain.
- */
+/** Comparisons that a removal may cost (iptables compares a whole chain), as a multiple of all rules. */
 export const MAX_COMPARISONS = 20;
 
 /** How often, how long and how seldom at the most the rules are compared with what was written. */

@@ -41,12 +41,10 @@ interface Round<C extends Claim> {
 }
 
 /**
- * Which service port may have which address.
+ * Which service port has which address and port.
  *
- * An address and port has one holder, and the wildcard address conflicts with every single address with that
- * port: on Linux the second bind of the two fails. The holder keeps it. What is free goes to the first
- * service port by name that wants it, so the outcome does not depend on the order of arrival
- * within an update. An update costs what changes, not what there is.
+ * The wildcard address conflicts with every address with that port, as on Linux the second bind fails. A holder keeps
+ * its claim. A free one goes to the first service port by name that waits for it. An update costs what changes.
  */
 export class ClaimTable<C extends Claim> {
   readonly #buckets = new Map<string, Bucket<C>>();
@@ -57,9 +55,8 @@ export class ClaimTable<C extends Claim> {
   #unmet = 0;
 
   /**
-   * Replaces the claims of the owners in `set` and drops those of the owners in `remove`. What this
-   * frees can be had by others in the same update. Of claims of one owner to the same, the first counts. Returns
-   * the owners that have won or lost a claim.
+   * Replaces the claims of owners in `set` and drops those in `remove`; others get what this frees in the same
+   * update. Of equal claims of one owner the first counts. Returns the owners that won or lost a claim.
    */
   update(set: ReadonlyMap<string, readonly C[]>, remove: Iterable<string>): ReadonlySet<string> {
     const round: Round<C> = { released: new Map(), added: new Map(), changed: new Set() };
@@ -84,10 +81,7 @@ export class ClaimTable<C extends Claim> {
     );
   }
 
-  /**
-   * One that stands for all claims that are not met, with their number; undefined: all are met. It names the same
-   * claim for as long as that is not met. `text` names what is claimed.
-   */
+  /** Describes one unmet claim, the same while it is unmet, with the number of all; undefined: all are met. */
   problem(text: (claim: C) => string): PortalProblem | undefined {
     const [bucket] = this.#contested;
     const [[address, owners] = []] = bucket?.waiting ?? [];

@@ -9,10 +9,7 @@ type Kind = Portal['kind'];
 export interface PortalWritten {
   portal: Kind;
   /**
-   * - `start`: everything, for the first time
-   * - `change`: only what differs
-   * - `repair`: everything, because somebody else had removed or changed it, because the last
-   *   attempt failed, or because the host's addresses have changed
+   * `start`: everything, the first time. `change`: the difference. `repair`: everything, after damage or a failure.
    */
   reason: 'start' | 'change' | 'repair';
   /** Elements or rules that differ from what was last written; at the start, from nothing. */

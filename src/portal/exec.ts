@@ -7,8 +7,7 @@ export interface Command {
   readonly file: string;
   readonly args: readonly string[];
   /**
-   * What it reads from its standard input; default: nothing. Node's pipes are sockets, so a program that
-   * opens `/dev/stdin` by name, as conntrack does, cannot read it.
+   * Default: empty. Node's pipes are sockets, so programs that open `/dev/stdin` by name (conntrack) cannot read it.
    */
   readonly stdin?: string;
   /** It is killed after this long. Milliseconds. Default 30 s. */
@@ -23,18 +22,15 @@ export interface Output {
   readonly stderr: string;
 }
 
-/**
- * Runs a program to its end. The one way in which portals do anything to the host, so that tests can
- * put something else in its place. Rejects with an `ExecError`.
- */
+/** Runs a program to its end: the only way in which portals change the host. Rejects with an `ExecError`. */
 export type Exec = (command: Command) => Promise<Output>;
 
 /**
- * - `missing`: there is no such program on the PATH
+ * - `missing`: not on the PATH
  * - `not-allowed`: it may not be run
  * - `exit`: it ended with another code than 0, or by a signal that was not ours
  * - `timeout`, `output`: it took too long or printed too much, and was killed
- * - `system`: it could not be started for another reason, such as a lack of descriptors
+ * - `system`: it could not be started, for example for lack of descriptors
  */
 export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'output' | 'system';
 
@@ -168,9 +164,8 @@ function firstLine(text: string): string | undefined {
 }
 
 /**
- * Prints programs instead of running them, as lines for a shell, and has them succeed. What portals have
- * to read of the host to know what to do is answered as it is without them: the addresses of the host
- * as Node tells them, and no rule of ours.
+ * Prints programs as shell lines instead of running them. What portals read of the host comes from Node; no rule is
+ * ours.
  */
 export function dryExec(write: (text: string) => Promise<void>): Exec {
   const host = new DryHost();

@@ -15,10 +15,7 @@ export interface FlowPlace {
   readonly port: number;
   /** The proxy port that flows should lead to; undefined: none should. */
   readonly proxyPort: number | undefined;
-  /**
-   * Where its flows have led so far: to a proxy port, or `past`, by the rules. `unknown` when the
-   * rules were not there all the time, or not ours.
-   */
+  /** Where the rules sent its flows: to a proxy port, or `past`. `unknown`: there were no rules, or not ours. */
   readonly formerly: number | 'past' | 'unknown';
 }
 
@@ -47,10 +44,7 @@ export function* readFlows(text: string): Generator<Flow> {
   }
 }
 
-/**
- * Picks the flows that lead elsewhere than their place says, one of each that look the same. `local` are
- * the addresses of the node: a node port of another node is not ours.
- */
+/** The flows that go elsewhere than their place says, one of each kind. `local`: the addresses of this node. */
 export function staleAmong(
   places: readonly FlowPlace[],
   flows: Iterable<Flow>,

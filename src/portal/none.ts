@@ -9,11 +9,9 @@ export interface NonePortalOptions {
 }
 
 /**
- * No portals: each service port listens on one proxy port, and the operator redirects traffic there.
- * The port stays the same as long as the service port exists.
+ * No portals: each service port listens on one proxy port that stays, and the operator redirects traffic there.
  *
- * All traffic counts as internal, and source ranges are not applied, because clients are seen with
- * the address that the redirect gives them.
+ * All traffic counts as internal and source ranges do not apply, as the redirect may hide the client's address.
  */
 export class NonePortal implements Portal {
   readonly kind = 'none';

@@ -23,15 +23,9 @@ export interface ServicePortPortals {
   /** `namespace/name:port`. */
   readonly servicePort: string;
   readonly portals: readonly PortalSpec[];
-  /**
-   * Whether there is an endpoint for each kind of traffic; absent: there is. A portal that writes
-   * rules refuses traffic for which there is none. Others leave that to the engine.
-   */
+  /** Whether each kind of traffic has endpoints; absent: it has. Portals with rules refuse traffic that has none. */
   readonly served?: Readonly<Record<Traffic, boolean>>;
-  /**
-   * Whether internal and external traffic may have different endpoints, so that a redirecting portal
-   * needs a proxy port for each; absent: they may.
-   */
+  /** Whether the kinds of traffic may have different endpoints and need a proxy port each; absent: they may. */
   readonly splitTraffic?: boolean;
 }
 
@@ -49,10 +43,7 @@ export interface PortalProblem {
 
 /** What an engine has to listen on because of a portal plan. */
 export interface PortalPlan {
-  /**
-   * Service ports whose listeners differ from before, with the whole new list: those asked for, and
-   * those that gain an address because another one gave it up.
-   */
+  /** New listeners of service ports whose listeners differ, also those that gain an address from another one. */
   readonly listen: ReadonlyMap<string, readonly ListenSpec[]>;
   /** The portals that are missing now, over all service ports, not only this plan's. */
   readonly problems: readonly PortalProblem[];
@@ -61,51 +52,39 @@ export interface PortalPlan {
 /**
  * How traffic gets to the proxy sockets.
  *
- * One sync calls `plan` once, then `prepare`, lets the engine listen, and then calls `commit` once. An
- * `address` portal adds addresses in `prepare` and removes them in `commit`, if it is to have any of its
- * own; a redirecting one (nftables, iptables) asks for proxy ports in the plan and writes its rules in
+ * A sync calls `plan`, `prepare`, lets the engine listen, and calls `commit`, each once. An `address` portal adds
+ * addresses in `prepare` and removes them in `commit`; a redirecting one plans proxy ports and writes its rules in
  * `commit`, in one transaction.
  */
 export interface Portal {
   readonly kind: 'address' | 'none' | 'nftables' | 'iptables' | 'portproxy';
 
   /**
-   * Whether it leads traffic to proxy ports with rules; absent: it does not. Only such a portal is told
-   * `served` and `splitTraffic`, and so asked when a service port gets its first endpoint or loses its
-   * last one. Its rules are changed before listeners that are not needed any more close.
+   * Whether rules redirect traffic to proxy ports; absent: no. Only such a portal gets `served` and `splitTraffic`,
+   * and is asked at the edge between none and some endpoints. Its rules change before listeners close.
    */
   readonly redirects?: boolean;
 
   /** Decides, without side effects outside this object, who listens where. Removals count first. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
 
-  /**
-   * Another program holds the port of a listener that this portal has chosen. The next plan chooses another
-   * one, if there is one. Absent: the portal chooses no ports.
-   */
+  /** Another program holds a port that this portal chose. The next plan chooses another. Absent: it chooses none. */
   portTaken?(servicePort: string, listen: ListenSpec): void;
 
   /**
-   * The portals that are missing now, as `PortalPlan.problems` has it, but with what has become of the plan and of
-   * later attempts. Asked at each sync, so it may not cost what is missing. Absent: nothing is added to what the plan says.
+   * The missing portals as in `PortalPlan.problems`, after the plan and later attempts. Asked at each sync, so its
+   * cost must not depend on their number. Absent: the plan says all.
    */
   problems?(): readonly PortalProblem[];
 
-  /**
-   * Provides what the listeners of the plan need, before the engine opens them; absent: nothing is
-   * needed. Never rejects, as one that cannot be opened must not stop the others: `commit` tells.
-   */
+  /** Provides what listeners need before they open; absent: nothing. Never rejects: `commit` reports failures. */
   prepare?(): Promise<void>;
 
-  /**
-   * The addresses that the host has by itself, where the portal adds others; absent: it adds none.
-   * Node ports are opened on these only.
-   */
+  /** The host's own addresses, where the portal adds others; absent: it adds none. Node ports open on these only. */
   hostAddresses?(): readonly HostAddress[];
 
   /**
-   * Makes the plan real outside the engine. `bound` tells the port of each listener of the service
-   * ports that the plan changed.
+   * Makes the plan real outside the engine. `bound`: the ports of listeners of service ports that the plan changed.
    */
   commit(
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,

@@ -8,11 +8,10 @@ export function formerKey(servicePort: string, address: string, traffic: Traffic
 }
 
 /**
- * Hands out the ports of a range, in random order so that a port that was just given back is seldom
- * the next one, or leaves the choice to the kernel when there is no range.
+ * Hands out the ports of a range at random, so that a port is seldom reused at once; without a range the kernel
+ * chooses.
  *
- * The free ports are kept in an array: taking one swaps it with the last free one, so both
- * operations take constant time.
+ * Both operations take constant time.
  */
 export class PortAllocator {
   readonly #range: PortRange | undefined;
@@ -25,8 +24,8 @@ export class PortAllocator {
   readonly #reserved: Map<string, number>;
 
   /**
-   * `random` is evenly distributed in [0, 1), as `Math.random`. `former`: ports that listeners had in a
-   * process before this one, by `formerKey`. `unusable`: ports that the system lets nobody have.
+   * `random`: as `Math.random`. `former`: ports of a previous process by `formerKey`. `unusable`: reserved by the
+   * system.
    */
   constructor(
     range: PortRange | undefined,
@@ -58,10 +57,7 @@ export class PortAllocator {
     };
   }
 
-  /**
-   * A port that nobody has: the one that the listener has had in a former process, if there was one; 0 when
-   * the kernel is to choose; undefined when none is left.
-   */
+  /** A free port: the listener's former one if it had one; 0: the kernel is to choose; undefined: none is left. */
   allocate(listener?: string): number | undefined {
     if (this.#range === undefined) return 0;
     const former = listener === undefined ? undefined : this.#reserved.get(listener);
@@ -138,9 +134,8 @@ export class ProxyPorts {
   }
 
   /**
-   * Replaces what service ports need; no listener at all is for one that is gone. A listener keeps its port for as
-   * long as it is needed. Ports that are given up are used again at once only when no other is left. Returns
-   * the service ports whose ports have changed.
+   * Replaces what service ports need; none: it is gone. Listeners keep their ports. Ports given up are reused at once
+   * only when no other is left. Returns the service ports whose ports have changed.
    */
   update(needed: ReadonlyMap<string, readonly ProxyListener[]>): Set<string> {
     for (const [name, listeners] of needed) {

@@ -123,13 +123,10 @@ interface Entry {
 }
 
 /**
- * The part that all redirecting portals share: which service port has which portal, on which proxy
- * ports it listens, and so where each portal is redirected.
+ * What redirecting portals share: which service port has which portal and proxy ports, and so each redirect.
  *
- * A service port has one listener for each family and kind of traffic that its portals need, or one
- * for each family when all traffic has the same endpoints. Where two service ports want one portal,
- * the holder keeps it and the other one gets it as soon as it is free, in the same plan. A node port
- * and a service address with the same port are not in each other's way.
+ * A service port has one listener for each family and kind of traffic, or for each family when all traffic has the
+ * same endpoints. A node port and a service address with the same port do not conflict.
  */
 export class RedirectPlan {
   readonly #ports: ProxyPorts;
@@ -174,8 +171,7 @@ export class RedirectPlan {
   }
 
   /**
-   * Notes the ports that listeners have got, as `Portal.commit` is told them, and returns the names
-   * of service ports whose redirects or proxy ports may differ since the last call.
+   * Records the ports that listeners got. Returns the service ports whose redirects may differ since the last call.
    */
   settle(
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,

@@ -2,11 +2,7 @@ import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
 import { ExecError } from './exec.ts';
 
 /**
- * What a failure is about:
- *
- * - `host`: nothing that was to be written could be the cause, such as a missing permission
- * - `content`: the kernel or the tool refuses something that was to be written; that may be out of step with
- *   what the kernel has
+ * `host`: not about what was to be written, such as a missing permission. `content`: the kernel or tool refuses it.
  */
 export type Blame = 'host' | 'content';
 

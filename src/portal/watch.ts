@@ -53,10 +53,7 @@ export class Repeater {
 /** Waits between repairs that do not help. */
 const REPAIR_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
 
-/**
- * What came of a connection through the rules: it was accepted, it was refused at once, or nothing
- * came back.
- */
+/** Result of a connection through the rules: accepted, refused at once, or no answer. */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
 /** The least wait after a look that took long, as a part of the interval. */
@@ -140,9 +137,8 @@ async function attempt(action: Promise<void>): Promise<void> {
 const DURATIONS = 5;
 
 /**
- * Compares what is in the kernel with what was written: the canary notices that chains or tables are gone, but a
- * single rule or element only matters to its own clients. `compare` resolves with what repairs the differences;
- * undefined: there are none.
+ * Compares the kernel with what was written, as a single rule only matters to its own clients. `compare` resolves
+ * with the repair; undefined: nothing differs.
  */
 export function auditor(
   clock: Clock,
@@ -171,10 +167,7 @@ export function auditor(
   });
 }
 
-/**
- * How long to wait between looks at the rules: the longer it takes to write them all, the less, so that they are
- * back within a second of their removal.
- */
+/** The wait between looks: shorter when writing all rules takes long, so that they are back within a second. */
 export class Pace {
   /** How many items there are. */
   #items = 0;

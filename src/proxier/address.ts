@@ -4,10 +4,7 @@ import ipaddr from 'ipaddr.js';
 /** In canonical form: unspecified, multicast, broadcast. Linux binds TCP listeners to the latter two. */
 const NOT_ONE_HOST = /^(?:0\.0\.0\.0|(?:22[4-9]|23\d)\..*|255\.255\.255\.255|::|ff[\da-f]{2}:.*)$/;
 
-/**
- * The one way to write an address: IPv6 in its short form, IPv4 inside IPv6 as IPv4. Undefined for
- * what is not the address of one host: other text, a zone, an address of no host or of many.
- */
+/** The canonical text: short IPv6, IPv4-mapped as IPv4. Undefined for what is not the address of one host. */
 export function canonicalAddress(text: string): string | undefined {
   if (isIPv4(text)) return NOT_ONE_HOST.test(text) ? undefined : text;
   if (!isIPv6(text) || text.includes('%')) return undefined;

@@ -8,11 +8,7 @@ import type {
 } from '../proxysocket/spec.ts';
 import { sameList } from '../util/same-list.ts';
 
-/**
- * The smallest steps that lead an engine from `before` to `after`. Undefined on either side means
- * that there is no such service port. A change of the protocol is a new service port; anything else
- * leaves what runs alone.
- */
+/** The smallest steps from `before` to `after`; undefined: there is none. Another protocol is a new service port. */
 export function changesBetween(
   before: ServicePortSpec | undefined,
   after: ServicePortSpec | undefined,

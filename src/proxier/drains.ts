@@ -29,11 +29,10 @@ export interface DrainChange {
 }
 
 /**
- * What is drained: a step on the desired state, between what a source wants and what an engine gets.
+ * What is drained: a step between the desired state of a source and that of the engine.
  *
- * A drained endpoint may be used for no traffic: its connections live on, and it is never picked. A service port
- * whose endpoints are all drained resets its clients with that reason. A drain holds until it is taken back
- * or the process ends, whatever becomes of the service port.
+ * A drained endpoint keeps its connections and gets no new ones. A service port with only drained endpoints resets
+ * its clients with that reason. A drain holds until it is taken back or the process ends.
  */
 export class Drains {
   #drains = new Map<string, Drain>();

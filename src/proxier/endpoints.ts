@@ -5,15 +5,11 @@ import type { ServiceEntry } from '../store/local-view.ts';
 import { canonicalAddress, isPort } from './address.ts';
 
 /**
- * The port of an endpoint that belongs to a service port; undefined when it has none. It may be out
- * of range.
+ * The port of an endpoint for a service port, possibly out of range; undefined: none.
  *
- * An endpoint's list says which of the service's ports it serves, by the name of the service port.
- * In order: the entry of that name; the entry of the target port's name, unless another port of the
- * service is called that; the numeric target port, where the endpoint has no list or nothing has
- * a name. kpng does not look for the empty name, so there an unnamed service port with a named
- * target port never resolves; and it does not fall back to the numeric target port for an endpoint
- * without a list.
+ * In order: the endpoint's entry of the service port's name; that of the target port's name, unless another port has
+ * that name; the numeric target port, if the endpoint lists none or nothing has a name. kpng resolves neither the
+ * empty name nor endpoints without a list.
  */
 export function resolvePort(
   port: PortMapping,
@@ -79,15 +75,12 @@ interface Faults {
 }
 
 /**
- * The endpoints of one service port: one for each address of each endpoint that serves it, both
- * families alike. An endpoint without scopes may be used for all traffic; one with neither scope
- * stays in the list, so that what runs on it can end in peace.
+ * The endpoints of one service port: one for each address. Without scopes an endpoint serves all traffic; with
+ * neither scope it stays in the list, so that its connections can end.
  *
- * An endpoint that lists other ports and not this one does not serve it; that is not an error as
- * long as some other endpoint does.
+ * Endpoints that list other ports do not serve this one, which is an error only if none does.
  *
- * `former`: what the same service port had before. Of endpoints that are the same objects as then the
- * result has the same objects as then.
+ * `former`: the previous result; unchanged endpoints give the same objects.
  */
 export function endpointsOf(
   servicePort: string,

@@ -21,10 +21,7 @@ export class Places {
   }
 }
 
-/**
- * A service port that goes on listening where it did, besides where it is to listen now, except at
- * places that others want. The same object when that adds nothing.
- */
+/** A service port with its former listeners beside the new ones, but for those that others want. */
 export function withFormer(
   now: ServicePortSpec,
   former: ServicePortSpec,
@@ -98,18 +95,16 @@ export class EngineSync {
   }
 
   /**
-   * Gives the engine one batch with all that was wanted since the last one that succeeded; none when
-   * nothing differs. Rejects with the engine's error; then all of it stays wanted, and the service
-   * ports of the batch are set anew by the next one, whatever the engine made of it.
+   * Gives the engine one batch with all that differs. Rejects with the engine's error; then it stays wanted, and the
+   * next batch sets its service ports from scratch.
    */
   flush(): Promise<Step[]> {
     return this.#flush(new Map(this.#pending));
   }
 
   /**
-   * As `flush`, and tells the same, but what listens goes on listening, unless another service port is
-   * to have its place. What is no longer wanted is `surplus` after that, until `closeSurplus` or until
-   * it is wanted again.
+   * As `flush`, but keeps listeners open unless another service port wants their address. What is not wanted any more
+   * is `surplus` until `closeSurplus`.
    */
   async flushKeepingListeners(): Promise<Step[]> {
     const places = new Places([...this.#pending.values()].flatMap((each) => each?.spec ?? []));

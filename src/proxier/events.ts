@@ -35,10 +35,7 @@ export interface ServicePortChanged {
   portals: readonly PortalSpec[];
 }
 
-/**
- * A problem has come up, has grown or shrunk a lot, or is over. Service ports and addresses with the
- * same cause are one problem.
- */
+/** A problem came up, doubled or halved, or is over. Service ports with the same cause are one problem. */
 export interface ProblemChanged {
   kind: 'appeared' | 'changed' | 'gone';
   problem: Problem;

@@ -16,11 +16,8 @@ export interface LateClosingsOptions {
 }
 
 /**
- * Closes listeners some time after the rules have changed.
- *
- * A connection that the old rules have led to a listener may still be in its handshake, or its SYN lost
- * and sent again a second later with the same translation. The kernel refuses the one and resets the
- * other when the listener closes first.
+ * Closes listeners some time after the rules have changed: a redirected connection may still be in its handshake, or
+ * its SYN sent again a second later, and would be refused or reset.
  */
 export class LateClosings {
   readonly #options: LateClosingsOptions;
@@ -76,10 +73,7 @@ export class LateClosings {
   }
 }
 
-/**
- * Notices when a listener opens that could not be opened when its rules were written, and has the
- * rules of its service port written again. Several that open at once are one call.
- */
+/** Notices listeners that open after their rules were written, and has these written again, several in one call. */
 export class LateListeners {
   readonly #isMissing: (servicePort: string) => boolean;
   readonly #commit: () => Promise<void>;
@@ -88,10 +82,7 @@ export class LateListeners {
     if (this.#isMissing(servicePort)) this.#note(servicePort);
   };
 
-  /**
-   * `commit` must not reject. It may wait for its turn before it takes the names: what opens until then
-   * is part of the same call.
-   */
+  /** `commit` must not reject. What opens until it takes the names is part of the same call. */
   constructor(
     isMissing: (servicePort: string) => boolean,
     commit: (takeNames: () => readonly string[]) => Promise<void>,

@@ -12,8 +12,7 @@ import { causeOf, knownCode, type ListenFailure } from './report.ts';
 export type FailureGroup = ReadonlyMap<string, ListenFailure>;
 
 /**
- * Keeps track of the listeners that cannot be opened, by following the events of the data path, and
- * groups them by cause. Every event costs the same, however many listeners fail.
+ * Follows the data path's events to know which listeners fail, grouped by cause. Each event has constant cost.
  *
  * Events carry no engine, so a process has one engine for each set of service port names.
  */

@@ -15,10 +15,7 @@ export interface PortalPolicy {
   readonly holds: boolean;
 }
 
-/**
- * Of its endpoints a portal knows only whether there are any, and only if it redirects and clients of none
- * have nothing to wait for: nothing else about endpoints concerns a portal.
- */
+/** A portal learns of endpoints only whether there are any, and only if it redirects and clients are not held. */
 export function portalInput(
   { spec, portals, splitTraffic }: DesiredServicePort,
   { redirects, holds }: PortalPolicy,
@@ -50,18 +47,12 @@ interface Planned {
   listen: readonly ListenSpec[];
 }
 
-/**
- * Keeps a portal in step with what is wanted. It is asked only about service ports of which something
- * that concerns it differs.
- */
+/** Keeps a portal in step with what is wanted. Asks it only about service ports that differ for it. */
 export class PortalSync {
   readonly #portal: Portal;
   readonly #planned = new Map<string, Planned>();
   readonly #unplanned = new Map<string, PortalInput | undefined>();
-  /**
-   * Service ports of plans that are yet to be committed; undefined when all are. Not so at first: even
-   * if nothing is wanted, what a former process has left has to go.
-   */
+  /** Planned service ports that are not committed; undefined: none. Not at first: stale rules have to go. */
   #uncommitted: Set<string> | undefined = new Set();
   readonly #missing = new Set<string>();
 
@@ -85,10 +76,7 @@ export class PortalSync {
     return this.#planned.get(name)?.listen ?? [];
   }
 
-  /**
-   * Lets the portal plan what was wanted since the last plan; undefined when nothing differs and
-   * everything is committed.
-   */
+  /** Plans what was wanted since the last plan; undefined when nothing differs and everything is committed. */
   plan(): PortalPlan | undefined {
     if (this.#unplanned.size === 0 && this.#uncommitted === undefined) return undefined;
     const set: (PortalInput & Pick<ServicePortPortals, 'servicePort'>)[] = [];
@@ -111,8 +99,7 @@ export class PortalSync {
   }
 
   /**
-   * Lets the portal choose other ports for listeners of the plan whose ports other programs hold; undefined
-   * when there are none, or no other ports.
+   * Plans other ports for listeners whose ports other programs hold; undefined: there are none, or no other ports.
    */
   replan(engine: Engine): PortalPlan | undefined {
     if (this.#portal.portTaken === undefined) return undefined;
@@ -156,8 +143,7 @@ export class PortalSync {
   }
 
   /**
-   * Lets the portal carry out what was planned since the last commit that succeeded, with the ports
-   * that the engine has got. Rejects with the portal's error; then it is due again.
+   * Commits the plans with the ports that the engine has got. Rejects with the portal's error; then it is due again.
    */
   async commit(engine: Engine): Promise<void> {
     const names = this.#uncommitted;

@@ -20,12 +20,10 @@ export interface ServiceAddresses {
 }
 
 /**
- * The addresses of a service, both families, each once: cluster IPs first, then external IPs, then
- * load-balancer IPs.
+ * The addresses of a service, each once: cluster IPs, external IPs, load-balancer IPs.
  *
- * Source ranges belong to the load-balancer IPs, or to the target IPs of their filter where it
- * names some. When none of an address's ranges can be read, the address is left out rather than
- * opened to everybody.
+ * Source ranges belong to the load-balancer IPs, or to the target IPs of their filter. An address without readable
+ * ranges stays closed.
  */
 export function serviceAddresses(key: string, service: Service): ServiceAddresses {
   const problems: KpngError[] = [];

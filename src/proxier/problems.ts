@@ -25,10 +25,7 @@ interface Noted {
   told: number;
 }
 
-/**
- * The problems that there are now. It tells of each once when it comes up and once when it is over,
- * and in between only when it concerns at least twice as many, or at most half as many, as were told.
- */
+/** The present problems. Publishes each when it appears, doubles or halves, and when it is over. */
 export class ProblemBook {
   readonly #noted = new Map<string, Noted>();
   readonly #publish: Publish;

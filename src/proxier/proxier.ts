@@ -31,10 +31,7 @@ export interface ProxierOptions {
   readonly platform?: NodeJS.Platform;
   /** Finds out who listens where a listener cannot be opened, in words. Absent: nobody does. */
   readonly holderOf?: HolderOf;
-  /**
-   * How long a listener stays open after the rules of a portal that redirects no longer lead to it.
-   * Milliseconds. Default: LINGER_MS.
-   */
+  /** How long unneeded listeners of a redirecting portal stay open. Milliseconds. Default: LINGER_MS. */
   readonly lingerMs?: number;
   /** Whether the engine holds TCP clients of service ports without endpoints, which then must get there. Default: no. */
   readonly holds?: boolean;
@@ -51,16 +48,14 @@ export interface ProxierSnapshot {
 }
 
 /**
- * Makes an engine and a portal do what a node-local view asks for.
+ * Brings an engine and a portal to what a node-local view asks for.
  *
- * Only the services that a change set names are looked at, and what they come to is compared with
- * what is in place. Changes of endpoints go to the engine alone. Anything about portals is
- * planned by the portal first; then the engine gets one batch, and the portal carries out its plan. With
- * a portal that redirects, listeners that are not needed any more close some time after that.
+ * Only services that a change set names are compared with what is in place. Endpoint changes go to the engine alone.
+ * Otherwise the portal plans, the engine gets one batch, and the portal commits. With a redirecting portal, unneeded
+ * listeners close some time later.
  *
- * A service port that cannot be had in part, or a listener that cannot be opened, is a problem that
- * is told once and does not stop the rest. When the engine or the portal fails as a whole, the change
- * set is refused, and what is in doubt is put in place anew with the next one.
+ * A service port that is served in part, or a listener that cannot open, is a problem that is reported once. When the
+ * engine or the portal fails as a whole, the change set is refused, and put in place with the next one.
  */
 export class Proxier implements LocalSink {
   readonly #engine: Engine;
@@ -108,17 +103,16 @@ export class Proxier implements LocalSink {
   }
 
   /**
-   * Puts a change set in place. Resolves when the engine has tried every new listener once. Rejects
-   * with KPNG_SINK_FAILED when its keys have to be given again, and after `close`. Calls are carried
-   * out one after another.
+   * Puts a change set in place, one at a time. Resolves when the engine has tried every new listener once. Rejects
+   * with KPNG_SINK_FAILED when its keys have to be given again, and after `close`.
    */
   sync(change: LocalChange): Promise<void> {
     return this.#queue.run(() => this.#sync(() => this.#putNames(this.#refresh(change))));
   }
 
   /**
-   * Says whether the engine holds TCP clients from now on. Resolves when the portal lets those in whom it
-   * has refused, or the reverse. Rejects as `sync` does; then it is tried again, and with the next change set.
+   * Sets whether the engine holds TCP clients. Resolves when the portal follows. Rejects as `sync`; then it is
+   * retried.
    */
   setHolds(holds: boolean): Promise<void> {
     return this.#queue.run(async () => {
@@ -140,9 +134,8 @@ export class Proxier implements LocalSink {
   }
 
   /**
-   * Takes no new connections from now on. Resolves with the names of the service ports that this concerns.
-   * Rejects with KPNG_ADMIN_REFUSED when there is none or too much is drained, and as `sync` does when the engine
-   * fails; then nothing more is drained than before.
+   * Takes no new connections. Resolves with the service ports concerned. Rejects with KPNG_ADMIN_REFUSED when there
+   * are none or too much is drained, and as `sync`; then nothing more is drained.
    */
   drain(drain: Drain): Promise<readonly string[]> {
     return this.#queue.run(async () =>
@@ -164,10 +157,7 @@ export class Proxier implements LocalSink {
     return { services, endpoints, servicePorts: [...ports.values()], problems };
   }
 
-  /**
-   * Takes no more change sets and follows the engine no longer; what is in place stays. Resolves when
-   * nothing is under way any more. Idempotent.
-   */
+  /** Takes no more change sets; what is in place stays. Resolves when nothing is under way. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#lateListeners?.close();

@@ -25,10 +25,7 @@ export function causeOf(failure: ListenFailure): string {
   return failure.code === 'KPNG_LISTEN_FAILED' ? `${failure.code} ${failure.cause}` : failure.code;
 }
 
-/**
- * One problem for all listeners that fail of one cause. `first` is one of them, to name; `platform`
- * is that of `process.platform`; `holder` is who listens where the first one should, if that is known.
- */
+/** One problem for all listeners with one cause. `first`: the one to name; `holder`: who listens there, if known. */
 export function listenProblem(
   first: ListenFailure,
   count: number,

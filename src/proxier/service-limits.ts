@@ -1,7 +1,4 @@
-/**
- * How much one service may come to. Anybody who may create Services writes these lists, and every node works
- * through them: without limits one Service could keep all proxies busy.
- */
+/** How much one service may come to: whoever may create Services could otherwise keep every node busy. */
 import { KpngError } from '../errors.ts';
 
 /** Addresses of all kinds. */

@@ -62,11 +62,10 @@ function servicePortName(key: string, portName: string): string {
 }
 
 /**
- * The service ports of a service. Pure: the same entry gives an equal result.
+ * The service ports of a service. Pure. `former`: what was known before.
  *
- * ExternalName and headless services have none, nor has a port without any address or node port, as
- * in kube-proxy. Whatever is wrong with a part of the service is told and left out, and the rest is
- * proxied. `former`: what was known of the service before.
+ * ExternalName and headless services have none, nor has a port without address and node port. Invalid parts are
+ * reported and left out.
  */
 export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desired {
   const { key, service } = entry;

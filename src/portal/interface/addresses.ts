@@ -19,26 +19,21 @@ export interface ChangeOutcome {
 }
 
 /**
- * Addresses on one network interface: what is different from system to system.
+ * Addresses on one network interface: what differs between systems.
  *
- * It has to be able to tell the addresses that it added from all others, also after the process was
- * killed, and never touches the others. Calls that change something do not overlap. Addresses are IP
- * literals in canonical form, and an IPv4 address is added as /32, an IPv6 address as /128.
+ * Tells the addresses that it added from all others, also after a kill, and never touches the others. Changes do not
+ * overlap. Addresses are canonical IP literals, added as /32 or /128.
  */
 export interface InterfaceAddresses {
   /** Name of the interface, for messages. */
   readonly name: string;
 
-  /**
-   * Makes sure that the interface is there and in operation, and lists the addresses of the host.
-   * Rejects with KPNG_PORTAL_* when that cannot be.
-   */
+  /** Brings the interface up if needed and lists the host's addresses. Rejects with KPNG_PORTAL_*. */
   open(): Promise<HostListing>;
 
   /**
-   * Adds and removes addresses, all in one run of a tool where the system allows. Removing one that is
-   * not there succeeds. Resolves when those that were added can be listened on. Rejects with
-   * KPNG_PORTAL_* when no address could be changed for a reason that has nothing to do with them.
+   * Adds and removes addresses, in one run of a tool where possible, and resolves when the added ones can be bound.
+   * Removing an absent address succeeds. Rejects with KPNG_PORTAL_* when none could be changed.
    */
   change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome>;
 
@@ -49,17 +44,12 @@ export interface InterfaceAddresses {
   has(address: string): Promise<boolean>;
 
   /**
-   * Removes every address that is ours, and the interface if this program has made it and nothing else
-   * is on it. May be done twice. Rejects with KPNG_PORTAL_* when it cannot be done.
+   * Removes our addresses, and the interface if we made it and it is empty. Idempotent. Rejects with KPNG_PORTAL_*.
    */
   dispose(): Promise<void>;
 }
 
-/**
- * Whether the host has an address, found out by binding a socket to it for a moment: a few
- * microseconds, whatever number of addresses there are. When it cannot be found out, the address counts
- * as there.
- */
+/** Whether the host has an address, by binding a socket to it (some µs). When in doubt it counts as there. */
 export function hostHas(address: string): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');

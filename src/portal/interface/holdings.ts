@@ -3,11 +3,9 @@ import type { HostAddress } from '../../util/host-addresses.ts';
 import type { HostListing } from './addresses.ts';
 
 /**
- * Which addresses there should be, which there are, and so what has to be added and removed.
+ * Which addresses are wanted, which are there, and so what to add and remove.
  *
- * An address is there for as long as any service port wants it. Only addresses that are ours are ever
- * to be removed; where the host has an address anyhow, there is nothing to add. Each operation costs
- * what it changes.
+ * Only our own addresses are ever removed. Each operation costs what it changes.
  */
 export class Holdings {
   /** Service ports by address that they want. */

@@ -38,11 +38,9 @@ const READMIT_BACKOFF: BackoffPolicy = {
 /**
  * Keeps the service addresses on an interface.
  *
- * A sync adds what is missing before listeners open, and removes what no service port wants any more after
- * they have closed, each in one run of a tool. The host is listed at the start and then now and then, the
- * less often the longer that takes. An address over which connections still run stays until they have
- * ended, for a limited time. Addresses that another program has removed come back. One that cannot be added
- * is reported and left out until it is tried again; the others are served.
+ * A sync adds missing addresses before listeners open and removes unwanted ones after they have closed, each in one
+ * run of a tool. An address that connections use stays for a limited time. Addresses that another program removed
+ * come back; one that cannot be added is reported and retried later.
  */
 export class AddressKeeper {
   readonly #link: InterfaceAddresses;
@@ -112,8 +110,7 @@ export class AddressKeeper {
   }
 
   /**
-   * Adds the addresses that are missing. Does not reject, as listeners on other addresses are to open
-   * all the same; `commit` does when this has failed.
+   * Adds missing addresses. Never rejects, as other listeners are to open all the same; `commit` reports a failure.
    */
   prepare(): Promise<void> {
     return this.#queue.run(async () => {
@@ -246,8 +243,8 @@ export class AddressKeeper {
   }
 
   /**
-   * Removes what no service port wants and no connection uses. What has been found in use is checked again only
-   * with `all`. Resolves with the number of addresses removed.
+   * Removes unwanted, unused addresses; those found in use are checked again with `all` only. Resolves with the
+   * number.
    */
   async #remove(all: boolean): Promise<number> {
     const { toRemove } = this.#holdings;

@@ -12,10 +12,8 @@ import {
 } from '../tool-failure.ts';
 
 /**
- * Marks the addresses that are ours: the metric of an address, which the kernel keeps and shows, in
- * both families, since Linux 4.18. It is the priority of the route to the address's network; an address
- * that is a network of its own has none. A label would be for IPv4 only, and the attribute `proto`, made
- * for this, needs Linux 5.18 and iproute2 6.3.
+ * Marks our addresses: the metric of an address, which the kernel keeps in both families since Linux 4.18. An address
+ * that is a network of its own has no route for it. Labels are IPv4 only; `proto` needs Linux 5.18 and iproute2 6.3.
  */
 export const MARK_METRIC = 27_504;
 
@@ -75,10 +73,7 @@ export function readLinks(json: string, spelling: Spelling): Link[] {
   });
 }
 
-/**
- * The canonical text of addresses as the kernel spells them. It remembers those of the last listing,
- * as reading ten thousand IPv6 addresses anew each time would take long.
- */
+/** Canonical texts of addresses, remembered from the last listing: parsing 10,000 IPv6 addresses takes long. */
 export class Spelling {
   #known = new Map<string, string>();
   #next = new Map<string, string>();
@@ -170,10 +165,7 @@ export async function listLinks(exec: Exec, spelling: Spelling): Promise<Link[]>
   }
 }
 
-/**
- * Runs a batch to its end and returns what is said of the lines that failed, by their numbers from 1.
- * Rejects when ip does not get to the end.
- */
+/** Runs a batch. Returns the messages of failed lines by number, from 1. Rejects when ip stops early. */
 export async function runBatch(
   exec: Exec,
   lines: readonly string[],

@@ -35,9 +35,8 @@ export function checkInterfaceName(name: string): void {
 }
 
 /**
- * Removes every address of ours, and every interface that this program has made; of one interface
- * only, if one is named. Returns the names of the interfaces that were changed. Rejects with
- * KPNG_PORTAL_* when it cannot be done.
+ * Removes our addresses and interfaces, of all or of one. Returns the names of changed ones. Rejects with
+ * KPNG_PORTAL_*.
  */
 export async function removeInterfaceAddresses(exec: Exec, name?: string): Promise<string[]> {
   if (name !== undefined) checkInterfaceName(name);
@@ -69,10 +68,7 @@ export async function disposeOf(links: readonly Link[], name: string, exec: Exec
 /** Addresses that are asked for by name instead of listing all connections. */
 const MAX_NAMED = 32;
 
-/**
- * Kinds of interface without a wire, the preferred one first. A bridge to which nothing is attached
- * does the same as a dummy, which some small kernels do not have.
- */
+/** Preferred first. An empty bridge serves as well as a dummy, which some small kernels lack. */
 const KINDS = ['dummy', 'bridge'] as const;
 
 export interface LinuxInterfaceOptions {
@@ -82,12 +78,10 @@ export interface LinuxInterfaceOptions {
 }
 
 /**
- * Addresses of an interface, by the program `ip`.
+ * Addresses of an interface of Linux, by the program `ip`.
  *
- * The addresses are marked with a metric, and interfaces that are made here with an alias, so what is
- * ours can be told from everything else without a file. The kernel does not choose them as the source
- * of connections of the host to elsewhere: IPv4 ones have the scope `host`, IPv6 ones are deprecated.
- * None has a network route. Throws KPNG_USAGE for a name that no interface can have.
+ * Addresses are marked with a metric and our interfaces with an alias, so no file is needed. Scope `host` (IPv4) or
+ * deprecation (IPv6) keeps the kernel from using them as source addresses. Throws KPNG_USAGE for an invalid name.
  */
 export function linuxInterface(options: LinuxInterfaceOptions): InterfaceAddresses {
   return new LinuxInterface(options);
@@ -174,8 +168,8 @@ class LinuxInterface implements InterfaceAddresses {
   }
 
   /**
-   * Those that still bear our mark. `ip` removes an address whatever its metric, and on an interface of
-   * somebody else the one that is there now may be theirs. Nobody else adds to an interface of ours.
+   * Those with our mark: `ip` ignores the metric when it removes, and on a foreign interface the address may be
+   * foreign.
    */
   async #stillOurs(addresses: readonly string[]): Promise<readonly string[]> {
     if (!this.#isForeign || addresses.length === 0) return addresses;

@@ -32,10 +32,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   readonly #findTools: () => Promise<Tools>;
   readonly #prefix: string;
   #tools: Tools | undefined;
-  /**
-   * What the chains were last written for, as long as they are as they were written, or another program has
-   * changed them. Undefined while they are being written, and when it is not known what of a change is there.
-   */
+  /** The configuration that was written; undefined during a write, and when the outcome of a change is not known. */
   #written: RuleConfig | undefined;
   /** What is there, by family, when only jumps that packets of the host do not meet are known to be missing. */
   #withoutJumps: ReadonlyMap<Family, string> | undefined;
@@ -49,10 +46,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     this.#prefix = prefix;
   }
 
-  /**
-   * Lists the tables, to see whose the chains are and what jumps to them. When another program has removed some
-   * of what was written, it only looks whether all seems to be there, and writes again what does not.
-   */
+  /** Lists the tables to find owners and jumps. After damage it checks counts only and rewrites what differs. */
   async replace(
     config: RuleConfig,
     items: Items<SlotName>,
@@ -154,10 +148,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     });
   }
 
-  /**
-   * Whether built-in chains no longer jump to ours, also where packets of the host itself do not come by. Then the
-   * next `replace` assumes that these jumps are all that is missing.
-   */
+  /** Whether jumps from built-in chains are missing. If so, the next `replace` assumes that nothing else is. */
   async jumpDifference(config: RuleConfig): Promise<string | undefined> {
     const kernel = await this.#kernel();
     const doing = `looking for jumps to ${this.what}`;

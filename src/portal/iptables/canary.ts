@@ -18,12 +18,11 @@ import { matching, reject, rule, toAddress } from './translate.ts';
 const NAME = 'kpng-userspace canary';
 
 /**
- * Finds out whether the rules are there, in each family, whichever of the chains another program has emptied:
- *
- * - two connections to a canary pass the chains of nat for service addresses and for node ports, one chain
- *   after the other, before the last one redirects them to its proxy port;
- * - connections to two ports where a server listens are refused by rules: one on its way out, through the
- *   chains of filter, the other on its way in.
+ * Finds out whether the rules are there, in each family and chain:
+ * - two connections to a canary pass all our chains of nat, for service addresses and for node ports, to its proxy
+ *   port;
+ * - connections to two ports where a server listens are refused by the chains of filter, one on its way out, one on
+ *   its way in.
  */
 export function iptablesCanary(
   { owner, families }: RuleConfig,
@@ -47,10 +46,7 @@ export function iptablesCanary(
   };
 }
 
-/**
- * Chains from the first that a packet of the canary meets to the last. Built-in chains lead to some of the
- * later ones as well, but then the way ends before it has come to the last one.
- */
+/** Chains in the order in which a packet of the canary passes them; a jump past one of them ends the way early. */
 const PORTALS: readonly Slot[] = ['portals-host', 'portals-container'];
 const NODE_PORTS: readonly Slot[] = ['portals-host', 'nodeport-host', 'nodeport-container'];
 const FILTER: readonly Slot[] = ['refuse', 'nodeport-refuse', 'proxy-ports', 'non-local-first'];

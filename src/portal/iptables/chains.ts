@@ -30,10 +30,8 @@ interface SlotPlace {
 }
 
 /**
- * Places for rules of services, in the order in which they are within a chain. The order between rules of
- * one slot does not matter: no packet fits two of them.
- *
- * - `…-except`: service addresses that are refused, so that no node port of the same number has them
+ * Places for rules of services, in their order within a chain. No packet matches two rules of one slot.
+ * - `…-except`: refused service addresses, so that no node port of the same number has them
  * - `refuse-some`: refused clients of a guarded service address without endpoints
  * - `refuse`: other refused service addresses, and all clients that a guarded one does not let in
  */
@@ -55,10 +53,7 @@ export const SLOTS = {
 export type Slot = keyof typeof SLOTS;
 export type SlotName = `${Slot}${Family}`;
 
-/**
- * A rule: its key is what packets have to be like, its value what becomes of them, either a proxy port or
- * a target in iptables' own words.
- */
+/** A rule: the key is the match, the value a proxy port or a target in iptables' words. */
 export type Rule = Item<SlotName>;
 
 export const SLOT_ORDER = Object.keys(SLOTS) as readonly Slot[];
@@ -90,10 +85,7 @@ export function chainNames(prefix: string, table: Table): string[] {
   return CHAINS[table].map((chain) => `${prefix}-${chain}`);
 }
 
-/**
- * A chain without rules that says that the chains of this prefix are ours, and whose. kube-proxy has
- * nothing like it.
- */
+/** An empty chain that marks the chains of this prefix as ours, and names their owner. kube-proxy has none. */
 export function ownerChain(prefix: string, owner: string): string {
   return `KPNG-${prefix}-${owner}`;
 }

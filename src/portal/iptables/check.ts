@@ -15,10 +15,7 @@ export interface Usable {
   readonly problems: ReadonlyMap<Family, ToolError>;
 }
 
-/**
- * Has the kernel take rules of every kind into a chain that no packet meets, and removes that chain again,
- * in each family. Another portal's rules are left alone.
- */
+/** Has the kernel take rules of every kind into a chain without packets, and removes it, in each family. */
 export async function tryIptables(
   exec: Exec,
   tools: Tools,

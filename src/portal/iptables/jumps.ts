@@ -24,8 +24,7 @@ const PROXY_PORTS = comment('refuse what comes to proxy ports directly');
 const REFUSED = comment('refuse service ports without endpoints');
 
 /**
- * All jumps, from top to bottom of each built-in chain. Service addresses come before node ports, since an
- * address of the node may be a service address, too. `networks`: where node ports are.
+ * All jumps, from top to bottom of each built-in chain: service addresses first. `networks`: where node ports are.
  */
 export function jumps(prefix: string, networks: readonly string[]): Jump[] {
   const to = (chain: (typeof CHAINS)[Table][number]): string => chainName(prefix, chain);
@@ -53,10 +52,7 @@ export function jumps(prefix: string, networks: readonly string[]): Jump[] {
   ];
 }
 
-/**
- * Whether the jumps are among rules that were listed, without the leading `-A`: as many as there should be from each
- * chain to each. What they match is listed in other words than it was written in.
- */
+/** Whether the jumps are among listed rules (without `-A`), by number, as iptables lists matches in other words. */
 export function areThere(wanted: readonly Jump[], rules: readonly string[]): boolean {
   const missing = new Map<string, number>();
   const count = (from: string, to: string, by: number): void => {
@@ -82,8 +78,8 @@ export function hasAllJumps(prefix: string, networks: readonly string[], printed
 }
 
 /**
- * What stands before the rules of services: NODEPORT-NON-LOCAL lets in only what a rule has led to a
- * proxy port, and only the first packet of a connection is compared with all its rules.
+ * What precedes the rules of services: NODEPORT-NON-LOCAL accepts redirected packets only, and compares first ones
+ * only.
  */
 export function preludes(prefix: string): readonly { table: Table; chain: string; rule: string }[] {
   const chain = chainName(prefix, 'NODEPORT-NON-LOCAL');

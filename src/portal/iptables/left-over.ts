@@ -33,12 +33,10 @@ export interface LeftOver {
 }
 
 /**
- * Removes chains of ours in both flavours and both families, and the UDP flows that they have redirected to
- * proxy ports. Other rules stay as they are, and what kube-proxy has left stays unless it is asked for: its
- * chains have the same names as ours by default, but we sign ours.
+ * Removes our chains in both flavours and families, and the UDP flows that they redirected. What kube-proxy left has
+ * the same names, but no signature; it stays unless asked for.
  *
- * Fine when there is nothing. Rejects with KPNG_PORTAL_* when something cannot be removed, and with
- * KPNG_PORTAL_TOOL_MISSING when no flavour is installed.
+ * Fine when there is nothing. Rejects with KPNG_PORTAL_*; KPNG_PORTAL_TOOL_MISSING when no flavour is installed.
  */
 export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Promise<LeftOver> {
   const { prefix, kubeProxy, local, flavors = ['nft', 'legacy'], stays } = options;

@@ -48,10 +48,7 @@ export function ownersOf(found: Found): readonly string[] {
   return [...new Set(TABLES.flatMap((table) => found[table].owners))];
 }
 
-/**
- * Whether the chains are ours and not what kube-proxy has left, whose names are the same: we leave a
- * chain with our own name, and have chains that kube-proxy never had.
- */
+/** Whether the chains are ours, not kube-proxy's: signed, or of a kind that kube-proxy never had. */
 export function areOurs(prefix: string, found: Found): boolean {
   const certain = new Set(ONLY_OURS.map((chain) => `${prefix}-${chain}`));
   return (
@@ -92,9 +89,8 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
 }
 
 /**
- * A script that lists the built-in chains of a table that jumps are in. With `items` it also lists, of each chain
- * of ours, the last rule that there should be, as listing all rules takes as long as writing many of them; it
- * fails when one of the chains is not there, such as the one that says whose they are.
+ * Lists the built-in chains of a table that have jumps. With `items` also the last rule of each chain of ours, as
+ * listing all rules is slow; it fails when one of the chains is missing.
  */
 export function renderListing(place: Place, table: Table, items?: Items<SlotName>): string {
   const { prefix, family, config } = place;
@@ -113,8 +109,8 @@ export function renderListing(place: Place, table: Table, items?: Items<SlotName
 }
 
 /**
- * What such scripts for both tables have printed. A chain of ours is taken to be whole when its last rule is
- * there or, without `hasChains`, when it was not listed. The names of our chains tell the tables apart.
+ * Reads those scripts' output for both tables. A chain counts as whole when its last rule is there or, without
+ * `hasChains`, when it was not listed. The names of our chains tell the tables apart.
  */
 export function readListing(
   place: Place,

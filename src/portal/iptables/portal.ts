@@ -18,10 +18,9 @@ export interface IptablesPortalOptions extends RulePortalOptions {
 }
 
 /**
- * Redirects traffic to the proxy ports with the chains of kube-proxy's userspace mode, in IPv4 and IPv6.
+ * Redirects traffic with the chains of kube-proxy's userspace mode, in IPv4 and IPv6.
  *
- * A portal is a rule or more, so what packets cost grows with the number of portals; a change is a few lines for
- * `iptables-restore`, in one process for each family that it is about.
+ * Packets cost more with more portals. A change is a few lines for one `iptables-restore` in each family concerned.
  */
 export class IptablesPortal extends RulePortal<SlotName> {
   /** Throws KPNG_USAGE for a bind address or prefix that cannot be, RangeError for node port addresses. */

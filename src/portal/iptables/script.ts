@@ -1,7 +1,4 @@
-/**
- * Scripts for `iptables-restore --noflush`, of one family each. What is between a table's name and its
- * COMMIT counts as a whole, or not at all.
- */
+/** Scripts for `iptables-restore --noflush`, of one family each. Each table is one transaction. */
 import type { Family } from '../../util/family.ts';
 import type { ItemChange, Items, RuleConfig } from '../rules/items.ts';
 import {
@@ -27,10 +24,7 @@ export interface Place {
   readonly config: RuleConfig;
 }
 
-/**
- * Replaces all that is ours, whoever wrote it, by the rules of the items. `found` is what there is. As each
- * table is replaced at once, no packet sees chains that are missing or half filled.
- */
+/** Replaces all that is ours, whoever wrote it. `found`: what there is. Each table changes at once. */
 export function renderFull(place: Place, items: Items<SlotName>, found: Found): string {
   const { prefix, config } = place;
   return TABLES.map((table) => {
@@ -39,10 +33,7 @@ export function renderFull(place: Place, items: Items<SlotName>, found: Found): 
   }).join('');
 }
 
-/**
- * Replaces only the chains whose rules are more or fewer than those of the items, and the jumps of a table
- * where some are missing. Empty when nothing seems to be.
- */
+/** Replaces chains with other numbers of rules, and the jumps of a table where some are missing; '' when none. */
 export function renderMending(place: Place, items: Items<SlotName>, found: Found): string {
   return TABLES.map((table) => {
     const parts = damagedParts(place, items, found, table);
@@ -120,10 +111,10 @@ export function wantedCounts(
 }
 
 /**
- * Writes only what differs. It fails when the chains are gone, or belong to another process.
+ * Writes the difference. Fails when the chains are gone or belong to another process.
  *
- * Refusals come before and go after what leads packets to proxy ports, so that none goes astray between
- * two tables: a refusal does not touch what has been led to a proxy port.
+ * Refusals come first and go last, so that no packet slips through between two tables: redirected packets never match
+ * them.
  */
 export function renderDelta(place: Place, changes: readonly ItemChange<SlotName>[]): string {
   const { prefix, config } = place;

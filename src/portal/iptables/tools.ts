@@ -47,10 +47,7 @@ const DIAGNOSES: readonly Diagnosis[] = [
   },
 ];
 
-/**
- * What a failed run of a program of iptables means, with what was being done. `stdin` is what it was to
- * read: the older programs name only a line of it.
- */
+/** The error for a failed run. `doing`: the task; `stdin`: its input, as older programs name only a line of it. */
 export function iptablesFailure(cause: unknown, doing: string, stdin = ''): ToolError {
   return toolFailure(cause, doing, {
     program: cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : 'iptables',
@@ -111,10 +108,7 @@ export function programOf({ name }: Tools, family: Family): string {
   return family === 4 ? name : name.replace(/^ip/, 'ip6');
 }
 
-/**
- * How long to wait for others that change rules, and how often to look meanwhile. Restoring knows how to
- * wait since 1.6.2; since 1.8.9 it needs not to be told how often to look.
- */
+/** How long to wait for the lock. Restoring waits since 1.6.2, and polls by itself since 1.8.9. */
 export function waitFlags(version: string): string[] {
   if (!atLeast(version, [1, 6, 2])) return [];
   const wait = ['-w', String(LOCK_WAIT_S)];
@@ -131,9 +125,8 @@ function atLeast(version: string, wanted: readonly number[]): boolean {
 }
 
 /**
- * Finds the programs of a flavour. `auto`: where both are installed, the one whose rules kubelet's are
- * among; else the one with more rules; else the one that `iptables` on the PATH is. Rejects with
- * KPNG_PORTAL_TOOL_MISSING when there are none, or none of that flavour.
+ * Finds the programs of a flavour. `auto` with both installed: the one that has kubelet's chains, else more rules,
+ * else the one that `iptables` is. Rejects with KPNG_PORTAL_TOOL_MISSING.
  */
 export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<ChosenTools> {
   const missing = (name: string, what: string): KpngError =>

@@ -14,10 +14,7 @@ import { differenceIn } from './listing.ts';
 import { checkTableName } from './table-name.ts';
 import { renderDelta, renderFull, renderRemoval, renderTable, type SetName } from './table.ts';
 
-/**
- * nft has no translations (it never sets a locale) and prints the kernel's error in the words of
- * strerror, so these texts are the same everywhere.
- */
+/** nft sets no locale and prints the words of strerror, so these texts are the same everywhere. */
 const NFT: Tool = {
   program: 'nft',
   remedy: 'install the package nftables, or use another --portal',
@@ -148,20 +145,14 @@ export async function tableOwner(exec: Exec, table: string): Promise<string | un
   }
 }
 
-/**
- * Removes the table with everything in it; fine when there is none. Rejects with KPNG_PORTAL_* when
- * it cannot be done. A portal that runs puts its table back.
- */
+/** Removes the table, if there is one. Rejects with KPNG_PORTAL_*. A portal that runs puts its table back. */
 export async function removeNftables(exec: Exec, table: string): Promise<void> {
   checkTableName(table);
   const doing = `removing the nftables table inet ${table}`;
   await nft(exec, doing, ['-f', '-'], renderRemoval(table));
 }
 
-/**
- * Why the nftables portal cannot be used here; undefined: it can. Asks nft and the kernel to check
- * the rules, and changes nothing.
- */
+/** Why the nftables portal cannot be used here; undefined: it can. Only checks. */
 export async function nftablesProblem(
   exec: Exec,
   families: RuleConfig['families'],

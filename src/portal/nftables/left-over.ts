@@ -8,11 +8,9 @@ import { elementsIn, linesOf } from './listing.ts';
 import { checkTableName } from './table-name.ts';
 
 /**
- * Removes the table, and the UDP flows that it has redirected to proxy ports: as long as connection tracking
- * remembers them, their clients send to closed ports. `local` are the addresses of the node.
+ * Removes the table, and the UDP flows that it redirected: their clients would go on sending to closed ports.
  *
- * Fine when there is no table. Rejects with KPNG_PORTAL_* when it cannot be removed; resolves with an
- * error when only flows are left.
+ * Fine when there is no table. Rejects with KPNG_PORTAL_*; resolves with an error when only flows are left.
  */
 export async function cleanUpNftables(
   exec: Exec,

@@ -39,8 +39,8 @@ export function* elementsIn(text: string): Generator<[key: string, value: string
 }
 
 /**
- * What differs between a listing of our table and what it should be; undefined: nothing. Elements are compared
- * one by one, rules and networks by their number: nft lists them in other words than they were written in.
+ * The first difference between a listing and what was written. Elements are compared one by one, rules and networks
+ * by number, as nft lists them in other words.
  */
 export async function differenceIn(
   listing: string,

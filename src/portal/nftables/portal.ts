@@ -16,10 +16,8 @@ export interface NftablesPortalOptions extends RulePortalOptions {
 }
 
 /**
- * Redirects traffic to the proxy ports with one table of nftables.
- *
- * The number of rules is constant; everything about services is in maps and sets, so that a change of
- * a service is a few elements.
+ * Redirects traffic with one table of nftables: a constant number of rules, and maps of services. A change is a few
+ * elements.
  */
 export class NftablesPortal extends RulePortal<SetName> {
   /** Throws KPNG_USAGE for a bind address or table name that cannot be, RangeError for node port addresses. */

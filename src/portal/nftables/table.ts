@@ -56,8 +56,8 @@ export function portKey(protocol: Protocol, port: number): string {
 }
 
 /**
- * Before the `dstnat` priority (-100) nobody has changed the destination yet; after it, a packet that
- * the maps know has been sent to a proxy port, and the rest can be judged by where it still goes.
+ * Before `dstnat` (-100) no one has changed the destination; after it, redirected packets have a proxy port, and the
+ * rest is judged by its destination.
  */
 const NAT_PRIORITY = -100;
 const REFUSE_PRIORITY = -90;
@@ -131,10 +131,7 @@ function renderSets(config: RuleConfig, family: Family): string[] {
   return sets;
 }
 
-/**
- * Where the first packet of a connection goes. Every later one follows what connection tracking
- * remembers, so this is not on the path of established traffic.
- */
+/** Where the first packet of a connection goes; later ones follow connection tracking. */
 function destinationChain({ targets }: RuleConfig, family: Family): string {
   const header = HEADER[family];
   const key = `${header} daddr . meta l4proto . th dport`;
@@ -182,10 +179,7 @@ function block(head: string, lines: readonly string[]): string {
   return `\t${head} {\n${lines.map((line) => `\t\t${line}\n`).join('')}\t}\n`;
 }
 
-/**
- * Replaces the table, whatever it was, by one with all of the items. As it is one
- * transaction, no packet sees the table missing or half filled.
- */
+/** Replaces the table by one with all items, in one transaction. */
 export function renderFull(table: string, config: RuleConfig, items: Items<SetName>): string {
   const { families } = config;
   const text = [renderRemoval(table), renderTable(table, config)];
@@ -197,10 +191,8 @@ export function renderFull(table: string, config: RuleConfig, items: Items<SetNa
 }
 
 /**
- * Writes only what differs. It fails as a whole when the table is gone, belongs to another process,
- * or differs from what was written last.
- *
- * All removals come before all additions, since another value under the same key is a new element.
+ * Writes the difference, removals first: another value under a key is a new element. Fails when the table is gone,
+ * foreign, or differs from what was written last.
  */
 export function renderDelta(
   table: string,

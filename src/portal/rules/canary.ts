@@ -17,13 +17,11 @@ const GREETING = 'kpng-userspace';
 const MAX_GREETING = 64;
 
 /**
- * A service of our own on a loopback address, behind the same rules as all others. A connection to it
- * succeeds as long as the rules are there and the process lives, and is refused by the kernel within a
- * fraction of a millisecond when the rules are gone.
+ * A service of our own on a loopback address, behind the same rules as all others. A connection succeeds while the
+ * rules are there, and is refused at once when they are gone.
  *
- * That is cheaper than asking nft (a process each time) or `nft monitor` (a process that reads every
- * change of every table), and it tests what clients need. The kernel completes the connection by
- * itself, so a process that is busy is not taken for one without rules.
+ * That is cheaper than running nft, and tests what clients need. The kernel completes the connection, so a busy
+ * process does not matter.
  */
 export class Canary {
   readonly address: CanaryAddress;
@@ -81,10 +79,7 @@ export async function tryToReach(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
 }
 
-/**
- * Connects, and reads the greeting if it is asked for; otherwise a reset leaves neither socket nor connection
- * tracking with a memory of it.
- */
+/** Connects; reads the greeting if asked for, and resets otherwise, which leaves no trace in the kernel. */
 function contact(
   { address, port }: CanaryAddress,
   listens: boolean,
@@ -114,10 +109,7 @@ function contact(
   return promise;
 }
 
-/**
- * Where the canary of an owner is: follows from its name, so that another process can look for it.
- * There is but one IPv6 loopback address, so there only the port tells owners apart.
- */
+/** The canary's address, which follows from its owner's name. On `::1` only the port tells owners apart. */
 export function canaryAddress(owner: string, family: Family): CanaryAddress {
   const [a = 0, b = 0, c = 0, high = 0, low = 0] = createHash('sha256').update(owner).digest();
   const port = 10_000 + ((high * 256 + low) % 20_000);
@@ -126,9 +118,8 @@ export function canaryAddress(owner: string, family: Family): CanaryAddress {
 }
 
 /**
- * The process that has written rules under this name, by its number in its own process namespace if it says
- * that; undefined: it has ended. In doubt it lives. A host without IPv6 says nothing about that, and on one with
- * it the refusal may get lost on its way back to `::1`.
+ * The process that has written rules under this name, with its number if it gives it; undefined: it has ended. In
+ * doubt it lives: without IPv6, or when a refusal gets lost on its way to `::1`.
  */
 export async function findOwner(
   owner: string,

@@ -7,10 +7,8 @@ import { nodePortAddresses } from '../node-addresses.ts';
 import { FAMILIES, type RuleConfig } from './items.ts';
 
 /**
- * The networks of one family among `texts` (addresses count as networks of one), with their host
- * bits cleared and without those that lie within another one: the kernel refuses to have two
- * overlapping intervals in a set. What is neither is left out. Sorted by size, the largest first, then by
- * address.
+ * The networks of one family, masked, without those within another one, as the kernel refuses overlaps. Addresses
+ * count as networks; anything else is left out. Sorted by size, largest first, then address.
  */
 export function networksOf(texts: readonly string[], family: Family): string[] {
   const sorted = texts
@@ -87,14 +85,11 @@ export function bindAddresses(
 }
 
 /**
- * The address of the host that packets are sent to, by family: the one that proxy ports are bound to,
- * or else the first one that is neither loopback nor link-local. The former choice stays as long as
- * the host has it.
+ * The host address that packets are sent to, by family: where proxy ports are bound, else the first that is neither
+ * loopback nor link-local. It stays while the host has it.
  *
- * The rules say `dnat to` this address and not `redirect`, because a redirect goes to an address of
- * the interface that the packet came in by: the kernel drops it when there is none, as with the
- * pod interfaces of Calico and others, and sends the host's own packets to 127.0.0.1, from where a
- * UDP socket on a wildcard address does not answer.
+ * `dnat to` and not `redirect`: that goes to the incoming interface's address, which pod interfaces of Calico lack,
+ * and to 127.0.0.1 for the host's own packets, from where a wildcard UDP socket does not answer.
  */
 export function targetsOf(
   bound: Readonly<Partial<Record<Family, string>>>,

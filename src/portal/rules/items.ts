@@ -30,10 +30,7 @@ export interface Items<Name extends string> {
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-/**
- * The items that there should be, and which of them differ from what was last written. It never looks at the
- * kernel. Each operation costs what it changes.
- */
+/** The wanted items, and which differ from what was last written. Each operation costs what it changes. */
 export class ItemMap<Name extends string = string> implements Items<Name> {
   readonly #wanted = new Map<Name, Map<string, string>>();
   /** What was written under the keys that may differ now; undefined: nothing. */
@@ -89,8 +86,7 @@ export function flowItemsOf(redirects: readonly Redirect[]): Item<FlowSet>[] {
 }
 
 /**
- * Places whose UDP flows may be stale: those that changes are about; `all` that there are, when flows may have
- * begun while there were no rules or others; or all after the rules were `removed`.
+ * Places with possibly stale UDP flows: of the changes; `all`, when rules were missing or foreign; or all, `removed`.
  */
 export function flowPlaces(
   items: Items<FlowSet>,
@@ -152,21 +148,14 @@ export interface RuleConfig {
 }
 
 /**
- * Writes items to the kernel, in its own way: each call is one transaction. Everything rejects with a
- * `ToolError` when it fails. Calls must not overlap, but for those that only look.
+ * Writes items to the kernel; each call is one transaction and rejects with a `ToolError`. Only reads may overlap.
  */
 export interface Backend<Name extends string> {
   /** What it writes, for messages: `the nftables table inet kpng-userspace`. */
   readonly what: string;
-  /**
-   * Replaces all rules of ours, whatever they were, without a moment in which there are none. With
-   * `onlyOwn` not when another process of ours has written them: then it returns that one's owner.
-   */
+  /** Replaces all rules of ours, without a gap. `onlyOwn`: not those of another process; then returns its owner. */
   replace(config: RuleConfig, items: Items<Name>, onlyOwn: boolean): Promise<string | undefined>;
-  /**
-   * Writes only what differs. Fails when the rules are gone, belong to another process, or differ from
-   * what was written last. Where it costs less it replaces all rules, as with `onlyOwn`.
-   */
+  /** Writes the difference. Fails when the rules are gone, foreign or changed. May replace all, as with `onlyOwn`. */
   change(
     config: RuleConfig,
     changes: readonly ItemChange<Name>[],

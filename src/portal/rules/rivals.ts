@@ -27,11 +27,10 @@ export interface RivalsOptions {
 const LOOK_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
 
 /**
- * Looks for rivals until they have ended and their rules are removed, and reports them on the channel
- * `portal:shared`. Resolves when there are none, or at the signal; never rejects.
+ * Looks for rivals until they have ended and their rules are gone, and reports them on the channel `portal:shared`.
+ * Resolves when there are none, or at the signal; never rejects.
  *
- * Two processes that serve the same services do no harm, and one may be about to take over from the other, so
- * nothing is refused; but which of them gets a client depends on the kernel.
+ * Two processes that serve the same services do no harm, and one may be about to take over, so nothing is refused.
  */
 export async function outlastRivals(options: RivalsOptions): Promise<void> {
   const { portal, look, signal, clock = systemClock, random = Math.random } = options;

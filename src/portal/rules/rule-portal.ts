@@ -35,23 +35,16 @@ import { RuleSet, type Written } from './rule-set.ts';
 export interface RulePortalOptions {
   readonly allocator: PortAllocator;
   /**
-   * Where proxy ports listen. Default `0.0.0.0`, which stands for all addresses of both families. A
-   * single address is for its family only.
+   * Where proxy ports listen. Default `0.0.0.0`: all addresses of both families. Others are for their family only.
    */
   readonly bindAddress?: string;
-  /**
-   * Which addresses of the node have node ports: networks, addresses, or `primary`, `localhost`,
-   * `all`. Empty (default): all.
-   */
+  /** Node addresses with node ports: networks, addresses, `primary`, `localhost`, `all`. Default: all. */
   readonly nodePortAddresses?: readonly string[];
   /** Only these families of those that the host has. Default: all. */
   readonly families?: readonly Family[];
   /** Whether `close` removes the rules, unless another process has taken them. Default: they stay. */
   readonly removeOnClose?: boolean;
-  /**
-   * Done once, when the rules are in place for the first time. Must not reject; `close` aborts it and waits
-   * for it.
-   */
+  /** Runs once, after the first write. Must not reject; `close` aborts it and waits for it. */
   readonly afterStart?: (signal: AbortSignal) => Promise<void>;
   /** Tells this process's rules from those of others: 12 hexadecimal digits. Default: at random. */
   readonly owner?: string;
@@ -108,14 +101,13 @@ const READMIT_BACKOFF: BackoffPolicy = {
 };
 
 /**
- * Redirects traffic to the proxy ports with rules of the kernel, of whatever kind.
+ * Redirects traffic to the proxy ports with rules of the kernel.
  *
- * What differs since the last commit goes out as one transaction; the first one replaces whatever rules
- * of ours there were, so that after a restart there is no moment without rules. The rules stay when
- * the process ends.
+ * Each commit is one transaction with the difference; the first one replaces our rules, so a restart leaves no gap.
+ * Rules stay when the process ends.
  *
- * They are watched with a canary and compared now and then, and repaired when another program has changed
- * them. When another process of ours takes them over, this one leaves them alone until that one ends.
+ * A canary and comparisons find damage, which is repaired. When another process of ours takes the rules, this one
+ * leaves them alone until that one ends.
  */
 export class RulePortal<Name extends string> implements Portal {
   readonly kind: Portal['kind'];
@@ -208,8 +200,7 @@ export class RulePortal<Name extends string> implements Portal {
   }
 
   /**
-   * Writes what differs, in one transaction. Rejects with KPNG_PORTAL_* when that fails; then the old
-   * rules stay, and everything is due again at the next commit.
+   * Writes the difference in one transaction. Rejects with KPNG_PORTAL_*; then it is due again at the next commit.
    */
   commit(
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
@@ -231,8 +222,8 @@ export class RulePortal<Name extends string> implements Portal {
   }
 
   /**
-   * Ends the watch. The rules stay, as they should over a restart, unless `removeOnClose` says
-   * otherwise; then it rejects with KPNG_PORTAL_* when they cannot be removed. Idempotent.
+   * Ends the watch. The rules stay, or go with `removeOnClose`; rejects with KPNG_PORTAL_* if they cannot.
+   * Idempotent.
    */
   async close(): Promise<void> {
     this.#closing.abort();

@@ -14,11 +14,8 @@ import {
 } from './items.ts';
 
 /**
- * Finds the names whose part of a transaction is not taken, by halving.
- *
- * `accepted` says whether the parts of these names would be taken together. Returns undefined when
- * not even nothing is taken: then no name is to blame. After `maxTrials` trials every name that has
- * not been cleared counts as bad, so that the others can be served.
+ * Finds the names whose part of a transaction is refused, by halving. `accepted`: whether these names' parts are
+ * taken together. Undefined when even none is. After `maxTrials` every name that is not cleared counts as bad.
  */
 export async function findUnacceptable(
   names: readonly string[],
@@ -65,16 +62,15 @@ export interface RuleSetOptions<Name extends string> {
 }
 
 /**
- * - `foreign`: whatever is in the kernel was written by another process, or by one that has ended
+ * - `foreign`: the rules were written by another process, or by one that has ended
  * - `known`: the kernel has what was written last
  * - `unknown`: we have written the rules, but they may have changed since
  */
 type State = 'foreign' | 'known' | 'unknown';
 
 /**
- * The rules of all service ports, and transactions that bring the kernel in step with them: with only what
- * differs while it is known what the kernel has, and by replacing everything otherwise. A service port whose
- * rules the kernel refuses is left out, so that the others are served.
+ * The rules of all service ports, and transactions that bring the kernel in step: with the difference while its state
+ * is known, else with everything. Service ports that the kernel refuses are left out.
  *
  * Calls of `write` must not overlap.
  */
@@ -142,20 +138,14 @@ export class RuleSet<Name extends string> implements Items<Name> {
     );
   }
 
-  /**
-   * The next write replaces the rules, unless another process has taken them; if this was known
-   * before, they are taken back.
-   */
+  /** The next write replaces the rules, unless another process has them; if that was known, they are taken back. */
   doubt(): void {
     if (this.#takenBy !== undefined) this.#state = 'foreign';
     else if (this.#state === 'known') this.#state = 'unknown';
     this.#takenBy = undefined;
   }
 
-  /**
-   * What `compare` finds to differ in the kernel from what was written; undefined: nothing, or it was not ours
-   * alone meanwhile.
-   */
+  /** What `compare` finds to differ from what was written; undefined: nothing, or they were not ours alone. */
   async difference(
     config: RuleConfig,
     compare: Backend<Name>['difference'],

@@ -41,10 +41,9 @@ export interface WindowsInterfaceOptions {
 /**
  * Addresses of an interface of Windows, by netsh.
  *
- * Several changes are one script; a single one is a command of its own. Whether it worked is found out by
- * binding sockets, not from what netsh says, as that is in the language of the system. Only when
- * something is not as it should be the interface is listed, and what is missing done one by one to learn
- * the reason. Addresses are `store=active`: a boot removes them.
+ * Several changes are one script. Binding sockets shows whether it worked, as netsh speaks the language of the
+ * system. On a failure the interface is listed, and what is missing done one by one to learn why. Addresses are
+ * `store=active`: a boot removes them.
  */
 export function windowsInterface(options: WindowsInterfaceOptions): InterfaceAddresses {
   return new WindowsInterface(options);
@@ -221,10 +220,7 @@ async function bindable(
   return found;
 }
 
-/**
- * Waits until all addresses can be bound, for a limited time: Windows first makes sure that no other
- * machine on the network has them. Resolves with those that cannot.
- */
+/** Waits, for a limited time, until all addresses can be bound (duplicate detection). Resolves with the others. */
 async function unusable(
   addresses: readonly string[],
   has: (address: string) => Promise<boolean>,

@@ -26,9 +26,8 @@ export interface ChosenInterface {
 }
 
 /**
- * Chooses the interface for service addresses. Packets for an address are taken by Windows only on the
- * interface that has it, so an interface that pods lead to comes first, and the loopback interface,
- * which only programs of the host reach, last. `interfaces` are those that are up.
+ * Chooses the interface for service addresses. Windows takes packets only on the interface with the address, so one
+ * that pods reach comes first, and loopback last. `interfaces`: those that are up.
  */
 export function chooseInterface(
   flag: string,

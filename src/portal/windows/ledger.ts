@@ -15,12 +15,10 @@ export interface LedgerOptions {
 }
 
 /**
- * Remembers which addresses this program has added, in a file, as Windows has no mark for them.
+ * Remembers in a file which addresses we added, as Windows has no mark for them.
  *
- * An address is written down before it is added and struck out after it was removed, so after a kill the
- * file has too many addresses at the most; those that the interface does not have count for nothing.
- * Addresses do not outlive a boot, and neither does what was written before it. Changes are appended,
- * so they cost what they change. Rejects with KPNG_PORTAL_FAILED when the file cannot be used.
+ * An address is recorded before it is added and struck out after its removal, so after a kill there are too many at
+ * most. Records from before a boot do not count. A change appends. Rejects with KPNG_PORTAL_FAILED.
  */
 export class AddressLedger {
   readonly #path: string;

@@ -1,16 +1,12 @@
 /**
- * Reads what netsh and netstat print. Their words are in the language of the system and in its code
- * page, so only numbers, addresses and the order of lines count.
+ * Reads netsh and netstat by numbers, addresses and order: their words are in the system's language and code page.
  */
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type { PortRange } from '../../util/port-range.ts';
 import { type Exec, ExecError } from '../exec.ts';
 
-/**
- * The addresses in the output of `netsh interface ipv4 show address`. An address stands alone behind
- * the label of its line, and the next line has its network; a gateway has none.
- */
+/** Addresses in `netsh interface ipv4 show address`: alone behind a label, with their network on the next line. */
 export function readIpv4Listing(text: string): string[] {
   const values = text.split(/\r?\n/).map(valueOf);
   return values.filter((value, index) => {
@@ -44,10 +40,7 @@ export function readExcludedPorts(text: string): PortRange[] {
   });
 }
 
-/**
- * The local addresses of TCP connections in the output of `netstat -n -p TCP`. One that waits for the
- * end of its time (TIME_WAIT, where it is called so) carries nothing any more.
- */
+/** Local addresses of TCP connections in `netstat -n -p TCP`, without those in TIME_WAIT. */
 export function readConnections(text: string): Set<string> {
   const local = new Set<string>();
   for (const line of text.split(/\r?\n/)) {
@@ -74,10 +67,7 @@ interface Teller {
   warn(message: string, keys: Readonly<Record<string, unknown>>): void;
 }
 
-/**
- * The ports within a range that Windows has reserved for TCP or UDP; listening on them is refused. Hyper-V
- * and others reserve blocks of them at each boot. When netsh cannot tell, none count as reserved.
- */
+/** The ports of a range that Windows has reserved, as Hyper-V does at each boot. Without an answer of netsh: none. */
 export async function excludedPorts(
   exec: Exec,
   range: PortRange,

@@ -59,9 +59,8 @@ export function netshFailure(cause: unknown, doing: string): ToolError {
 }
 
 /**
- * Adds an address as a network of its own, until the next boot, and never as the source of
- * connections of the host to elsewhere. Older versions of netsh take a length behind a slash for
- * IPv6 only, so IPv4 has a mask.
+ * Adds an address as a network of its own, until the next boot, never as a source address. Older netsh takes a length
+ * behind a slash for IPv6 only.
  */
 export function addArgs(address: string, name: string): string[] {
   const added = ['skipassource=true', 'store=active'];
@@ -108,9 +107,8 @@ export async function runNetsh(
 }
 
 /**
- * Carries out several commands in one process; netsh goes on after one that fails. False: some have
- * failed, and which is not known, or they cannot be said in a script and nothing was done. Rejects with
- * KPNG_PORTAL_* when netsh cannot be run.
+ * Runs several commands in one process. False: some have failed, which is not known, or a script cannot express them.
+ * Rejects with KPNG_PORTAL_* when netsh cannot be run.
  */
 export async function runScript(
   exec: Exec,

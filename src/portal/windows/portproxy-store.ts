@@ -81,10 +81,7 @@ export interface RulesWritten {
   readonly conflicts: readonly ProxyRule[];
 }
 
-/**
- * The portproxy rules of this program. They outlive boots, so what is ours is written down, and what a
- * former process has left is changed or removed at the first write. Rules of others are never touched.
- */
+/** Our portproxy rules. They outlive boots, so a ledger says which are ours. Foreign rules are never touched. */
 export class RuleStore {
   readonly #exec: Exec;
   readonly #ledger: AddressLedger;

@@ -40,12 +40,10 @@ interface Entry {
 type Bound = ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>;
 
 /**
- * Leads TCP to proxy ports with rules of `netsh interface portproxy`, for hosts where service addresses
- * may not be listened on: the IP Helper service of Windows does that.
+ * Redirects TCP to proxy ports with `netsh interface portproxy`, where service addresses may not be listened on.
  *
- * It knows TCP only, so UDP listens on the service addresses. And it dials: the proxy sees the host itself
- * for a client, so session affinity makes no difference between clients, and a service port with source
- * ranges, which could not tell anybody, is listened on as well.
+ * The IP Helper service dials, so the proxy sees the host as client: affinity cannot tell clients apart, and service
+ * ports with source ranges, like UDP, listen on their addresses.
  */
 export class PortProxyPortal implements Portal {
   readonly kind = 'portproxy';
