@@ -26,7 +26,7 @@ export interface EndpointSpec {
   readonly external: boolean;
   /**
    * It is usable for nothing because an operator drains it, and would be for this traffic. Clients of it who
-   * find no other endpoint are told so.
+   * find no other endpoint are rejected with that reason.
    */
   readonly drained?: readonly Traffic[];
 }
@@ -39,7 +39,7 @@ export interface ListenSpec {
    */
   readonly address: string;
   /**
-   * 0 to 65535; 0: the kernel chooses, and the listener's status tells which. Several service ports
+   * 0 to 65535; 0: the kernel chooses, and the listener's status says which. Several service ports
    * may ask for port 0 of one address: each gets its own.
    */
   readonly port: number;

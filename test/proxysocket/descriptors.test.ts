@@ -37,52 +37,55 @@ t.test('the default reserve leaves something to clients, whatever the limit', (t
   t.same(limits.map(defaultReserve), [256, 256, 250, 128, 64, 64, 64, 50, 32, 10, 0, 0]);
   for (const limit of limits.slice(0, -2)) {
     const descriptors = new ProcessDescriptors({ limit, reserve: defaultReserve(limit) });
-    t.ok(descriptors.hold() && descriptors.take(2), `a connection with a limit of ${limit}`);
+    t.ok(
+      descriptors.acquireListener() && descriptors.acquire(2),
+      `a connection with a limit of ${limit}`,
+    );
   }
   t.end();
 });
 
 t.test('an eighth is for UDP while somebody listens for datagrams', (t) => {
   const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
-  t.ok(descriptors.hold('UDP'));
-  t.ok(descriptors.take(70, 'TCP'));
-  t.notOk(descriptors.take(2, 'TCP'), 'ten are kept');
+  t.ok(descriptors.acquireListener('UDP'));
+  t.ok(descriptors.acquire(70, 'TCP'));
+  t.notOk(descriptors.acquire(2, 'TCP'), 'ten are kept');
   t.equal(descriptors.used, 70);
-  for (let session = 0; session < 10; session += 1) t.ok(descriptors.take(1, 'UDP'));
-  t.notOk(descriptors.take(1, 'UDP'));
-  descriptors.give(2, 'TCP');
-  t.ok(descriptors.take(1, 'UDP'), 'more than the share, when there is room');
-  t.notOk(descriptors.take(2, 'TCP'));
-  descriptors.give(11, 'UDP');
-  t.ok(descriptors.take(2, 'TCP'));
-  t.notOk(descriptors.take(2, 'TCP'), 'the share is kept again');
-  descriptors.drop('UDP');
-  t.ok(descriptors.take(11, 'TCP'), 'all 81');
-  t.notOk(descriptors.take(1, 'TCP'));
+  for (let session = 0; session < 10; session += 1) t.ok(descriptors.acquire(1, 'UDP'));
+  t.notOk(descriptors.acquire(1, 'UDP'));
+  descriptors.release(2, 'TCP');
+  t.ok(descriptors.acquire(1, 'UDP'), 'more than the share, when there is room');
+  t.notOk(descriptors.acquire(2, 'TCP'));
+  descriptors.release(11, 'UDP');
+  t.ok(descriptors.acquire(2, 'TCP'));
+  t.notOk(descriptors.acquire(2, 'TCP'), 'the share is kept again');
+  descriptors.releaseListener('UDP');
+  t.ok(descriptors.acquire(11, 'TCP'), 'all 81');
+  t.notOk(descriptors.acquire(1, 'TCP'));
   t.end();
 });
 
 t.test('each side is told of its own limit, without turning to and fro', (t) => {
   const changes = collect(t, limitChanged);
   const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
-  descriptors.hold('UDP');
+  descriptors.acquireListener('UDP');
   const limit = 'reserved-descriptors';
-  t.ok(descriptors.take(70));
+  t.ok(descriptors.acquire(70));
   for (let client = 0; client < 5; client += 1) {
-    t.notOk(descriptors.take(2));
-    descriptors.give(2);
-    t.ok(descriptors.take(2));
+    t.notOk(descriptors.acquire(2));
+    descriptors.release(2);
+    t.ok(descriptors.acquire(2));
   }
   t.same(changes, [{ limit, value: 70, reached: true }]);
-  descriptors.give(10);
+  descriptors.release(10);
   t.same(changes.at(-1), { limit, value: 70, reached: false });
 
-  while (descriptors.hold());
+  while (descriptors.acquireListener());
   t.same(changes.at(-1), { limit, value: 36, reached: true });
   const { length } = changes;
-  descriptors.drop();
-  t.ok(descriptors.hold());
-  t.notOk(descriptors.hold());
+  descriptors.releaseListener();
+  t.ok(descriptors.acquireListener());
+  t.notOk(descriptors.acquireListener());
   t.equal(changes.length, length);
   t.end();
 });
@@ -90,36 +93,36 @@ t.test('each side is told of its own limit, without turning to and fro', (t) => 
 t.test('relays leave the reserve alone, listeners use a part of it', (t) => {
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 40 });
   t.equal(descriptors.capacity, 60);
-  t.ok(descriptors.take(58));
-  t.notOk(descriptors.take(3));
-  t.ok(descriptors.take(2));
+  t.ok(descriptors.acquire(58));
+  t.notOk(descriptors.acquire(3));
+  t.ok(descriptors.acquire(2));
   t.equal(descriptors.used, 60);
 
   let listeners = 0;
-  while (descriptors.hold()) listeners += 1;
+  while (descriptors.acquireListener()) listeners += 1;
   t.equal(listeners, 30, 'a quarter of the reserve is left');
   t.equal(descriptors.capacity, 30, 'and they count against what relays may have');
-  descriptors.give(60);
-  t.notOk(descriptors.take(31));
-  t.ok(descriptors.take(30));
-  descriptors.drop();
-  t.ok(descriptors.take(1));
+  descriptors.release(60);
+  t.notOk(descriptors.acquire(31));
+  t.ok(descriptors.acquire(30));
+  descriptors.releaseListener();
+  t.ok(descriptors.acquire(1));
   t.end();
 });
 
 t.test('a limit is told when reached, and when left for good', (t) => {
   const changes = collect(t, limitChanged);
   const descriptors = new ProcessDescriptors({ limit: 100, reserve: 0 });
-  t.ok(descriptors.take(100));
+  t.ok(descriptors.acquire(100));
   t.same(changes, [], 'using all is not reaching it: nothing was refused');
-  t.notOk(descriptors.take(1));
-  t.notOk(descriptors.take(1));
+  t.notOk(descriptors.acquire(1));
+  t.notOk(descriptors.acquire(1));
   t.same(changes, [{ limit: 'reserved-descriptors', value: 100, reached: true }]);
-  for (let index = 0; index < 5; index += 1) descriptors.give(1);
+  for (let index = 0; index < 5; index += 1) descriptors.release(1);
   t.equal(changes.length, 1, '95 % is still there');
-  descriptors.give(1);
+  descriptors.release(1);
   t.same(changes[1], { limit: 'reserved-descriptors', value: 100, reached: false });
-  descriptors.give(50);
+  descriptors.release(50);
   t.equal(changes.length, 2);
   t.end();
 });

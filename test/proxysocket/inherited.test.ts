@@ -130,8 +130,8 @@ async function openWorker(
     return { protocol: 'TCP', family: 4, address, boundPort, assign, close: async () => undefined };
   };
   const listener = await withInheritedSockets(await listen(spec), { listen }, OWNER, spec, {
-    hold: () => (held += 1) > 0,
-    drop: () => (held -= 1),
+    acquireListener: () => (held += 1) > 0,
+    releaseListener: () => (held -= 1),
   });
   return { fds, held: () => held, listener };
 }

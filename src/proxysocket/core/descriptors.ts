@@ -81,7 +81,7 @@ export class ProcessDescriptors implements DescriptorBudget {
     return Math.max(0, this.#shared - this.#listeners);
   }
 
-  take(count: number, protocol: Protocol = 'TCP'): boolean {
+  acquire(count: number, protocol: Protocol = 'TCP'): boolean {
     if (this.#used[protocol] + count > this.#mostOf(protocol)) {
       this.#signals[protocol].refused();
       return false;
@@ -90,13 +90,13 @@ export class ProcessDescriptors implements DescriptorBudget {
     return true;
   }
 
-  give(count: number, protocol: Protocol = 'TCP'): void {
+  release(count: number, protocol: Protocol = 'TCP'): void {
     this.#used[protocol] -= count;
     this.#signals.TCP.freed(this.#used.TCP);
     this.#signals.UDP.freed(this.#used.UDP);
   }
 
-  takeSpare(count: number): boolean {
+  acquireSpare(count: number): boolean {
     const most = this.#mostOf('TCP');
     const fits = this.#used.TCP + count <= most;
     if (!fits || this.#spare + count > most / SPARE_PART) return false;
@@ -105,13 +105,13 @@ export class ProcessDescriptors implements DescriptorBudget {
     return true;
   }
 
-  giveSpare(count: number): void {
+  releaseSpare(count: number): void {
     this.#spare -= count;
-    this.give(count);
+    this.release(count);
   }
 
   /** Takes the descriptors of a listener; false when too few are left even for that. */
-  hold(protocol: Protocol = 'TCP'): boolean {
+  acquireListener(protocol: Protocol = 'TCP'): boolean {
     if (this.#listeners >= this.#mostListeners) {
       this.#signals.listeners.refused();
       return false;
@@ -121,10 +121,10 @@ export class ProcessDescriptors implements DescriptorBudget {
   }
 
   /** Gives the descriptors of a listener back. */
-  drop(protocol: Protocol = 'TCP'): void {
+  releaseListener(protocol: Protocol = 'TCP'): void {
     this.#held[protocol] -= 1;
     this.#signals.listeners.freed(this.#listeners);
-    this.give(0);
+    this.release(0);
   }
 
   get #listeners(): number {

@@ -228,7 +228,7 @@ export class AcceptorEngine implements Engine {
       this.#book.clear();
       await this.#table.close();
     });
-    // What a batch opened while it was being cut short.
+    // What a batch opened while it was being ended.
     await Promise.all(this.#each(async (acceptor) => acceptor.destroy()));
   }
 

@@ -105,8 +105,8 @@ function keyOf(protocol: Protocol, address: string, port: number): string {
 
 /** Takes the descriptors of one more listener (false: there are none), and gives them back. */
 interface ListenerBudget {
-  hold(protocol: Protocol): boolean;
-  drop(protocol: Protocol): void;
+  acquireListener(protocol: Protocol): boolean;
+  releaseListener(protocol: Protocol): void;
 }
 
 /**
@@ -127,13 +127,13 @@ export async function withInheritedSockets(
   const closeAll = async (): Promise<void> => {
     await Promise.all(all.map((each) => each.close()));
     // The table counts one.
-    for (let extra = all.length - 1; extra > 0; extra -= 1) budget.drop(protocol);
+    for (let extra = all.length - 1; extra > 0; extra -= 1) budget.releaseListener(protocol);
   };
-  while (sockets.has(keyOf(protocol, address, port)) && budget.hold(protocol)) {
+  while (sockets.has(keyOf(protocol, address, port)) && budget.acquireListener(protocol)) {
     try {
       all.push(await acceptor.listen(listen, owner));
     } catch (error) {
-      budget.drop(protocol);
+      budget.releaseListener(protocol);
       await closeAll();
       throw error;
     }

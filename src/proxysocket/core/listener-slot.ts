@@ -50,7 +50,7 @@ export function newSlot(key: string, protocol: Protocol, { address, port }: List
 }
 
 /** An address and port of a protocol, as one text. */
-export function placeKey(protocol: Protocol, address: string, port: number): string {
+export function addressKey(protocol: Protocol, address: string, port: number): string {
   return `${protocol} ${address} ${port}`;
 }
 
@@ -68,7 +68,7 @@ export function slotKeys(
   const { name, protocol } = owner;
   const ordinals = new Map<string, number>();
   return listen.map(({ address, port, traffic }) => {
-    if (port !== 0) return placeKey(protocol, address, port);
+    if (port !== 0) return addressKey(protocol, address, port);
     const key = `${protocol} ${address} 0 ${name} ${traffic}`;
     const ordinal = ordinals.get(key) ?? 0;
     ordinals.set(key, ordinal + 1);
@@ -112,10 +112,10 @@ export function listenFailure(
   reason: unknown,
 ): ListenFailure {
   const cause = systemCode(reason);
-  const place = formatHostPort({ host: address, port });
+  const target = formatHostPort({ host: address, port });
   const error = new KpngError(
     listenCode(cause),
-    `cannot listen on ${place}/${protocol} for ${servicePort}: ${cause}`,
+    `cannot listen on ${target}/${protocol} for ${servicePort}: ${cause}`,
     { cause: reason, servicePort },
   );
   return { error, cause };

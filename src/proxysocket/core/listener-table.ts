@@ -164,7 +164,7 @@ export class ListenerTable {
     const { acceptors, descriptors } = this.#options;
     try {
       assertAddress(listen);
-      if (!descriptors.hold(slot.protocol))
+      if (!descriptors.acquireListener(slot.protocol))
         throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
     } catch (error) {
       this.#fail(slot, holder, error);
@@ -187,7 +187,7 @@ export class ListenerTable {
       this.#noteOwner(slot, owner);
       publishOpened(owner, listen);
     } catch (error) {
-      descriptors.drop(slot.protocol);
+      descriptors.releaseListener(slot.protocol);
       this.#fail(slot, holder, error);
     }
   }
@@ -204,8 +204,8 @@ export class ListenerTable {
     if (!this.#ended) this.#retries.set(slot, retryAt);
     if (!listenerFailed.hasSubscribers) return;
     const { error } = failure;
-    const place = { servicePort: owner.name, protocol: slot.protocol, listen };
-    listenerFailed.publish({ ...place, code: error.code, error, retryInMs });
+    const listener = { servicePort: owner.name, protocol: slot.protocol, listen };
+    listenerFailed.publish({ ...listener, code: error.code, error, retryInMs });
   }
 
   async #close(slot: Slot): Promise<void> {
@@ -214,7 +214,7 @@ export class ListenerTable {
     this.#noteOwner(slot, undefined);
     slot.state = { kind: 'idle' };
     await listener.close();
-    this.#options.descriptors.drop(slot.protocol);
+    this.#options.descriptors.releaseListener(slot.protocol);
     publishClosed(holder.owner, listen);
   }
 
@@ -257,11 +257,11 @@ function publishConflict(claim: Claim, holder: Claim): void {
   claim.conflictReported = true;
   if (!listenerFailed.hasSubscribers) return;
   const { owner, listen, slot } = claim;
-  const place = formatHostPort({ host: listen.address, port: listen.port });
+  const address = formatHostPort({ host: listen.address, port: listen.port });
   const code = 'KPNG_PORTAL_CONFLICT';
   const error = new KpngError(
     code,
-    `cannot listen on ${place}/${slot.protocol} for ${owner.name}: ${holder.owner.name} does`,
+    `cannot listen on ${address}/${slot.protocol} for ${owner.name}: ${holder.owner.name} does`,
     { servicePort: owner.name },
   );
   const message = { servicePort: owner.name, protocol: slot.protocol, listen };

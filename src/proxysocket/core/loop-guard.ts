@@ -5,7 +5,7 @@ import type { ServicePort } from './service-port.ts';
 import type { PortalAddress } from '../spec.ts';
 
 /** Where connections come in, and for whom: by port, then by address or the sign for every address. */
-type Places = Map<number, Map<string, ServicePort>>;
+type Owners = Map<number, Map<string, ServicePort>>;
 
 /** How long a verdict holds when nothing is said to have changed: the host's addresses may. Milliseconds. */
 const VERDICT_MS = 5000;
@@ -33,10 +33,10 @@ interface Verdict {
 export class LoopGuard {
   readonly #clock: Clock;
   readonly #readHost: () => readonly string[];
-  readonly #listeners: Places = new Map();
+  readonly #listeners: Owners = new Map();
   /** What packet rules lead elsewhere: it never gets to a listener of the same address. */
-  readonly #portals: Places = new Map();
-  readonly #placesOf = new Map<ServicePort, readonly PortalAddress[]>();
+  readonly #portals: Owners = new Map();
+  readonly #addressesOf = new Map<ServicePort, readonly PortalAddress[]>();
   readonly #verdicts = new WeakMap<BalancerEndpoint, Verdict>();
   #version = 0;
   #host: { readonly at: number; readonly addresses: ReadonlySet<string> } | undefined;
@@ -61,14 +61,14 @@ export class LoopGuard {
   }
 
   /** Replaces the addresses that lead to a service port by packet rules. */
-  setPortals(owner: ServicePort, places: readonly PortalAddress[]): void {
-    for (const [address, port] of keysOf(this.#placesOf.get(owner) ?? [])) {
+  setPortals(owner: ServicePort, addresses: readonly PortalAddress[]): void {
+    for (const [address, port] of keysOf(this.#addressesOf.get(owner) ?? [])) {
       // It may have passed to another service port, which came before this one left.
       if (this.#portals.get(port)?.get(address) === owner) remove(this.#portals, address, port);
     }
-    if (places.length === 0) this.#placesOf.delete(owner);
-    else this.#placesOf.set(owner, places);
-    for (const [address, port] of keysOf(places)) add(this.#portals, address, port, owner);
+    if (addresses.length === 0) this.#addressesOf.delete(owner);
+    else this.#addressesOf.set(owner, addresses);
+    for (const [address, port] of keysOf(addresses)) add(this.#portals, address, port, owner);
   }
 
   /** Endpoints, or the owners of listeners, may be others now. */
@@ -108,8 +108,8 @@ export class LoopGuard {
     return this.#ownerIn(this.#portals, endpoint) ?? this.#ownerIn(this.#listeners, endpoint);
   }
 
-  #ownerIn(places: Places, { address, port, family }: BalancerEndpoint): ServicePort | undefined {
-    const atPort = places.get(port);
+  #ownerIn(owners: Owners, { address, port, family }: BalancerEndpoint): ServicePort | undefined {
+    const atPort = owners.get(port);
     if (atPort === undefined) return undefined;
     const owner = atPort.get(address);
     if (owner !== undefined) return owner;
@@ -128,21 +128,21 @@ export class LoopGuard {
   }
 }
 
-function add(places: Places, address: string, port: number, owner: ServicePort): void {
-  const atPort = places.get(port);
-  if (atPort === undefined) places.set(port, new Map([[address, owner]]));
+function add(owners: Owners, address: string, port: number, owner: ServicePort): void {
+  const atPort = owners.get(port);
+  if (atPort === undefined) owners.set(port, new Map([[address, owner]]));
   else atPort.set(address, owner);
 }
 
-function remove(places: Places, address: string, port: number): void {
-  const atPort = places.get(port);
+function remove(owners: Owners, address: string, port: number): void {
+  const atPort = owners.get(port);
   atPort?.delete(address);
-  if (atPort?.size === 0) places.delete(port);
+  if (atPort?.size === 0) owners.delete(port);
 }
 
 /** A node port is on every address of the host, of both families. */
-function keysOf(places: readonly PortalAddress[]): (readonly [string, number])[] {
-  return places.flatMap(({ address, port }) =>
+function keysOf(addresses: readonly PortalAddress[]): (readonly [string, number])[] {
+  return addresses.flatMap(({ address, port }) =>
     address === undefined
       ? ([
           ['*4', port],

@@ -33,11 +33,11 @@ export interface DescriptorBudget {
    * Takes `count` descriptors for a protocol, by default TCP; false when that would touch the reserve or
    * the share of UDP.
    */
-  take(count: number, protocol?: Protocol): boolean;
-  give(count: number, protocol?: Protocol): void;
+  acquire(count: number, protocol?: Protocol): boolean;
+  release(count: number, protocol?: Protocol): void;
   /** Takes TCP's for something that there is another way for; false, and no event, where clients need them. */
-  takeSpare(count: number): boolean;
-  giveSpare(count: number): void;
+  acquireSpare(count: number): boolean;
+  releaseSpare(count: number): void;
   readonly used: number;
   /** How many may be used at most. */
   readonly capacity: number;

@@ -17,7 +17,7 @@ export interface OpenedSockets {
 export interface Pollable {
   /** Bits of `READY`; 0 when it is called because of `again`. */
   ready(mask: number): void;
-  /** Its `ready` threw, which is a mistake of this program: let go of everything. */
+  /** Its `ready` threw, which is a bug of this program: release everything. */
   failed(error: unknown): void;
 }
 

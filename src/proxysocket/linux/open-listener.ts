@@ -33,19 +33,19 @@ export function openListener(
   const inAll = group?.sockets ?? 1;
   const opened: number[] = [];
   const share = (fd: number) => sockets.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
-  const open = (place: Sockaddr, joins: boolean): number => {
-    const fd = protocol === 'TCP' ? sockets.stream(place.family) : sockets.datagram(place.family);
+  const open = (target: Sockaddr, joins: boolean): number => {
+    const fd = protocol === 'TCP' ? sockets.stream(target.family) : sockets.datagram(target.family);
     check(fd, 'socket');
     opened.push(fd);
-    options.prepare(fd, place.family);
+    options.prepare(fd, target.family);
     if (joins) share(fd);
-    check(sockets.bind(fd, place), 'bind');
+    check(sockets.bind(fd, target), 'bind');
     return fd;
   };
   try {
-    const place = loop.sys.sockaddr(spec);
-    if (taken !== undefined) options.prepare(sockets.adopt(taken), place.family);
-    const fd = taken ?? open(place, missing < inAll);
+    const target = loop.sys.sockaddr(spec);
+    if (taken !== undefined) options.prepare(sockets.adopt(taken), target.family);
+    const fd = taken ?? open(target, missing < inAll);
     if (inAll > 1) share(fd);
     check(options.listen?.(fd) ?? 0, 'listen');
     const boundPort = sockets.localAddress(fd)?.port ?? port;

@@ -27,7 +27,7 @@ const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
 const SLOTS_PER_BLOCK = 256;
 
 /** Where the row of a thread is: the index of its block, and of its first number there. */
-function placeOf(slot: number, row: number, rows: number): { block: number; start: number } {
+function locate(slot: number, row: number, rows: number): { block: number; start: number } {
   const block = Math.floor(slot / SLOTS_PER_BLOCK);
   return { block, start: ((slot % SLOTS_PER_BLOCK) * rows + row) * ROW_LENGTH };
 }
@@ -88,7 +88,7 @@ export class CounterMemory {
   }
 
   #row(slot: number, row: number): Float64Array {
-    const { block, start } = placeOf(slot, row, this.rows);
+    const { block, start } = locate(slot, row, this.rows);
     return (this.#blocks[block] ?? new Float64Array(0)).subarray(start, start + ROW_LENGTH);
   }
 
@@ -222,7 +222,7 @@ export class CounterRows implements CounterStore {
     const slot = this.#slots.get(servicePort);
     const user = slot === undefined ? undefined : this.#users.get(slot);
     if (slot === undefined || user === undefined) throw new Error(`no counters: ${servicePort}`);
-    const { block, start } = placeOf(slot, this.#row, this.#rows);
+    const { block, start } = locate(slot, this.#row, this.#rows);
     const values = this.#blocks[block]?.subarray(start, start + ROW_LENGTH);
     user.counters = new RowCounters(values ?? new Float64Array(ROW_LENGTH));
     return user.counters as unknown as ServicePortCounters;

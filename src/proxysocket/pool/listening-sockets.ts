@@ -10,7 +10,7 @@ interface PoolSocket {
   readonly fd: number;
   /** Tells whether the number still means this socket. */
   readonly inode: number | undefined;
-  /** The worker that has it, and closes it; undefined: nobody uses it now. */
+  /** The worker that has it, and closes it; undefined: no worker uses it now. */
   holder: PoolWorker | undefined;
 }
 
@@ -52,13 +52,13 @@ export class ListeningSockets {
       known.claims += 1;
       return;
     }
-    const place = port === 0 ? previous : port;
+    const wanted = port === 0 ? previous : port;
     const sockets: PoolSocket[] = [];
-    if (place !== undefined) {
-      const take = () => takeInherited(protocol, address, place);
+    if (wanted !== undefined) {
+      const take = () => takeInherited(protocol, address, wanted);
       for (let fd = take(); fd !== undefined; fd = take()) sockets.push(newSocket(fd, undefined));
     }
-    this.#slots.set(key, { protocol, address, port: place, claims: 1, sockets });
+    this.#slots.set(key, { protocol, address, port: wanted, claims: 1, sockets });
   }
 
   /** A service port does not want to listen there any more; whether no one does. */

@@ -27,7 +27,7 @@ import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
 import { PoolWorker, WorkerLost } from './worker.ts';
 
-/** A worker that is told to cut everything has this long to do it. Milliseconds. */
+/** How long a worker may take to reset everything. Milliseconds. */
 const LAST_WORDS_MS = 5000;
 
 const MODULE = threadModule(
@@ -140,7 +140,7 @@ export class Pool implements Engine {
       try {
         await this.#toFirst(changes);
       } finally {
-        await this.#tellOthers(changes);
+        await this.#sendToOthers(changes);
         this.#ports.settled(changes);
       }
     });
@@ -301,7 +301,7 @@ export class Pool implements Engine {
     }
   }
 
-  async #tellOthers(changes: readonly EngineChange[]): Promise<void> {
+  async #sendToOthers(changes: readonly EngineChange[]): Promise<void> {
     const due = [...this.#due];
     this.#due.clear();
     if (changes.length + due.length === 0) return;
@@ -335,7 +335,8 @@ export class Pool implements Engine {
     for (const state of report.states ?? []) {
       if (this.#ports.report(state) && this.#seats.length > 1) this.#due.add(state.name);
     }
-    if (this.#due.size > 0) void this.#queue.run(() => this.#tellOthers([])).catch(() => undefined);
+    if (this.#due.size > 0)
+      void this.#queue.run(() => this.#sendToOthers([])).catch(() => undefined);
     for (const [channel, message] of report.events ?? []) {
       CHANNELS[channel]?.publish(decodeMessage(message));
     }

@@ -108,7 +108,7 @@ export class ServicePorts {
     return changes.filter((change) => change.kind !== 'endpoints' || this.#spec(change.name));
   }
 
-  /** What a worker is sent for a batch. `due`: service ports that it has to be told of besides. */
+  /** What a worker is sent for a batch. `due`: further service ports to send. */
   batch(worker: PoolWorker, changes: readonly EngineChange[], due: Iterable<string> = []): Batch {
     const sockets: InheritedSocket[] = [];
     const ports = new Map<string, number>();
@@ -223,7 +223,7 @@ export class ServicePorts {
     return this.#records.get(name)?.spec;
   }
 
-  /** Each returns the keys of slots that it gives up. */
+  /** Each returns the keys of slots that it releases. */
   #remove(record: ServicePortRecord): readonly string[] {
     const { keys } = record;
     record.spec = undefined;

@@ -29,7 +29,7 @@ export interface WorkerParts {
 }
 
 /**
- * The life of a worker thread: passes its probes, then waits for descriptors and commands until it is told to end.
+ * The life of a worker thread: passes its probes, then waits for descriptors and commands until a command ends it.
  *
  * The loop blocks the thread, so that promises and Node's own event loop stand still. Batches of changes need both;
  * so while one is being worked on, or the end is being waited for, the loop steps aside after each turn.

@@ -33,7 +33,7 @@ export class Tries {
   }
 
   /**
-   * Picks for the next attempt and counts it; undefined when none is left to make. `request` tells
+   * Picks for the next attempt and counts it; undefined when none is left to make. `request` knows
    * `tried` of this object.
    */
   next(balancer: Balancer, request: PickRequest): Pick | undefined {

@@ -196,7 +196,7 @@ export class TcpConnection
   }
 
   graceOver(): void {
-    if (this.#state.kind === 'relaying') this.#state.relay.cut('endpoint-gone');
+    if (this.#state.kind === 'relaying') this.#state.relay.reset('endpoint-gone');
   }
 
   keepAlive(): void {
@@ -209,13 +209,13 @@ export class TcpConnection
   }
 
   halfCloseTimeout(): void {
-    this.#relay?.cut('half-close-timeout');
+    this.#relay?.reset('half-close-timeout');
   }
 
   destroy(): void {
     if (this.#state.kind === 'held') this.#state.hold.end('destroyed');
     this.#abandon();
-    if (this.#relay !== undefined) this.#relay.cut('destroyed');
+    if (this.#relay !== undefined) this.#relay.reset('destroyed');
     else this.#resetClient();
   }
 
@@ -250,7 +250,7 @@ export class TcpConnection
 
   reject(reason: RejectReason): void {
     countRejected(this.#owner, reason, this);
-    if (this.#relay !== undefined) this.#relay.cut('endpoint-reset');
+    if (this.#relay !== undefined) this.#relay.reset('endpoint-reset');
     else this.#resetClient();
   }
 

@@ -113,14 +113,14 @@ export class ConnectionGate {
       this.#signal.refused();
       return false;
     }
-    if (!this.#descriptors.take(DESCRIPTORS_PER_CONNECTION)) return false;
+    if (!this.#descriptors.acquire(DESCRIPTORS_PER_CONNECTION)) return false;
     this.#inside += 1;
     return true;
   }
 
   leave(): void {
     this.#inside -= 1;
-    this.#descriptors.give(DESCRIPTORS_PER_CONNECTION);
+    this.#descriptors.release(DESCRIPTORS_PER_CONNECTION);
     this.#signal.freed(this.#inside);
     if (this.#inside > 0) return;
     const waiting = this.#waiting;

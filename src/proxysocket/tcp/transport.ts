@@ -107,7 +107,7 @@ export interface RelayOwner {
   halfClosed(): void;
   /**
    * The endpoint broke before anything went through; its socket is closed. True: another endpoint is being dialed, and
-   * `join` follows, or `cut`. False: the transport cuts the relay.
+   * `join` follows, or `reset`. False: the transport resets the relay.
    */
   endpointLost(error: NodeJS.ErrnoException): boolean;
   /** Both sockets are closed. Called once. */
@@ -123,5 +123,5 @@ export interface TcpRelay extends Readonly<ByteCounters> {
   /** Lets TCP probe the endpoint when it has been silent for so many milliseconds. */
   keepAlive(idleMs: number): void;
   /** Resets both sides. Only the first reason counts; `relayEnded` follows. */
-  cut(reason: RelayEnd): void;
+  reset(reason: RelayEnd): void;
 }

@@ -237,7 +237,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       this.#full.refused();
       if (!this.#evict()) return false;
     }
-    while (!descriptors.take(1, 'UDP')) if (!this.#evict()) return false;
+    while (!descriptors.acquire(1, 'UDP')) if (!this.#evict()) return false;
     return true;
   }
 
@@ -284,7 +284,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);
     session.front.forget(session);
     this.#size -= 1;
-    this.#context.descriptors.give(1, 'UDP');
+    this.#context.descriptors.release(1, 'UDP');
     if (wasOpen && udpSessionEnded.hasSubscribers) {
       const { datagramsIn, datagramsOut } = session;
       udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });

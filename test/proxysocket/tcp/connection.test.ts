@@ -182,9 +182,9 @@ t.test('what is over stays over', async (t) => {
 function newQueue({ capacity = 10_000, holdTimeoutMs = 1000 } = {}) {
   const clock = new FakeClock();
   const limits = { ...DEFAULT_LIMITS, holdTimeoutMs };
-  const budget = { capacity, used: 0, take: () => true, takeSpare: () => true };
+  const budget = { capacity, used: 0, acquire: () => true, acquireSpare: () => true };
   const nothing = (): void => undefined;
-  const descriptors = { ...budget, give: nothing, giveSpare: nothing };
+  const descriptors = { ...budget, release: nothing, releaseSpare: nothing };
   const queue = new HoldQueue({ clock, limits, descriptors });
   const serves = new Set<Traffic>();
   const balancer = { serves: (traffic: Traffic) => serves.has(traffic) };

@@ -20,7 +20,7 @@ function setUp() {
     },
     start: () => undefined,
     keepAlive: () => undefined,
-    cut: () => undefined,
+    reset: () => undefined,
   };
   const entry: HalfClosed = {
     lane: undefined as IdleLane<HalfClosed> | undefined,

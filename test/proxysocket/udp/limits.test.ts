@@ -76,7 +76,7 @@ t.test(
     const owner = rig.service([backend.spec]);
     const listener = await rig.listen(owner);
     const client = await UdpClient.open(t);
-    t.ok(rig.descriptors.take(4), 'as TCP relays do');
+    t.ok(rig.descriptors.acquire(4), 'as TCP relays do');
 
     client.send('1', listener.boundPort);
     client.send('2', listener.boundPort);
@@ -84,7 +84,7 @@ t.test(
     t.match(owner.counters, { rejectedLimit: 1, active: 0 });
     t.match(refused, [{ reason: 'limit' }]);
 
-    rig.descriptors.give(1);
+    rig.descriptors.release(1);
     t.equal(await client.ask('3', listener.boundPort), '3');
   },
 );
@@ -164,17 +164,20 @@ t.test('any number of UDP clients leaves half of the descriptors to TCP', async 
   }
   t.match(owner.counters, { active: 10, connections: 26, sessionsEvicted: 16, rejectedLimit: 0 });
   t.match(limits[0], { limit: 'max-udp-sessions', value: 10, reached: true });
-  t.ok(rig.descriptors.take(10), 'as TCP connections do');
+  t.ok(rig.descriptors.acquire(10), 'as TCP connections do');
 });
 
 t.test('any number of listeners leaves a quarter to clients', async (t) => {
   const descriptors = new ProcessDescriptors({ limit: 1024, reserve: 256 });
   let listeners = 0;
-  while (descriptors.hold()) listeners += 1;
+  while (descriptors.acquireListener()) listeners += 1;
   t.equal(listeners, 576);
   t.equal(descriptors.capacity, 192);
-  descriptors.drop();
-  t.ok(descriptors.hold(), 'one for one');
-  t.notOk(descriptors.hold());
-  t.notOk(new ProcessDescriptors({ limit: 200, reserve: 256 }).hold(), 'nobody could be served');
+  descriptors.releaseListener();
+  t.ok(descriptors.acquireListener(), 'one for one');
+  t.notOk(descriptors.acquireListener());
+  t.notOk(
+    new ProcessDescriptors({ limit: 200, reserve: 256 }).acquireListener(),
+    'nobody could be served',
+  );
 });

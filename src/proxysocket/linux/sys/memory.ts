@@ -71,7 +71,7 @@ export class PeerNames {
   }
 
   /** Keeps a copy of the address at `offset` of some memory. */
-  take(from: Pinned, offset: number): PeerName {
+  acquire(from: Pinned, offset: number): PeerName {
     if (this.#free.length === 0) this.#grow();
     const name = this.#free.pop();
     if (name === undefined) throw new RangeError('no name is free');

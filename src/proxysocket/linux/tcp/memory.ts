@@ -19,7 +19,7 @@ const MAX_PIPES = 32;
 /** Descriptors of a pipe. */
 const PER_PIPE = 2;
 
-type SpareDescriptors = Pick<DescriptorBudget, 'takeSpare' | 'giveSpare'>;
+type SpareDescriptors = Pick<DescriptorBudget, 'acquireSpare' | 'releaseSpare'>;
 
 /** The part of a read that the other side did not take yet. */
 export interface KeptBytes {
@@ -124,11 +124,11 @@ export class RelayMemory {
     if (this.#bulkFlows === 0 || this.#budget - this.#used < LARGE) return undefined;
     const free = this.#freePipes.pop();
     if (free !== undefined || this.#pipes >= this.#mostPipes) return free;
-    if (!this.#descriptors.takeSpare(PER_PIPE)) return undefined;
+    if (!this.#descriptors.acquireSpare(PER_PIPE)) return undefined;
     const pipe = this.#sys.pipes.open();
     if (pipe === undefined) {
       this.#mostPipes = this.#pipes;
-      this.#descriptors.giveSpare(PER_PIPE);
+      this.#descriptors.releaseSpare(PER_PIPE);
     } else this.#pipes += 1;
     return pipe;
   }
@@ -160,7 +160,7 @@ export class RelayMemory {
   #closePipe(pipe: Pipe): void {
     this.#pipes -= 1;
     this.#sys.pipes.close(pipe);
-    this.#descriptors.giveSpare(PER_PIPE);
+    this.#descriptors.releaseSpare(PER_PIPE);
   }
 
   #releaseBytes({ memory }: KeptBytes): void {

@@ -61,7 +61,7 @@ export class Relay implements TcpRelay {
     this.#isWatched = true;
     // What the client has sent already comes as an event.
     if (isFirst && this.loop.watch(this.#client.fd, this.#client) < 0) {
-      this.cut('destroyed');
+      this.reset('destroyed');
       return;
     }
     endpoint.ready(this.#mask);
@@ -96,10 +96,10 @@ export class Relay implements TcpRelay {
     if (this.#isOver) return;
     const isLost = side !== this.#client && !this.#halfClosed && this.#isUntouched;
     if (isLost && this.#replacesEndpoint(errno)) return;
-    this.cut(side === this.#client ? 'client-reset' : 'endpoint-reset');
+    this.reset(side === this.#client ? 'client-reset' : 'endpoint-reset');
   }
 
-  cut(reason: RelayEnd): void {
+  reset(reason: RelayEnd): void {
     this.#end(reason, true);
   }
 
@@ -208,7 +208,7 @@ export class Side implements Pollable {
   }
 
   failed(): void {
-    this.#relay.cut('destroyed');
+    this.#relay.reset('destroyed');
   }
 
   /** The relay is over: gives memory back. */

@@ -60,7 +60,7 @@ class Answers implements TurnEnd {
   }
 
   /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */
-  take(session: Answered, fd: number, most: number): number {
+  receive(session: Answered, fd: number, most: number): number {
     if (this.#sessions.length + most > SLOTS) this.endTurn();
     const first = this.#sessions.length;
     const count = most === 1 ? this.#slots.read(fd, first) : this.#slots.receive(fd, first, most);

@@ -70,7 +70,7 @@ export class LinuxUdpSession
     const { requests, names } = parts;
     const { slot, source } = this.client;
     this.#recipient = {
-      name: names.take(requests.names, requests.nameOffset(slot)),
+      name: names.acquire(requests.names, requests.nameOffset(slot)),
       nameLength: start.front.family === 4 ? k.SOCKADDR_IN_BYTES : k.SOCKADDR_IN6_BYTES,
       source,
     };
@@ -134,7 +134,7 @@ export class LinuxUdpSession
   /** Datagrams of the endpoint are there, or an ICMP message. */
   ready(): void {
     if (this.#state !== 'open') return;
-    const count = this.#parts.answers.take(this, this.#fd, this.#atOnce());
+    const count = this.#parts.answers.receive(this, this.#fd, this.#atOnce());
     if (count >= 0) {
       this.#singles = count > 1 ? 0 : this.#singles + 1;
       this.#host.touch(this);

@@ -32,7 +32,7 @@ export class BulkBuffers {
     return this.#large + this.#medium;
   }
 
-  take(): Buffer | undefined {
+  acquire(): Buffer | undefined {
     if (this.#large + LARGE <= this.#budget * 0.75 && this.used + LARGE <= this.#budget) {
       this.#large += LARGE;
       return this.#freeLarge.pop() ?? Buffer.allocUnsafeSlow(LARGE);
@@ -46,7 +46,7 @@ export class BulkBuffers {
   }
 
   /** The buffer must not be read into or written from any more. */
-  give(buffer: Buffer): void {
+  release(buffer: Buffer): void {
     const large = buffer.length === LARGE;
     if (large) this.#large -= LARGE;
     else this.#medium -= MEDIUM;

@@ -31,7 +31,7 @@ export class NodeTcpClient implements TcpClient {
     this.socket = flows ? socket : socket(this.inward.onread);
     this.inward.from(this.socket);
     // Without a relay it only means that the client has left, as 'close' or the next read will show.
-    this.socket.on('error', () => this.relay?.cut('client-reset'));
+    this.socket.on('error', () => this.relay?.reset('client-reset'));
     this.socket.on('end', () => this.#onEnd());
     this.socket.on('close', () => this.#onClose());
   }

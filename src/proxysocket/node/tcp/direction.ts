@@ -178,7 +178,7 @@ export class Direction implements Yielding {
     const { scratch, bulk } = this.#memory;
     if (buffer !== this.#bulk) {
       const isTaken = this.#write(scratch.copy(buffer, length));
-      if (length >= BULK_READ && !this.#isSmall) this.#bulk = bulk.take();
+      if (length >= BULK_READ && !this.#isSmall) this.#bulk = bulk.acquire();
       if (this.#stalled !== undefined) scratch.keep();
       return isTaken;
     }
@@ -252,7 +252,7 @@ export class Direction implements Yielding {
 
   #giveBulk(): void {
     if (this.#bulk === undefined) return;
-    this.#memory.bulk.give(this.#bulk);
+    this.#memory.bulk.release(this.#bulk);
     this.#bulk = undefined;
     this.#smallReads = 0;
   }

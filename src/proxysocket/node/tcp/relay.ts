@@ -44,7 +44,7 @@ export class NodeRelay implements TcpRelay {
     if (!this.#isStarted && client.closed) this.#open -= 1;
     this.#isStarted = true;
     if (client.destroyed) {
-      this.cut('client-reset');
+      this.reset('client-reset');
       return;
     }
     this.#inward.start();
@@ -60,7 +60,7 @@ export class NodeRelay implements TcpRelay {
     this.#endpoint?.setKeepAlive(true, idleMs);
   }
 
-  cut(reason: RelayEnd): void {
+  reset(reason: RelayEnd): void {
     this.#reason ??= reason;
     resetSocket(this.#client);
     if (this.#endpoint !== undefined) resetSocket(this.#endpoint);
@@ -92,7 +92,7 @@ export class NodeRelay implements TcpRelay {
       inward.pause();
       if (this.#owner.endpointLost(error)) return;
     }
-    this.cut('endpoint-reset');
+    this.reset('endpoint-reset');
   }
 
   #fin(direction: Direction): void {

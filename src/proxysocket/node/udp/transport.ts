@@ -121,7 +121,7 @@ class Listening implements UdpListening<NodeUdpSession> {
     hostAddresses.unsubscribe(this.#onAddresses);
     this.#transport.setCapped(this, false);
     const fronts = this.fronts();
-    context.descriptors.give(this.#members.size, 'UDP');
+    context.descriptors.release(this.#members.size, 'UDP');
     this.#members.clear();
     await Promise.all([...fronts.map((front) => front.close()), this.#syncing]);
   }
@@ -144,7 +144,7 @@ class Listening implements UdpListening<NodeUdpSession> {
     for (const [address, front] of this.#members) {
       if (wanted.has(address)) continue;
       this.#members.delete(address);
-      descriptors.give(1, 'UDP');
+      descriptors.release(1, 'UDP');
       await front.close();
     }
     if (this.#closed !== undefined) return;
@@ -153,14 +153,14 @@ class Listening implements UdpListening<NodeUdpSession> {
     for (const address of wanted) {
       if (this.#closed !== undefined) return;
       if (this.#members.has(address)) continue;
-      if (this.#members.size >= most || !descriptors.take(1, 'UDP')) return;
+      if (this.#members.size >= most || !descriptors.acquire(1, 'UDP')) return;
       // An address may be unusable for a while (IPv6 looks for duplicates first), or its port taken. Until a later
       // reading of the addresses succeeds, the wildcard socket serves it.
       const socket = await boundSocket(this.#family, address, this.boundPort, SHARES_PORT).catch(
         () => undefined,
       );
       if (socket === undefined || this.#closed !== undefined) {
-        descriptors.give(1, 'UDP');
+        descriptors.release(1, 'UDP');
         socket?.close();
         continue;
       }

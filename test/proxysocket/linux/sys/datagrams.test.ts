@@ -87,7 +87,7 @@ linuxTest('a wildcard socket tells which address was asked, and answers from it'
   t.equal(new Set([0, 1, 2].map((slot) => slots.destination(slot))).size, 3);
   const indexes = [0, 1, 2];
   for (const slot of indexes) {
-    const name = names.take(slots.names, slots.nameOffset(slot));
+    const name = names.acquire(slots.names, slots.nameOffset(slot));
     list.add(slots, indexes, slot, 1, { name, nameLength: 16, source: slots.answerControl(slot) });
   }
   t.equal(list.send(any.fd, 0), 3);
@@ -110,7 +110,7 @@ linuxTest('the same with IPv6', (t) => {
   send(sys, client.fd, { address: '::1', port: any.port }, 'who?');
   t.equal(slots.receive(any.fd, 0, 2), 1);
   t.type(slots.destination(0), 'string');
-  const name = names.take(slots.names, slots.nameOffset(0));
+  const name = names.acquire(slots.names, slots.nameOffset(0));
   list.add(slots, [0], 0, 1, { name, nameLength: 28, source: slots.answerControl(0) });
   t.equal(list.send(any.fd, 0), 1);
   t.equal(sys.streams.read(client.fd, sys.alloc(16), 16), 4);
@@ -154,7 +154,7 @@ linuxTest('a list stops at the message that fails, and goes on behind it', (t) =
   const list = sys.sendList(4);
   const v6 = sys.alloc(32);
   v6.view.setUint16(0, k.AF_INET6, true);
-  const strange = { name: sys.peerNames().take(v6, 0), nameLength: 28, source: undefined };
+  const strange = { name: sys.peerNames().acquire(v6, 0), nameLength: 28, source: undefined };
   list.add(slots, [0, 1, 2], 0, 1, undefined);
   list.add(slots, [0, 1, 2], 1, 1, strange);
   list.add(slots, [0, 1, 2], 2, 1, undefined);

@@ -142,14 +142,14 @@ linuxTest(
     const from = sys.alloc(64);
     from.bytes.fill(1, 0, 32).fill(2, 32);
     const taken = Array.from({ length: 600 }, (_, index) =>
-      names.take(from, index % 2 === 0 ? 0 : 32),
+      names.acquire(from, index % 2 === 0 ? 0 : 32),
     );
     const contents = (): string => taken.map(({ memory, offset }) => memory.bytes[offset]).join('');
     t.equal(contents(), '12'.repeat(300));
     const [first] = taken;
     if (first === undefined) throw new Error('no name');
     names.release(first);
-    const again = names.take(from, 32);
+    const again = names.acquire(from, 32);
     t.equal(again, first, 'no memory is taken for it');
     t.equal(contents(), `2${'12'.repeat(300).slice(1)}`);
   },

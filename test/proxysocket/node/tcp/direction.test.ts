@@ -227,7 +227,7 @@ t.test('BulkBuffers: large ones first, then medium ones, then none', (t) => {
   const changes = collect(t, limitChanged);
   const buffers = new BulkBuffers(4 * MB);
   const taken: Buffer[] = [];
-  for (let buffer = buffers.take(); buffer !== undefined; buffer = buffers.take()) {
+  for (let buffer = buffers.acquire(); buffer !== undefined; buffer = buffers.acquire()) {
     taken.push(buffer);
   }
   t.same(
@@ -237,10 +237,10 @@ t.test('BulkBuffers: large ones first, then medium ones, then none', (t) => {
   t.equal(buffers.used, 4 * MB);
   t.same(changes, [{ limit: 'bulk-buffer-budget', value: 4 * MB, reached: true }]);
   const [first] = taken;
-  if (first !== undefined) buffers.give(first);
+  if (first !== undefined) buffers.release(first);
   t.equal(changes[1]?.reached, false);
-  t.ok(buffers.take() === first, 'what comes back is used again');
-  t.equal(new BulkBuffers(0).take(), undefined);
+  t.ok(buffers.acquire() === first, 'what comes back is used again');
+  t.equal(new BulkBuffers(0).acquire(), undefined);
   t.end();
 });
 
@@ -250,11 +250,11 @@ t.test('BulkBuffers: never beyond the budget', (t) => {
     const buffers = new BulkBuffers(budget);
     const mine: Buffer[] = [];
     for (const take of all) {
-      const buffer = take ? buffers.take() : undefined;
+      const buffer = take ? buffers.acquire() : undefined;
       const back = take ? undefined : mine.pop();
       if (buffer !== undefined && mine.includes(buffer)) return false;
       if (buffer !== undefined) mine.push(buffer);
-      if (back !== undefined) buffers.give(back);
+      if (back !== undefined) buffers.release(back);
       const used = mine.reduce((sum, { length }) => sum + length, 0);
       if (used !== buffers.used || used > budget) return false;
     }
