@@ -42,17 +42,13 @@ export function defaultReserve(limit: number): number {
 const SPARE_PART = 8;
 
 /**
- * Counts the descriptors of the data path, so that the process never runs into its limit: that would
- * also fail its files, its connection to the control plane and the programs that it runs.
+ * Counts the descriptors of the data path, so that the process never reaches its limit, which would also fail its
+ * files, its control plane and the programs that it runs.
  *
- * Relays and sessions leave the reserve alone. Listeners may use three quarters of it, because a
- * busy service must not keep a new one from coming up. But a quarter of what is outside of the reserve
- * is never for listeners: services that cannot accept a connection are of no use, and those that worked
- * must go on working when more of them come.
- *
- * TCP connections can take all of that, except that an eighth is for UDP sessions while there are UDP
- * listeners: connections may last for days, and would keep UDP clients out for as long.
- * (The table of UDP sessions keeps to half, for the same reason.)
+ * Relays and sessions leave the reserve alone. Listeners may use three quarters of it, so that a busy service does
+ * not keep a new one from coming up, but never the last quarter of what is outside of it, so that listeners leave
+ * room for connections. While there are UDP listeners, an eighth is kept for UDP sessions: TCP connections may last
+ * for days. (UDP sessions keep to half, see `Sessions`.)
  */
 export class ProcessDescriptors implements DescriptorBudget {
   readonly #limit: number;

@@ -30,13 +30,9 @@ export function kernelPortRange(
 }
 
 /**
- * Listens on any port of the kernel's range.
- *
- * Asking the kernel (port 0) is slow once some thousand ports are taken: Linux then walks through half of its range
- * for each socket, 0.5 ms at 10,000 listeners and more beyond. So this tries a few ports by chance first, which is
- * right the first time as long as most are free.
- *
- * `open` listens on a given port and rejects with the system's error. `previous` is tried before all others.
+ * Listens on any port of the kernel's range: on `previous` if it can, then on a few random ports, then on what the
+ * kernel chooses. With thousands of ports in use, Linux walks through half of its range to choose one (0.5 ms at
+ * 10,000 listeners). `open` rejects with the system's error.
  */
 export async function listenOnAnyPort(
   open: (port: number) => Promise<Listener>,

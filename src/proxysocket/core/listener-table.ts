@@ -38,12 +38,10 @@ export interface ListenerTableOptions {
 /**
  * Service ports and the addresses that they listen on.
  *
- * `set` only notes what service ports want; `settle` brings the sockets there. So the order of the changes in a batch
- * does not matter: a listener that any service port still wants is handed over, never closed, and everything that has
- * to close is closed before anything opens.
- *
- * When several service ports want the same address, the first one has it, and the next one gets it with the open
- * socket when the first gives it up.
+ * `set` notes what service ports want; `settle` opens and closes sockets. So the order of changes in a batch does not
+ * matter: a listener that any service port still wants is handed over, and everything that has to close is closed
+ * before anything opens. Of several service ports that want one address the first one has it; the next one gets the
+ * open socket after it.
  */
 export class ListenerTable {
   readonly #options: ListenerTableOptions;

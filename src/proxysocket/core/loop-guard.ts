@@ -20,15 +20,11 @@ interface Verdict {
 }
 
 /**
- * Finds the TCP endpoints that are the service port itself.
+ * Finds TCP endpoints that lead back to their service port: addresses that this process serves for it, directly or
+ * through the endpoints of other service ports. Each connection to one would make another, until no descriptor is
+ * left. (UDP sessions count hops instead.)
  *
- * Such an endpoint is an address that this process itself serves: the service port's own, or that of
- * another one which has it as endpoint in its turn. Each connection would make the next one, without
- * end and within a second, until no descriptor is left. A service that is the endpoint of another one,
- * without leading back, is fine.
- *
- * Asking costs one look into a map for an endpoint whose port is not listened on here, which is nearly
- * every one. (UDP sessions count their hops instead: a datagram has its sender.)
+ * For an endpoint whose port is not listened on here, which is nearly every one, the check is one map lookup.
  */
 export class LoopGuard {
   readonly #clock: Clock;

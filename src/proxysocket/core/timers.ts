@@ -10,15 +10,11 @@ interface Due<T> {
 }
 
 /**
- * Things that fall due the same time after they were added: one timer for all of them.
+ * Items that fall due the same time after they were added, in the order in which they came: one timer for all of
+ * them. Adding and removing touch no timer.
  *
- * Since the time is the same for all, they fall due in the order in which they came, so the first
- * one decides when the timer has to run. Adding and removing touch no timer; a timer for every
- * connection attempt would be started and cancelled for nothing nearly always.
- *
- * The event loop runs timers before it looks at sockets. So when it was held up, for however short a
- * time, what falls due may have been answered meanwhile, and has to come to light first. Otherwise one
- * long pause would make every attempt time out at once, although all endpoints had answered.
+ * The event loop runs timers before it polls sockets. After a pause, what is due may have been answered meanwhile, so
+ * the sockets are polled first; otherwise one long pause would let every attempt time out at once.
  */
 export class DeadlineQueue<T> {
   readonly #clock: Clock;

@@ -57,11 +57,10 @@ export interface PoolOptions {
 /**
  * The engine on system calls, in one worker thread or several.
  *
- * What is left in the main thread is kept once for all of them: the desired state, the listening sockets, and the
- * memory that they count in. The first worker opens every listening socket, for the others as well, so an address
- * that another program has is found out once; the kernel spreads clients over the sockets of one address
- * (SO_REUSEPORT). A worker that dies is replaced by one that gets the same sockets, and so the clients that wait in
- * them.
+ * The main thread keeps once what survives a worker: the desired state, the listening sockets and the memory of
+ * counters. The first worker opens every listening socket, for the others as well; the kernel spreads clients over
+ * the sockets of one address (SO_REUSEPORT). A worker that replaces another gets the same sockets, with the clients
+ * that wait in them.
  */
 export class Pool implements Engine {
   readonly #options: PoolOptions;

@@ -282,12 +282,11 @@ function lost(cause: Error | undefined): WorkerLost {
 let starting = 0;
 
 /**
- * Starts a worker in whose thread V8 optimises functions where they run, not in a thread of its own.
+ * Starts a worker in whose thread V8 optimises functions synchronously.
  *
- * With Node 26.10 the process is killed by SIGSEGV or SIGTRAP when a thread ends, in whatever way, while its calls of
- * `node:ffi` are being optimised in another: Node frees what the optimiser still looks at. V8 reads the flag once for
- * each thread, before it runs any code; the threads that are there keep to what they have read. The price is a few
- * milliseconds now and then while the worker is young.
+ * With Node 26.10 the process dies of SIGSEGV or SIGTRAP when a thread ends while its calls of `node:ffi` are being
+ * optimised in another thread. V8 reads the flag once for each thread, before it runs any code. The price is a few
+ * milliseconds while the worker is young.
  *
  * @throws what `create` throws.
  */

@@ -67,10 +67,9 @@ const ENDED: State = { kind: 'ended' };
 /**
  * One accepted client, from the first attempt to connect to the end of its relay.
  *
- * An attempt has failed, too, when the endpoint resets the connection soon and before a byte went through, either
- * way. That happens to connections that the kernel of an endpoint has accepted and the endpoint, which was
- * killed, has not: no program has seen anything of the client, so another endpoint may serve it. Once the endpoint has
- * been sent something it may have acted on it, and only the client can know whether that may happen twice.
+ * An attempt has also failed when the endpoint resets the connection soon, before a byte went through either way: the
+ * endpoint's kernel had accepted it, but no program has seen the client, so another endpoint may serve it. Once the
+ * endpoint has been sent something, only the client can know whether that may be repeated.
  */
 export class TcpConnection
   implements HoldOwner, DialOwner, RelayOwner, PickRequest, HeldClient, HalfClosed, Timed

@@ -9,12 +9,9 @@ import type { ClientAddress } from './transport.ts';
 export const MAX_REFUSED_CLIENTS = 2048;
 
 /**
- * Counts and reports clients that get no session.
- *
- * Every datagram of theirs counts as dropped, but a client port counts as rejected, and makes an event, only once for
- * as long as a session of it would last: a client that keeps on asking a service without endpoints is one refused
- * session. The memory for that is two sets, of which the older one is forgotten when the younger one is full or its
- * time is over.
+ * Counts and reports clients that get no session. Each of their datagrams counts as dropped, but a client port counts
+ * as rejected, and makes an event, once for as long as its session would last. It is remembered in two sets, of which
+ * the older one is dropped when the younger one is full or its time is over.
  */
 export class Refusals {
   readonly #clock: Clock;

@@ -1,13 +1,12 @@
 import type * as ffi from 'node:ffi';
 
 /**
- * The C functions that this engine calls, resolved from the process itself: `dlopen(null)` finds them
- * with glibc and with musl, in worker threads and in a single executable, without a file name.
+ * The C functions that this engine calls, resolved from the process itself: `dlopen(null)` finds them with glibc and
+ * with musl, in worker threads and in a single executable.
  *
- * Signatures follow from measurements with Node 26. Calls with up to three arguments have a
- * specialised wrapper (60 to 170 ns), those with more cost 300 to 400 ns; lengths are `u32` and
- * results `i32`, since 64-bit types allocate a BigInt for each call. A `u32` for a `size_t` relies on
- * the upper half of the register being zero, which the start-up probes verify.
+ * Measured with Node 26: calls with up to three arguments have a specialised wrapper (60 to 170 ns), others cost 300
+ * to 400 ns, and 64-bit types allocate a BigInt. So lengths are `u32`, which relies on the upper half of the register
+ * being zero (the start-up probes verify that), and results `i32`.
  */
 export const SIGNATURES = {
   read: { arguments: ['i32', 'pointer', 'u32'], return: 'i32' },
@@ -91,14 +90,12 @@ type Call = (a: number, b: number | bigint, c: number) => number;
 /**
  * The same functions, so that V8 calls them directly.
  *
- * All functions of `node:ffi` with the same number of arguments share the code of one wrapper, which then
- * cannot know the function that it calls, and goes the slow way: arguments are checked and converted one by
- * one, memory is allocated, and a call costs 170 ns more. Only where V8 copies the wrapper into a caller
- * that calls nothing else the function is known. So each of them gets such a caller, which must not be
- * copied into its own callers in turn: V8 copies so much into one function and no more, and a few calls
- * fill that up. What it cannot foresee it does not copy, which is what `through` is for.
+ * All functions of `node:ffi` with the same number of arguments share one wrapper, whose generic path costs 170 ns
+ * more. V8 knows the function only where it inlines the wrapper into a caller that calls nothing else. So each
+ * function gets such a caller, which itself must not be inlined, as that would use up V8's inlining budget: `through`
+ * calls it by an index that V8 does not foresee.
  *
- * For one set of functions in each thread: with a second one they would not be known any more.
+ * Once in each thread: with a second set the functions would not be known any more.
  */
 export function knownCalls(of: Functions): KnownCalls {
   // In an array, since what is in a constant is foreseen. The names are for traces of V8.

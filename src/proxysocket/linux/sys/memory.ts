@@ -2,14 +2,10 @@ import { SOCKADDR_BYTES } from './abi.ts';
 import type { FfiModule } from './library.ts';
 
 /**
- * Memory whose address the kernel is given.
+ * Memory whose address the kernel is given. The garbage collector does not know addresses, so an address is kept only
+ * together with its memory; a structure that points to other memory, as `msghdr` does, needs an owner of that, too.
  *
- * The collector knows nothing of addresses. So an address is never kept without its memory: it lives
- * in here beside the buffer, and an owner of the object keeps both. (A structure in memory that
- * points to other memory, as `msghdr` does, needs an owner of that, too.)
- *
- * The buffer is an ArrayBuffer of its own: small typed arrays and Node's pooled buffers may lie in
- * memory that moves or is shared.
+ * The buffer is an ArrayBuffer of its own: small typed arrays and pooled buffers may move or be shared.
  */
 export class Pinned {
   readonly length: number;

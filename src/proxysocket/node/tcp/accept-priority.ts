@@ -18,15 +18,12 @@ const TURNS = 64;
 type Phase = 'free' | 'noticed' | 'looking' | 'given';
 
 /**
- * Lets clients that wait to be accepted go before data.
+ * Lets waiting clients be accepted before data is relayed.
  *
- * The event loop accepts one client in each of its turns, and in the same turn serves every connection
- * that has data. With hundreds of busy connections a turn takes several milliseconds, so new clients
- * would get in at a hundred a second, however many wait. Therefore, once clients come in in one long
- * turn after the other, readers that have had a chunk wait: the turns after that have next to nothing to
- * do but to accept. Data waits for 64 clients at most, or until no client is left to be accepted.
- *
- * Where turns are short, or clients come one by one, it costs a few comparisons.
+ * The event loop accepts one client in each turn, and serves every connection that has data in the same turn. With
+ * hundreds of busy connections a turn takes milliseconds, so clients would get in at a hundred a second. Therefore,
+ * once clients arrive in consecutive long turns, readers pause after one chunk, for 64 turns at most or until no
+ * client is waiting. Where turns are short, it costs a few comparisons.
  */
 export class AcceptPriority {
   readonly #afterSockets: (callback: () => void) => void;

@@ -34,10 +34,9 @@ export interface CopyMemory {
 /**
  * One direction of a relay: reads from a source socket and writes to a sink socket.
  *
- * A small flow reads into the buffer that all share, and each chunk is copied before it is written, since the next
- * read of any socket overwrites it. A bulk flow reads into a private buffer and writes from it without copying.
- * Either way, when the kernel does not take all of a chunk at once, nothing more is read until it has: that is the
- * whole back-pressure, and the reason why a private buffer is never overwritten too early.
+ * Small flows read into a shared buffer and copy each chunk before it is written. A bulk flow reads into a private
+ * buffer and writes from it. When the kernel does not take all of a chunk, nothing more is read until it has: that is
+ * the back-pressure, and why a private buffer is not overwritten too early.
  */
 export class Direction implements Yielding {
   readonly onread: OnReadOpts;

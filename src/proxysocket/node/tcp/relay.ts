@@ -143,11 +143,9 @@ export function olderThan(version: string, major: number, minor: number): boolea
 /**
  * Ends a socket with a reset (RST) instead of a FIN.
  *
- * `resetAndDestroy` alone is not enough. While the socket's own shutdown is on its way (between
- * `end()` with nothing left to write and 'finish'), libuv refuses the reset with EINVAL, and Node
- * then forgets the handle without closing it: the descriptor is lost for good. So the reset waits
- * for 'finish', which comes in the next turn of the loop. And on a socket that is still connecting it
- * would wait for the connection, which may never come.
+ * `resetAndDestroy` alone is not enough. Between `end()` and 'finish' libuv refuses the reset with EINVAL, and Node
+ * then forgets the handle without closing it, so the reset waits for 'finish'. On a connecting socket it would wait
+ * for the connection.
  */
 export function resetSocket(socket: Socket): void {
   if (socket.destroyed) return;

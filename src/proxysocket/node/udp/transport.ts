@@ -72,11 +72,11 @@ export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
 /**
  * The sockets of a UDP listener: one, and for a wildcard address further ones.
  *
- * A client drops an answer that does not come from the address it has sent to. A socket on a wildcard address does not
- * know that address, and its answers leave from the one that the route to the client prefers. So a wildcard listener also
- * opens a socket on every address of the host: the kernel hands a datagram to the most specific socket, and that one
- * answers rightly. The wildcard socket serves what is left: addresses that the host does not list (127.0.0.2, those of
- * `local` routes, IPv6 link-local ones), beyond `udpWildcardSockets`, or that appeared a few seconds ago.
+ * A client drops an answer that does not come from the address it has sent to, and `dgram` does not report that
+ * address. So a wildcard listener also opens a socket on every address of the host, to which the kernel hands more
+ * specific datagrams. The wildcard socket serves the rest, from the address that the route prefers: addresses that
+ * the host does not list (127.0.0.2, `local` routes, IPv6 link-local), beyond `udpWildcardSockets`, or new within
+ * seconds.
  */
 class Listening implements UdpListening<NodeUdpSession> {
   readonly boundPort: number;
