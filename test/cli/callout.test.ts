@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { spawn } from 'node:child_process';
 import t, { type Test } from 'tap';
-import { runCli, startCli, type Cli } from '../support/cli.ts';
+import { runHere, startCli, type Cli } from '../support/cli.ts';
 import { startKpngServer, type KpngServer } from '../support/kpng-server.ts';
 import { reset, service, setService, sync } from '../support/messages.ts';
 import { until } from '../support/until.ts';
@@ -166,7 +166,7 @@ function isThere(pid: number): boolean {
 }
 
 t.test('a wrong flag is told with its name, and so is a wrong CALLOUT', async (t) => {
-  const empty = await runCli(['local', 'to-callout', '--callout=']);
+  const empty = await runHere('local', 'to-callout', '--callout=');
   t.match(empty, { code: 2, stderr: /--callout "": expected the path of a program/ });
   const child = spawn(process.execPath, [KPNG_CALLOUT], {
     env: { ...process.env, CALLOUT: '' },

@@ -18,7 +18,6 @@ import type { LimitChange } from '../../src/proxysocket/limits.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { runHere, startCli } from '../support/cli.ts';
 import { holds } from '../support/property.ts';
-import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
 import { connectionEnd, endOf, tcpClient } from '../support/tcp-peers.ts';
 
@@ -258,8 +257,12 @@ t.test('a running program follows the file and HUP', async (t) => {
   };
   writeFileSync(state, 'nodes: []\nservices: []\n');
   write(`command: file to-json\ninput: ${state}\n`);
-  const cli = startCli(t, ['--config', path]);
+  const cli = startCli(t, ['--config', path, '--metrics-bind-address=127.0.0.1:0']);
   await cli.line('The first complete state is in place');
+  const { url } = await cli.line('Serving metrics');
+  const page = await (await fetch(`${String(url)}/configz`)).json();
+  t.match(page, { 'kpng-userspace': { command: 'file to-json', drainTimeout: '5s' } });
+  t.equal(await (await fetch(`${String(url)}/proxyMode`)).text(), 'userspace');
   write(`command: file to-json\ninput: other\nv: 2\n`);
   t.match(await cli.line('Setting changed'), { field: 'v', flag: '--v', from: '0', to: '2' });
   const refusal = 'Setting changed; takes effect after a restart';
@@ -318,22 +321,6 @@ t.test('the verbosity is that of the log, whoever has changed it', (t) => {
   t.match(told['kubeproxy.config.k8s.io'], { logging: { verbosity: 4 } });
   t.match(told['kpng-userspace'], { v: 4 });
   t.end();
-});
-
-t.test('beside the metrics: /configz and /proxyMode', async (t) => {
-  const state = join(shortDir(t), 'state.yaml');
-  writeFileSync(state, 'nodes: []\nservices: []\n');
-  const cli = startCli(t, [
-    'file',
-    '--input',
-    state,
-    'to-json',
-    '--metrics-bind-address=127.0.0.1:0',
-  ]);
-  const { url } = await cli.line('Serving metrics');
-  const page = await (await fetch(`${String(url)}/configz`)).json();
-  t.match(page, { 'kpng-userspace': { command: 'file to-json', drainTimeout: '5s' } });
-  t.equal(await (await fetch(`${String(url)}/proxyMode`)).text(), 'userspace');
 });
 
 /** Environment variables that nobody reads. */

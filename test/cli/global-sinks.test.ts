@@ -1,6 +1,5 @@
 /** Sinks that take the state of the whole cluster: which command lines there are, and what they do. */
 import { execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
 import t, { type Test } from 'tap';
@@ -10,8 +9,7 @@ import { COLLECT_AFTER_MS, collectOnceSynced } from '../../src/cli/sinks/small-h
 import { startCli, type Cli } from '../support/cli.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { shortDir } from '../support/short-dir.ts';
-import { lines, stateOf } from '../support/state-file.ts';
+import { lines } from '../support/state-file.ts';
 import { until } from '../support/until.ts';
 
 type Run = Invocation & { kind: 'run' };
@@ -85,21 +83,6 @@ const STATE = lines(
   '- service: {namespace: demo, name: zz}',
 );
 
-/** The lines of the JSON writer, as service and number of endpoints. */
-function shapes({ stdout }: Cli): string[] {
-  return stdout
-    .trim()
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => {
-      const { Service, Endpoints } = JSON.parse(line) as {
-        Service: { Name: string };
-        Endpoints: { Local?: boolean }[] | null;
-      };
-      return `${Service.Name} ${(Endpoints ?? []).map(({ Local }) => (Local ? 'local' : 'far')).join()}`;
-    });
-}
-
 /** The address that a server has announced. */
 async function served(cli: Cli): Promise<string> {
   const { address } = await cli.line('Serving the API');
@@ -111,43 +94,6 @@ async function ends(t: Test, cli: Cli): Promise<void> {
   const { code, stderr } = await cli.exited;
   t.equal(code, 0, stderr);
 }
-
-t.test('file, to-api, api, to-api, local: several backends on one controller', async (t) => {
-  const dir = shortDir(t);
-  const [state, copy, socket] = ['state.yaml', 'copy.yaml', 'api.sock'].map((name) =>
-    join(dir, name),
-  );
-  if (state === undefined || copy === undefined || socket === undefined) throw new Error('no path');
-  writeFileSync(state, STATE);
-  const first = startCli(t, ['file', '-i', state, 'to-api', '--listen', '127.0.0.1:0']);
-  const second = startCli(t, [
-    'api',
-    '--api',
-    await served(first),
-    'to-api',
-    '--listen',
-    `unix://${socket}`,
-  ]);
-  const address = await served(second);
-  const near = startCli(t, ['local', '--api', address, 'to-json', '--node-name', 'n1']);
-  const far = startCli(t, ['api', '--api', address, 'to-local', 'to-json', '--node-name', 'n2']);
-  const writer = startCli(t, ['api', '--api', address, 'to-file', '--output', copy]);
-  await near.until(() => shapes(near).length === 2, 'the state');
-  t.strictSame(shapes(near), ['web local', 'zz ']);
-  await far.until(() => shapes(far).length === 2, 'the state');
-  t.strictSame(shapes(far), ['web far', 'zz ']);
-  await writer.line('The first complete state is in place');
-  writeFileSync(state, STATE.replace('name: zz', 'name: yy'));
-  await near.until(() => shapes(near).length === 4, 'the change');
-  t.strictSame(shapes(near).slice(2), ['web local', 'yy ']);
-  for (const cli of [near, far, writer, second, first]) await ends(t, cli);
-  const written = stateOf(readFileSync(copy, 'utf8'));
-  t.strictSame([...written.services.keys()], ['demo/web', 'demo/yy']);
-  t.match(written.services.get('demo/web')?.endpoints, [
-    { podName: 'web-0', topology: { node: 'n1' } },
-  ]);
-  t.match(written.nodes.get('n1'), { topology: { zone: 'z1' } });
-});
 
 t.test('a plaintext server that others can reach says so', async (t) => {
   const state = join(t.testdir({ 'state.yaml': STATE }), 'state.yaml');

@@ -3,13 +3,7 @@ import { once } from 'node:events';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { Cli } from '../support/cli.ts';
-import {
-  handoverRig,
-  pages,
-  restart,
-  RESTARTS,
-  changingRestarts,
-} from '../support/handover-rig.ts';
+import { handoverRig, pages, restart, RESTARTS } from '../support/handover-rig.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { ceaseless, ceaselessPages } from '../support/restart-load.ts';
 import { manyEndpoints, namedEndpoint, UdpClient } from '../support/udp-flows.ts';
@@ -41,17 +35,6 @@ linuxTest('probes and scrapes are answered all the time', async (t) => {
   t.same(failed, {}, `${ok} answers`);
   t.ok(ok > RESTARTS * 10);
   t.comment(`${RESTARTS} restarts, ${ok} answers`);
-});
-
-linuxTest('the other engine can take over, too', async (t) => {
-  const rig = await handoverRig(t);
-  const first = rig.start('--engine=linux');
-  await first.line('The first complete state is in place');
-  const stop = ceaseless('127.0.0.1', rig.port);
-  const second = rig.start('--engine=node');
-  await second.line('Took over from the former process');
-  t.match(await first.exited, { code: 0 });
-  t.same((await stop()).failed, {});
 });
 
 linuxTest('--portal none keeps its proxy ports', async (t) => {
@@ -148,21 +131,3 @@ linuxTest('a socket of something else, and a path that is no socket, are told', 
   });
   t.equal(statSync(other.socket).size, 6, 'the file is as it was');
 });
-
-/** The program is restarted under load with another engine, or with another number of workers. */
-
-const CHAINS: Readonly<Record<string, readonly string[]>> = {
-  'more workers, then fewer': ['linux 1', 'linux 2', 'linux 1'],
-  'the other engine, with other workers': ['node 1', 'linux 2', 'node 1', 'linux 3', 'linux 2'],
-};
-
-for (const [what, chain] of Object.entries(CHAINS)) {
-  linuxTest(`${what}: no connection fails`, async (t) => {
-    const rig = await handoverRig(t);
-    const flags = chain.map((each) => {
-      const [engine, workers] = each.split(' ');
-      return [`--engine=${engine}`, `--workers=${workers}`];
-    });
-    await changingRestarts(t, rig, rig.port, flags);
-  });
-}

@@ -1,8 +1,6 @@
 /** The `kube` source as a command, against a fake API server. */
-import { once } from 'node:events';
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { connect, createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -12,7 +10,6 @@ import { runCli, startCli, type Cli } from '../support/cli.ts';
 import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
 import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
-import { freePort } from '../support/sockets.ts';
 import { stateOf } from '../support/state-file.ts';
 
 function fill(api: FakeApi): void {
@@ -57,44 +54,6 @@ t.test('from the API to JSON, and on with every change', async (t) => {
   await cli.line('Source unreachable; serving last known state');
   cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 0);
-});
-
-t.test('from the API to a connection through the proxy', async (t) => {
-  const server = createServer((socket) => socket.end('hello from the endpoint'));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  const { port } = server.address() as AddressInfo;
-  const frontPort = await freePort();
-  const api = await startFakeApi(t);
-  const spec = { ports: [{ name: 'http', protocol: 'TCP', port: frontPort, targetPort: port }] };
-  api.upsert('services', service('demo/web', '127.0.0.1', { spec }));
-  const ports = [{ name: 'http', protocol: 'TCP', port }];
-  api.upsert('endpointslices', slice('demo/web-x', [endpoint('127.0.0.1')], { ports }));
-  const servers = ['--metrics-bind-address=', '--healthz-bind-address='];
-  const line = ['kube', '--server', api.url, 'to-local', 'to-userspace', '--portal=address'];
-  const cli = startCli(t, [...line, ...servers]);
-  await cli.line('The first complete state is in place', { services: 1 });
-  const client = connect(frontPort, '127.0.0.1').setEncoding('utf8');
-  const [text] = (await once(client, 'data')) as [string];
-  t.equal(text, 'hello from the endpoint');
-  client.destroy();
-});
-
-t.test('a proxy for the services of one name only', async (t) => {
-  const api = await startFakeApi(t);
-  fill(api);
-  const labels = { 'service.kubernetes.io/service-proxy-name': 'kpng-example' };
-  api.upsert('services', service('demo/ours', '10.96.0.12', { labels }));
-  const cli = startCli(t, [
-    'kube',
-    `--server=${api.url}`,
-    '--service-proxy-name=kpng-example',
-    'to-local',
-    'to-json',
-  ]);
-  await cli.until(() => lines(cli).length === 1, 'the service');
-  t.match(lines(cli), [{ Service: { Name: 'ours' }, Endpoints: null }]);
 });
 
 t.test('health is degraded while a resource is forbidden', async (t) => {
@@ -173,13 +132,14 @@ t.test('a list of patterns is divided at commas outside of braces', (t) => {
   t.end();
 });
 
-t.test('a node that the autoscaler is about to remove fails healthz, and only that', async (t) => {
+t.test('with to-userspace: a node about to be removed, and how long a change took', async (t) => {
   const api = await startFakeApi(t);
   fill(api);
   const line = `kube --server ${api.url} to-local to-userspace --portal none --node-name node-a`;
-  const serve = ['--metrics-bind-address=', '--healthz-bind-address=127.0.0.1:0'];
-  const cli = startCli(t, [...line.split(' '), ...serve]);
+  const serve = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
+  const cli = startCli(t, [...line.split(' '), ...serve, '-v=2']);
   const { url } = await cli.line('Serving health');
+  const { url: metrics } = await cli.line('Serving metrics');
   await cli.line('The first complete state is in place');
   const status = async (probe: string): Promise<number> =>
     (await fetch(`${String(url)}/${probe}`)).status;
@@ -193,23 +153,14 @@ t.test('a node that the autoscaler is about to remove fails healthz, and only th
   api.upsert('nodes', node('node-a', 'north'));
   await cli.line('Node is eligible for load balancers again');
   t.equal(await status('healthz'), 200);
-});
 
-t.test('how long a change took from the cluster to here is measured', async (t) => {
-  const api = await startFakeApi(t);
-  fill(api);
-  const line = `kube --server ${api.url} to-local to-userspace --portal none --node-name node-a`;
-  const serve = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=', '-v=2'];
-  const cli = startCli(t, [...line.split(' '), ...serve]);
-  const { url } = await cli.line('Serving metrics');
-  await cli.line('The first complete state is in place');
   await cli.line('Watching', { resource: 'endpointslices' });
   const changed = slice('demo/web-x', [endpoint('10.1.0.7')]);
   const key = 'endpoints.kubernetes.io/last-change-trigger-time';
   const annotations = { [key]: new Date(Date.now() + 1).toISOString() };
   api.upsert('endpointslices', { ...changed, metadata: { ...changed.metadata, annotations } });
   await cli.line('userspace syncProxyRules complete', { endpointsChanged: 1 });
-  const page = await (await fetch(`${String(url)}/metrics`)).text();
+  const page = await (await fetch(`${String(metrics)}/metrics`)).text();
   t.match(page, /^kubeproxy_network_programming_duration_seconds_count 1$/m);
   t.match(page, /^kubeproxy_sync_proxy_rules_endpoint_changes_total 1$/m);
   t.match(page, /^kubeproxy_sync_proxy_rules_service_changes_pending 0$/m);

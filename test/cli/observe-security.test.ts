@@ -84,20 +84,17 @@ current-context: x
   await cli.line('Token review failed; request for metrics refused');
 });
 
-t.test('health over HTTPS', async (t) => {
+t.test('health over HTTPS; on loopback nobody is asked for a token', async (t) => {
   const authority = await makeAuthority(t);
   const { crt, key } = await authority.issue('health');
   const files = [`--healthz-tls-crt=${crt}`, `--healthz-tls-key=${key}`];
-  const cli = start(t, '--healthz-bind-address=127.0.0.1:0', ...files);
+  const metrics = ['--metrics-bind-address=127.0.0.1:0', '--metrics-authentication=delegated'];
+  const cli = start(t, '--healthz-bind-address=127.0.0.1:0', ...files, ...metrics);
   const url = String((await cli.line('Serving health'))['url']);
   t.equal((await get(url, '/livez', authority.ca)).status, 200);
   await t.rejects(fetch(`${url.replace('https', 'http')}/livez`), 'plain HTTP is not served');
-});
-
-t.test('on loopback nobody is asked for a token', async (t) => {
-  const cli = start(t, '--metrics-bind-address=127.0.0.1:0', '--metrics-authentication=delegated');
-  const url = String((await cli.line('Serving metrics'))['url']);
-  t.equal((await fetch(`${url}/metrics`)).status, 200);
+  const page = String((await cli.line('Serving metrics'))['url']);
+  t.equal((await fetch(`${page}/metrics`)).status, 200);
 });
 
 t.test('what does not go together is said before anything is served', async (t) => {

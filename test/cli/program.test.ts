@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { runCli, runHere, startCli } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
@@ -74,32 +73,28 @@ t.test('a TLS file that cannot be read: 2, with code and file', async (t) => {
 
 t.test('file to-json prints what kpng-json prints, and TERM ends it well', async (t) => {
   const path = tempFile('state.yaml', STATE);
-  for (const line of [
-    ['file', '-i', path, 'to-json'],
-    ['file', 'to-local', '-input', path, '-logtostderr', '--vmodule=a=1', 'to-json'],
-  ]) {
-    const cli = startCli(t, [...line, '--node-name=n1']);
-    await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
-    cli.kill('SIGTERM');
-    t.match(await cli.exited, { code: 0, stdout: WEB });
-    const klog = cli.log.filter(({ msg }) => msg === 'Flags of kube-proxy or klog have no effect');
-    t.same(
-      klog.map(({ flags }) => flags),
-      line.includes('-logtostderr') ? ['--logtostderr --vmodule'] : [],
-      'one warning',
-    );
-    t.same(
-      cli.log.filter((each) => !klog.includes(each)).map(({ msg }) => msg),
-      [
-        'Starting',
-        'Loaded the state file',
-        'The first complete state is in place',
-        'Stopping',
-        'Stopped',
-      ],
-    );
-    t.same(cli.otherLines, [], 'nothing but JSON');
-  }
+  const line = ['file', 'to-local', '-input', path, '-logtostderr', '--vmodule=a=1', 'to-json'];
+  const cli = startCli(t, [...line, '--node-name=n1']);
+  await cli.until(() => cli.stdout.endsWith('\n'), 'the first line');
+  cli.kill('SIGTERM');
+  t.match(await cli.exited, { code: 0, stdout: WEB });
+  const klog = cli.log.filter(({ msg }) => msg === 'Flags of kube-proxy or klog have no effect');
+  t.same(
+    klog.map(({ flags }) => flags),
+    ['--logtostderr --vmodule'],
+    'one warning',
+  );
+  t.same(
+    cli.log.filter((each) => !klog.includes(each)).map(({ msg }) => msg),
+    [
+      'Starting',
+      'Loaded the state file',
+      'The first complete state is in place',
+      'Stopping',
+      'Stopped',
+    ],
+  );
+  t.same(cli.otherLines, [], 'nothing but JSON');
 });
 
 t.test('a state file with errors: each with its place, and it goes on when mended', async (t) => {
@@ -181,21 +176,4 @@ t.test('the log is text when asked for, and readable', async (t) => {
   t.match(cli.otherLines[0], /^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: Starting version="/);
   t.match(cli.otherLines[1], /INFO: Loaded the state file path=".*" services=1 /);
   t.same(cli.log, []);
-});
-
-t.test('kpng-json is local to-json; kpng takes the whole grammar', async (t) => {
-  const bin = (name: string) => fileURLToPath(new URL(`../../bin/${name}.js`, import.meta.url));
-  const server = await startKpngServer();
-  t.teardown(() => server.stop());
-  const cli = startCli(t, ['--api', `127.0.0.1:${server.port}`], bin('kpng-json'));
-  const stream = await server.stream();
-  await stream.request();
-  stream.send(reset, setService(service('demo/a')), sync);
-  await stream.request();
-  await cli.until(() => cli.stdout.includes('"Name":"a"'), 'the first line');
-  cli.kill('SIGTERM');
-  t.equal((await cli.exited).code, 0);
-  const kpng = await runCli(['local', 'to-iptables'], bin('kpng'));
-  t.match(kpng, { code: 2, stderr: /a backend of kpng that this program does not have/ });
-  t.equal((await runCli(['version'], bin('kpng-userspace'))).code, 0);
 });

@@ -117,23 +117,6 @@ t.test('a state file is proxied; log, metrics and health tell of it', async (t) 
   t.equal((await cli.exited).code, 0);
 });
 
-t.test('a failing endpoint is counted by cause, and the client is told at once', async (t) => {
-  const [port, nobody] = [await freePort(), await freePort()];
-  const cli = startCli(t, [
-    ...`file -i ${stateFile(port, nobody)} to-local to-userspace --portal address --node-name n1`.split(
-      ' ',
-    ),
-    ...SERVERS,
-  ]);
-  await cli.line('The first complete state is in place');
-  await t.rejects(exchange(port, 'x'), { code: 'ECONNRESET' });
-  await cli.line('Dial failed', { reason: 'refused', code: 'ECONNREFUSED' });
-  await cli.line('Failed to connect to balancer', { code: 'KPNG_CONNECT_FAILED' });
-  const metrics = await scrape(cli);
-  t.ok((metrics.value('kpng_userspace_connect_errors_total', { cause: 'refused' }) ?? 0) > 0);
-  t.equal(metrics.value('kpng_userspace_rejected_total', { reason: 'connect-failed' }), 1);
-});
-
 t.test('health is 503 until the first complete state, and 200 when the source goes', async (t) => {
   const server = await startKpngServer();
   t.teardown(() => server.stop());
@@ -215,35 +198,9 @@ t.test('TERM: new connections are served for the drain delay, with health failin
   }
   t.equal((await fetch(`${health}/livez`)).status, 200, 'a restart would not help');
   t.equal(await exchange(port, 'a late client'), 'a late client');
-  cli.kill('SIGTERM');
-  t.equal((await cli.exited).code, 1);
-});
-
-t.test('a second signal ends at once, with 1', async (t) => {
-  const [backend, port] = [await echoServer(t), await freePort()];
-  const line = `file -i ${stateFile(port, backend)} to-local to-userspace --portal address --node-name n1`;
-  const cli = startCli(t, [...line.split(' '), ...SERVERS, '--drain-timeout=1h']);
-  await cli.line('The first complete state is in place');
-  const client = connect(port, '127.0.0.1');
-  client.on('error', () => {});
-  client.write('one');
-  await once(client, 'data');
   cli.kill('SIGINT');
-  await cli.line('Stopping', { signal: 'SIGINT' });
-  cli.kill('SIGTERM');
   t.equal((await cli.exited).code, 1);
   t.equal(cli.log.at(-1)?.msg, 'Second signal; exiting at once');
-});
-
-t.test('proxy ports only: --portal none takes them from the range', async (t) => {
-  const [backend, first] = [await echoServer(t), await freePort()];
-  const cli = startCli(t, [
-    ...`file -i ${stateFile(80, backend)} to-local to-userspace --node-name n1 -v=2`.split(' '),
-    ...`--portal none --bind-address 127.0.0.1 --port-range ${first}`.split(' '),
-    ...SERVERS,
-  ]);
-  await cli.line('Proxying for service', { address: `127.0.0.1:${first}` });
-  t.equal(await exchange(first, 'via the proxy port'), 'via the proxy port');
 });
 
 t.test('an address of a server that is taken does not stop the proxy', async (t) => {
