@@ -105,22 +105,26 @@ export class GlobalTransaction {
     const { namespace, name, serviceName } = source;
     const key = servicePath(namespace, serviceName);
     const old = this.#tables.services.get(key)?.sources.get(name) ?? [];
+    const all: StoredEndpoint[] = [];
     const added: StoredEndpoint[] = [];
-    let removed: readonly StoredEndpoint[] = [];
+    const removed: StoredEndpoint[] = [];
+    const addTo = (list: StoredEndpoint[], more: readonly StoredEndpoint[]): void => {
+      for (const stored of more) list.push(stored);
+    };
     let next = 0;
-    const updated = parts.map((part) => {
+    for (const part of parts) {
       if ('from' in part) {
-        removed = removed.concat(old.slice(next, part.from));
+        addTo(removed, old.slice(next, part.from));
+        addTo(all, old.slice(part.from, part.to));
         next = part.to;
-        return old.slice(part.from, part.to);
+        continue;
       }
       const given = carriedOver([], { ...source, endpoints: part }, this.#tables.places);
-      for (const stored of given) added.push(stored);
-      return given;
-    });
-    removed = removed.concat(old.slice(next));
+      addTo(added, given);
+      addTo(all, given);
+    }
+    addTo(removed, old.slice(next));
     if (removed.length + added.length === 0) return;
-    const all = NO_ENDPOINTS.concat(...updated);
     if (all.length > 0) this.#tables.sources.set(servicePath(namespace, name), key);
     else this.#tables.sources.delete(servicePath(namespace, name));
     this.#setRecord(key, this.#recordOf(key).withSource(name, all, { removed, added }));
@@ -175,8 +179,6 @@ export class GlobalTransaction {
     this.#changed = true;
   }
 }
-
-const NO_ENDPOINTS: readonly StoredEndpoint[] = [];
 
 /** The new list with the old objects for what is equal; the old list if everything is. */
 function carriedOver(

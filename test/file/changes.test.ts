@@ -68,3 +68,20 @@ t.test('only endpoints that are new or have changed are handed over', async (t) 
   t.strictSame(sent([...pods.slice(9), pods[0] ?? {}]), ['p0'], 'one that has moved to the end');
   t.equal((sent(pods.toReversed()) as string[]).length < pods.length, true, 'in any order');
 });
+
+t.test('as many changes, far from each other, as a call has no room for arguments', async (t) => {
+  const pods = (net: number, count: number): Info[] =>
+    Array.from({ length: count }, (_, n) =>
+      pod(`p${n}`, n % 2 === 0 ? `10.${net}.0.1` : '10.0.0.2'),
+    );
+  const [before, after] = [stateOf(pods(1, 140_000)), stateOf(pods(2, 140_000))];
+  const store = new GlobalStore({ hasher });
+  const writer = new StateWriter();
+  for (const changes of [stateChanges(undefined, before), stateChanges(before, after)]) {
+    const steps = [...changes];
+    await store.updateInTurns((transaction) => writer.write(transaction, steps));
+  }
+  const stored = store.services.get(KEY)?.endpoints ?? [];
+  t.equal(stored.length, 140_000);
+  t.equal(stored.at(-2)?.info.endpoint?.ips?.v4[0], '10.2.0.1');
+});

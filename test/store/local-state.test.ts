@@ -10,7 +10,6 @@ import {
   endpoint,
   reset,
   service,
-  setBytes,
   setEndpoint,
   setService,
 } from '../support/messages.ts';
@@ -57,25 +56,6 @@ t.test('V14 (kept): items come in path order, endpoints with their service', asy
   t.strictSame(shape(state), ['ns/aaa(a b)', 'ns/aaa-udp(x)', 'ns/bbb()']);
 });
 
-t.test('nothing shows before the sync, everything after it', async (t) => {
-  const state = new LocalState();
-  feed(state, reset, setService(web), setEndpoint('demo/web/web-0', web0));
-  t.equal(state.size, 0);
-  t.strictSame(shape(state), []);
-  const { view, changed } = state.sync();
-  t.equal(view.size, 1);
-  t.strictSame([...changed], ['demo/web']);
-  t.strictSame(view.get('demo/web'), {
-    key: 'demo/web',
-    service: web,
-    endpoints: new Map([['web-0', web0]]),
-  });
-  feed(state, deleteService('demo/web'));
-  t.equal(view.size, 1);
-  t.strictSame(synced(state), ['demo/web']);
-  t.equal(view.get('demo/web'), undefined);
-});
-
 t.test('V12 (kept): diffs after the first', async (t) => {
   const state = new LocalState();
   const old = 'demo/api/1f';
@@ -114,15 +94,6 @@ t.test(
   },
 );
 
-t.test('a change and its undoing in one diff are no change', async (t) => {
-  const state = new LocalState();
-  synced(state, reset, setService(web));
-  const there = setEndpoint('demo/web/web-0', web0);
-  t.strictSame(synced(state, there, deleteEndpoint('demo/web/web-0')), []);
-  t.strictSame(synced(state, deleteService('demo/web'), setService(web)), []);
-  t.strictSame(synced(state, deleteService('demo/nothing'), deleteEndpoint('demo/no/x')), []);
-});
-
 t.test('V15 (kept): entries not sent again after a reset go at the sync, not before', async (t) => {
   const state = new LocalState();
   const x1 = setEndpoint('d/a/x', web0);
@@ -149,67 +120,6 @@ t.test('V15 (different): a stream that breaks before its sync leaves no trace', 
   feed(state, reset);
   t.strictSame(synced(state, reset, setService(service('d/b'))), ['d/a']);
   t.strictSame(synced(state), [], 'and the sync after it drops nothing more');
-});
-
-t.test('a reset followed by nothing but a sync empties the view', async (t) => {
-  const state = new LocalState();
-  synced(state, reset, setService(web), setService(api));
-  t.strictSame(synced(state, reset), ['demo/api', 'demo/web']);
-  t.equal(state.size, 0);
-});
-
-t.test('endpoints wait for their service', async (t) => {
-  const state = new LocalState();
-  t.strictSame(synced(state, reset, setEndpoint('demo/web/web-0', web0)), []);
-  t.equal(state.size, 0);
-  t.strictSame(synced(state, setService(web)), ['demo/web']);
-  t.strictSame(shape(state), ['demo/web(web-0)']);
-  t.strictSame(synced(state, deleteService('demo/web')), ['demo/web']);
-  t.strictSame(synced(state, setEndpoint('demo/web/web-1', web1)), [], 'still without service');
-  t.strictSame(synced(state, deleteEndpoint('demo/web/web-0')), []);
-  t.strictSame(synced(state, setService(web)), ['demo/web']);
-  t.strictSame(shape(state), ['demo/web(web-1)']);
-});
-
-t.test('waiting endpoints that are not sent again after a reset are forgotten', async (t) => {
-  const state = new LocalState();
-  synced(state, reset, setEndpoint('demo/web/web-0', web0), setEndpoint('demo/api/x', web0));
-  t.strictSame(synced(state, reset, setEndpoint('demo/api/x', web0)), []);
-  synced(state, setService(web), setService(api));
-  t.strictSame(shape(state), ['demo/api(x)', 'demo/web()']);
-});
-
-t.test('a value that cannot be decoded leaves the old one, also over a reset', async (t) => {
-  const state = new LocalState();
-  const bad = Buffer.from('00', 'hex');
-  const full = [setService(web), setEndpoint('demo/web/web-0', web0)];
-  synced(state, reset, ...full, setService(api));
-  t.strictSame(synced(state, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)), []);
-  t.strictSame(
-    synced(state, reset, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)),
-    ['demo/api'],
-    'only what was not sent at all is gone',
-  );
-  t.strictSame(shape(state), ['demo/web(web-0)']);
-  t.strictSame(synced(state, reset, ...full, setBytes(2, 'demo/web/web-0', bad)), []);
-  t.strictSame(synced(state, setBytes(1, 'demo/new', bad), setBytes(2, 'demo/web/new', bad)), []);
-  t.strictSame(shape(state), ['demo/web(web-0)'], 'and nothing appears that never was');
-});
-
-t.test('keys may be any text', async (t) => {
-  const state = new LocalState();
-  const names = ['__proto__/constructor', 'toString/__proto__', 'hasOwnProperty/x'];
-  const ops = names.flatMap((name) => [
-    setService(service(name, { annotations: { toString: 'x' } })),
-    setEndpoint(`${name}/__proto__`, web0),
-  ]);
-  t.strictSame(synced(state, reset, ...ops), names.toSorted());
-  t.strictSame(synced(state, reset, ...ops), []);
-  t.strictSame(
-    shape(state),
-    names.toSorted().map((name) => `${name}(__proto__)`),
-  );
-  t.strictSame(synced(state, reset), names.toSorted());
 });
 
 t.test('endpoints come, go and change in a service that has many, and stay in order', async (t) => {

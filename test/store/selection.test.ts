@@ -294,18 +294,6 @@ t.test('sets are merged', async (t) => {
 
 const http = { name: 'http', port: 80 };
 
-t.test('addresses and ports of two slices are joined', async (t) => {
-  const merged = mergePodEndpoints(
-    endpoint('10.0.0.2', { portOverrides: [http] }),
-    endpoint('10.0.0.1', {
-      ips: { v6: ['fd00::1'] },
-      portOverrides: [http, { name: 'x', port: 1 }],
-    }),
-  );
-  t.strictSame(merged?.ips, { v4: ['10.0.0.2'], v6: ['fd00::1'] });
-  t.strictSame(merged?.portOverrides, [http, { name: 'x', port: 1 }]);
-});
-
 t.test('neither of the two is changed', async (t) => {
   const a = endpoint('10.0.0.2', { portOverrides: [http] });
   const b = endpoint('10.0.0.1', { hostname: 'h', portOverrides: [{ name: 'x', port: 1 }] });
