@@ -45,9 +45,11 @@ const FOREIGN = new Set([
   '--allow-ffi',
   '--build-arg',
   '--help',
+  '--no-concurrent-recompilation',
   '--noflush',
   '--permission',
   '--proxy-mode',
+  '--semi-space-growth-factor',
   '--write-docs',
 ]);
 

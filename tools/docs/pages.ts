@@ -19,10 +19,7 @@ const VARIANTS = ['to-userspacelin', 'to-winuserspace'];
 export function cliParts(registry: Registry): Record<string, string> {
   const { sources, sinks, others } = registry;
   const words = (commands: readonly CommandText[]): string =>
-    tableOf(
-      ['word', ''],
-      commands.map(({ word, summary }) => [`\`${word}\``, summary]),
-    );
+    commands.map(({ word, summary }) => `* \`${word}\`: ${summary}`).join('\n');
   const refused = [...FOREIGN_FLAGS].filter(([, { refuses }]) => refuses !== undefined);
   return {
     sources: words(sources),
@@ -70,10 +67,9 @@ function flagTables({ sources, sinks, others }: Registry): string {
 
 /** The fields of kube-proxy's configuration that stand for a flag. */
 function kubeProxyFields(): string {
-  const rows = leavesOf(KUBE_PROXY_FIELDS, '').flatMap(([path, rule]) =>
-    rule.kind === 'flag' ? [[`\`${path}\``, `\`--${rule.flag}\``]] : [],
-  );
-  return tableOf(['field', 'flag'], rows);
+  return leavesOf(KUBE_PROXY_FIELDS, '')
+    .flatMap(([path, rule]) => (rule.kind === 'flag' ? [`* \`${path}\`: \`--${rule.flag}\``] : []))
+    .join('\n');
 }
 
 interface FlagRow {
