@@ -10,6 +10,7 @@ import {
   endpoint,
   reset,
   service,
+  setBytes,
   setEndpoint,
   setService,
 } from '../support/messages.ts';
@@ -120,6 +121,31 @@ t.test('V15 (different): a stream that breaks before its sync leaves no trace', 
   feed(state, reset);
   t.strictSame(synced(state, reset, setService(service('d/b'))), ['d/a']);
   t.strictSame(synced(state), [], 'and the sync after it drops nothing more');
+});
+
+t.test('waiting endpoints that are not sent again after a reset are forgotten', async (t) => {
+  const state = new LocalState();
+  synced(state, reset, setEndpoint('demo/web/web-0', web0), setEndpoint('demo/api/x', web0));
+  t.strictSame(synced(state, reset, setEndpoint('demo/api/x', web0)), []);
+  synced(state, setService(web), setService(api));
+  t.strictSame(shape(state), ['demo/api(x)', 'demo/web()']);
+});
+
+t.test('a value that cannot be decoded leaves the old one, also over a reset', async (t) => {
+  const state = new LocalState();
+  const bad = Buffer.from('00', 'hex');
+  const full = [setService(web), setEndpoint('demo/web/web-0', web0)];
+  synced(state, reset, ...full, setService(api));
+  t.strictSame(synced(state, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)), []);
+  t.strictSame(
+    synced(state, reset, setBytes(1, 'demo/web', bad), setBytes(2, 'demo/web/web-0', bad)),
+    ['demo/api'],
+    'only what was not sent at all is gone',
+  );
+  t.strictSame(shape(state), ['demo/web(web-0)']);
+  t.strictSame(synced(state, reset, ...full, setBytes(2, 'demo/web/web-0', bad)), []);
+  t.strictSame(synced(state, setBytes(1, 'demo/new', bad), setBytes(2, 'demo/web/new', bad)), []);
+  t.strictSame(shape(state), ['demo/web(web-0)'], 'and nothing appears that never was');
 });
 
 t.test('endpoints come, go and change in a service that has many, and stay in order', async (t) => {
