@@ -25,7 +25,7 @@ export interface StopOutcome {
   readonly active: number;
 }
 
-export const MAX_LOG_LEVEL = 10;
+const MAX_LOG_LEVEL = 10;
 
 /** What changes something in the process. */
 export function changingOperations(subject: ProcessSubject): Operation[] {

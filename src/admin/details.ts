@@ -133,7 +133,7 @@ function listenerView(status: ListenerStatus): ListenerView {
 }
 
 /** From the histogram: the upper bound of the bucket that a quantile falls in; null beyond the last. */
-export function connectTimesOf({ connectSeconds }: ServicePortCounters): ConnectTimes {
+function connectTimesOf({ connectSeconds }: ServicePortCounters): ConnectTimes {
   const counts = [...connectSeconds.counts];
   const count = counts.reduce((sum, each) => sum + each, 0);
   const quantile = (part: number): number | null => {

@@ -233,7 +233,7 @@ export function totalsOf(counters: ServicePortCounters): Totals {
 }
 
 /** What was counted between two samples, per second. A counter that went back started again from 0. */
-export function ratesBetween(before: Totals, now: Totals, seconds: number): Rates {
+function ratesBetween(before: Totals, now: Totals, seconds: number): Rates {
   const rates = { ...now };
   for (const key of KEYS) {
     const counted = now[key] >= before[key] ? now[key] - before[key] : now[key];
@@ -242,6 +242,6 @@ export function ratesBetween(before: Totals, now: Totals, seconds: number): Rate
   return rates;
 }
 
-export function isSameTraffic(a: Traffic, b: Traffic): boolean {
+function isSameTraffic(a: Traffic, b: Traffic): boolean {
   return KEYS.every((key) => a[key] === b[key]);
 }

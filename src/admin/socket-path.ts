@@ -14,7 +14,7 @@ export interface Surroundings {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-export function surroundings(): Surroundings {
+function surroundings(): Surroundings {
   return { platform: process.platform, uid: process.getuid?.(), env: process.env };
 }
 

@@ -89,7 +89,7 @@ export function proxyOf(subject: ProcessSubject): ProxySubject {
 }
 
 /** The service ports of a name. Throws KPNG_ADMIN_REFUSED when there is none. */
-export function namedPorts(proxy: ProxySubject, name: string): string[] {
+function namedPorts(proxy: ProxySubject, name: string): string[] {
   if (name === '') throw new KpngError('KPNG_USAGE', 'name a service: namespace/name[:port]');
   const names = namesOf(proxy, name);
   if (names.length > 0) return names;

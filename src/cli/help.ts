@@ -116,7 +116,7 @@ function examplesSection(list: readonly Example[]): HelpSection {
 }
 
 /** One section for each group of flags, in the order in which the groups come up. */
-export function flagSections(table: FlagTable): HelpSection[] {
+function flagSections(table: FlagTable): HelpSection[] {
   const groups = Map.groupBy(Object.entries(table), ([, { group }]) => group);
   return [...groups].map(([heading, flags]) => ({
     heading,

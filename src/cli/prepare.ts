@@ -123,7 +123,7 @@ function watched(running: RunningSink, { health, metrics }: Observed, log: Log):
   };
 }
 
-export interface FollowStoreOptions {
+interface FollowStoreOptions {
   readonly store: GlobalStore;
   /** Name of the source that feeds it. */
   readonly source: string;
@@ -135,7 +135,7 @@ export interface FollowStoreOptions {
  * Tells health, and once the log, that a store has the state of the cluster, which is then in place for
  * whoever asks. Returns the function that ends it.
  */
-export function followStore({ store, source, health, log }: FollowStoreOptions): () => void {
+function followStore({ store, source, health, log }: FollowStoreOptions): () => void {
   let known = store.pin(() => known.release());
   const end = store.onChange(() => {
     if (!store.synced) return;

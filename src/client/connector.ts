@@ -9,7 +9,7 @@ import type { TlsMaterial } from '../util/tls-files.ts';
 import { watch, type ChangeSets } from './watch.ts';
 
 /** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
-export const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
+const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
 
 /** How to reach a server. */
 export interface ConnectorOptions {

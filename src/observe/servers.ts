@@ -100,7 +100,7 @@ function same(a: HostPort | undefined, b: HostPort): boolean {
 }
 
 /** Says why nothing is served at an address, and which program listens there if one does. */
-export async function bindFailure(
+async function bindFailure(
   { host, port }: HostPort,
   cause: NodeJS.ErrnoException,
   holderOf: typeof socketHolder = socketHolder,

@@ -125,7 +125,7 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
 }
 
 /** The flags of a list, as the API takes them. */
-export function listInput(flags: Readonly<Record<string, unknown>>): Record<string, string> {
+function listInput(flags: Readonly<Record<string, unknown>>): Record<string, string> {
   const text = (name: string): string => {
     const value = flags[name];
     return typeof value === 'string' ? value : '';

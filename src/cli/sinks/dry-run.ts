@@ -118,13 +118,13 @@ function healthChecks(view: LocalView): string {
 }
 
 /** The first of the ports that stand for those that the kernel would choose. */
-export const FIRST_MADE_UP_PORT = 50_000;
+const FIRST_MADE_UP_PORT = 50_000;
 
 /**
  * An engine that opens nothing: it prints where it would listen, one comment for each listener. Ports
  * that the kernel would choose are made up, and the same each time.
  */
-export class DryEngine implements Engine {
+class DryEngine implements Engine {
   readonly kind = 'node';
   readonly #write: (text: string) => Promise<void>;
   readonly #specs = new Map<string, ServicePortSpec>();

@@ -2,14 +2,14 @@ import { DEFAULT_API, parseTarget, type Target } from '../../client/target.ts';
 import { KpngError } from '../../errors.ts';
 import type { TlsFiles } from '../../util/tls-files.ts';
 import { defineGlobalSource, defineSource } from '../command.ts';
-import { backoffFrom } from '../flags/global.ts';
+import { backoffFrom, type GlobalOptions } from '../flags/global.ts';
 import { size, text } from '../flags/kinds.ts';
 import { flag, group, type FlagValues } from '../flags/table.ts';
 
 const GROUP = 'Source: api, local';
 
 /** Flags of the sources that are clients of a kpng server. */
-export const API_FLAGS = group(GROUP, {
+const API_FLAGS = group(GROUP, {
   api: flag(
     text('target'),
     DEFAULT_API,
@@ -34,14 +34,14 @@ export const API_FLAGS = group(GROUP, {
   ),
 });
 
-export interface ApiOptions {
+interface ApiOptions {
   readonly target: Target;
   readonly tls: TlsFiles;
   readonly maxMessageSize: number;
 }
 
 /** What the flags ask for; throws a usage error. */
-export function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
+function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
   const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
   if ((crt === '') !== (key === '')) {
     throw new KpngError(
@@ -54,6 +54,13 @@ export function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
     tls: { crt, key, ca: values['api-client-tls-ca'] },
     maxMessageSize: values['max-msg-size'],
   };
+}
+
+/** Options of both clients. Rejects with KPNG_TLS_FILE. */
+async function clientOptions({ target, tls, maxMessageSize }: ApiOptions, globals: GlobalOptions) {
+  const { readTls } = await import('../../util/tls-files.ts');
+  const renewTls = () => readTls(tls);
+  return { target, tls: await renewTls(), renewTls, maxMessageSize, backoff: backoffFrom(globals) };
 }
 
 export const apiSource = defineGlobalSource({
@@ -77,18 +84,9 @@ export const apiSource = defineGlobalSource({
   ],
   flags: API_FLAGS,
   read: apiOptions,
-  async start({ target, tls, maxMessageSize }, { globals }) {
-    const [{ GlobalClient }, { readTls }] = await Promise.all([
-      import('../../client/global-client.ts'),
-      import('../../util/tls-files.ts'),
-    ]);
-    return new GlobalClient({
-      target,
-      tls: await readTls(tls),
-      renewTls: () => readTls(tls),
-      maxMessageSize,
-      backoff: backoffFrom(globals),
-    });
+  async start(options, { globals }) {
+    const { GlobalClient } = await import('../../client/global-client.ts');
+    return new GlobalClient(await clientOptions(options, globals));
   },
 });
 
@@ -112,18 +110,8 @@ export const localSource = defineSource({
   ],
   flags: API_FLAGS,
   read: apiOptions,
-  async start({ target, tls, maxMessageSize }, { nodeName, globals }) {
-    const [{ KpngClient }, { readTls }] = await Promise.all([
-      import('../../client/client.ts'),
-      import('../../util/tls-files.ts'),
-    ]);
-    return new KpngClient({
-      target,
-      tls: await readTls(tls),
-      renewTls: () => readTls(tls),
-      nodeName,
-      maxMessageSize,
-      backoff: backoffFrom(globals),
-    });
+  async start(options, { nodeName, globals }) {
+    const { KpngClient } = await import('../../client/client.ts');
+    return new KpngClient({ ...(await clientOptions(options, globals)), nodeName });
   },
 });
