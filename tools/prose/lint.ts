@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { WORDS } from './words.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const PAGES = '{README,ARCHITECTURE,CONTRIBUTING}.md';
+const PAGES = '{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md';
 
 export interface Finding {
   /** From 1. */
@@ -37,7 +37,7 @@ function proseLines(page: string): string[] {
 }
 
 function main(): void {
-  const pages = globSync([PAGES, 'docs/**/*.md'], { cwd: ROOT }).sort();
+  const pages = globSync([PAGES, '{docs,deploy,examples}/**/*.md'], { cwd: ROOT }).sort();
   const lines = pages.flatMap((page) =>
     findWords(readFileSync(join(ROOT, page), 'utf8')).map(
       ({ line, found, use }) => `${page}:${line}: "${found}"; use: ${use}\n`,

@@ -7,7 +7,7 @@ const RULES = 'Rules';
 
 export const toExtip = defineSink({
   word: 'to-extip',
-  summary: 'Lead external IPs to endpoints with iptables, as kpng’s iptables-extip',
+  summary: 'Redirect external IPs to endpoints with iptables, as kpng’s iptables-extip',
   description: [
     'For a machine to which external IPs of services are routed. Keeps three chains up to date, by default ' +
       'k8s-forward in the table filter, and k8s-DNAT and k8s-SNAT in the table nat. Add rules to FORWARD, ' +

@@ -41,9 +41,9 @@ export function userspaceFlags(variant: Variant) {
       portal: flag(
         choice(['auto', 'nftables', 'iptables', 'address', 'portproxy', 'none']),
         'auto',
-        'How clients get here. nftables, iptables: packet rules lead every service address to proxy ' +
-          'ports. address: listen on the cluster, external, load-balancer and node addresses ' +
-          'themselves, those that the host has. portproxy: on Windows, rules of netsh lead TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
+        'How clients get here. nftables, iptables: packet rules redirect every service address to ' +
+          'proxy ports. address: listen on the cluster, external, load-balancer and node addresses ' +
+          'themselves, those that the host has. portproxy: on Windows, netsh redirects TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
           'nftables, iptables and address that works; the log says which and why.',
       ),
     }),
