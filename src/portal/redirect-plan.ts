@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
+import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import { type Family, familyOf } from '../util/family.ts';
 import { type Claim, ClaimTable } from './claims.ts';
 import { type PortAllocator, type ProxyListener, ProxyPorts } from './proxy-ports.ts';
@@ -111,13 +111,10 @@ interface RedirectClaim extends Claim {
   readonly families: readonly Family[];
 }
 
-/** `4 internal`, `6 external`, and so on: a service port has at most one listener of each. */
-type ListenerKey = `${Family} ${Traffic}`;
-
 interface Entry {
   readonly wanted: ServicePortPortals;
-  /** Real ports of the listeners that are open. */
-  bound: Map<ListenerKey, number>;
+  /** Real ports of the listeners that are open, by `listenerKey`. */
+  bound: Map<string, { readonly family: Family; readonly port: number }>;
   /** As last planned; undefined: to be reported, whatever it is now. */
   listen: readonly ListenSpec[] | undefined;
 }
@@ -179,7 +176,12 @@ export class RedirectPlan {
     for (const [name, list] of bound) {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
-      entry.bound = new Map(list.map(({ listen, boundPort }) => [listenerKey(listen), boundPort]));
+      entry.bound = new Map(
+        list.map(({ listen, boundPort }) => [
+          listenerKey(listen),
+          { family: familyOf(listen.address), port: boundPort },
+        ]),
+      );
       for (const { boundPort } of list) this.#ports.opened(name, boundPort);
       this.#touched.add(name);
     }
@@ -192,24 +194,23 @@ export class RedirectPlan {
   redirects(name: string): Redirect[] {
     const entry = this.#entries.get(name);
     if (entry === undefined) return [];
-    const redirects: Redirect[] = [];
-    for (const { portal, families } of this.#claims.held(name)) {
-      const served = entry.wanted.served?.[portal.traffic] ?? true;
-      for (const family of families) {
-        const key: ListenerKey = `${family} ${trafficOf(entry.wanted, portal)}`;
-        const proxyPort = served ? entry.bound.get(key) : undefined;
-        redirects.push({ family, portal, proxyPort });
-      }
-    }
-    return redirects;
+    const { wanted, bound } = entry;
+    return this.#claims.held(name).flatMap(({ portal, families }) =>
+      families.map((family): Redirect => {
+        const isServed = wanted.served?.[portal.traffic] ?? true;
+        const listener = isServed ? this.#listenerFor(wanted, portal, family) : undefined;
+        const proxyPort = listener && bound.get(listenerKey(listener))?.port;
+        return { family, portal, proxyPort };
+      }),
+    );
   }
 
   /** The proxy ports of a service port. */
   proxyPorts(name: string): ProxyPort[] {
-    const entry = this.#entries.get(name);
-    const protocol = protocolOf(entry?.wanted);
-    if (entry === undefined || protocol === undefined) return [];
-    return [...entry.bound].map(([key, port]) => ({ family: familyOfKey(key), protocol, port }));
+    const { wanted, bound } = this.#entries.get(name) ?? {};
+    const protocol = protocolOf(wanted);
+    if (bound === undefined || protocol === undefined) return [];
+    return [...bound.values()].map((each) => ({ ...each, protocol }));
   }
 
   #forget(name: string): void {
@@ -232,7 +233,7 @@ export class RedirectPlan {
     // With another protocol the engine opens new listeners, though they may look the same from here.
     const isSame = former !== undefined && protocolOf(former.wanted) === protocolOf(wanted);
     const listen = former === undefined ? [] : undefined;
-    const entry = isSame ? former : { bound: new Map<ListenerKey, number>(), listen };
+    const entry = isSame ? former : { bound: new Map(), listen };
     this.#entries.set(name, { ...entry, wanted });
     this.#faults.set(name, faults);
     return claims;
@@ -246,16 +247,25 @@ export class RedirectPlan {
   /** One for each family and kind of traffic that the portals of a service port need. */
   #needed(name: string): ProxyListener[] {
     const wanted = this.#entries.get(name)?.wanted;
-    const protocol = protocolOf(wanted);
-    if (wanted === undefined || protocol === undefined) return [];
-    const keys = new Set<ListenerKey>();
+    if (wanted === undefined) return [];
+    const needed = new Map<string, ProxyListener>();
     for (const { portal, families } of this.#claims.held(name)) {
-      for (const family of families) keys.add(`${family} ${trafficOf(wanted, portal)}`);
+      for (const family of families) {
+        const listener = this.#listenerFor(wanted, portal, family);
+        if (listener !== undefined) needed.set(`${family} ${listener.traffic}`, listener);
+      }
     }
-    return [...keys].sort().flatMap((key) => {
-      const address = this.#bindAddresses[familyOfKey(key)];
-      return address === undefined ? [] : [{ protocol, address, traffic: trafficOfKey(key) }];
-    });
+    return [...needed].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, listener]) => listener);
+  }
+
+  #listenerFor(
+    { splitTraffic = true }: ServicePortPortals,
+    { protocol, traffic }: PortalSpec,
+    family: Family,
+  ): ProxyListener | undefined {
+    const address = this.#bindAddresses[family];
+    if (address === undefined) return undefined;
+    return { protocol, address, traffic: splitTraffic ? traffic : 'internal' };
   }
 
   /** See `Portal.problems`. */
@@ -274,18 +284,6 @@ function protocolOf(wanted: ServicePortPortals | undefined): Protocol | undefine
   return wanted?.portals[0]?.protocol;
 }
 
-function trafficOf({ splitTraffic = true }: ServicePortPortals, { traffic }: PortalSpec): Traffic {
-  return splitTraffic ? traffic : 'internal';
-}
-
-function listenerKey({ address, traffic }: ListenSpec): ListenerKey {
-  return `${familyOf(address)} ${traffic}`;
-}
-
-function familyOfKey(key: ListenerKey): Family {
-  return key.startsWith('6') ? 6 : 4;
-}
-
-function trafficOfKey(key: ListenerKey): Traffic {
-  return key.endsWith('internal') ? 'internal' : 'external';
+function listenerKey({ address, traffic }: Pick<ListenSpec, 'address' | 'traffic'>): string {
+  return `${address} ${traffic}`;
 }
