@@ -24,10 +24,7 @@ const [portal] = PORTALS;
 t.test(`large first flights of both sides arrive intact`, async (t) => {
   const here = await lab(t);
   const program = startWith(t, here, portal);
-  const [client, server] = [
-    new Traffic(t, here.network, 'client'),
-    new Traffic(t, here.network, 'pod-a'),
-  ];
+  const [client, server] = [new Traffic(t, here.client), new Traffic(t, here.podA)];
   const { v4, v6 } = ADDRESSES['pod-a'];
   for (const [port, bytes] of [
     [9100, 1],
@@ -60,8 +57,8 @@ t.test(`TLS with a long chain of certificates`, async (t) => {
   );
   const cert = chain.join('');
   t.ok(cert.length > 20_000, `${cert.length} characters of certificates`);
-  const server = new Traffic(t, here.network, 'pod-a');
-  const client = new Traffic(t, here.network, 'client');
+  const server = new Traffic(t, here.podA);
+  const client = new Traffic(t, here.client);
   const files = { key: readFileSync(key, 'utf8'), cert };
   await server.serveTls(`${ADDRESSES['pod-a'].v4}:9443`, files);
   await server.serveTls(`[${ADDRESSES['pod-a'].v6}]:9443`, files);
@@ -171,8 +168,8 @@ t.test(
     }
 
     const servers = {
-      'pod-a': new Traffic(t, here.network, 'pod-a'),
-      'pod-b': new Traffic(t, here.network, 'pod-b'),
+      'pod-a': new Traffic(t, here.podA),
+      'pod-b': new Traffic(t, here.podB),
     };
     for (const [name, server] of Object.entries(servers)) {
       await server.respond(`${ADDRESSES[name as 'pod-a'].v4}:9000`, name);

@@ -23,8 +23,8 @@ for (const portal of PORTALS) {
     const here = await lab(t);
     const program = startWith(t, here, portal);
     const servers = {
-      'pod-a': new Traffic(t, here.network, 'pod-a'),
-      'pod-b': new Traffic(t, here.network, 'pod-b'),
+      'pod-a': new Traffic(t, here.podA),
+      'pod-b': new Traffic(t, here.podB),
     };
     const start = async (name: Pod): Promise<void> => {
       const { v4, v6 } = ADDRESSES[name];
@@ -105,7 +105,7 @@ t.test('many UDP clients, and no more sessions than allowed', async (t) => {
   const flags = ['--max-udp-sessions=40'];
   const program = startWith(t, here, PORTALS[0], { flags });
   await program.serve(service([pod('pod-a'), pod('pod-b')]));
-  const client = new Traffic(t, here.network, 'client');
+  const client = new Traffic(t, here.client);
   t.equal(await client.flows(`${CLUSTER.v4}:53`, 30), 30);
   const few = program.descriptors;
   t.equal(await client.flows(`${NODE.v4}:${NODE_PORTS.UDP}`, 370), 370, 'all are answered');

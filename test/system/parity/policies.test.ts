@@ -165,7 +165,10 @@ t.test('endpoints of several slices, with ports of their own', async (t) => {
     ['pod-b', 9003],
   ] as const) {
     const { v4 } = ADDRESSES[name];
-    await new Traffic(t, here.network, name).respond(`${v4}:${port}`, `${name} on ${port}`);
+    await new Traffic(t, name === 'pod-a' ? here.podA : here.podB).respond(
+      `${v4}:${port}`,
+      `${name} on ${port}`,
+    );
   }
   const ports = [
     { name: 'one', protocol: 'TCP', port: 81, targetport: 9009 },

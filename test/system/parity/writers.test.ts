@@ -83,11 +83,11 @@ const WEB_LABELS = { service: 'parity', port: 'web' };
 
 /** A client on another machine, and a server in `pod-a` that greets it. */
 async function ends(t: Parameters<typeof lab>[0], here: Lab, options: { ends: boolean }) {
-  const server = new Traffic(t, here.network, 'pod-a');
+  const server = new Traffic(t, here.podA);
   const { v4, v6 } = ADDRESSES['pod-a'];
   await server.greet(`${v4}:${WEB.targetport}`, options);
   await server.greet(`[${v6}]:${WEB.targetport}`, options);
-  return { client: new Traffic(t, here.network, 'client'), server };
+  return { client: new Traffic(t, here.client), server };
 }
 
 const [portal] = PORTALS;

@@ -3,6 +3,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { serveLines } from './lines.ts';
+import { traffic, type TrafficRequest } from './traffic-main.ts';
 
 type Protocol = 'TCP' | 'UDP';
 
@@ -31,7 +32,8 @@ export type AgentRequest =
   | { do: 'open'; flow: string; protocol: Protocol; address: string; port: number }
   /** Sends on it and waits for an answer; resolves with an `Answer`. */
   | { do: 'say'; flow: string; waitMs: number }
-  | { do: 'close'; flow: string };
+  | { do: 'close'; flow: string }
+  | { do: 'traffic'; request: TrafficRequest };
 
 /** What came back: a text, the system's word for an error, or `silence`. */
 export type Answer = string;
@@ -65,6 +67,8 @@ serveLines(async (request: AgentRequest) => {
       flows.get(request.flow)?.close();
       flows.delete(request.flow);
       return 'closed';
+    case 'traffic':
+      return traffic(request.request);
     case 'reset':
       for (const flow of flows.values()) flow.close();
       flows.clear();

@@ -1,6 +1,7 @@
 import type { AgentRequest, Answer } from './agent.ts';
 import { ScriptProcess } from './lines.ts';
 import type { MachineName, Network } from './network.ts';
+import type { TrafficRequest } from './traffic-main.ts';
 
 /** How long to wait for an answer that should come. Decides only how long a failing test takes. */
 const ANSWER_MS = 5000;
@@ -31,6 +32,11 @@ export class Machine {
   /** Answers at a place with a name and the address that the client seems to have, until the test ends or for good. */
   async serve(place: string, name: string, stays = false): Promise<void> {
     await this.#do({ do: 'serve', ...readPlace(place), name, stays });
+  }
+
+  /** See `Traffic`. */
+  traffic(request: TrafficRequest): Promise<unknown> {
+    return this.#do({ do: 'traffic', request });
   }
 
   /** Closes what a test has opened. */

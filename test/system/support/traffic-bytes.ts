@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import type { Spot } from './traffic-main.ts';
+import { own } from './traffic-servers.ts';
 
 /** What has become of the bytes on their way to the server, and to the client. */
 export interface Flight {
@@ -23,6 +24,7 @@ export async function serveFirstFlight({ address, port }: Spot, bytes: number): 
     socket.once('end', () => socket.end(hash.digest('hex')));
     socket.write(pattern(bytes, 'server'));
   });
+  own(server);
   server.listen({ host: address, port });
   await once(server, 'listening');
 }
@@ -71,6 +73,7 @@ export async function serveTls(
     socket.pipe(socket);
   });
   server.on('tlsClientError', () => undefined);
+  own(server);
   server.listen({ host: address, port });
   await once(server, 'listening');
 }

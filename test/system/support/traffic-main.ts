@@ -1,5 +1,4 @@
-/** Runs on a machine of a test network: clients and servers with ways of their own. */
-import { serveLines } from './lines.ts';
+/** What the agent of a machine does for `Traffic`: clients and servers with ways of their own. */
 import { firstFlight, serveFirstFlight, serveTls, askTls } from './traffic-bytes.ts';
 import { closeClients, connectMany, openFlows, sayFlow } from './traffic-clients.ts';
 import { endedByClients, greet, respond, stopServing } from './traffic-servers.ts';
@@ -34,7 +33,7 @@ export type TrafficRequest =
   | ({ do: 'serve-tls'; key: string; cert: string } & Spot)
   | ({ do: 'ask-tls'; ca: string; text: string } & Spot);
 
-serveLines(async (request: TrafficRequest) => {
+export async function traffic(request: TrafficRequest): Promise<unknown> {
   switch (request.do) {
     case 'respond':
       return respond(request, request.name);
@@ -63,4 +62,4 @@ serveLines(async (request: TrafficRequest) => {
     default:
       return request satisfies never;
   }
-});
+}

@@ -41,6 +41,7 @@ export function endedByClients(): number {
 
 /** Ends everything at once, as when a pod is killed. */
 export async function stopServing(): Promise<void> {
+  ended = 0;
   for (const socket of sockets) socket.resetAndDestroy();
   for (const udp of udpSockets) udp.close();
   udpSockets.clear();
@@ -55,13 +56,18 @@ export async function stopServing(): Promise<void> {
 }
 
 async function listen({ address, port }: Spot, serve: (socket: Socket) => void): Promise<void> {
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
+  const server = createServer({ allowHalfOpen: true }, serve);
+  own(server);
+  server.listen({ host: address, port, backlog: 1024 });
+  await once(server, 'listening');
+}
+
+/** Has `stopServing` end a server with its connections. */
+export function own(server: Server): void {
+  servers.add(server);
+  server.on('connection', (socket: Socket) => {
     sockets.add(socket);
     socket.on('error', () => undefined);
     socket.once('close', () => sockets.delete(socket));
-    serve(socket);
   });
-  servers.add(server);
-  server.listen({ host: address, port, backlog: 1024 });
-  await once(server, 'listening');
 }

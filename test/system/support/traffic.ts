@@ -1,21 +1,19 @@
-import { ScriptProcess } from './lines.ts';
-import type { MachineName, Network } from './network.ts';
+import type { Machine } from './machine.ts';
 import type { Outcomes } from './traffic-clients.ts';
 import type { Flight } from './traffic-bytes.ts';
 import type { Spot, TrafficRequest } from './traffic-main.ts';
 
 /** Clients and servers on a machine of a test network that do what `Machine` does not. See traffic-main.ts. */
 export class Traffic {
-  readonly #process: ScriptProcess;
+  readonly #machine: Machine;
 
   /** Ends with the test. */
-  constructor(
-    t: { teardown(end: () => unknown): unknown },
-    network: Network,
-    machine: MachineName,
-  ) {
-    this.#process = new ScriptProcess(network, machine, 'traffic-main.ts');
-    t.teardown(() => this.#process.end());
+  constructor(t: { teardown(end: () => unknown): unknown }, machine: Machine) {
+    this.#machine = machine;
+    t.teardown(async () => {
+      await this.close();
+      await this.stop();
+    });
   }
 
   async respond(place: string, name: string): Promise<void> {
@@ -77,7 +75,7 @@ export class Traffic {
   }
 
   #do(request: TrafficRequest): Promise<unknown> {
-    return this.#process.ask(request);
+    return this.#machine.traffic(request);
   }
 }
 
