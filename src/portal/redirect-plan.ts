@@ -210,7 +210,7 @@ export class RedirectPlan {
     const { wanted, bound } = this.#entries.get(name) ?? {};
     const protocol = protocolOf(wanted);
     if (bound === undefined || protocol === undefined) return [];
-    return [...bound.values()].map((each) => ({ ...each, protocol }));
+    return [...bound.values()].map(({ family, port }) => ({ family, protocol, port }));
   }
 
   #forget(name: string): void {
