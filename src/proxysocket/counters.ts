@@ -160,7 +160,7 @@ export function observeConnectSeconds(counters: ServicePortCounters, seconds: nu
 }
 
 /** A counter that is one number. */
-export type PlainCounter = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
+type PlainCounter = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
 
 export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounters())
   .filter(([, value]) => typeof value === 'number')

@@ -10,7 +10,7 @@ import type { LimitName } from './limits.ts';
 import type { ListenSpec, Protocol } from './spec.ts';
 
 /** Addresses are printed as `ip:port`, or `[ip]:port` for IPv6. */
-export interface TcpAccepted {
+interface TcpAccepted {
   servicePort: string;
   remoteAddress: string;
   localAddress: string;
@@ -29,7 +29,7 @@ export interface EndpointPicked {
   attempt: number;
 }
 
-export interface ConnectFailed {
+interface ConnectFailed {
   servicePort: string;
   endpoint: string;
   attempt: number;
@@ -46,7 +46,7 @@ export interface Rejected {
 }
 
 /** A TCP client waits, since its service port has no endpoint. */
-export interface TcpHeld {
+interface TcpHeld {
   servicePort: string;
   remoteAddress: string;
   /** Clients of the service port that wait now, as far as the same thread has them. */
@@ -69,7 +69,7 @@ export interface RelayAddresses {
   outRemoteAddress: string;
 }
 
-export type RelayStarted = RelayAddresses;
+type RelayStarted = RelayAddresses;
 
 export interface RelayEnded extends RelayAddresses {
   /** From the client to the endpoint. */
@@ -119,13 +119,13 @@ export interface LimitChanged {
 }
 
 /** A source range of a listener cannot be read; it admits no client. */
-export interface SourceRangeInvalid {
+interface SourceRangeInvalid {
   servicePort: string;
   range: string;
 }
 
 /** An endpoint of a service port is not an `ip:port`; it is left out. */
-export interface EndpointInvalid {
+interface EndpointInvalid {
   servicePort: string;
   endpoint: string;
 }

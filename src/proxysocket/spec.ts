@@ -51,7 +51,7 @@ export interface ListenSpec {
 }
 
 /** Sockets of one process at one address, over which the kernel spreads clients by their address. */
-export interface ListenGroup {
+interface ListenGroup {
   /** The key of the listener's slot in the pool. */
   readonly slot: string;
   /** How many there are to be in all. */

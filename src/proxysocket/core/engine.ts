@@ -30,7 +30,7 @@ import { LimitSignal } from './limit-signal.ts';
 const PER_TURN = 256;
 
 /** What an engine is made of. */
-export interface AcceptorEngineParts {
+interface AcceptorEngineParts {
   readonly kind: Engine['kind'];
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
@@ -94,12 +94,8 @@ export class AcceptorEngine implements Engine {
     });
   }
 
+  /** Done when this returns. */
   async setLimits(limits: LimitChange): Promise<void> {
-    this.setLimitsNow(limits);
-  }
-
-  /** The same, for a thread whose promises stand still. */
-  setLimitsNow(limits: LimitChange): void {
     Object.assign(this.#limits, limits);
     this.#book.limitsChanged();
     for (const acceptor of this.#both()) acceptor.limitsChanged?.();
@@ -253,7 +249,7 @@ export interface CoreOptions {
 }
 
 /** The sockets of an engine. */
-export interface Transports<S extends UdpSession<S>> {
+interface Transports<S extends UdpSession<S>> {
   readonly tcp: TcpTransport;
   readonly udp: UdpTransport<S>;
 }

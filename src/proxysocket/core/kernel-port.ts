@@ -6,7 +6,7 @@ import type { Listener } from './service-port.ts';
 const ATTEMPTS = 3;
 
 /** Ports that the kernel gives to programs that ask for any. */
-export interface KernelPorts extends PortRange {
+interface KernelPorts extends PortRange {
   /** Ports that it gives to none, because an operator keeps them for other programs. */
   readonly reserved: readonly PortRange[];
 }

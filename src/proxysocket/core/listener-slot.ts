@@ -16,7 +16,7 @@ export interface Claim {
   conflictReported: boolean;
 }
 
-export type SlotState =
+type SlotState =
   /** Not tried yet. */
   | { readonly kind: 'idle' }
   | {

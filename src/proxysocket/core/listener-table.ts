@@ -25,7 +25,7 @@ const PER_TURN = 128;
 
 const BACKOFF: BackoffPolicy = { ...DEFAULT_BACKOFF, factor: 2 };
 
-export interface ListenerTableOptions {
+interface ListenerTableOptions {
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
   readonly loops: LoopGuard;

@@ -60,7 +60,7 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
 }
 
 /** Whether a client may connect. */
-export type SourceFilter = (client: string) => boolean;
+type SourceFilter = (client: string) => boolean;
 
 /**
  * Makes the filter of a listener from CIDR ranges; undefined when all clients may connect.

@@ -21,7 +21,7 @@ export interface Pollable {
   failed(error: unknown): void;
 }
 
-export interface LoopOptions {
+interface LoopOptions {
   /** Events of one wait at most. */
   readonly batch?: number;
   /** Called with every bug after the pollable's `failed`. */

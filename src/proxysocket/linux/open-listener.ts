@@ -7,7 +7,7 @@ import * as k from './sys/abi.ts';
 import { systemError } from './sys/abi.ts';
 import type { Sys } from './sys/sys.ts';
 
-export interface OpenListenerOptions {
+interface OpenListenerOptions {
   /** Sets options before the socket gets its address. */
   readonly prepare: (fd: number, family: Family) => void;
   /** Lets a bound socket listen; 0, or a negative error number. */

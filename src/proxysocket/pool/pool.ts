@@ -36,7 +36,7 @@ const MODULE = threadModule(
 );
 
 /** Makes an engine for the main thread, which counts there. */
-export type MakeFallback = (counters: CounterStore) => Promise<Engine>;
+type MakeFallback = (counters: CounterStore) => Promise<Engine>;
 
 export interface PoolOptions {
   /** Default: 1. */

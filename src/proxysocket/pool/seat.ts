@@ -5,7 +5,7 @@ import type { PoolWorker } from './worker.ts';
 /** A worker that dies younger than this is not replaced at once. Milliseconds. */
 const YOUNG_MS = 10_000;
 
-export interface SeatOptions {
+interface SeatOptions {
   readonly backoff: BackoffPolicy;
   /** Aborted when the pool ends: then no other worker is started. */
   readonly ending: AbortSignal;
@@ -63,7 +63,7 @@ export class Seat {
 }
 
 /** So many crashes within this time, and no other worker is tried. Milliseconds. */
-export const MAX_CRASHES = 3;
+const MAX_CRASHES = 3;
 const WITHIN_MS = 60_000;
 
 /** Counts the crashes of workers, to find out that there is no use in starting another one. */

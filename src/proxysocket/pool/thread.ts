@@ -15,13 +15,13 @@ import { encodeError, CONTROL, type Command, type WorkerStart } from './protocol
 import { Outbox, StateReporter } from './outbox.ts';
 
 /** A clock whose timers run when the loop says so. */
-export interface TurnClock extends Clock {
+interface TurnClock extends Clock {
   waitMs(): number;
   tick(): void;
   run(): void;
 }
 
-export interface WorkerParts {
+interface WorkerParts {
   readonly clock?: TurnClock;
   /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random?: () => number;
@@ -75,7 +75,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
         case 'duplicate':
           return outbox.done({ id, fds: command.fds.map((fd) => sys.sockets.duplicate(fd)) });
         case 'limits':
-          engine.setLimitsNow(command.limits);
+          void engine.setLimits(command.limits);
           break;
         case 'apply':
           counters.assign(command.counters, command.slots);

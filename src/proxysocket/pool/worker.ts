@@ -26,7 +26,7 @@ import { setFlagsFromString } from 'node:v8';
 /** What wakes a thread that waits for its eventfd. */
 const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
 
-export interface PoolWorkerOptions {
+interface PoolWorkerOptions {
   /** The module that the thread runs. */
   readonly module: URL;
   readonly index: number;

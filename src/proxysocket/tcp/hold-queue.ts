@@ -9,7 +9,7 @@ import type { DescriptorBudget, EngineContext, ServicePort } from '../core/servi
 import type { Traffic } from '../spec.ts';
 import { DeadlineQueue, type Deadline } from '../core/timers.ts';
 
-export type HoldEnd = TcpHoldEnded['reason'];
+type HoldEnd = TcpHoldEnded['reason'];
 
 /** Clients that are released at once: connecting them takes some milliseconds. */
 const AT_ONCE = 64;

@@ -156,7 +156,7 @@ export interface Timed extends Inspectable {
 }
 
 /** One attempt to connect that a client gets. */
-export interface AttemptTime {
+interface AttemptTime {
   readonly timeoutMs: number;
   /** Connections whose attempt is running. */
   readonly running: DeadlineQueue<Timed>;
@@ -181,7 +181,7 @@ export interface TcpShared extends TcpTimes {
 }
 
 /** Replaced when limits change; what has been added to a queue stays in it. */
-export interface TcpTimes {
+interface TcpTimes {
   /** The attempts that a client gets, in order. */
   attempts: readonly AttemptTime[];
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */

@@ -224,8 +224,7 @@ interface EndpointError {
  * - `limit`: the process or the host has no socket, port or memory left; the endpoint is not to blame.
  * - `datagram`: one datagram could not be sent or received (too large, filtered, no buffer now).
  */
-export type SocketErrorKind =
-  EndpointError | { readonly kind: 'limit' } | { readonly kind: 'datagram' };
+type SocketErrorKind = EndpointError | { readonly kind: 'limit' } | { readonly kind: 'datagram' };
 
 const DATAGRAM: SocketErrorKind = { kind: 'datagram' };
 const LIMIT = { kind: 'limit' } as const;

@@ -85,24 +85,19 @@ export const functionsProbe: Probe = {
 };
 
 /** A failed call gives its error number, before and after its wrapper was optimised. */
-export const errnoProbe: Probe = errnoProbeOf(WARM_CALLS);
-
-/** The same with so many calls. */
-export function errnoProbeOf(calls: number): Probe {
-  return {
-    name: 'errno',
-    check({ lib }) {
-      const { c, errno } = found(lib, 'the library');
-      for (let call = 0; call < calls; call += 1) {
-        const result = c.read(-1, 0n, 0);
-        const number = errno[0];
-        if (result !== -1 || number !== k.EBADF) {
-          throw new Error(`call ${call} of read(-1) gave ${result} and error number ${number}`);
-        }
+export const errnoProbe: Probe = {
+  name: 'errno',
+  check({ lib }) {
+    const { c, errno } = found(lib, 'the library');
+    for (let call = 0; call < WARM_CALLS; call += 1) {
+      const result = c.read(-1, 0n, 0);
+      const number = errno[0];
+      if (result !== -1 || number !== k.EBADF) {
+        throw new Error(`call ${call} of read(-1) gave ${result} and error number ${number}`);
       }
-    },
-  };
-}
+    }
+  },
+};
 
 /** Finds out how an `epoll_event` is laid out here. */
 export const epollProbe: Probe = {

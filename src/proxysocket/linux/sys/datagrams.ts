@@ -201,7 +201,7 @@ export class DatagramSlots {
 }
 
 /** What a control message with so much data takes. */
-export function controlSpace(dataBytes: number): number {
+function controlSpace(dataBytes: number): number {
   return CMSGHDR_BYTES + Math.ceil(dataBytes / 8) * 8;
 }
 

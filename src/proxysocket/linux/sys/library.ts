@@ -80,7 +80,7 @@ export function openLibrary(ffi: FfiModule): Library {
 }
 
 /** The functions that are called for each request, connection or datagram and have up to three arguments. */
-export type KnownCalls = Pick<
+type KnownCalls = Pick<
   Functions,
   'read' | 'write' | 'close' | 'shutdown' | 'socket' | 'connect' | 'sendmsg'
 >;
@@ -97,7 +97,7 @@ type Call = (a: number, b: number | bigint, c: number) => number;
  *
  * Once in each thread: with a second set the functions would not be known any more.
  */
-export function knownCalls(of: Functions): KnownCalls {
+function knownCalls(of: Functions): KnownCalls {
   // In an array, since what is in a constant is foreseen. The names are for traces of V8.
   const calls: Call[] = [
     function knownRead(fd, into, length) {

@@ -234,7 +234,7 @@ const INSTRUCTION_BYTES = 8;
  * A program that sends all packets of a client to the same of `sockets` sockets, by the client's
  * address: the last 32 bits of it, for IPv6.
  */
-export function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
+function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
   const program: readonly Instruction[] = [
     [LOAD_BYTE, 0, 0, NETWORK],
     [SHIFT_RIGHT, 0, 0, 4],

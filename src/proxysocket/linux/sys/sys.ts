@@ -12,7 +12,7 @@ import { Pipes } from './streams.ts';
 import { Poller, Wake } from './poller.ts';
 import { Sockets, Streams } from './sockets.ts';
 
-export interface SysOptions {
+interface SysOptions {
   /** Where open descriptors are noted. */
   readonly ledger?: DescriptorLedger;
   /** As the probe found it; by default that of this machine's architecture. */

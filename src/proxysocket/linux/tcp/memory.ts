@@ -30,7 +30,7 @@ export interface KeptBytes {
 }
 
 /** The same of what went through a pipe. */
-export interface KeptInPipe {
+interface KeptInPipe {
   readonly kind: 'pipe';
   readonly pipe: Pipe;
   left: number;

@@ -13,7 +13,7 @@ import { isFull, type Sender, type Sending, type Way } from './outgoing.ts';
 import type { Answered, UdpParts } from './parts.ts';
 
 /** A client as its listening socket knows it. */
-export interface LinuxUdpClient extends ClientAddress {
+interface LinuxUdpClient extends ClientAddress {
   readonly key: PeerKey;
   /** The address of ours that it sends to, where there are several. */
   readonly asked: PeerKey | undefined;

@@ -3,7 +3,7 @@ import { familyOf, type Family } from '../../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../../util/host-addresses.ts';
 
 /** How often the host's addresses are read again while there is a wildcard listener. Milliseconds. */
-export const ADDRESS_POLL_MS = 5000;
+const ADDRESS_POLL_MS = 5000;
 
 /** The unicast addresses of the host, as IP literals. */
 export type HostAddresses = Record<Family, readonly string[]>;
