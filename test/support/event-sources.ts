@@ -28,7 +28,7 @@ interface Shape {
 
 const CHANNEL = /export const \w+ = typedChannel<(\w+)>\(\s*'([^']+)',?\s*\)/g;
 const SHAPE =
-  /(?:\/\*\*((?:(?!\*\/)[^])*)\*\/\n)?export (?:interface (\w+)(?: extends (\w+))? \{\n([^]*?)\n\}|type (\w+) = (\w+);)/g;
+  /(?:\/\*\*((?:(?!\*\/)[^])*)\*\/\n)?(?:export )?(?:interface (\w+)(?: extends (\w+))? \{\n([^]*?)\n\}|type (\w+) = (\w+);)/g;
 const FIELD = /^ {2}(\w+)(\??):\s+([^]*?);$/gm;
 
 /** Every channel of src/, by folder and in the order of the code. */
