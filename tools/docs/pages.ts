@@ -57,8 +57,8 @@ function flagTables({ sources, sinks, others }: Registry): string {
     .map(([group, list]) => {
       const commands = new Set(list.map((row) => commandsOf(row)));
       const [common] = commands.size === 1 ? commands : [];
-      const head = common === undefined || common === 'all' ? '' : `Of ${common}.\n\n`;
-      const columns = ['flag', 'default', ...(commands.size > 1 ? ['of'] : []), ''];
+      const head = common === undefined || common === 'all' ? '' : `For ${common}.\n\n`;
+      const columns = ['flag', 'default', ...(commands.size > 1 ? ['for'] : []), ''];
       const cells = list.map((row) => flagCells(row, commands.size > 1));
       return `### ${group}\n\n${head}${tableOf(columns, cells)}`;
     })
