@@ -239,16 +239,24 @@ t.test('views that go on from others are what they would be from scratch', async
   const list = fc.array(info, { maxLength: 8 });
   const change = fc.tuple(fc.nat(), fc.nat(2), fc.array(info, { maxLength: 2 }));
   const steps = fc.array(change, { maxLength: 4 });
+  // Without hints and of one pod each, as most are; in large services, too.
+  const kind = fc.constantFrom('any', 'plain', 'one', 'many');
+  const ofNode = (i: number): Raw => {
+    return { podName: '', ip: i, v6: false, port: 1, node: `n${(i % 3) + 1}`, state: 'ready' };
+  };
   holds(
     t,
-    fc.property(list, steps, node, policies, fc.boolean(), (raw, steps, node, policies, plain) => {
-      // Without hints and of one pod each, as most are.
+    fc.property(list, steps, node, policies, kind, (raw, steps, node, policies, kind) => {
       let pods = 0;
       const storedOf = (each: Raw): StoredEndpoint => {
-        const one = { ...each, podName: `p${(pods += 1)}`, zones: undefined, nodes: undefined };
-        return new StoredEndpoint(message(plain ? one : each));
+        const plain = { ...each, zones: undefined, nodes: undefined };
+        const one = { ...plain, podName: `q${(pods += 1)}` };
+        return new StoredEndpoint(message({ any: each, plain, one, many: one }[kind]));
       };
       let stored = raw.map(storedOf);
+      // So many that those of each node are in a list.
+      const more = kind === 'many' ? 40 : 0;
+      for (let i = 0; i < more; i += 1) stored.push(storedOf(ofNode(i)));
       let views = new ServiceViews(policies, stored, hasher);
       for (const [at, count, infos] of steps) {
         const before = views.of(node);
@@ -257,10 +265,31 @@ t.test('views that go on from others are what they would be from scratch', async
         const added = infos.map(storedOf);
         stored = stored.toSpliced(start, count, ...added);
         views = new ServiceViews(policies, stored, hasher, { views, removed, added });
-        const scratch = new ServiceViews(policies, stored, hasher).of(node);
+        const fresh = new ServiceViews(policies, stored, hasher);
+        const scratch = fresh.of(node);
         assert.deepEqual(difference(NO_VIEW, views.of(node)), difference(NO_VIEW, scratch));
         assert.deepEqual(difference(before, views.of(node)), difference(before, scratch));
+        const other = { name: 'n2', zone: '' };
+        assert.deepEqual(
+          difference(NO_VIEW, views.of(other)),
+          difference(NO_VIEW, fresh.of(other)),
+        );
       }
     }),
   );
+});
+
+t.test('an endpoint of a pod that has one already is merged with it', async (t) => {
+  const of = (podName: string, ip: number, v6: boolean): StoredEndpoint =>
+    new StoredEndpoint(message({ podName, ip, v6, port: 1, node: '', state: 'ready' }));
+  const none = { internalTrafficToLocal: false, externalTrafficToLocal: false };
+  let stored = [of('p0', 1, false)];
+  let views = new ServiceViews(none, stored, hasher);
+  for (const added of [of('p1', 2, false), of('p1', 2, true)]) {
+    stored = stored.concat(added);
+    views = new ServiceViews(none, stored, hasher, { views, removed: [], added: [added] });
+  }
+  const scratch = new ServiceViews(none, stored, hasher).of({ name: '', zone: '' });
+  const found = difference(NO_VIEW, views.of({ name: '', zone: '' }));
+  t.strictSame(found, difference(NO_VIEW, scratch));
 });
