@@ -209,14 +209,24 @@ testEachRig('when the kernel takes not even the rules, no service is blamed', as
 });
 
 testEachRig('the rules follow the addresses of the host', async (t, make) => {
-  const { rig, told } = await written(t, make({ nodePortAddresses: ['primary'] }));
+  let reads = 0;
+  let host: typeof NODE = NODE;
+  const interfaces = () => {
+    reads += 1;
+    return host;
+  };
+  const rig = make({ nodePortAddresses: ['primary'], interfaces });
+  const { told } = await written(t, rig);
   const at = (address: string) =>
     NODE.map((each) => (each.loopback || each.address.includes(':') ? each : { ...each, address }));
   t.match(rig.lands('192.0.2.5:30080'), /proxy port/);
-  rig.host = [...NODE, { address: '192.0.2.6', loopback: false }];
+  rig.host = host = [...NODE, { address: '192.0.2.6', loopback: false }];
   await rig.look(2500);
   t.strictSame(told, [], 'a further address changes nothing');
-  rig.host = at('192.0.2.6');
+  const before = reads;
+  for (let seconds = 0; seconds < 10; seconds += 1) await rig.look(1000);
+  t.ok(reads - before <= 5, `they are read every two seconds: ${reads - before} times in ten`);
+  rig.host = host = at('192.0.2.6');
   await rig.look(2500);
   t.strictSame(told, ['written: repair']);
   t.match(rig.scripts.join(''), /(?:dnat ip to|--to-destination) 192\.0\.2\.6 ?:/);
