@@ -228,7 +228,8 @@ t.test('whatever becomes of a file, it means the same in pieces and in one', asy
         both += 1;
         assert.deepEqual(a.state, b.state);
       } else if (!a.ok && !b.ok && parseYaml(whole, DEFAULT_FILE_LIMITS).ok) {
-        assert.deepEqual(a.errors.first.map(said), b.errors.first.map(said));
+        // What is missing has no position, so its place among the others depends on the pieces.
+        assert.deepEqual(a.errors.first.map(said).sort(), b.errors.first.map(said).sort());
       }
     }),
     { ...BOUNDED, numRuns: 2000, examples: [[[LONE_CR]]] },
