@@ -1,4 +1,4 @@
-/** Memory of the proxy while nobody uses it. */
+/** Memory of the idle proxy. */
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { startProxy } from '../examples/support/proxy-process.ts';

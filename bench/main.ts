@@ -4,7 +4,7 @@
  *     npm run bench                      a first look, in less than a minute
  *     npm run bench -- data              what traffic costs, beside other proxies, as root
  *     npm run bench -- scaling           both engines with several workers, as root
- *     npm run bench -- rest              memory and CPU of a proxy that nobody uses
+ *     npm run bench -- rest              memory and CPU of an idle proxy
  *     npm run bench -- integrity         checks that 1 GiB arrives intact, with an endpoint killed
  *     npm run bench -- portals           how fast portals write rules, as root
  *     npm run bench -- state-file        how long large state files take, and what waits meanwhile
@@ -42,7 +42,7 @@ delete process.env['NODE_COMPILE_CACHE'];
 const USAGE = `npm run bench -- [flags]           measures this proxy beside no proxy and a naive one
 npm run bench -- data [flags]      measures traffic beside other proxies; see data --help
 npm run bench -- scaling [flags]   measures both engines with several workers; see scaling --help
-npm run bench -- rest [flags]      measures memory and CPU of a proxy that nobody uses; see rest --help
+npm run bench -- rest [flags]      measures memory and CPU of an idle proxy; see rest --help
 npm run bench -- integrity [flags] checks that a large transfer arrives intact, with an endpoint killed
 npm run bench -- portals [flags]   measures how fast portals write rules; see portals --help
 npm run bench -- state-file        measures how long large state files take, and what waits meanwhile

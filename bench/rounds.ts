@@ -20,7 +20,7 @@ export interface RoundsOptions {
   readonly peers: readonly Peer[];
   readonly rounds: number;
   readonly seconds: number;
-  /** Told before each measurement. */
+  /** Called before each measurement. */
   readonly onProgress: (text: string) => void;
 }
 

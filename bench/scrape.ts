@@ -16,7 +16,7 @@ export interface ScrapePlan {
   readonly scrapes: number;
 }
 
-/** What one scrape costs whoever else wants the thread. */
+/** What one scrape costs other users of the thread. */
 export interface ScrapeResult {
   readonly engine: string;
   readonly bytes: number;
@@ -28,7 +28,7 @@ export interface ScrapeResult {
 }
 
 const PLAN: ScrapePlan = { servicePorts: 10_000, scrapes: 10 };
-/** Nobody should wait for longer than this. Milliseconds. */
+/** No other work should wait for longer than this. Milliseconds. */
 const TARGET_MS = 20;
 
 /** Every metric has a value that is not zero, so that the page is as large as it gets. */
@@ -49,7 +49,7 @@ const BUSY: ServicePortCounters = {
   connectSeconds: { counts: newCounters().connectSeconds.counts.map((_, n) => n + 1), sum: 1.5 },
 };
 
-/** Measures each engine that works here. False when somebody has to wait for too long. */
+/** Measures each engine that works here. False when other work has to wait for too long. */
 export async function runScrape(
   print: (line: string) => void,
   plan: ScrapePlan = PLAN,

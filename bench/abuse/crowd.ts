@@ -6,7 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 
 export type Place = Extract<NetConnectOpts, { path: string } | { port: number }>;
 
-/** Where a URL leads. */
+/** The target of a URL. */
 export function placeOf(url: string): Place {
   const { hostname, port } = new URL(url);
   return { host: hostname, port: Number(port) };
@@ -92,7 +92,7 @@ export function page(place: Place, path: string): Promise<string | undefined> {
   });
 }
 
-/** The pages of a program under their places, with a path for each that costs little. */
+/** The pages of a program, each with a path that costs little. */
 export function pagesOf({
   metrics,
   health,

@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { answerRequests } from '../support/dialogue.ts';
 
 export type InsideRequest =
-  /** Listens on all of the ports and says a word to whoever connects. */
+  /** Listens on all of the ports and sends one word to each client. */
   | {
       readonly kind: 'serve';
       readonly address: string;

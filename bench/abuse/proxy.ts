@@ -11,7 +11,7 @@ export interface ProxyOptions {
   readonly inside: readonly string[];
   readonly args: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
-  /** A file, or `unread`: a pipe from which nobody reads. */
+  /** A file, or `unread`: a pipe without a reader. */
   readonly log: string;
 }
 

@@ -28,7 +28,7 @@ export interface StageOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** What the program is run by, such as prlimit. */
   readonly inside?: readonly string[];
-  /** Where the log goes; `unread`: into a pipe that nobody reads. Default: a file. */
+  /** Where the log goes; `unread`: into a pipe without a reader. Default: a file. */
   readonly log?: string;
   /** Whether it carries control traffic. Default: true. */
   readonly carries?: boolean;

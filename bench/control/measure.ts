@@ -24,7 +24,7 @@ export interface WatcherResult {
 export interface ControlResult {
   /** Median. */
   readonly firstSync: FirstSync;
-  /** Of the server with the state, before anybody has asked. Bytes. */
+  /** Of the server with the state, before the first client. Bytes. */
   readonly residentBefore: number;
   readonly results: readonly WatcherResult[];
 }

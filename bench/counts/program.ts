@@ -1,5 +1,5 @@
 /**
- * Runs by itself: an engine with one TCP and one UDP service port, which tells what it has done so far.
+ * Runs by itself: an engine with one TCP and one UDP service port, which reports what it has done so far.
  * Settings are a `CountedEngine`; requests have no fields, answers are `Counts`.
  */
 import { readFileSync } from 'node:fs';

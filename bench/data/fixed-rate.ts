@@ -45,7 +45,7 @@ export const PACED: readonly Paced[] = [
   { after: 'udp-1', at: datagrams },
 ];
 
-/** Half of the slowest peer's maximum, in whole tens a second. Undefined when nobody was measured. */
+/** Half of the slowest peer's maximum, in whole tens a second. Undefined when no peer was measured. */
 export function halfOfSlowest({ results }: DataLoadResult): number | undefined {
   const rates = Object.values(results).map(({ rate }) => rate.median * 1000);
   return rates.length === 0 ? undefined : Math.max(10, Math.floor(Math.min(...rates) / 20) * 10);

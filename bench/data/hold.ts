@@ -26,6 +26,6 @@ async function hold(address: string): Promise<void> {
   socket.write(`GET / HTTP/1.1\r\nHost: ${address}\r\n\r\n`);
   await once(socket, 'data');
   socket.setTimeout(0);
-  // Whoever ends it now only makes the figure smaller.
+  // An interrupt now only makes the figure smaller.
   socket.on('error', () => undefined);
 }

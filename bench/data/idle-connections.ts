@@ -1,4 +1,4 @@
-/** Memory of each proxy for connections that nobody uses. */
+/** Memory of each proxy for idle connections. */
 import { join } from 'node:path';
 import { Dialogue } from '../support/dialogue.ts';
 import { memory } from '../support/process-usage.ts';

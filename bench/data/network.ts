@@ -8,7 +8,7 @@
  * Client and server are namespaces, and every peer has a namespace of its own between them, with a
  * wire to each. So packets of all peers go the same way, rules and connection tracking of one peer
  * cost no other one anything, and what is left of a peer goes with its namespace. Loopback would
- * be shorter, but its 64 KiB frames flatter whoever copies, and nothing is forwarded on it.
+ * be shorter, but its 64 KiB frames flatter proxies that copy, and nothing is forwarded on it.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -18,7 +18,7 @@ export const SERVER_ADDRESS = '10.202.0.1';
 
 const PREFIX = 'kpngbench';
 
-/** Further addresses of the client, and what leads the programs of a user to one of them. */
+/** Further addresses of the client, and what routes a user's programs to one of them. */
 const CLIENTS = '10.203.0';
 const FIRST_USER = 20_000;
 const TABLE = 1000;

@@ -39,7 +39,7 @@ export const DATA_USAGE = `npm run bench -- data [flags]   measures traffic besi
 
 With all peers it takes about 15 minutes, and 3 with --quick. Debian packages of the other proxies and the loads:
 wrk iperf3 sockperf haproxy nginx libnginx-mod-stream. What is missing is
-left out or done by clients of this project, and told.`;
+left out or done by clients of this project, and reported.`;
 
 export interface DataPlan {
   readonly peers: readonly PeerWord[];

@@ -25,8 +25,8 @@ export interface RoundsResult {
 }
 
 /**
- * Another peer begins each round. A measurement that fails is left out of the medians, and told with its
- * cause; what has failed twice is not tried again, since most failures take long.
+ * Another peer begins each round. A measurement that fails is left out of the medians, and reported with its
+ * cause; what has failed twice is not retried, since most failures take long.
  */
 export async function runRounds(plan: RoundsPlan): Promise<RoundsResult> {
   const { peers, loads, rounds, onProgress } = plan;

@@ -34,7 +34,7 @@ http {
 `;
 }
 
-/** Starts those whose programs are installed; which loads that leaves out is told with the loads. */
+/** Starts those whose programs are installed; the loads report what that leaves out. */
 export function startServers(network: DataNetwork): Servers {
   const folder = tempFolder('bench-servers');
   const config = join(folder.path, 'nginx.conf');

@@ -24,7 +24,7 @@ export function kubeProxyFlags(options: {
   ];
 }
 
-/** A kubeconfig for a server that asks nobody who they are. */
+/** A kubeconfig for a server without authentication. */
 export function kubeconfigFor(server: string): string {
   return JSON.stringify({
     apiVersion: 'v1',

@@ -28,7 +28,7 @@ answerRequests(async (request: ApiRequest) => {
   }
 });
 
-/** The service last: whoever hears of it knows its endpoints. */
+/** The service last: a client that sees it knows its endpoints. */
 function put(n: number, addresses: readonly string[]): void {
   const key = `${NAMESPACE}/${serviceName(n)}`;
   api.upsert('endpoints', endpoints(key, addresses));
@@ -43,7 +43,7 @@ function askedAt(): Moment {
   return now() - (performance.now() - Math.max(...first));
 }
 
-/** Carries a change out and tells when. */
+/** Makes a change and returns when. */
 function change(kind: ChangeKind, n: number): Moment {
   const key = `${NAMESPACE}/${serviceName(n)}`;
   const at = now();

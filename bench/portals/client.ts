@@ -1,4 +1,4 @@
-/** Runs in the namespace: the endpoints, and a client that tells when a change can be seen. */
+/** Runs in the namespace: the endpoints, and a client that reports when a change can be seen. */
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -11,7 +11,7 @@ export interface ClientRequest {
   readonly port: number;
   /** An endpoint's address, `any` endpoint, or `refused`. */
   readonly until: string;
-  /** Gives up after so many milliseconds. */
+  /** Timeout in milliseconds. */
   readonly within: number;
 }
 

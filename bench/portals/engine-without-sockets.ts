@@ -32,7 +32,7 @@ export class EngineWithoutSockets implements Engine {
 
   #set(spec: ServicePortSpec): void {
     const listeners = spec.listen.map((listen): ListenerStatus => {
-      // Ports may repeat: nobody listens there.
+      // Ports may repeat: nothing listens there.
       this.#nextPort = this.#nextPort === 65_535 ? 1024 : this.#nextPort + 1;
       return { state: 'listening', listen, boundPort: listen.port || this.#nextPort };
     });

@@ -115,7 +115,7 @@ async function coldStart(subject: Subject, services: number): Promise<ColdStart 
   return { ...cold, cpu: cpuOf(subject) - before };
 }
 
-/** Changes with a rest after each, then changes without. CPU is that of one of the former, in seconds. */
+/** Changes with a rest after each, then changes without. CPU is that of one of the changes with a rest, in seconds. */
 async function measureChanges(
   subject: Subject,
   client: Dialogue | undefined,

@@ -9,8 +9,8 @@ export const ENDPOINT_ADDRESSES = ['10.1.0.10', '10.1.0.11'] as const;
 export const ENDPOINT_PORT = 8080;
 
 /**
- * Refuses, at once, connections to service addresses that nothing leads anywhere else. So a client
- * that tries again and again sees the very moment when a portal comes and when it goes.
+ * Refuses, at once, connections to service addresses that no rule redirects. So a client
+ * that keeps retrying sees the very moment when a portal comes and when it goes.
  */
 const REFUSE_THE_REST = `table inet bench {
   chain output {

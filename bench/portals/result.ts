@@ -12,7 +12,7 @@ export interface Times {
 }
 
 export interface ChangeResult {
-  /** Until the proxy has nothing to do for it any more; undefined where it does not tell. */
+  /** Until the proxy has nothing to do for it any more; undefined where it does not report that. */
   readonly done: Times | undefined;
   /**
    * Until a client that tries all the time sees it, when the proxy was at rest before; undefined where

@@ -31,7 +31,7 @@ export interface Subject {
   change(kind: ChangeKind, n: number): Promise<Moment>;
   /**
    * Resolves when nothing is under way any more that changes of services have caused, with when that was the
-   * case. `undefined`: the last change was one that the proxy does not tell of.
+   * case. `undefined`: the last change was one that the proxy does not report.
    */
   settled(): Promise<Moment | undefined>;
   close(): Promise<void>;

@@ -21,7 +21,7 @@ export interface LoadReport {
   readonly results: Readonly<Record<string, PeerResult>>;
 }
 
-/** The proxy while nobody uses it. */
+/** The idle proxy. */
 export interface IdleReport {
   readonly servicePorts: number;
   /** Bytes. */

@@ -1,4 +1,4 @@
-/** `npm run bench -- rest`: memory and CPU of a proxy that nobody uses. */
+/** `npm run bench -- rest`: memory and CPU of an idle proxy. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -15,7 +15,7 @@ import {
 } from './measure.ts';
 import { eachRows, restResults, restRows, type RestReport } from './report.ts';
 
-export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and CPU of a proxy that nobody uses; needs /proc
+export const REST_USAGE = `npm run bench -- rest [flags]   measures memory and CPU of an idle proxy; needs /proc
 
   --engines LIST     node, linux (both)
   --connections N    idle connections (10000, or as many as the descriptors of a process allow)

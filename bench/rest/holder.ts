@@ -29,7 +29,7 @@ async function connection(host: string, port: number): Promise<void> {
   const socket = connect({ host, port });
   socket.write('x');
   await once(socket, 'data', { signal: AbortSignal.timeout(WITHIN) });
-  // Whoever ends it now only makes the figure smaller.
+  // An interrupt now only makes the figure smaller.
   socket.on('error', () => undefined);
 }
 

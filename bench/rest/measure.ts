@@ -1,4 +1,4 @@
-/** What a proxy costs while nobody uses it. */
+/** What an idle proxy costs. */
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';

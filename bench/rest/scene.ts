@@ -25,7 +25,7 @@ export interface SceneOptions {
   readonly protocol: 'TCP' | 'UDP';
   /** TCP service ports beside the one that is used. */
   readonly servicePorts: number;
-  /** Further endpoints of the service that is used, that nobody answers at. */
+  /** Further endpoints of the service that is used, without a listener. */
   readonly endpoints?: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * How evenly clients fall on workers. The kernel leads each client address to a worker as if by chance, so it
+ * How evenly clients fall on workers. The kernel assigns each client address to a worker as if by chance, so it
  * is the old question of balls in bins: what share of the clients does the fullest worker get?
  */
 

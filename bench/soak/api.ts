@@ -1,4 +1,4 @@
-/** A program of the soak test: the Kubernetes API, in which things happen when it is told so. */
+/** A program of the soak test: the Kubernetes API, with events on request. */
 import { FakeApi } from '../../test/support/fake-api/server.ts';
 import { answerRequests } from '../support/dialogue.ts';
 import { settings } from '../support/worker.ts';
@@ -10,7 +10,7 @@ export interface ApiSettings {
 
 export type SoakApiRequest =
   | { readonly do: 'url' }
-  /** Answers with the address that the last event tells. */
+  /** Answers with the address of the last event. */
   | { readonly do: 'burst'; readonly round: number; readonly events: number };
 
 const { services } = settings() as ApiSettings;

@@ -2,7 +2,7 @@
 import { endpoint, node, service, slice } from '../../test/support/fake-api/objects.ts';
 import type { FakeApi } from '../../test/support/fake-api/server.ts';
 
-/** The service that changes at the end of each burst, and tells that everything before has arrived. */
+/** The service that changes at the end of each burst, and shows that everything before has arrived. */
 export const LAST = 'demo/last';
 
 /** What is there before anything happens. */

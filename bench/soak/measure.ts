@@ -32,7 +32,7 @@ export interface SoakResult {
   readonly growth: number;
 }
 
-/** Nodes whose view somebody watches. */
+/** Nodes whose view has a watcher. */
 const NODES = ['node-a', 'node-1', ''];
 /** Events between two looks at what has arrived. */
 const BURST = 1000;

@@ -34,7 +34,7 @@ export function startTool(command: string, args: readonly string[], within: numb
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     stderr = (stderr + text).slice(-16_384);
   });
-  // What the program does with its input is told by its exit code.
+  // The exit code shows what the program does with its input.
   child.stdin.on('error', () => undefined);
   const end = async (): Promise<string> => {
     const [code, signal] = (await once(child, 'close')) as [number | null, string | null];

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Leads everything that is sent to a service's first external IP, whatever its protocol and port, to the
+ * Redirects everything that is sent to a service's first external IP, whatever its protocol and port, to the
  * service's first endpoint on this node. For kpng-callout: reads the state, and has nft replace its
  * table in one transaction, so that what is not wanted any more is gone. Without services there is no table.
  *

@@ -93,7 +93,7 @@ async function main(args: ReturnType<typeof readArgs>): Promise<number> {
   }
 }
 
-// Whoever read the output has gone (`npm run demo | head`); the proxy ends with this process.
+// The reader of the output has gone (`npm run demo | head`); the proxy ends with this process.
 process.stdout.on('error', () => process.exit(1));
 try {
   const args = readArgs();

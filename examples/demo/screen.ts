@@ -10,7 +10,7 @@ export function print(line = ''): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** Rows of two columns with aligned labels; a row without label goes on from the one above. */
+/** Rows of two columns with aligned labels; a row without label continues the one above. */
 export function printFacts(facts: readonly (readonly [label: string, text: string])[]): void {
   const width = Math.max(...facts.map(([label]) => label.length)) + 3;
   for (const [label, text] of facts) print(`  ${style('dim', label.padEnd(width))}${text}`);

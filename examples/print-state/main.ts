@@ -1,5 +1,5 @@
 /**
- * Prints what a kpng server tells this node, all of it again at every change. For looking at, and as the
+ * Prints what a kpng server sends this node, all of it again at every change. For debugging, and as the
  * smallest program that makes something of the state of a node.
  *
  *     kpng file --input examples/state-file/harbour.yaml to-api &

@@ -61,7 +61,7 @@ export class Endpoint {
     response.setHeader('x-endpoint', this.name);
     if (length !== undefined) {
       response.setHeader('content-length', length);
-      // A client that goes away ends the transfer; there is nobody left to tell.
+      // The client ended the transfer; there is no one left to report an error to.
       pipeline(streamOf(SEED, Number(length)), response).catch(() => undefined);
     } else if (request.url === '/digest') {
       void digestOfStream(request).then(

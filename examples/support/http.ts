@@ -8,7 +8,7 @@ export interface Answer {
 export interface GetOptions {
   /** Address of this host to come from. Default: the system's choice. */
   readonly from?: string;
-  /** Milliseconds until it is given up. Default: 5 s. */
+  /** Timeout in milliseconds. Default: 5 s. */
   readonly within?: number;
 }
 

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 
 export type Protocol = 'TCP' | 'UDP';
 
-/** A port that is held so that nobody else gets it. */
+/** A reserved port. */
 interface HeldPort {
   readonly port: number;
   release(): Promise<void>;
@@ -59,7 +59,7 @@ export async function portNear(
   throw new Error(`no free port from ${wanted} on at ${addresses.join(', ')}`);
 }
 
-/** Different ports that nobody holds now, chosen by the system. */
+/** Different free ports, chosen by the system. */
 export async function freePorts(
   protocol: Protocol,
   address: string,

@@ -19,7 +19,7 @@ export interface ProxyProcess {
   readonly metricsUrl: string;
   /** Such as `http://127.0.0.1:40001/healthz`. */
   readonly healthUrl: string;
-  /** Resolves with how it ended, whoever ended it. */
+  /** Resolves with how it ended, for any reason. */
   readonly ended: Promise<string>;
   /** The last part of its log. */
   log(): string;

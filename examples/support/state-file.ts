@@ -61,7 +61,7 @@ export function renderState(services: readonly ServiceDescription[]): string {
   });
 }
 
-/** Replaces the file in one step, so that nobody reads half of it. */
+/** Replaces the file in one step, so that no reader sees half of it. */
 export function writeState(file: string, services: readonly ServiceDescription[]): void {
   const next = `${file}.next`;
   writeFileSync(next, renderState(services));

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 
 export interface UntilOptions {
-  /** Milliseconds until it is given up. Default: 10 s. */
+  /** Timeout in milliseconds. Default: 10 s. */
   readonly within?: number;
   /** Milliseconds between two looks. Default: 20. */
   readonly every?: number;

@@ -18,7 +18,7 @@ export interface AdminSocketOptions {
   readonly turn: Turn;
 }
 
-/** Waits before the socket is tried again: its holder may be a process that is about to end. */
+/** Delays between attempts to bind the socket: its holder may be a process that is about to end. */
 const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
 
 /**

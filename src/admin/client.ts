@@ -44,7 +44,7 @@ function exchange(call: AdminCall): Promise<{ status: number; text: string }> {
   const headers = body === '' ? {} : { 'content-type': 'application/json' };
   return new Promise((resolve, reject) => {
     const options = { method, path, headers, timeout: timeoutMs };
-    // A connection that is kept leads to a process that may have a successor by the next call.
+    // A kept-alive connection may reach a process that a new one has replaced by the next call.
     const sent = httpRequest({ socketPath: socket, agent: false, ...options });
     sent.on('timeout', () => sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
     sent.on('error', (error) => reject(connectFailure(socket, error)));

@@ -31,7 +31,7 @@ export async function checkFree(path: string, predecessor: number | undefined): 
 
 const UNKNOWN = 'another process that does not say who it is';
 
-/** What processes with a successor add to the path, and what it is called while a socket is made. */
+/** Suffixes of the path: of a process that is being replaced, and of a socket that is being created. */
 const BESIDE = /^(?:\.\d+)?(?:~\d+)?$/;
 
 /** Removes the sockets beside a path that processes have left which are gone. */

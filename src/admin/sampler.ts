@@ -168,7 +168,7 @@ export class Sampler {
     this.#arm();
   }
 
-  /** Notes one service port; returns what is going on there. */
+  /** Records one service port; returns its current rates. */
   #look({ name, counters }: ServicePortSnapshot, seconds: number): Rates {
     let tracked = this.#tracked.get(name);
     const totals = totalsOf(counters);

@@ -47,7 +47,7 @@ export interface Admin {
 }
 
 /**
- * Starts what lets an operator look into the process. A socket or an address that cannot be had is
+ * Starts the admin API. If its socket or address cannot be opened, the failure is
  * logged and retried for ever: the admin API must never stop the proxy.
  */
 export function startAdmin(options: AdminOptions): Admin {

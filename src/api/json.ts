@@ -3,7 +3,7 @@
  *
  * It is not protobuf's JSON. Empty fields are left out (but not SessionAffinity and Endpoints),
  * keys come in the order of the struct, enums are numbers. It is written as text because neither the
- * order of the keys of a map nor Go's escapes can be had from JSON.stringify.
+ * order of the keys of a map nor Go's escapes are available from JSON.stringify.
  */
 import type {
   Endpoint,

@@ -2,7 +2,7 @@
  * Operations of the local API, decoded and checked.
  *
  * Decoding never throws. What cannot be used becomes an `invalid` operation whose error names the
- * set, the path and the reason, so that the rest of the change set can go on.
+ * set, the path and the reason, so that the rest of the change set can continue.
  */
 import { KpngError, messageOf } from '../errors.ts';
 import {

@@ -37,18 +37,18 @@ export interface RunContext {
 export interface RunningSource {
   /**
    * Feeds the sink until the signal aborts; then resolves when the sink is not at work any more.
-   * Rejects only when it cannot go on: what can be retried, is.
+   * Rejects only on a permanent failure: what can be retried, is.
    */
   run(sink: LocalSink, signal: AbortSignal): Promise<void>;
 }
 
 /** What can be ended in order, or at once. */
 export interface Running {
-  /** Resolves when nobody needs it any more, such as when a reader has gone. */
+  /** Resolves when the output is no longer needed, such as when its reader has gone. */
   readonly ended?: Promise<void>;
   /** Carries traffic; absent: it does not. */
   readonly dataPath?: MeasuredDataPath;
-  /** What the admin API tells about it. */
+  /** What the admin API reports about it. */
   readonly proxy?: ProxySubject;
   /** Resolves with its number when another process serves the clients; absent: that does not happen. */
   readonly handedOver?: Promise<number>;
@@ -68,7 +68,7 @@ export interface Running {
 /** Where node-local state goes, while it runs. */
 export interface RunningSink extends Running {
   readonly sink: LocalSink;
-  /** Told after each change set that is in place, when health knows of it. */
+  /** Called after each change set that is in place, when health knows of it. */
   inPlace?(): Promise<void>;
 }
 
@@ -90,7 +90,7 @@ export interface BoundLocalSource extends Bound {
   start(context: SourceContext): Promise<RunningSource>;
 }
 
-/** A source that knows the whole cluster. It has done nothing before it is told to feed a store. */
+/** A source that knows the whole cluster. Idle until it is asked to feed a store. */
 export interface BoundGlobalSource extends Bound {
   readonly scope: 'global';
   start(context: RunContext): Promise<GlobalSource>;

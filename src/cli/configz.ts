@@ -8,7 +8,7 @@ import type { JsonValue } from './settings.ts';
 export type PlainDocument = Readonly<Record<string, unknown>>;
 
 /**
- * What the page /configz tells: the settings in force as a document of each kind. kube-proxy's has the
+ * The content of the page /configz: the settings in force as a document of each kind. kube-proxy's has the
  * key that its own page has; of its fields those are there that mean something here. `verbosity` is that of
  * the log now, which may be changed without a file.
  */

@@ -37,14 +37,14 @@ export interface LifecycleOptions {
   readonly process: ProcessLike;
   readonly log: Log;
   readonly hangUp: HangUp;
-  /** Told of the first signal that ends the program. */
+  /** Called at the first signal that ends the program. */
   readonly onStop: (reason: StopReason) => void;
-  /** Told of HUP that says to read again. Absent: there is nothing to read. */
+  /** Called at a HUP that asks for a reload. Absent: there is nothing to reload. */
   readonly onHangUp?: () => void;
 }
 
 /**
- * Handles signals and what nobody caught, as kpng does where it is sensible.
+ * Handles signals and uncaught errors, as kpng does where it is sensible.
  *
  * INT and TERM: the first one stops in order, the second one ends at once with code 1. HUP does the
  * same when a terminal or console was closed; otherwise the configuration file is read again, if there
@@ -99,7 +99,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
 const PATH = '/proc/self/oom_score_adj';
 
 /**
- * Tells the kernel what `--oom-score-adj` asks for. A kernel that does not take it is a warning: the
+ * Applies `--oom-score-adj`. A kernel that does not take it is a warning: the
  * proxy works all the same. `path` is for tests.
  */
 export async function setOomScore(

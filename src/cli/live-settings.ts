@@ -34,7 +34,7 @@ export class LiveSettings {
     return [...this.#running.values()];
   }
 
-  /** Puts into force what can be, and tells what cannot. */
+  /** Applies the settings that can change now and reports those that cannot. */
   adopt(next: Settings): Adopted {
     const changed: SettingChange[] = [];
     const refused: SettingChange[] = [];
@@ -68,7 +68,7 @@ function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingCha
   return { flag, field, from: running.text ?? '', to: next.text ?? '' };
 }
 
-/** Options that may change while the program runs: whoever needs one looks at the time of need. */
+/** Options that may change while the program runs: read them at each use, never keep a copy. */
 export type ChangingOptions = { -readonly [Name in keyof GlobalOptions]: GlobalOptions[Name] };
 
 /** What settings are put into force on. */

@@ -71,7 +71,7 @@ async function tlsFor(
   });
 }
 
-/** Failures to ask the cluster are told as often as this. Milliseconds. */
+/** Failures to ask the cluster are logged at most this often. Milliseconds. */
 const TELL_MS = 10_000;
 
 /** Who may see metrics, with the connections that it takes to find out. */

@@ -57,12 +57,12 @@ export interface Observers {
   readonly onProxy: (proxy: ProxySubject) => void;
   /** For metrics and health, and the status page. */
   readonly servers: { readonly ports: readonly number[] };
-  /** Another process has taken over, and answers at the same places. Resolves when whoever had connected has been answered. */
+  /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
   leave(successor: number): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Starts log lines, health and the servers. Metrics are loaded only if somebody may ask for them. */
+/** Starts log lines, health and the servers. Metrics are loaded only if they can be scraped. */
 export async function observe(options: Live): Promise<Observers> {
   const { sink, globals, given, log, live } = options;
   const health = new Health();

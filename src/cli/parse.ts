@@ -212,7 +212,7 @@ function commandsOf({ sources, sinks, others }: Registry) {
   return [...sources, ...sinks, ...others];
 }
 
-/** Every flag there is, so that values can be told from words before the command is known. */
+/** All flags, so that values can be distinguished from words before the command is known. */
 export function everyFlag(registry: Registry): FlagTable {
   const tables = commandsOf(registry).map(({ flags }) => flags);
   return Object.assign({}, ...tables, GLOBAL_FLAGS) as FlagTable;

@@ -24,12 +24,12 @@ interface Options extends RunContext {
   readonly sink: BoundSink;
 }
 
-/** Who is told how things go. */
+/** Where progress is reported. */
 interface Observed {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
   readonly servers: { readonly ports: readonly number[] };
-  /** Told of what proxies, once it has been started. */
+  /** Called with the running proxy, once it has been started. */
   readonly onProxy?: (proxy: ProxySubject) => void;
 }
 
@@ -39,7 +39,7 @@ export interface Prepared {
   readonly work: (signal: AbortSignal) => Promise<void>;
 }
 
-/** Starts the sink of a command line, and tells how to feed it from its source. */
+/** Starts the sink of a command line; the result says how to feed it from its source. */
 export async function prepare(options: Options, observers: Observed): Promise<Prepared> {
   const { source, sink, globals, log, stdout, stopping, turn } = options;
   const { health } = observers;
@@ -101,7 +101,7 @@ async function feedBackend(
   return feedLocalSink({ source: from, nodeName, hasher, delivery }, target, signal);
 }
 
-/** Tells health, and once the log, that change sets are in place. */
+/** Reports to health, and once to the log, that change sets are in place. */
 function watched(running: RunningSink, { health, metrics }: Observed, log: Log): LocalSink {
   const policies = new LocalPolicyBook();
   return {
@@ -132,8 +132,8 @@ interface FollowStoreOptions {
 }
 
 /**
- * Tells health, and once the log, that a store has the state of the cluster, which is then in place for
- * whoever asks. Returns the function that ends it.
+ * Reports to health, and once to the log, that a store has the state of the cluster, which is then in place for
+ * its readers. Returns the function that ends it.
  */
 function followStore({ store, source, health, log }: FollowStoreOptions): () => void {
   let known = store.pin(() => known.release());

@@ -39,7 +39,7 @@ function textOf(value: unknown, { kind }: FlagSpec<unknown>): string | undefined
   return typeof text === 'string' ? withoutPassword(text) : undefined;
 }
 
-/** Settings are shown to whoever may look; a URL may hold what they should not see. */
+/** Settings are visible to any admin client; a URL may contain secrets. */
 function withoutPassword(text: string): string {
   return text.replace(/(\/\/[^/:@\s]*):[^/@\s]*@/, '$1:***@');
 }

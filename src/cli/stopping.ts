@@ -16,7 +16,7 @@ export interface DrainOptions {
   readonly clock: Clock;
   /** How long it may take. Milliseconds. */
   readonly timeoutMs: number;
-  /** Undefined: there is no data path, and so nothing to tell. */
+  /** Undefined: there is no data path, and so nothing to report. */
   readonly remaining: (() => Remaining) | undefined;
 }
 
@@ -31,13 +31,13 @@ export interface StopTimes {
   readonly timeoutMs: number;
 }
 
-/** The times that flags say, or what fits where somebody ends the process after `withinMs`. */
+/** The times that flags say, or what fits where the service manager kills the process after `withinMs`. */
 export function stopTimes(flags: StopTimes, withinMs: number | undefined): StopTimes {
   if (withinMs === undefined) return flags;
   return { delayMs: 0, timeoutMs: Math.min(flags.timeoutMs, withinMs) };
 }
 
-/** A drain is told at its begin, and then in such a part of its time, within these bounds. */
+/** A drain is logged at its begin, and then in such a part of its time, within these bounds. */
 const SHARE = 5;
 const MOST_OFTEN_MS = 1000;
 const LEAST_OFTEN_MS = 30_000;
@@ -54,7 +54,7 @@ export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining
 }
 
 /**
- * Waits for what is to end, as long as the time limit says, and tells the log how it goes while
+ * Waits for what is to end, as long as the time limit says, and logs the progress while
  * connections are left. Rejects as `work` does.
  */
 export async function drain(work: Promise<void>, options: DrainOptions): Promise<InTime> {

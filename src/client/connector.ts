@@ -30,7 +30,7 @@ export interface ConnectorOptions {
   readonly connectTimeoutMs?: number | undefined;
   /** Waits between connects. Default: 1 s growing to 30 s. */
   readonly backoff?: BackoffPolicy | undefined;
-  /** Called for everything that goes wrong on the way; the client goes on by itself. */
+  /** Called for each failure; the client recovers by itself. */
   readonly onError?: ((error: KpngError) => void) | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;

@@ -23,7 +23,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
   /**
    * Called for everything that goes wrong on the way: a lost connection, an operation that cannot be
-   * used, a handler that failed. The run goes on. Default: a line on standard error.
+   * used, a handler that failed. The run continues. Default: a line on standard error.
    */
   readonly onError?: ((error: KpngError) => void) | undefined;
 }

@@ -21,7 +21,7 @@ export interface ConfigReloaded {
   refused: readonly SettingChange[];
 }
 
-/** The configuration file cannot be read, or has errors; the former settings stay. */
+/** The configuration file cannot be read, or has errors; the previous settings stay in force. */
 export interface ConfigFailed {
   path: string;
   error: KpngError;

@@ -56,9 +56,7 @@ const LOCAL = 'no traffic is masqueraded, so it does not matter which is local';
 
 export const KUBE_PROXY_FIELDS: FieldRules = {
   bindAddress: toFlag('bind-address', emptyIsDefault),
-  bindAddressHardFail: ignored(
-    'addresses that cannot be bound are tried again, and told by health',
-  ),
+  bindAddressHardFail: ignored('addresses that cannot be bound are retried and reported by health'),
   clientConnection: {
     kind: 'object',
     fields: {
@@ -70,7 +68,7 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
     },
   },
   clusterCIDR: ignored(LOCAL),
-  configSyncPeriod: ignored('watches tell of every change'),
+  configSyncPeriod: ignored('watches report every change'),
   conntrack: {
     kind: 'object',
     fields: each(

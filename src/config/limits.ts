@@ -16,6 +16,6 @@ export const CONFIG_LIMITS = {
   settleMs: 200,
   /** A file that never is quiet is read after this long all the same. Milliseconds. */
   maxSettleMs: 1000,
-  /** How often the file is looked at when the system tells of no change. Milliseconds. */
+  /** How often the file is checked when the system reports no change. Milliseconds. */
   pollMs: 10_000,
 } as const;

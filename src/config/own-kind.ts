@@ -46,7 +46,7 @@ export function problemOf({ line, column, path }: ConfigEntry, message: string):
   return { line, column, field: path, message };
 }
 
-/** What to say of a field that nobody knows. */
+/** The error message for an unknown field. */
 export function unknownField(key: string, known: readonly string[]): string {
   const meant = closest(key, known);
   return meant === undefined ? 'unknown field' : `unknown field; did you mean ${meant}?`;

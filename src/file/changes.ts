@@ -20,7 +20,7 @@ export type StateChange =
 /** So many endpoints at most are one step. */
 const MAX_ENDPOINTS = 500;
 
-/** What leads from one state to another. Services that are the same objects have not changed. */
+/** The difference between two states. Services that are the same objects have not changed. */
 export function* stateChanges(
   before: GlobalState | undefined,
   after: GlobalState,

@@ -151,7 +151,7 @@ function show(value: unknown): string {
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : typeof value;
 }
 
-/** The steps of a JSON pointer; whether a number is an index is told by the value. */
+/** The steps of a JSON pointer; the value decides whether a number is an index. */
 function pointerSegments(pointer: string, root: unknown): Segment[] {
   const segments: Segment[] = [];
   let value = root;

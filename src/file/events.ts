@@ -17,7 +17,7 @@ export interface FileLoaded {
 }
 
 /**
- * The file has errors. The former state is kept. Published once for each content, and again when a
+ * The file has errors. The previous state is kept. Published once for each content, and again when a
  * file that could not be read for a while comes back with the same errors.
  */
 export interface FileInvalid {
@@ -25,11 +25,11 @@ export interface FileInvalid {
   /** KPNG_STATE_FILE_INVALID; its message lists the problems. */
   error: KpngError;
   errors: Problems;
-  /** Whether a former state is served on; otherwise there has been none yet. */
+  /** Whether a previous state is still served; otherwise there has been none yet. */
   served: boolean;
 }
 
-/** The file cannot be read or not be parsed to its end. It is tried again; published once for each cause. */
+/** The file cannot be read or not be parsed to its end. It is retried; published once for each cause. */
 export interface FileReadFailed {
   path: string;
   /** KPNG_STATE_FILE_READ, or KPNG_STATE_FILE_LIMIT when a limit of size, memory or time is exceeded. */

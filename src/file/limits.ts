@@ -12,7 +12,7 @@ export const DEFAULT_FILE_LIMITS = {
   maxParserBytes: 1024 * 1024 * 1024,
   /** Time for parsing a file. Milliseconds. */
   maxParseMs: 60_000,
-  /** Time that parsing may go on once the file has newer content. Milliseconds. */
+  /** Time that parsing may continue once the file has newer content. Milliseconds. */
   maxOutdatedParseMs: 5000,
   /** How many problems of a file are listed; the rest is counted. */
   maxProblems: 20,

@@ -28,7 +28,7 @@ interface Item {
   readonly text: string;
   /** Undefined when there is an error. */
   readonly service?: GlobalService;
-  /** The first ones; `errorCount` tells how many there are. */
+  /** The first ones; `errorCount` is the total. */
   readonly errors: readonly Finding[];
   readonly errorCount: number;
   readonly warnings: readonly Finding[];

@@ -41,7 +41,7 @@ export interface ParserThreadOptions {
 }
 
 /**
- * Parses contents of a state file in a worker thread, one at a time, so that proxying goes on meanwhile.
+ * Parses contents of a state file in a worker thread, one at a time, so that proxying continues meanwhile.
  * The thread keeps the state and hands over what has changed in small parts: copying all of a large state
  * at once would block the main thread.
  *

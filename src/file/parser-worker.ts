@@ -28,7 +28,7 @@ function parse(bytes: Uint8Array): Verdict {
   return { ok: true, services: services.size, nodes: nodes.size, parsedItems, newWarnings };
 }
 
-/** The next changes that lead to the newest state; none: these were all. */
+/** The next changes towards the newest state; none: these were all. */
 function nextPart(): StateChange[] {
   const part: StateChange[] = [];
   for (let weight = 0; weight < PART_WEIGHT;) {

@@ -24,9 +24,9 @@ export interface FileSinkOptions {
 export const DEFAULT_INTERVAL_MS = 1000;
 
 /**
- * Keeps a state file up to date with a store: the whole of it is written anew whenever something has
+ * Keeps a state file up to date with a store: the whole of it is rewritten whenever something has
  * changed, but not more often than once in a while, and never half. Nothing is written before the
- * state is synced. A write that fails is tried again, with the state as it is then.
+ * state is synced. A write that fails is retried, with the state at that time.
  */
 export class FileSink {
   readonly #options: FileSinkOptions;

@@ -33,7 +33,7 @@ const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor:
  * State from a YAML or JSON file, read again whenever it changes.
  *
  * A file that is missing, has errors or exceeds a limit changes nothing: the source reports it (see
- * events.ts), keeps what it delivered before, and goes on as soon as the file is good. Nothing is delivered
+ * events.ts), keeps what it delivered before, and continues as soon as the file is good. Nothing is delivered
  * before the first valid file.
  */
 export class FileSource implements GlobalSource {

@@ -70,7 +70,7 @@ export class FileStatus {
   refused(errors: Problems): void {
     const count = errors.total === 1 ? 'an error' : `${errors.total} errors`;
     const served = this.#loads > 0;
-    const kept = served ? 'the former state is kept' : 'no state is served yet';
+    const kept = served ? 'the last known state is kept' : 'no state is served yet';
     const message = `the state file has ${count}; ${kept}\n${formatProblems(this.#path, errors)}`;
     this.#invalid += 1;
     this.#contentError = {

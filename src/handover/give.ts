@@ -8,7 +8,7 @@ import type { Wire } from './wire.ts';
 
 export interface GiveOptions {
   readonly listeners: readonly PreviousListener[];
-  /** UDP sessions, whose clients the successor leads to the same endpoints. */
+  /** UDP sessions, whose clients the new process routes to the same endpoints. */
   readonly flows: readonly PreviousFlow[];
   /** TCP ports of what else listens in this process. */
   readonly ports: readonly number[];
@@ -17,11 +17,11 @@ export interface GiveOptions {
   readonly network: string;
 }
 
-/** What became of a successor's call. */
+/** The outcome of a new process's call. */
 export type Given =
   | {
       readonly ok: true;
-      /** Of the successor. */
+      /** Of the new process. */
       readonly pid: number;
       /** Inode numbers of the sockets that it was sent. */
       readonly inodes: readonly number[];
@@ -29,8 +29,8 @@ export type Given =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Answers a successor: sends it the sockets that take clients for the listeners, and for the ports. Sends nothing, and says why,
- * to whoever may not have them or cannot use them.
+ * Answers a new process: sends it the sockets that take clients for the listeners, and for the ports. A caller that may not
+ * have them, or cannot use them, gets only the reason.
  */
 export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
   const { listeners, flows, ports, pid, uid, network } = options;
@@ -60,7 +60,7 @@ export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
 
 /**
  * The sockets of this process that listen on some ports, whichever thread has opened them: a descriptor of each, by
- * the inode number. One that is closed and used anew before it is sent does no harm: the successor looks what it got.
+ * the inode number. One that is closed and reused before it is sent does no harm: the new process checks what it got.
  */
 function listeningSockets(
   rights: Rights,
@@ -71,7 +71,7 @@ function listeningSockets(
   for (const fd of readdirSync('/proc/self/fd').map(Number)) {
     const place = rights.listeningPlace(fd);
     if (place === undefined || !ports.has(`${place.protocol} ${place.port}`)) continue;
-    // Workers of the `node` engine have two of each socket, and whoever got both would take them for two.
+    // Workers of the `node` engine have two of each socket, which the new process would take for two listeners.
     const inode = inodeOf(fd);
     if (inode !== undefined && !found.has(inode)) found.set(inode, fd);
   }

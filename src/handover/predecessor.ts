@@ -30,15 +30,15 @@ export interface HandoverServerOptions {
   readonly flows: () => Promise<readonly PreviousFlow[]>;
   /** TCP ports of what else listens in this process and is to be handed over. */
   readonly ports: () => readonly number[];
-  /** A successor has got the sockets, and puts its own state in place. */
+  /** A new process has the sockets, and puts its own state in place. */
   readonly onGiven: (pid: number, sockets: number) => void;
-  /** Somebody called who got nothing, or a successor has gone before it served; this process goes on. */
+  /** A call was refused, or a new process has ended before it served; this process still serves. */
   readonly onFailed: (reason: string) => void;
-  /** No successor can call, for this reason; undefined: now one can. It is tried again every `KEEP_MS`. */
+  /** No new process can call, for this reason; undefined: now one can. Retried every `KEEP_MS`. */
   readonly onUnreachable: (reason: string | undefined) => void;
 }
 
-/** A successor that serves the clients. */
+/** A new process that serves the clients. */
 export interface Taken {
   readonly pid: number;
   /**
@@ -50,11 +50,11 @@ export interface Taken {
 
 type State =
   | { readonly kind: 'alone' }
-  /** A successor has called; it may serve already, or be about to. */
+  /** A new process has called; it may serve already, or be about to. */
   | { readonly kind: 'called'; readonly socket: Socket; readonly over: Promise<void> }
   | { readonly kind: 'taken' };
 
-/** Waits for a successor and gives it the sockets of this process. */
+/** Waits for a new process and hands it the sockets of this process. */
 export class HandoverServer {
   readonly #options: HandoverServerOptions;
   readonly #file: SocketFile;
@@ -71,18 +71,18 @@ export class HandoverServer {
     this.#file = new SocketFile(options.path);
   }
 
-  /** Resolves when a successor serves the clients; never, if none does. */
+  /** Resolves when a new process serves the clients; never, if none does. */
   get taken(): Promise<Taken> {
     return this.#taken.promise;
   }
 
-  /** Resolves when the successor that has taken over has ended. */
+  /** Resolves when the new process that has taken over has ended. */
   get successorGone(): Promise<void> {
     return this.#successorGone.promise;
   }
 
   /**
-   * Listens until `close`. Resolves when that has been tried once; `onUnreachable` tells when it failed. Takes the path
+   * Listens until `close`. Resolves after the first attempt; a failure is reported by `onUnreachable`. Takes the path
    * again when the file is gone, and when the other process that had it has ended.
    */
   async listen(): Promise<void> {
@@ -90,7 +90,7 @@ export class HandoverServer {
   }
 
   /**
-   * Waits while a successor is about to take over; then it is known whether it has. Resolves with false when that
+   * Waits while a new process is about to take over; then it is known whether it has. Resolves with false when that
    * takes longer than so many milliseconds.
    */
   async settled(withinMs: number): Promise<boolean> {
@@ -128,7 +128,7 @@ export class HandoverServer {
   }
 
   async #takePath(expected: FileId): Promise<void> {
-    // A successor that has called may have moved its own socket there.
+    // A new process that has called may have moved its own socket there.
     if (this.#file.isOwn || this.#state.kind === 'called') return;
     this.#server?.close();
     const server = createServer({ pauseOnConnect: true }, (socket) => this.#called(socket));
@@ -140,7 +140,7 @@ export class HandoverServer {
   #called(socket: Socket): void {
     socket.unref();
     socket.on('error', () => undefined);
-    // One at a time; whoever comes second starts as if it were alone, and is told what is taken.
+    // One at a time; a second caller learns which ports are taken, and starts as if it were alone.
     if (this.#state.kind !== 'alone') {
       socket.destroy();
       return;
@@ -185,7 +185,7 @@ function newProcessOf(given: readonly number[], left: ReadonlySet<number>): NewP
   return { served: new Set(given.filter((inode) => !left.has(inode))) };
 }
 
-/** What a successor has left when it serves; undefined: it does not say. Rejects when it goes before. */
+/** What a new process has left when it serves; undefined: it does not say. Rejects when it ends before. */
 async function untilTaken(socket: Socket): Promise<readonly number[] | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly number[] | undefined>();
   let text = '';

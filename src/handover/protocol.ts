@@ -1,9 +1,9 @@
 /**
  * What two processes say to each other over the handover socket, line by line, in JSON:
  *
- *     successor    Hello
+ *     new process  Hello
  *     predecessor  Offer, and with the bytes behind it the descriptors of its listeners
- *     successor    Left, and TAKEN, once it serves them
+ *     new process  Left, and TAKEN, once it serves them
  *
  * The connection stays open as long as both live, so that each notices when the other has gone.
  */
@@ -18,20 +18,20 @@ export const HANDOVER_VERSION = 1;
 export const TAKEN = 'taken\n';
 
 /**
- * What a successor has been given and does not serve, by inode numbers. One of an earlier version does not
- * tell; then nothing can be said of any socket.
+ * What a new process has been given and does not serve, by inode numbers. One of an earlier version does not
+ * send it; then nothing is known of any socket.
  */
 export interface Left {
   readonly left: readonly number[];
 }
 
-/** All that a successor says at the end. */
+/** The last message of a new process. */
 export function takenText(left: readonly number[]): string {
   return `${JSON.stringify({ left } satisfies Left)}\n${TAKEN}`;
 }
 
 /**
- * What a successor has said so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED at what is
+ * What a new process has said so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED at what is
  * no message.
  */
 export function readTaken(
@@ -59,12 +59,12 @@ export type Offer =
       /** How many descriptors follow. */
       readonly sockets: number;
       readonly former: readonly PreviousListener[];
-      /** UDP sessions; absent: a predecessor of an earlier version does not tell. */
+      /** UDP sessions; absent: a predecessor of an earlier version does not send them. */
       readonly flows?: readonly PreviousFlow[];
     }
   | { readonly ok: false; readonly reason: string };
 
-/** The first line of a successor. Throws KPNG_HANDOVER_FAILED. */
+/** The first line of a new process. Throws KPNG_HANDOVER_FAILED. */
 export function readHello(line: string): Hello {
   const hello: unknown = checked('greeting', line, ({ handover, pid, network }) => {
     // Another version may have other fields, and is refused.
@@ -122,16 +122,16 @@ function isObject(value: unknown): value is Unchecked {
   return typeof value === 'object' && value !== null;
 }
 
-/** How long either side may take until it has said what it wants, and the sockets are with the successor. Milliseconds. */
+/** Time limit for each side, from the connection until the new process has the sockets. Milliseconds. */
 export const EXCHANGE_LIMIT_MS = 10_000;
 
 /** A line longer than this is no message: 10,000 listeners take about 2 MB. */
 export const MAX_LINE_BYTES = 64 << 20;
 
-/** What a successor says at the end is not longer than this: 100,000 sockets take about 1 MB. */
+/** The last message of a new process is not longer than this: 100,000 sockets take about 1 MB. */
 export const MAX_TAKEN_BYTES = 2 << 20;
 
-/** Tells network namespaces apart. */
+/** Identifies the network namespace. */
 export function networkNamespace(): string {
   return readlinkSync('/proc/self/ns/net');
 }

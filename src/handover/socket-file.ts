@@ -2,7 +2,7 @@ import { linkSync, lstatSync, mkdirSync, readFileSync, renameSync, rmSync } from
 import { connect, type Server } from 'node:net';
 import { dirname } from 'node:path';
 
-/** What a path led to; undefined: nothing. Another file at the path has another one while a process listens on this. */
+/** The file that a path named; undefined: none. Another file at the path has another identity while a process listens on this. */
 export type FileId = number | undefined;
 
 export function fileAt(path: string): FileId {
@@ -23,7 +23,7 @@ export class SocketFile {
     this.#path = path;
   }
 
-  /** Whether the path leads to the server that was moved there. */
+  /** Whether the path names the server that was moved there. */
   get isOwn(): boolean {
     return this.#own !== undefined && fileAt(this.#path) === this.#own;
   }
@@ -47,7 +47,7 @@ export class SocketFile {
     }
   }
 
-  /** Removes the file, unless the path leads to that of another process by now. Idempotent. */
+  /** Removes the file, unless the path names that of another process by now. Idempotent. */
   remove(): void {
     if (this.isOwn) rmSync(this.#path);
     this.#own = undefined;
@@ -89,7 +89,7 @@ function listen(server: Server, path: string): Promise<void> {
 
 /**
  * Whether another socket of this network namespace listens there. The kernel lists the name that a socket was bound to, which
- * is one beside the path; one of these is our own. Asks the kernel first, as a call would keep a successor waiting.
+ * is one beside the path; one of these is our own. Asks the kernel first, as a call would keep a new process waiting.
  */
 function isListed(path: string): boolean {
   const names = readFileSync('/proc/net/unix', 'utf8')

@@ -20,25 +20,25 @@ export interface Inheritance {
   readonly pid: number;
   readonly sockets: number;
   readonly former: readonly PreviousListener[];
-  /** Resolves when the predecessor has ended, or has given up this process. */
+  /** Resolves when the predecessor has ended, or has stopped waiting for this process. */
   readonly predecessorGone: Promise<void>;
-  /** Tells the predecessor that its clients are served here now, closes what nobody has taken, and forgets what was told. */
+  /** Reports to the predecessor that its clients are served here now, closes the sockets that no listener took, and drops its data. */
   complete(): void;
 }
 
-/** Whether there was somebody to take over from. `failed`: yes, but it could not be done. */
+/** Whether there was a process to take over from. `failed`: yes, but it could not be done. */
 export type TakeOver =
   | Inheritance
   /** `file`: a socket that no one listens on. */
   | { readonly kind: 'nobody'; readonly file: FileId }
   | { readonly kind: 'failed'; readonly reason: string };
 
-/** Nobody listens at the path, or never has. */
+/** No process listens at the path, or ever has. */
 const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
 
 /**
  * Takes over from the process that serves a handover socket. What it listens on is kept for the listeners of
- * this process; it goes on accepting as well until `complete`. If this process ends before, nothing has
+ * this process; it still accepts as well until `complete`. If this process ends before, nothing has
  * happened. Never rejects.
  */
 export async function takeOver(path: string): Promise<TakeOver> {
@@ -70,7 +70,7 @@ function inheritance(
 ): Inheritance {
   keepInherited(sockets, former);
   keepPreviousFlows(flows);
-  // It tells the predecessor by being open that this process lives.
+  // Open, it shows the predecessor that this process lives.
   const socket = new Socket({ fd: connection, readable: true, writable: true });
   socket.on('error', () => undefined);
   const gone = Promise.withResolvers<void>();

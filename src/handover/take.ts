@@ -15,7 +15,7 @@ export interface TakeOptions {
   readonly limitMs: number;
 }
 
-/** What a successor has got. */
+/** What a new process has received. */
 export interface Taken {
   /** Of the predecessor. */
   readonly pid: number;
@@ -33,7 +33,7 @@ export function take(rights: Rights, options: TakeOptions): Taken {
   const wire = new Wire(rights, connection, options.limitMs);
   try {
     const peer = rights.peer(connection);
-    // Whoever could make us listen on sockets of their choice would get our clients' data.
+    // A foreign process could make us listen on sockets of its choice, and get our clients' data.
     if (peer === undefined || !mayTakePart(peer.uid, options.uid)) {
       throw new Error(`${options.path} is served by another user`);
     }

@@ -7,7 +7,7 @@ import type { Taken, TakeOptions } from './take.ts';
 
 export interface GiveJob extends GiveOptions {
   readonly kind: 'give';
-  /** The connection to the successor. It stays open. */
+  /** The connection to the new process. It stays open. */
   readonly fd: number;
   readonly limitMs: number;
 }
@@ -18,7 +18,7 @@ export interface TakeJob extends TakeOptions {
 
 export type Job = GiveJob | TakeJob;
 
-/** From the thread; an error loses its code on the way, so it is told apart. */
+/** From the thread, where an error would lose its code on the way. */
 export type Outcome =
   | { readonly result: Given | Taken }
   | { readonly message: string; readonly code: string | undefined };
@@ -33,12 +33,12 @@ export function canHandOver(): boolean {
   return process.platform === 'linux' && isBuiltin('node:ffi');
 }
 
-/** Answers a successor. Rejects when it has gone, or does not keep to the protocol. */
+/** Answers a new process. Rejects when it has ended, or does not keep to the protocol. */
 export async function giveInThread(job: GiveJob): Promise<Given> {
   return (await inThread(job)) as Given;
 }
 
-/** Asks a predecessor. Rejects with the system's error when nobody is there. */
+/** Asks a predecessor. Rejects with the system's error when none is there. */
 export async function takeInThread(job: TakeJob): Promise<Taken> {
   return (await inThread(job)) as Taken;
 }

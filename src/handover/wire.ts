@@ -62,7 +62,7 @@ export class Wire {
     return this.#descriptors;
   }
 
-  /** What has come so far, for whoever has to give up. */
+  /** What has come so far, for a reader that stops early. */
   get descriptors(): readonly number[] {
     return this.#descriptors;
   }

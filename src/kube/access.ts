@@ -110,7 +110,7 @@ export class ApiAccess {
       this.#agent !== undefined &&
       this.#agent.key !== shown.key
     ) {
-      // KubeConfig goes on with the connections, through the proxy, that show the previous certificate.
+      // KubeConfig would keep using connections, through the proxy, that show the previous certificate.
       this.#config = await loadConfig(this.#options);
       shown = await this.#show();
     }

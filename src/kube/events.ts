@@ -7,7 +7,7 @@ import { typedChannel } from '../util/channel.ts';
 import type { Cause } from './failure.ts';
 import type { ResourceName } from './resource.ts';
 
-/** The source begins, or goes on with a configuration that it has read again. */
+/** The source begins, or continues with a configuration that it has read again. */
 export interface KubeStarted {
   server: string;
   /** Path of the kubeconfig, `in-cluster` or `--server`. */

@@ -38,7 +38,7 @@ const CODES: Readonly<Partial<Record<Cause, ErrorCode>>> = {
   'too-large': 'KPNG_STATE_TOO_LARGE',
 };
 
-/** Something that did not work and is to be tried again. Its code is that of the cause. */
+/** A failure that is retried. Its code is that of the cause. */
 export class KubeFailure extends KpngError {
   readonly kind: Cause;
   /** How long the server wants not to be asked. Milliseconds. */

@@ -82,7 +82,7 @@ export async function listAll(
     const previous = token;
     token = text(object(page['metadata'])['continue']);
     if (token !== '' && token === previous) {
-      throw malformed(what, 'the list goes on where it did before');
+      throw malformed(what, 'the list continues where it did before');
     }
     if (token === '') return { version, objects, pages };
   }

@@ -2,7 +2,7 @@ import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 
 /**
- * Keeps the attempts to reach one server apart while it is away: all who want something of it wait,
+ * Spaces the attempts to reach one server out while it is unreachable: all requests to it wait,
  * and one of them at a time tries, after waits that grow. The first one that gets through lets the
  * others go.
  */
@@ -20,7 +20,7 @@ export class Outage {
     this.#backoff = new Backoff(policy, random);
   }
 
-  /** Whether the server is away. */
+  /** Whether the server is unreachable. */
   get isDown(): boolean {
     return this.#state !== 'up';
   }

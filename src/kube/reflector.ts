@@ -22,7 +22,7 @@ export interface ReflectorTarget<T> {
   /** The watch is open. */
   watching(): void;
   received(batch: Batch): void;
-  /** It is tried again after `retryInMs`; with `relist`, from the beginning. */
+  /** Retried after `retryInMs`; with `relist`, from the beginning. */
   failed(failure: KubeFailure, relist: boolean, retryInMs: number): void;
   /** An object cannot be used and is left out; what was known of it stays. */
   invalid(error: KpngError): void;
@@ -39,7 +39,7 @@ export interface ReflectorOptions<T> {
   readonly random: () => number;
 }
 
-/** These leave no version to go on from. */
+/** These leave no version to continue from. */
 const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed', 'too-large']);
 
 /**

@@ -57,7 +57,7 @@ const ORPHANS_SETTLE_MS = 10_000;
 /**
  * Services, EndpointSlices and Nodes of a Kubernetes API, kept in a global state.
  *
- * What it has written stays when the server is away or refuses. Each resource is complete in itself
+ * What it has written stays when the server is unreachable or refuses. Each resource is complete in itself
  * before the state is synced, and a state without nodes counts when the server forbids to read them:
  * they only matter for zones.
  */

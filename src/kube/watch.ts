@@ -16,7 +16,7 @@ export interface ObjectEvent {
 export interface Batch {
   readonly events: readonly ObjectEvent[];
   readonly bookmarks: number;
-  /** To go on from after it. */
+  /** The version to continue from. */
   readonly version: string;
 }
 

@@ -19,7 +19,7 @@ export type GuardResult = Awaited<ReturnType<Ask>> | 'unavailable';
 
 export interface GuardOptions {
   readonly ask: Ask;
-  /** Pages that anybody may see: probes bring no token. */
+  /** Pages that need no token: probes bring none. */
   readonly open: ReadonlySet<string>;
   readonly onResult: (result: GuardResult) => void;
   /** Gets the reason why the cluster could not be asked. */

@@ -27,7 +27,7 @@ export const ADDRESS_INTERVAL_MS = 2000;
 /** Transactions that are tried to find the service ports that the kernel does not take. */
 export const MAX_TRIALS = 100;
 
-/** Places whose UDP flows are removed without listing them first. */
+/** Flow addresses whose UDP flows are removed without listing them first. */
 export const MAX_FLOW_PLACES = 16;
 
 /** Removals of UDP flows after one change. Each costs a walk through the kernel's table. */
@@ -48,7 +48,7 @@ export const LISTING_INTERVAL_MS = 5000;
 /** Share of the time that this may take. */
 export const LISTING_SHARE = 0.005;
 
-/** How often an address is looked at that nobody wants and that connections use. */
+/** How often an address is checked that is not wanted any more but that connections use. */
 export const LINGER_CHECK_MS = 5000;
 
 /** How long connections may keep such an address. */

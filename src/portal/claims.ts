@@ -91,7 +91,7 @@ export class ClaimTable<C extends Claim> {
     const why =
       holder === owner
         ? 'another of its own addresses is in the way'
-        : `${holder} has it, and it changes hands when that one gives it up`;
+        : `${holder} has it; this service port gets it when that one releases it`;
     return {
       servicePort: owner,
       portal: claim.portal,

@@ -24,24 +24,24 @@ export interface PortalFailed {
   error: KpngError;
 }
 
-/** Rules that were in place are not any more: somebody else removed them. They are being repaired. */
+/** Rules were removed by another program. They are being repaired. */
 export interface PortalLost {
   portal: Kind;
   /** What is not as it should be. */
   message: string;
 }
 
-/** Whether other processes lead the same traffic with rules of another kind. Told when it changes. */
+/** Whether other processes redirect the same traffic with rules of another kind. Published when it changes. */
 export interface PortalShared {
   portal: Kind;
   /** Who they are, with the code KPNG_PORTAL_SHARED; undefined: none does any more. */
   error: KpngError | undefined;
 }
 
-/** Remembered UDP flows that led to the wrong place were removed from connection tracking. */
+/** Stale UDP flows were removed from connection tracking. */
 export interface FlowsCleared {
   portal: Kind;
-  /** Places whose flows were to go. */
+  /** Addresses whose flows were to be removed. */
   places: number;
   durationMs: number;
 }

@@ -7,13 +7,13 @@ import { ExecError, type Exec } from './exec.ts';
 /** Where packets are sent by the rules, by family; undefined: not known. */
 export type FlowTargets = Readonly<Record<Family, string | undefined>>;
 
-/** A place whose UDP flows may lead wrong. */
+/** An address whose UDP flows may be stale. */
 export interface FlowPlace {
   readonly family: Family;
   /** Undefined: a node port, so an address of the node. */
   readonly address: string | undefined;
   readonly port: number;
-  /** The proxy port that flows should lead to; undefined: none should. */
+  /** The proxy port that flows should be redirected to; undefined: none should. */
   readonly proxyPort: number | undefined;
   /** Where the rules sent its flows: to a proxy port, or `past`. `unknown`: there were no rules, or not ours. */
   readonly formerly: number | 'past' | 'unknown';
@@ -73,7 +73,7 @@ export function staleAmong(
  * The kernel decides where a flow goes at its first datagram and keeps to that while the client sends. So flows have to
  * go when a portal begins, ends, moves or is refused. Other flows stay, as an answer on its way would miss them.
  *
- * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_PLACES` places with known former targets
+ * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_PLACES` addresses with known previous targets
  * are removed without a list; otherwise one list finds what is stale.
  *
  * `local`: the addresses of this node. Rejects with a KpngError; it is not retried.
@@ -115,7 +115,7 @@ export async function forgetFlows(
   }
 }
 
-/** Arguments that remove former flows, which spares new ones; undefined when a list is needed, or cheaper. */
+/** Arguments that remove stale flows, which spares new ones; undefined when a list is needed, or cheaper. */
 function knownCommands(places: readonly FlowPlace[], targets: FlowTargets): string[][] | undefined {
   if (places.length > MAX_FLOW_PLACES) return undefined;
   if (places.some(({ formerly }) => formerly === 'unknown')) return undefined;

@@ -29,7 +29,7 @@ export interface ServicePortPortals {
   readonly splitTraffic?: boolean;
 }
 
-/** Portals that cannot be had now for the same reason. One of them is described: there may be very many. */
+/** Portals that are unavailable for the same reason. One of them is described: there may be very many. */
 export interface PortalProblem {
   readonly servicePort: string;
   /** Undefined when it is about the service port as a whole. */

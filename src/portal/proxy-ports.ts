@@ -20,7 +20,7 @@ export class PortAllocator {
   readonly #taken = new Set<number>();
   /** Ports that another program holds, or has held: the last to be handed out. */
   readonly #foreign: number[] = [];
-  /** Ports that wait for the listener that had them in a former process. */
+  /** Ports reserved for the listener that had them in a previous process. */
   readonly #reserved: Map<string, number>;
 
   /**
@@ -57,7 +57,7 @@ export class PortAllocator {
     };
   }
 
-  /** A free port: the listener's former one if it had one; 0: the kernel is to choose; undefined: none is left. */
+  /** A free port: the listener's previous one if it had one; 0: the kernel is to choose; undefined: none is left. */
   allocate(listener?: string): number | undefined {
     if (this.#range === undefined) return 0;
     const former = listener === undefined ? undefined : this.#reserved.get(listener);
@@ -126,7 +126,7 @@ export class ProxyPorts {
   readonly #waiting = new Set<string>();
   /** Ports that other programs hold, by service port. */
   readonly #foreign = new Map<string, Set<number>>();
-  /** Ports that an update gives up: rules redirect to them until its plan is carried out. */
+  /** Ports that an update releases: rules redirect to them until its plan is carried out. */
   readonly #dropped: number[] = [];
 
   constructor(allocator: PortAllocator) {
@@ -134,7 +134,7 @@ export class ProxyPorts {
   }
 
   /**
-   * Replaces what service ports need; none: it is gone. Listeners keep their ports. Ports given up are reused at once
+   * Replaces what service ports need; none: it is gone. Listeners keep their ports. Released ports are reused at once
    * only when no other is left. Returns the service ports whose ports have changed.
    */
   update(needed: ReadonlyMap<string, readonly ProxyListener[]>): Set<string> {
@@ -163,7 +163,7 @@ export class ProxyPorts {
     else ports.add(port);
   }
 
-  /** A port is ours, whoever has held it. */
+  /** Marks a port as ours, also one that was reserved. */
   opened(name: string, port: number): void {
     this.#foreign.get(name)?.delete(port);
   }

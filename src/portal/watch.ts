@@ -180,7 +180,7 @@ export class Pace {
     this.#maxMs = maxMs;
   }
 
-  /** Something was written. Only a first write tells how long all of it takes. */
+  /** Something was written. Only a first write shows how long all of it takes. */
   note({ reason, changes }: Written, durationMs: number): void {
     for (const { before, after } of changes) {
       if (before !== undefined) this.#items -= 1;

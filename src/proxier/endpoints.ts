@@ -114,7 +114,7 @@ export function endpointsOf(
   };
 }
 
-/** Goes through former rows beside the endpoints of now. Both are in the order of the keys. */
+/** Walks the previous and the current rows side by side. Both are in the order of the keys. */
 class FormerRows {
   readonly #rows: Rows;
   #at = 0;
@@ -123,7 +123,7 @@ class FormerRows {
     this.#rows = rows;
   }
 
-  /** Adds the rows of an endpoint that is the same as before; false: it is not, or has a fault to tell. */
+  /** Adds the rows of an unchanged endpoint; false: it has changed, or has a fault to report. */
   take(key: string, endpoint: Endpoint, to: (EndpointSpec | undefined)[]): boolean {
     const { of, sources, specs } = this.#rows;
     let at = this.#at;

@@ -21,13 +21,13 @@ export class Places {
   }
 }
 
-/** A service port with its former listeners beside the new ones, but for those that others want. */
+/** A service port with its previous listeners beside the new ones, but for those that others want. */
 export function withFormer(
   now: ServicePortSpec,
   former: ServicePortSpec,
   places: Places,
 ): ServicePortSpec {
-  // With another protocol it is another service port, and its listeners go with the former one.
+  // With another protocol it is another service port, and its listeners go with the old one.
   if (now.protocol !== former.protocol) return now;
   const counts = new Map<string, number>();
   for (const each of now.listen)
@@ -63,7 +63,7 @@ export interface Step {
   readonly portals: readonly PortalSpec[];
 }
 
-/** A service port that was in a batch that failed: nobody knows what the engine made of it. */
+/** A service port that was in a batch that failed: what the engine made of it is unknown. */
 interface Doubt {
   /** Whether the engine may have it with another protocol than the one noted as in place. */
   readonly protocolChanged: boolean;
@@ -185,7 +185,7 @@ export class EngineSync {
     return steps;
   }
 
-  /** A service port that is there only because it is in surplus has been told to be gone. */
+  /** A service port that is there only because it is in surplus has been reported as gone. */
   #stepOf(
     name: string,
     after: InPlace | undefined,
@@ -196,7 +196,7 @@ export class EngineSync {
   }
 }
 
-/** Steps that lead to `after` from anything that a failed batch may have left. */
+/** Steps that produce `after` from anything that a failed batch may have left. */
 function changesInDoubt(
   name: string,
   doubt: Doubt,

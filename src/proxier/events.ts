@@ -5,7 +5,7 @@ import type { Protocol } from '../proxysocket/spec.ts';
 import { typedChannel } from '../util/channel.ts';
 import type { Problem } from './problems.ts';
 
-/** A change set is in place: the engine listens, and the portals lead to it. */
+/** A change set is in place: the engine listens, and the portals redirect to it. */
 export interface ProxierSynced {
   durationMs: number;
   /** How many there are now. */

@@ -1,7 +1,7 @@
 import { listenerOpened, type ListenerOpened } from '../proxysocket/events.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 
-/** How long a listener stays open after the rules no longer lead to it. Milliseconds. */
+/** How long a listener stays open after the rules no longer redirect to it. Milliseconds. */
 export const LINGER_MS = 2_000;
 
 /** So many may stay open at once; of more, the ones that have waited longest close early. */
@@ -36,7 +36,7 @@ export class LateClosings {
     this.#schedule();
   }
 
-  /** A service port has changed: what it does not need then begins to wait anew. */
+  /** A service port has changed: the wait for what it does not need starts again. */
   forget(name: string): void {
     this.#due.delete(name);
   }

@@ -9,7 +9,7 @@ export type PortalInput = Required<Omit<ServicePortPortals, 'servicePort'>>;
 
 /** What decides whether a portal lets clients in. */
 export interface PortalPolicy {
-  /** Whether the portal leads clients to proxy ports, and so can refuse them. */
+  /** Whether the portal redirects clients to proxy ports, and so can refuse them. */
   readonly redirects: boolean;
   /** Whether the engine lets TCP clients wait for an endpoint. */
   readonly holds: boolean;
@@ -163,7 +163,7 @@ export class PortalSync {
     return this.#missing.has(name);
   }
 
-  /** Tells the portal again which ports the listeners of these service ports have. */
+  /** Passes the portal again which ports the listeners of these service ports have. */
   async recommit(names: Iterable<string>, engine: Engine): Promise<void> {
     this.#uncommitted ??= new Set();
     for (const name of names) this.#uncommitted.add(name);

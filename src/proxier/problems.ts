@@ -21,7 +21,7 @@ type Publish = (kind: 'appeared' | 'changed' | 'gone', problem: Problem) => void
 
 interface Noted {
   problem: Problem;
-  /** The count that was told last. */
+  /** The count that was reported last. */
   told: number;
 }
 
@@ -65,7 +65,7 @@ export class ProblemBook {
   }
 }
 
-/** Listeners come back one by one; their news is told together after this long. Milliseconds. */
+/** Listeners come back one by one; their news is reported together after this long. Milliseconds. */
 const GATHER_MS = 1000;
 
 export interface ProblemsOptions {
@@ -156,7 +156,7 @@ export class Problems {
     this.#watch.keepOnly(servicePort, listen);
   }
 
-  /** Runs something that opens listeners, and tells of those that fail when it is over. */
+  /** Runs something that opens listeners, and reports those that fail when it is over. */
   async holdBack<T>(run: () => Promise<T>): Promise<T> {
     this.#heldBack = true;
     try {

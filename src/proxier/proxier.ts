@@ -14,22 +14,22 @@ import { portalInput, PortalSync } from './portal-sync.ts';
 import { LateClosings, LateListeners, LINGER_MS } from './late-listeners.ts';
 import { type HolderOf, type Problem, Problems } from './problems.ts';
 
-/** Waits before rules are tried again that nobody asks for once more. */
+/** Delays before rules are retried that no change set brings again. */
 const RETRY: BackoffPolicy = { ...DEFAULT_BACKOFF, jitter: 0 };
 
 /** How often other ports are chosen in one sync for those that other programs hold. */
 const MAX_PORT_ROUNDS = 100;
 
 export interface ProxierOptions {
-  /** Carries the traffic. Whoever made it closes it. */
+  /** Carries the traffic. The caller closes it. */
   readonly engine: Engine;
-  /** Leads traffic to the engine. Whoever made it closes it. */
+  /** Redirects traffic to the engine. The caller closes it. */
   readonly portal: Portal;
   /** Default: the real one. */
   readonly clock?: Clock;
   /** Decides which advice fits. Default: this system. */
   readonly platform?: NodeJS.Platform;
-  /** Finds out who listens where a listener cannot be opened, in words. Absent: nobody does. */
+  /** Describes the process that listens where a listener cannot be opened. Absent: messages do not name it. */
   readonly holderOf?: HolderOf;
   /** How long unneeded listeners of a redirecting portal stay open. Milliseconds. Default: LINGER_MS. */
   readonly lingerMs?: number;
@@ -197,7 +197,7 @@ export class Proxier implements LocalSink {
     await this.#attemptUnasked(() => this.#portalSync.recommit(names, this.#engine));
   }
 
-  /** Does what no source would bring again: if it fails, what is due then is tried again with back-off. */
+  /** Does work that no source would repeat: if it fails, what is due then is retried with back-off. */
   async #attemptUnasked(
     action: () => Promise<unknown>,
     onFailed: () => void = () => undefined,
@@ -229,7 +229,7 @@ export class Proxier implements LocalSink {
     try {
       await this.#attempt(() => this.#engineSync.closeSurplus(names));
     } catch {
-      // That it failed is told; it is due again when as much time has passed.
+      // The failure is already reported; it is due again when as much time has passed.
       this.#lateClosings?.add(this.#engineSync.surplus());
     }
   }
@@ -275,7 +275,7 @@ export class Proxier implements LocalSink {
     this.#retry?.cancel();
     this.#retry = undefined;
     this.#askPortal();
-    // Not before: until the engine had the batch, it may have gone on trying what it was to give up.
+    // Not before: until the engine had the batch, it may still have retried what it was to release.
     for (const name of touched) {
       this.#problems.keepListeners(name, this.#portalSync.listen(name));
     }
@@ -319,12 +319,12 @@ export class Proxier implements LocalSink {
     );
   }
 
-  /** Gives the engine what is due. Until rules have changed, they lead to listeners that are not wanted any more. */
+  /** Passes what is due to the engine. Until rules have changed, they redirect to listeners that are not wanted any more. */
   #flush(): Promise<readonly Step[]> {
     return this.#redirects ? this.#engineSync.flushKeepingListeners() : this.#engineSync.flush();
   }
 
-  /** Reads the services of a change set anew; returns the service ports that may differ now. */
+  /** Re-reads the services of a change set; returns the service ports that may differ now. */
   #refresh({ view, changed }: LocalChange): Set<string> {
     const keys = new Set(changed);
     if (!this.#complete) {

@@ -41,7 +41,7 @@ export function listenProblem(
     code: first.code,
     servicePort: first.servicePort,
     count,
-    message: `${what}: ${why(first, platform, holder)}; it is tried again`,
+    message: `${what}: ${why(first, platform, holder)}; retrying`,
   };
 }
 

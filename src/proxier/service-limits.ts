@@ -1,4 +1,4 @@
-/** How much one service may come to: whoever may create Services could otherwise keep every node busy. */
+/** Limits for one service: without them, any user who can create Services could keep every node busy. */
 import { KpngError } from '../errors.ts';
 
 /** Addresses of all kinds. */

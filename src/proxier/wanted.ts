@@ -218,7 +218,7 @@ export class Wanted {
     return this.#ports;
   }
 
-  /** Reads a service anew from the view; it may be gone. */
+  /** Re-reads a service from the view; it may be gone. */
   refresh(key: string, view: LocalView): ServiceChange {
     const before = this.#services.get(key);
     const entry = view.get(key);

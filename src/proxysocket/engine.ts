@@ -12,7 +12,7 @@ export interface ServicePortSnapshot {
   readonly counters: ServicePortCounters;
   /**
    * The service port was removed, but relays of it still run. When it is set again before the last of
-   * them ends, its counters go on from where they are.
+   * them ends, its counters continue from where they are.
    */
   readonly draining?: true;
 }
@@ -41,7 +41,7 @@ export interface Engine {
    * changes its service port.
    *
    * Resolves when every listener of the batch has been tried once. A listener that fails does not
-   * stop the others: it is reported as an event, kept as `failed`, and tried again with back-off.
+   * stop the others: it is reported as an event, kept as `failed`, and retried with back-off.
    * Batches are applied one after another.
    *
    * A removed TCP service port stops accepting; its relays run on until a peer ends them. UDP
@@ -57,7 +57,7 @@ export interface Engine {
 
   /**
    * The names that a snapshot has, for callers that take it in parts so that nothing waits for all of it.
-   * Absent or undefined: only the whole can be had.
+   * Absent or undefined: only the whole is available.
    */
   names?(): string[] | undefined;
 

@@ -35,7 +35,7 @@ export interface EndpointSpec {
 export interface ListenSpec {
   /**
    * IP literal, without brackets; `0.0.0.0` and `::` mean every address of that family and of that
-   * one only, so a listener on `::` is opened IPv6-only and both can be had at once.
+   * one only, so a listener on `::` is opened IPv6-only and both can be open at once.
    */
   readonly address: string;
   /**
@@ -60,7 +60,7 @@ interface ListenGroup {
   readonly missing: number;
 }
 
-/** An address that leads to a service port. */
+/** An address of a service port. */
 export interface PortalAddress {
   /** IP literal, without brackets; undefined: every address of the host. */
   readonly address: string | undefined;
@@ -83,7 +83,7 @@ export interface ServicePortSpec {
   readonly protocol: Protocol;
   readonly listen: readonly ListenSpec[];
   /**
-   * Addresses beside those of `listen` from which packet rules lead to them. The engine only has to know
+   * Addresses beside those of `listen` from which packet rules redirect to them. The engine only has to know
    * that an endpoint there would be the service itself.
    */
   readonly portals?: readonly PortalAddress[];

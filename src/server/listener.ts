@@ -75,7 +75,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   } catch (cause) {
     throw await listenError(address, cause);
   }
-  // A connection that could not be accepted; Node goes on accepting.
+  // A connection that could not be accepted; Node keeps accepting.
   server.on('error', () => {});
   const stopListening = (): void => {
     if (server.listening) server.close();

@@ -47,7 +47,7 @@ function settings(spec: ServiceSpec): [string, ...string[]][] {
     ['set', 'AppExit', 'Default', 'Restart'],
     // It has ended as asked, by `stop` over the admin pipe.
     ['set', 'AppExit', '0', 'Exit'],
-    // A wrong command line or configuration does not get better by being tried again.
+    // A retry does not help a wrong command line or configuration.
     ['set', 'AppExit', '2', 'Exit'],
   ];
 }

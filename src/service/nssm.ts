@@ -30,7 +30,7 @@ const KILL_MS = 15_000;
 
 /**
  * Services of Windows by NSSM, 2.24 or later. Everything may be done twice. What NSSM says of starting and
- * stopping is not relied on, as it gives up after a while; the state is.
+ * stopping is not relied on, as it stops waiting after a while; the state is.
  *
  * Methods reject with KPNG_WRAPPER_FAILED.
  */

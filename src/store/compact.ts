@@ -12,7 +12,7 @@ export interface SourceNames {
   readonly serviceName: string;
 }
 
-/** Places of endpoints, each kept once: there are many more endpoints than places. */
+/** Topology of endpoints, each value kept once: there are many more endpoints than topologies. */
 export class Places {
   readonly #places = new Map<string, TopologyInfo>();
 

@@ -26,7 +26,7 @@ interface Untaken {
  * Hands change sets to a sink, one at a time, and sees to it that none is lost.
  *
  * When the sink rejects, its keys are kept: they are part of the next change set, and if none comes
- * they are tried again on their own, with growing waits.
+ * they are retried on their own, with growing waits.
  */
 export class Deliverer {
   readonly #sink: LocalSink;

@@ -136,7 +136,7 @@ function* framesOf(
   }
 }
 
-/** The last of several equal endpoints counts; only names tell them apart. */
+/** The last of several equal endpoints counts; only their names differ. */
 function byPathOf(record: ServiceRecord | undefined): ReadonlyMap<string, StoredEndpoint> {
   return new Map(record?.inPathOrder() ?? []);
 }

@@ -22,7 +22,7 @@ export interface GlobalStoreOptions {
 
 export const DEFAULT_MAX_HISTORY = 500_000;
 
-/** A change in turns lets go after this long. Milliseconds. */
+/** A change that is applied in parts yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;
 
 /**
@@ -184,7 +184,7 @@ export interface GlobalSource {
   readonly name: string;
   /**
    * Writes the state to the store, again whenever it changes, until the signal aborts. What is wrong
-   * with the source changes nothing there. Rejects only when it cannot go on: what can be retried, is.
+   * with the source changes nothing there. Rejects only on a permanent failure: what can be retried, is.
    */
   feed(store: GlobalStore, signal: AbortSignal): Promise<void>;
 }

@@ -63,7 +63,7 @@ export class LocalDeltas {
   }
 
   /**
-   * `NO_VIEW` is of no service in particular, so what leads to it is worked out for each.
+   * `NO_VIEW` is of no service in particular, so the changes from it are worked out for each.
    */
   #sharedDelta(
     from: View,

@@ -10,11 +10,11 @@ export interface LocalFeedOptions extends GlobalStoreOptions {
   readonly source: GlobalSource;
   /** The node. Empty: no node in particular; then no endpoint is local. */
   readonly nodeName: string;
-  /** How to try again when the sink fails. */
+  /** Back-off for when the sink fails. */
   readonly delivery?: DelivererOptions | undefined;
 }
 
-/** A large change lets other work go on after this long. Milliseconds. */
+/** A large change yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;
 
 /**

@@ -75,7 +75,7 @@ interface LocalChanges {
   readonly services: Iterable<ServiceChange>;
   /** In order of the endpoints' paths. */
   readonly endpoints: Iterable<ServiceDelta>;
-  /** It leads from nothing to a state: nothing can have been deleted. */
+  /** From nothing to a state: nothing can have been deleted. */
   readonly complete: boolean;
 }
 

@@ -93,7 +93,7 @@ export interface Comparison {
   readonly sidesOf: (cell: ServiceCell) => [Side, Side];
   /** Undefined: nothing differs. */
   readonly deltaOf: (cell: ServiceCell) => ServiceDelta | undefined;
-  /** It leads from nothing to a state. */
+  /** From nothing to a state. */
   readonly complete: boolean;
 }
 

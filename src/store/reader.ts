@@ -39,7 +39,7 @@ export interface Differ<P extends Position, T = Buffer> {
   /** Whether nothing can have changed since for this node. */
   isCurrent(position: P, nodeName: string): boolean;
   /**
-   * What leads from one position, or from nothing, to the other; undefined or nothing in it: they are
+   * The changes from one position, or from nothing, to the other; undefined or nothing in it: they are
    * the same. What is not an array is made while it is iterated, and needs both positions until then.
    */
   between(from: P | undefined, to: P): ChangeSet<T> | undefined;
@@ -52,7 +52,7 @@ export function openReader<P extends Position, T>(
   { onEvicted }: ReaderOptions,
 ): Reader<T> {
   let position: P | undefined;
-  /** Where the change set that is being iterated leads. */
+  /** The position after the change set that is being iterated. */
   let next: P | undefined;
 
   const arrive = (): void => {

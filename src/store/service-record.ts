@@ -18,7 +18,7 @@ export class ServiceRecord {
   readonly service: StoredService | undefined;
   readonly sources: Sources;
   readonly #hasher: Hasher;
-  /** What led here from the views of a previous record; dropped when they are made, or it is too much. */
+  /** The change from the views of a previous record; dropped when they are made, or it is too much. */
   #change: ViewsChange | undefined;
   #endpoints: readonly StoredEndpoint[] | undefined;
   #views: ServiceViews | undefined;

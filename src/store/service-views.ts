@@ -105,7 +105,7 @@ export class ServiceViews {
   /** Passed on to the views after a change. */
   #census: Census | undefined;
 
-  /** `change`: what led here; with it, a change of few endpoints costs little, however many there are. */
+  /** `change`: from the previous state; with it, a change of few endpoints costs little, however many there are. */
   constructor(
     policies: Policies,
     endpoints: readonly StoredEndpoint[],

@@ -10,7 +10,7 @@ const PIECE = 256 * 1024;
 
 /**
  * Writes a file so that its readers see either all of the old content or all of the new one, even after
- * a crash: to a temporary file beside it, which is then renamed over it. Other work goes on meanwhile.
+ * a crash: to a temporary file beside it, which is then renamed over it. Other work continues meanwhile.
  */
 export async function writeAtomically(path: string, pieces: Iterable<string>): Promise<void> {
   const temporary = `${path}.${randomUUID()}.tmp`;
@@ -18,7 +18,7 @@ export async function writeAtomically(path: string, pieces: Iterable<string>): P
   const file = await open(temporary, 'wx');
   try {
     try {
-      // Unlike `write`, it goes on after a write that was taken in part, as on a disk that is nearly full.
+      // Unlike `write`, it continues after a write that was taken in part, as on a disk that is nearly full.
       for await (const piece of larger(pieces)) await file.writeFile(piece);
       await file.sync();
     } finally {

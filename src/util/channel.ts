@@ -12,7 +12,7 @@ export interface TypedChannel<T extends object> {
 /**
  * Makes a typed channel; `name` is prefixed with `kpng-userspace:`.
  *
- * Build a message only when somebody listens: guard every publish with `hasSubscribers`.
+ * Build a message only when there are subscribers: guard every publish with `hasSubscribers`.
  */
 export function typedChannel<T extends object>(name: string): TypedChannel<T> {
   const untyped: Channel = channel(`kpng-userspace:${name}`);
@@ -20,7 +20,7 @@ export function typedChannel<T extends object>(name: string): TypedChannel<T> {
 }
 
 /**
- * Calls `changed` whenever somebody subscribes to one of the channels or leaves it, through this module
+ * Calls `changed` whenever one of the channels gains or loses a subscriber, through this module
  * or through `node:diagnostics_channel` itself. Returns a function that ends this.
  *
  * Node has no such notice, so the two methods of the channel are covered by ones of its own.

@@ -59,7 +59,7 @@ export function formatDuration(ms: number): string {
   return parts.join('');
 }
 
-/** A number without needless zeros, to at most `digits` places. */
+/** A number without needless zeros, to at most `digits` decimals. */
 function trim(value: number, digits = 6): string {
   return value.toFixed(digits).replace(/\.?0+$/, '');
 }

@@ -3,10 +3,10 @@ const WORDS: Readonly<Record<string, string>> = {
   ENOTDIR: 'a part of the path is not a directory (ENOTDIR)',
   EACCES: 'permission denied (EACCES)',
   EISDIR: 'it is a directory',
-  ELOOP: 'its symbolic links lead in a circle (ELOOP)',
+  ELOOP: 'its symbolic links form a loop (ELOOP)',
 };
 
-/** Says why a file cannot be read, for somebody who knows which file it is about. */
+/** Says why a file cannot be read, for a reader who knows which file it is about. */
 export function fileErrorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code = '' } = error as NodeJS.ErrnoException;

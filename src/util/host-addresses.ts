@@ -9,7 +9,7 @@ export interface HostAddress {
 }
 
 /**
- * The addresses of the host's interfaces that are up, as Node tells them. A sandbox that does not let
+ * The addresses of the host's interfaces that are up, from Node. A sandbox that does not let
  * the interfaces be read has none.
  */
 export function hostAddresses(read: typeof networkInterfaces = networkInterfaces): HostAddress[] {

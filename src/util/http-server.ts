@@ -63,7 +63,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     options.onListening({ host: bound.address, port: bound.port });
   });
   server.on('error', (error) => {
-    // While it listens, an error is a client that could not be accepted; Node goes on accepting.
+    // While it listens, an error is a client that could not be accepted; Node keeps accepting.
     if (closed || server.listening) return;
     options.onBindFailed(error, retryInMs);
     retry = clock.setTimer(retryInMs, () => listen());

@@ -13,7 +13,7 @@ export interface FileKind {
   readonly tooLarge: ErrorCode;
 }
 
-/** A file's content, as far as can be told of a file that others write to. */
+/** A file's content, as far as it is known of a file that others write to. */
 export interface FileContent {
   /** With a buffer of its own. */
   readonly bytes: Uint8Array<ArrayBuffer>;

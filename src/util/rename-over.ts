@@ -16,8 +16,8 @@ export interface RenameOptions {
 }
 
 /**
- * Renames a file over another one. Linux does so whoever reads the other one. Windows refuses while any
- * program has it open, even only to read it: there it is tried again, for two seconds. Rejects with the
+ * Renames a file over another one. Linux does so even while the other one is open. Windows refuses while any
+ * program has it open, even only to read it: there it is retried for two seconds. Rejects with the
  * system's error.
  */
 export async function renameOver(

@@ -19,7 +19,7 @@ export interface SocketPlace {
   readonly port: number;
 }
 
-/** Links of processes that are looked at before it gives up. */
+/** Links of processes that are checked before the search stops. */
 const MAX_LINKS = 100_000;
 /** Bytes of a table of sockets that are read. Listening TCP sockets come first in it. */
 const MAX_TABLE = 4 * 1024 * 1024;
@@ -33,7 +33,7 @@ export function holderText({ program, pid, user }: SocketHolder): string {
 
 /**
  * Finds out who listens where a socket could not be bound, as `ss -p` does: from the kernel's tables, and
- * the links of the processes. Linux only; undefined elsewhere, and when nobody is found. For messages:
+ * the links of the processes. Linux only; undefined elsewhere, and when no process is found. For messages:
  * it may take some milliseconds, and by then the socket may have been closed. Never rejects.
  */
 export async function socketHolder(

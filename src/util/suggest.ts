@@ -14,7 +14,7 @@ export function closest(word: string, candidates: readonly string[]): string | u
 }
 
 /**
- * Insertions, deletions, replacements and neighbours that changed places, from `a` to `b` (optimal
+ * Insertions, deletions, replacements and swaps of neighbours, from `a` to `b` (optimal
  * string alignment); `limit` when it is not less.
  */
 function editDistance(a: string, b: string, limit: number): number {

@@ -23,8 +23,8 @@ export interface FollowTlsOptions {
  * such as a certificate whose key is yet to be replaced, change nothing and are read again at the next
  * look. Returns the function that ends it.
  *
- * Looking is by time, size and number of the files that the paths lead to, since mounted secrets are
- * replaced by a link in one of their folders, of which nobody tells.
+ * Checks time, size and number of the files that the paths name, since mounted secrets are
+ * replaced by a link in one of their folders, of which the system sends no event.
  */
 export function followTls(options: FollowTlsOptions): () => void {
   const { files, flags, onChanged, onFailed } = options;

@@ -66,7 +66,7 @@ export function parseYaml(text: string, limits: YamlLimits): YamlResult {
   }
 }
 
-/** Finds the offset of the part of a value that segments lead to, or of its key. */
+/** Finds the offset of the part of a value that segments name, or of its key. */
 export type YamlLocator = (segments: readonly Segment[], atKey?: boolean) => number;
 
 /**

@@ -27,7 +27,7 @@ linuxTest('the admin socket is the successor’s as soon as it serves', async (t
   t.match(await status(rig.admin), { state: 'ready', process: { pid, successor: null } });
 
   const second = rig.start(flag);
-  await second.line('Took over from the former process', { pid });
+  await second.line('Took over from the previous process', { pid });
   t.match(await status(rig.admin), { state: 'ready', process: { pid: second.child.pid } });
 
   const { path } = await first.line('Serving the admin API beside the new process');

@@ -35,7 +35,7 @@ linuxTest('clients wait while a process has died whose successor has no state ye
   first.kill('SIGKILL');
   await first.exited;
   const { pid } = first.child;
-  const line = await second.line('The former process has ended before this one could serve', {
+  const line = await second.line('Previous process ended before this one could serve', {
     pid,
   });
   t.equal(line.level, 'warn');
@@ -54,7 +54,7 @@ linuxTest('clients wait while a process has died whose successor has no state ye
   await second.line('The first complete state is in place');
   t.equal(await statusOf(readyz), '200');
   const third = rig.start();
-  await third.line('Took over from the former process', { pid: second.child.pid });
+  await third.line('Took over from the previous process', { pid: second.child.pid });
 });
 
 linuxTest(
@@ -64,12 +64,12 @@ linuxTest(
     const first = rig.start();
     await first.line('The first complete state is in place');
     const second = rig.start();
-    await second.line('Took over from the former process', { pid: first.child.pid });
+    await second.line('Took over from the previous process', { pid: first.child.pid });
     first.kill('SIGKILL');
     await first.exited;
     const stop = ceaseless('127.0.0.1', rig.port);
     const third = rig.start();
-    await third.line('Took over from the former process', { pid: second.child.pid });
+    await third.line('Took over from the previous process', { pid: second.child.pid });
     t.match(await second.exited, { code: 0 });
     t.same((await stop()).failed, {});
   },
@@ -87,9 +87,9 @@ linuxTest('a successor that speaks an unknown version gets nothing, and says why
     ok: false,
     reason: /speaks version 99 of the handover, this one 1/,
   });
-  await first.line('A successor did not take over; going on');
+  await first.line('New process did not take over; still serving');
   const second = rig.start();
-  await second.line('Took over from the former process', { pid: first.child.pid });
+  await second.line('Took over from the previous process', { pid: first.child.pid });
 });
 
 linuxTest('one that runs and speaks an unknown version is told, and left alone', async (t) => {
@@ -100,7 +100,7 @@ linuxTest('one that runs and speaks an unknown version is told, and left alone',
   }).listen(rig.socket);
   await once(strange, 'listening');
   const first = rig.start();
-  const { reason } = await first.line('Cannot take over; starting as if nobody ran');
+  const { reason } = await first.line('Cannot take over; starting without handed-off sockets');
   t.match(reason, /the predecessor refuses: it speaks version 1 of the handover/);
   await first.line('The first complete state is in place');
   strange.close();
@@ -114,7 +114,7 @@ linuxTest('a successor with lower limits keeps to them, and no connection is cut
   for (let count = 0; count < 3; count += 1)
     long.push(await LongConnection.open('127.0.0.1', rig.port));
   const second = rig.start('--max-connections=1', '--max-udp-sessions=1');
-  await second.line('Took over from the former process', { pid: first.child.pid });
+  await second.line('Took over from the previous process', { pid: first.child.pid });
   // The first ones may still get to the process that runs.
   let refusal = '';
   for (let count = 0; count < 10 && refusal === ''; count += 1) {
@@ -140,7 +140,7 @@ linuxTest('TERM while a successor is still starting: the old process ends in tim
   const second = rig.start(`--input=${late}`);
   await second.line('Taking over from a process that runs');
   first.kill('SIGTERM');
-  await first.line('Successor did not take over in time; stopping without it');
+  await first.line('New process did not take over in time; stopping without it');
   t.match(await first.exited, { code: 0 }, 'nothing was cut');
 
   const client = connect(rig.port, '127.0.0.1');
@@ -160,12 +160,12 @@ linuxTest('of two successors at once the loser leaves the socket to the winner',
   const winner = rig.start(`--input=${late}`);
   await winner.line('Taking over from a process that runs');
   const loser = rig.start();
-  await loser.line('Cannot take over; starting as if nobody ran');
-  await loser.line('A successor will not be able to take over; retrying');
+  await loser.line('Cannot take over; starting without handed-off sockets');
+  await loser.line('Handover socket unavailable; a new process cannot take over; retrying');
   writeFileSync(late, rig.state);
-  await winner.line('Took over from the former process', { pid: first.child.pid });
+  await winner.line('Took over from the previous process', { pid: first.child.pid });
   loser.kill('SIGTERM');
   await loser.exited;
   const next = rig.start();
-  await next.line('Took over from the former process', { pid: winner.child.pid });
+  await next.line('Took over from the previous process', { pid: winner.child.pid });
 });

@@ -27,7 +27,7 @@ linuxTest('probes and scrapes are answered all the time', async (t) => {
   const stop = ceaselessPages(urls);
   for (let round = 0; round < RESTARTS; round += 1) {
     const successor = rig.start(...flags);
-    await successor.line('Took over from the former process', { pid: running.child.pid });
+    await successor.line('Took over from the previous process', { pid: running.child.pid });
     t.match(await running.exited, { code: 0 });
     running = successor;
   }
@@ -49,7 +49,7 @@ linuxTest('--portal none keeps its proxy ports', async (t) => {
   const [tcp, udp] = [await proxyPort(first, 'TCP'), await proxyPort(first, 'UDP')];
   const stop = ceaseless('127.0.0.1', tcp, udp);
   const second = rig.start();
-  await second.line('Took over from the former process');
+  await second.line('Took over from the previous process');
   t.same([await proxyPort(second, 'TCP'), await proxyPort(second, 'UDP')], [tcp, udp]);
   t.match(await first.exited, { code: 0 });
   const { failed, answered } = await stop();
@@ -72,7 +72,7 @@ for (const engine of ['node', 'linux']) {
     for (const client of clients) before.set(client, await client.ask());
     t.equal(new Set(before.values()).size, 3);
     const second = rig.start(...flags);
-    await second.line('Took over from the former process');
+    await second.line('Took over from the previous process');
     await first.line('Waiting for connections to end');
     // Not by turns: those of one endpoint come one after the other.
     const inOrder = [...before].sort(([, one], [, other]) => one.localeCompare(other));
@@ -89,9 +89,9 @@ linuxTest('a successor that dies before it serves changes nothing', async (t) =>
   const second = rig.start(`--input=${rig.socket}.missing`);
   await second.line('Taking over from a process that runs');
   second.kill('SIGKILL');
-  await first.line('A successor did not take over; going on');
+  await first.line('New process did not take over; still serving');
   const third = rig.start();
-  await third.line('Took over from the former process', { pid: first.child.pid });
+  await third.line('Took over from the previous process', { pid: first.child.pid });
   t.match(await first.exited, { code: 0 });
   t.same((await stop()).failed, {});
 });
@@ -101,15 +101,15 @@ linuxTest('--handover-wait: the old process stays until it is told to end', asyn
   const first = rig.start('--handover-wait');
   await first.line('The first complete state is in place');
   const second = rig.start('--handover-wait');
-  await first.line('Waiting for a signal, or for the successor to end');
+  await first.line('Waiting for a signal, or for the new process to end');
   first.kill('SIGTERM');
   t.match(await first.exited, { code: 0 });
   const third = rig.start('--handover-wait');
-  await third.line('Took over from the former process', { pid: second.child.pid });
-  await second.line('Waiting for a signal, or for the successor to end');
+  await third.line('Took over from the previous process', { pid: second.child.pid });
+  await second.line('Waiting for a signal, or for the new process to end');
   third.kill('SIGKILL');
   t.match(await second.exited, { code: 1 }, 'whoever starts it anew restores the service');
-  await second.line('The successor has ended: ending, to be started anew');
+  await second.line('New process has ended; exiting, to be restarted');
 });
 
 linuxTest('a socket of something else, and a path that is no socket, are told', async (t) => {
@@ -117,7 +117,7 @@ linuxTest('a socket of something else, and a path that is no socket, are told', 
   const foreign = createServer((socket) => socket.destroy()).listen(rig.socket);
   await once(foreign, 'listening');
   const first = rig.start();
-  t.match(await first.line('Cannot take over; starting as if nobody ran'), {
+  t.match(await first.line('Cannot take over; starting without handed-off sockets'), {
     reason: /has gone|ECONNRESET|EPIPE/,
   });
   await first.line('The first complete state is in place');
@@ -126,7 +126,7 @@ linuxTest('a socket of something else, and a path that is no socket, are told', 
   const other = await handoverRig(t);
   writeFileSync(other.socket, 'a file');
   const second = other.start();
-  t.match(await second.line('A successor will not be able to take over; retrying'), {
+  t.match(await second.line('Handover socket unavailable; a new process cannot take over; retrying'), {
     reason: /is there, and is no socket/,
   });
   t.equal(statSync(other.socket).size, 6, 'the file is as it was');

@@ -114,7 +114,7 @@ t.test('--portal portproxy is for Windows, and says what it does not lead', asyn
   await t.rejects(make('linux'), { code: 'KPNG_USAGE', message: /for Windows only/ });
   const portal = await make('win32');
   t.equal(portal.kind, 'portproxy');
-  t.match(messages().at(-1), /portproxy leads TCP; UDP listens/);
+  t.match(messages().at(-1), /portproxy redirects TCP; UDP listens/);
   t.same(netsh.commands, [], 'nothing is run before the first sync');
   await portal.close();
 });

@@ -131,7 +131,7 @@ t.test(
     });
     t.equal(
       heard.at(-1),
-      `the state file has an error; the former state is kept\n${path}:10:37: services[1].service.ports[0].port: 70000 is not a port (1 to 65535)`,
+      `the state file has an error; the last known state is kept\n${path}:10:37: services[1].service.ports[0].port: 70000 is not a port (1 to 65535)`,
     );
     await put(path, '');
     await until(() => source.snapshot().invalid === 2);

@@ -95,7 +95,7 @@ t.test('a server that gives the same page again and again is not asked for ever'
     {
       kind: 'malformed',
       resource: 'services',
-      error: { message: /the list goes on where it did before/ },
+      error: { message: /the list continues where it did before/ },
     },
   ]);
   t.notOk(store.synced);

@@ -23,7 +23,7 @@ t.test('an address that the host does not have', async (t) => {
     text(missing, 37),
     'cannot listen on 37 addresses (first: 10.96.0.10:80/TCP for d/web:http): the host does not have the ' +
       'address; add it to an interface (ip addr add 10.96.0.10/32 dev lo), let the program do so ' +
-      '(--portal-interface), or use another --portal; it is tried again',
+      '(--portal-interface), or use another --portal; retrying',
   );
   t.match(text(missing, 1), /^cannot listen on 10\.96\.0\.10:80\/TCP for d\/web:http: the host/);
   t.match(
@@ -48,7 +48,7 @@ t.test('an address in use', async (t) => {
   t.equal(
     listenProblem(used, 1, 'linux', 'nginx (process 7)').message,
     'cannot listen on 10.96.0.10:80/TCP for d/web:http: nginx (process 7) listens there; stop it or ' +
-      'give one of the two another port; it is tried again',
+      'give one of the two another port; retrying',
   );
 });
 

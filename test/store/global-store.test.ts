@@ -214,7 +214,7 @@ t.test('readers see the former state until the last step', async (t) => {
   t.equal(zone, 'north');
   t.strictSame(told(), ['S1 demo/b', 'S2 demo/b/b-0', 'D2 demo/a/a-0', 'D1 demo/a']);
   t.equal(store.viewNode('n').zone, '');
-  t.equal(store.history, 0, 'nothing of the former state is kept');
+  t.equal(store.history, 0, 'nothing of the last known state is kept');
 });
 
 t.test('there is one transaction at a time, and one that fails ends', async (t) => {

@@ -103,7 +103,7 @@ export async function changingRestarts(
   for (const each of others) {
     const long = await LongConnection.open('127.0.0.1', port);
     const successor = rig.start(...each);
-    await successor.line('Took over from the former process', { pid: running.child.pid });
+    await successor.line('Took over from the previous process', { pid: running.child.pid });
     await running.line('Waiting for connections to end');
     await long.exchange('over the process that was there when it began');
     t.equal(running.child.exitCode, null, 'that one waits for it');

@@ -115,7 +115,7 @@ for (const { kind, flags, chain } of CASES) {
       await here.client.open('kept', PLACES[0] ?? '');
       t.match(await here.client.say('kept'), /^pod-a/);
       const successor = start(chain[round % chain.length]);
-      await successor.line('Took over from the former process');
+      await successor.line('Took over from the previous process');
       await running.line('Waiting for connections to end');
       t.match(await here.client.say('kept'), /^pod-a/, 'over the process that was there');
       t.match(await here.client.say('udp'), /^pod-a/, 'the same UDP socket');

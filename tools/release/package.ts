@@ -1,6 +1,6 @@
 /**
  * The npm package as it is published: `files` of package.json, with the man page, and without what only a checkout needs. The
- * Node that a checkout runs on is an optional dependency of it; whoever installs the package has a Node already.
+ * Node that a checkout runs on is an optional dependency of it; a user of the package has a Node already.
  */
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -58,7 +58,7 @@ function drawLine(line: Line, row: number, columns: number): string {
       if (text.trim() === '') return back;
       const weight =
         style === 'bold' || style === 'bad' || style === 'selected' ? ' font-weight="600"' : '';
-      // The length is told so that columns stay aligned, whatever font there is.
+      // An explicit length keeps columns aligned with any font.
       return `${back}<text x="${round(x)}" y="${round(y)}" fill="${FILLS[style]}"${weight} textLength="${round(wide)}" lengthAdjust="spacing">${escape(text).replaceAll(' ', '\u00a0')}</text>`;
     })
     .join('');

@@ -226,7 +226,7 @@ export const PROBLEMS: readonly ProblemView[] = [
     message:
       'cannot listen on 203.0.113.20:22/TCP for media/archive:sftp: the host does not have the address; ' +
       'add it to an interface (ip addr add 203.0.113.20/32 dev lo), let the program do so (--portal-interface), ' +
-      'or use another --portal; it is tried again',
+      'or use another --portal; retrying',
     servicePort: 'media/archive:sftp',
     count: 1,
   },

@@ -49,6 +49,6 @@ async function locked(packageName: string): Promise<{ version: string; integrity
 function firstPack(stdout: string): { filename: string; integrity: string } {
   const parsed = JSON.parse(stdout) as Record<string, { filename: string; integrity: string }>;
   const [first] = Object.values(parsed);
-  if (first === undefined) throw new Error('npm pack has told nothing');
+  if (first === undefined) throw new Error('npm pack printed nothing');
   return first;
 }

@@ -5,7 +5,7 @@ const ENGLISH = { lang: 1033, codepage: 1200 } as const;
 
 /**
  * The program of Node with our version in place of its own, and without Node's signature, which would not fit
- * any more. The result is for signing by whoever publishes it.
+ * any more. The result has to be signed by its publisher.
  */
 export function withVersion(
   program: Uint8Array<ArrayBuffer>,

@@ -22,7 +22,7 @@ const BOMBS: readonly string[] = [
 
 const pathOf = (stage: Stage): string => join(stage.folder, 'config.yaml');
 
-/** The process reads it again at HUP, and has to go on with what it had. */
+/** The process reads it again at HUP, and has to keep its previous settings. */
 export const configFiles: Abuse = {
   name: 'config-files',
   title: 'Configuration files made to be expensive, at HUP',

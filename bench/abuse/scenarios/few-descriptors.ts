@@ -2,7 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { crowd, destroyAll } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
 
-/** Twice as many clients as there are descriptors: they wait or are refused, and what was there goes on. */
+/** Twice as many clients as there are descriptors: they wait or are refused; existing connections continue. */
 function fewDescriptors(limit: number): Abuse {
   return {
     name: `descriptors-${limit}`,

@@ -4,7 +4,7 @@ import { bad, event, repeatFor } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
 
 const STEADY = '127.0.0.1';
-/** Nobody listens there. */
+/** A closed port. */
 const REFUSING = ['127.0.0.2', '127.0.0.3'];
 
 /** Endpoints that refuse come and go; each client has to be served by the one that does not. */

@@ -20,12 +20,12 @@ const withSocket = (stage: Stage): StageOptions => ({
   args: [`--handover-socket=${socketOf(stage)}`, '--drain-timeout=60s'],
 });
 
-/** Starts a successor and resolves when it has the socket. */
+/** Starts a new process and resolves when it has the socket. */
 async function takeOver(stage: Stage): Promise<Proxy> {
   const before = owner(stage);
   const proxy = stage.launch();
   const isTaken = () => ![0, before].includes(owner(stage)) || undefined;
-  await until('a successor takes over', isTaken, WITHIN);
+  await until('a new process takes over', isTaken, WITHIN);
   stage.follow(proxy);
   return proxy;
 }
@@ -53,10 +53,10 @@ export const handover: Abuse = {
   },
 };
 
-/** Both ask the process that runs; afterwards the next restart has to find whoever serves. */
+/** Both ask the process that runs; afterwards the next restart has to find the one that serves. */
 export const twoSuccessors: Abuse = {
   name: 'two-successors',
-  title: 'Two successors at the same time, then a restart',
+  title: 'Two new processes at the same time, then a restart',
   stage: withSocket,
   async run(stage, size) {
     const rounds = size.pick(1, 2);
@@ -94,11 +94,11 @@ export const killed: Abuse = {
   },
 };
 
-/** The process that runs has to go on as if nobody had asked. */
+/** The process that runs has to serve as if there had been no call. */
 export const killedSuccessor: Abuse = {
   name: 'killed-successor',
   short: false,
-  title: 'Successors that are killed before they have taken over',
+  title: 'New processes that are killed before they have taken over',
   stage: withSocket,
   async run(stage, size) {
     const times = size.pick(2, 10);

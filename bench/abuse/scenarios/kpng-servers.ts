@@ -148,7 +148,7 @@ export const junkServer: Abuse = {
     const kinds: readonly ((socket: Socket) => void)[] = [
       (socket) => socket.write(randomBytes(10_000)),
       (socket) => socket.write(Buffer.concat([settings, randomBytes(10_000)])),
-      // A header block that goes on for ever.
+      // A header block without an end.
       (socket) => {
         socket.write(Buffer.concat([settings, Buffer.from('004000010000000001', 'hex')]));
         for (let n = 0; n < 200; n += 1) socket.write(Buffer.alloc(10_000, 0x40));

@@ -176,7 +176,7 @@ function hostile(name: string, title: string, answer: Answer): Abuse {
       const mistakes: string[] = [];
       if (size.isLong) {
         await stage.opens(late, stage.target.tcp, RECOVERS_MS).catch((error: unknown) => {
-          mistakes.push(`a service of the mended server: ${String(error)}`);
+          mistakes.push(`a service of the repaired server: ${String(error)}`);
         });
       }
       return { did: `${requests} requests answered so in ${seconds} s`, mistakes };

@@ -15,7 +15,7 @@ async function chatter(stage: Stage, size: Size): Promise<Outcome> {
 
 export const logUnread: Abuse = {
   name: 'log-unread',
-  title: 'A log that nobody reads',
+  title: 'A log without a reader',
   engines: ['node'],
   stage: () => ({ log: 'unread', args: ['-v=4'] }),
   run: chatter,

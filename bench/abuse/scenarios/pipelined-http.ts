@@ -4,7 +4,7 @@ import type { Abuse } from '../scenario.ts';
 
 const REQUESTS = 1900;
 
-/** The answers are large with many services, and nobody reads them. */
+/** The answers are large with many services, and the client does not read them. */
 export const pipelinedHttp: Abuse = {
   name: 'pipelined-http',
   title: 'HTTP: pipelined requests whose answers are never read, on every port',

@@ -34,7 +34,7 @@ function service(number: number, protocol: 'TCP' | 'UDP', addresses: string[]): 
 
 const askers = new WeakMap<Stage, ReturnType<typeof inside>>();
 
-/** Rules must never lead to a port that somebody else has. */
+/** Rules must never redirect to a port of another process. */
 export const heldPorts: Abuse = {
   name: 'held-ports',
   engines: ['linux'],
@@ -56,7 +56,7 @@ export const heldPorts: Abuse = {
     const answers = async (host: string): Promise<string> => ask({ kind: 'ask', host, port: 80 });
     const isServed = async () => ((await answers('10.96.1.40')) === 'right' ? true : undefined);
     await until('the last service is served', isServed, { within: 20_000 });
-    // A port that was taken is tried again for a while.
+    // A port that was taken is retried for a while.
     await wait(size.pick(500, 3000));
     const mistakes: string[] = [];
     const rounds = size.pick(1, 5);

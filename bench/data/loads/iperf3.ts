@@ -51,7 +51,7 @@ function bulk(streams: number, down: boolean): DataLoad {
   };
 }
 
-/** Bytes that arrived. Throws when iperf3 tells of an error. */
+/** Bytes that arrived. Throws when iperf3 reports an error. */
 export function readBulk({ error, end }: IperfReport): Omit<Sample, 'cpu'> {
   const received = end?.sum_received;
   if (error !== undefined || received === undefined || received.bytes === 0) {

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import type { PeerNode } from '../network.ts';
 
 /**
- * Leads the service address to the same port of the node, by one nftables rule. For proxies that do not
+ * Redirects the service address to the same port of the node, by one nftables rule. For proxies that do not
  * write rules themselves: to serve an address that no interface has is a part of the work, and tracking
  * its connections costs something.
  */

@@ -22,7 +22,7 @@ export interface ChurnScene {
   close(): Promise<void>;
 }
 
-/** One life, while it may still be going on. */
+/** One life, which may not have ended yet. */
 interface Lived {
   readonly id: string;
   readonly address: string;

@@ -16,7 +16,7 @@ export interface Life {
 
 /** What the proxy says about a client. */
 export interface ProxyEntry {
-  /** `ip:port` of the endpoint that its connection was relayed to last; undefined: it was turned away. */
+  /** `ip:port` of the endpoint that its connection was relayed to last; undefined: it was refused. */
   readonly endpoint: string | undefined;
   /** Where the proxy's own connection came from: the endpoint's peer. */
   readonly peer: string;
@@ -78,7 +78,7 @@ export function judge(
 /** Reads what the proxy logged with `-v=4 --logging-format=json`: the last word on each client address. */
 export function readProxyLog(text: string): {
   clients: ReadonlyMap<string, ProxyEntry>;
-  /** Connections that an endpoint lost and that went on to another one. */
+  /** Connections that an endpoint lost and that another one took. */
   rescued: number;
 } {
   const clients = new Map<string, ProxyEntry>();

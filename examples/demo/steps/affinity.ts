@@ -22,7 +22,7 @@ export const affinity: Step = {
         ...[...answers].map(([client, names]) => `from ${client}: ${counts(names)}`),
       ],
       ok: sets.every((names) => tally(names).size === 1) && used.size === 3,
-      verdict: 'three clients, three endpoints, and nobody moved',
+      verdict: 'three clients, three endpoints, and none moved',
     };
   },
 };

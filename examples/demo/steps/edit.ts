@@ -15,7 +15,7 @@ async function askOn(agent: Agent, url: string): Promise<{ name: string; reused:
   return { name, reused: outgoing.reusedSocket };
 }
 
-/** Resolves with the milliseconds until `url` is answered by `name`, or by anybody. */
+/** Resolves with the milliseconds until `url` is answered by `name`, or by any endpoint. */
 async function answeredBy(url: string, name?: string): Promise<number> {
   const start = performance.now();
   await until(`${name ?? 'somebody'} answers at ${url}`, async () => {

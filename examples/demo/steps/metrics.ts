@@ -19,11 +19,10 @@ export const metrics: Step = {
       lines: [
         proxy.metricsUrl,
         `TCP connections ${tcp}   UDP clients ${udp}   carried ${megabytes} MB`,
-        `attempts that had to go on to another endpoint ${retries}   clients turned away ${rejected}`,
+        `attempts retried at another endpoint ${retries}   clients refused ${rejected}`,
       ],
       ok: tcp > 0 && udp === UDP_CLIENTS && retries > 0 && rejected === 0,
-      verdict:
-        'the refusals of birch were met by trying another endpoint; no client was turned away',
+      verdict: 'the refusals of birch were met by trying another endpoint; no client was refused',
     };
   },
 };

@@ -18,5 +18,7 @@ export interface Step {
 
 /** Name in an answer such as `hello from alder`, or `alder says …`. */
 export function whoAnswered(answer: string): string {
-  return /hello from (\w+)/.exec(answer)?.[1] ?? /^(\w+) says /.exec(answer)?.[1] ?? 'nobody known';
+  return (
+    /hello from (\w+)/.exec(answer)?.[1] ?? /^(\w+) says /.exec(answer)?.[1] ?? 'unknown endpoint'
+  );
 }

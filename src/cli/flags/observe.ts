@@ -61,7 +61,7 @@ export function isExposed({ host }: HostPort): boolean {
   return !(isIP(host) === 4 && host.startsWith('127.'));
 }
 
-/** Throws a usage error when tokens would be sent where anybody can read them. */
+/** Throws a usage error when tokens would be sent over a connection that others can read. */
 export function checkObserve(
   options: ObserveOptions & { readonly 'metrics-bind-address': HostPort | undefined },
 ): void {

@@ -78,7 +78,7 @@ export function usage(message: string): KpngError {
   return new KpngError('KPNG_USAGE', message);
 }
 
-/** An environment variable that nobody reads, and the one that was probably meant. */
+/** An environment variable that no flag reads, and the one that was probably meant. */
 export interface MisspeltVariable {
   readonly variable: string;
   readonly meant: string;

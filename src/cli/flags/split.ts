@@ -22,7 +22,7 @@ export interface SplitLine {
 }
 
 /**
- * Splits a command line with `util.parseArgs`. The table tells flags with a value from those without, so flags
+ * Splits a command line with `util.parseArgs`. The table distinguishes flags with a value from those without, so flags
  * may stand before, between and after the words. As in Go, long flags may have one dash, and one-letter flags a
  * value after `=`.
  */

@@ -31,7 +31,7 @@ interface Canary {
 }
 
 export interface CrashMemoryOptions {
-  /** What tells this instance of the program from others of the same user. */
+  /** Identifies this instance of the program among others of the same user. */
   readonly instance: string;
   /** The folder of the files; it is made when there is something to note, the one around it is not. */
   readonly folder?: string;
@@ -156,13 +156,13 @@ function defaultFolder(): string {
   }
 }
 
-/** What the system tells about processes, and about the time since it was started. */
+/** What the system reports about processes, and about the time since it was started. */
 export interface ProcessFacts {
   /** Another one after each boot. */
   bootId(): string;
   /**
    * When a process began, in ticks since the boot; with its number that names one process, and no other.
-   * Undefined where there is none, or where it has ended and nobody has taken note yet.
+   * Undefined where there is none, or where it has ended and its parent has not reaped it yet.
    */
   startOf(pid: number): number | undefined;
   /** How many processes were killed since the boot because memory had run out. */

@@ -54,7 +54,7 @@ export async function startDryRun(
   });
   let outcome: Promise<void> | undefined;
   let hasFailed = false;
-  // Nobody waits for a file to come, or to be mended, to see what would be done with it.
+  // A preview does not wait for the file to appear or to be corrected.
   const failed = ({ path }: { readonly path: string }): void => {
     if (outcome !== undefined || hasFailed) return;
     hasFailed = true;

@@ -13,7 +13,7 @@ export interface HandoverOptions {
   /** Of the unix socket. */
   readonly path: string;
   readonly log: Log;
-  /** Made to come when nobody else serves, or this process is about to. */
+  /** Opened when no other process serves, or this one is about to. */
   readonly turn: Turn;
 }
 
@@ -44,7 +44,7 @@ export class Handover {
     this.#file = file;
   }
 
-  /** Gets what a process that runs has to give; if there is none, or it cannot be had, this one starts alone. */
+  /** Takes over from a running process; without one, or when that fails, this process starts alone. */
   static async begin(options: HandoverOptions): Promise<Handover> {
     const { path, log, turn } = options;
     const { takeOver } = await import('../../handover/successor.ts');
@@ -59,13 +59,16 @@ export class Handover {
       return handover;
     }
     if (found.kind === 'failed') {
-      log.warn('Cannot take over; starting as if nobody ran', { path, reason: found.reason });
+      log.warn('Cannot take over; starting without handed-off sockets', {
+        path,
+        reason: found.reason,
+      });
     }
     await turn.come();
     return new Handover(options, undefined, found.kind === 'nobody' ? found.file : undefined);
   }
 
-  /** Resolves with the number of the successor when it serves the clients. */
+  /** Resolves with the process id of the new process when it serves the clients. */
   get taken(): Promise<number> {
     return this.#taken.promise;
   }
@@ -74,43 +77,43 @@ export class Handover {
     return this.#isTaken;
   }
 
-  /** What the successor does with the listening sockets; undefined: there is none, or it does not say. */
+  /** What the new process does with the listening sockets; undefined: there is none, or it does not say. */
   get newProcess(): NewProcess | undefined {
     return this.#newProcess;
   }
 
-  /** Where service ports listened in the former process. */
+  /** Where service ports listened in the previous process. */
   get former(): readonly PreviousListener[] {
     return this.#inheritance?.former ?? [];
   }
 
-  /** Takes over, and begins to wait for a successor, now that a state is in place. Only the first call does. */
+  /** Takes over, and begins to wait for a new process, now that a state is in place. Only the first call does. */
   async inPlace(handedOver: HandedOver): Promise<void> {
     if (this.#server === undefined && !this.#closed) await this.#serve(handedOver);
   }
 
-  /** Waits while a successor is about to take over, for so many milliseconds at most. */
+  /** Waits while a new process is about to take over, for so many milliseconds at most. */
   async settled(withinMs: number): Promise<void> {
     const isSettled = (await this.#server?.settled(withinMs)) ?? true;
     if (!isSettled) {
-      this.#log.warn('Successor did not take over in time; stopping without it', { withinMs });
+      this.#log.warn('New process did not take over in time; stopping without it', { withinMs });
     }
   }
 
   /**
-   * When there is a successor, waits for a signal, or until that one has ended. Returns the exit code: not 0 in the
-   * second case, so that whoever started this process does it again.
+   * When there is a new process, waits for a signal, or until that one has ended. Returns the exit code: not 0 in the
+   * second case, so that the service manager restarts this process.
    */
   async wait(asked: Promise<void>): Promise<number> {
     if (!this.#isTaken || this.#server === undefined) return 0;
-    this.#log.info('Waiting for a signal, or for the successor to end');
+    this.#log.info('Waiting for a signal, or for the new process to end');
     const gone = this.#server.successorGone.then(() => 1);
     const code = await Promise.race([asked.then(() => 0), gone]);
-    if (code !== 0) this.#log.warn('The successor has ended: ending, to be started anew');
+    if (code !== 0) this.#log.warn('New process has ended; exiting, to be restarted');
     return code;
   }
 
-  /** Gives nothing any more. The connection to a successor stays. Idempotent. */
+  /** Hands nothing over any more. The connection to a new process stays. Idempotent. */
   close(): void {
     this.#closed = true;
     if (!this.#isTaken) this.#server?.close();
@@ -127,17 +130,23 @@ export class Handover {
         try {
           return await handedOver.flows();
         } catch (error) {
-          log.warn('Cannot tell a successor which endpoints UDP clients have', { err: error });
+          log.warn('Cannot send UDP sessions to the new process', { err: error });
           return [];
         }
       },
       ports: () => handedOver.ports(),
-      onGiven: (pid, sockets) => log.info('Giving the listeners to a successor', { pid, sockets }),
-      onFailed: (reason) => log.warn('A successor did not take over; going on', { reason }),
+      onGiven: (pid, sockets) =>
+        log.info('Handing the listeners to a new process', { pid, sockets }),
+      onFailed: (reason) => log.warn('New process did not take over; still serving', { reason }),
       onUnreachable: (reason) => {
         const path = this.#path;
-        if (reason === undefined) log.info('A successor can take over now', { path });
-        else log.warn('A successor will not be able to take over; retrying', { path, reason });
+        if (reason === undefined)
+          log.info('Handover socket ready; a new process can take over', { path });
+        else
+          log.warn('Handover socket unavailable; a new process cannot take over; retrying', {
+            path,
+            reason,
+          });
       },
     });
     this.#server = server;
@@ -145,22 +154,22 @@ export class Handover {
       this.#isTaken = true;
       this.#newProcess = newProcess;
       server.close();
-      log.info('A successor has taken over', { pid });
+      log.info('New process has taken over', { pid });
       this.#taken.resolve(pid);
     });
     await server.listen();
     if (this.#inheritance === undefined) return;
     const { pid } = this.#inheritance;
-    // Until now metrics and health would have told that nothing is in place yet.
+    // Until now metrics and health would have reported that nothing is in place yet.
     await this.#turn.come(pid);
     this.#inheritance.complete();
-    log.info('Took over from the former process', { pid });
+    log.info('Took over from the previous process', { pid });
   }
 
-  /** The former process has ended before this one serves. Clients wait in the queues; nobody else can answer probes. */
+  /** The previous process has ended before this one serves. Clients wait in the queues; no other process can answer probes. */
   async #predecessorGone(pid: number): Promise<void> {
     if (this.#server !== undefined) return;
-    this.#log.warn('The former process has ended before this one could serve', { pid });
+    this.#log.warn('Previous process ended before this one could serve', { pid });
     await this.#turn.come(pid);
   }
 }
@@ -175,7 +184,7 @@ export interface HandedOver {
   ports(): readonly number[];
 }
 
-/** Where service ports listen now, for a successor. */
+/** Where service ports listen now, for a new process. */
 export function previousListeners(snapshot: readonly ServicePortSnapshot[]): PreviousListener[] {
   return snapshot.flatMap(({ name, protocol, listeners }) => {
     const keys = slotKeys(
@@ -191,7 +200,7 @@ export function previousListeners(snapshot: readonly ServicePortSnapshot[]): Pre
   });
 }
 
-/** UDP sessions now, up to as many as one question gets. None where the engine cannot tell. */
+/** UDP sessions now, up to as many as one question gets. None where the engine does not know them. */
 export async function previousFlows(
   engine: Pick<Engine, 'snapshot'> & Required<Pick<Engine, 'inspect'>>,
 ): Promise<PreviousFlow[]> {

@@ -6,7 +6,7 @@ import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 export interface HealthCheckOptions {
   /** Networks, addresses, or `primary`, `localhost`, `all`; empty: every address of the host. */
   readonly addresses: readonly string[];
-  /** The host's addresses now; by default as Node tells them. */
+  /** The host's addresses now; by default from Node. */
   readonly host?: () => readonly HostAddress[];
   /** Whether the proxy of this process does its work. Absent: there is none. */
   readonly healthy?: () => boolean;

@@ -6,7 +6,7 @@ import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** The portals that lead all traffic of the host, the best one first, and what always works. */
+/** The portals that redirect all traffic of the host, the best one first, and what always works. */
 export type AutoKind = 'nftables' | 'iptables' | 'address';
 
 /** What it comes to where everything works. */
@@ -48,7 +48,7 @@ export async function choosePortal(
 
 /**
  * The families that iptables can write rules for; undefined when it is not known, or when it can for
- * none: then it is tried again with each write, and told why it fails.
+ * none: then each write retries, and its error gives the reason.
  */
 export async function iptablesFamilies(
   log: Log,
@@ -77,7 +77,7 @@ export async function iptablesFamilies(
 /** Codes of what does not go away by itself. */
 const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
 
-/** Finds the programs of iptables once, and tells which. Whoever asks after a failure has it tried again. */
+/** Finds the programs of iptables, once. A call after a failure looks for them again. */
 export function iptablesTools(
   exec: Exec,
   flavor: UserspaceOptions['iptablesFlavor'],
@@ -100,7 +100,7 @@ export async function madeUpTools(flavor: UserspaceOptions['iptablesFlavor']): P
   return { name: `iptables-${flavor}`, flavor, version: '1.8.9' };
 }
 
-/** The families that the host has; an error when packets cannot be led to the bind address. */
+/** The families that the host has; an error when packets cannot be redirected to the bind address. */
 async function familiesFor(bindAddress: string): Promise<Family[] | KpngError> {
   const [{ bindAddresses, hostFamilies }, { hostAddresses }] = await Promise.all([
     import('../../portal/rules/host.ts'),

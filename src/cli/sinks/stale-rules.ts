@@ -6,14 +6,14 @@ import type { Rival } from '../../portal/rules/rivals.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** What leads traffic now. */
+/** What redirects traffic now. */
 export type Current =
   { readonly kind: 'nftables' } | { readonly kind: 'iptables'; readonly flavor: Flavor };
 
 /**
  * Removes rules of our names that a process which has ended has left with another portal, or another
- * iptables: they would go on leading clients to where nobody listens. Those of a process that runs stay, and
- * are returned. Whatever cannot be looked at or removed is told, and is no reason to fail.
+ * iptables: they would redirect clients to closed ports. Those of a process that runs stay, and
+ * are returned. Whatever cannot be looked at or removed is logged, and is no reason to fail.
  */
 export async function removeStaleRules(
   current: Current,

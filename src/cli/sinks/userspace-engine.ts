@@ -15,7 +15,7 @@ export interface EngineOptions {
   /** Worker threads of the `linux` engine. Default: 1. */
   readonly workers?: number;
   readonly limits: EngineLimits;
-  /** What tells this instance of the program from others. */
+  /** Identifies this instance of the program. */
   readonly instance: string;
 }
 

@@ -28,7 +28,7 @@ export interface PortalParts {
 
 /**
  * Makes the portal that `--portal` asks for, and loads no other. `exec` runs the programs of the host.
- * Throws KPNG_USAGE for a `--bind-address` that rules cannot lead to. With `dry` nothing is tried, and
+ * Throws KPNG_USAGE for a `--bind-address` that rules cannot redirect to. With `dry` nothing is tried, and
  * `auto` stands for what it would be at best.
  */
 export async function createPortal(
@@ -91,7 +91,7 @@ export async function createPortal(
   return new NonePortal({ bindAddress, allocator });
 }
 
-/** The port that each listener had in the former process, by what the portals call it. */
+/** The port that each listener had in the previous process, by what the portals call it. */
 function formerPorts(former: readonly PreviousListener[]): ReadonlyMap<string, number> {
   return new Map(
     former.map(({ servicePort, address, traffic, port }) => [
@@ -102,8 +102,8 @@ function formerPorts(former: readonly PreviousListener[]): ReadonlyMap<string, n
 }
 
 /**
- * Removes what other portals have left under the same names, and as long as a process that runs uses it, tells of
- * that. `tools` are those of iptables, where that leads traffic now.
+ * Removes the stale rules of other portals under the same names; logs those that a running process uses.
+ * `tools` are those of iptables, where that redirects traffic now.
  */
 async function beAlone(
   options: UserspaceOptions,
@@ -124,7 +124,7 @@ async function beAlone(
   await outlastRivals({ portal: current.kind, look, signal });
 }
 
-/** The ports of `--port-range` that nobody can have, told once: Windows keeps some for itself. */
+/** The ports of `--port-range` that are reserved, logged once: Windows keeps some for itself. */
 async function reservedPorts(
   { portRange }: UserspaceOptions,
   log: Log,
@@ -157,7 +157,7 @@ export async function createPortProxy(
   );
   const keeper = await createKeeper(options, log, exec, host);
   const { nodePortAddresses, bindAddress, cleanupOnExit: removeOnClose } = options;
-  log.info('netsh portproxy leads TCP; UDP listens on the service addresses themselves');
+  log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
   return new PortProxyPortal({
     places: new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) }),
     store: new RuleStore(exec, ruleLedger(host.env)),

@@ -17,7 +17,7 @@ import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal } from './userspace-portal.ts';
 
-/** A stop waits so long for a successor that is about to take over, and no more than half of the drain timeout. Milliseconds. */
+/** A stop waits so long for a new process that is about to take over, and no more than half of the drain timeout. Milliseconds. */
 const SETTLE_LIMIT_MS = 5000;
 
 /** Closes one after the other, whatever becomes of the first one. */
@@ -155,7 +155,7 @@ function problemView(problem: {
   return { code, message, servicePort, count };
 }
 
-/** What tells this process from others of the same user, over restarts. */
+/** Identifies this process among others of the same user, across restarts. */
 function instanceOf(
   { nodeName, handoverSocket, portalTable }: UserspaceOptions,
   { globals }: Partial<Pick<RunContext, 'globals'>>,

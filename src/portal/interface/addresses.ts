@@ -21,7 +21,7 @@ export interface ChangeOutcome {
 /**
  * Addresses on one network interface: what differs between systems.
  *
- * Tells the addresses that it added from all others, also after a kill, and never touches the others. Changes do not
+ * Knows the addresses that it added from all others, also after a kill, and never touches the others. Changes do not
  * overlap. Addresses are canonical IP literals, added as /32 or /128.
  */
 export interface InterfaceAddresses {

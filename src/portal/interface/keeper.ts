@@ -27,7 +27,7 @@ export interface AddressKeeperOptions {
   readonly interfaces?: () => readonly HostAddress[];
 }
 
-/** Waits before addresses that could not be added are tried again. */
+/** Delays before addresses that could not be added are retried. */
 const READMIT_BACKOFF: BackoffPolicy = {
   initialMs: 30_000,
   maxMs: 600_000,
@@ -98,7 +98,7 @@ export class AddressKeeper {
     }
     return [...groups.values()].map(({ address, cause: { code, message }, count }) => {
       const servicePort = this.#holdings.owner(address);
-      const text = `${servicePort} cannot have ${address}, which is tried again later: ${message}`;
+      const text = `${servicePort} cannot have ${address}; retried later: ${message}`;
       return { servicePort, portal: undefined, code, message: text, count };
     });
   }

@@ -92,7 +92,7 @@ class LinuxInterface implements InterfaceAddresses {
   readonly has = hostHas;
   readonly #exec: Exec;
   readonly #spelling = new Spelling();
-  /** Whether the interface is somebody else's: when it goes, it is up to them to bring it back. */
+  /** Whether another program owns the interface: it has to restore it. */
   #isForeign = false;
 
   constructor({ name, exec = systemExec }: LinuxInterfaceOptions) {
@@ -224,7 +224,7 @@ class LinuxInterface implements InterfaceAddresses {
 /** States in which a connection may still carry data. */
 const CARRYING = ['established', 'close-wait', 'fin-wait-1', 'fin-wait-2', 'last-ack'] as const;
 
-/** An interface that asks nobody on the network about its addresses, so that adding many is cheap. */
+/** An interface without ARP and duplicate address detection, so that adding many addresses is cheap. */
 function creation(name: string, kind: (typeof KINDS)[number]): string[] {
   return [
     `link add name ${name} type ${kind}`,

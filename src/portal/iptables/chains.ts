@@ -3,7 +3,7 @@ import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Item } from '../rules/items.ts';
 
-/** What the names of our chains begin with when nobody says otherwise. */
+/** The default prefix of our chains' names. */
 export const DEFAULT_PREFIX = 'KUBE';
 
 export type Table = 'filter' | 'nat';
@@ -30,7 +30,7 @@ interface SlotPlace {
 }
 
 /**
- * Places for rules of services, in their order within a chain. No packet matches two rules of one slot.
+ * Slots for rules of services, in their order within a chain. No packet matches two rules of one slot.
  * - `…-except`: refused service addresses, so that no node port of the same number has them
  * - `refuse-some`: refused clients of a guarded service address without endpoints
  * - `refuse`: other refused service addresses, and all clients that a guarded one does not let in

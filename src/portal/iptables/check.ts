@@ -48,7 +48,7 @@ function trial(family: Family): string {
     targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
     nodePortNetworks: { 4: ['192.0.2.0/24'], 6: ['2001:db8::/32'] },
   };
-  // A prefix that nobody has, so that what is there is not part of the check.
+  // An unused prefix, so that existing chains are not part of the check.
   return renderTrial({ prefix: 'check', family, config }, items);
 }
 

@@ -11,7 +11,7 @@ export interface Jump {
   readonly to: string;
 }
 
-/** New connections that have not been led to a proxy port. */
+/** New connections that have not been redirected to a proxy port. */
 const UNLED = '-m conntrack ! --ctstate ESTABLISHED,RELATED,DNAT';
 const LOCAL = '-m addrtype --dst-type LOCAL';
 

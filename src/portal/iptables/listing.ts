@@ -110,7 +110,7 @@ export function renderListing(place: Place, table: Table, items?: Items<SlotName
 
 /**
  * Reads those scripts' output for both tables. A chain counts as whole when its last rule is there or, without
- * `hasChains`, when it was not listed. The names of our chains tell the tables apart.
+ * `hasChains`, when it was not listed. The names of our chains identify the table.
  */
 export function readListing(
   place: Place,

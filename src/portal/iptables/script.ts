@@ -24,7 +24,7 @@ export interface Place {
   readonly config: RuleConfig;
 }
 
-/** Replaces all that is ours, whoever wrote it. `found`: what there is. Each table changes at once. */
+/** Replaces all rules under our names, also those of other processes. `found`: what there is. Each table changes at once. */
 export function renderFull(place: Place, items: Items<SlotName>, found: Found): string {
   const { prefix, config } = place;
   return TABLES.map((table) => {
@@ -141,7 +141,7 @@ export function renderDelta(place: Place, changes: readonly ItemChange<SlotName>
     .join('');
 }
 
-/** Has the kernel take all rules into chains that nobody jumps to, and removes these again. */
+/** Has the kernel take all rules into chains that no rule jumps to, and removes these again. */
 export function renderTrial(place: Place, items: Items<SlotName>): string {
   const { prefix, family, config } = place;
   const name = trialChain(prefix);

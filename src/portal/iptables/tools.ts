@@ -175,7 +175,7 @@ async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; 
         });
         return stdout;
       } catch (error) {
-        // What cannot be read says nothing; writing will tell why.
+        // What cannot be read says nothing; writing reports the reason.
         if (error instanceof ExecError) return '';
         throw error;
       }

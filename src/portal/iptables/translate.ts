@@ -82,7 +82,7 @@ export function toAddress(address: string): string {
   return `-d ${address}/${isIPv6(address) ? 128 : 32}`;
 }
 
-/** As the kernel does where nobody listens. */
+/** As the kernel does for a closed port. */
 export function reject(family: Family, protocol: Protocol): string {
   const icmp = family === 4 ? 'icmp-port-unreachable' : 'icmp6-port-unreachable';
   return `-j REJECT --reject-with ${protocol === 'TCP' ? 'tcp-reset' : icmp}`;

@@ -8,7 +8,7 @@ import { elementsIn, linesOf } from './listing.ts';
 import { checkTableName } from './table-name.ts';
 
 /**
- * Removes the table, and the UDP flows that it redirected: their clients would go on sending to closed ports.
+ * Removes the table, and the UDP flows that it redirected: their clients would keep sending to closed ports.
  *
  * Fine when there is no table. Rejects with KPNG_PORTAL_*; resolves with an error when only flows are left.
  */

@@ -1,6 +1,6 @@
 import { KpngError } from '../../errors.ts';
 
-/** The name of the table when nobody gives one. */
+/** The default name of the table. */
 export const DEFAULT_TABLE = 'kpng-userspace';
 
 /** Throws KPNG_USAGE for what nft would not take as the name of a table. */

@@ -109,7 +109,7 @@ function contact(
   return promise;
 }
 
-/** The canary's address, which follows from its owner's name. On `::1` only the port tells owners apart. */
+/** The canary's address, derived from its owner's name. On `::1` only the port identifies the owner. */
 export function canaryAddress(owner: string, family: Family): CanaryAddress {
   const [a = 0, b = 0, c = 0, high = 0, low = 0] = createHash('sha256').update(owner).digest();
   const port = 10_000 + ((high * 256 + low) % 20_000);

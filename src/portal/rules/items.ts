@@ -86,7 +86,7 @@ export function flowItemsOf(redirects: readonly Redirect[]): Item<FlowSet>[] {
 }
 
 /**
- * Places with possibly stale UDP flows: of the changes; `all`, when rules were missing or foreign; or all, `removed`.
+ * Addresses with possibly stale UDP flows: of the changes; `all`, when rules were missing or foreign; or all, `removed`.
  */
 export function flowPlaces(
   items: Items<FlowSet>,

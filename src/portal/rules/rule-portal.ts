@@ -46,9 +46,9 @@ export interface RulePortalOptions {
   readonly removeOnClose?: boolean;
   /** Runs once, after the first write. Must not reject; `close` aborts it and waits for it. */
   readonly afterStart?: (signal: AbortSignal) => Promise<void>;
-  /** Tells this process's rules from those of others: 12 hexadecimal digits. Default: at random. */
+  /** Identifies this process's rules: 12 hexadecimal digits. Default: at random. */
   readonly owner?: string;
-  /** The host's addresses now; by default as Node tells them. */
+  /** The host's addresses now; by default from Node. */
   readonly interfaces?: () => readonly HostAddress[];
   readonly exec?: Exec;
   /** How often every rule is compared with what was written. Milliseconds. Default: a minute. */
@@ -92,7 +92,7 @@ export interface RuleKind<Name extends string> {
   canary(config: RuleConfig): RuleCanary<Name>;
 }
 
-/** Waits before service ports that the kernel has refused are tried again. */
+/** Delays before service ports that the kernel has refused are retried. */
 const READMIT_BACKOFF: BackoffPolicy = {
   initialMs: 2_000,
   maxMs: 600_000,
@@ -325,7 +325,7 @@ export class RulePortal<Name extends string> implements Portal {
     const { steps } = this.#set;
     return () =>
       this.#queue.run(async () => {
-        // The canary may have led to a repair meanwhile.
+        // The canary may have caused a repair meanwhile.
         if (this.#set.steps !== steps) return;
         this.#publishLost(`${this.#rules.backend.what}: ${difference}`);
         this.#set.doubt();

@@ -34,7 +34,7 @@ export async function findUnacceptable(
     trials += 1;
     if (await accepted(group)) continue;
     if (group.length === 1) {
-      // Once more: a tool that fails now and then must not put the blame on whoever comes by.
+      // Once more: a tool that fails now and then must not put the blame on an innocent service port.
       trials += 1;
       if (!(await accepted(group))) bad.push(...group);
     } else {
@@ -131,7 +131,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     this.#map.update([], items);
   }
 
-  /** Service ports that were left out are tried again by the next write. */
+  /** Service ports that were left out are retried by the next write. */
   readmit(): void {
     this.replace(
       new Map([...this.#refused.keys()].map((name) => [name, this.#wanted.get(name) ?? []])),
@@ -228,7 +228,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     }
     for (const name of bad) {
       this.#map.update(this.#wanted.get(name) ?? [], []);
-      const message = `${name} is left out, and tried again later: ${error.message}`;
+      const message = `${name} is left out; retried later: ${error.message}`;
       this.#refused.set(name, { servicePort: name, portal: undefined, code, message });
       if (!portalFailed.hasSubscribers) continue;
       const cause = new KpngError(code, message, { cause: error, servicePort: name });

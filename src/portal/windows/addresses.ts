@@ -34,7 +34,7 @@ export interface WindowsInterfaceOptions {
   readonly clock?: Clock;
   /** Whether a socket can be bound to an address now. */
   readonly has?: (address: string) => Promise<boolean>;
-  /** The addresses of all interfaces, as Node tells them. */
+  /** The addresses of all interfaces, from Node. */
   readonly host?: () => readonly HostAddress[];
 }
 
@@ -130,7 +130,7 @@ class WindowsInterface implements InterfaceAddresses {
     const done = addresses.filter((address) => !failed.has(address));
     const useless = await unusable(done, this.has, this.#clock);
     for (const address of useless) failed.set(address, this.#unusable(address));
-    // What cannot be used must not stay: nobody would remove it later.
+    // An unusable address must not stay: nothing would remove it later.
     if (useless.length > 0) await this.#carryOut('delete', useless);
     await this.#ledger.remove([...failed.keys()]);
     for (const [address, error] of failed) refused.set(address, error);
@@ -174,10 +174,10 @@ class WindowsInterface implements InterfaceAddresses {
       }
     }
     if (last === undefined || failed.size === 0) return failed;
-    // A reason that has nothing to do with one address is told once.
+    // A reason that has nothing to do with one address is reported once.
     if (last.code !== 'KPNG_PORTAL_FAILED' && failed.size === addresses.length) throw last;
     if (verb === 'delete') {
-      // One that somebody else has removed is as gone as it should be.
+      // One that another program has removed is as gone as it should be.
       const still = new Set(await this.#notDone(verb, [...failed.keys()]));
       for (const address of failed.keys()) if (!still.has(address)) failed.delete(address);
     }

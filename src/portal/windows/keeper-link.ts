@@ -60,7 +60,7 @@ export function chooseInterface(
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The interfaces of the host that are up, as Node tells them. */
+/** The interfaces of the host that are up, from Node. */
 export function namedInterfaces(
   read: typeof networkInterfaces = networkInterfaces,
 ): NamedInterface[] {

@@ -61,7 +61,7 @@ export function canonicalAddress(address: string): string {
   return address.includes(':') ? ipaddr.parse(address).toString() : address;
 }
 
-/** Where it is told that ports of a range cannot be had. */
+/** Where unavailable ports of a range are logged. */
 interface Teller {
   info(message: string, keys: Readonly<Record<string, unknown>>): void;
   warn(message: string, keys: Readonly<Record<string, unknown>>): void;

@@ -1,4 +1,4 @@
-/** Rules of `netsh interface portproxy`: what they are, and how netsh is told of them. */
+/** Rules of `netsh interface portproxy`, and the netsh commands that change them. */
 import { KpngError } from '../../errors.ts';
 import { familyOf } from '../../util/family.ts';
 import { type Exec, ExecError } from '../exec.ts';
@@ -8,7 +8,7 @@ import { runNetsh, runScript } from './netsh.ts';
 /** The families of the two sides of a rule. */
 export type RuleType = 'v4tov4' | 'v4tov6' | 'v6tov4' | 'v6tov6';
 
-/** Leads TCP connections from an address and port to another. */
+/** Redirects TCP connections from an address and port to another. */
 export interface ProxyRule {
   readonly type: RuleType;
   /** IP literal, or `*`: every address of the family. */
@@ -18,7 +18,7 @@ export interface ProxyRule {
   readonly toPort: number;
 }
 
-/** What a rule is told apart from others by: Windows has one at most of each. */
+/** The key of a rule: Windows has at most one rule of each. */
 export function ruleKey({
   type,
   address,
@@ -32,7 +32,7 @@ export function isRuleKey(text: string): boolean {
   return /^v[46]tov[46] (?:\*|[\d.]+|[\da-f:.]+) \d{1,5}$/.test(text);
 }
 
-/** The rule that leads a listener's place to a proxy port. */
+/** The rule that redirects a listener's address to a proxy port. */
 export function ruleFor(
   { address, port }: { readonly address: string; readonly port: number },
   toAddress: string,
@@ -43,7 +43,7 @@ export function ruleFor(
   return { type, address: isEvery ? '*' : address, port, toAddress, toPort };
 }
 
-/** Adds a rule, or changes where it leads. */
+/** Adds a rule, or changes its target. */
 export function addRuleArgs({ type, address, port, toAddress, toPort }: ProxyRule): string[] {
   const from = [`listenaddress=${address}`, `listenport=${port}`];
   const to = [`connectaddress=${toAddress}`, `connectport=${toPort}`];
@@ -77,7 +77,7 @@ const TYPES: readonly RuleType[] = ['v4tov4', 'v4tov6', 'v6tov4', 'v6tov6'];
 export interface RulesWritten {
   readonly added: number;
   readonly removed: number;
-  /** Rules that somebody else has at the same place: these stay, and ours is missing. */
+  /** Foreign rules at the same address and port: these stay, and ours is missing. */
   readonly conflicts: readonly ProxyRule[];
 }
 
@@ -87,7 +87,7 @@ export class RuleStore {
   readonly #ledger: AddressLedger;
   /** Ours, as they were last written; undefined when that is not known. */
   #written: Map<string, ProxyRule> | undefined;
-  /** Places that have a rule of somebody else. */
+  /** Addresses and ports that have a foreign rule. */
   #foreign = new Set<string>();
 
   constructor(exec: Exec, ledger: AddressLedger) {

@@ -42,7 +42,7 @@ type Bound = ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: numbe
 /**
  * Redirects TCP to proxy ports with `netsh interface portproxy`, where service addresses may not be listened on.
  *
- * The IP Helper service dials, so the proxy sees the host as client: affinity cannot tell clients apart, and service
+ * The IP Helper service dials, so the proxy sees the host as client: affinity cannot distinguish clients, and service
  * ports with source ranges, like UDP, listen on their addresses.
  */
 export class PortProxyPortal implements Portal {
@@ -174,7 +174,7 @@ export class PortProxyPortal implements Portal {
     });
   }
 
-  /** A listener that could not be opened has no rule: nobody would answer behind it. */
+  /** A listener that could not be opened has no rule: its target would be closed. */
   #rules(): ProxyRule[] {
     return [...this.#entries.values()].flatMap(({ redirected, bound }) =>
       redirected.flatMap((spec) => {

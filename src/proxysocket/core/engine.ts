@@ -73,7 +73,7 @@ export class AcceptorEngine implements Engine {
     });
   }
 
-  /** Whether a batch is being applied, or listeners are being tried again. */
+  /** Whether a batch is being applied, or listeners are being retried. */
   get isBusy(): boolean {
     return this.#queue.size > 0;
   }

@@ -20,7 +20,7 @@ interface Verdict {
 }
 
 /**
- * Finds TCP endpoints that lead back to their service port: addresses that this process serves for it, directly or
+ * Finds TCP endpoints that loop back to their service port: addresses that this process serves for it, directly or
  * through the endpoints of other service ports. Each connection to one would make another, until no descriptor is
  * left. (UDP sessions count hops instead.)
  *
@@ -30,7 +30,7 @@ export class LoopGuard {
   readonly #clock: Clock;
   readonly #readHost: () => readonly string[];
   readonly #listeners: Owners = new Map();
-  /** What packet rules lead elsewhere: it never gets to a listener of the same address. */
+  /** Addresses that packet rules redirect elsewhere: packets never get to a listener of the same address. */
   readonly #portals: Owners = new Map();
   readonly #addressesOf = new Map<ServicePort, readonly PortalAddress[]>();
   readonly #verdicts = new WeakMap<BalancerEndpoint, Verdict>();
@@ -56,7 +56,7 @@ export class LoopGuard {
     this.changed();
   }
 
-  /** Replaces the addresses that lead to a service port by packet rules. */
+  /** Replaces the addresses that packet rules redirect to a service port. */
   setPortals(owner: ServicePort, addresses: readonly PortalAddress[]): void {
     for (const [address, port] of keysOf(this.#addressesOf.get(owner) ?? [])) {
       // It may have passed to another service port, which came before this one left.

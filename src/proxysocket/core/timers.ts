@@ -223,7 +223,7 @@ const PAUSE_MS = 10;
 const GRAIN_MS = 100;
 
 /**
- * Things to be tried again, each at its time or up to a tenth of a second later, with one timer and at most so many at once.
+ * Retries, each at its time or up to a tenth of a second later, with one timer and at most so many at once.
  *
  * What is due is handed out once and has to be put in again, or deleted, by then.
  */

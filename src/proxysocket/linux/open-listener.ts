@@ -74,7 +74,7 @@ function check(result: number, call: string): void {
 }
 
 /**
- * Whether the kernel takes a program that leads clients to sockets by their address. It may be
+ * Whether the kernel takes a program that assigns clients to sockets by their address. It may be
  * forbidden, by seccomp for instance.
  */
 export function canSteer(sys: Sys): boolean {

@@ -8,7 +8,7 @@ import type { PoolWorker } from './worker.ts';
 /** A listening socket of this process, whichever thread uses it. */
 interface PoolSocket {
   readonly fd: number;
-  /** Tells whether the number still means this socket. */
+  /** Whether the number still means this socket. */
   readonly inode: number | undefined;
   /** The worker that has it, and closes it; undefined: no worker uses it now. */
   holder: PoolWorker | undefined;

@@ -44,8 +44,8 @@ export interface PoolOptions {
   /** Instead of the defaults, each by itself. */
   readonly limits?: Partial<EngineLimits>;
   /**
-   * Makes the engine that goes on when workers keep dying, in the main thread. Default: there is none, and another
-   * worker is tried again and again.
+   * Makes the fallback engine, which replaces workers that keep dying, in the main thread. Default: there is none, and
+   * workers are restarted for ever.
    */
   readonly fallback?: MakeFallback;
   /** How long to wait before another worker is tried. */
@@ -123,7 +123,7 @@ export class Pool implements Engine {
     this.#subscribe();
   }
 
-  /** Changes when the fallback goes on. */
+  /** Changes when the fallback engine takes over. */
   get kind(): Engine['kind'] {
     return this.#fallback === undefined ? 'linux' : this.#fallback.kind;
   }
@@ -257,7 +257,7 @@ export class Pool implements Engine {
     });
   }
 
-  /** The engine in the main thread goes on, with the same sockets. Workers that live keep their connections to the end. */
+  /** The fallback engine takes over, with the same sockets. Workers that live keep their connections to the end. */
   async #fallBack(make: MakeFallback): Promise<void> {
     const copies = new Map<number, number>();
     await this.#each(async (worker) => {

@@ -15,7 +15,7 @@ export class TcpAcceptor implements Acceptor {
   readonly #shared: TcpShared;
   readonly #listeners = new Set<TcpListener>();
 
-  /** `loops` knows endpoints that lead back to their service. */
+  /** `loops` knows endpoints that loop back to their service. */
   constructor(transport: TcpTransport, context: EngineContext, loops: LoopGuard) {
     this.#transport = transport;
     this.#shared = createTcpShared(context, transport, loops);

@@ -8,14 +8,14 @@ const NONE: readonly BalancerEndpoint[] = [];
  * Which endpoint a client is to be connected to next.
  *
  * Each attempt takes an endpoint that this client has not tried, while there is one. Endpoints that
- * only were too slow are tried again after that, with the longer limit of the later attempts; those
+ * only were too slow are retried after that, with the longer limit of the later attempts; those
  * that refused are not.
  */
 export class Tries {
   readonly #most: number;
   #made = 0;
   #tried = NONE;
-  /** The part of `tried` that will not be tried again. */
+  /** The part of `tried` that will not be retried. */
   #refused = NONE;
 
   /** `most`: how many attempts there are. */
@@ -100,7 +100,7 @@ export function timeoutError(timeoutMs: number): NodeJS.ErrnoException {
 export function loopError(servicePort: string, endpoint: string): KpngError {
   return new KpngError(
     'KPNG_ENDPOINT_LOOP',
-    `${servicePort}: the endpoint ${endpoint} leads back to the service itself`,
+    `${servicePort}: the endpoint ${endpoint} loops back to the service itself`,
     { servicePort },
   );
 }

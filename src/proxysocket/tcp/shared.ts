@@ -167,7 +167,7 @@ export interface TcpShared extends TcpTimes {
   readonly clock: Clock;
   readonly limits: EngineLimits;
   readonly gate: ConnectionGate;
-  /** Knows endpoints that would lead a client in a circle. */
+  /** Knows endpoints that would send a client in a circle. */
   readonly loops: LoopGuard;
   /** Every connection that has an endpoint, or is dialing one. */
   readonly index: EndpointIndex<Timed>;

@@ -13,7 +13,7 @@ import type { ListenSpec } from '../spec.ts';
  * 1. Bytes arrive in order and unchanged, each way by itself (`integrity`).
  * 2. A slow peer holds back the other side: a direction keeps at most one read that its sink has not taken, and
  *    reads no more until it has (`back-pressure`).
- * 3. A FIN is passed on behind the data before it; the other direction goes on. When both sides have sent theirs, both
+ * 3. A FIN is passed on behind the data before it; the other direction stays open. When both sides have sent theirs, both
  *    sockets close, and the relay has ended: `closed` (`half-close`).
  * 4. Once one side has sent its FIN, bytes must keep moving: after the half-close time without any, both sides are
  *    reset: `half-close-timeout` (`half-close`).
@@ -78,7 +78,7 @@ export interface HoldOwner {
 export interface DialOwner {
   dialed(): void;
   dialFailed(error: NodeJS.ErrnoException): void;
-  /** A bug of this program: the connection cannot go on. */
+  /** A bug of this program: the connection has to end. */
   destroy(): void;
 }
 
@@ -116,7 +116,7 @@ export interface RelayOwner {
 
 /** The sockets of a client and its endpoint, joined. */
 export interface TcpRelay extends Readonly<ByteCounters> {
-  /** Bytes that were passed on and have not reached the peers, as far as the transport can tell. */
+  /** Bytes that were passed on and have not reached the peers, as far as the transport knows. */
   unsent(): number;
   /** Moves bytes from now on. May call its owner back at once. */
   start(): void;

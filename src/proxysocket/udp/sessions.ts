@@ -75,7 +75,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
    * Begins a session for a new client port; undefined, counted and reported, when there is no endpoint or no room.
    * Room is made by ending the least recently used session of any service port.
    *
-   * A client may be another session: the endpoint of a service can be the address of a service. When they lead in a
+   * A client may be another session: the endpoint of a service can be the address of a service. When they form a
    * circle, each datagram would begin one session after the other without end.
    */
   begin(front: S['front'], owner: ServicePort, client: ClientAddress): S | undefined {

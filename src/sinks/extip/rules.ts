@@ -28,7 +28,7 @@ const PROTOCOLS: ReadonlyMap<number, string> = new Map([
 ]);
 
 /**
- * The rules of one family that lead external IPs to endpoints, in three chains that nothing jumps to:
+ * The rules of one family that redirect external IPs to endpoints, in three chains that nothing jumps to:
  *
  * - `forward` of the table filter lets through what goes to endpoints
  * - `DNAT` of the table nat spreads each external IP and port over the endpoints, at random
@@ -154,7 +154,7 @@ function portName({ key }: ServiceEntry, { name }: PortMapping): string {
 
 function invalidPort(entry: ServiceEntry, port: PortMapping): KpngError {
   const servicePort = portName(entry, port);
-  const message = `${servicePort}: port ${port.port} of protocol ${port.protocol} cannot be led anywhere`;
+  const message = `${servicePort}: no external-IP rule for port ${port.port}, protocol ${port.protocol}: not supported`;
   return new KpngError('KPNG_SERVICE_INVALID', message, { servicePort });
 }
 

@@ -15,7 +15,7 @@ export interface ExtipSinkOptions extends ExtipOptions {
 }
 
 /**
- * Leads external IPs to endpoints with chains of iptables, one run of iptables-restore for each family
+ * Redirects external IPs to endpoints with chains of iptables, one run of iptables-restore for each family
  * whose rules differ from those that were written last. Hooking the chains into those of the kernel is
  * up to the administrator, and they stay when the program ends.
  *
@@ -49,7 +49,7 @@ export class ExtipSink implements LocalSink {
     const outcomes = await Promise.allSettled(
       both.map(async ([family, { text, any }]) => this.#writeFamily(family, text, any)),
     );
-    // Each family has been tried; the first failure is thrown, and all are tried again.
+    // Each family has been tried; the first failure is thrown, and all are retried.
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
 

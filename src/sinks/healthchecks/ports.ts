@@ -9,7 +9,7 @@ export interface Waiting {
 
 /**
  * Who has which port. The first keeps it, and the next one gets it in the same step in which
- * the first gives it up.
+ * the first releases it.
  */
 export class CheckPorts {
   readonly #checks = new Map<string, HealthCheck>();

@@ -91,7 +91,7 @@ export class CheckServer {
     const reason = holder === undefined ? messageOf(cause) : `${holderText(holder)} listens there`;
     const error = new KpngError(
       listenCode(cause.code ?? ''),
-      `${service()}: the health-check node port cannot be opened on ${place}: ${reason}; it is tried again`,
+      `${service()}: the health-check node port cannot be opened on ${place}: ${reason}; retrying`,
       { cause, servicePort: service() },
     );
     this.#problem = error;

@@ -183,8 +183,8 @@ function isPort(port: number): boolean {
 function conflict({ service, port, holder }: Waiting): KpngError {
   return new KpngError(
     'KPNG_PORTAL_CONFLICT',
-    `${service} cannot have the health-check node port ${port}: ${holder} has it, and it changes hands ` +
-      'when that one gives it up',
+    `${service} cannot have the health-check node port ${port}: ${holder} has it; this service gets it ` +
+      'when that one releases it',
     { servicePort: service },
   );
 }

@@ -180,7 +180,7 @@ testEachRig(
     t.equal(rig.lands('10.0.0.67:80'), 'passed on', 'none of its portals is there');
     const { problems } = rig.portal.plan([], []);
     t.match(problems, [
-      { servicePort: 'd/bad', message: /d\/bad is left out, and tried again later/ },
+      { servicePort: 'd/bad', message: /d\/bad is left out; retried later/ },
     ]);
 
     const runs = rig.runs;

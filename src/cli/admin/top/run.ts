@@ -28,7 +28,7 @@ export interface TopOptions {
   readonly terminal: Streams;
 }
 
-/** Shows a live table until it is told to quit; plain text, once, where there is no terminal. */
+/** Shows a live table until the user quits; plain text, once, where there is no terminal. */
 export async function runTop({ flags, ask, terminal }: TopOptions): Promise<number> {
   const { stdin, stdout } = terminal;
   const state = initialState(flags);

@@ -26,7 +26,7 @@ interface LinuxUdpClient extends ClientAddress {
 /** The listening socket of a session. */
 export interface LinuxSessionFront extends SessionFront<LinuxUdpSession> {
   readonly fd: number;
-  /** Ends a session that cannot go on. */
+  /** Ends a session after a fatal error. */
   end(session: LinuxUdpSession): void;
 }
 

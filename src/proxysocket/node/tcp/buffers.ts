@@ -11,7 +11,7 @@ const MAX_FREE = 16;
  *
  * With 1 MiB a bulk flow costs a third of the CPU of `pipe()`, with 256 KiB about half. Three
  * quarters of the budget go out as 1 MiB buffers, the rest as 256 KiB ones, so that a late flow gets
- * something, too. A flow that gets none goes on with the shared buffer: slower, but just as right.
+ * something, too. A flow that gets none uses the shared buffer: slower, but just as right.
  */
 export class BulkBuffers {
   readonly #budget: number;

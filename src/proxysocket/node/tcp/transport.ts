@@ -77,7 +77,7 @@ export class NodeTcpTransport implements TcpTransport {
 
   #accept(server: Server, withOnread: boolean, owner: AcceptOwner): void {
     const memory = this.#memory;
-    // Node goes on accepting after an error. For want of descriptors there is not even one: libuv keeps
+    // Node keeps accepting after an error. For want of descriptors there is not even one: libuv keeps
     // a spare descriptor to accept and close what waits, so that the loop does not spin.
     server.on('error', () => owner.acceptFailed());
     const accepted = (client: NodeTcpClient): void => {

@@ -186,7 +186,7 @@ export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront
     askBuffers(socket, socketBuffer);
     socket.on('message', this.#onMessage);
     // Windows reports here that an answer did not reach a client (ECONNRESET), and any system may fail to hand over a
-    // datagram. The socket goes on receiving after an error.
+    // datagram. The socket keeps receiving after an error.
     socket.on('error', () => owner.dropped());
   }
 
