@@ -1,5 +1,6 @@
 import t from 'tap';
 import { findWords } from '../../tools/prose/lint.ts';
+import { proseOfSource } from '../../tools/prose/source.ts';
 
 t.test('words that have a better one are found, with their line', async (t) => {
   const page = 'Rules of a former process.\n\nThe client is told.\n';
@@ -23,4 +24,25 @@ t.test('code, what programs print, and generated tables are left out', async (t)
   ];
   t.match(findWords(page.join('\n')), [{ line: 8, found: 'Whoever' }]);
   t.equal(findWords(page.join('\n')).length, 1);
+});
+
+t.test('of source, comments and strings with a blank are read, on their lines', async (t) => {
+  const source = [
+    "import { former } from './former.ts';",
+    'const told = /nobody ["`]/.test(former.successor);',
+    "log.info('former', `${told ? 'nobody' : `the successor of ${pid}`} took over`);",
+    '/* Whoever',
+    '   told it. */',
+    'const unit = a / b; // nobody / x',
+    'const text = `{ ${ { a: "a former process" }.a } led`;',
+  ];
+  t.match(findWords(proseOfSource(source.join('\n'))), [
+    { line: 3, found: 'successor' },
+    { line: 4, found: 'Whoever' },
+    { line: 5, found: 'told' },
+    { line: 6, found: 'nobody' },
+    { line: 7, found: 'former' },
+    { line: 7, found: 'led' },
+  ]);
+  t.equal(findWords(proseOfSource(source.join('\n'))).length, 6);
 });

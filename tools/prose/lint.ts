@@ -1,13 +1,15 @@
 /**
- * `npm run lint` runs this: fails on words of words.ts in the documentation. Code, what programs print, and
- * generated tables are left out.
+ * `npm run lint` runs this: fails on words of words.ts in the documentation, and in comments and strings of the
+ * source. Code, what programs print, and generated files and tables are left out.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { proseOfSource } from './source.ts';
 import { WORDS } from './words.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PAGES = '{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md';
+const SOURCES = '{src,bench,tools,examples}/**/*.ts';
 
 export interface Finding {
   /** From 1. */
@@ -37,12 +39,16 @@ function proseLines(page: string): string[] {
 }
 
 function main(): void {
-  const pages = globSync([PAGES, '{docs,deploy,examples}/**/*.md'], { cwd: ROOT }).sort();
-  const lines = pages.flatMap((page) =>
-    findWords(readFileSync(join(ROOT, page), 'utf8')).map(
+  const pages = globSync([PAGES, '{docs,deploy,examples}/**/*.md', SOURCES], {
+    cwd: ROOT,
+    exclude: ['**/generated/**', '**/node_modules/**'],
+  }).sort();
+  const lines = pages.flatMap((page) => {
+    const content = readFileSync(join(ROOT, page), 'utf8');
+    return findWords(page.endsWith('.ts') ? proseOfSource(content) : content).map(
       ({ line, found, use }) => `${page}:${line}: "${found}"; use: ${use}\n`,
-    ),
-  );
+    );
+  });
   process.stdout.write(lines.join(''));
   if (lines.length > 0) process.exitCode = 1;
 }
