@@ -123,7 +123,7 @@ export class AdminSocket {
       clock: subject.clock,
       answer,
       onAnswerFailed: (at, error) =>
-        subject.log.error('Making a page failed', { path: at, err: error }),
+        subject.log.error('Rendering a page failed', { path: at, err: error }),
     });
   }
 }

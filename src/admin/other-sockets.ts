@@ -29,7 +29,7 @@ export async function checkFree(path: string, predecessor: number | undefined): 
   );
 }
 
-const UNKNOWN = 'another process that does not say who it is';
+const UNKNOWN = 'an unknown process';
 
 /** Suffixes of the path: of a process that is being replaced, and of a socket that is being created. */
 const BESIDE = /^(?:\.\d+)?(?:~\d+)?$/;

@@ -136,6 +136,6 @@ export function startPageServer(options: PageServerOptions): HttpServer {
       );
     },
     onBindFailed: bindFailureLog(log, 'Serving the status page failed; retrying', place),
-    onAnswerFailed: (path, error) => log.error('Making a page failed', { path, err: error }),
+    onAnswerFailed: (path, error) => log.error('Rendering a page failed', { path, err: error }),
   });
 }

@@ -73,7 +73,7 @@ function globalOp({ op }: OpItem): GlobalOp {
     case undefined:
       break;
   }
-  return invalid('An operation is of a kind that is not known.');
+  return invalid('Unknown kind of operation.');
 }
 
 function deleteOp(target: GlobalTarget): GlobalOp {

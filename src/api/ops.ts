@@ -91,7 +91,7 @@ export function localOp({ op }: OpItem): LocalOp {
     case undefined:
       break;
   }
-  return invalid('An operation is of a kind that is not known.');
+  return invalid('Unknown kind of operation.');
 }
 
 function setOp({ ref, bytes }: Value): LocalOp {

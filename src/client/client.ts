@@ -104,6 +104,6 @@ function serviceMissing({ service, endpoint, count }: Orphans): KpngError {
   const others = count === 1 ? '' : ` and of ${count - 1} more`;
   return new KpngError(
     'KPNG_OP_INVALID',
-    `Set of endpoint ${quote(`${service}/${endpoint}`)}${others}: there is no such service; to be used when it comes.`,
+    `Set of endpoint ${quote(`${service}/${endpoint}`)}${others}: there is no such service; kept until it arrives.`,
   );
 }

@@ -207,6 +207,6 @@ function resetWithin(count: number): KpngError {
   const what = count === 1 ? 'the operation' : `the ${count} operations`;
   return new KpngError(
     'KPNG_OP_INVALID',
-    `Reset in the middle of a change set: ${what} before it do not count, the full data set is expected to follow.`,
+    `Reset within a change set: discarded ${what} before it; waiting for the full data set.`,
   );
 }

@@ -50,9 +50,9 @@ function zeroIsDefault(value: unknown): unknown {
     : value;
 }
 
-const PACKETS = 'it is about packet rules of modes other than userspace';
-const CONNTRACK = 'connections end here, so none of them needs an entry of connection tracking';
-const LOCAL = 'no traffic is masqueraded, so it does not matter which is local';
+const PACKETS = 'it applies to the packet rules of other modes';
+const CONNTRACK = 'connections end in the proxy and need no conntrack settings';
+const LOCAL = 'no traffic is masqueraded, so local traffic is not detected';
 
 export const KUBE_PROXY_FIELDS: FieldRules = {
   bindAddress: toFlag('bind-address', emptyIsDefault),
@@ -63,7 +63,7 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
       kubeconfig: toFlag('kubeconfig', emptyIsDefault),
       ...each(
         ['acceptContentTypes', 'contentType', 'qps', 'burst'],
-        'three watches need no limit of their rate, and are read as JSON',
+        'three watches need no rate limit, and use JSON',
       ),
     },
   },
@@ -90,7 +90,7 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
     fields: each(['bridgeInterface', 'interfaceNamePrefix'], LOCAL),
   },
   detectLocalMode: ignored(LOCAL),
-  enableProfiling: ignored('there are no pages for profiling'),
+  enableProfiling: ignored('there are no profiling pages'),
   featureGates: ignored('there are no feature gates'),
   healthzBindAddress: toFlag('healthz-bind-address', withPort(10_256)),
   hostnameOverride: toFlag('node-name', emptyIsDefault),
@@ -129,14 +129,17 @@ export const KUBE_PROXY_FIELDS: FieldRules = {
     fields: {
       format: toFlag('logging-format', emptyIsDefault),
       verbosity: toFlag('v'),
-      ...each(['flushFrequency', 'vmodule', 'options'], 'the log is written at once, and as one'),
+      ...each(
+        ['flushFrequency', 'vmodule', 'options'],
+        'log lines are written at once, to one stream',
+      ),
     },
   },
   metricsBindAddress: toFlag('metrics-bind-address', withPort(10_249)),
   mode: {
     kind: 'only',
     values: ['', 'userspace'],
-    why: 'the mode is userspace; --portal says how traffic gets here',
+    why: 'the mode is always userspace; --portal selects how clients reach the proxy',
   },
   nftables: {
     kind: 'object',

@@ -39,7 +39,8 @@ export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
     return { ok: false, reason };
   };
   const peer = rights.peer(wire.fd);
-  if (peer === undefined || !mayTakePart(peer.uid, uid)) return refuse('it is of another user');
+  if (peer === undefined || !mayTakePart(peer.uid, uid))
+    return refuse('it belongs to another user');
   const hello = readHello(wire.hear());
   const problem = refusal(hello, network);
   if (problem !== undefined) return refuse(problem);

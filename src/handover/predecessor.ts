@@ -166,7 +166,7 @@ export class HandoverServer {
         network: networkNamespace(),
         limitMs: EXCHANGE_LIMIT_MS,
       });
-      if (!given.ok) throw new Error(`it got nothing: ${given.reason}`);
+      if (!given.ok) throw new Error(`call refused: ${given.reason}`);
       onGiven(given.pid, given.inodes.length);
       const left = await untilTaken(socket);
       const newProcess = left && newProcessOf(given.inodes, new Set(left));
@@ -202,7 +202,7 @@ async function untilTaken(socket: Socket): Promise<readonly number[] | undefined
       reject(error);
     }
   });
-  socket.once('close', () => reject(new Error('it has gone before it took over')));
+  socket.once('close', () => reject(new Error('it ended before it took over')));
   socket.resume();
   return promise;
 }

@@ -62,7 +62,7 @@ export class SocketFile {
       rmSync(temporary);
       return;
     }
-    if (!found.isSocket()) throw new Error(`${path} is there, and is no socket`);
+    if (!found.isSocket()) throw new Error(`${path} exists and is not a socket`);
     if (found.ino !== expected && (isListed(path) || (await answers(path)))) {
       throw new Error(`another process listens on ${path}`);
     }

@@ -85,7 +85,7 @@ export class Wire {
     for (;;) {
       const received = this.#rights.receive(this.fd);
       if (typeof received !== 'number') {
-        if (received.bytes.length === 0) throw failure('the other process has gone');
+        if (received.bytes.length === 0) throw failure('the other process has ended');
         this.#checkTime();
         this.#descriptors.push(...received.descriptors);
         return received.bytes;
@@ -101,7 +101,7 @@ export class Wire {
   }
 
   #checkTime(): void {
-    if (performance.now() > this.#deadline) throw failure('the other process takes too long');
+    if (performance.now() > this.#deadline) throw failure('the other process timed out');
   }
 }
 

@@ -82,7 +82,7 @@ export class ApiAccess {
     const { credentialsTimeoutMs } = this.#options.limits;
     const late = Promise.withResolvers<never>();
     const timer = this.#clock.setTimer(credentialsTimeoutMs, () =>
-      late.reject(new Error(`not there after ${credentialsTimeoutMs / 1000} s`)),
+      late.reject(new Error(`timed out after ${credentialsTimeoutMs / 1000} s`)),
     );
     try {
       return await Promise.race([fetching, late.promise]);

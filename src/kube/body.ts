@@ -44,7 +44,7 @@ export async function readPieces(
       const at = clock.now();
       if (at < startedAt + totalMs && at < last + silenceMs()) watchTime();
       else if (at < startedAt + totalMs) {
-        reject(new LateError(`nothing came for ${seconds(silenceMs())} s`));
+        reject(new LateError(`no data for ${seconds(silenceMs())} s`));
       } else if (lateIsEnd) resolve();
       else reject(new LateError(`not complete after ${seconds(totalMs)} s`));
     });

@@ -176,7 +176,7 @@ function podServer(env: ConfigOptions['env']): string {
   const port = env['KUBERNETES_SERVICE_PORT'] ?? '';
   if (host !== '' && port !== '') return `https://${isIPv6(host) ? `[${host}]` : host}:${port}`;
   throw new Error(
-    'neither --kubeconfig, KUBECONFIG nor --server is given, and this is no pod of a cluster ' +
+    'neither --kubeconfig, KUBECONFIG nor --server is given, and this process does not run in a pod ' +
       '(KUBERNETES_SERVICE_HOST is not set)',
   );
 }

@@ -121,7 +121,7 @@ function parseCharacters(set: readonly string[], pattern: string): (char: string
     return (char) => members.includes(char) !== isNegated;
   }
   const [from, to] = [codePoint(low), codePoint(high)];
-  if (from > to) throw new Error(`${members.join('')} is no range in ${pattern}`);
+  if (from > to) throw new Error(`${members.join('')} is not a range in ${pattern}`);
   return (char) => (codePoint(char) >= from && codePoint(char) <= to) !== isNegated;
 }
 

@@ -23,7 +23,7 @@ export interface KubeconfigFile {
  */
 export async function readKubeconfig(path: string): Promise<KubeconfigFile> {
   const content = await readYaml(path);
-  if (!isObject(content)) throw new Error('it is empty, or no kubeconfig');
+  if (!isObject(content)) throw new Error('it is empty, or not a kubeconfig');
   const extraHeaders = new Map<string, ExtraHeaders>();
   const users = namedIn(content, 'user').map(({ name, value }) => {
     extraHeaders.set(name, headersOf(value));

@@ -73,7 +73,7 @@ export async function listAll(
     const version = versionOf(page);
     if (version === undefined) throw malformed(what, 'the list has no resourceVersion');
     for (const item of list(page['items'])) {
-      if (!isObject(item)) throw malformed(what, 'an item is no object');
+      if (!isObject(item)) throw malformed(what, 'an item is not an object');
       objects += 1;
       if (objects > limits.maxObjects) throw tooLarge(what, `${limits.maxObjects} objects`);
       onObject(item, version);
@@ -93,10 +93,10 @@ function parsePage(body: string, what: string): Json {
   try {
     page = JSON.parse(body);
   } catch (cause) {
-    throw malformed(what, 'the answer is no JSON', cause);
+    throw malformed(what, 'the response is not JSON', cause);
   }
   if (isObject(page) && (page['items'] === null || Array.isArray(page['items']))) return page;
-  throw malformed(what, 'the answer is no list');
+  throw malformed(what, 'the response is not a list');
 }
 
 export function tooLarge(what: string, limit: string): KubeFailure {

@@ -126,7 +126,7 @@ export class Reflector<T> {
     }
     // Watches that always end at once would make a loop without waits.
     if (isStable()) return undefined;
-    return new KubeFailure('short', `watch ${resource.name}: the server ended it soon`);
+    return new KubeFailure('short', `watch ${resource.name}: the server ended it early`);
   }
 
   #apply(batch: Batch): void {

@@ -110,7 +110,7 @@ export class Reviews {
     try {
       return object(object(JSON.parse(body ?? ''))['status']);
     } catch (cause) {
-      throw new KubeFailure('malformed', `${what}: the answer is no JSON`, { cause });
+      throw new KubeFailure('malformed', `${what}: the response is not JSON`, { cause });
     }
   }
 }

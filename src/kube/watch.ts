@@ -113,7 +113,7 @@ function parseEvent(line: string, what: string): { type: EventType; object: Json
   try {
     event = JSON.parse(line);
   } catch (cause) {
-    throw new KubeFailure('malformed', `${what}: an event is no JSON`, { cause });
+    throw new KubeFailure('malformed', `${what}: an event is not JSON`, { cause });
   }
   const { type, object: raw } = object(event);
   if (typeof type === 'string' && TYPES.has(type) && isObject(raw)) {

@@ -144,7 +144,7 @@ function degradations(facts: HealthFacts): string[] {
   }
   if (portalFailing?.code === TAKEN) {
     reasons.push(
-      `another process has the packet rules since ${iso(portalFailing.since)} (${TAKEN})`,
+      `another process owns the packet rules since ${iso(portalFailing.since)} (${TAKEN})`,
     );
   }
   if (sourceLost !== undefined) {

@@ -90,7 +90,7 @@ function start(
       (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, pages),
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
     onBindFailed: bindFailureLog(log, `Serving ${what} failed; retrying`, address),
-    onAnswerFailed: (path, error) => log.error('Making a page failed', { path, err: error }),
+    onAnswerFailed: (path, error) => log.error('Rendering a page failed', { path, err: error }),
   });
 }
 

@@ -93,7 +93,7 @@ export class Drains {
     if (!this.#drains.has(key) && this.#drains.size >= MAX_DRAINS) {
       throw new KpngError(
         'KPNG_ADMIN_REFUSED',
-        `${MAX_DRAINS} services and endpoints are drained already; take some back first`,
+        `${MAX_DRAINS} services and endpoints are drained already; undrain some first`,
       );
     }
     return this.#change(names, (drains) => drains.set(key, drain));

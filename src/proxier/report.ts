@@ -68,7 +68,7 @@ function why(
   }
   if (code === 'KPNG_LIMIT_REACHED') {
     return (
-      'the process has no file descriptor left for listeners, which each worker has for itself; ' +
+      'too few file descriptors for listeners, which each worker opens for itself; ' +
       'raise its limit (ulimit -n, LimitNOFILE in systemd) or take fewer --workers'
     );
   }
@@ -98,7 +98,7 @@ function allowPort(port: number, platform: NodeJS.Platform): string {
   if (platform === 'win32') {
     return (
       'Windows may have reserved it (netsh interface ipv4 show excludedportrange protocol=tcp), a program ' +
-      `may hold it for itself (netstat -abn, port ${port}), or it needs an administrator`
+      `may use it exclusively (netstat -abn, port ${port}), or it needs an administrator`
     );
   }
   if (platform !== 'linux') return 'run it as an administrator, or find out what reserves the port';

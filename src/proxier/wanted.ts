@@ -72,7 +72,7 @@ export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desire
   if (service.type === 'ExternalName' || service.ips?.headless === true) return NOTHING;
   if (service.ports.length === 0) return NOTHING;
   if (key.includes(':')) {
-    const message = `${JSON.stringify(key)}: the name of a service cannot have a colon`;
+    const message = `${JSON.stringify(key)}: the name of a service cannot contain a colon`;
     return { ...NOTHING, problems: [new KpngError('KPNG_SERVICE_INVALID', message)] };
   }
 

@@ -140,7 +140,7 @@ async function removeStaleSocket(address: ListenAddress & { kind: 'unix' }): Pro
   const stats = lstatSync(address.path, { throwIfNoEntry: false });
   if (stats === undefined) return;
   if (!stats.isSocket()) {
-    const message = `${formatListen(address)}: there is a file of that name, and it is not a socket.`;
+    const message = `${formatListen(address)}: a file of that name exists and is not a socket.`;
     throw new KpngError('KPNG_LISTEN_ADDRESS_IN_USE', message);
   }
   if (await answers(address.path)) {

@@ -84,11 +84,11 @@ export class Messages {
     const compressed = bytes[0] !== 0;
     if (!compressed && length <= maxMessageSize) return PREFIX + length;
     this.#broken = true;
-    if (compressed) onBroken(status.UNIMPLEMENTED, 'compressed requests are not understood');
+    if (compressed) onBroken(status.UNIMPLEMENTED, 'compressed requests are not supported');
     else {
       onBroken(
         status.RESOURCE_EXHAUSTED,
-        `a request of ${length} bytes is larger than the ${maxMessageSize} that are taken`,
+        `a request of ${length} bytes exceeds the limit of ${maxMessageSize}`,
       );
     }
     return undefined;

@@ -99,7 +99,7 @@ function admit(call: StreamingCall, shares: Shares): boolean {
   if (serverLimitReached.hasSubscribers) {
     serverLimitReached.publish({ limit: 'max-watchers', value: max, peer: call.getPeer() });
   }
-  const message = `this client has its share of the ${max} watchers that are allowed`;
+  const message = `this client has reached its share of the limit of ${max} watchers`;
   call.emit('error', Object.assign(new Error(message), { code: status.RESOURCE_EXHAUSTED }));
   return false;
 }

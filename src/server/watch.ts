@@ -55,7 +55,7 @@ export class Watch {
       onRequest: (request) => this.#onRequest(request),
       onEnd: () => this.#onHalfClose(),
       onBroken: (code, problem) =>
-        this.end(code, new KpngError('KPNG_OP_INVALID', `A request cannot be taken: ${problem}.`)),
+        this.end(code, new KpngError('KPNG_OP_INVALID', `Invalid request: ${problem}.`)),
     });
     call.on('cancelled', () => this.#finish(undefined));
     call.on('error', () => this.#finish(undefined));

@@ -110,7 +110,7 @@ export class Deliverer {
     const count = untaken.keys.size;
     const error = new KpngError(
       'KPNG_SINK_FAILED',
-      `A change of ${count} service${count === 1 ? '' : 's'} was not taken: ${reason}`,
+      `A change of ${count} service${count === 1 ? '' : 's'} failed: ${reason}`,
       { cause },
     );
     if (!this.#closed) {

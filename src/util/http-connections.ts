@@ -249,7 +249,7 @@ export class HttpConnections {
       body = await readBody(request);
       if (body === undefined) return refuseBody();
     } else if (method !== 'GET' && method !== 'HEAD') {
-      const text = `${method} is not served here, only GET and HEAD.\n`;
+      const text = `${method} is not supported; use GET or HEAD.\n`;
       return { ...plain(405, text), headers: { allow: 'GET, HEAD' } };
     }
     return answer({ method, path, query, headers, body, signal });
@@ -274,7 +274,7 @@ export class HttpConnections {
   }
 }
 
-const FAILED = 'The page could not be made; see the log.\n';
+const FAILED = 'The page could not be rendered; see the log.\n';
 
 /** Whether the client left before it had read its answer. */
 function isClientGone(error: unknown): boolean {

@@ -206,7 +206,7 @@ class Builder {
   #value(): unknown {
     const event = this.#events[this.#next++];
     if (event === undefined || event.type === EVENT_ID.DOCUMENT || event.type === EVENT_ID.POP) {
-      throw new Error('the YAML parser has lost its way');
+      throw new Error('the YAML parser failed');
     }
     if (event.type === EVENT_ID.ALIAS) return this.#alias(event);
     const { anchorStart, tagStart } = event;

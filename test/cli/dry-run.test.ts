@@ -50,7 +50,7 @@ t.test('shows the transaction of nft, and where it would listen', async (t) => {
 
 t.test('ports that the kernel would choose are made up', async (t) => {
   const text = await dryRun(t, '--portal nftables --health-check-node-ports=false');
-  t.match(text, /^# ports from 50000 on stand for free ones/m);
+  t.match(text, /^# ports from 50000 on stand for those/m);
   t.match(text, /^10\.96\.0\.10 \. tcp \. 80 : 500\d\d,?$/m);
   t.notMatch(text, /load balancers/);
 });

@@ -31,7 +31,7 @@ linuxTest('clients wait while a process has died whose successor has no state ye
   const late = join(shortDir(t), 'late.yaml');
   const admin = `--admin-socket=${rig.admin}`;
   const second = rig.start(...flags, admin, `--input=${late}`);
-  await second.line('Taking over from a process that runs');
+  await second.line('Taking over from the running process');
   first.kill('SIGKILL');
   await first.exited;
   const { pid } = first.child;
@@ -138,7 +138,7 @@ linuxTest('TERM while a successor is still starting: the old process ends in tim
   await first.line('The first complete state is in place');
   const late = join(shortDir(t), 'late.yaml');
   const second = rig.start(`--input=${late}`);
-  await second.line('Taking over from a process that runs');
+  await second.line('Taking over from the running process');
   first.kill('SIGTERM');
   await first.line('New process did not take over in time; stopping without it');
   t.match(await first.exited, { code: 0 }, 'nothing was cut');
@@ -158,7 +158,7 @@ linuxTest('of two successors at once the loser leaves the socket to the winner',
   await first.line('The first complete state is in place');
   const late = join(shortDir(t), 'late.yaml');
   const winner = rig.start(`--input=${late}`);
-  await winner.line('Taking over from a process that runs');
+  await winner.line('Taking over from the running process');
   const loser = rig.start();
   await loser.line('Cannot take over; starting without handed-off sockets');
   await loser.line('Handover socket unavailable; a new process cannot take over; retrying');

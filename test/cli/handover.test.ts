@@ -87,7 +87,7 @@ linuxTest('a successor that dies before it serves changes nothing', async (t) =>
   const stop = ceaseless('127.0.0.1', rig.port);
   // Without a state it cannot serve.
   const second = rig.start(`--input=${rig.socket}.missing`);
-  await second.line('Taking over from a process that runs');
+  await second.line('Taking over from the running process');
   second.kill('SIGKILL');
   await first.line('New process did not take over; still serving');
   const third = rig.start();
@@ -126,8 +126,11 @@ linuxTest('a socket of something else, and a path that is no socket, are told', 
   const other = await handoverRig(t);
   writeFileSync(other.socket, 'a file');
   const second = other.start();
-  t.match(await second.line('Handover socket unavailable; a new process cannot take over; retrying'), {
-    reason: /is there, and is no socket/,
-  });
+  t.match(
+    await second.line('Handover socket unavailable; a new process cannot take over; retrying'),
+    {
+      reason: /exists and is not a socket/,
+    },
+  );
   t.equal(statSync(other.socket).size, 6, 'the file is as it was');
 });

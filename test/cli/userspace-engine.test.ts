@@ -64,9 +64,7 @@ linuxTest(
     crash(path, 3);
     const engine = await createEngine({ engine: 'auto', limits, instance: 'one' }, {}, log, guard);
     t.equal(engine.kind, 'node');
-    t.match(lines(), [
-      { reason: /^crash-loop: the last 3 starts .*; remove .*\.json to try it again/ },
-    ]);
+    t.match(lines(), [{ reason: /^crash-loop: the last 3 starts .*; remove .*\.json to retry/ }]);
     await engine.close();
     const other = await createEngine({ engine: 'auto', limits, instance: 'two' }, {}, log, guard);
     t.equal(other.kind, 'linux', 'another instance is not concerned');

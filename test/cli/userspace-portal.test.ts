@@ -103,7 +103,7 @@ t.test('iptables writes for the families that it can, of the flavour asked for',
   const { portal, lines } = await make(flags, undefined, iptables);
   t.teardown(() => portal.close());
   t.match(lines, [
-    { msg: 'Found iptables', flavor: 'legacy', reason: 'it was asked for' },
+    { msg: 'Found iptables', flavor: 'legacy', reason: '--iptables-flavor selects it' },
     { level: 'warn', msg: 'There will be no packet rules for IPv6', reason: /ip6tables-legacy/ },
   ]);
   await portal.commit(new Map());

@@ -88,7 +88,7 @@ t.test('a Reset in the middle of a diff is reported, and what follows it counts'
   t.strictSame(shape, ['demo/api()', 'demo/web()']);
   const error = await errors.take();
   t.equal(error.code, 'KPNG_OP_INVALID');
-  t.match(error.message, /Reset in the middle of a change set: the 2 operations before it/);
+  t.match(error.message, /Reset within a change set: discarded the 2 operations before it/);
   t.equal(client.snapshot().invalidOps, 1, 'a Reset at the start is none, however often');
   await stream.request();
   stream.send(web0, reset, web, web0, api, sync);

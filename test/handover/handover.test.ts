@@ -167,7 +167,7 @@ linuxTest('nobody is there: no path, and a socket that somebody has left', async
   writeFileSync(path, '');
   t.match(await takeOver(path), { kind: 'nobody' }, 'no socket, so nobody answers');
   await server.listen();
-  t.match(unreachable, [/is there, and is no socket/]);
+  t.match(unreachable, [/exists and is not a socket/]);
 });
 
 /** A further process that serves the same path. `file`: what it found there when it began. */

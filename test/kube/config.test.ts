@@ -84,8 +84,8 @@ t.test('what is wrong with a configuration', async (t) => {
   const wrong = async (text: string): Promise<string> =>
     problem({ kubeconfig: await write('c', text) });
   t.match(await problem({ kubeconfig: '/nowhere/config' }), /^KPNG_KUBECONFIG: .*ENOENT/);
-  t.match(await wrong(''), /^KPNG_KUBECONFIG: .* it is empty, or no kubeconfig$/);
-  t.match(await wrong('- a\n'), /no kubeconfig/);
+  t.match(await wrong(''), /^KPNG_KUBECONFIG: .* it is empty, or not a kubeconfig$/);
+  t.match(await wrong('- a\n'), /not a kubeconfig/);
   t.match(await wrong('a: [1\n'), /^KPNG_KUBECONFIG/);
   t.match(await wrong(`${GOOD}- null\n`), /users\[1\]: expected a name and a user$/);
   t.match(await wrong(`${GOOD}# ${'x'.repeat(2 ** 20)}`), /larger than 1Mi$/);

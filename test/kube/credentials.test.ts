@@ -218,7 +218,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
   );
   t.teardown(() => here.write('go', ''));
   await advanceUntil(() => failures.length >= 6, 5000);
-  t.match(failures[0], { kind: 'credentials', error: { message: /: not there after 60 s$/ } });
+  t.match(failures[0], { kind: 'credentials', error: { message: /: timed out after 60 s$/ } });
   await here.write('go', '');
   await advanceUntil(() => api.watches().length === 3);
   const runs = (await readFile(join(script, '../runs'), 'utf8')).trim().split('\n');

@@ -152,7 +152,7 @@ t.test('a watch on which nothing comes any more is noticed', async (t) => {
   for (const watch of api.watches()) watch.mute(true);
   addApi(api);
   await advanceUntil(() => failures.length === 3, 10_000);
-  t.match(failures[0], { kind: 'silent', error: { message: /nothing came for 150 s/ } });
+  t.match(failures[0], { kind: 'silent', error: { message: /no data for 150 s/ } });
   await advanceUntil(() => api.watches('services').some((watch) => !watch.muted));
   await settled(...MORE);
   t.equal(lists(api), 1);

@@ -169,7 +169,7 @@ t.test('rules that another process has taken degrade, for however long', (t) => 
     const { status, body } = health.judge(probe);
     t.equal(status, 200, probe);
     t.match(body.degraded, [
-      'another process has the packet rules since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_TAKEN)',
+      'another process owns the packet rules since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_TAKEN)',
     ]);
   }
   t.end();

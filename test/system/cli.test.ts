@@ -111,7 +111,7 @@ testEachKind(
     const cli = proxy(t, here, '--portal auto', ['env', `PATH=${path}`]);
     t.match(await cli.line('Chose --portal iptables'), { reason: /no nft on the PATH/ });
     const found = await cli.line('Found iptables');
-    t.match(found, { program: kind.name, reason: 'the chains of Kubernetes are there' });
+    t.match(found, { program: kind.name, reason: 'it has the chains of Kubernetes' });
     await cli.line('The first complete state is in place');
     t.match(await here.rules(), /:KUBE-PORTALS-HOST/);
     for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);

@@ -95,14 +95,10 @@ export async function startDryRun(
 }
 
 function head(kind: string, { portal, portRange }: UserspaceOptions): string {
-  const lines = [
-    `portal ${kind}: what it would run for this state, where nothing of ours is there yet`,
-  ];
-  if (portal === 'auto') lines.push('(auto takes it where it works, which was not tried)');
+  const lines = [`portal ${kind}: commands for this state on a host without any of our rules`];
+  if (portal === 'auto') lines.push('(auto selects it where it works; not tested)');
   if (kind !== 'address' && portRange === undefined) {
-    lines.push(
-      `ports from ${FIRST_MADE_UP_PORT} on stand for free ones that the kernel would choose`,
-    );
+    lines.push(`ports from ${FIRST_MADE_UP_PORT} on stand for those that the kernel would choose`);
   }
   return lines.map((line) => `# ${line}\n`).join('');
 }

@@ -53,7 +53,7 @@ export class Handover {
     if (found.kind === 'inherited') {
       const { pid, sockets } = found;
       const ms = Math.round(performance.now() - begin);
-      log.info('Taking over from a process that runs', { pid, sockets, ms });
+      log.info('Taking over from the running process', { pid, sockets, ms });
       const handover = new Handover(options, found, found.file);
       void found.predecessorGone.then(() => handover.#predecessorGone(pid));
       return handover;

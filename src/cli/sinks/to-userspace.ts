@@ -42,7 +42,7 @@ export const toUserspace = userspace({
     },
     {
       line: 'local to-userspace --portal none --port-range 36000-37000',
-      does: 'opens proxy ports only, and leaves it to you how clients get to them',
+      does: 'opens proxy ports only; you route clients to them',
     },
   ],
 });
@@ -51,9 +51,7 @@ export const toUserspaceLinux = userspace({
   word: 'to-userspacelin',
   summary: 'to-userspace with the defaults of kpng on Linux',
   portRange: undefined,
-  examples: [
-    { line: 'local to-userspacelin', does: 'takes the place of kpng’s Linux userspace backend' },
-  ],
+  examples: [{ line: 'local to-userspacelin', does: 'replaces kpng’s Linux userspace backend' }],
 });
 
 export const toUserspaceWindows = userspace({
@@ -63,7 +61,7 @@ export const toUserspaceWindows = userspace({
   examples: [
     {
       line: 'local -api=127.0.0.1:12090 to-winuserspace -v=4',
-      does: 'takes the place of kpng’s Windows userspace backend',
+      does: 'replaces kpng’s Windows userspace backend',
     },
   ],
 });

@@ -98,7 +98,7 @@ async function startPool(
   });
   if (memory.isOpen()) {
     const [crashes, { path }] = [memory.crashes(), memory];
-    const what = `the last ${crashes} starts crashed in its probes; remove ${path} to try it again`;
+    const what = `the last ${crashes} starts crashed in its probes; remove ${path} to retry`;
     if (engine === 'auto') throw new Error(`crash-loop: ${what}`);
     log.warn('Starting the linux engine although it crashed before', { crashes, path });
   }

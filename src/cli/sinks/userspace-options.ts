@@ -41,7 +41,7 @@ export function userspaceFlags(variant: Variant) {
       portal: flag(
         choice(['auto', 'nftables', 'iptables', 'address', 'portproxy', 'none']),
         'auto',
-        'How clients get here. nftables, iptables: packet rules redirect every service address to ' +
+        'How clients reach the proxy. nftables, iptables: packet rules redirect every service address to ' +
           'proxy ports. address: listen on the cluster, external, load-balancer and node addresses ' +
           'themselves, those that the host has. portproxy: on Windows, netsh redirects TCP to proxy ports. none: listen on proxy ports only. auto: the first of ' +
           'nftables, iptables and address that works; the log says which and why.',
@@ -59,8 +59,8 @@ export function userspaceFlags(variant: Variant) {
       'portal-interface': flag(
         text('name'),
         '',
-        'Interface that the portal address adds service addresses to, such as kpng0; on Linux it is made ' +
-          'where there is none. auto chooses that portal then. Empty: only addresses that the host already ' +
+        'Interface that the portal address adds service addresses to, such as kpng0; on Linux it is created ' +
+          'if missing. auto chooses that portal then. Empty: only addresses that the host already ' +
           'has. On Windows, when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet ' +
           '(HNS Internal NIC), else what there is; the log says which and why.',
         { defaultText: 'none; on Windows see there' },
@@ -101,14 +101,14 @@ export function userspaceFlags(variant: Variant) {
         workers(),
         1,
         'Worker threads of the linux engine, each with its part of the clients and of the limits. ' +
-          'auto: one for each CPU. The node engine runs in the main thread, whatever this says.',
+          'auto: one for each CPU. The node engine always runs in the main thread.',
       ),
     }),
     ...group('Times', {
       'sync-period-duration': flag(
         duration(1),
         15_000,
-        'Accepted for the sake of old command lines; changes are carried out at once.',
+        'Accepted for compatibility; changes are applied at once.',
       ),
     }),
     ...HANDOVER_FLAGS,

@@ -196,14 +196,14 @@ class LinuxInterface implements InterfaceAddresses {
     throw new KpngError(
       'KPNG_PORTAL_UNSUPPORTED',
       `${doing}: the kernel has neither dummy interfaces (modprobe dummy) nor bridges; ` +
-        'give --portal-interface the name of one that is there, such as lo',
+        'give --portal-interface the name of an existing one, such as lo',
     );
   }
 
   #gone(): KpngError {
     return new KpngError(
       'KPNG_PORTAL_FAILED',
-      `the interface ${this.name} is gone; it was not made by this program, which waits for it to come back`,
+      `the interface ${this.name} is gone; another program created it and has to restore it`,
     );
   }
 

@@ -137,7 +137,7 @@ export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<Ch
   if (wanted !== 'auto') {
     const own = wanted === 'nft' ? nft : legacy;
     const found = own ?? (plain?.flavor === wanted ? plain : undefined);
-    if (found !== undefined) return { ...found, reason: 'it was asked for' };
+    if (found !== undefined) return { ...found, reason: '--iptables-flavor selects it' };
     throw missing(`iptables-${wanted}`, `the programs of --iptables-flavor ${wanted}`);
   }
   if (nft !== undefined && legacy !== undefined) return compare(exec, plain, nft, legacy);
@@ -154,13 +154,13 @@ async function compare(
 ): Promise<ChosenTools> {
   const [ofNft, ofLegacy] = await Promise.all([survey(exec, nft), survey(exec, legacy)]);
   if (ofNft.kubernetes !== ofLegacy.kubernetes) {
-    const reason = 'the chains of Kubernetes are there';
+    const reason = 'it has the chains of Kubernetes';
     return { ...(ofNft.kubernetes ? nft : legacy), reason };
   }
   if (ofNft.rules !== ofLegacy.rules) {
     return { ...(ofNft.rules > ofLegacy.rules ? nft : legacy), reason: 'it has more rules' };
   }
-  return { ...(plain?.flavor === 'legacy' ? legacy : nft), reason: 'iptables on the PATH is that' };
+  return { ...(plain?.flavor === 'legacy' ? legacy : nft), reason: 'it is iptables on the PATH' };
 }
 
 /** What there is of a flavour's rules. Without a table's name, no table is made by looking. */

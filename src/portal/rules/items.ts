@@ -174,7 +174,7 @@ export function takenError(what: string, pid: number | undefined, apart: string)
   const who = pid === undefined ? 'another process' : `another process (${pid})`;
   return new KpngError(
     'KPNG_PORTAL_TAKEN',
-    `${who} writes ${what} now; this one leaves it alone as long as that one runs. ` +
+    `${who} writes ${what} now; this process leaves it unchanged while that one runs. ` +
       `Stop one of them, or ${apart}`,
   );
 }

@@ -65,7 +65,7 @@ function writers(pids: readonly number[]): string {
 function sharedError(message: string): KpngError {
   return new KpngError(
     'KPNG_PORTAL_SHARED',
-    `${message}, for the same traffic as this one; a client gets to whichever rule the kernel comes to ` +
+    `${message}, for the same traffic as this one; the kernel applies whichever rule comes ` +
       'first. Stop one of them; its rules are removed then',
   );
 }

@@ -81,7 +81,7 @@ export async function excludedPorts(
       found.push(...readExcludedPorts(stdout));
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
-      log.warn('It is not known which ports Windows has reserved', { err: error.message });
+      log.warn('Reading the ports reserved by Windows failed', { err: error.message });
       return [];
     }
   }
@@ -93,7 +93,7 @@ export async function excludedPorts(
     .filter(({ first, last }) => first <= last);
   if (within.length > 0) {
     const ports = [...new Set(within.map(({ first, last }) => `${first}-${last}`))];
-    log.info('Windows has reserved ports of --port-range, which are left out', { ports });
+    log.info('Windows has reserved ports of --port-range; they are not used', { ports });
   }
   return within;
 }

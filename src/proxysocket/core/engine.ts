@@ -81,7 +81,7 @@ export class AcceptorEngine implements Engine {
   apply(changes: readonly EngineChange[]): Promise<void> {
     return this.#queue.run(async () => {
       if (this.#closed !== undefined || this.#destroyed !== undefined) {
-        throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed and takes no changes');
+        throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed');
       }
       const unknown = await this.#change(changes);
       this.#loops.changed();

@@ -271,7 +271,7 @@ export class Pool implements Engine {
     try {
       offerSockets(sockets, this.#sockets.ports());
       const engine = await make(this.#fallbackRows);
-      publishFault('given-up', new Error(`the ${engine.kind} engine carries on`));
+      publishFault('given-up', new Error(`the ${engine.kind} engine takes over`));
       this.#fallback = engine;
       await this.#toFallback(this.#ports.specs().map((spec) => ({ kind: 'set', spec })));
       await engine.setLimits?.(this.#limits);
@@ -355,7 +355,7 @@ export class Pool implements Engine {
 
   #checkOpen(): void {
     if (!this.#ending.signal.aborted) return;
-    throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed and takes no changes');
+    throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed');
   }
 }
 

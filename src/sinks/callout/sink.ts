@@ -94,12 +94,14 @@ function errorOf(
     return failed(`${program} could not be started: ${startFailure(cause)}`, cause);
   }
   if (result.kind === 'exit') return failed(`${program} ended with code ${result.exitCode}`);
-  if (result.kind === 'signal') return failed(`${program} was ended by ${result.signal}`);
+  if (result.kind === 'signal') return failed(`${program} was killed by ${result.signal}`);
   if (result.kind === 'output') {
     return failed(`${program} was killed: it printed more than ${maxOutput} bytes`);
   }
   const limit = formatDuration(timeoutMs);
-  return failed(`${program}, or what it had started, was ended: it took longer than ${limit}`);
+  return failed(
+    `${program} was killed: it, or a process that it started, ran longer than ${limit}`,
+  );
 }
 
 function failed(message: string, cause?: unknown): KpngError {

@@ -149,7 +149,7 @@ t.test('without an answer of netsh all ports are tried', async (t) => {
   const { log, lines } = await captureLog();
   const fake = new FakeExec(() => exits('no'));
   t.same(await excludedPorts(fake.exec, RANGE, log), []);
-  t.match(lines(), [{ level: 'warn', msg: /not known which ports/ }]);
+  t.match(lines(), [{ level: 'warn', msg: /Reading the ports reserved by Windows failed/ }]);
 });
 
 const LOOPBACK = { name: 'Loopback Pseudo-Interface 1', loopback: true };

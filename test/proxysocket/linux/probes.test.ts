@@ -106,7 +106,7 @@ t.test('functions: one that is missing, or no permission', async (t) => {
     probe: 'functions',
     message: /recvmmsg/,
   });
-  t.match(await failure(functionsProbe, nothing()), { message: 'node:ffi is not there' });
+  t.match(await failure(functionsProbe, nothing()), { message: 'node:ffi is missing' });
 });
 
 linuxTest('errno: an error number that is wrong, from the beginning or later', async (t) => {

@@ -131,7 +131,7 @@ t.test(
 
 t.test('a signal of somebody else fails the sync', async (t) => {
   const { sink, events } = rig(t, 'kill -USR1 $$');
-  await t.rejects(sink.sync(state()), { message: /was ended by SIGUSR1$/ });
+  await t.rejects(sink.sync(state()), { message: /was killed by SIGUSR1$/ });
   t.equal(events[0]?.result, 'signal');
 });
 

@@ -53,7 +53,7 @@ export function expect(what: string, actual: unknown, expected: unknown): void {
 
 /** What a probe before this one has found. */
 export function found<T>(value: T | undefined, what: string): T {
-  if (value === undefined) throw new Error(`${what} is not there`);
+  if (value === undefined) throw new Error(`${what} is missing`);
   return value;
 }
 
@@ -128,8 +128,7 @@ export const epollProbe: Probe = {
       poller.close();
       return count === 2 && marks.size === 0;
     });
-    if (findings.epollLayout === undefined)
-      throw new Error('its events are laid out in no known way');
+    if (findings.epollLayout === undefined) throw new Error('unknown layout of its events');
   },
 };
 
