@@ -5,7 +5,7 @@
  * docs/reference/errors.md, and a test keeps the two equal.
  */
 
-/** What each code means and whether the program tries again by itself. */
+/** The meaning of each code, and whether the program retries. */
 export const ERROR_CODES = {
   KPNG_NODE_TOO_OLD: { summary: 'The library needs a newer Node.', retried: false },
   KPNG_USAGE: { summary: 'A flag or command is wrong.', retried: false },
@@ -174,7 +174,7 @@ export class KpngError extends Error {
     this.servicePort = options.servicePort;
   }
 
-  /** Whether the program tries again by itself. */
+  /** Whether the program retries. */
   get retried(): boolean {
     return ERROR_CODES[this.code].retried;
   }

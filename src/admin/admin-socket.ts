@@ -9,12 +9,12 @@ import { startSocketServer, type SocketServer } from './socket-server.ts';
 import type { ProcessSubject } from './subject.ts';
 
 export interface AdminSocketOptions {
-  /** Empty: there is to be none. */
+  /** Empty: none. */
   readonly path: string;
   readonly uid: number | undefined;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
   readonly answer: (request: HttpRequest) => Promise<Answer>;
-  /** When it may be had. */
+  /** When the socket may be opened. */
   readonly turn: Turn;
 }
 

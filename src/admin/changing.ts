@@ -8,7 +8,7 @@ import type { ProcessSubject, ProxySubject } from './subject.ts';
 
 /** What drain and undrain answer. */
 export interface DrainOutcome {
-  /** What is drained now, or no longer; `all` when every drain was taken back. */
+  /** What is drained now, or no longer; `all` when every drain was removed. */
   readonly what: string;
   /** How many service ports that concerns. */
   readonly servicePorts: number;
@@ -186,7 +186,7 @@ class ProcessDrain {
 function stop(subject: ProcessSubject): StopOutcome {
   const snapshots = subject.proxy()?.engine.snapshot() ?? [];
   const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
-  // The answer goes first: with nothing to drain, the socket would be closed before it.
+  // // Answer first: with nothing to drain, the socket would be closed before.
   setImmediate(() => subject.stop());
   return { pid: process.pid, active };
 }

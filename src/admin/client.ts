@@ -14,7 +14,7 @@ export interface AdminCall {
   readonly timeoutMs?: number;
 }
 
-/** What an answer may come to; a dump of very many service ports is the longest. */
+/** Largest answer; the dump of very many service ports is the longest. */
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
 const TIMEOUT_MS = 10_000;
 

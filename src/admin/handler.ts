@@ -64,7 +64,7 @@ function indexOf(operations: readonly Operation[]): unknown {
   });
 }
 
-/** What is in the query, or in a JSON object of texts and numbers. Throws KPNG_USAGE. */
+/** The query, or a JSON object of texts and numbers. Throws KPNG_USAGE. */
 function inputOf({ query, body }: HttpRequest): OperationInput {
   const input: Record<string, string> = Object.fromEntries(new URLSearchParams(query));
   if (body === '') return input;

@@ -1,6 +1,6 @@
 import { KpngError } from '../errors.ts';
 
-/** What an operation is given: names and texts, from a query or from a JSON body. */
+/** The input of an operation: names and texts, from a query or from a JSON body. */
 export type OperationInput = Readonly<Record<string, string>>;
 
 /**
@@ -41,7 +41,7 @@ export function checkInput({ name, inputs }: Operation, input: OperationInput): 
   }
 }
 
-/** A whole number that was given, or the default. Throws KPNG_USAGE when it is none, or out of bounds. */
+/** A whole number from the input, or the default. Throws KPNG_USAGE when it is not a number or out of bounds. */
 export function numberOf(
   input: OperationInput,
   name: string,
@@ -61,7 +61,7 @@ export function numberOf(
   );
 }
 
-/** One of some words that was given, or the first of them. Throws KPNG_USAGE when it is none of them. */
+/** One of some words from the input, or the first of them. Throws KPNG_USAGE for any other. */
 export function wordOf<Word extends string>(
   input: OperationInput,
   name: string,

@@ -34,7 +34,7 @@ const UNKNOWN = 'an unknown process';
 /** Suffixes of the path: of a process that is being replaced, and of a socket that is being created. */
 const BESIDE = /^(?:\.\d+)?(?:~\d+)?$/;
 
-/** Removes the sockets beside a path that processes have left which are gone. */
+/** Removes the sockets beside a path whose processes have ended. */
 export async function removeDeadSockets(path: string): Promise<void> {
   if (isPipe(path)) return;
   const [folder, name] = [dirname(path), basename(path)];

@@ -27,7 +27,7 @@ export const PAGE_SCRIPTS = [
   'main.js',
 ] as const;
 
-/** Every file that the page is made of. */
+/** Every file of the page. */
 export const PAGE_FILES = ['page.html', 'style.css', ...PAGE_SCRIPTS] as const;
 
 let made: Answer | undefined;
@@ -45,7 +45,7 @@ export function answerPage({
 function readPageFile(name: string): string {
   const inside = bundledText(`status-page/${name}`);
   if (inside !== undefined) return inside;
-  // The folder is as far away from dist/admin as from src/admin.
+  // // The same relative path from dist/admin and from src/admin.
   return readFileSync(new URL(`../../assets/status-page/${name}`, import.meta.url), 'utf8');
 }
 

@@ -9,12 +9,12 @@ import type { Clock, Timer } from '../util/clock.ts';
 import { History, HISTORY_SAMPLES, SAMPLE_MS } from './history.ts';
 import type { HistoryView, Rates, Totals, Traffic } from './views.ts';
 
-/** Service ports with a history of their own, at once: 3 MB. */
+/** Maximum number of service ports with a history of their own: 3 MB. */
 export const MAX_HISTORIES = 1000;
 /** Points of the small plot in a list. */
 const SPARK_POINTS = 30;
 
-/** What is remembered of a service port that has ever been used. */
+/** The record of a service port that has ever been used. */
 interface Tracked {
   totals: Totals;
   rates: Rates;
@@ -27,20 +27,20 @@ interface Tracked {
   seen: number;
 }
 
-/** Service ports that are looked at in one turn of the event loop: a few milliseconds of work. */
+/** Service ports sampled in one turn of the event loop: a few milliseconds of work. */
 const PER_TURN = 1000;
 
 export interface SamplerOptions {
   /** Of some service ports, or of all. */
   readonly snapshot: (names?: ReadonlySet<string>) => readonly ServicePortSnapshot[];
-  /** The names of all, so that very many are looked at in several turns; absent: in one. */
+  /** The names of all, so that very many are sampled in several turns; absent: in one. */
   readonly names?: () => readonly string[];
   /** Whether anything has moved since the last time; absent or undefined: only the counters show it. */
   readonly activity?: () => Activity | undefined;
   readonly clock: Clock;
 }
 
-/** What a look at the counters has come to so far. */
+/** Running totals of one sampling. */
 interface Look {
   readonly seconds: number;
   readonly sum: TrafficSum;
@@ -48,10 +48,9 @@ interface Look {
 }
 
 /**
- * Looks at the counters every other second, so that there are rates and a history of the last five
- * minutes: of all service ports together, and of each that has traffic, up to MAX_HISTORIES. A service
- * port without clients costs nothing but the look at it; its history goes when nothing of it is left. While
- * nothing moves anywhere, none is looked at.
+ * Samples the counters every other second, for rates and a history of the last five minutes: of all service ports
+ * together, and of each that has traffic, up to MAX_HISTORIES. A service port without clients costs only its
+ * sampling; its history is freed with its last connection. Without any traffic, none is sampled.
  */
 export class Sampler {
   readonly #options: SamplerOptions;
@@ -112,7 +111,7 @@ export class Sampler {
     const seconds = Math.max(now - this.#lastAt, 1) / 1000;
     this.#lastAt = now;
     const before = this.#activity;
-    // Before the counters, so that what is counted meanwhile is something new the next time.
+    // // Before the counters, so that what is counted during the sampling is new the next time.
     this.#activity = this.#options.activity?.();
     if (before !== undefined && this.#activity !== undefined) {
       if (isSameActivity(before, this.#activity)) {
@@ -135,7 +134,7 @@ export class Sampler {
     this.#arm();
   }
 
-  /** Service ports that are gone, but for their last connections, are left out where there are so many. */
+  /** Removed service ports that still have connections are left out where there are very many. */
   #part(look: Look, names: readonly string[], start: number): void {
     const end = start + PER_TURN;
     const snapshots = this.#options.snapshot(new Set(names.slice(start, end)));
@@ -232,7 +231,7 @@ export function totalsOf(counters: ServicePortCounters): Totals {
   return { connections, bytesIn, bytesOut, errors: errorsIn(counters) };
 }
 
-/** What was counted between two samples, per second. A counter that went back started again from 0. */
+/** Counts between two samples, per second. A counter that decreased has restarted from 0. */
 function ratesBetween(before: Totals, now: Totals, seconds: number): Rates {
   const rates = { ...now };
   for (const key of KEYS) {

@@ -26,7 +26,7 @@ export interface Facts {
   readonly drained: boolean;
 }
 
-/** Gathers what there is to know; cheap, as it is done for every service port of a list. */
+/** Collects the input for the state of a service port; cheap, as every row of a list needs it. */
 export function factsOf(
   snapshot: ServicePortSnapshot,
   proxier: Pick<ProxySubject['proxier'], 'drains' | 'endpointsOf'>,
@@ -77,7 +77,7 @@ export function addressesOf(port: DesiredServicePort | undefined): string[] {
   );
 }
 
-/** Service ports whose endpoints are asked for to judge a list, at most. */
+/** Maximum number of service ports whose endpoints are read for a list. */
 export const MAX_ASKED = 1000;
 
 /** By service port: its endpoints that are passed over now, as `ip:port`, as connections to them failed. */

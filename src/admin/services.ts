@@ -16,7 +16,7 @@ import {
 import type { ProxySubject } from './subject.ts';
 import type { ServiceRow, ServicesView, ServiceState } from './views.ts';
 
-/** What a list of service ports can be sorted by. */
+/** Sort keys of a list of service ports. */
 export const SORT_KEYS = [
   'name',
   'state',

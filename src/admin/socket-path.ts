@@ -35,9 +35,8 @@ export function isPipe(path: string): boolean {
 }
 
 /**
- * Makes sure that the directory of a socket is one in which no other user can put another socket in its
- * place; makes it, for its owner only, when it is missing. Rejects with KPNG_ADMIN_SOCKET, on Windows
- * always: Node has no sockets in directories there.
+ * Checks that no other user can replace the socket in its directory; creates the directory, for its owner only,
+ * when it is missing. Rejects with KPNG_ADMIN_SOCKET, on Windows always: Node has no sockets in directories there.
  */
 export async function checkDirectory(
   path: string,

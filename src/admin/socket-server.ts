@@ -56,7 +56,7 @@ export async function startSocketServer(options: SocketServerOptions): Promise<S
   if (isPipe(path)) await listen(server, path);
   const own = isPipe(path) ? undefined : await claim(server, path, replaces);
   const removeSocket = async (): Promise<void> => {
-    // A new process may have the path by now.
+    // // A new process may have replaced the socket.
     if (own === undefined || (await inodeOf(path)) !== own) return;
     await unlink(path).catch(() => undefined);
   };
@@ -76,7 +76,7 @@ async function listen(server: Server, path: string): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const failed = (error: Error): void => reject(refusal(path, messageOf(error), error));
     server.once('error', failed);
-    // The socket is created within the call: no other user can open it, not even for a moment.
+    // // The socket is created within the call: no other user can open it in between.
     const previous = isPipe(path) ? undefined : process.umask(0o177);
     try {
       server.listen(path, () => {
@@ -90,10 +90,9 @@ async function listen(server: Server, path: string): Promise<void> {
 }
 
 /**
- * Makes the socket under another name and moves it into place, with its mode: a client that finds it at the path
- * finds it complete. It also keeps Node from removing whatever is at the path when the server closes: it removes
- * what has the name of the draft then, so no socket that stays may have such a name.
- * Returns the number of its file, to know it again.
+ * Creates the socket under another name and renames it with its mode set, so that clients only find a complete one.
+ * It also keeps Node from removing the path when the server closes: Node removes the draft's name, so no socket
+ * that stays may have such a name. Returns the inode number, to recognize it.
  */
 async function claim(server: Server, path: string, replaces: boolean): Promise<number> {
   const draft = `${path}~${process.pid}`;
@@ -111,7 +110,7 @@ async function claim(server: Server, path: string, replaces: boolean): Promise<n
   }
 }
 
-/** Unlike `rename`, replaces nothing: another process may have got the path since it was looked at. */
+/** Unlike `rename`, replaces nothing: another process may have taken the path since the check. */
 async function nameAnew(draft: string, path: string): Promise<void> {
   try {
     await link(draft, path);

@@ -146,7 +146,7 @@ function connectionView({ ageMs, ...rest }: ConnectionSnapshot): ConnectionView 
   return { ...rest, ageSeconds: Math.round(ageMs / 100) / 10 };
 }
 
-/** In pieces: traffic has its turn between them. */
+/** In pieces, so that traffic is served between them. */
 async function* dumpOf(
   subject: ProcessSubject,
   sampler: Sampler,

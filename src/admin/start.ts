@@ -17,14 +17,14 @@ import { standardOperations } from './standard.ts';
 import type { ProcessSubject } from './subject.ts';
 
 export interface AdminOptions {
-  /** Where the admin socket is to be; empty: nowhere. */
+  /** Path of the admin socket; empty: none. */
   readonly socketPath: string;
   /** Where the status page is served; undefined: nowhere but on the socket. */
   readonly pageAddress: HostPort | undefined;
   readonly subject: ProcessSubject;
   /** Number of this user; undefined on Windows. */
   readonly uid: number | undefined;
-  /** Gives the listening sockets of another process away. Default: there are none. */
+  /** Hands the listening sockets to another process. Default: there are none. */
   readonly inherit?: Inherit;
   /** When socket and page may be served. Default: at once. */
   readonly turn?: Turn;

@@ -10,7 +10,7 @@ import { noStates } from './services.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 import type { ProbeView, ProxyView, StatusView } from './views.ts';
 
-/** What the process is, how it is, and what all service ports come to; `failing` says what of their endpoints refuses. */
+/** The process, its health, and the totals of all service ports; `failing`: endpoints that refuse. */
 export function* statusOf(
   subject: ProcessSubject,
   rates: Pick<Sampler, 'rates'>,

@@ -7,10 +7,10 @@ import type { EngineLimits } from '../proxysocket/limits.ts';
 import type { Clock } from '../util/clock.ts';
 import type { ProblemView } from './views.ts';
 
-/** What the admin API knows of a process that proxies. */
+/** What the admin API reads from a proxy. */
 export interface ProxySubject {
   readonly engine: Required<Pick<Engine, 'kind' | 'snapshot' | 'names' | 'activity' | 'inspect'>>;
-  /** What is drained, and what may be. */
+  /** The drains, and their targets. */
   readonly proxier: Pick<Proxier, 'drains' | 'drain' | 'undrain' | 'endpointsOf'>;
   /** The kind of the portal. */
   readonly portal: string;
@@ -20,7 +20,7 @@ export interface ProxySubject {
   problems(): readonly ProblemView[];
 }
 
-/** What the admin API knows of its process. */
+/** What the admin API reads from its process. */
 export interface ProcessSubject {
   readonly version: string;
   /** The words of the command, such as `file to-userspace`. */
@@ -30,12 +30,12 @@ export interface ProcessSubject {
   readonly health: Health;
   readonly log: AdjustableLog;
   readonly clock: Clock;
-  /** How long new clients are served on once health says no, when the process drains. Milliseconds. Default: 0. */
+  /** How long new clients are accepted after health has failed, when the process drains. Milliseconds. Default: 0. */
   drainDelayMs?(): number;
   /** The process that has taken over from this one; undefined: none has. */
   successor?(): number | undefined;
   /** Undefined until the sink has been started, and in a process that does not proxy. */
   proxy(): ProxySubject | undefined;
-  /** Begins to stop in order, as TERM does. Idempotent. */
+  /** Starts a graceful stop, as TERM does. Idempotent. */
   stop(): void;
 }

@@ -103,7 +103,7 @@ export interface ConnectTimes {
   readonly p99: number | null;
 }
 
-/** All there is to know of one service port. */
+/** Details of one service port. */
 export interface ServiceDetails extends ServiceRow {
   readonly affinity: 'none' | { readonly clientIP: number };
   readonly listenersList: readonly ListenerView[];
@@ -208,7 +208,7 @@ export interface ConnectionView {
 }
 
 export interface ConnectionsView {
-  /** Connections that were looked at and match. More may be there when `complete` is false. */
+  /** Connections that were inspected and match. There may be more when `complete` is false. */
   readonly matched: number;
   readonly complete: boolean;
   /** Oldest first, no more than were asked for. */

@@ -18,7 +18,7 @@ import {
 import { ENDPOINT_INFO, NODE_INFO, SERVICE_INFO } from './shapes.ts';
 import { wireProblem, type Shape } from './wire.ts';
 
-/** What a path names. */
+/** The parts of a path. */
 export type GlobalTarget =
   | { readonly kind: 'service'; readonly service: ServiceRef }
   | { readonly kind: 'endpoint'; readonly endpoint: GlobalEndpointRef }
@@ -46,12 +46,12 @@ export interface InvalidGlobalOp {
 export type GlobalOp =
   | GlobalDataOp
   | InvalidGlobalOp
-  /** kpng's second entry for each endpoint, which says nothing new. */
+  /** kpng's second entry for each endpoint, a duplicate. */
   | { readonly kind: 'repeated' }
   | { readonly kind: 'reset' }
   | { readonly kind: 'sync' };
 
-/** Decodes an OpItem and what is in it. */
+/** Decodes an OpItem and its value. */
 export function decodeGlobalOp(bytes: Uint8Array): GlobalOp {
   const item = decodeOpItem(bytes);
   return item instanceof KpngError

@@ -16,7 +16,7 @@ import { parseEndpointPath, parseServicePath, servicePath } from './paths.ts';
 import { ENDPOINT, OP_ITEM, SERVICE } from './shapes.ts';
 import { wireProblem } from './wire.ts';
 
-/** What a path names. `service` is the service's key, `namespace/name`. */
+/** The parts of a path. `service` is the service's key, `namespace/name`. */
 export type Target =
   | { readonly kind: 'service'; readonly service: string }
   | { readonly kind: 'endpoint'; readonly service: string; readonly endpoint: string };
@@ -49,7 +49,7 @@ export type LocalOp = DataOp | InvalidOp | { readonly kind: 'reset' } | { readon
 const RESET = { kind: 'reset' } as const;
 const SYNC = { kind: 'sync' } as const;
 
-/** Decodes an OpItem and what is in it. */
+/** Decodes an OpItem and its value. */
 export function decodeLocalOp(bytes: Uint8Array): LocalOp {
   const item = decodeOpItem(bytes);
   return item instanceof KpngError
@@ -57,7 +57,7 @@ export function decodeLocalOp(bytes: Uint8Array): LocalOp {
     : localOp(item);
 }
 
-/** Decodes an OpItem of either API; what is in it stays as it is. Returns what is wrong with it. */
+/** Decodes an OpItem of either API, but not its value. Returns the error, if any. */
 export function decodeOpItem(bytes: Uint8Array): OpItem | KpngError {
   const problem = wireProblem(bytes, OP_ITEM);
   if (problem !== undefined) return undecodable(problem);
@@ -162,7 +162,7 @@ function invalid(message: string, target?: Target, cause?: unknown): InvalidOp {
   return { kind: 'invalid', error: new KpngError('KPNG_OP_INVALID', message, { cause }), target };
 }
 
-/** For a message: escaped, and not longer than a line or two whatever the server sent. */
+/** For a message: escaped, and at most a line or two. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
 }

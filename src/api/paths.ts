@@ -17,7 +17,7 @@ export interface EndpointRef extends ServiceRef {
 
 export interface GlobalEndpointRef {
   readonly namespace: string;
-  /** Empty in the second index of a kpng server, which sends every endpoint once more without it. */
+  /** Empty in the second index of a kpng server, which sends every endpoint twice. */
   readonly serviceName: string;
   /** Name of the EndpointSlice. */
   readonly sourceName: string;

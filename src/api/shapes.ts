@@ -1,4 +1,4 @@
-/** What is inside the messages of both APIs, for the check before they are decoded (see wire.ts). */
+/** The layout of the messages of both APIs, for the check before they are decoded (see wire.ts). */
 import type { Shape } from './wire.ts';
 
 const IP_SET: Shape = { 1: 'text', 2: 'text' };

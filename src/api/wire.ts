@@ -8,17 +8,17 @@
 import { isUtf8 } from 'node:buffer';
 
 /**
- * What is inside the length-delimited fields of a message, by field number: `'text'`, or the shape of
- * a nested message. Fields that are not listed are only checked for their length.
+ * The length-delimited fields of a message, by field number: `'text'`, or the shape of a nested message. Fields
+ * that are not listed are only checked for their length.
  */
 export interface Shape {
   readonly [field: number]: 'text' | Shape;
 }
 
-/** Two bytes on the wire may be an object of a hundred in memory: so many fields a message may have in all. */
+/** Two bytes on the wire can become an object of a hundred in memory: the maximum number of fields of a message. */
 export const MAX_FIELDS = 200_000;
 
-/** What is wrong with the bytes, or undefined when they can be decoded. */
+/** The first error of the bytes, or undefined when they can be decoded. */
 export function wireProblem(bytes: Uint8Array, shape: Shape): string | undefined {
   return problemWithin(bytes, { start: 0, end: bytes.length, shape, count: { fields: 0 } });
 }

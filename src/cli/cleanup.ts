@@ -17,7 +17,7 @@ export interface CleanupOptions extends CleanupTargets {
 }
 
 interface Context extends Required<CleanupOptions> {
-  /** Says what is not as it should be, and keeps nothing from being removed. */
+  /** Reports a problem that does not stop the removal. */
   readonly warn: (error: KpngError) => void;
 }
 
@@ -26,7 +26,6 @@ type Step = (context: Context) => Promise<string>;
 
 const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresses];
 
-/** Windows has no packet rules of ours. */
 const WINDOWS_STEPS: readonly Step[] = [portproxyRules, windowsAddresses];
 
 /**

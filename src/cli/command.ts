@@ -17,11 +17,11 @@ import type { EffectiveSetting } from './settings.ts';
 
 export const PROGRAM = 'kpng-userspace';
 
-/** What a running command is given. */
+/** The environment of a running command. */
 export interface RunContext {
   readonly log: Log;
   readonly globals: GlobalOptions;
-  /** For what a sink prints; the log goes elsewhere. */
+  /** Output of a sink; the log goes elsewhere. */
   readonly stdout: Writable;
   /** The node that the backend works for; absent: none, or all. */
   readonly nodeName?: string;
@@ -36,13 +36,13 @@ export interface RunContext {
 /** Where node-local state comes from, while it runs. */
 export interface RunningSource {
   /**
-   * Feeds the sink until the signal aborts; then resolves when the sink is not at work any more.
-   * Rejects only on a permanent failure: what can be retried, is.
+   * Feeds the sink until the signal aborts; then resolves when the sink is idle. Rejects only on a permanent
+   * failure: what can be retried, is.
    */
   run(sink: LocalSink, signal: AbortSignal): Promise<void>;
 }
 
-/** What can be ended in order, or at once. */
+/** Something that can be stopped gracefully, or at once. */
 export interface Running {
   /** Resolves when the output is no longer needed, such as when its reader has gone. */
   readonly ended?: Promise<void>;
@@ -53,11 +53,11 @@ export interface Running {
   /** Resolves with its number when another process serves the clients; absent: that does not happen. */
   readonly handedOver?: Promise<number>;
   /**
-   * What is waited for when everything has ended; absent: nothing. `asked` resolves at a signal. Returns the
-   * exit code.
+   * Called when everything has ended; absent: nothing to wait for. `asked` resolves at a signal. Returns the exit
+   * code.
    */
   afterwards?(asked: Promise<void>): Promise<number>;
-  /** Changes limits of the data path, for what begins from now on. Absent: there is none. */
+  /** Changes limits of the data path, for new connections. Absent: there is none. */
   setLimits?(limits: LimitChange): Promise<void>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;
@@ -65,7 +65,7 @@ export interface Running {
   destroy(): Promise<void>;
 }
 
-/** Where node-local state goes, while it runs. */
+/** The destination of node-local state, while it runs. */
 export interface RunningSink extends Running {
   readonly sink: LocalSink;
   /** Called after each change set that is in place, when health knows of it. */
@@ -80,7 +80,7 @@ interface Bound {
 }
 
 export interface SourceContext extends RunContext {
-  /** The node whose local view the sink wants. */
+  /** The node whose local view the sink needs. */
   readonly nodeName: string;
 }
 
@@ -176,7 +176,7 @@ export interface BoundCommand {
 export interface OtherCommand extends CommandText {
   /** Its heading in the list of commands. */
   readonly heading: 'A running proxy' | 'Other commands';
-  /** What may follow the word, for the help text; one entry for each form. Absent: flags. */
+  /** Arguments after the word, for the help text; one entry for each form. Absent: flags. */
   readonly forms?: readonly string[];
   /** Words that may follow it, for completion. */
   readonly next?: readonly string[];
@@ -219,7 +219,7 @@ export interface Registry {
   readonly sources: readonly SourceCommand[];
   readonly sinks: readonly SinkCommand[];
   readonly others: readonly OtherCommand[];
-  /** What to say of words that users of kpng may expect here. */
+  /** Hints for words that users of kpng may expect here. */
   readonly hints: Readonly<Record<string, string>>;
 }
 
@@ -259,7 +259,7 @@ export function defineGlobalSource<Table extends FlagTable, Options extends obje
 export function defineSink<Table extends FlagTable, Options extends { readonly nodeName: string }>(
   command: Definition<Table, Options> & {
     readonly servesByDefault?: boolean;
-    /** Whether the options ask for a dry run. Absent: they cannot. */
+    /** Whether the options request a dry run. Absent: not supported. */
     isDry?(options: Options): boolean;
     /** The limits of the data path. Absent: it has none. */
     limits?(options: Options): EngineLimits;

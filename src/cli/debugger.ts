@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 
-/** Options of Node that ask for its debugger; `--inspect-port` alone does not. */
+/** Options of Node that enable its debugger; `--inspect-port` alone does not. */
 const ASKED = /(?:^|[ "])--inspect(?:-brk|-wait)?(?:[= "]|$)/;
 
 /**

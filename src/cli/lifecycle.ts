@@ -22,7 +22,7 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
   return atTerminal ? 'terminal-closed' : 'read-again';
 }
 
-/** Who has asked the program to stop. */
+/** The sender of the request to stop. */
 export interface StopReason {
   /** The keys that the log has of it. */
   readonly told: { readonly signal: string } | { readonly by: string };
@@ -98,10 +98,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
 /** Where Linux takes how readily it ends a process. */
 const PATH = '/proc/self/oom_score_adj';
 
-/**
- * Applies `--oom-score-adj`. A kernel that does not take it is a warning: the
- * proxy works all the same. `path` is for tests.
- */
+/** Applies `--oom-score-adj`. A refusal of the kernel is only a warning. `path` is for tests. */
 export async function setOomScore(
   score: number | undefined,
   log: Log,

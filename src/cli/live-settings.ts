@@ -5,7 +5,7 @@ import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting } from './settings.ts';
 
-/** What a command line comes to, as far as it is compared. */
+/** The settings of a command line, as far as they are compared. */
 export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
 
 /** Puts one setting into force while the program runs, by flag. */

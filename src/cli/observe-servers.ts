@@ -12,8 +12,8 @@ export interface ObserveServersOptions extends Omit<ServersOptions, 'secure' | '
 }
 
 /**
- * Starts the servers for metrics and health, with TLS and authentication as the flags ask for. Rejects
- * with KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
+ * Starts the servers for metrics and health, with TLS and authentication as the flags say. Rejects with
+ * KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
  */
 export async function observeServers(options: ObserveServersOptions): Promise<HttpServer> {
   const { globals, metricsAddress, log } = options;
@@ -74,7 +74,7 @@ async function tlsFor(
 /** Failures to ask the cluster are logged at most this often. Milliseconds. */
 const TELL_MS = 10_000;
 
-/** Who may see metrics, with the connections that it takes to find out. */
+/** Access to metrics, with the connections that it needs for reviews. */
 interface ClosableGuard {
   readonly check: Guard;
   close(): void;

@@ -22,7 +22,7 @@ import type { FollowConfigOptions } from './reload.ts';
 import type { EffectiveSetting } from './settings.ts';
 import { programVersion } from './version.ts';
 
-/** A command line that was understood and is to be carried out. */
+/** A parsed command line, ready to run. */
 export interface RunOptions {
   readonly source: BoundSource;
   readonly sink: BoundSink;
@@ -46,7 +46,7 @@ export interface Live extends RunOptions {
   readonly live: LiveSettings;
   readonly limits: LateLimits;
   readonly turn: Turn;
-  /** Stops in order, for a reason. Idempotent. */
+  /** Stops gracefully, for a reason. Idempotent. */
   readonly stop: (reason: StopReason) => void;
 }
 
@@ -66,7 +66,7 @@ export interface Observers {
 export async function observe(options: Live): Promise<Observers> {
   const { sink, globals, given, log, live } = options;
   const health = new Health();
-  // What a dry run would do is no news.
+  // // A dry run logs no changes.
   const rules =
     sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
   const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];
@@ -134,7 +134,7 @@ export async function observe(options: Live): Promise<Observers> {
   };
 }
 
-/** What the admin API knows of this process. */
+/** What the admin API reads from this process. */
 function processSubject(
   { source, sink, log, globals, stop }: Live,
   health: Health,

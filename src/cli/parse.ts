@@ -13,7 +13,7 @@ import { REGISTRY } from './registry.ts';
 import { effectiveSettings } from './settings.ts';
 import { readTopic, topicWords, type Topic } from './topic.ts';
 
-/** What a command line asks for. */
+/** A parsed command line. */
 export type Invocation =
   | { readonly kind: 'help'; readonly topic: Topic }
   | { readonly kind: 'other'; readonly topic: Topic; readonly action: Action }
@@ -195,7 +195,7 @@ class Reader {
   }
 }
 
-/** What a file sets that the command has no flag for. */
+/** Settings of a file that the command has no flag for. */
 function idleFields(
   config: ConfigFile | undefined,
   table: FlagTable,

@@ -11,8 +11,8 @@ import type { RunOptions } from './observers.ts';
 import { topicWords, type Topic } from './topic.ts';
 
 /**
- * Understands a command line, without the program's name, carries it out, and returns the exit code. Sources and sinks
- * run on the streams of the process, whatever `host` is.
+ * Parses and runs a command line, without the program's name, and returns the exit code. Sources and sinks run on
+ * the streams of the process, not on those of `host`.
  */
 export async function main(
   argv: readonly string[],

@@ -1,7 +1,7 @@
 import { fieldName } from '../config/field.ts';
 import type { FlagSpec, FlagTable, Origin, RawValues } from './flags/table.ts';
 
-/** What a flag is set to, and why. */
+/** The value of a flag, and its origin. */
 export interface EffectiveSetting {
   readonly flag: string;
   /** Its name in files. */
@@ -16,7 +16,7 @@ export interface EffectiveSetting {
 
 export type JsonValue = string | number | boolean | null | readonly string[];
 
-/** The settings that the flags of a table come to. The file itself is not among them. */
+/** The settings of the flags of a table, without `--config` itself. */
 export function effectiveSettings(table: FlagTable, raw: RawValues): EffectiveSetting[] {
   return Object.entries(table)
     .filter(([flag]) => flag !== 'config')

@@ -11,7 +11,7 @@ import { Connector, type ConnectionSnapshot, type ConnectorOptions } from './con
 import type { ChangeSets } from './watch.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
-  /** Whose view to ask for. Default: the host's name, as it is. */
+  /** The node whose view to request. Default: the host's name, unchanged. */
   readonly nodeName?: string | undefined;
   /** End after the first change set; if the sink does not take it, with its error. Default: false. */
   readonly once?: boolean | undefined;

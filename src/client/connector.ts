@@ -55,7 +55,7 @@ export interface ConnectionSnapshot {
 
 export interface RunConnector<Op extends StreamOp> {
   readonly sets: ChangeSets<Op>;
-  /** Whose view to ask for. */
+  /** The node whose view to request. */
   readonly nodeName: string;
   /** Ends after the first change set, with the error if it was not taken. */
   readonly once: boolean;

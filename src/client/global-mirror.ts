@@ -21,8 +21,8 @@ interface StagedSource {
 }
 
 /**
- * What a server of the global API has said, so that its operations can be written to a store: change
- * sets whole, and after a Reset also the removal of what it does not mention any more.
+ * Turns the operations of a global API's server into writes to a store: whole change sets, and after a Reset also
+ * the removal of entries that it no longer sends.
  */
 export class GlobalMirror {
   readonly #services = new Map<string, Service>();
@@ -96,7 +96,7 @@ export class GlobalMirror {
     this.#stage(staged.infos, ref.key, key.length + ref.key.length, before, value);
   }
 
-  /** What is damaged takes nothing away, neither from the state nor from the change set. */
+  /** A damaged operation removes nothing, neither from the state nor from the change set. */
   #stage<T extends object>(
     staged: Map<string, Staged<T>>,
     key: string,
@@ -133,7 +133,7 @@ export class GlobalMirror {
     }
   }
 
-  /** What changes; undefined: it goes. */
+  /** The new value; undefined: removed. */
   *#settled<T extends object>(
     known: Map<string, T>,
     staged: ReadonlyMap<string, Staged<T>>,

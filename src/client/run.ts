@@ -9,7 +9,7 @@ import { readTls, type TlsFiles } from '../util/tls-files.ts';
 export interface RunOptions {
   /** Target of the kpng server, see `parseTarget`. Default: `127.0.0.1:12090`. */
   readonly api?: string | undefined;
-  /** Whose view to ask for. Default: the host's name, as it is. */
+  /** The node whose view to request. Default: the host's name, unchanged. */
   readonly nodeName?: string | undefined;
   /** Paths of PEM files. Default: no TLS. */
   readonly tls?: TlsFiles | undefined;
@@ -22,8 +22,8 @@ export interface RunOptions {
   /** Ends the run. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Called for everything that goes wrong on the way: a lost connection, an operation that cannot be
-   * used, a handler that failed. The run continues. Default: a line on standard error.
+   * Called for each failure: a lost connection, an invalid operation, a handler that failed. The run continues.
+   * Default: a line on standard error.
    */
   readonly onError?: ((error: KpngError) => void) | undefined;
 }

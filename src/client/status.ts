@@ -21,16 +21,16 @@ const CODE_NAMES = [
   'UNAUTHENTICATED',
 ] as const;
 
-/** What has to be known of a stream to say what to do about its end. */
+/** Facts about a stream that explain its end. */
 export interface StreamFacts {
   readonly maxMessageSize: number;
-  /** What may be the matter when the server does not know the method. */
+  /** A likely reason why the server does not know the method. */
   readonly unimplemented: string;
   /** Without TLS, a TCP connection stood, but no HTTP/2 on it. */
   readonly notUnderstood: boolean;
 }
 
-/** Why a stream ended, in words that say what to do where that is known. Code KPNG_SOURCE_LOST. */
+/** Why a stream ended, with advice where there is any. Code KPNG_SOURCE_LOST. */
 export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   const { code, details } = statusOf(cause);
   const name = code === undefined ? 'error' : (CODE_NAMES[code] ?? `status ${code}`);
@@ -39,7 +39,7 @@ export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   return new KpngError('KPNG_SOURCE_LOST', message, { cause });
 }
 
-/** What a TLS client says of a server that answers in plaintext, or hangs up at its greeting. */
+/** Error of a TLS client when the server answers in plaintext, or closes at the ClientHello. */
 const NO_TLS = /wrong version number|packet length too long|closed during the TLS handshake/;
 
 function hintFor(

@@ -10,7 +10,7 @@ import { streamError } from './status.ts';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 
-/** What a stream has to know of an operation. */
+/** The parts of an operation that a stream depends on. */
 export interface StreamOp {
   readonly kind: string;
 }
@@ -21,7 +21,7 @@ export interface StreamApi<Op extends StreamOp> {
   readonly name: string;
   /** Path of the method. */
   readonly path: string;
-  /** What may be the matter when a server does not know the method. */
+  /** A likely reason why the server does not know the method. */
   readonly unimplemented: string;
   readonly encodeRequest: (nodeName: string) => Uint8Array;
   readonly decode: (bytes: Uint8Array) => Op;

@@ -1,7 +1,7 @@
 import type { KpngError } from '../errors.ts';
 import type { OpStream, StreamOp } from './stream.ts';
 
-/** What a client makes of the operations that a server sends. */
+/** The client's handling of the operations that a server sends. */
 export interface ChangeSets<Op extends StreamOp> {
   /**
    * The full data set follows: the change set begun does not count, and every entry is suspect until
@@ -18,7 +18,7 @@ export interface WatchOptions<Op extends StreamOp> {
   readonly sets: ChangeSets<Op>;
   /** Sent with each request. May be empty, which a kpng server takes for a node without anything local. */
   readonly nodeName: string;
-  /** A Reset came in the middle of a change set of so many operations. */
+  /** A Reset arrived within a change set, after so many operations. */
   readonly onResetWithin: (operations: number) => void;
   /** Return after the first change set. */
   readonly once: boolean;
@@ -36,8 +36,8 @@ export async function watch<Op extends StreamOp>(
   stream: OpStream<Op>,
   { sets, nodeName, onResetWithin, once }: WatchOptions<Op>,
 ): Promise<KpngError | undefined> {
-  // A server says Reset by itself. Should one not do so, its first change set is the full data all
-  // the same, since it knows nothing of the stream before.
+  // // A server sends Reset unasked. If not, its first change set is the full data anyway, since the stream is new
+  // to it.
   sets.reset();
   let opsInChangeSet = 0;
   stream.request(nodeName);

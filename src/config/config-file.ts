@@ -1,12 +1,12 @@
 import type { ConfigProblem } from './problem.ts';
 
-/** A value that a file asks for. */
+/** A value from a file. */
 export interface Setting {
   /** The flag, without dashes. */
   readonly flag: string;
-  /** What the flag would be given on a command line. */
+  /** The equivalent text on a command line. */
   readonly text: string;
-  /** The field that says so, such as `clientConnection.kubeconfig`. */
+  /** The field it comes from, such as `clientConnection.kubeconfig`. */
   readonly field: string;
   readonly line: number;
 }
@@ -16,9 +16,9 @@ export interface ConfigFile {
   readonly path: string;
   /** By flag, without dashes. */
   readonly settings: ReadonlyMap<string, Setting>;
-  /** The words of the command line that the file stands for; undefined: it names none. */
+  /** The words of the command line in the file; undefined: none. */
   readonly command: readonly string[] | undefined;
-  /** What has no effect, and why. */
+  /** Settings without effect, and why. */
   readonly warnings: readonly ConfigProblem[];
 }
 

@@ -34,8 +34,8 @@ const { maxFileBytes, maxDepth, maxValues, maxDocuments } = CONFIG_LIMITS;
 const YAML_LIMITS = { maxDepth: maxDepth + 1, maxAliasedValues: maxValues };
 
 /**
- * Takes a file apart: one or several YAML documents (JSON is YAML, too), each an object with a kind. With
- * these limits a text takes up to a quarter of a second, whatever is in it: too long where clients are served.
+ * Splits a file into one or several YAML documents (JSON is YAML, too), each an object with a kind. Within these
+ * limits a text takes up to a quarter of a second: too long where clients are served.
  */
 export function readDocuments(text: string): ReadDocuments {
   const positionAt = positionsIn(text.slice(0, maxFileBytes));
@@ -73,7 +73,7 @@ export function readDocuments(text: string): ReadDocuments {
   return { documents, problems };
 }
 
-/** What is wrong with a document as a whole. */
+/** The error of a document as a whole. */
 function problemOf(value: unknown): string | undefined {
   if (!isObject(value)) return 'expected an object with apiVersion and kind';
   if (countValues(value) > maxValues) return `there are more than ${maxValues} keys and values`;

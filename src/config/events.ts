@@ -15,7 +15,7 @@ export interface SettingChange {
 /** A good configuration file was read again. */
 export interface ConfigReloaded {
   path: string;
-  /** What is in force now. */
+  /** The value in force now. */
   changed: readonly SettingChange[];
   /** What takes effect only when the program starts again. */
   refused: readonly SettingChange[];

@@ -1,7 +1,7 @@
 /** The types that a value may have in a file. */
 export type JsonType = 'string' | 'integer' | 'boolean' | 'array';
 
-/** What a value has to look like, as a part of the JSON schema. */
+/** The format of a value, as a part of the JSON schema. */
 export interface FieldSchema {
   readonly type: JsonType | readonly JsonType[];
   readonly enum?: readonly string[];
@@ -31,8 +31,8 @@ export function fieldName(flag: string): string {
 }
 
 /**
- * The text that a flag would be given for a value of a file. Undefined for null, which sets nothing.
- * Throws an Error that says which type is expected.
+ * A value of a file as the text of its flag. Undefined for null, which sets nothing. Throws an Error that names the
+ * expected type.
  */
 export function textOf(value: unknown, { type }: FieldSchema): string | undefined {
   if (value === null || value === undefined) return undefined;

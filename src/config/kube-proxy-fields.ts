@@ -11,7 +11,7 @@ export type FieldRule =
   | { readonly kind: 'object'; readonly fields: FieldRules }
   /** It says what this program is in any case; other values get a warning. */
   | { readonly kind: 'only'; readonly values: readonly string[]; readonly why: string }
-  /** It has no effect, whatever it holds. */
+  /** Without effect, with any value. */
   | { readonly kind: 'ignored'; readonly why: string };
 
 export type FieldRules = Readonly<Record<string, FieldRule>>;
@@ -28,7 +28,7 @@ function each(names: readonly string[], why: string): FieldRules {
   return Object.fromEntries(names.map((name) => [name, ignored(why)]));
 }
 
-/** In kube-proxy an empty text stands for the default. */
+/** In kube-proxy an empty text is the default. */
 function emptyIsDefault(value: unknown): unknown {
   return value === '' ? null : value;
 }
@@ -43,7 +43,7 @@ function withPort(port: number): (value: unknown) => unknown {
   };
 }
 
-/** A duration of 0 stands for the default. */
+/** A duration of 0 is the default. */
 function zeroIsDefault(value: unknown): unknown {
   return value === '' || value === 0 || (typeof value === 'string' && /^0[a-zµ]*$/.test(value))
     ? null

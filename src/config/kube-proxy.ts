@@ -6,7 +6,7 @@ import { KUBE_PROXY_FIELDS, type FieldRules } from './kube-proxy-fields.ts';
 import { problemOf, settingOf, unknownField } from './own-kind.ts';
 import type { ConfigProblem } from './problem.ts';
 
-/** What a document of kube-proxy says of itself. */
+/** apiVersion and kind of kube-proxy's document. */
 export const KUBE_PROXY_API_VERSION = 'kubeproxy.config.k8s.io/v1alpha1';
 export const KUBE_PROXY_KIND = 'KubeProxyConfiguration';
 

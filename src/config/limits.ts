@@ -14,7 +14,7 @@ export const CONFIG_LIMITS = {
   maxParserBytes: 256 * 1024 * 1024,
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   settleMs: 200,
-  /** A file that never is quiet is read after this long all the same. Milliseconds. */
+  /** A file that changes all the time is read after this long. Milliseconds. */
   maxSettleMs: 1000,
   /** How often the file is checked when the system reports no change. Milliseconds. */
   pollMs: 10_000,

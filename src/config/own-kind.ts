@@ -5,7 +5,7 @@ import type { ConfigDocument, ConfigEntry } from './documents.ts';
 import { textOf, type Field, type Fields } from './field.ts';
 import type { ConfigProblem } from './problem.ts';
 
-/** What a document of our own says of itself. Its fields are the flags, in camel case, and `command`. */
+/** apiVersion and kind of our own document. Its fields are the flags, in camel case, and `command`. */
 export const OWN_API_VERSION = 'kpng-userspace/v1alpha1';
 export const OWN_KIND = 'UserspaceProxyConfiguration';
 

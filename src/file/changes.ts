@@ -94,7 +94,7 @@ function placesIn(endpoints: readonly EndpointInfo[]): ReadonlyMap<string, numbe
   return new Map(endpoints.map((endpoint, index) => [nameOf(endpoint), index]));
 }
 
-/** What an endpoint is known again by, in a list. */
+/** The identity of an endpoint, in a list. */
 function nameOf(info: EndpointInfo | undefined): string {
   const { ips } = info?.endpoint ?? {};
   return `${info?.podName} ${ips?.v4[0] ?? ips?.v6[0]}`;

@@ -50,7 +50,7 @@ function has(part: SchemaPart | undefined, key: string): boolean {
   return part?.properties !== undefined && Object.hasOwn(part.properties, key);
 }
 
-/** The map that a part of the schema stands for, or that its list has as items. */
+/** The map that a part of the schema describes, or that its list has as items. */
 function resolve(part: SchemaPart, root: SchemaPart): SchemaPart | undefined {
   if (part.$ref !== undefined) return root.definitions?.[part.$ref.replace('#/definitions/', '')];
   return part.items === undefined ? part : resolve(part.items, root);

@@ -12,7 +12,7 @@ export interface FileLoaded {
   parsedItems: number;
   bytes: number;
   durationMs: number;
-  /** What has no effect in the file, as far as the last valid content did not have it. */
+  /** Parts of the file without effect, if the last valid content did not have them. */
   newWarnings: Problems;
 }
 

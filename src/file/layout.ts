@@ -124,7 +124,7 @@ function readWhole(text: string, limits: FileLimits): ItemResult {
   return { problem: { offset: second.offset, message } };
 }
 
-/** The value of a JSON text. Undefined when it is none, is nested too deeply, or a key occurs twice in it. */
+/** The value of a JSON text. Undefined when it is invalid, nested too deeply, or a key occurs twice in it. */
 function parseJson(text: string, maxDepth: number): unknown {
   let value: unknown;
   try {

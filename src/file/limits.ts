@@ -6,7 +6,7 @@ export const DEFAULT_FILE_LIMITS = {
   maxPieceChars: 32 * 1024 * 1024,
   /** How deep lists and maps may be nested. */
   maxDepth: 100,
-  /** How many values the aliases of a file may stand for; 64 characters of text count as one more. */
+  /** Maximum number of values that the aliases of a file expand to; 64 characters of text count as one more. */
   maxAliasedValues: 1_000_000,
   /** Memory for parsing a file. Bytes. */
   maxParserBytes: 1024 * 1024 * 1024,
@@ -18,9 +18,9 @@ export const DEFAULT_FILE_LIMITS = {
   maxProblems: 20,
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   settleMs: 50,
-  /** A file that never is quiet is read after this long all the same. Milliseconds. */
+  /** A file that changes all the time is read after this long. Milliseconds. */
   maxSettleMs: 1000,
-  /** How often the file's status is looked at. Milliseconds. */
+  /** Interval of the checks of the file's status. Milliseconds. */
   pollMs: 1000,
 };
 

@@ -15,12 +15,12 @@ export type ParseResult =
   | {
       readonly ok: true;
       readonly state: GlobalState;
-      /** What has no effect in the file, as far as the last valid text did not have it. */
+      /** Parts of the file without effect, if the last valid text did not have them. */
       readonly newWarnings: Problems;
       /** How many service items were parsed; the others were the same as before. */
       readonly parsedItems: number;
     }
-  /** There is at least one error, and nothing of the file is to be used. */
+  /** There is at least one error, and nothing of the file must be used. */
   | { readonly ok: false; readonly errors: Problems };
 
 /** What became of one service item. Depends on nothing but its text, so it can be kept. */
@@ -45,7 +45,7 @@ export class StateParser {
     this.#limits = limits;
   }
 
-  /** Never throws, whatever the text. */
+  /** Never throws. */
   parse(text: string): ParseResult {
     const pieces = layOutPieces(text, this.#limits);
     const result = pieces && this.#read(text, pieces);
@@ -112,7 +112,7 @@ export function decodeText(bytes: Uint8Array): string | (ParseResult & { readonl
   return { ok: false, errors: problemsIn(text, located, 1, 1) };
 }
 
-/** Parses a state file once. Never throws, whatever the text. */
+/** Parses a state file once. Never throws. */
 export function parseStateFile(text: string, limits?: FileLimits): ParseResult {
   return new StateParser(limits).parse(text);
 }

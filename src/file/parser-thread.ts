@@ -19,7 +19,7 @@ export type Verdict =
       readonly newWarnings: Problems;
     };
 
-/** What the thread is asked for: a verdict on a content, or the next part of the changes to it. */
+/** Requests to the thread: check a content, or send the next part of its changes. */
 export type Request = Uint8Array<ArrayBuffer> | 'next part';
 
 /** Beside this file, as source or compiled, or inside the executable. */
@@ -125,14 +125,14 @@ export class ParserThread {
   async changes(): Promise<StateChange[]> {
     const all: StateChange[] = [];
     for (;;) {
-      // One part after the other, so that everything else has its turn between two of them.
+      // // Part by part, so that other work runs in between.
       const part = (await this.#ask('next part')) as StateChange[];
       if (part.length === 0) return all;
       for (const change of part) all.push(change);
     }
   }
 
-  /** Ends the thread, whatever it does. Idempotent. */
+  /** Ends the thread at once. Idempotent. */
   async close(): Promise<void> {
     const worker = this.#worker;
     this.#fail(READ, 'its thread was ended');

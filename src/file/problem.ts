@@ -21,7 +21,7 @@ export interface Problems {
 export interface Finding {
   /** From the value that was checked (the file, or a service item) to the one that is wrong. */
   readonly segments: readonly Segment[];
-  /** Whether the last segment stands for a key, not for its value. */
+  /** Whether the last segment is a key, not its value. */
   readonly atKey?: boolean;
   readonly message: string;
   /** Of text that could not be parsed: the offset in it. */
@@ -79,7 +79,7 @@ export function formatProblem(file: string, problem: Problem): string {
   return `${file}:${problem.line}:${problem.column}: ${path}${problem.message}`;
 }
 
-/** All problems that are listed, one in a line, and how many more there are. */
+/** All listed problems, one per line, and the number of further ones. */
 export function formatProblems(file: string, problems: Problems): string {
   const lines = problems.first.map((problem) => formatProblem(file, problem));
   const more = problems.total - problems.first.length;

@@ -62,5 +62,5 @@ export type RawNode = { readonly name: string } & Raw<{
   topology: RawTopology;
 }>;
 
-/** The whole file but for the service items, which are checked one by one. */
+/** The whole file without the service items, which are checked one by one. */
 export type RawFile = Raw<{ nodes: readonly RawNode[] }>;

@@ -105,7 +105,7 @@ function blockText(indent: string, map: Readonly<Record<string, unknown>>): stri
 const PLAIN = /^(?:[A-Za-z][A-Za-z0-9._/-]*|\d{1,3}(?:\.\d{1,3}){3}(?:\/\d{1,2})?)$/;
 /** Words that are no texts for YAML 1.1. */
 const WORDS = /^(?:null|true|false|yes|no|on|off|y|n)$/i;
-/** What may not stand in YAML as it is, and what JSON leaves as it is. */
+/** Characters that YAML does not allow unescaped, and that JSON leaves unescaped. */
 // oxlint-disable-next-line no-control-regex
 const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 

@@ -76,7 +76,7 @@ async function contents(directory: string): Promise<Map<string, string>> {
   return files;
 }
 
-/** What differs between the files of a directory and what would be generated now; empty: nothing. */
+/** Differences between the files of a directory and newly generated ones; empty: none. */
 export async function drift(directory: string = GENERATED): Promise<string[]> {
   const scratch = await mkdtemp(join(tmpdir(), 'kpng-generate-'));
   try {

@@ -16,7 +16,7 @@ interface AdminText {
   readonly word: AdminWord;
   readonly summary: string;
   readonly description: string;
-  /** What may follow the word, such as `[NAME]`; absent: nothing. */
+  /** Arguments after the word, such as `[NAME]`; absent: none. */
   readonly operand?: string;
   readonly flags: FlagTable;
   readonly examples: readonly Example[];

@@ -63,7 +63,7 @@ function scaled(value: number, units: readonly string[], gap: string): string {
   return `${digits(rest, unit > 0)}${gap}${units[unit] ?? ''}`;
 }
 
-/** Three digits; below 10 with a fraction where that says something. */
+/** Three digits; below 10 with a fraction where it matters. */
 function digits(value: number, isScaled: boolean): string {
   if (value >= 100 || Number.isInteger(value)) return String(Math.round(value));
   if (value >= 10) return trimmed(value.toFixed(1));
@@ -91,7 +91,7 @@ export function atMost(seconds: number | null, total: number): string {
   return seconds < 1 ? `≤ ${seconds * 1000} ms` : `≤ ${seconds} s`;
 }
 
-/** Prints an answer in the form that was asked for. A reader that goes away early is no error. */
+/** Prints an answer in the requested format. A reader that closes early is no error. */
 export async function print(
   value: unknown,
   lines: readonly string[],

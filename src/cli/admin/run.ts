@@ -42,7 +42,7 @@ export interface AdminInvocation {
   readonly flags: Readonly<Record<string, unknown>>;
 }
 
-/** What an answer comes to. */
+/** The exit code of an answer, and its text. */
 interface Shown {
   readonly value: unknown;
   readonly lines: readonly string[];

@@ -71,7 +71,7 @@ export interface CleanupTargets {
   readonly table: string;
   /** Prefix of the names of our iptables chains. */
   readonly chainPrefix: string;
-  /** Whether the chains of kube-proxy's userspace mode are removed as well. */
+  /** Whether the chains of kube-proxy's userspace mode are removed, too. */
   readonly kubeProxy: boolean;
   /** Interface to remove addresses from; empty: every one. */
   readonly portalInterface: string;
@@ -88,7 +88,7 @@ export function readCleanup(values: FlagValues<typeof CLEANUP_FLAGS>): CleanupTa
 
 const GROUP = 'Restart';
 
-/** How a process takes over from the one before it. */
+/** How a process takes over from the previous one. */
 export const HANDOVER_FLAGS = group(GROUP, {
   'handover-socket': flag(
     text('path'),

@@ -95,7 +95,7 @@ export const GLOBAL_FLAGS = {
 
 export type GlobalOptions = FlagValues<typeof GLOBAL_FLAGS>;
 
-/** The waits that `--error-delay` asks for. */
+/** The delays of `--error-delay`. */
 export function backoffFrom(globals: GlobalOptions): BackoffPolicy {
   const initialMs = globals['error-delay'];
   return { ...DEFAULT_BACKOFF, initialMs, maxMs: Math.max(DEFAULT_BACKOFF.maxMs, initialMs) };

@@ -160,7 +160,7 @@ export function ipAddress(): FlagKind<string> {
   });
 }
 
-/** Where a server listens; undefined switches it off, which an empty text or `0` asks for. */
+/** The listen address of a server; undefined (an empty text or `0`) switches it off. */
 export function listenAddress(): FlagKind<HostPort | undefined> {
   return {
     placeholder: 'ip:port',
@@ -175,7 +175,7 @@ export function listenAddress(): FlagKind<HostPort | undefined> {
   };
 }
 
-/** A closed range of ports; undefined, which an empty text, `0` or `0-0` asks for, is any port. */
+/** A closed range of ports; undefined (an empty text, `0` or `0-0`) is any port. */
 export function portRange(): FlagKind<PortRange | undefined> {
   return {
     placeholder: 'first-last',

@@ -117,7 +117,7 @@ export const LIMIT_FLAGS = {
   }),
 } as const satisfies Record<LimitName, FlagSpec<number> | FlagSpec<readonly number[]>>;
 
-/** The limits that the flags ask for. */
+/** The limits that the flags set. */
 export function readLimits(values: FlagValues<typeof LIMIT_FLAGS>): EngineLimits {
   const limits = Object.entries(LIMIT_NAMES).map(([limit, name]) => [limit, values[name]]);
   return Object.fromEntries(limits);

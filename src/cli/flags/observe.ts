@@ -7,7 +7,7 @@ import { flag, group, type FlagValues } from './table.ts';
 
 const GROUP = 'Health and metrics';
 
-/** Who may see the pages for metrics and health, and how they are carried. */
+/** Access to the pages for metrics and health, and their TLS. */
 export const OBSERVE_FLAGS = group(GROUP, {
   'metrics-tls-crt': flag(
     text('path'),

@@ -12,12 +12,12 @@ export interface GivenFlag {
 
 /** A command line, split but not yet understood. */
 export interface SplitLine {
-  /** What is not a flag, in order: `file`, `to-userspace`. */
+  /** Arguments that are not flags, in order: `file`, `to-userspace`. */
   readonly words: readonly string[];
   /** What follows `--`. */
   readonly rest: readonly string[];
   readonly flags: readonly GivenFlag[];
-  /** Whether help is asked for. */
+  /** Whether help is requested. */
   readonly help: boolean;
 }
 

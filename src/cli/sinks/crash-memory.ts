@@ -17,7 +17,7 @@ const TOO_MANY = 3;
 /** Then they are forgotten, so that the engine gets another chance. Milliseconds. */
 const MEMORY_MS = 60 * 60_000;
 
-/** A start that has begun to probe the engine; the file goes when the probes are over, whatever came of them. */
+/** A start that has begun to probe the engine; the file is removed after the probes. */
 interface Canary {
   readonly pid: number;
   /** Since processes of another container, or after a while, have the same number. */
@@ -93,7 +93,7 @@ export class CrashMemory {
     try {
       mkdirSync(folder, { mode: 0o700, recursive: false });
     } catch {
-      // It is there, or writing will fail as well.
+      // // It exists, or writing will fail, too.
     }
     try {
       if (!isPrivate(folder)) return;
@@ -132,7 +132,7 @@ export class CrashMemory {
       const { crashes, at } = found;
       return Array.isArray(crashes) && typeof at === 'number' ? (found as Canary) : undefined;
     } catch {
-      // There is none, or it cannot be read: nothing is remembered.
+      // // Missing or unreadable: nothing is remembered.
       return undefined;
     }
   }

@@ -30,9 +30,8 @@ const PARTS: PortalParts = {
 };
 
 /**
- * Prints what the portal would run for the first complete state and where the engine would listen, and
- * then is not needed any more. Nothing is run, and nothing opened. The same state on the same host
- * prints the same.
+ * Prints what the portal would run for the first complete state and where the engine would listen, and then
+ * resolves. Nothing is run or opened. The same state on the same host prints the same.
  */
 export async function startDryRun(
   options: UserspaceOptions,
@@ -113,7 +112,7 @@ function healthChecks(view: LocalView): string {
   return lines.join('');
 }
 
-/** The first of the ports that stand for those that the kernel would choose. */
+/** The first of the placeholders for ports that the kernel would choose. */
 const FIRST_MADE_UP_PORT = 50_000;
 
 /**

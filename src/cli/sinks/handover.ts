@@ -17,12 +17,12 @@ export interface HandoverOptions {
   readonly turn: Turn;
 }
 
-/** A process between the one before it and the one after it. */
+/** Takes over from the previous process, and hands over to the next one. */
 export class Handover {
   readonly #path: string;
   readonly #log: Log;
   readonly #inheritance: Inheritance | undefined;
-  /** What was at the path when this process began. */
+  /** The file at the path when this process began. */
   readonly #file: FileId;
   readonly #turn: Turn;
   readonly #taken = Promise.withResolvers<number>();
@@ -113,7 +113,7 @@ export class Handover {
     return code;
   }
 
-  /** Hands nothing over any more. The connection to a new process stays. Idempotent. */
+  /** Stops handing over. The connection to a new process stays open. Idempotent. */
   close(): void {
     this.#closed = true;
     if (!this.#isTaken) this.#server?.close();
@@ -174,7 +174,7 @@ export class Handover {
   }
 }
 
-/** What a process hands over. */
+/** The listeners and sessions that a process hands over. */
 export interface HandedOver {
   /** Where service ports listen. */
   snapshot(): ServicePortSnapshot[];

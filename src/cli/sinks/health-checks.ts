@@ -8,7 +8,7 @@ export interface HealthCheckOptions {
   readonly addresses: readonly string[];
   /** The host's addresses now; by default from Node. */
   readonly host?: () => readonly HostAddress[];
-  /** Whether the proxy of this process does its work. Absent: there is none. */
+  /** Whether the proxy of this process works. Absent: there is none. */
   readonly healthy?: () => boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What `--portal auto` comes to, and which iptables there is. */
+/** The portal for `--portal auto`, and the iptables to use. */
 import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
@@ -9,7 +9,7 @@ import type { UserspaceOptions } from './userspace-options.ts';
 /** The portals that redirect all traffic of the host, the best one first, and what always works. */
 export type AutoKind = 'nftables' | 'iptables' | 'address';
 
-/** What it comes to where everything works. */
+/** The choice where everything works. */
 export const BEST: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
 
 /** Finds out by trying, once. One log line says what was taken and why. */
@@ -74,7 +74,7 @@ export async function iptablesFamilies(
   }
 }
 
-/** Codes of what does not go away by itself. */
+/** Codes of failures that a retry does not help. */
 const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
 
 /** Finds the programs of iptables, once. A call after a failure looks for them again. */
@@ -94,7 +94,7 @@ export function iptablesTools(
   };
 }
 
-/** What a dry run writes for, without having looked. */
+/** The families of a dry run, which probes nothing. */
 export async function madeUpTools(flavor: UserspaceOptions['iptablesFlavor']): Promise<Tools> {
   if (flavor === 'auto') return { name: 'iptables', flavor: 'nft', version: '1.8.9' };
   return { name: `iptables-${flavor}`, flavor, version: '1.8.9' };

@@ -15,9 +15,9 @@ export interface KeeperHost {
 }
 
 /**
- * Makes what puts service addresses on the interface of `--portal-interface`; undefined when there is to
- * be none: where the flag was given empty, and without it on systems other than Windows, where there is
- * a default. Throws KPNG_USAGE for a name that no interface can have, and on systems that cannot do it.
+ * Creates the keeper of the service addresses on `--portal-interface`; undefined when the flag is empty, and
+ * without the flag on systems other than Windows. Throws KPNG_USAGE for an invalid name, and on systems that do not
+ * support it.
  */
 export async function createKeeper(
   { portalInterface, cleanupOnExit: removeOnClose }: KeeperOptions,

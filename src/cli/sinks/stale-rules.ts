@@ -11,9 +11,9 @@ export type Current =
   { readonly kind: 'nftables' } | { readonly kind: 'iptables'; readonly flavor: Flavor };
 
 /**
- * Removes rules of our names that a process which has ended has left with another portal, or another
- * iptables: they would redirect clients to closed ports. Those of a process that runs stay, and
- * are returned. Whatever cannot be looked at or removed is logged, and is no reason to fail.
+ * Removes stale rules of our names that a process which has ended wrote with another portal, or another iptables:
+ * they would redirect clients to closed ports. Those of a running process stay, and are returned. Failures are
+ * logged only.
  */
 export async function removeStaleRules(
   current: Current,

@@ -39,8 +39,8 @@ async function logAcceptance(log: Log, seams: EngineSeams): Promise<void> {
 }
 
 /**
- * Makes the engine that `--engine` asks for, and loads no other. With `auto` the log says which and why. Rejects with
- * KPNG_ENGINE_UNFIT when it is to be `linux` and cannot.
+ * Creates the engine of `--engine`, and loads no other. With `auto` the log says which and why. Rejects with
+ * KPNG_ENGINE_UNFIT when `linux` is required and cannot work.
  */
 export async function createEngine(
   options: EngineOptions,
@@ -89,7 +89,7 @@ async function startPool(
   log: Log,
   { crashFolder, platform = process.platform, module, backoff }: EngineSeams,
 ): Promise<Required<Engine>> {
-  // What a worker would find out, too, at the price of starting one.
+  // // A worker would fail on this, too, but starting one is expensive.
   if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
   if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
   const memory = new CrashMemory({
@@ -103,7 +103,7 @@ async function startPool(
     log.warn('Starting the linux engine although it crashed before', { crashes, path });
   }
   memory.begin();
-  // An error that is not caught, or a second signal: system calls are not to blame.
+  // // An uncaught error, or a second signal: not a crash of system calls.
   const end = (): void => memory.end();
   process.once('exit', end);
   try {

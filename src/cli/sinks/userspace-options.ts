@@ -158,7 +158,7 @@ function workers(): FlagKind<number> {
   };
 }
 
-/** An interface is asked for only where addresses are to be added to it. */
+/** An interface is only valid where addresses are added to it. */
 function portalFor<Kind extends string>(portal: Kind, name: string): Kind | 'address' {
   if (name === '' || portal === 'address' || portal === 'portproxy') return portal;
   if (portal === 'auto') return 'address';

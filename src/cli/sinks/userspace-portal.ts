@@ -19,7 +19,7 @@ import { createKeeper, type KeeperHost } from './portal-interface.ts';
 import type { Current } from './stale-rules.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** What a dry run puts in place of what differs from run to run, or opens sockets. */
+/** Replacements of a dry run for what differs from run to run, or opens sockets. */
 export interface PortalParts {
   readonly owner: string;
   readonly random: () => number;
@@ -27,9 +27,8 @@ export interface PortalParts {
 }
 
 /**
- * Makes the portal that `--portal` asks for, and loads no other. `exec` runs the programs of the host.
- * Throws KPNG_USAGE for a `--bind-address` that rules cannot redirect to. With `dry` nothing is tried, and
- * `auto` stands for what it would be at best.
+ * Creates the portal of `--portal`, and loads no other. `exec` runs the programs of the host. Throws KPNG_USAGE for
+ * a `--bind-address` that rules cannot redirect to. With `dry` nothing is probed, and `auto` means its best choice.
  */
 export async function createPortal(
   options: UserspaceOptions,

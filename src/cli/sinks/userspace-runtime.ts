@@ -20,7 +20,7 @@ import { createPortal } from './userspace-portal.ts';
 /** A stop waits so long for a new process that is about to take over, and no more than half of the drain timeout. Milliseconds. */
 const SETTLE_LIMIT_MS = 5000;
 
-/** Closes one after the other, whatever becomes of the first one. */
+/** Closes one after the other, also when the first one fails. */
 async function both(
   first: { close(): Promise<void> },
   second: { close(): Promise<void> },

@@ -40,7 +40,7 @@ interface ApiOptions {
   readonly maxMessageSize: number;
 }
 
-/** What the flags ask for; throws a usage error. */
+/** The settings of the flags; throws a usage error. */
 function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
   const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
   if ((crt === '') !== (key === '')) {

@@ -60,7 +60,7 @@ class LiveTop {
     this.#data = data;
   }
 
-  /** Leaves the terminal as it was, whatever happens. */
+  /** Restores the terminal. */
   async run(): Promise<void> {
     const { stdin, stdout } = this.#options.terminal;
     const onData = (input: Buffer): void => this.#onInput(String(input));

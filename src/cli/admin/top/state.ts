@@ -2,7 +2,7 @@ import { SORT_KEYS, type ServicesQuery, type SortKey } from '../../../admin/serv
 import type { ServiceDetails, ServicesView, StatusView } from '../../../admin/views.ts';
 import { KpngError } from '../../../errors.ts';
 
-/** What a screen of `top` shows, as far as the person before it decides that. */
+/** The part of the state of `top` that the user controls. */
 export interface TopState {
   readonly sort: SortKey;
   readonly reverse: boolean;
@@ -18,7 +18,7 @@ export interface TopState {
   readonly help: boolean;
 }
 
-/** What is on the screen, as far as keys depend on it. */
+/** The part of the screen that keys depend on. */
 export interface OnScreen {
   /** Names of the rows, in order. */
   readonly names: readonly string[];
@@ -61,7 +61,7 @@ export function initialState(flags: Readonly<Record<string, unknown>>): TopState
   };
 }
 
-/** What a key does. `key` is what the terminal sends, as text. */
+/** Applies a key. `key` is what the terminal sends, as text. */
 export function onKey(state: TopState, key: string, screen: OnScreen): KeyOutcome {
   if (key === '\u0003') return { kind: 'quit' };
   if (state.typing) return onSearchKey(state, key);
@@ -141,7 +141,7 @@ export function splitKeys(input: string): string[] {
   return input.match(/\u001b\[[\d;]*[A-Za-z~]|\u001bO[A-Z]|[^]/gu) ?? [];
 }
 
-/** What a screen of `top` shows. */
+/** The content of a screen of `top`. */
 export interface TopData {
   readonly status: StatusView;
   readonly services: ServicesView;
@@ -160,7 +160,7 @@ const NOTHING: ServicesView = {
   states: { ok: 0, degraded: 0, down: 0, 'no-endpoints': 0, drained: 0, removed: 0 },
 };
 
-/** Service ports that are asked for: more than any terminal has lines. */
+/** Maximum number of service ports per request: more than any terminal has lines. */
 const ROWS = '300';
 
 export async function askTop(ask: AskProxy, state: TopState): Promise<TopData> {
@@ -179,7 +179,7 @@ export async function askTop(ask: AskProxy, state: TopState): Promise<TopData> {
   };
 }
 
-/** What is gone by now, or not there in this process, is no reason to stop. */
+/** A service port that is gone, or not in this process, is no reason to stop. */
 async function orNothing(answer: Promise<unknown>): Promise<unknown> {
   try {
     return await answer;
