@@ -20,7 +20,7 @@ export const KEEP_MS = 10_000;
 export interface HandoverServerOptions {
   /** Of the unix socket. */
   readonly path: string;
-  /** What was there when this process called, and took over or found no one: see `SocketFile`. */
+  /** The socket file that this process found when it started: see `SocketFile`. */
   readonly expected: FileId;
   /** Default: the real one. */
   readonly clock?: Clock;
@@ -28,7 +28,7 @@ export interface HandoverServerOptions {
   readonly listeners: () => readonly PreviousListener[];
   /** The UDP sessions that it has now. */
   readonly flows: () => Promise<readonly PreviousFlow[]>;
-  /** TCP ports of what else listens in this process and is to be handed over. */
+  /** TCP ports of the other listeners of this process that are handed over. */
   readonly ports: () => readonly number[];
   /** A new process has the sockets, and puts its own state in place. */
   readonly onGiven: (pid: number, sockets: number) => void;
@@ -42,8 +42,8 @@ export interface HandoverServerOptions {
 export interface Taken {
   readonly pid: number;
   /**
-   * Which of the listening sockets it serves; undefined: it does not say. Sockets that were opened after it had
-   * called are none of them: it never got them.
+   * The listening sockets that it serves; undefined: it does not say. Sockets opened after its call are not among
+   * them: it never received them.
    */
   readonly newProcess: NewProcess | undefined;
 }
@@ -82,16 +82,16 @@ export class HandoverServer {
   }
 
   /**
-   * Listens until `close`. Resolves after the first attempt; a failure is reported by `onUnreachable`. Takes the path
-   * again when the file is gone, and when the other process that had it has ended.
+   * Listens until `close`. Resolves after the first attempt; a failure is reported by `onUnreachable`. Takes the
+   * path again when the file is gone, and when the other process that had it has ended.
    */
   async listen(): Promise<void> {
     await this.#listen(this.#options.expected);
   }
 
   /**
-   * Waits while a new process is about to take over; then it is known whether it has. Resolves with false when that
-   * takes longer than so many milliseconds.
+   * Waits while a new process is about to take over, and resolves with whether it has; with false when that takes
+   * longer than so many milliseconds.
    */
   async settled(withinMs: number): Promise<boolean> {
     if (this.#state.kind !== 'called') return true;
@@ -101,7 +101,7 @@ export class HandoverServer {
     return Promise.race([over, late.promise]).finally(() => timer.cancel());
   }
 
-  /** Gives nothing any more, and removes the socket unless it is that of another process by now. Idempotent. */
+  /** Stops handing over, and removes the socket unless another process owns it by now. Idempotent. */
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
@@ -156,7 +156,7 @@ export class HandoverServer {
       const sessions = await flows();
       const given = await giveInThread({
         kind: 'give',
-        // Only now: the number of one that was closed meanwhile may be that of something else.
+        // // Only now: the descriptor of a closed socket may already have been reused.
         fd: descriptorOf(socket),
         listeners: listeners(),
         flows: sessions,
@@ -185,7 +185,10 @@ function newProcessOf(given: readonly number[], left: ReadonlySet<number>): NewP
   return { served: new Set(given.filter((inode) => !left.has(inode))) };
 }
 
-/** What a new process has left when it serves; undefined: it does not say. Rejects when it ends before. */
+/**
+ * The sockets that a new process does not serve, once it serves the others; undefined: it does not say. Rejects
+ * when it ends before.
+ */
 async function untilTaken(socket: Socket): Promise<readonly number[] | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly number[] | undefined>();
   let text = '';

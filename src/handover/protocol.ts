@@ -18,8 +18,8 @@ export const HANDOVER_VERSION = 1;
 export const TAKEN = 'taken\n';
 
 /**
- * What a new process has been given and does not serve, by inode numbers. One of an earlier version does not
- * send it; then nothing is known of any socket.
+ * The sockets that a new process received and does not serve, by inode numbers. An earlier version does not send
+ * them; then nothing is known of any socket.
  */
 export interface Left {
   readonly left: readonly number[];
@@ -31,8 +31,8 @@ export function takenText(left: readonly number[]): string {
 }
 
 /**
- * What a new process has said so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED at what is
- * no message.
+ * The messages of a new process so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED for an
+ * invalid message.
  */
 export function readTaken(
   text: string,

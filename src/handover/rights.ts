@@ -89,7 +89,7 @@ export class Rights {
     return sent < 0 ? -(this.#errno[0] ?? 0) : sent;
   }
 
-  /** What has come; no bytes at the end of the stream. */
+  /** The received bytes; none at the end of the stream. */
   receive(fd: number): Received | number {
     this.#describe(BUFFER_BYTES, CONTROL_BYTES);
     const count = this.#c.recvmsg(fd, addressOf(this.#header), k.MSG_CMSG_CLOEXEC);
@@ -107,7 +107,7 @@ export class Rights {
     return { pid: view.getInt32(0, true), uid: view.getUint32(4, true) };
   }
 
-  /** Undefined for whatever takes no clients: files, connections, sockets that are not bound. */
+  /** Undefined for descriptors that take no clients: files, connections, unbound sockets. */
   listeningPlace(fd: number): ListeningPlace | undefined {
     const sockets = this.#sockets;
     const type = sockets.getOption(fd, k.SOL_SOCKET, k.SO_TYPE);

@@ -11,7 +11,7 @@ import { fileAt, type FileId } from './socket-file.ts';
 import type { Taken } from './take.ts';
 import { canHandOver, takeInThread } from './thread.ts';
 
-/** What a process got from the one before it. */
+/** The sockets and sessions of the previous process. */
 export interface Inheritance {
   readonly kind: 'inherited';
   /** The file of the predecessor's socket. */
@@ -37,9 +37,8 @@ export type TakeOver =
 const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
 
 /**
- * Takes over from the process that serves a handover socket. What it listens on is kept for the listeners of
- * this process; it still accepts as well until `complete`. If this process ends before, nothing has
- * happened. Never rejects.
+ * Takes over from the process that serves a handover socket. Its sockets are kept for the listeners of this
+ * process; it accepts, too, until `complete`. If this process ends before, nothing has changed. Never rejects.
  */
 export async function takeOver(path: string): Promise<TakeOver> {
   const file = fileAt(path);
@@ -56,7 +55,7 @@ export async function takeOver(path: string): Promise<TakeOver> {
       network: networkNamespace(),
       limitMs: EXCHANGE_LIMIT_MS,
     });
-    // A file that has changed meanwhile may be that of a third process.
+    // // If the file has changed since, it may belong to a third process.
     return inheritance(taken, fileAt(path) === file ? file : undefined);
   } catch (error) {
     if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody', file };

@@ -15,7 +15,7 @@ export interface TakeOptions {
   readonly limitMs: number;
 }
 
-/** What a new process has received. */
+/** The sockets and sessions that a new process received. */
 export interface Taken {
   /** Of the predecessor. */
   readonly pid: number;

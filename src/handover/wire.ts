@@ -5,7 +5,7 @@ import { inodeOf } from '../util/inode.ts';
 import { MAX_LINE_BYTES } from './protocol.ts';
 import { MAX_DESCRIPTORS, type Rights } from './rights.ts';
 
-/** Between two looks at a socket that is not ready. */
+/** Poll interval for a socket that is not ready. */
 const PAUSE_MS = 2;
 const LINE_FEED = 10;
 
@@ -33,8 +33,8 @@ export class Wire {
   }
 
   /**
-   * Sends descriptors with a byte for each message, which means nothing. In the place of one that another thread
-   * has closed goes that of this connection: the other side waits for so many, and keeps what takes clients.
+   * Sends descriptors with a meaningless byte for each message. A descriptor that another thread has closed is
+   * replaced by that of this connection: the receiver expects a fixed number, and keeps listening sockets only.
    */
   sendDescriptors(descriptors: readonly number[]): void {
     for (let start = 0; start < descriptors.length; start += MAX_DESCRIPTORS) {
@@ -55,14 +55,14 @@ export class Wire {
     }
   }
 
-  /** Waits for so many descriptors in all; they are the caller's. */
+  /** Waits for a fixed number of descriptors; the caller closes them. */
   receiveDescriptors(count: number): readonly number[] {
     while (this.#descriptors.length < count) this.#read();
     if (this.#descriptors.length > count) throw failure('the other process sent too many sockets');
     return this.#descriptors;
   }
 
-  /** What has come so far, for a reader that stops early. */
+  /** The data received so far, for a reader that stops early. */
   get descriptors(): readonly number[] {
     return this.#descriptors;
   }

@@ -1,4 +1,4 @@
-/** The thread that hands sockets over, or takes them. */
+/** The thread that sends or receives sockets. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { openRights } from './rights.ts';
 import { give, type Given } from './give.ts';

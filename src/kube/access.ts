@@ -129,13 +129,13 @@ export class ApiAccess {
     };
   }
 
-  /** What the server is to be shown now. */
+  /** The current credentials. */
   async #show(): Promise<Shown> {
     const { server, credentials, extraHeaders } = this.#config;
     const options: RequestOptions = {};
     await credentials.applyToHTTPSOptions(options);
     const agent = options.agent instanceof HttpAgent ? options.agent : undefined;
-    // As in client-go, nothing that is secret goes over plain HTTP.
+    // // As in client-go, no secrets over plain HTTP.
     if (server.protocol === 'http:') return { headers: {}, tls: {}, key: '', agent };
     const { ca, cert, key, servername, rejectUnauthorized, passphrase } = options;
     const tls = { ca, cert, key, servername, rejectUnauthorized, passphrase };
@@ -179,7 +179,7 @@ function given(tls: TlsOptions): TlsOptions {
   return Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));
 }
 
-/** Like Go, trust what the system trusts; by itself Node knows only its own list. */
+/** Like Go, trust the system's authorities; Node's default is only its own list. */
 function systemAuthorities(): string[] {
   return [...getCACertificates('default'), ...getCACertificates('system')];
 }

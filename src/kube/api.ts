@@ -8,7 +8,7 @@ import type { KubeLimits } from './limits.ts';
 import { refusal } from './refusal.ts';
 
 export interface ApiRequest {
-  /** What is done, for messages: `list services`. */
+  /** The operation, for messages: `list services`. */
   readonly what: string;
   /** Below the server's URL, such as `/api/v1/services`. */
   readonly path: string;
@@ -22,7 +22,7 @@ export interface KubeApiOptions {
   readonly access: ApiAccess;
   readonly limits: KubeLimits;
   readonly userAgent: string;
-  /** The server has answered, whatever it was. */
+  /** The server has answered, with any status. */
   readonly onAnswer?: ((access: Access) => void) | undefined;
   readonly clock?: Clock | undefined;
 }
@@ -43,8 +43,8 @@ export class KubeApi {
   }
 
   /**
-   * Asks, and resolves with a successful answer whose body is still to be read. Throws a KubeFailure
-   * for whatever else happens, or the signal's reason when it aborts.
+   * Sends a request, and resolves with a successful response whose body is still to be read. Throws a KubeFailure
+   * for any other outcome, or the signal's reason when it aborts.
    */
   async get(request: ApiRequest, signal: AbortSignal): Promise<IncomingMessage> {
     const access = await this.access.get();
@@ -71,7 +71,7 @@ export class KubeApi {
       try {
         return await answerOf(sent, this.#options.limits, this.#clock);
       } catch (error) {
-        // The server closed the idle connection just when it was taken for this request.
+        // // The server closed the idle connection just when it was used for this request.
         if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
       }
     }

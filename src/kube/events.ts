@@ -52,7 +52,7 @@ export interface KubeReceived {
   bookmarks: number;
 }
 
-/** A list or a watch came to nothing. What is known stays. */
+/** A list or a watch failed. The known state stays. */
 export interface KubeFailed {
   server: string;
   resource: ResourceName;

@@ -41,7 +41,7 @@ const CODES: Readonly<Partial<Record<Cause, ErrorCode>>> = {
 /** A failure that is retried. Its code is that of the cause. */
 export class KubeFailure extends KpngError {
   readonly kind: Cause;
-  /** How long the server wants not to be asked. Milliseconds. */
+  /** Delay that the server requests. Milliseconds. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
@@ -54,7 +54,7 @@ export class KubeFailure extends KpngError {
     this.retryAfterMs = options.retryAfterMs;
   }
 
-  /** Whether nothing came of the request at all, which any other would have met with as well. */
+  /** Whether the request got no response at all, as any other would have. */
   get isOutage(): boolean {
     return this.kind === 'unreachable' || this.kind === 'tls' || this.kind === 'credentials';
   }

@@ -62,7 +62,7 @@ export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
   };
 }
 
-/** Of nodes only metadata is asked for: the rest is large and changes all the time. */
+/** For nodes, only metadata is requested: the rest is large and changes all the time. */
 export function nodeFeed(selection: Selection): Feed<Node> {
   const forwarded = forwardedBy(selection.nodeLabels, selection.nodeAnnotations);
   const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('Node', raw, false);
@@ -119,7 +119,7 @@ export class OrphanBook {
     this.#count += present ? -slices.size : slices.size;
   }
 
-  /** `service` undefined: the slice is gone, or names none. */
+  /** `service` undefined: the slice was deleted, or names none. */
   setSlice(slice: string, service: string | undefined): void {
     const previous = this.#serviceOf.get(slice);
     if (previous === service) return;

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { isObject, text } from './json.ts';
 
-/** As whom the server is asked, as far as the credentials say. */
+/** The user of the requests, as far as the credentials name it. */
 export interface Identity {
   /** Such as `system:serviceaccount:kube-system:kpng`; for people. */
   readonly user: string;
@@ -53,7 +53,7 @@ function fromCertificate(certificate: string | Buffer, configured: string): Iden
   }
 }
 
-/** What is wrong with the credentials by now, in words; undefined when nothing can be seen. */
+/** The problem with the credentials, in words; undefined when none is known. */
 export function expiryOf({ by, expiresAt }: Identity, now: number): string | undefined {
   if (expiresAt === undefined || Number.isNaN(expiresAt) || expiresAt > now) return undefined;
   const what = by === 'certificate' ? 'client certificate' : 'token';

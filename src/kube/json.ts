@@ -43,12 +43,12 @@ export function flag(value: unknown): boolean | undefined {
 }
 
 export interface ObjectName {
-  /** Empty for what is in none, such as nodes. */
+  /** Empty for objects without namespace, such as nodes. */
   readonly namespace: string;
   readonly name: string;
 }
 
-/** What an object is called, and its version. Throws KPNG_OP_INVALID when it has no name. */
+/** The names of an object, and its version. Throws KPNG_OP_INVALID when it has no name. */
 export function nameOf(kind: string, raw: Json, namespaced: boolean): ObjectName {
   const metadata = object(raw['metadata']);
   const name = text(metadata['name']);

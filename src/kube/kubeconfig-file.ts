@@ -8,7 +8,7 @@ import { isObject, list, object, text, texts, type Json } from './json.ts';
 /** A user's headers that KubeConfig does not know of. */
 export type ExtraHeaders = Readonly<Record<string, string | string[]>>;
 
-/** What a kubeconfig file says, in the form that KubeConfig reads, and what it would not read. */
+/** The content of a kubeconfig file, in the form that KubeConfig reads, and the fields that it does not read. */
 export interface KubeconfigFile {
   /** JSON. */
   readonly config: string;
@@ -61,7 +61,7 @@ async function readYaml(path: string): Promise<unknown> {
 
 function tokenFileOf(user: Json, path: string): Json {
   const tokenFile = text(user['tokenFile']);
-  // As in kubectl, a token file goes before a token.
+  // // As in kubectl, a token file overrides a token.
   if (tokenFile === '') return {};
   const config = { tokenFile: relativeTo(path, tokenFile) };
   return { token: undefined, 'auth-provider': { name: 'tokenFile', config } };

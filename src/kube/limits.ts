@@ -2,7 +2,7 @@
 export const DEFAULT_KUBE_LIMITS = {
   /** Objects in one page of a list. */
   pageSize: 500,
-  /** Largest page that is taken; a larger one is asked for again with fewer objects in it. Bytes. */
+  /** Largest page that is accepted; a larger one is requested again with fewer objects. Bytes. */
   maxPageBytes: 64 * 1024 * 1024,
   /** Pages of one list. */
   maxListPages: 10_000,
@@ -22,7 +22,7 @@ export const DEFAULT_KUBE_LIMITS = {
   pauseTimeoutMs: 30_000,
   /** How long credentials may take, which includes programs that fetch them. Milliseconds. */
   credentialsTimeoutMs: 60_000,
-  /** Watches are asked to end by themselves after a random time in this range. Seconds. */
+  /** Watches are requested with a random timeout in this range. Seconds. */
   watchSeconds: [300, 600] as readonly [number, number],
   /**
    * A watch on which bookmarks have come is closed after so long without anything; servers send one
@@ -31,7 +31,7 @@ export const DEFAULT_KUBE_LIMITS = {
   silenceMs: 150_000,
   /** A watch that lasted so long was a good one: waits begin again with the first. Milliseconds. */
   stableMs: 10_000,
-  /** No wait that a server asks for is longer. Milliseconds. */
+  /** Longest delay that a server can request. Milliseconds. */
   maxRetryAfterMs: 300_000,
   /** The longest wait between attempts while the server cannot be reached. Milliseconds. */
   maxOutageWaitMs: 10_000,

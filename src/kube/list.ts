@@ -14,16 +14,15 @@ export interface ListContext {
 }
 
 export interface Listed {
-  /** What a watch begins with. */
+  /** The start of a watch. */
   readonly version: string;
   readonly objects: number;
   readonly pages: number;
 }
 
 /**
- * Lists a resource in pages and hands out its objects one by one, with the version of the list; they
- * are kept nowhere else. No
- * version is asked for, so the state is the newest, and the server may divide it. Throws a KubeFailure.
+ * Lists a resource in pages and hands out its objects one by one, with the version of the list, without keeping
+ * them. No version is requested, so the state is the newest, and the server may use pages. Throws a KubeFailure.
  */
 export async function listAll(
   resource: Resource<unknown>,
@@ -63,7 +62,7 @@ export async function listAll(
     }
     if (body === undefined) {
       if (pageSize === 1) throw malformed(what, `one object is over ${limits.maxPageBytes} bytes`);
-      // The token is good for whatever number comes next.
+      // // The token is valid for any limit of the next page.
       pageSize = Math.ceil(pageSize / 4);
       continue;
     }

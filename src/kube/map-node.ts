@@ -6,7 +6,7 @@ import type { Resource } from './resource.ts';
 
 const ZONE = 'topology.kubernetes.io/zone';
 
-/** The message for a Node; only its metadata is looked at. */
+/** The message for a Node; only its metadata is used. */
 export function mapNode({ name }: ObjectName, raw: Json, { labels, annotations }: Forwarded): Node {
   const metadata = object(raw['metadata']);
   const allLabels = object(metadata['labels']);
@@ -22,7 +22,7 @@ export function mapNode({ name }: ObjectName, raw: Json, { labels, annotations }
 /** The cluster autoscaler taints nodes so before it removes them. */
 export const TO_BE_DELETED = 'ToBeDeletedByClusterAutoscaler';
 
-/** Why a node should get no traffic from load balancers any more; undefined: it may. */
+/** Why a node should not get traffic from load balancers; undefined: it should. */
 export type Ineligible = 'tainted' | 'deleted' | undefined;
 
 /** One node as a whole, of which all others are known by their metadata only. */

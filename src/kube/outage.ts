@@ -37,7 +37,7 @@ export class Outage {
     signal.removeEventListener('abort', go);
   }
 
-  /** The server has answered, whatever it was. */
+  /** The server has answered, with any status. */
   answered(): void {
     if (this.#state === 'up') return;
     this.#state = 'up';

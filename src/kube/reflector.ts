@@ -13,8 +13,8 @@ import { type Batch, type ObjectEvent, watchFrom } from './watch.ts';
 /** Where the objects go, and what happened on the way. */
 export interface ReflectorTarget<T> {
   /**
-   * What changed, all at once; undefined: the object is gone. `complete`: with these changes everything
-   * that there is is known.
+   * Changes that belong together; undefined: the object was deleted. `complete`: the state is complete with these
+   * changes.
    */
   apply(changes: ReadonlyMap<string, T | undefined>, complete: boolean): void;
   /** A list is complete, and `apply` has been called with what differs. */
@@ -43,9 +43,8 @@ export interface ReflectorOptions<T> {
 const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed', 'too-large']);
 
 /**
- * Follows the objects of one resource: lists them, watches from there, and begins again where it was
- * interrupted, as often as it takes. One request at a time; every attempt after a failure waits, longer
- * each time, until a watch has lasted for a while.
+ * Follows the objects of one resource: lists them, watches from there, and starts over after each interruption. One
+ * request at a time; every attempt after a failure waits, longer each time, until a watch has lasted for a while.
  */
 export class Reflector<T> {
   readonly #options: ReflectorOptions<T>;
@@ -54,9 +53,9 @@ export class Reflector<T> {
   /** Undefined: list. */
   #version: string | undefined;
   #why: 'start' | Cause = 'start';
-  /** The version of each object that is known. */
+  /** The version of each known object. */
   #versions = new Map<string, string>();
-  /** The version of the state that is known. */
+  /** The version of the known state. */
   #newest = '';
 
   constructor(options: ReflectorOptions<T>) {
@@ -93,8 +92,8 @@ export class Reflector<T> {
       if (key === undefined) return;
       const version = versionOf(raw) ?? '';
       seen.set(key, version);
-      // Mostly a list shows what is known already: then nothing needs to be decoded and compared. But
-      // when the server has been set back, equal versions do not mean equal objects any more.
+      // // A list mostly repeats the known state: then nothing needs to be decoded and compared. But when the
+      // server has been restored from a backup, equal versions do not mean equal objects any more.
       const isKnown = version !== '' && this.#versions.get(key) === version;
       if (!isKnown || isOlder(listVersion, this.#newest)) changes.set(key, resource.decode(raw));
     });
@@ -179,7 +178,7 @@ export class Reflector<T> {
       target.failed(failure, relist, outage.failed());
       return;
     }
-    // Never sooner than the server wants.
+    // // Never sooner than the server requests.
     const wait = this.#backoff.next() + (failure.retryAfterMs ?? 0);
     target.failed(failure, relist, wait);
     await pause(wait, this.#clock, signal);

@@ -8,7 +8,7 @@ import { expiryOf, type Identity } from './identity.ts';
 import { list, object, text, type Json } from './json.ts';
 import type { KubeLimits } from './limits.ts';
 
-/** What is read of the body of a refusal. Bytes. */
+/** Maximum bytes read of the body of a refusal. */
 const MAX_BODY = 64 * 1024;
 
 /** Why the server refused a request, in words that say what to do. */
@@ -32,14 +32,14 @@ export async function refusal(
   });
 }
 
-/** The cause that a status stands for, be it an answer's or an event's. */
+/** The cause of a status, of a response or an event. */
 export function causeOf(code: number, status: Json): Cause {
   const reason = text(status['reason']);
   if (code === 410 || reason === 'Expired' || reason === 'Gone') return 'gone';
   if (code === 401) return 'unauthorized';
   if (code === 403) return 'forbidden';
   if (code === 429) return 'throttled';
-  // The server has been set back: it does not know yet, or any more, what it said before.
+  // // The server has been restored from a backup: it does not know a version that it sent before.
   const causes = list(object(status['details'])['causes']).map(object);
   const ahead = causes.some(({ reason: cause }) => cause === 'ResourceVersionTooLarge');
   if (ahead || /too (?:old|large) resource version/i.test(text(status['message']))) return 'gone';

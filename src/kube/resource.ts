@@ -1,7 +1,7 @@
 import { KpngError } from '../errors.ts';
 import type { Json } from './json.ts';
 
-/** `node`: the one that this runs on, of which more is known than of the others. */
+/** `node`: the one that this process runs on, of which more is kept than of the others. */
 export type ResourceName = 'services' | 'endpointslices' | 'nodes' | 'node';
 
 /** A kind of objects that is listed and watched, and what is kept of each. */
@@ -14,9 +14,9 @@ export interface Resource<T> {
   readonly fieldSelector?: string;
   /** Whether the server may leave out everything but the metadata. */
   readonly metadataOnly: boolean;
-  /** What an object is known by. Throws a KpngError when it has no name. */
+  /** The key of an object. Throws a KpngError when it has no name. */
   keyOf(raw: Json): string;
-  /** What is kept of an object. */
+  /** The part of an object that is kept. */
   decode(raw: Json): T;
 }
 
@@ -34,13 +34,13 @@ export function selectorsOf({
   };
 }
 
-/** The media types to ask for. A server that cannot leave things out sends whole objects. */
+/** The requested media types. A server that does not support metadata only sends whole objects. */
 export function acceptFor({ metadataOnly }: Resource<unknown>, verb: 'list' | 'watch'): string {
   if (!metadataOnly) return JSON_TYPE;
   return partial(verb === 'list' ? 'PartialObjectMetadataList' : 'PartialObjectMetadata');
 }
 
-/** What is watched, and what of it is passed on. Patterns are those of `compileGlobs`. */
+/** The watched resources, and the parts that are passed on. Patterns are those of `compileGlobs`. */
 export interface Selection {
   /** Label value; empty: services without that label. */
   readonly proxyName: string;
@@ -60,13 +60,12 @@ export const DEFAULT_NODE_LABELS: readonly string[] = [
 const HEADLESS = 'service.kubernetes.io/headless';
 const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 
-/** What a label's value may be. */
+/** A valid label value. */
 const LABEL_VALUE = /^[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?$/;
 
 /**
- * Which Services are asked for, as kpng and kube-proxy ask: none with the headless label; with a proxy
- * name those that bear it, else those that bear no such label. Throws a usage error for a name
- * that no label can have.
+ * The label selector for Services, as kpng and kube-proxy have it: none with the headless label; with a proxy name
+ * those that have it, else those without such a label. Throws a usage error for an invalid label value.
  */
 export function serviceSelector(proxyName: string): string {
   if (proxyName === '') return `!${HEADLESS},!${PROXY_NAME}`;

@@ -5,7 +5,7 @@ import { readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { object, list, text, type Json } from './json.ts';
 
-/** What a cluster says of a client with a token that asks for a page. */
+/** The cluster's verdict on a token and a page. */
 export type Verdict = 'allowed' | 'unauthenticated' | 'forbidden';
 
 export interface ReviewsOptions {
@@ -18,7 +18,7 @@ export interface ReviewsOptions {
 export const REVIEW_LIMITS = {
   /** How long an answer counts, as with Kubernetes' own delegation. Milliseconds. */
   rememberMs: 10_000,
-  /** Answers that are remembered; the oldest goes. */
+  /** Maximum number of cached reviews; the oldest is evicted. */
   maxRemembered: 256,
   /** Questions at once; more are refused. */
   maxAsking: 16,
@@ -31,10 +31,9 @@ export const REVIEW_LIMITS = {
 } as const;
 
 /**
- * Asks the cluster who a bearer token belongs to (TokenReview) and whether that user may get a path
- * (SubjectAccessReview). Answers are remembered for a moment, and a question that is being asked is not
- * asked again. Whatever goes wrong throws a KubeFailure and is not remembered: an error lets no
- * one in.
+ * Has the cluster review who a bearer token belongs to (TokenReview) and whether that user may get a path
+ * (SubjectAccessReview). Reviews are cached for a moment, and concurrent equal ones are merged. Every failure
+ * throws a KubeFailure and is not cached: an error grants no access.
  */
 export class Reviews {
   readonly #api: Pick<KubeApi, 'get'>;

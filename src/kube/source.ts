@@ -42,7 +42,7 @@ export interface KubeSourceOptions {
 export interface KubeSnapshot {
   /** The name that its events bear. */
   readonly source: string;
-  /** What is wrong with each resource that is not being watched now. */
+  /** The failure of each resource that is not being watched now. */
   readonly failures: ReadonlyMap<ResourceName, KubeFailure>;
   /** Resources that are being watched now. */
   readonly watching: readonly ResourceName[];
@@ -101,9 +101,7 @@ export class KubeSource implements GlobalSource {
     return { source: this.name, failures: this.#failures, watching: [...this.#watching] };
   }
 
-  /**
-   * Keeps the state up to date until the signal aborts. Keeps the process alive meanwhile. Runs once.
-   */
+  /** Keeps the state up to date until the signal aborts, and the process alive until then. Runs once. */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
     const { backoff = DEFAULT_BACKOFF, selection, userAgent, nodeName = '' } = this.#options;
     const maxMs = Math.max(this.#limits.maxOutageWaitMs, backoff.initialMs);
@@ -174,7 +172,7 @@ export class KubeSource implements GlobalSource {
       ...this.#reports('node'),
       apply(changes) {
         const ineligible = changes.get(node)?.ineligible;
-        // A node that is not there, or not any more, stays what it was, as with kube-proxy.
+        // // A node that is not there, or not any more, keeps its state, as in kube-proxy.
         if (changes.get(node) === undefined || ineligible === reported) return;
         reported = ineligible;
         kubeNode.publish({ node, ineligible });

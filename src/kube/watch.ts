@@ -29,7 +29,7 @@ export interface WatchContext extends ListContext {
   readonly onBatch: (batch: Batch) => void;
 }
 
-/** The server is asked to end the watch; when it is so late, the client does. */
+/** The server is requested to end the watch; this much later, the client does. */
 const OVERTIME_MS = 30_000;
 
 /**
@@ -122,7 +122,7 @@ function parseEvent(line: string, what: string): { type: EventType; object: Json
   throw new KubeFailure('malformed', `${what}: an event of type ${JSON.stringify(type)}`);
 }
 
-/** What an ERROR event means; most are that the version is too old. */
+/** The cause of an ERROR event; mostly the version is too old. */
 function errorOf(status: Json, what: string): KubeFailure {
   const code = whole(status['code']);
   return new KubeFailure(causeOf(code, status), `${what}: ${code} ${text(status['message'])}`);

@@ -20,7 +20,7 @@ export function describeError(error: unknown): Record<string, string> {
   return keys;
 }
 
-/** The messages behind an error, but for those that only repeat the one before. */
+/** The messages of the causes of an error, without repetitions. */
 function causesOf(error: Error): string[] {
   const causes: string[] = [];
   let previous = error.message;

@@ -10,7 +10,7 @@ import { label, type Family } from './exposition.ts';
 import { servicePortLabels } from './service-port-metrics.ts';
 import type { Subscriptions } from '../util/channel.ts';
 
-/** What is known of one endpoint of one service port. */
+/** The metrics of one endpoint of one service port. */
 export interface EndpointCounts {
   readonly servicePort: string;
   readonly protocol: 'TCP' | 'UDP';
@@ -69,8 +69,8 @@ export function endpointLabels({ servicePort, protocol, endpoint }: EndpointCoun
 }
 
 /**
- * Counts what each endpoint gets, from the events of the data path: for those who ask for it, as it makes the
- * data path publish every connection.
+ * Counts the traffic of each endpoint, from the events of the data path. Optional, as it makes the data path
+ * publish every connection.
  */
 export class EndpointBook {
   /** By protocol, service port and endpoint; the one that was heard of last is the last. */
@@ -97,8 +97,8 @@ export class EndpointBook {
   }
 
   /**
-   * What is known of the endpoints of some service ports. Endpoints of others are forgotten, and those that are idle and of
-   * which no event has come for long.
+   * The endpoints of some service ports. Drops other endpoints, and those that are idle and have had no event for
+   * long.
    */
   counts(servicePorts: readonly ServicePortSnapshot[]): EndpointCounts[] {
     const oldest = this.#now() - FORGET_ENDPOINT_MS;

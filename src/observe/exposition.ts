@@ -62,7 +62,7 @@ export function* exposition<Item>(
   if (text !== '') yield text;
 }
 
-/** Prometheus spells the numbers that are none in its own way. */
+/** Prometheus has its own spelling of infinities and NaN. */
 function number(value: number): string {
   if (Number.isFinite(value)) return String(value);
   if (Number.isNaN(value)) return 'NaN';

@@ -12,7 +12,7 @@ export interface HealthFacts {
   readonly lastSyncAt: number | undefined;
   /** Since when changes have failed, without a success in between, and the code of the last failure. */
   readonly syncFailing: Failing | undefined;
-  /** Since when the source has been away, and the code of the last failure. */
+  /** Since when the source has been unreachable, and the code of the last failure. */
   readonly sourceLost: Failing | undefined;
   /** Since when the portal could not do its work, what that is, and the code of the last failure. */
   readonly portalFailing: PortalFailing | undefined;
@@ -70,7 +70,7 @@ export interface HealthBody {
   readonly nodeEligible: boolean;
   /** Why the answer is 503. */
   readonly failing?: readonly string[];
-  /** What is wrong although the answer is 200. */
+  /** Problems although the answer is 200. */
   readonly degraded?: readonly string[];
 }
 
@@ -237,7 +237,7 @@ export class Health {
     this.#change({ portalFailing: { since, code, what } });
   }
 
-  /** Another process redirects the same traffic in another way; undefined: none does any more. */
+  /** Another process redirects the same traffic in another way; undefined: no more. */
   portalShared(code: string | undefined): void {
     const since = this.#facts.portalShared?.since ?? this.#wallClock();
     this.#change({ portalShared: code === undefined ? undefined : { since, code } });

@@ -2,8 +2,8 @@ import { writeSync } from 'node:fs';
 
 export interface LineWriterOptions {
   /**
-   * Writes as much as fits and returns how many bytes that were. Throws the system's error: EAGAIN
-   * when nothing fits, EPIPE when the reader is gone.
+   * Writes as much as fits and returns the number of bytes. Throws the system's error: EAGAIN when nothing fits,
+   * EPIPE when the reader has closed.
    */
   readonly write: (bytes: Uint8Array) => number;
   /** Waits. Milliseconds. */
@@ -62,7 +62,7 @@ export class LineWriter {
         left = left.subarray(this.#options.write(left));
       } catch (error) {
         if (!isBusy(error)) {
-          // The reader is gone: the process continues without a log.
+          // // The reader has closed: the process continues without a log.
           this.#gone = true;
         } else if (patience === 0) {
           this.#stuck = true;

@@ -40,10 +40,7 @@ export class LogLimiter {
     this.#report = options.report;
   }
 
-  /**
-   * Undefined: hold the line back. A number: write it, and say that so many before it were held
-   * back.
-   */
+  /** Undefined: suppress the line. A number: write it, with the number of lines suppressed before. */
   take(kind: string): number | undefined {
     const now = this.#clock.now();
     let bucket = this.#buckets.get(kind);

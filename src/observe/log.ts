@@ -8,7 +8,7 @@ export type LogKeys = Readonly<Record<string, unknown>>;
 
 /** Writes log lines. Verbosity is kube-proxy's `-v`: a line of level n appears from `-v=n` on. */
 export interface Log {
-  /** What is written now; it may change at any time. */
+  /** The current level; it may change at any time. */
   readonly verbosity: number;
   error(message: string, keys?: LogKeys): void;
   warn(message: string, keys?: LogKeys): void;

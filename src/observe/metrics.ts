@@ -35,7 +35,7 @@ export interface MetricsOptions {
 
 /** The metrics of the process. */
 export interface Metrics {
-  /** For metrics that are neither of a service port nor of a limit. */
+  /** Help texts of metrics that are neither of a service port nor of a limit. */
   readonly registry: Registry;
   /** The MIME type of what `render` gives. */
   readonly contentType: string;

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 
-/** Where all service ports can be looked at. */
+/** Snapshots of all service ports. */
 export interface SnapshotSource {
   /** Every service port, or only those named. */
   snapshot(names?: ReadonlySet<string>): readonly ServicePortSnapshot[];
@@ -9,7 +9,7 @@ export interface SnapshotSource {
   names?(): readonly string[] | undefined;
 }
 
-/** Service ports that are looked at in one turn of the event loop: a few milliseconds of work. */
+/** Service ports read in one turn of the event loop: a few milliseconds of work. */
 export const PER_PART = 250;
 
 /** All service ports, some at a time; each is as it is when its part is taken. */

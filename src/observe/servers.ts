@@ -22,17 +22,17 @@ export interface ServersOptions {
   readonly metricsAddress: HostPort | undefined;
   readonly healthAddress: HostPort | undefined;
   readonly health: Health;
-  /** Undefined: there are none, and no `/metrics`. */
+  /** Undefined: no metrics, and no `/metrics`. */
   readonly metrics: Metrics | undefined;
   /** What `/configz` shows. Default: nothing. */
   readonly configz?: () => object;
   /** What makes servers of HTTPS; undefined: plain HTTP. */
   readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;
-  /** Gives the listening sockets of another process away. Default: there are none. */
+  /** Hands the listening sockets to another process. Default: there are none. */
   readonly inherit?: Inherit;
   /** When they may begin. Default: at once. */
   readonly turn?: Turn | undefined;
-  /** Who may see the pages of the metrics server; undefined: everybody. */
+  /** Access to the pages of the metrics server; undefined: unrestricted. */
   readonly guard?: Guard | undefined;
   readonly log: Log;
   readonly clock: Clock;

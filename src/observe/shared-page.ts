@@ -6,8 +6,8 @@ interface Making {
 }
 
 /**
- * A page that is made for one client or for several: only one is made at a time, and clients that ask meanwhile share
- * the next one. So memory and time do not grow with the number of clients, and each gets what was true after it had asked.
+ * A page that several clients can share: only one is rendered at a time, and clients that ask in between share the
+ * next one. So memory and time do not grow with the number of clients, and no page is older than its request.
  */
 export class SharedPage {
   readonly #render: () => AsyncIterable<string>;
@@ -18,7 +18,7 @@ export class SharedPage {
     this.#render = render;
   }
 
-  /** The page in pieces, which must not be changed. A page that no client waits for any more is not finished. */
+  /** The page in pieces, which must not be changed. Rendering stops when all its clients have gone. */
   get(signal: AbortSignal): Promise<readonly Uint8Array[]> {
     const making = (this.#next ??= this.#prepare());
     making.waiting += 1;

@@ -27,7 +27,7 @@ interface AddressClaim extends Claim {
   readonly listen: ListenSpec;
 }
 
-/** What is known of one service port. */
+/** The state of one service port. */
 interface Entry {
   readonly wanted: ServicePortPortals;
   listen: readonly ListenSpec[];
@@ -99,7 +99,7 @@ export class AddressPortal implements Portal {
     await this.#keeper?.prepare();
   }
 
-  /** Removes the addresses that no service port wants any more. Rejects with KPNG_PORTAL_*. */
+  /** Removes the addresses that no service port needs any more. Rejects with KPNG_PORTAL_*. */
   async commit(): Promise<void> {
     await this.#keeper?.commit();
   }
@@ -112,7 +112,7 @@ export class AddressPortal implements Portal {
     this.#keeper?.leave();
   }
 
-  /** Call it when nothing listens any more. Rejects with KPNG_PORTAL_* when addresses cannot be removed. */
+  /** Call it when all listeners are closed. Rejects with KPNG_PORTAL_* when addresses cannot be removed. */
   async close(): Promise<void> {
     // The sockets belong to the engine.
     await this.#keeper?.close();
@@ -133,7 +133,7 @@ export class AddressPortal implements Portal {
     this.#withNodePorts.delete(name);
   }
 
-  /** Notes what a service port wants, and returns its claims. */
+  /** Records the addresses of a service port, and returns its claims. */
   #remember(wanted: ServicePortPortals): AddressClaim[] {
     const { servicePort: name, portals } = wanted;
     this.#entries.set(name, { wanted, listen: this.#entries.get(name)?.listen ?? [] });

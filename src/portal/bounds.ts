@@ -33,7 +33,7 @@ export const MAX_FLOW_PLACES = 16;
 /** Removals of UDP flows after one change. Each costs a walk through the kernel's table. */
 export const MAX_FLOW_COMMANDS = 256;
 
-/** What the list of UDP flows may come to. About 160 bytes each. */
+/** Maximum size of the list of UDP flows. About 160 bytes each. */
 export const MAX_FLOW_LIST = 64 * 1024 * 1024;
 
 /** What each address of a change adds to the time that the change may take. */
@@ -48,7 +48,7 @@ export const LISTING_INTERVAL_MS = 5000;
 /** Share of the time that this may take. */
 export const LISTING_SHARE = 0.005;
 
-/** How often an address is checked that is not wanted any more but that connections use. */
+/** How often an unused address is checked that still has connections. */
 export const LINGER_CHECK_MS = 5000;
 
 /** How long connections may keep such an address. */
@@ -57,7 +57,7 @@ export const MAX_LINGER_MS = 600_000;
 /** How long iptables waits for others that change rules. Seconds. */
 export const LOCK_WAIT_S = 5;
 
-/** What the list of all rules of one family may come to. About 300 bytes each. */
+/** Maximum size of the list of all rules of one family. About 300 bytes each. */
 export const MAX_RULE_LIST = 256 * 1024 * 1024;
 
 /** Comparisons that a removal may cost (iptables compares a whole chain), as a multiple of all rules. */

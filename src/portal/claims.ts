@@ -31,9 +31,9 @@ interface Bucket<C extends Claim> {
   readonly waiting: Map<string, Map<string, C>>;
 }
 
-/** What an update has done to the buckets, and to whom. */
+/** The changes of an update to the buckets, and their owners. */
 interface Round<C extends Claim> {
-  /** Addresses that have no holder any more. */
+  /** Addresses without a holder. */
   readonly released: Map<Bucket<C>, Set<string>>;
   readonly added: Map<Bucket<C>, Waiting<C>[]>;
   /** Owners that have won or lost a claim. */
@@ -151,7 +151,7 @@ export class ClaimTable<C extends Claim> {
     this.#unmet -= 1;
   }
 
-  /** Gives what is free in a bucket to candidates that wait for it, in order of their names. */
+  /** Assigns free claims of a bucket to waiting candidates, in order of their names. */
   #settle(bucket: Bucket<C>, candidates: Waiting<C>[], changed: Set<string>): void {
     candidates.sort(
       (a, b) => compare(a.owner, b.owner) || compare(a.claim.address, b.claim.address),

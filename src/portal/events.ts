@@ -18,7 +18,7 @@ export interface PortalWritten {
   durationMs: number;
 }
 
-/** Rules could not be written. What was there before stays in force. */
+/** Rules could not be written. The previous rules stay in force. */
 export interface PortalFailed {
   portal: Kind;
   error: KpngError;
@@ -27,14 +27,14 @@ export interface PortalFailed {
 /** Rules were removed by another program. They are being repaired. */
 export interface PortalLost {
   portal: Kind;
-  /** What is not as it should be. */
+  /** The damage. */
   message: string;
 }
 
 /** Whether other processes redirect the same traffic with rules of another kind. Published when it changes. */
 export interface PortalShared {
   portal: Kind;
-  /** Who they are, with the code KPNG_PORTAL_SHARED; undefined: none does any more. */
+  /** The other processes, with the code KPNG_PORTAL_SHARED; undefined: none any more. */
   error: KpngError | undefined;
 }
 

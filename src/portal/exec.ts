@@ -16,7 +16,7 @@ export interface Command {
   readonly maxOutput?: number;
 }
 
-/** What a program that ended with 0 has printed. */
+/** Output of a program that ended with 0. */
 export interface Output {
   readonly stdout: string;
   readonly stderr: string;
@@ -40,7 +40,7 @@ export class ExecError extends Error {
   readonly failure: ExecFailure;
   /** As `printable` gives it. */
   readonly command: string;
-  /** Undefined when it did not end by itself. */
+  /** Undefined when it was killed. */
   readonly exitCode: number | undefined;
   readonly stdout: string;
   readonly stderr: string;
@@ -72,7 +72,7 @@ export function printable({ file, args }: Command): string {
     .join(' ');
 }
 
-/** Runs programs of this host. Their messages are in English whatever the locale. */
+/** Runs programs of this host, with their messages in English. */
 export const systemExec: Exec = async (command) => {
   const child = start(command);
   // A program that ends without reading everything breaks the pipe; its exit code says why.

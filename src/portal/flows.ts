@@ -99,7 +99,7 @@ export async function clearFlows(
   }
 }
 
-/** Removes the flows of portals that are gone. Resolves with an error when they stay. */
+/** Removes the flows of removed portals. Resolves with an error when they stay. */
 export async function forgetFlows(
   exec: Exec,
   places: readonly FlowPlace[],

@@ -18,7 +18,7 @@ export interface PortalSpec {
   readonly sourceRanges: readonly string[];
 }
 
-/** The portals that one service port wants. */
+/** The addresses and ports of one service port. */
 export interface ServicePortPortals {
   /** `namespace/name:port`. */
   readonly servicePort: string;
@@ -41,7 +41,7 @@ export interface PortalProblem {
   readonly count?: number;
 }
 
-/** What an engine has to listen on because of a portal plan. */
+/** The addresses that an engine has to listen on because of a portal plan. */
 export interface PortalPlan {
   /** New listeners of service ports whose listeners differ, also those that gain an address from another one. */
   readonly listen: ReadonlyMap<string, readonly ListenSpec[]>;
@@ -61,7 +61,8 @@ export interface Portal {
 
   /**
    * Whether rules redirect traffic to proxy ports; absent: no. Only such a portal gets `served` and `splitTraffic`,
-   * and is asked at the edge between none and some endpoints. Its rules change before listeners close.
+   * and is updated when a service gets its first or loses its last endpoint. Its rules change before listeners
+   * close.
    */
   readonly redirects?: boolean;
 

@@ -44,7 +44,7 @@ export class PortAllocator {
     }
   }
 
-  /** What there is to say of a service port that got no port. */
+  /** The error for a service port that got no port. */
   exhausted(servicePort: string): PortalProblem {
     const range = this.#range === undefined ? '' : `${this.#range.first}-${this.#range.last}`;
     return {
@@ -151,7 +151,7 @@ export class ProxyPorts {
     return changed;
   }
 
-  /** What a service port is to listen on. */
+  /** The listen addresses of a service port. */
   listen(name: string): readonly ListenSpec[] {
     return (this.#allocated.get(name) ?? []).map(({ spec }) => spec);
   }

@@ -12,7 +12,7 @@ import {
   type ServicePortPortals,
 } from './portal.ts';
 
-/** What is wrong with a portal, and the code of the error table for that. */
+/** The problem of a portal, and its code. */
 type Why = readonly [code: string, text: string];
 
 const NO_ADDRESS: Why = ['KPNG_SERVICE_INVALID', 'that is not an address'];
@@ -85,7 +85,7 @@ export class FaultCounts {
   }
 }
 
-/** A portal in one family, and where its traffic goes. */
+/** A portal in one family, and the target of its traffic. */
 export interface Redirect {
   readonly family: Family;
   readonly portal: PortalSpec;
@@ -106,7 +106,7 @@ export interface RedirectPlanOptions {
   readonly bindAddresses: Readonly<Partial<Record<Family, string>>>;
 }
 
-/** Node ports are claimed under a name of their own, so that no address conflicts with them. */
+/** Node ports are claimed under their own name, so that no address conflicts with them. */
 interface RedirectClaim extends Claim {
   readonly families: readonly Family[];
 }
@@ -115,7 +115,7 @@ interface Entry {
   readonly wanted: ServicePortPortals;
   /** Real ports of the listeners that are open, by `listenerKey`. */
   bound: Map<string, { readonly family: Family; readonly port: number }>;
-  /** As last planned; undefined: to be reported, whatever it is now. */
+  /** As last planned; undefined: to be reported in any case. */
   listen: readonly ListenSpec[] | undefined;
 }
 
@@ -218,7 +218,7 @@ export class RedirectPlan {
     this.#faults.set(name, []);
   }
 
-  /** Notes what a service port wants, and returns its claims. */
+  /** Records the portals of a service port, and returns its claims. */
   #remember(wanted: ServicePortPortals): RedirectClaim[] {
     const name = wanted.servicePort;
     const claims: RedirectClaim[] = [];

@@ -27,11 +27,11 @@ export interface Diagnosis {
 
 export interface Tool {
   readonly program: string;
-  /** What to do where it is missing. */
+  /** Advice where it is missing. */
   readonly remedy: string;
   /** The first that matches counts. */
   readonly diagnoses: readonly Diagnosis[];
-  /** What is worth repeating of what it has printed. Default: the first line of its standard error. */
+  /** The relevant part of its output. Default: the first line of its standard error. */
   readonly excerpt?: (error: ExecError) => string;
 }
 
@@ -62,7 +62,7 @@ export function toolFailure(cause: unknown, doing: string, tool: Tool): ToolErro
   }
 }
 
-/** What it means that a program prints something. `excerpt` is repeated. */
+/** The meaning of a program's output. `excerpt` is quoted. */
 export function diagnose(
   printed: string,
   excerpt: string,

@@ -35,7 +35,7 @@ export class Repeater {
     this.#schedule(firstWait);
   }
 
-  /** Resolves when nothing is under way any more. Idempotent. */
+  /** Resolves when no operation is pending. Idempotent. */
   async close(): Promise<void> {
     this.#state = 'closed';
     this.#timer?.cancel();
@@ -71,7 +71,7 @@ export interface GuardOptions {
   readonly look: () => Promise<ProbeResult>;
   /** Done at each look that finds them. */
   readonly housekeeping: () => Promise<void>;
-  /** Writes the rules again. `first`: they were there at the last look. May reject; it reports by itself. */
+  /** Rewrites the rules. `first`: they were present at the last check. May reject; it reports its own failures. */
   readonly repair: (found: ProbeResult, first: boolean) => Promise<void>;
 }
 
@@ -94,7 +94,7 @@ export class Guard {
     this.#repeater.start(this.#interval());
   }
 
-  /** Resolves when nothing is under way any more. Idempotent. */
+  /** Resolves when no operation is pending. Idempotent. */
   close(): Promise<void> {
     return this.#repeater.close();
   }

@@ -14,7 +14,7 @@ export function canonicalAddress(text: string): string | undefined {
   return NOT_ONE_HOST.test(short) ? undefined : short;
 }
 
-/** A network with the blanks around it removed; undefined for what is none. */
+/** A network without the blanks around it; undefined for an invalid one. */
 export function canonicalNetwork(text: string): string | undefined {
   const trimmed = text.trim();
   return ipaddr.isValidCIDR(trimmed) ? trimmed : undefined;

@@ -8,7 +8,7 @@ import type {
 } from '../proxysocket/spec.ts';
 import { sameList } from '../util/same-list.ts';
 
-/** The smallest steps from `before` to `after`; undefined: there is none. Another protocol is a new service port. */
+/** The smallest steps from `before` to `after`; undefined: removed. Another protocol is a new service port. */
 export function changesBetween(
   before: ServicePortSpec | undefined,
   after: ServicePortSpec | undefined,

@@ -11,10 +11,10 @@ export type Drain =
   /** `service` is absent for every service that the endpoint belongs to. */
   | { readonly kind: 'endpoint'; readonly endpoint: string; readonly service?: string };
 
-/** Drains at once, at most: each is looked at whenever a service port changes. */
+/** Maximum number of drains: each is checked whenever a service port changes. */
 export const MAX_DRAINS = 1000;
 
-/** The desired service ports, by name, as a source wants them: what drains apply to. */
+/** The desired service ports, by name, before drains apply. */
 export type Drainable = ReadonlyMap<
   string,
   { readonly spec: Pick<ServicePortSpec, 'name' | 'endpoints'> }
@@ -58,7 +58,7 @@ export class Drains {
     return this.isAllDrained || has(name) || has(serviceOf(name));
   }
 
-  /** Whether an endpoint (`ip:port`) is drained by itself: not because of its service port. */
+  /** Whether an endpoint (`ip:port`) is drained itself, not only its service port. */
   isEndpointDrained(name: string, endpoint: string): boolean {
     if (this.#drains.size === 0) return false;
     const kind = 'endpoint';
@@ -124,7 +124,7 @@ export class Drains {
   }
 }
 
-/** What a drain is about, in words. */
+/** The target of a drain, in words. */
 export function drainText(drain: Drain): string {
   if (drain.kind === 'process') return 'everything';
   if (drain.kind === 'service') return drain.service;

@@ -31,7 +31,7 @@ export function resolvePort(
   return mayUseNumber && targetPort !== 0 ? targetPort : undefined;
 }
 
-/** From so many ports on an endpoint's list is indexed: each port of the service looks into it. */
+/** From this number of ports on, an endpoint's list is indexed: each port of the service searches it. */
 const MANY = 8;
 
 const indexes = new WeakMap<Overrides, ReadonlyMap<string, number>>();
@@ -56,7 +56,7 @@ export interface ResolvedEndpoints {
 
 type Endpoints = ServiceEntry['endpoints'];
 
-/** What each endpoint comes to: one row for each address, in the order of the endpoints. */
+/** The rows of the endpoints: one for each address, in the order of the endpoints. */
 export interface Rows {
   readonly of: Endpoints;
   readonly sources: readonly Endpoint[];
@@ -142,7 +142,7 @@ class FormerRows {
   }
 }
 
-/** The rows of one endpoint. One that is undefined stands for what cannot be used, and why is noted. */
+/** The rows of one endpoint. Undefined: unusable, with the reason recorded. */
 function specsOf(
   key: string,
   { ips, portOverrides, scopes }: Endpoint,
@@ -207,7 +207,7 @@ function problemsOf(
   const problems: KpngError[] = [];
   const leftOut = (example: string | undefined, reason: string): void => {
     if (example === undefined) return;
-    // No numbers in here: the text would be a new problem whenever an endpoint comes or goes.
+    // // No numbers in here: the text would be a new problem whenever an endpoint is added or removed.
     const message = `${servicePort}: endpoints ${reason} are left out, such as ${example}`;
     problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort }));
   };

@@ -55,7 +55,7 @@ export interface InPlace {
   readonly portals: readonly PortalSpec[];
 }
 
-/** What a batch did to one service port. */
+/** The effect of a batch on one service port. */
 export interface Step {
   readonly kind: 'added' | 'changed' | 'removed' | 'endpointsChanged';
   readonly servicePort: string;
@@ -69,7 +69,7 @@ interface Doubt {
   readonly protocolChanged: boolean;
 }
 
-/** What is left of a service port only because of its listeners: all of it, or some listeners. */
+/** The surplus of a service port: all of it, or some listeners. */
 type Surplus = 'service port' | 'listeners';
 
 /** Keeps an engine in step with what is wanted, with the smallest batches that do it. */
@@ -103,8 +103,8 @@ export class EngineSync {
   }
 
   /**
-   * As `flush`, but keeps listeners open unless another service port wants their address. What is not wanted any more
-   * is `surplus` until `closeSurplus`.
+   * As `flush`, but keeps listeners open unless another service port needs their address. Unneeded ones are
+   * `surplus` until `closeSurplus`.
    */
   async flushKeepingListeners(): Promise<Step[]> {
     const places = new Places([...this.#pending.values()].flatMap((each) => each?.spec ?? []));
@@ -139,7 +139,7 @@ export class EngineSync {
     return [...steps, ...left];
   }
 
-  /** The names of service ports that listen where they are not wanted any more. */
+  /** The names of service ports with surplus listeners. */
   surplus(): IterableIterator<string> {
     return this.#surplus.keys();
   }

@@ -37,12 +37,12 @@ export class ListenWatch {
     listenerClosed.subscribe(this.#over);
   }
 
-  /** The listeners that fail of a cause; undefined when there are none. */
+  /** The listeners that fail for a cause; undefined when there are none. */
   group(cause: string): FailureGroup | undefined {
     return this.#groups.get(cause);
   }
 
-  /** Forgets failures of listeners that a service port does not want any more. */
+  /** Drops failures of listeners that a service port does not need any more. */
   keepOnly(servicePort: string, listen: readonly ListenSpec[]): void {
     const places = this.#byServicePort.get(servicePort);
     if (places === undefined) return;
@@ -103,7 +103,7 @@ function placeOf({ protocol, listen }: ListenerOpened): string {
   return `${protocol} ${textOf(listen)}`;
 }
 
-/** The operating system's word for an error: its code, or that of what it was made of. */
+/** The operating system's code of an error, or of its cause. */
 function systemWord(error: Error): string {
   for (const each of [error.cause, error]) {
     if (each instanceof Error && 'code' in each && typeof each.code === 'string') return each.code;

@@ -4,7 +4,7 @@ import type { ListenSpec } from '../proxysocket/spec.ts';
 import type { DesiredServicePort } from './wanted.ts';
 import { samePortals } from './diff.ts';
 
-/** What a portal has to know of one service port. */
+/** The input of a portal for one service port. */
 export type PortalInput = Required<Omit<ServicePortPortals, 'servicePort'>>;
 
 /** What decides whether a portal lets clients in. */
@@ -41,7 +41,7 @@ export function samePortalInput(a: PortalInput, b: PortalInput): boolean {
   );
 }
 
-/** What the portal knows of one service port, and where it makes the engine listen. */
+/** The state of one service port at the portal, and its listeners in the engine. */
 interface Planned {
   readonly input: PortalInput;
   listen: readonly ListenSpec[];
@@ -98,9 +98,7 @@ export class PortalSync {
     return plan;
   }
 
-  /**
-   * Plans other ports for listeners whose ports other programs hold; undefined: there are none, or no other ports.
-   */
+  /** Plans other ports for listeners whose ports other programs hold; undefined: there are none, or no other ports. */
   replan(engine: Engine): PortalPlan | undefined {
     if (this.#portal.portTaken === undefined) return undefined;
     const names = [...(this.#uncommitted ?? [])].filter((name) =>
@@ -132,7 +130,7 @@ export class PortalSync {
     }
   }
 
-  /** What the portal cannot have now; undefined: no more is known than the last plan has said. */
+  /** The current problems of the portal; undefined: those of the last plan. */
   problems(): readonly PortalProblem[] | undefined {
     return this.#portal.problems?.();
   }
@@ -143,7 +141,8 @@ export class PortalSync {
   }
 
   /**
-   * Commits the plans with the ports that the engine has got. Rejects with the portal's error; then it is due again.
+   * Commits the plans with the ports that the engine has opened. Rejects with the portal's error; then the commit
+   * is due again.
    */
   async commit(engine: Engine): Promise<void> {
     const names = this.#uncommitted;

@@ -13,7 +13,7 @@ export interface ServiceAddress {
   readonly sourceRanges: readonly string[];
 }
 
-/** What a service's addresses come to, whatever its ports. */
+/** The addresses of a service, independent of its ports. */
 export interface ServiceAddresses {
   readonly addresses: readonly ServiceAddress[];
   readonly problems: readonly KpngError[];

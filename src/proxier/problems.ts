@@ -39,12 +39,12 @@ export class ProblemBook {
     return [...this.#noted.values()].map(({ problem }) => problem);
   }
 
-  /** Whether the key stands for a problem now. */
+  /** Whether the key has a problem now. */
   has(key: string): boolean {
     return this.#noted.has(key);
   }
 
-  /** Says what a key stands for now; undefined or a count of 0: nothing any more. */
+  /** Sets the problem of a key; undefined or a count of 0: none any more. */
   note(key: string, problem: Problem | undefined): void {
     const noted = this.#noted.get(key);
     if (problem === undefined || problem.count === 0) {
@@ -83,7 +83,7 @@ export type HolderOf = (place: {
   readonly port: number;
 }) => Promise<string | undefined>;
 
-/** Who listens where a listener should, found out once. */
+/** The process that holds a listener's address, looked up once. */
 interface KnownHolder {
   readonly place: string;
   readonly text: string | undefined;
@@ -151,7 +151,7 @@ export class Problems {
     this.#portalCodes = new Set(groups.keys());
   }
 
-  /** Forgets failures of listeners that a service port does not want any more. */
+  /** Drops failures of listeners that a service port does not need any more. */
   keepListeners(servicePort: string, listen: readonly ListenSpec[]): void {
     this.#watch.keepOnly(servicePort, listen);
   }
@@ -179,7 +179,7 @@ export class Problems {
     if (!this.#heldBack) this.#timer ??= this.#clock.setTimer(GATHER_MS, () => void this.#tell());
   }
 
-  /** Resolves when it is known who is in the way of what has failed. */
+  /** Resolves when the holders of the failed addresses are known. */
   async #tell(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -189,7 +189,7 @@ export class Problems {
     await Promise.all(unknown.map((cause) => this.#findHolder(cause)));
   }
 
-  /** Notes what a cause comes to now. False when it has to be found out first who is in the way. */
+  /** Updates the problem of a cause. False when the holder of the address has to be looked up first. */
   #note(cause: string): boolean {
     const group = this.#watch.group(cause);
     const first = group?.values().next().value;
@@ -214,7 +214,7 @@ export class Problems {
       const text = await this.#holderOf?.({ protocol, ...listen });
       this.#holders.set(cause, { place: placeOf(first), text });
     }
-    // Another listener may be the one to name by now; then that one's turn comes.
+    // // The first listener may have changed since; then its holder is looked up next.
     if (!this.#note(cause)) this.#heard(cause);
   }
 }

@@ -72,7 +72,7 @@ export class Proxier implements LocalSink {
   readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
-  /** Whether every service of the view has been looked at once. */
+  /** Whether every service of the view has been compared once. */
   #complete = false;
   readonly #queue = new SerialQueue();
   #closed = false;
@@ -123,7 +123,7 @@ export class Proxier implements LocalSink {
     });
   }
 
-  /** What is drained now. */
+  /** The current drains. */
   get drains(): Omit<Drains, 'drain' | 'undrain'> {
     return this.#drains;
   }
@@ -135,7 +135,7 @@ export class Proxier implements LocalSink {
 
   /**
    * Takes no new connections. Resolves with the service ports concerned. Rejects with KPNG_ADMIN_REFUSED when there
-   * are none or too much is drained, and as `sync`; then nothing more is drained.
+   * are none or too many drains, and as `sync`; then nothing more is drained.
    */
   drain(drain: Drain): Promise<readonly string[]> {
     return this.#queue.run(async () =>
@@ -157,7 +157,7 @@ export class Proxier implements LocalSink {
     return { services, endpoints, servicePorts: [...ports.values()], problems };
   }
 
-  /** Takes no more change sets; what is in place stays. Resolves when nothing is under way. Idempotent. */
+  /** Takes no more change sets; the current state stays in force. Resolves when no operation is pending. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#lateListeners?.close();
@@ -184,7 +184,7 @@ export class Proxier implements LocalSink {
       () => this.#flush(),
       () => {
         undo();
-        // What the engine made of the batch is not known: it gets these service ports again.
+        // // The state of the engine is unknown after a failed batch: send these service ports again.
         want();
       },
     );
@@ -271,7 +271,7 @@ export class Proxier implements LocalSink {
     await this.#moveTakenPorts(touched);
     await this.#portalSync.commit(this.#engine);
     this.#lateClosings?.add(this.#engineSync.surplus());
-    // Nothing is due any more.
+    // // Nothing is due any more.
     this.#retry?.cancel();
     this.#retry = undefined;
     this.#askPortal();
@@ -295,7 +295,7 @@ export class Proxier implements LocalSink {
     }
   }
 
-  /** What the kernel has refused is known only after the commit, and may be had later without a change set. */
+  /** The kernel's refusals are known only after the commit, and may end later without a change set. */
   #askPortal(): void {
     const problems = this.#portalSync.problems();
     if (problems !== undefined) this.#problems.ofPortals(problems);

@@ -1,4 +1,4 @@
-/** Words for what goes wrong, one text for each cause. */
+/** Messages of problems, one text for each cause. */
 import type { ErrorCode } from '../errors.ts';
 import { ERROR_CODES } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
@@ -15,7 +15,7 @@ export interface ListenFailure {
   readonly cause: string;
 }
 
-/** A code of the error table, whatever text a part of the data path gave. */
+/** The code of an error in the error table. */
 export function knownCode(code: string): ErrorCode {
   return Object.hasOwn(ERROR_CODES, code) ? (code as ErrorCode) : 'KPNG_LISTEN_FAILED';
 }

@@ -18,7 +18,7 @@ export const MAX_SERVICE_ROWS = 200_000;
 /** Problems that are reported; the others are counted. */
 export const MAX_SERVICE_PROBLEMS = 20;
 
-/** What is left out of a service that has too much of something. */
+/** What is left out of a service that exceeds a limit. */
 export function tooMany(
   key: string,
   what: string,
@@ -30,11 +30,11 @@ export function tooMany(
   return new KpngError('KPNG_SERVICE_TOO_LARGE', message, { servicePort: key });
 }
 
-/** The first problems of a service, and how many more there are. */
+/** The first problems of a service, and the number of further ones. */
 export function limitProblems(key: string, problems: readonly KpngError[]): readonly KpngError[] {
   const more = problems.length - MAX_SERVICE_PROBLEMS;
   if (more <= 0) return problems;
-  // What is too large explains the rest, and comes last.
+  // // An exceeded limit explains the rest, and comes last.
   const kept = [...problems].sort((a, b) => rank(a) - rank(b)).slice(0, MAX_SERVICE_PROBLEMS);
   const message = `${key}: ${more} more problems are not reported`;
   return [...kept, new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: key })];

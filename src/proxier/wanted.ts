@@ -20,7 +20,7 @@ import {
   tooMany,
 } from './service-limits.ts';
 
-/** One service port as it should be: what the engine needs to know, and its portals. */
+/** One service port in its desired state: the input of the engine, and its portals. */
 export interface DesiredServicePort {
   readonly spec: Omit<ServicePortSpec, 'listen'>;
   /** At least one. */
@@ -29,7 +29,7 @@ export interface DesiredServicePort {
   readonly splitTraffic: boolean;
 }
 
-/** What one service comes to. */
+/** The service ports and problems of one service. */
 export interface Desired {
   readonly ports: readonly DesiredServicePort[];
   /** What cannot be proxied of it. The same service has the same problems each time. */
@@ -38,14 +38,14 @@ export interface Desired {
   readonly known: Known | undefined;
 }
 
-/** What the endpoints of a service come to, by the name of the service port. */
+/** The rows of a service's endpoints, by the name of the service port. */
 export interface Known {
   /** It holds for this service only. */
   readonly service: Service;
   readonly rows: ReadonlyMap<string, Rows>;
 }
 
-/** From so many endpoints on it is worth the memory to know what they come to. */
+/** From this number of endpoints on, their rows are kept for the next change. */
 const KNOWN_FROM = 1000;
 
 /** Annotation of a service: how long a UDP session may be idle, as `30s` or `1m30s`. */
@@ -190,7 +190,7 @@ interface WantedService {
   readonly known: Known | undefined;
 }
 
-/** What a change set made of a service. */
+/** The effect of a change set on a service. */
 export interface ServiceChange {
   /** Service ports that it had before or has now. */
   readonly names: ReadonlySet<string>;

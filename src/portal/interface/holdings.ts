@@ -8,18 +8,18 @@ import type { HostListing } from './addresses.ts';
  * Only our own addresses are ever removed. Each operation costs what it changes.
  */
 export class Holdings {
-  /** Service ports by address that they want. */
+  /** Service ports by the addresses that they need. */
   readonly #users = new Map<string, Set<string>>();
-  /** The service port that was the last to want an address of ours. */
+  /** The last service port that needed an address of ours. */
   readonly #lastUsers = new Map<string, string>();
   readonly #wants = new Map<string, readonly string[]>();
   #ours = new Set<string>();
   #others = new Map<string, HostAddress>();
   /** Addresses that are wanted and could not be added, and why. */
   readonly refused = new Map<string, KpngError>();
-  /** Addresses that are missing, but for those that were refused. */
+  /** Addresses that are missing, without those that were refused. */
   readonly toAdd = new Set<string>();
-  /** Addresses of ours that no service port wants. */
+  /** Addresses of ours that no service port needs. */
   readonly toRemove = new Set<string>();
 
   /** Addresses that are ours, in place. */
@@ -32,12 +32,12 @@ export class Holdings {
     return this.#others.values();
   }
 
-  /** Whether some service port wants the address. */
+  /** Whether a service port needs the address. */
   isWanted(address: string): boolean {
     return this.#users.has(address);
   }
 
-  /** The service ports that want an address, in no particular order. */
+  /** The service ports that need an address, in no particular order. */
   users(address: string): ReadonlySet<string> {
     return this.#users.get(address) ?? NONE;
   }
@@ -48,7 +48,7 @@ export class Holdings {
     return first ?? this.#lastUsers.get(address) ?? address;
   }
 
-  /** Replaces what a service port wants; no address at all is for one that is gone. */
+  /** Replaces the addresses of a service port; an empty list removes it. */
   want(servicePort: string, addresses: readonly string[]): void {
     const before = this.#wants.get(servicePort) ?? [];
     if (addresses.length === 0) this.#wants.delete(servicePort);
@@ -72,7 +72,7 @@ export class Holdings {
     }
   }
 
-  /** Takes a listing for the truth. Returns how many addresses that are wanted were ours and are gone. */
+  /** Applies a listing. Returns how many needed addresses of ours have disappeared. */
   listed({ ours, others }: HostListing): number {
     const former = this.#ours;
     this.#ours = new Set(ours);
@@ -103,7 +103,7 @@ export class Holdings {
     this.#judge(address);
   }
 
-  /** An address could not be added. It is not to be added any more until `readmit`. */
+  /** An address could not be added. It is not added again until `readmit`. */
   refuse(address: string, error: KpngError): void {
     this.refused.set(address, error);
     this.#judge(address);

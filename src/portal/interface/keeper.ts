@@ -53,10 +53,10 @@ export class AddressKeeper {
   readonly #readmitBackoff: Backoff;
   /** Nothing on the interface may overlap. */
   readonly #queue = new SerialQueue();
-  /** Whether it is known what is on the host. */
+  /** Whether the addresses of the host are known. */
   #listed = false;
   #listAt = 0;
-  /** Addresses that no service port wants and that had to stay, and since when. */
+  /** Unneeded addresses that had to stay, and since when. */
   readonly #lingering = new Map<string, number>();
   #lingerCheckAt = 0;
   #readmitAt: number | undefined;
@@ -83,7 +83,7 @@ export class AddressKeeper {
     });
   }
 
-  /** Replaces the addresses that a service port wants; none: it is gone. */
+  /** Replaces the addresses of a service port; none: it is removed. */
   want(servicePort: string, addresses: readonly string[]): void {
     this.#holdings.want(servicePort, addresses);
   }
@@ -103,15 +103,13 @@ export class AddressKeeper {
     });
   }
 
-  /** The addresses that the host has by itself. */
+  /** The host's own addresses. */
   hostAddresses(): readonly HostAddress[] {
     if (this.#listed) return [...this.#holdings.others];
     return this.#interfaces().filter(({ address }) => !this.#holdings.isWanted(address));
   }
 
-  /**
-   * Adds missing addresses. Never rejects, as other listeners are to open all the same; `commit` reports a failure.
-   */
+  /** Adds missing addresses. Never rejects, so that other listeners open anyway; `commit` reports a failure. */
   prepare(): Promise<void> {
     return this.#queue.run(async () => {
       const begin = this.#clock.now();
@@ -125,7 +123,10 @@ export class AddressKeeper {
     });
   }
 
-  /** Removes what no service port wants. Rejects with KPNG_PORTAL_* when that, or `prepare`, has failed. */
+  /**
+   * Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* when that, or `prepare`, has
+   * failed.
+   */
   commit(): Promise<void> {
     return this.#queue.run(async () => {
       if (this.#failure !== undefined) throw this.#failure;
@@ -144,7 +145,7 @@ export class AddressKeeper {
     this.#removeOnClose = false;
   }
 
-  /** Ends the watch and, if asked for, removes everything of ours. Idempotent. */
+  /** Ends the watch and, if requested, removes all our addresses. Idempotent. */
   close(): Promise<void> {
     this.#closed ??= this.#guard.close().then(() =>
       this.#queue.run(async () => {
@@ -189,7 +190,7 @@ export class AddressKeeper {
     });
   }
 
-  /** Adds what is missing, and once more if another program has removed the interface meanwhile. */
+  /** Adds missing addresses, and again if another program has removed the interface in between. */
   async #addListed(): Promise<number> {
     if (this.#listed) {
       const added = await this.#add().catch((error: unknown) => {
@@ -231,7 +232,7 @@ export class AddressKeeper {
       } else if (there.has(address)) this.#holdings.found(address);
       else this.#holdings.added(address);
     }
-    // Whose they are, which may be a process of ours that has just ended, only a listing shows.
+    // // Only a listing shows the owner, which may be a process of ours that has just ended.
     if (there.size > 0) this.#listed = false;
     if (this.#holdings.refused.size === 0) {
       this.#readmitAt = undefined;
@@ -287,7 +288,7 @@ export class AddressKeeper {
     return since;
   }
 
-  /** Does something and reports it. Rejects with the failure, which is reported as well. */
+  /** Runs a change and reports it. Rejects with the failure, which is reported, too. */
   async #publishing(
     action: () => Promise<{ added: number; removed: number; ms: number }>,
   ): Promise<void> {
@@ -308,7 +309,7 @@ export class AddressKeeper {
   #failed(error: unknown): KpngError {
     if (!(error instanceof KpngError)) throw error;
     if (portalFailed.hasSubscribers) portalFailed.publish({ portal: 'address', error });
-    // The next success is reported, whatever there is to do then.
+    // // The next success is reported, even without changes.
     if (this.#reason === 'change') this.#reason = 'repair';
     return error;
   }

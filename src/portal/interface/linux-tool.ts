@@ -32,11 +32,11 @@ export interface Link {
 export interface LinkAddress extends HostAddress {
   /** Whether this program has added it. */
   readonly isOurs: boolean;
-  /** Whether it is of the kind that every IPv6 interface has by itself. */
+  /** Whether it is the link-local address that every IPv6 interface has. */
   readonly isLinkLocal: boolean;
 }
 
-/** What is used of the JSON of `ip -j -d address show`. */
+/** The fields used from the JSON of `ip -j -d address show`. */
 interface RawLink {
   readonly ifname?: string;
   readonly flags?: readonly string[];
@@ -78,7 +78,7 @@ export class Spelling {
   #known = new Map<string, string>();
   #next = new Map<string, string>();
 
-  /** Says that a listing begins: what only the one before the last one had is forgotten. */
+  /** Begins a listing: drops what only the one before the last one had. */
   begin(): void {
     this.#known = this.#next;
     this.#next = new Map();
@@ -95,7 +95,7 @@ export class Spelling {
 /** What `ip` may print. A listing has about 160 bytes for each address. */
 export const MAX_OUTPUT = 64 * 1024 * 1024;
 
-/** A listing during which something changed is made again, so many times. */
+/** A listing during which something changed is repeated, up to this often. */
 const LISTINGS = 3;
 
 /** ip has no translations, and prints the kernel's error in the words of strerror or of the kernel. */
@@ -126,12 +126,12 @@ const IP: Tool = {
   ],
 };
 
-/** What a message of ip means. */
+/** The meaning of a message of ip. */
 export function saidFailure(said: string, doing: string, cause?: unknown): ToolError {
   return diagnose(said, quoted(said), doing, IP, cause);
 }
 
-/** Whether a message is about the process or the interface, and so says nothing of an address. */
+/** Whether a message is about the process or the interface, not about an address. */
 export function concernsAll(said: string): boolean {
   return /Operation not permitted|Cannot find device|No such device|does not exist/.test(said);
 }

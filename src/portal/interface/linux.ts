@@ -1,4 +1,4 @@
-/** Takes addresses and interfaces of ours away again. */
+/** Removes our addresses and interfaces. */
 import { KpngError } from '../../errors.ts';
 import { type Exec, ExecError, systemExec } from '../exec.ts';
 import {
@@ -65,14 +65,14 @@ export async function disposeOf(links: readonly Link[], name: string, exec: Exec
   }
 }
 
-/** Addresses that are asked for by name instead of listing all connections. */
+/** Addresses that are queried one by one instead of listing all connections. */
 const MAX_NAMED = 32;
 
-/** Preferred first. An empty bridge serves as well as a dummy, which some small kernels lack. */
+/** Preferred first. An empty bridge works as a dummy, which some small kernels lack. */
 const KINDS = ['dummy', 'bridge'] as const;
 
 export interface LinuxInterfaceOptions {
-  /** Name of the interface. When there is none of this name, it is made. */
+  /** Name of the interface. Created if missing. */
   readonly name: string;
   readonly exec?: Exec;
 }
@@ -221,7 +221,7 @@ class LinuxInterface implements InterfaceAddresses {
   }
 }
 
-/** States in which a connection may still carry data. */
+/** States in which a connection may still transfer data. */
 const CARRYING = ['established', 'close-wait', 'fin-wait-1', 'fin-wait-2', 'last-ack'] as const;
 
 /** An interface without ARP and duplicate address detection, so that adding many addresses is cheap. */

@@ -34,10 +34,10 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   #tools: Tools | undefined;
   /** The configuration that was written; undefined during a write, and when the outcome of a change is not known. */
   #written: RuleConfig | undefined;
-  /** What is there, by family, when only jumps that packets of the host do not meet are known to be missing. */
+  /** The listed rules, by family, when only jumps that the host's own packets do not pass are known to be missing. */
   #withoutJumps: ReadonlyMap<Family, string> | undefined;
 
-  /** `tools` is asked again as long as it rejects. Throws KPNG_USAGE for a prefix that cannot be. */
+  /** `tools` is called again as long as it rejects. Throws KPNG_USAGE for an invalid prefix. */
   constructor(exec: Exec, tools: () => Promise<Tools>, prefix: string) {
     checkPrefix(prefix);
     this.what = `the iptables chains ${prefix}-*`;
@@ -60,7 +60,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     const found = await this.#inFamilies(config, async (place) => {
       const listing = known?.get(place.family);
       if (listing !== undefined) return readListing(place, items, listing, false);
-      // What is wrong when chains are missing, the thorough way finds out.
+      // // When chains are missing, the full listing finds the damage.
       const seen = damaged ? await inspect(kernel, place, items).catch(() => undefined) : undefined;
       return seen ?? (await kernel.find(place.family, this.#prefix, true));
     });
@@ -191,7 +191,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   }
 }
 
-/** A quick look at what was written before. Rejects when a chain of ours is not there. */
+/** Checks what was written before, quickly. Rejects when a chain of ours is missing. */
 async function inspect(kernel: Kernel, place: Place, items: Items<SlotName>): Promise<Found> {
   const doing = 'looking at chains';
   const printed = await Promise.all(
@@ -212,7 +212,7 @@ function comparisons(changes: readonly ItemChange<SlotName>[], items: Items<Slot
   );
 }
 
-/** Another process of ours that has written the chains, unless this one has as well. */
+/** Another process of ours that has written the chains, unless this one has, too. */
 function otherOwner(found: Found, owner: string): string | undefined {
   const owners = ownersOf(found);
   return owners.includes(owner) ? undefined : owners[0];

@@ -1,4 +1,4 @@
-/** The chains of ours, as operators know them from kube-proxy's userspace mode, and who jumps to them. */
+/** Our chains, named as in kube-proxy's userspace mode, and the chains that jump to them. */
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Item } from '../rules/items.ts';
@@ -80,7 +80,7 @@ export function chainName(prefix: string, chain: Chain): string {
   return `${prefix}-${chain}`;
 }
 
-/** Names of all our chains in a table but for the owner's. */
+/** Names of all our chains in a table without the owner's. */
 export function chainNames(prefix: string, table: Table): string[] {
   return CHAINS[table].map((chain) => `${prefix}-${chain}`);
 }
@@ -90,12 +90,12 @@ export function ownerChain(prefix: string, owner: string): string {
   return `KPNG-${prefix}-${owner}`;
 }
 
-/** A chain that exists only while the kernel is asked whether it takes some rules. */
+/** A temporary chain for checking whether the kernel accepts some rules. */
 export function trialChain(prefix: string): string {
   return `KPNG-${prefix}-TRIAL`;
 }
 
-/** The owner that a chain is a sign of; undefined: it is none. */
+/** The owner that a chain's name contains; undefined: none. */
 export function ownerOfChain(prefix: string, chain: string): string | undefined {
   const begin = `KPNG-${prefix}-`;
   if (!chain.startsWith(begin) || chain === trialChain(prefix)) return undefined;

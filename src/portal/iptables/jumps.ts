@@ -1,4 +1,4 @@
-/** Where packets get into our chains, and what is in these before the rules of services. */
+/** Jumps into our chains, and the rules in these before those of services. */
 import { chainName, type CHAINS, type Table } from './chains.ts';
 
 /** A rule of a built-in chain that jumps to a chain of ours. */

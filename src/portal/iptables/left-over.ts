@@ -12,7 +12,7 @@ import { renderRemoval } from './script.ts';
 export interface LeftOverOptions {
   /** What the names of our chains begin with. */
   readonly prefix: string;
-  /** Whether the chains of kube-proxy's userspace mode go as well, whose names begin with KUBE, too. */
+  /** Whether to remove the chains of kube-proxy's userspace mode, too, whose names begin with KUBE. */
   readonly kubeProxy: boolean;
   /** The addresses of the node. */
   readonly local: ReadonlySet<string>;
@@ -22,9 +22,9 @@ export interface LeftOverOptions {
   readonly stays?: (owners: readonly string[]) => Promise<boolean>;
 }
 
-/** What has become of the chains. */
+/** The outcome for the chains. */
 export interface LeftOver {
-  /** Whether there were chains that are not there any more. */
+  /** Whether chains were removed. */
   readonly removed: boolean;
   /** Whether chains of kube-proxy are there that were not to be removed. */
   readonly kubeProxyStays: boolean;
@@ -51,7 +51,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
         const found = await unlessMissing(kernel.find(family, name, false));
         if (found instanceof Error || isNothing(found)) continue;
         const ours = areOurs(name, found);
-        // Chains that another proxy of ours has signed are not what kube-proxy has left.
+        // // Chains that another proxy of ours owns are not left over from kube-proxy.
         if (ours ? name !== prefix : !kubeProxy) {
           kubeProxyStays ||= !ours;
           continue;

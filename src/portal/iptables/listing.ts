@@ -1,4 +1,4 @@
-/** What of ours is in the kernel, as the programs of iptables list it. */
+/** Our rules in the kernel, as the programs of iptables list them. */
 import type { Items } from '../rules/items.ts';
 import {
   chainNames,
@@ -23,7 +23,7 @@ export interface FoundTable {
   readonly rules: readonly string[];
   /** How many rules each of them has. */
   readonly counts: ReadonlyMap<string, number>;
-  /** Processes of ours that have written here. */
+  /** Processes of ours that have written rules here. */
   readonly owners: readonly string[];
 }
 
@@ -43,7 +43,7 @@ export function findRules(prefix: string, text: string): Found {
   };
 }
 
-/** The processes of ours that have written in either table. */
+/** The processes of ours that have written rules in either table. */
 export function ownersOf(found: Found): readonly string[] {
   return [...new Set(TABLES.flatMap((table) => found[table].owners))];
 }

@@ -42,7 +42,7 @@ export function renderMending(place: Place, items: Items<SlotName>, found: Found
   }).join('');
 }
 
-/** What of a table is to be written. */
+/** The rules to be written of a table. */
 interface Parts {
   readonly chains: readonly string[];
   /** Whether the jumps to our chains are. */

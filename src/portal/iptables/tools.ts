@@ -12,7 +12,7 @@ import {
 import { TABLES } from './chains.ts';
 import { findRules, type Found } from './listing.ts';
 
-/** What to do where there are no programs of iptables. */
+/** Advice where no programs of iptables are installed. */
 export const REMEDY = 'install the package iptables, or use another --portal';
 
 /** The programs of iptables have no translations. Those of both flavours are here. */
@@ -74,7 +74,7 @@ function lineIn(stderr: string, stdin: string): string {
   return text === undefined || text === '' ? '' : ` about ${JSON.stringify(text.slice(0, 200))}`;
 }
 
-/** Where iptables keeps its rules: in nf_tables, or in tables of their own. The kernel minds both. */
+/** Where iptables keeps its rules: in nf_tables, or in legacy tables. The kernel applies both. */
 export type Flavor = 'nft' | 'legacy';
 
 export interface Tools {
@@ -108,7 +108,7 @@ export function programOf({ name }: Tools, family: Family): string {
   return family === 4 ? name : name.replace(/^ip/, 'ip6');
 }
 
-/** How long to wait for the lock. Restoring waits since 1.6.2, and polls by itself since 1.8.9. */
+/** Timeout for the lock. iptables-restore waits since 1.6.2, and polls on its own since 1.8.9. */
 export function waitFlags(version: string): string[] {
   if (!atLeast(version, [1, 6, 2])) return [];
   const wait = ['-w', String(LOCK_WAIT_S)];
@@ -163,7 +163,7 @@ async function compare(
   return { ...(plain?.flavor === 'legacy' ? legacy : nft), reason: 'it is iptables on the PATH' };
 }
 
-/** What there is of a flavour's rules. Without a table's name, no table is made by looking. */
+/** The existing rules of a flavour. Without a table's name, so that listing creates no table. */
 async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; rules: number }> {
   const texts = await Promise.all(
     ([4, 6] as const).map(async (family) => {
@@ -224,7 +224,7 @@ export class Kernel {
     }
   }
 
-  /** What there is of ours. Without `make`, tables that do not exist are not made by looking at them. */
+  /** Our existing rules. Without `make`, listing creates no tables. */
   async find(family: Family, prefix: string, make: boolean): Promise<Found> {
     const tables = make ? TABLES.map((table) => ['-t', table]) : [[]];
     const file = save(this.#tools, family);

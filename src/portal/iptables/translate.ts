@@ -6,7 +6,7 @@ import { networksOf } from '../rules/host.ts';
 import { slotName, type Rule, type Slot } from './chains.ts';
 import { comment } from './jumps.ts';
 
-/** What a comment may have, with its final zero, is 256 bytes. */
+/** Maximum length of a comment, with its final zero: 256 bytes. */
 const MAX_COMMENT = 255;
 
 /** The rules of one service port. Its name is their comment. */
@@ -46,7 +46,7 @@ function addressRules(name: string, redirect: Redirect, address: string): Rule[]
   const { family, portal, proxyPort } = redirect;
   const { protocol, port, sourceRanges } = portal;
   const guarded = sourceRanges.length > 0;
-  // With ranges of the other family only, no client is let in: the address is to be guarded.
+  // // With ranges of the other family only, no client is allowed: guard the address.
   const sources = guarded ? networksOf(sourceRanges, family).map((net) => ` -s ${net}`) : [''];
   const rules: Rule[] = [];
   if (proxyPort === undefined) {
@@ -96,7 +96,7 @@ function withoutEndpoints(name: string): string {
   return `${name} has no endpoints`;
 }
 
-/** What is not plain, or would end the quotes, is left out; names in Kubernetes have nothing of it. */
+/** Drops characters that are not plain, or would end the quotes; Kubernetes names have none. */
 function commentText(text: string): string {
   return text.replaceAll(/[^\x20-\x7E]|["\\]/g, '?').slice(0, MAX_COMMENT);
 }

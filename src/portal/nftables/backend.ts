@@ -50,7 +50,7 @@ function firstErrors({ stderr }: ExecError): string {
   return `${JSON.stringify(first.trim().slice(0, 200))}${more}`;
 }
 
-/** What a failed run of nft means, with what was being done. */
+/** The error for a failed run of nft. */
 export function nftFailure(cause: unknown, doing: string): ToolError {
   return toolFailure(cause, doing, NFT);
 }
@@ -132,7 +132,7 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
   }
 }
 
-/** Who has written a table; undefined when there is none, or when it does not say. */
+/** The process that has written a table; undefined when there is none, or when it does not say. */
 export async function tableOwner(exec: Exec, table: string): Promise<string | undefined> {
   try {
     const args = ['--terse', 'list', 'table', 'inet', table];

@@ -59,7 +59,7 @@ function elementsOfRedirect({ family, portal, proxyPort }: Redirect): Element[] 
         },
   ];
   if (isNodePort || sourceRanges.length === 0) return elements;
-  // With ranges of the other family only, no client is let in: the address is to be guarded.
+  // // With ranges of the other family only, no client is allowed: guard the address.
   elements.push({ set: setName('guarded', family), key, value: '' });
   for (const network of networksOf(sourceRanges, family)) {
     elements.push({ set: setName('allowed', family), key: `${key} . ${network}`, value: '' });
@@ -67,7 +67,7 @@ function elementsOfRedirect({ family, portal, proxyPort }: Redirect): Element[] 
   return elements;
 }
 
-/** A canary behind the table's rules, in one family: all of the table comes and goes together. */
+/** A canary behind the table's rules, in one family: the table is added and removed as a whole. */
 export function nftablesCanary({ owner, families }: RuleConfig): RuleCanary<SetName> {
   const family = families.includes(4) ? 4 : 6;
   const canary = new Canary(owner, family);

@@ -131,7 +131,7 @@ function renderSets(config: RuleConfig, family: Family): string[] {
   return sets;
 }
 
-/** Where the first packet of a connection goes; later ones follow connection tracking. */
+/** The verdict for the first packet of a connection; later ones follow connection tracking. */
 function destinationChain({ targets }: RuleConfig, family: Family): string {
   const header = HEADER[family];
   const key = `${header} daddr . meta l4proto . th dport`;
@@ -191,8 +191,8 @@ export function renderFull(table: string, config: RuleConfig, items: Items<SetNa
 }
 
 /**
- * Writes the difference, removals first: another value under a key is a new element. Fails when the table is gone,
- * foreign, or differs from what was written last.
+ * Writes the difference, removals first: another value under a key is a new element. Fails when the table is
+ * missing, foreign, or differs from what was written last.
  */
 export function renderDelta(
   table: string,

@@ -5,13 +5,13 @@ import { CANARY_TIMEOUT_MS } from '../bounds.ts';
 import type { ProbeResult } from '../watch.ts';
 import { FAMILIES } from './items.ts';
 
-/** An address and port that a canary is to be reached at. */
+/** The address and port of a canary. */
 export interface CanaryAddress {
   readonly address: string;
   readonly port: number;
 }
 
-/** What a canary's server sends to its clients, followed by the number of its process. */
+/** Text that a canary's server sends to its clients, followed by its process id. */
 const GREETING = 'kpng-userspace';
 
 const MAX_GREETING = 64;
@@ -65,7 +65,7 @@ export async function openServer(host: string, greeting = ''): Promise<Server> {
   server.listen({ host, port: 0, ipv6Only: true }, resolve);
   await promise;
   server.off('error', reject);
-  // Failing to accept a client does not matter: the connection was made all the same.
+  // // A failed accept does not matter: the connection was established.
   server.on('error', () => undefined);
   return server;
 }

@@ -107,7 +107,7 @@ export function targetsOf(
   return { 4: targetOf(4), 6: targetOf(6) };
 }
 
-/** `--nodeport-addresses` as networks. Throws a RangeError for an item that is none of what is allowed. */
+/** `--nodeport-addresses` as networks. Throws a RangeError for an invalid item. */
 export function nodePortNetworks(
   wanted: readonly string[],
   host: readonly HostAddress[],

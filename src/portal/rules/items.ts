@@ -8,11 +8,11 @@ export interface Item<Name extends string = string> {
   readonly set: Name;
   /** Unique within its set. */
   readonly key: string;
-  /** What there is under the key; may be empty. */
+  /** The values under the key; may be empty. */
   readonly value: string;
 }
 
-/** What has to be done to one key. */
+/** The change of one key. */
 export interface ItemChange<Name extends string = string> {
   readonly set: Name;
   readonly key: string;
@@ -22,7 +22,7 @@ export interface ItemChange<Name extends string = string> {
   readonly after: string | undefined;
 }
 
-/** What there should be, by set. */
+/** The desired items, by set. */
 export interface Items<Name extends string> {
   /** The items of one set, as key and value. */
   items(set: Name): ReadonlyMap<string, string>;
@@ -33,7 +33,7 @@ const NOTHING: ReadonlyMap<string, string> = new Map();
 /** The wanted items, and which differ from what was last written. Each operation costs what it changes. */
 export class ItemMap<Name extends string = string> implements Items<Name> {
   readonly #wanted = new Map<Name, Map<string, string>>();
-  /** What was written under the keys that may differ now; undefined: nothing. */
+  /** The last written items under the keys that may differ now; undefined: none. */
   readonly #before = new Map<Name, Map<string, string | undefined>>();
 
   /** Removals count first, so that a key can move from one service port to another. */
@@ -153,9 +153,12 @@ export interface RuleConfig {
 export interface Backend<Name extends string> {
   /** What it writes, for messages: `the nftables table inet kpng-userspace`. */
   readonly what: string;
-  /** Replaces all rules of ours, without a gap. `onlyOwn`: not those of another process; then returns its owner. */
+  /** Replaces all our rules, without a gap. `onlyOwn`: not those of another process; then returns its owner. */
   replace(config: RuleConfig, items: Items<Name>, onlyOwn: boolean): Promise<string | undefined>;
-  /** Writes the difference. Fails when the rules are gone, foreign or changed. May replace all, as with `onlyOwn`. */
+  /**
+   * Writes the difference. Fails when the rules are missing, foreign or changed. May replace all, as with
+   * `onlyOwn`.
+   */
   change(
     config: RuleConfig,
     changes: readonly ItemChange<Name>[],

@@ -64,7 +64,7 @@ export interface RuleCanary<Name extends string> {
   open(): Promise<Item<Name>[]>;
   /** Whether the rules of an owner, by default this process, are there. */
   probe(owner?: string): Promise<ProbeResult>;
-  /** The number of the process that writes rules under this name, if it is known. */
+  /** The process id of the owner of rules under this name, if known. */
   pidOf?(owner: string): Promise<number | undefined>;
   /** Idempotent. */
   close(): void;
@@ -73,12 +73,12 @@ export interface RuleCanary<Name extends string> {
 /** One kind of rules. */
 export interface RuleKind<Name extends string> {
   readonly kind: Portal['kind'];
-  /** How two processes can have rules of their own, for a message. */
+  /** How to give two processes separate rules, for a message. */
   readonly apart: string;
-  /** The longest wait between looks at the rules. Milliseconds. Default 500. */
+  /** Longest interval between checks of the rules. Milliseconds. Default 500. */
   readonly lookMs?: number;
   readonly backend: Backend<Name | FlowSet>;
-  /** What is compared beside everything, and how often. */
+  /** What a full check compares, and its interval. */
   readonly quickAudit?: {
     readonly policy: AuditPolicy;
     readonly difference: Backend<Name | FlowSet>['difference'];
@@ -300,7 +300,7 @@ export class RulePortal<Name extends string> implements Portal {
       const durationMs = this.#clock.now() - begin;
       flowsCleared.publish({ portal: this.kind, places: places.length, durationMs });
     } catch (error) {
-      // Clients that pause are served all the same, so the change counts as carried out.
+      // // Clients that pause are served anyway, so the change counts as applied.
       if (!(error instanceof KpngError)) throw error;
       if (flowsNotCleared.hasSubscribers) flowsNotCleared.publish({ portal: this.kind, error });
     }

@@ -45,7 +45,7 @@ export async function findUnacceptable(
   return bad;
 }
 
-/** What a write that succeeded has done. */
+/** Outcome of a successful write. */
 export interface Written<Name extends string = string> {
   readonly reason: 'start' | 'change' | 'repair';
   /** The items that differ from what was last written; for `start`, all of them. */
@@ -55,7 +55,7 @@ export interface Written<Name extends string = string> {
 export interface RuleSetOptions<Name extends string> {
   readonly kind: Portal['kind'];
   readonly backend: Backend<Name>;
-  /** How two processes can have rules of their own: `give each a table of its own`. */
+  /** How to give two processes separate rules: `give each a table of its own`. */
   readonly apart: string;
   /** The number of the process that writes rules under a name, if it can be found out. */
   readonly pidOf: (owner: string) => Promise<number | undefined>;
@@ -76,7 +76,7 @@ type State = 'foreign' | 'known' | 'unknown';
  */
 export class RuleSet<Name extends string> implements Items<Name> {
   readonly #options: RuleSetOptions<Name>;
-  /** What is, or is to be, in the kernel. */
+  /** The current, or future, rules of the kernel. */
   readonly #map = new ItemMap<Name>();
   /** Items by service port, as they should be. */
   readonly #wanted = new Map<string, readonly Item<Name>[]>();
@@ -111,7 +111,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     return [...this.#refused.values()];
   }
 
-  /** Replaces the items of service ports; an empty list is for one that is gone. */
+  /** Replaces the items of service ports; an empty list removes one. */
   replace(items: ReadonlyMap<string, readonly Item<Name>[]>): void {
     const remove: Item<Name>[] = [];
     const add: Item<Name>[] = [];
@@ -179,7 +179,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     const changes = this.#map.changes();
     if (this.#state === 'known') {
       if (changes.length === 0) return undefined;
-      // If it fails, it may have been carried out or not.
+      // // After a failure, the change may or may not have been applied.
       this.#state = 'unknown';
       try {
         await this.#unlessTaken(backend.change(config, changes, this.#map));

@@ -32,7 +32,7 @@ export class AddressLedger {
     this.#isEntry = isEntry;
   }
 
-  /** What is written down. */
+  /** The records. */
   get addresses(): ReadonlySet<string> {
     return this.#addresses;
   }

@@ -28,7 +28,7 @@ export const MAX_SINGLE_FAILURES = 8;
 /** What netsh or netstat may print. A connection has about 80 bytes, an address 160. */
 export const MAX_OUTPUT = 64 * 1024 * 1024;
 
-/** How far two readings of the time of the last boot may differ. The clock may have been set meanwhile. */
+/** Tolerance between two readings of the boot time. The clock may have been set in between. */
 export const BOOT_TOLERANCE_MS = 600_000;
 
 const NETSH: Tool = {
@@ -48,7 +48,7 @@ const NETSH: Tool = {
       advice: 'changing addresses needs an administrator or LocalSystem',
     },
   ],
-  // It ends with 1 whatever is wrong, and says what in the language of the system on its output.
+  // // Its exit code is always 1; the cause is on its output, in the language of the system.
   excerpt: ({ stdout, stderr, exitCode }) =>
     quoted(`${stdout}\n${stderr}`.trim() || `code ${exitCode}`),
 };
@@ -79,7 +79,7 @@ function changeArgs(verb: 'add' | 'delete', address: string, name: string): stri
   return ['interface', family, verb, 'address', `${key}=${name}`, `address=${address}`];
 }
 
-/** The addresses of an interface, of one family. Rejects with KPNG_PORTAL_*, also when there is none. */
+/** The addresses of an interface, of one family. Rejects with KPNG_PORTAL_*, also for an unknown interface. */
 export async function listAddresses(exec: Exec, name: string, family: Family): Promise<string[]> {
   // For IPv4 as kube-proxy's winuserspace did.
   const args =

@@ -62,7 +62,7 @@ export function listRulesArgs(type: RuleType): string[] {
   return ['interface', 'portproxy', 'show', type];
 }
 
-/** The rules in a listing, whatever its language: four columns, of which two are ports. */
+/** The rules in a listing, in any language: four columns, of which two are ports. */
 export function readRules(text: string, type: RuleType): ProxyRule[] {
   return text.split(/\r?\n/).flatMap((line) => {
     const [address = '', port = '', toAddress = '', toPort = '', more] = line.trim().split(/\s+/);
@@ -95,7 +95,7 @@ export class RuleStore {
     this.#ledger = ledger;
   }
 
-  /** Makes `wanted` all of ours, in one run of netsh. Rejects with KPNG_PORTAL_*. */
+  /** Replaces all our rules by `wanted`, in one run of netsh. Rejects with KPNG_PORTAL_*. */
   async write(wanted: readonly ProxyRule[]): Promise<RulesWritten> {
     const before = this.#written ?? (await this.#list());
     const conflicts = wanted.filter((rule) => this.#foreign.has(ruleKey(rule)));

@@ -19,13 +19,13 @@ export interface PortProxyOptions {
   readonly places: AddressPortal;
   readonly store: RuleStore;
   readonly allocator: PortAllocator;
-  /** IP literal of the proxy ports; `0.0.0.0` and `::` stand for the loopback address. */
+  /** IP literal of the proxy ports; `0.0.0.0` and `::` mean the loopback address. */
   readonly bindAddress: string;
   /** Whether `close` removes the rules. */
   readonly removeOnClose: boolean;
 }
 
-/** What is known of one service port. */
+/** The state of one service port. */
 interface Entry {
   /** Addresses that rules redirect to proxy ports. */
   readonly redirected: readonly ListenSpec[];
@@ -105,7 +105,7 @@ export class PortProxyPortal implements Portal {
     return this.#places.prepare();
   }
 
-  /** Rejects with KPNG_PORTAL_* when rules cannot be written; the addresses are in order all the same. */
+  /** Rejects with KPNG_PORTAL_* when rules cannot be written; the addresses are added anyway. */
   async commit(bound: Bound): Promise<void> {
     for (const [name, list] of bound) {
       const entry = this.#entries.get(name);
@@ -124,7 +124,7 @@ export class PortProxyPortal implements Portal {
     return this.#places.hostAddresses();
   }
 
-  /** Call it when nothing listens any more. */
+  /** Call it when all listeners are closed. */
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
@@ -157,7 +157,7 @@ export class PortProxyPortal implements Portal {
     }
   }
 
-  /** Notes where a service port is to be reached, and returns the proxy ports that it needs. */
+  /** Records the addresses of a service port, and returns the proxy ports that it needs. */
   #remember(name: string, wanted: readonly ListenSpec[]): ProxyListener[] {
     const isRedirected = (spec: ListenSpec): boolean =>
       this.#protocols.get(name) === 'TCP' && spec.sourceRanges === undefined;
