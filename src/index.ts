@@ -20,7 +20,7 @@ export { KpngClient, type KpngClientOptions, type KpngClientSnapshot } from './c
 export { parseTarget, type Target } from './client/target.ts';
 export { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './util/tls-files.ts';
 
-// // Destinations of state.
+// Destinations of state.
 export type { LocalChange, LocalSink, LocalView, ServiceEntry } from './store/local-view.ts';
 export { JsonSink, type WriteText } from './sinks/json.ts';
 
@@ -40,7 +40,7 @@ export {
 export { itemJson } from './api/json.ts';
 export { resolvePort } from './proxier/endpoints.ts';
 
-// // Errors, and the channels that report them.
+// Errors, and the channels that report them.
 export { ERROR_CODES, KpngError, type ErrorCode } from './errors.ts';
 export {
   opInvalid,

@@ -186,7 +186,7 @@ class ProcessDrain {
 function stop(subject: ProcessSubject): StopOutcome {
   const snapshots = subject.proxy()?.engine.snapshot() ?? [];
   const active = snapshots.reduce((sum, { counters }) => sum + counters.active, 0);
-  // // Answer first: with nothing to drain, the socket would be closed before.
+  // Answer first: with nothing to drain, the socket would be closed before.
   setImmediate(() => subject.stop());
   return { pid: process.pid, active };
 }

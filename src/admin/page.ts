@@ -45,7 +45,7 @@ export function answerPage({
 function readPageFile(name: string): string {
   const inside = bundledText(`status-page/${name}`);
   if (inside !== undefined) return inside;
-  // // The same relative path from dist/admin and from src/admin.
+  // The same relative path from dist/admin and from src/admin.
   return readFileSync(new URL(`../../assets/status-page/${name}`, import.meta.url), 'utf8');
 }
 

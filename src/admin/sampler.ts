@@ -111,7 +111,7 @@ export class Sampler {
     const seconds = Math.max(now - this.#lastAt, 1) / 1000;
     this.#lastAt = now;
     const before = this.#activity;
-    // // Before the counters, so that what is counted during the sampling is new the next time.
+    // Before the counters, so that what is counted during the sampling is new the next time.
     this.#activity = this.#options.activity?.();
     if (before !== undefined && this.#activity !== undefined) {
       if (isSameActivity(before, this.#activity)) {

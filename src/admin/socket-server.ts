@@ -56,7 +56,7 @@ export async function startSocketServer(options: SocketServerOptions): Promise<S
   if (isPipe(path)) await listen(server, path);
   const own = isPipe(path) ? undefined : await claim(server, path, replaces);
   const removeSocket = async (): Promise<void> => {
-    // // A new process may have replaced the socket.
+    // A new process may have replaced the socket.
     if (own === undefined || (await inodeOf(path)) !== own) return;
     await unlink(path).catch(() => undefined);
   };
@@ -76,7 +76,7 @@ async function listen(server: Server, path: string): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const failed = (error: Error): void => reject(refusal(path, messageOf(error), error));
     server.once('error', failed);
-    // // The socket is created within the call: no other user can open it in between.
+    // The socket is created within the call: no other user can open it in between.
     const previous = isPipe(path) ? undefined : process.umask(0o177);
     try {
       server.listen(path, () => {

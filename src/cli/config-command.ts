@@ -77,7 +77,7 @@ function asJson(settings: readonly EffectiveSetting[], command: readonly string[
 /** A file that sets the same, with where it comes from in comments. */
 function asYaml(settings: readonly EffectiveSetting[], command: readonly string[]): string {
   const lines = settings.map(({ field, value, origin }) => {
-    // // JSON is YAML.
+    // JSON is YAML.
     return `${field}: ${JSON.stringify(value)} # ${originText(origin)}\n`;
   });
   return [

@@ -66,7 +66,7 @@ export interface Observers {
 export async function observe(options: Live): Promise<Observers> {
   const { sink, globals, given, log, live } = options;
   const health = new Health();
-  // // A dry run logs no changes.
+  // A dry run logs no changes.
   const rules =
     sink.isDry === true ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
   const ends = [subscribeLog(log, rules), followSources(health), followPortal(health)];

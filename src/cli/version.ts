@@ -3,7 +3,7 @@ import { bundledText } from '../util/bundle.ts';
 
 /** The version of the program, from its package.json. */
 export function programVersion(): string {
-  // // The same relative path from dist/cli and from src/cli.
+  // The same relative path from dist/cli and from src/cli.
   const text =
     bundledText('package.json') ??
     readFileSync(new URL('../../package.json', import.meta.url), 'utf8');

@@ -83,7 +83,7 @@ async function tlsUpgrade(
 ): Promise<(socket: Socket) => Promise<Socket>> {
   const { connect } = await import('node:tls');
   const secureContext = await createContext(tls);
-  // // A server name is a DNS name (RFC 6066). The certificate is checked against the address anyway.
+  // A server name is a DNS name (RFC 6066). The certificate is checked against the address anyway.
   const peer = isIP(host) === 0 ? { host, servername: host } : { host };
   return (socket) => {
     const { promise, resolve, reject } = Promise.withResolvers<Socket>();
@@ -99,7 +99,7 @@ async function createContext({ ca, identity }: TlsMaterial): Promise<SecureConte
   const { createSecureContext, getCACertificates } = await import('node:tls');
   return createSecureContext({
     minVersion: 'TLSv1.2',
-    // // Like Go, trust the system's authorities; Node's default is only its own list.
+    // Like Go, trust the system's authorities; Node's default is only its own list.
     ca: ca ?? [...getCACertificates('default'), ...getCACertificates('system')],
     ...(identity && { key: identity.key, cert: identity.crt }),
   });

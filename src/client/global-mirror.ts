@@ -133,7 +133,7 @@ export class GlobalMirror {
     }
   }
 
-  /** The new value; undefined: removed. */
+  /** The changed entries; undefined: removed. */
   *#settled<T extends object>(
     known: Map<string, T>,
     staged: ReadonlyMap<string, Staged<T>>,

@@ -35,7 +35,7 @@ export function parseTarget(text: string, flag = '--api'): Target {
   if (text.startsWith('unix:')) {
     return { uri: `unix:${unixPath(text.slice(5), fail)}`, host: 'localhost', text };
   }
-  // // "dns:12090" would be a host named dns.
+  // "dns:12090" would be a host named dns.
   const dns = /^dns:(?!\d+$)(.*)$/s.exec(text);
   if (dns) return { ...hostPort(withoutAuthority(dns[1] ?? '', fail), fail), text };
   const scheme = /^([A-Za-z][A-Za-z0-9+.-]*):\/\//.exec(text);

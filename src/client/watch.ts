@@ -36,7 +36,7 @@ export async function watch<Op extends StreamOp>(
   stream: OpStream<Op>,
   { sets, nodeName, onResetWithin, once }: WatchOptions<Op>,
 ): Promise<KpngError | undefined> {
-  // // A server sends Reset unasked. If not, its first change set is the full data anyway, since the stream is new
+  // A server sends Reset unasked. If not, its first change set is the full data anyway, since the stream is new
   // to it.
   sets.reset();
   let opsInChangeSet = 0;

@@ -125,7 +125,7 @@ export class ParserThread {
   async changes(): Promise<StateChange[]> {
     const all: StateChange[] = [];
     for (;;) {
-      // // Part by part, so that other work runs in between.
+      // Part by part, so that other work runs in between.
       const part = (await this.#ask('next part')) as StateChange[];
       if (part.length === 0) return all;
       for (const change of part) all.push(change);

@@ -156,7 +156,7 @@ export class HandoverServer {
       const sessions = await flows();
       const given = await giveInThread({
         kind: 'give',
-        // // Only now: the descriptor of a closed socket may already have been reused.
+        // Only now: the descriptor of a closed socket may already have been reused.
         fd: descriptorOf(socket),
         listeners: listeners(),
         flows: sessions,

@@ -55,7 +55,7 @@ export async function takeOver(path: string): Promise<TakeOver> {
       network: networkNamespace(),
       limitMs: EXCHANGE_LIMIT_MS,
     });
-    // // If the file has changed since, it may belong to a third process.
+    // If the file has changed since, it may belong to a third process.
     return inheritance(taken, fileAt(path) === file ? file : undefined);
   } catch (error) {
     if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody', file };

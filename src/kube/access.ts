@@ -135,7 +135,7 @@ export class ApiAccess {
     const options: RequestOptions = {};
     await credentials.applyToHTTPSOptions(options);
     const agent = options.agent instanceof HttpAgent ? options.agent : undefined;
-    // // As in client-go, no secrets over plain HTTP.
+    // As in client-go, no secrets over plain HTTP.
     if (server.protocol === 'http:') return { headers: {}, tls: {}, key: '', agent };
     const { ca, cert, key, servername, rejectUnauthorized, passphrase } = options;
     const tls = { ca, cert, key, servername, rejectUnauthorized, passphrase };

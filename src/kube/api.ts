@@ -71,7 +71,7 @@ export class KubeApi {
       try {
         return await answerOf(sent, this.#options.limits, this.#clock);
       } catch (error) {
-        // // The server closed the idle connection just when it was used for this request.
+        // The server closed the idle connection just when it was used for this request.
         if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
       }
     }

@@ -77,7 +77,7 @@ export function bodyFailure(what: string, error: unknown): KubeFailure {
   if (error instanceof LateError) {
     return new KubeFailure('silent', `${what}: ${error.message}`, { cause: error });
   }
-  // // Node reports every cause as `aborted`.
+  // Node reports every cause as `aborted`.
   return new KubeFailure('cut', `${what}: the connection was lost`, { cause: error });
 }
 

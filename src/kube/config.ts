@@ -132,7 +132,7 @@ async function libraryCredentials(
       ...cluster,
       ...(proxy !== undefined && { proxyUrl: proxy }),
       server: server.href,
-      // // KubeConfig refuses plain HTTP unless certificates need not be verified, although there are none.
+      // KubeConfig refuses plain HTTP unless certificates need not be verified, although there are none.
       skipTLSVerify: cluster.skipTLSVerify === true || server.protocol === 'http:',
     },
     user,

@@ -54,7 +54,7 @@ export class KubeFailure extends KpngError {
     this.retryAfterMs = options.retryAfterMs;
   }
 
-  /** Whether the request got no response at all, as any other would have. */
+  /** Whether there was no response at all, as there would be for any other request. */
   get isOutage(): boolean {
     return this.kind === 'unreachable' || this.kind === 'tls' || this.kind === 'credentials';
   }

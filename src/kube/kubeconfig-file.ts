@@ -61,7 +61,7 @@ async function readYaml(path: string): Promise<unknown> {
 
 function tokenFileOf(user: Json, path: string): Json {
   const tokenFile = text(user['tokenFile']);
-  // // As in kubectl, a token file overrides a token.
+  // As in kubectl, a token file overrides a token.
   if (tokenFile === '') return {};
   const config = { tokenFile: relativeTo(path, tokenFile) };
   return { token: undefined, 'auth-provider': { name: 'tokenFile', config } };

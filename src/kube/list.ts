@@ -62,7 +62,7 @@ export async function listAll(
     }
     if (body === undefined) {
       if (pageSize === 1) throw malformed(what, `one object is over ${limits.maxPageBytes} bytes`);
-      // // The token is valid for any limit of the next page.
+      // The token is valid for any limit of the next page.
       pageSize = Math.ceil(pageSize / 4);
       continue;
     }

@@ -92,7 +92,7 @@ export class Reflector<T> {
       if (key === undefined) return;
       const version = versionOf(raw) ?? '';
       seen.set(key, version);
-      // // A list mostly repeats the known state: then nothing needs to be decoded and compared. But when the
+      // A list mostly repeats the known state: then nothing needs to be decoded and compared. But when the
       // server has been restored from a backup, equal versions do not mean equal objects any more.
       const isKnown = version !== '' && this.#versions.get(key) === version;
       if (!isKnown || isOlder(listVersion, this.#newest)) changes.set(key, resource.decode(raw));
@@ -178,7 +178,7 @@ export class Reflector<T> {
       target.failed(failure, relist, outage.failed());
       return;
     }
-    // // Never sooner than the server requests.
+    // Never sooner than the server requests.
     const wait = this.#backoff.next() + (failure.retryAfterMs ?? 0);
     target.failed(failure, relist, wait);
     await pause(wait, this.#clock, signal);

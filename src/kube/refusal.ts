@@ -39,7 +39,7 @@ export function causeOf(code: number, status: Json): Cause {
   if (code === 401) return 'unauthorized';
   if (code === 403) return 'forbidden';
   if (code === 429) return 'throttled';
-  // // The server has been restored from a backup: it does not know a version that it sent before.
+  // The server has been restored from a backup: it does not know a version that it sent before.
   const causes = list(object(status['details'])['causes']).map(object);
   const ahead = causes.some(({ reason: cause }) => cause === 'ResourceVersionTooLarge');
   if (ahead || /too (?:old|large) resource version/i.test(text(status['message']))) return 'gone';

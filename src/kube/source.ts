@@ -172,7 +172,7 @@ export class KubeSource implements GlobalSource {
       ...this.#reports('node'),
       apply(changes) {
         const ineligible = changes.get(node)?.ineligible;
-        // // A node that is not there, or not any more, keeps its state, as in kube-proxy.
+        // A node that is not there, or not any more, keeps its state, as in kube-proxy.
         if (changes.get(node) === undefined || ineligible === reported) return;
         reported = ineligible;
         kubeNode.publish({ node, ineligible });

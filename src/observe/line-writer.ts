@@ -62,7 +62,7 @@ export class LineWriter {
         left = left.subarray(this.#options.write(left));
       } catch (error) {
         if (!isBusy(error)) {
-          // // The reader has closed: the process continues without a log.
+          // The reader has closed: the process continues without a log.
           this.#gone = true;
         } else if (patience === 0) {
           this.#stuck = true;

@@ -13,7 +13,7 @@ export function textFormatter(colour: boolean): (line: string) => string {
     colorize: colour,
     translateTime: 'SYS:HH:MM:ss.l',
     hideObject: true,
-    // // Would be printed twice: by the format below, and by pino-pretty.
+    // Would be printed twice: by the format below, and by pino-pretty.
     ignore: 'name,pid,hostname,caller,type,stack',
     messageFormat: (log, messageKey) => textOf(log, messageKey),
   });

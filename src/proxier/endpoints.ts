@@ -207,7 +207,7 @@ function problemsOf(
   const problems: KpngError[] = [];
   const leftOut = (example: string | undefined, reason: string): void => {
     if (example === undefined) return;
-    // // No numbers in here: the text would be a new problem whenever an endpoint is added or removed.
+    // No numbers in here: the text would be a new problem whenever an endpoint is added or removed.
     const message = `${servicePort}: endpoints ${reason} are left out, such as ${example}`;
     problems.push(new KpngError('KPNG_SERVICE_INVALID', message, { servicePort }));
   };

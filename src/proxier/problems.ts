@@ -214,7 +214,7 @@ export class Problems {
       const text = await this.#holderOf?.({ protocol, ...listen });
       this.#holders.set(cause, { place: placeOf(first), text });
     }
-    // // The first listener may have changed since; then its holder is looked up next.
+    // The first listener may have changed since; then its holder is looked up next.
     if (!this.#note(cause)) this.#heard(cause);
   }
 }

@@ -184,7 +184,7 @@ export class Proxier implements LocalSink {
       () => this.#flush(),
       () => {
         undo();
-        // // The state of the engine is unknown after a failed batch: send these service ports again.
+        // The state of the engine is unknown after a failed batch: send these service ports again.
         want();
       },
     );
@@ -271,7 +271,7 @@ export class Proxier implements LocalSink {
     await this.#moveTakenPorts(touched);
     await this.#portalSync.commit(this.#engine);
     this.#lateClosings?.add(this.#engineSync.surplus());
-    // // Nothing is due any more.
+    // Nothing is due any more.
     this.#retry?.cancel();
     this.#retry = undefined;
     this.#askPortal();

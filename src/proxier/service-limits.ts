@@ -34,7 +34,7 @@ export function tooMany(
 export function limitProblems(key: string, problems: readonly KpngError[]): readonly KpngError[] {
   const more = problems.length - MAX_SERVICE_PROBLEMS;
   if (more <= 0) return problems;
-  // // An exceeded limit explains the rest, and comes last.
+  // An exceeded limit explains the rest, and comes last.
   const kept = [...problems].sort((a, b) => rank(a) - rank(b)).slice(0, MAX_SERVICE_PROBLEMS);
   const message = `${key}: ${more} more problems are not reported`;
   return [...kept, new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: key })];

@@ -166,7 +166,7 @@ export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounter
   .filter(([, value]) => typeof value === 'number')
   .map(([name]) => name as PlainCounter);
 
-/** Those that say how many there are now, and so go down as well. */
+/** Gauges: current numbers, which go down, too. */
 export const GAUGE_COUNTERS = ['active', 'held'] as const satisfies readonly PlainCounter[];
 
 /** A summary of all service ports: as long as it is the same, nothing has moved. */
@@ -181,7 +181,7 @@ export interface Activity {
 
 export const NO_ACTIVITY: Activity = { servicePorts: 0, counted: 0, active: 0 };
 
-/** All that was counted of a service port, but for gauges. One by one, for the reason of `errorsIn`. */
+/** All counters of a service port, without gauges. One by one, for the reason of `errorsIn`. */
 export function countedIn(counters: ServicePortCounters): number {
   return (
     counters.connections +

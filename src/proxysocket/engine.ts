@@ -68,9 +68,8 @@ export interface Engine {
   activity?(): Activity | undefined;
 
   /**
-   * Single connections, and endpoints as balancers see them; absent: not supported. Costs
-   * something only when it is asked, and then no more than `inspect.ts` allows. Once the engine is
-   * closed there is none.
+   * Single connections, and endpoints as balancers see them; absent: not supported. Costs something only when
+   * called, and then no more than `inspect.ts` allows. Not available once the engine is closed.
    */
   inspect?(query: InspectQuery): Promise<Inspection>;
 

@@ -55,7 +55,7 @@ interface TcpHeld {
 
 export interface TcpHoldEnded extends TcpHeld {
   durationMs: number;
-  /** `endpoint`: there is one. `service-gone`: the service port was removed, or no client is accepted any more. */
+  /** `endpoint`: one was added. `service-gone`: the service port was removed, or no client is accepted any more. */
   reason: 'endpoint' | 'client-gone' | 'hold-timeout' | 'drained' | 'service-gone' | 'destroyed';
 }
 

@@ -1,6 +1,6 @@
 import type { Protocol } from './spec.ts';
 
-/** What is asked of an engine about single connections. It goes through them only when asked. */
+/** Queries about single connections. An engine iterates over them only for a query. */
 export interface InspectQuery {
   /** Service ports whose connections and endpoints are wanted; absent: connections of all, and no endpoints. */
   readonly servicePorts?: readonly string[];
@@ -40,23 +40,20 @@ export interface EndpointSnapshot {
 export interface Inspection {
   /** The oldest ones. */
   readonly connections: readonly ConnectionSnapshot[];
-  /** How many match, of those that were looked at. */
+  /** Matching connections among the inspected ones. */
   readonly matched: number;
-  /** Whether every connection was looked at; there may be too many to go through at once. */
+  /** Whether every connection was inspected; there may be too many for one query. */
   readonly complete: boolean;
   readonly endpoints: readonly EndpointSnapshot[];
 }
 
-/** What an engine that carries nothing has found. */
+/** The result of an engine without connections. */
 export const NOTHING: Inspection = { connections: [], matched: 0, complete: true, endpoints: [] };
 
-/**
- * Connections of each protocol that one question looks at: some milliseconds of work, in which the engine does
- * nothing else.
- */
+/** Connections of each protocol that one query inspects: some milliseconds of work, which block the engine. */
 export const MAX_INSPECTED = 50_000;
 
-/** Connections that one question gets at most, whatever it asks for. */
+/** Maximum number of connections in the result of a query. */
 export const MAX_LISTED = 10_000;
 
 /** A connection that can be inspected. */
@@ -67,7 +64,7 @@ export interface Inspectable {
   readonly servicePort: string;
 }
 
-/** Goes through connections, oldest first, as far as `query` and the limits want. */
+/** Inspects connections, oldest first, as far as `query` and the limits allow. */
 export function inspectAll(
   connections: Iterable<Inspectable>,
   query: InspectQuery,
@@ -89,7 +86,7 @@ export function inspectAll(
   return { connections: found, matched, complete: true };
 }
 
-/** What several workers have found, as if it had been one. */
+/** Merges the results of several workers. */
 export function mergeInspections(parts: readonly Inspection[], maxConnections: number): Inspection {
   const endpoints = new Map<string, Inspection['endpoints'][number]>();
   for (const each of parts.flatMap((part) => part.endpoints)) {

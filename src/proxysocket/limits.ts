@@ -8,7 +8,7 @@ export interface EngineLimits {
   readonly maxUdpSessions: number;
   /** Descriptors kept free for everything but relays and sessions; see `defaultReserve`. */
   readonly reservedDescriptors: number;
-  /** Time limit of each attempt to connect, in order. Its length is the number of attempts. Milliseconds. */
+  /** Time limit of each connection attempt, in order. Its length is the number of attempts. Milliseconds. */
   readonly connectTimeoutsMs: readonly number[];
   /** How long the second half of a relay may stay open without traffic after the first half closed. Milliseconds. */
   readonly halfCloseTimeoutMs: number;
@@ -133,7 +133,7 @@ export function shareOfDescriptors(limit: number, reserve: number, workers: numb
 /** Workers of an engine at most: each has a socket of its own for every listener. */
 export const MAX_WORKERS = 64;
 
-/** How many workers `auto` stands for: one for each CPU that the process may use. */
+/** The number of workers for `auto`: one for each CPU that the process may use. */
 export function autoWorkers(parallelism: number = availableParallelism()): number {
   return Math.min(parallelism, MAX_WORKERS);
 }

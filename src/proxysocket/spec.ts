@@ -25,8 +25,8 @@ export interface EndpointSpec {
   /** Usable for external traffic. */
   readonly external: boolean;
   /**
-   * It is usable for nothing because an operator drains it, and would be for this traffic. Clients of it who
-   * find no other endpoint are rejected with that reason.
+   * Not usable because an operator drains it, but it would be for this traffic. Clients of it that find no other
+   * endpoint are rejected with that reason.
    */
   readonly drained?: readonly Traffic[];
 }

@@ -15,7 +15,7 @@ export interface AffinityBudgetOptions {
   readonly onFreed?: ((left: number) => void) | undefined;
 }
 
-/** How many clients several affinity tables remember together; above that, the least recently used one goes. */
+/** Maximum number of clients of several affinity tables; above that, the least recently used one is evicted. */
 export class AffinityBudget {
   readonly #options: AffinityBudgetOptions;
   readonly #byUse = new Ring<RememberedClient>();

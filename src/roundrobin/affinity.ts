@@ -1,7 +1,7 @@
 import { AffinityBudget, type RememberedClient } from './affinity-budget.ts';
 import { Ring, RingNode } from './ring.ts';
 
-/** Something that a client can be bound to until it is gone. */
+/** A target of affinity, until it is removed. */
 export interface Bindable {
   readonly gone: boolean;
 }
@@ -11,7 +11,7 @@ export interface AffinityOptions {
   readonly timeoutMs: number;
   /** At least 1. */
   readonly maxClients: number;
-  /** What it shares with other tables. Default: it has its own limit only. */
+  /** The budget shared with other tables. Default: only its own limit. */
   readonly budget?: AffinityBudget | undefined;
   /** Called with the address of a client that is forgotten because there are too many in this table. */
   readonly onEvict?: ((client: string) => void) | undefined;
@@ -40,7 +40,7 @@ class AffinityRecord<T extends Bindable> implements RememberedClient {
   }
 }
 
-/** How many stale records one new client clears away: more than it adds, so the table shrinks. */
+/** Number of stale records that one new client removes: more than it adds, so the table shrinks. */
 const CLEARED_PER_INSERT = 2;
 
 /**

@@ -17,7 +17,7 @@ export interface RoundRobinOptions {
   readonly affinity: AffinitySpec;
   /** Clients that session affinity remembers at most. At least 1. */
   readonly maxAffinityClients: number;
-  /** What it shares with other balancers. Default: it has its own limit only. */
+  /** The budget shared with other balancers. Default: only its own limit. */
   readonly affinityBudget?: AffinityBudget;
   /** Called with the address of a client that affinity forgets because there are too many for this service port. */
   readonly onEvict?: (client: string) => void;
@@ -271,7 +271,7 @@ export class RoundRobinBalancer implements Balancer {
   }
 }
 
-/** Whether a client may be sent there although it is not its turn. */
+/** Whether a client may be sent there out of turn. */
 function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {
   if (member.seats[traffic] === undefined) return false;
   return member.skipped === undefined || pool.allSkipped;

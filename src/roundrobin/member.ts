@@ -37,7 +37,7 @@ export class Member implements BalancerEndpoint {
   /** The update in which it came. */
   readonly since: number;
 
-  /** Set once it has left the service port. It never comes back: a new one stands for the same address. */
+  /** Set once it has left the service port. It never returns: a new object represents the same address. */
   gone = false;
   /** Failures in a row. */
   failures = 0;

@@ -44,7 +44,7 @@ export class Pool {
   }
 }
 
-/** Looks at one place more than there are tried endpoints: among so many at least one is untried. */
+/** Checks one seat more than there are tried endpoints: at least one of them is untried. */
 function untried(ring: Ring<Member>, tried: readonly BalancerEndpoint[]): Member | undefined {
   let seat = ring.first;
   for (let left = Math.min(ring.size, tried.length + 1); left > 0; left -= 1) {

@@ -29,7 +29,7 @@ export class Ring<T> {
     return this.#cursor;
   }
 
-  /** Adds a node right behind the cursor, so that its turn comes after all others. */
+  /** Adds a node right behind the cursor, so that it comes after all others. */
   join(node: RingNode<T>): void {
     const cursor = this.#cursor;
     this.#size += 1;
@@ -43,7 +43,7 @@ export class Ring<T> {
     cursor.prev = node;
   }
 
-  /** Takes a node out. If it was its turn, the turn passes to the next one. */
+  /** Removes a node. If it was the current one, the next one is. */
   leave(node: RingNode<T>): void {
     this.#size -= 1;
     if (this.#size === 0) {

@@ -13,7 +13,7 @@ export interface BalancerEndpoint {
   readonly text: string;
 }
 
-/** What a socket asks for. */
+/** The request of a socket. */
 export interface PickRequest {
   /**
    * IP literal of the client, without port; the affinity key. IPv4-mapped addresses already unmapped.
@@ -50,7 +50,7 @@ export interface Balancer {
     admits?: (endpoint: EndpointSpec) => boolean,
   ): readonly BalancerEndpoint[];
   setAffinity(affinity: AffinitySpec): void;
-  /** The next endpoint for a client, or undefined when there is none (left). O(1) but for `tried`. */
+  /** The next endpoint for a client, or undefined when there is none (left). O(1) without `tried`. */
   pick(request: PickRequest): Pick | undefined;
   /** Whether there is an endpoint for this traffic, be it skipped or not. */
   serves(traffic: Traffic): boolean;
@@ -58,6 +58,6 @@ export interface Balancer {
   isSkipped?(endpoint: BalancerEndpoint): boolean;
   /** A connection to the endpoint failed: it is skipped for a while, unless all are. */
   connectFailed(endpoint: BalancerEndpoint): void;
-  /** A connection to the endpoint was made: it is not skipped any more. */
+  /** A connection to the endpoint was established: it is not skipped any more. */
   connected(endpoint: BalancerEndpoint): void;
 }

@@ -12,7 +12,7 @@ export interface ServerLimits {
   readonly maxMessageSize: number;
   /** Endpoints of previous states that are kept for clients that lag behind. */
   readonly maxHistory: number;
-  /** A connection is asked whether it is still there when nothing came for so long. Milliseconds. */
+  /** Idle time after which a connection is probed. Milliseconds. */
   readonly keepAliveMs: number;
   /** It is cut when it has not answered after so long. Milliseconds. */
   readonly keepAliveTimeoutMs: number;

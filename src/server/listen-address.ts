@@ -7,7 +7,7 @@ export type ListenAddress =
       readonly kind: 'tcp';
       readonly host: string;
       readonly port: number;
-      /** Only this family on an address that stands for both; undefined: both. */
+      /** Only this family on a wildcard address; undefined: both. */
       readonly family: 4 | 6 | undefined;
     }
   | { readonly kind: 'unix'; readonly path: string };

@@ -31,7 +31,7 @@ export interface Listener {
   replaceTls(tls: TlsMaterial): void;
   /** Takes no more connections; resolves when those that are have ended. Idempotent. */
   close(): Promise<void>;
-  /** Cuts the connections as well. Idempotent. */
+  /** Closes the connections, too. Idempotent. */
   destroy(): void;
 }
 
@@ -51,7 +51,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   const ended = Promise.withResolvers<void>();
   const shares = new Shares(maxConnections);
   const server = createAnyServer(options);
-  // Before it is looked at by anything else.
+  // Before any other reader.
   server.prependListener('connection', (socket: Socket) => {
     socket.on('error', () => {});
     const release = shares.take(peerOf(socket.remoteAddress, socket));
@@ -119,7 +119,7 @@ async function bind(server: Server, address: ListenAddress): Promise<void> {
     await once(server, 'listening');
     return;
   }
-  // Until its mode is set no one else may connect, whatever the process's own mask is.
+  // No one else may connect before its mode is set, independent of the process's umask.
   const mask = process.umask(0o077);
   try {
     server.listen(address.path);

@@ -7,7 +7,7 @@ type PackageDefinition = ConstructorParameters<typeof ReflectionService>[0];
 /** Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages. */
 export function addReflection(server: ServiceTarget, services: readonly string[]): void {
   const fileDescriptorProtos = FILE_DESCRIPTORS.map((text) => Buffer.from(text, 'base64'));
-  // Of a definition, the reflection service looks at nothing but the descriptors.
+  // Of a definition, the reflection service only reads the descriptors.
   const definition = { files: { fileDescriptorProtos } } as unknown as PackageDefinition;
   new ReflectionService(definition, { services: [...services] }).addToServer(server);
 }

@@ -38,7 +38,7 @@ export interface ApiServer {
    * does nothing in plaintext.
    */
   replaceTls(tls: TlsMaterial): void;
-  /** Takes no more clients, ends the calls of those that are there, and resolves when they are gone. Idempotent. */
+  /** Takes no more clients, ends the open calls, and resolves when they have ended. Idempotent. */
   close(): Promise<void>;
   /** Cuts what is left. Idempotent. */
   destroy(): void;
@@ -111,7 +111,7 @@ async function closeServer(server: Server, listener: Listener, hub: Hub): Promis
   const ended = listener.close();
   const error = new KpngError('KPNG_SOURCE_LOST', 'The server is stopping.');
   for (const watch of hub.all()) watch.end(status.UNAVAILABLE, error);
-  // It may call back before the clients have got their status, so it is not that which is waited for.
+  // It may call back before the clients have got their status, so do not wait for it.
   server.tryShutdown(() => {});
   await ended;
 }

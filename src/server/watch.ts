@@ -35,7 +35,7 @@ export class Watch {
   /** Node names of the requests that are not answered yet. */
   readonly #requests: string[] = [];
   #started = false;
-  /** What is being sent, while the client has to take a part of it first. */
+  /** The change set being sent, while the client has to read a part of it first. */
   #sending: Iterator<Buffer> | undefined;
   #halfClosed = false;
   #ended = false;
@@ -112,7 +112,7 @@ export class Watch {
 
   #onRequest(request: Buffer): void {
     if (this.#ended) return;
-    // Nearly always it is the same once more.
+    // Nearly always the same as before.
     if (this.#lastRequest?.equals(request) !== true) {
       try {
         this.#requestedNode = this.#options.nodeNameOf(request);
@@ -132,7 +132,7 @@ export class Watch {
     this.poll();
   }
 
-  /** The client asks for no more; what it has asked for it still gets. */
+  /** The client sends no more requests; earlier ones are still answered. */
   #onHalfClose(): void {
     this.#halfClosed = true;
     if (this.#requests.length === 0) this.#close();

@@ -22,7 +22,7 @@ const STATES: Readonly<Record<string, ServiceState>> = {
   SERVICE_CONTINUE_PENDING: 'changing',
 };
 
-/** How often the state is asked for while something is waited for, and how long. Milliseconds. */
+/** Interval and limit of the waits for a state. Milliseconds. */
 const LOOK_MS = 250;
 const PATIENCE_MS = 30_000;
 /** A service that is killed because it did not end in time needs a moment for it. Milliseconds. */

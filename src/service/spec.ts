@@ -1,7 +1,7 @@
 /** When Windows starts a service. */
 export type StartMode = 'delayed-auto' | 'auto' | 'demand';
 
-/** A service of Windows, as it should be. */
+/** A Windows service, in its desired state. */
 export interface ServiceSpec {
   /** Letters, digits and any of `_ . -`; it also names the log file. */
   readonly name: string;
@@ -22,9 +22,9 @@ export interface ServiceSpec {
   readonly start: StartMode;
   /** Names of services that have to run before. */
   readonly dependsOn: readonly string[];
-  /** How long to wait before it is started again when it has ended by itself. Milliseconds. */
+  /** Delay before a restart when it has exited on its own. Milliseconds. */
   readonly restartDelayMs: number;
-  /** How long it may take to end when it is asked to, before it is killed. Milliseconds. */
+  /** How long a stop may take before it is killed. Milliseconds. */
   readonly stopTimeoutMs: number;
 }
 

@@ -13,7 +13,7 @@ export interface HealthCheckServed {
 /** They cannot. */
 export interface HealthCheckFailed {
   service: string;
-  /** Says who is in the way, if that is known. */
+  /** Names the process that holds the port, if known. */
   error: KpngError;
   /** Milliseconds until the next attempt; undefined when another component decides. */
   retryInMs: number | undefined;

@@ -16,7 +16,7 @@ export interface DelivererOptions {
   readonly onFailed?: ((error: KpngError) => void) | undefined;
 }
 
-/** What a sink has not taken yet. */
+/** The changes that a sink has not applied yet. */
 interface Untaken {
   readonly view: LocalView;
   readonly keys: ReadonlySet<string>;
@@ -71,7 +71,7 @@ export class Deliverer {
     });
   }
 
-  /** Makes no further attempts. Resolves when the sink is not at work any more. Idempotent. */
+  /** Stops retrying. Resolves when the sink is idle. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelRetry();
@@ -121,7 +121,7 @@ export class Deliverer {
     return error;
   }
 
-  /** Tries on its own what was not taken; a change set that came in between may have done it. */
+  /** Retries what was not applied; a change set that came in between may have done it. */
   async #again(): Promise<KpngError | undefined> {
     const untaken = this.#untaken;
     return untaken && this.#attempt({ view: untaken.view, changed: untaken.keys });

@@ -22,7 +22,7 @@ interface Span {
   readonly to: number;
 }
 
-/** Change sets of up to so many entries are made once for all clients; larger ones while they are sent. */
+/** Change sets of up to so many entries are built once for all clients; larger ones while they are sent. */
 const SMALL = 1000;
 
 /** Readers of the whole state. All clients that have seen the same revision get the same bytes. */

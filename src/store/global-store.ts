@@ -95,13 +95,12 @@ export class GlobalStore {
   }
 
   /**
-   * The same in steps, between which everything else has its turn: for changes that may be large.
-   * Readers see the previous state until the last step is done; there must be no other transaction
-   * meanwhile.
+   * The same in steps, between which other work runs: for changes that may be large. Readers see the previous state
+   * until the last step is done; no other transaction may be open.
    */
   async updateInTurns(steps: (transaction: GlobalTransaction) => Iterable<void>): Promise<boolean> {
     const transaction = this.#begin();
-    // Readers meanwhile need the versions that are being replaced.
+    // Concurrent readers need the versions that are being replaced.
     const previous = this.pin(() => previous.release());
     try {
       let end = performance.now() + TURN_MS;
@@ -183,8 +182,8 @@ export interface GlobalSource {
   /** For people, such as `state file state.yaml`. */
   readonly name: string;
   /**
-   * Writes the state to the store, again whenever it changes, until the signal aborts. What is wrong
-   * with the source changes nothing there. Rejects only on a permanent failure: what can be retried, is.
+   * Writes the state to the store, again whenever it changes, until the signal aborts. A failure of the source
+   * changes nothing there. Rejects only on a permanent failure: what can be retried, is.
    */
   feed(store: GlobalStore, signal: AbortSignal): Promise<void>;
 }

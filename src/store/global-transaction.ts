@@ -17,7 +17,7 @@ export interface EndpointSource {
   /** Name of the source, unique in its namespace. */
   readonly name: string;
   readonly serviceName: string;
-  /** Each bears the namespace, the service's and the source's name. Their `hash` is not looked at. */
+  /** Each has the namespace, and the names of the service and the source. Their `hash` is ignored. */
   readonly endpoints: readonly EndpointInfo[];
 }
 
@@ -153,7 +153,7 @@ export class GlobalTransaction {
     this.#changed = true;
   }
 
-  /** Says that the sets (all of them, if none is named) hold everything that there is by now. */
+  /** Marks the sets (all of them, if none is named) as complete. */
   setComplete(...sets: readonly GlobalSet[]): void {
     for (const set of sets.length === 0 ? ALL_SETS : sets) {
       if (this.#tables.complete.has(set)) continue;
@@ -205,7 +205,7 @@ function carriedOver(
   return same ? old : updated;
 }
 
-/** What an endpoint of a source is most likely known again by. */
+/** The most likely identity of an endpoint of a source. */
 function addressOf({ endpoint, podName }: EndpointInfo): string {
   return endpoint?.ips?.v4[0] ?? endpoint?.ips?.v6[0] ?? podName;
 }

@@ -6,7 +6,7 @@ export interface Superseded {
   readonly revision: number;
   /** What keeping it costs, in entries. */
   readonly weight: number;
-  /** Releases it: it is not needed any more. */
+  /** Drops the version: no pin needs it any more. */
   forget(): void;
 }
 
@@ -106,7 +106,7 @@ export class History {
     this.#kept += version.weight;
   }
 
-  /** Takes pins away until no more is kept than the limit allows. */
+  /** Removes pins until the limit is kept. */
   enforceLimit(): void {
     while (this.#kept > this.#limit && this.#oldest !== undefined) {
       const holder = this.#oldest.holders.first;

@@ -1,7 +1,7 @@
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
 import type { IPSet } from '../api/generated/localv1/api.ts';
 
-/** Sorted as strings and without repetitions, as the wire wants the lists of an IPSet. */
+/** Sorted as strings and without repetitions, as the wire format has the lists of an IPSet. */
 export function sortedUnique(texts: Iterable<string>): string[] {
   const unique = new Set(texts);
   return unique.size < 2 ? [...unique] : [...unique].sort();

@@ -8,7 +8,7 @@ import { compareKeys } from './table.ts';
 export interface ServiceChange {
   /** The service, if it is new or has changed. */
   readonly service: StoredService | undefined;
-  /** The service that is gone. */
+  /** The removed service. */
   readonly removed: StoredService | undefined;
 }
 
@@ -31,10 +31,7 @@ interface ChangedKeys {
   readonly keys: readonly string[];
 }
 
-/**
- * Works out what differs for nodes. What is the same for many of them is worked out once, for as long
- * as `clear` is not called.
- */
+/** Computes the differences for nodes. Results that many nodes share are computed once, until `clear` is called. */
 export class LocalDeltas {
   readonly #keys = new Map<SharedEndpoints, ChangedKeys>();
   /** By the newer view. Nearly always there is one older view that it is compared with. */
@@ -90,7 +87,7 @@ export class LocalDeltas {
     return {
       key: (after ?? before)?.key ?? '',
       ...changeOf(before, after),
-      // Of a whole service it is a list that is made when it is asked for.
+      // For a whole service, the list is built on demand.
       get sets() {
         return endpoints.sets;
       },

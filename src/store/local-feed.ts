@@ -64,7 +64,7 @@ export async function feedLocalSink(
     return change;
   };
   const stopListening = store.onChange(() => {
-    // A delivery that waits for the sink takes the newest state when its turn comes.
+    // A delivery that waits for the sink takes the newest state when it starts.
     if (waiting) return;
     waiting = true;
     void deliverer.deliver(complete);

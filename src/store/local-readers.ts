@@ -9,7 +9,7 @@ import type { ChangeSet } from './reader.ts';
 import type { Entry, LocalEndpoint } from './stored.ts';
 import { compareKeys } from './table.ts';
 
-/** Change sets of up to so many services are worked out at once; larger ones while they are sent. */
+/** Change sets of up to so many services are computed at once; larger ones while they are sent. */
 const SMALL = 1000;
 
 /** Node-local views as the local API sends them. */
@@ -41,7 +41,7 @@ export class LocalReaders extends LocalViewReaders<Buffer> {
     return joined;
   }
 
-  /** The state may be large and its reader slow, so nothing is made before it is asked for. */
+  /** The state may be large and its reader slow, so everything is built on demand. */
   #largeChangeSet({ cells, sidesOf, deltaOf, complete }: Comparison): ChangeSet | undefined {
     if (!cells.some((cell) => deltaOf(cell) !== undefined)) return undefined;
     if (this.#inEndpointOrder?.cells !== cells) {
@@ -69,7 +69,7 @@ function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
   return ids.join();
 }
 
-/** What a change set is made of. Each list is gone through more than once, and may be made meanwhile. */
+/** The parts of a change set. Each list is iterated more than once, and may be built on the way. */
 interface LocalChanges {
   /** In order of the services' paths. */
   readonly services: Iterable<ServiceChange>;

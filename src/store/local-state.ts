@@ -34,7 +34,7 @@ const NO_ENDPOINTS: Endpoints = new Map();
  */
 export class LocalState implements LocalView {
   readonly #entries = new Map<string, ServiceEntry>();
-  /** Endpoints whose service is not (or not any more) there. They wait for it. */
+  /** Endpoints whose service is missing. They wait for it. */
   readonly #orphans = new Map<string, Endpoints>();
   #staged = new Map<string, StagedService>();
   /** After a reset everything is suspect until the next sync. */
@@ -147,7 +147,7 @@ export class LocalState implements LocalView {
     return staged;
   }
 
-  /** What is damaged takes nothing away, neither from the state nor from the change set. */
+  /** A damaged operation removes nothing, neither from the state nor from the change set. */
   #stageService(key: string, value: Staged<Service>): void {
     const staged = this.#stage(key);
     const previous = staged.service;
@@ -235,7 +235,7 @@ function settleEndpoints(before: Endpoints, changes: EndpointChanges, suspect: b
   return suspect ? settleAll(before, changes) : settleSome(before, changes);
 }
 
-/** What is not among the changes is gone. */
+/** Entries that are not among the changes are removed. */
 function settleAll(before: Endpoints, changes: EndpointChanges): Endpoints {
   if (changes.size === 0) return NO_ENDPOINTS;
   const after = new Map<string, Endpoint>();
@@ -246,7 +246,7 @@ function settleAll(before: Endpoints, changes: EndpointChanges): Endpoints {
   return sameEntries(before, after) ? before : inOrder(after);
 }
 
-/** What is not among the changes stays. There may be very many of those, and few changes. */
+/** Entries that are not among the changes stay. There may be very many of those, and few changes. */
 function settleSome(before: Endpoints, changes: EndpointChanges): Endpoints {
   const differing: [string, Endpoint | undefined][] = [];
   const added: [string, Endpoint][] = [];

@@ -68,7 +68,7 @@ export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosi
   /** Undefined or empty when nothing differs. */
   protected abstract changeSet(comparison: Comparison): ChangeSet<T> | undefined;
 
-  /** What was made for the previous revision is of no use any more. */
+  /** Results for the previous revision are useless now. */
   protected revisionChanged(): void {}
 
   /** In order of the key. */
@@ -88,7 +88,7 @@ export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosi
 
 /** Two states of one node's view. */
 export interface Comparison {
-  /** Those that may differ, in order of the key. */
+  /** The services that may differ, in order of the key. */
   readonly cells: readonly ServiceCell[];
   readonly sidesOf: (cell: ServiceCell) => [Side, Side];
   /** Undefined: nothing differs. */
@@ -97,7 +97,7 @@ export interface Comparison {
   readonly complete: boolean;
 }
 
-/** What there is of each, made again each time that it is iterated. */
+/** The entries of each, built again for each iteration. */
 export function lazily<T>(
   cells: readonly ServiceCell[],
   make: (cell: ServiceCell) => T | undefined,

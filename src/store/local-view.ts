@@ -17,7 +17,7 @@ export interface LocalView {
   entries(): Iterable<ServiceEntry>;
 }
 
-/** What a sink gets at each Sync: the whole view, and which part of it is new. */
+/** The input of a sink at each Sync: the whole view, and which part of it is new. */
 export interface LocalChange {
   readonly view: LocalView;
   /**

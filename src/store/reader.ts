@@ -32,9 +32,9 @@ export interface Position {
   readonly pin: Pin;
 }
 
-/** What is particular to one kind of readers. */
+/** The specifics of one kind of readers. */
 export interface Differ<P extends Position, T = Buffer> {
-  /** Where a client stands that has got everything. */
+  /** The position of a client that has received everything. */
   positionAt(pin: Pin, nodeName: string): P;
   /** Whether nothing can have changed since for this node. */
   isCurrent(position: P, nodeName: string): boolean;

@@ -77,7 +77,7 @@ export class ServiceRecord {
     return new ServiceRecord(service, this.sources, this.#hasher);
   }
 
-  /** With the endpoints of one source replaced; none removes the source. `changed`: what differs, if that is known. */
+  /** With the endpoints of one source replaced; none removes the source. `changed`: the difference, if known. */
   withSource(
     name: string,
     endpoints: readonly StoredEndpoint[],
@@ -86,7 +86,7 @@ export class ServiceRecord {
     const sources = new Map(this.sources);
     if (endpoints.length === 0) sources.delete(name);
     else sources.set(name, endpoints);
-    // Of several changes that no one has looked at in between only the first is cheap.
+    // Of several changes without a read in between only the first is cheap.
     const change = changed && this.#views && { ...changed, views: this.#views };
     return new ServiceRecord(this.service, sources, this.#hasher, change);
   }

@@ -74,10 +74,10 @@ export interface View {
 /** Of a service that is not there. */
 export const NO_VIEW: View = { shared: new SharedEndpoints(new Map()), own: undefined };
 
-/** From so many endpoints on it pays to keep a list of those of each node. */
+/** From this number of endpoints on, an index of each node's endpoints pays off. */
 const LARGE = 32;
 
-/** What a change of endpoints leaves out and brings. */
+/** The endpoints that a change removes and adds. */
 export interface EndpointsChange {
   readonly removed: readonly StoredEndpoint[];
   readonly added: readonly StoredEndpoint[];
@@ -190,7 +190,7 @@ export class ServiceViews {
     return view;
   }
 
-  /** What a node sees of some of the endpoints; with one of them comes every other of the same pod. */
+  /** The view that a node has of some of the endpoints; one of them brings every other of the same pod. */
   #select(node: ViewNode, endpoints: readonly StoredEndpoint[]): Map<string, LocalEndpoint> {
     const useOf = usesOf(this.#policies, this.#traits, infosOf(endpoints), node);
     const selected = new Map<string, LocalEndpoint>();
@@ -227,7 +227,7 @@ export class ServiceViews {
     return this.#byNode.get(nodeName) ?? [];
   }
 
-  /** The endpoints and the other ones of their pods, in the order of all. */
+  /** The endpoints and the others of their pods, in the order of all. */
   #withTwins(endpoints: readonly StoredEndpoint[]): readonly StoredEndpoint[] {
     const twins = this.#twins;
     if (twins === undefined || endpoints.length === 0) return endpoints;
@@ -264,7 +264,7 @@ class Census {
     return census.take({ removed: [], added: endpoints }) ? census : undefined;
   }
 
-  /** False: the census is of no use any more. */
+  /** False: the census is useless from now on. */
   take({ removed, added }: EndpointsChange): boolean {
     for (const { info } of removed) {
       this.#names.delete(distinctName(info));

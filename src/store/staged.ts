@@ -1,6 +1,6 @@
 import { KpngError } from '../errors.ts';
 
-/** What a change set does to one entry. */
+/** The effect of a change set on one entry. */
 export type Staged<T> = T | typeof DELETED | typeof KEPT;
 export const DELETED = Symbol('deleted');
 /** The server sent the entry in a form that cannot be used: the old value stays. */
@@ -10,7 +10,7 @@ export const KEPT = Symbol('kept');
 export interface StateLimits {
   /** Services, endpoints (those without a service too) and nodes. */
   readonly maxEntries: number;
-  /** What they take in memory, estimated. Bytes. */
+  /** Their estimated size in memory. Bytes. */
   readonly maxBytes: number;
 }
 
@@ -19,7 +19,7 @@ export const DEFAULT_STATE_LIMITS: StateLimits = {
   maxBytes: 512 * 1024 * 1024,
 };
 
-/** What an entry takes beside its value. Bytes. */
+/** Overhead of an entry. Bytes. */
 const ENTRY_BYTES = 128;
 
 /** One entry of a change set. */
@@ -115,7 +115,7 @@ class Tally {
   }
 }
 
-/** What a decoded message takes in memory, estimated: a few bytes on the wire may be many here. */
+/** Estimated size of a decoded message in memory: a few bytes on the wire may be many here. */
 function sizeOf(value: unknown): number {
   if (typeof value === 'string') return 16 + value.length;
   if (typeof value !== 'object' || value === null) return 0;

@@ -91,7 +91,7 @@ export class StoredEndpoint {
     return this.#info;
   }
 
-  /** What is sent to a node that uses the endpoint in this way. Mostly the same object for all of them. */
+  /** The message for a node that uses the endpoint in this way. Mostly the same object for all of them. */
   local(use: Use, endpoint: Endpoint, hasher: Hasher): LocalEndpoint {
     const { info } = this;
     if (use !== REMOTE_USE) return new LocalEndpoint(info, info.podName, endpoint, use, hasher);
@@ -133,7 +133,7 @@ export class LocalEndpoint implements Entry {
     this.key = this.named ? podName : hasher.endpointKey(this.endpoint);
   }
 
-  /** It is made each time: most endpoints are looked at once only. */
+  /** Built on each call: most endpoints are read only once. */
   get endpoint(): Endpoint {
     return { ...this.#content, ...this.#use };
   }

@@ -14,7 +14,7 @@ const PIECE = 256 * 1024;
  */
 export async function writeAtomically(path: string, pieces: Iterable<string>): Promise<void> {
   const temporary = `${path}.${randomUUID()}.tmp`;
-  // It must not exist: a link that another user of the directory has planted would be followed.
+  // It must not exist: a link planted by another user of the directory would be followed.
   const file = await open(temporary, 'wx');
   try {
     try {

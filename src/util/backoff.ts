@@ -2,9 +2,9 @@
 export interface BackoffPolicy {
   /** The first wait. Milliseconds. */
   readonly initialMs: number;
-  /** No wait is longer, but for the jitter. Milliseconds. */
+  /** Longest wait, without the jitter. Milliseconds. */
   readonly maxMs: number;
-  /** Each wait is this many times the one before. */
+  /** Factor between one wait and the next. */
   readonly factor: number;
   /** Share of the wait by which it varies, up or down: 0.2 spreads 10 s over 8 s to 12 s. */
   readonly jitter: number;

@@ -14,7 +14,7 @@ export function bundledText(name: string): string | undefined {
   return texts.get(name);
 }
 
-/** What a thread runs: a module of the executable, or `beside`, the file of the module. */
+/** The code of a thread: a module of the executable, or `beside`, the file of the module. */
 export function threadModule(name: string, beside: URL): URL {
   const code = bundledText(name);
   if (code === undefined) return beside;

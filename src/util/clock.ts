@@ -3,7 +3,7 @@ export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Time and timers, injected so that tests decide when time passes. */
 export interface Clock {
-  /** Milliseconds from some fixed point; never goes back. */
+  /** Milliseconds from some fixed point; monotonic. */
   now(): number;
   /** Calls `callback` once after `ms`. The timer does not keep the process alive. */
   setTimer(ms: number, callback: () => void): Timer;

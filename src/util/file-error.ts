@@ -13,7 +13,7 @@ export function fileErrorText(error: unknown): string {
   return WORDS[code] ?? error.message;
 }
 
-/** The same for a code of the system; what is none stays as it is. */
+/** The same for an error code of the system; other texts stay as they are. */
 export function fileCodeText(code: string): string {
   return WORDS[code] ?? code;
 }

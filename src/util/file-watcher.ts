@@ -16,9 +16,9 @@ export interface FileWatcherLimits {
   readonly maxFileBytes: number;
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   readonly settleMs: number;
-  /** A file that never is quiet is read after this long all the same. Milliseconds. */
+  /** A file that changes all the time is read after this long. Milliseconds. */
   readonly maxSettleMs: number;
-  /** How often the file's status is looked at. Milliseconds. */
+  /** Interval of the checks of the file's status. Milliseconds. */
   readonly pollMs: number;
 }
 
@@ -52,7 +52,7 @@ export class FileWatcher {
   #isLooking = false;
   #hinted = false;
   #closed = false;
-  /** What was read last: the file's signature, or the cause of an error. */
+  /** The last result: the file's signature, or the cause of an error. */
   #seen: string | undefined;
   /** What the last look found. */
   #looked: string | undefined;
@@ -130,7 +130,7 @@ export class FileWatcher {
     const result = await readContent(path, limits.maxFileBytes, kind);
     if (this.#closed) return;
     const isLate = clock.now() - (this.#changedAt ?? 0) >= limits.maxSettleMs;
-    // Another program wrote to it meanwhile.
+    // Another program wrote to it in between.
     if (!(result instanceof KpngError) && !result.settled && !isLate) {
       this.#changedAt ??= clock.now();
       return;
@@ -144,7 +144,7 @@ export class FileWatcher {
     const recovered = this.#error !== undefined;
     this.#error = undefined;
     this.#looked = signature;
-    // A second write in the same tick of the file system's clock leaves no trace: read once more later.
+    // A second write in the same tick of the file system's clock leaves no trace: read again later.
     this.#seen = digest === this.#digest ? signature : undefined;
     if (digest !== this.#digest) {
       this.#digest = digest;
@@ -185,7 +185,7 @@ export class FileWatcher {
   }
 }
 
-/** The file's signature, or why there is none. */
+/** The file's signature, or the error. */
 async function statusOf(path: string): Promise<string> {
   try {
     return signatureOf(await stat(path, { bigint: true }));

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 
-/** Where a server of ours listens. */
+/** The listen address of a server. */
 export interface HostPort {
   /** IP literal without brackets; empty: every address of the host. */
   readonly host: string;

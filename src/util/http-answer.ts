@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
-/** What a page may depend on. */
+/** The parts of a request that a page may depend on. */
 export interface HttpRequest {
   /** GET or HEAD; on a server that reads bodies, any other too. */
   readonly method: string;
@@ -11,13 +11,13 @@ export interface HttpRequest {
   /** What follows the question mark; empty: nothing. */
   readonly query: string;
   readonly headers: IncomingHttpHeaders;
-  /** What was sent along; empty on a server that reads no bodies. */
+  /** The request body; empty on a server that reads none. */
   readonly body: string;
   /** Aborts when no one will read the answer: the client has left, or a limit is reached. */
   readonly signal: AbortSignal;
 }
 
-/** What a client is answered. */
+/** The response to a client. */
 export interface Answer {
   readonly status: number;
   readonly type: string;

@@ -128,7 +128,7 @@ export class HttpConnections {
   async #acceptAll(): Promise<void> {
     for (let before = -1; before !== this.#accepted;) {
       before = this.#accepted;
-      // The event loop looks at the socket between the two.
+      // The event loop polls the socket between the two.
       await nextTurn();
       await nextTurn();
     }
@@ -168,7 +168,7 @@ export class HttpConnections {
 
   #asked(request: IncomingMessage, response: ServerResponse): void {
     const client = this.#open.get(request.socket) ?? this.#clientOf(request.socket);
-    // Requests behind one that has closed the connection come all the same.
+    // Pipelined requests behind one that has closed the connection still arrive.
     if (client === undefined || client.socket.destroyed) return;
     if (client.waiting.length >= MAX_WAITING_REQUESTS) {
       this.#drop(client, 'waiting-requests');

@@ -11,7 +11,7 @@ export { MAX_HTTP_CONNECTIONS } from './http-limits.ts';
 export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create' | 'refuseBody'> {
   readonly address: HostPort;
   readonly clock: Clock;
-  /** The listening socket that another process has had at the address. Default: there is none. */
+  /** The listening socket that the previous process had at the address. Default: there is none. */
   readonly inherit?: Inherit | undefined;
   /** When it may start. Default: at once. */
   readonly turn?: Turn | undefined;

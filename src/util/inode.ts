@@ -1,6 +1,6 @@
 import { fstatSync } from 'node:fs';
 
-/** The inode number behind a descriptor of this process; undefined if another thread has closed it by now. */
+/** The inode number of a descriptor of this process; undefined if another thread has closed it. */
 export function inodeOf(fd: number): number | undefined {
   try {
     return fstatSync(fd).ino;

@@ -70,7 +70,7 @@ export class LinkedList<T> implements Iterable<T> {
     this.#size -= 1;
   }
 
-  /** The members, oldest first. Do not change the list meanwhile; copy it first. */
+  /** The members, oldest first. Do not change the list during the iteration; copy it first. */
   *[Symbol.iterator](): Generator<T, void, void> {
     for (let node = this.#first; node !== undefined; node = node.next) yield node.item;
   }

@@ -5,7 +5,7 @@ import { KpngError, type ErrorCode } from '../errors.ts';
 import { formatBytes } from './bytes.ts';
 import { fileCodeText } from './file-error.ts';
 
-/** What a file is called in messages, and the codes of its errors. */
+/** The name of a file in messages, and the codes of its errors. */
 export interface FileKind {
   /** Such as `the state file`. */
   readonly name: string;

@@ -2,7 +2,7 @@ import { open, readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import ipaddr from 'ipaddr.js';
 
-/** Who has a socket. */
+/** The process that has a socket. */
 export interface SocketHolder {
   /** Name of the program; undefined when this process may not look into others. */
   readonly program: string | undefined;
@@ -25,7 +25,7 @@ const MAX_LINKS = 100_000;
 const MAX_TABLE = 4 * 1024 * 1024;
 const READ_BYTES = 64 * 1024;
 
-/** `nginx (process 4711)`, or as much of it as is known. */
+/** `nginx (process 4711)`, or the known part of it. */
 export function holderText({ program, pid, user }: SocketHolder): string {
   if (program === undefined) return `a program of user ${user}`;
   return pid === process.pid ? `this process (${pid})` : `${program} (process ${pid})`;
@@ -125,7 +125,7 @@ async function* rowsOf(path: string): AsyncGenerator<readonly string[]> {
   }
 }
 
-/** The process that has a link to a socket. This one, with its many sockets, is asked last. */
+/** The process that has a link to a socket. This process, with its many sockets, is checked last. */
 async function findProcess(link: string, root: string): Promise<string | undefined> {
   const own = String(process.pid);
   const names = (await readdir(root).catch(() => [])).filter((name) => /^\d+$/.test(name));

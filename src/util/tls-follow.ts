@@ -3,13 +3,13 @@ import { KpngError, messageOf } from '../errors.ts';
 import { systemClock, type Clock, type Timer } from './clock.ts';
 import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './tls-files.ts';
 
-/** Time between looks at the files. Milliseconds. */
+/** Interval of the checks of the files. Milliseconds. */
 export const TLS_LOOK_MS = 10_000;
 
 export interface FollowTlsOptions {
   readonly files: TlsFiles;
   readonly flags: TlsFlags;
-  /** What is in use when it begins. */
+  /** The files in use at the start. */
   readonly material: TlsMaterial;
   /** The files have changed, and are good. */
   readonly onChanged: (material: TlsMaterial) => void;

@@ -23,7 +23,7 @@ import { messageOf } from '../errors.ts';
 export interface YamlLimits {
   /** How deep lists and maps may be nested. */
   readonly maxDepth: number;
-  /** How many values the aliases of a text may stand for; 64 characters of text count as one more. */
+  /** Maximum number of values that the aliases of a text expand to; 64 characters of text count as one more. */
   readonly maxAliasedValues: number;
 }
 
@@ -133,7 +133,7 @@ function behind(events: readonly Event[], value: number): number {
   return events.length;
 }
 
-/** Index of what an alias stands for; other values stand for themselves. */
+/** Index of the target of an alias; other values are their own target. */
 function resolveAlias(text: string, events: readonly Event[], value: number): number {
   const alias = events[value];
   if (alias?.type !== EVENT_ID.ALIAS) return value;

@@ -93,7 +93,7 @@ export class CrashMemory {
     try {
       mkdirSync(folder, { mode: 0o700, recursive: false });
     } catch {
-      // // It exists, or writing will fail, too.
+      // It exists, or writing will fail, too.
     }
     try {
       if (!isPrivate(folder)) return;
@@ -132,7 +132,7 @@ export class CrashMemory {
       const { crashes, at } = found;
       return Array.isArray(crashes) && typeof at === 'number' ? (found as Canary) : undefined;
     } catch {
-      // // Missing or unreadable: nothing is remembered.
+      // Missing or unreadable: nothing is remembered.
       return undefined;
     }
   }

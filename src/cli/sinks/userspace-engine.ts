@@ -89,7 +89,7 @@ async function startPool(
   log: Log,
   { crashFolder, platform = process.platform, module, backoff }: EngineSeams,
 ): Promise<Required<Engine>> {
-  // // A worker would fail on this, too, but starting one is expensive.
+  // A worker would fail on this, too, but starting one is expensive.
   if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
   if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
   const memory = new CrashMemory({
@@ -103,7 +103,7 @@ async function startPool(
     log.warn('Starting the linux engine although it crashed before', { crashes, path });
   }
   memory.begin();
-  // // An uncaught error, or a second signal: not a crash of system calls.
+  // An uncaught error, or a second signal: not a crash of system calls.
   const end = (): void => memory.end();
   process.once('exit', end);
   try {

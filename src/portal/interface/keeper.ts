@@ -232,7 +232,7 @@ export class AddressKeeper {
       } else if (there.has(address)) this.#holdings.found(address);
       else this.#holdings.added(address);
     }
-    // // Only a listing shows the owner, which may be a process of ours that has just ended.
+    // Only a listing shows the owner, which may be a process of ours that has just ended.
     if (there.size > 0) this.#listed = false;
     if (this.#holdings.refused.size === 0) {
       this.#readmitAt = undefined;
@@ -309,7 +309,7 @@ export class AddressKeeper {
   #failed(error: unknown): KpngError {
     if (!(error instanceof KpngError)) throw error;
     if (portalFailed.hasSubscribers) portalFailed.publish({ portal: 'address', error });
-    // // The next success is reported, even without changes.
+    // The next success is reported, even without changes.
     if (this.#reason === 'change') this.#reason = 'repair';
     return error;
   }

@@ -60,7 +60,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     const found = await this.#inFamilies(config, async (place) => {
       const listing = known?.get(place.family);
       if (listing !== undefined) return readListing(place, items, listing, false);
-      // // When chains are missing, the full listing finds the damage.
+      // When chains are missing, the full listing finds the damage.
       const seen = damaged ? await inspect(kernel, place, items).catch(() => undefined) : undefined;
       return seen ?? (await kernel.find(place.family, this.#prefix, true));
     });

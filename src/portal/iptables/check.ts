@@ -29,7 +29,7 @@ export async function tryIptables(
     } catch (error) {
       if (!(error instanceof ToolError)) throw error;
       const { blame, code, message, cause } = error;
-      // // A refusal here is not the fault of a service.
+      // A refusal here is not the fault of a service.
       const isClear = blame === 'host' || code === 'KPNG_PORTAL_UNSUPPORTED';
       const unsupported = new ToolError('host', 'KPNG_PORTAL_UNSUPPORTED', message, { cause });
       problems.set(family, isClear ? error : unsupported);

@@ -51,7 +51,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
         const found = await unlessMissing(kernel.find(family, name, false));
         if (found instanceof Error || isNothing(found)) continue;
         const ours = areOurs(name, found);
-        // // Chains that another proxy of ours owns are not left over from kube-proxy.
+        // Chains that another proxy of ours owns are not left over from kube-proxy.
         if (ours ? name !== prefix : !kubeProxy) {
           kubeProxyStays ||= !ours;
           continue;

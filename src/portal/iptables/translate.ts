@@ -46,7 +46,7 @@ function addressRules(name: string, redirect: Redirect, address: string): Rule[]
   const { family, portal, proxyPort } = redirect;
   const { protocol, port, sourceRanges } = portal;
   const guarded = sourceRanges.length > 0;
-  // // With ranges of the other family only, no client is allowed: guard the address.
+  // With ranges of the other family only, no client is allowed: guard the address.
   const sources = guarded ? networksOf(sourceRanges, family).map((net) => ` -s ${net}`) : [''];
   const rules: Rule[] = [];
   if (proxyPort === undefined) {

@@ -34,7 +34,7 @@ async function udpPlaces(exec: Exec, table: string): Promise<FlowPlace[]> {
     });
     return [...linesOf(stdout)].flatMap(({ block, text }) => placesIn(block, text));
   } catch (error) {
-    // // Removing the table reports any problem other than its absence.
+    // Removing the table reports any problem other than its absence.
     if (error instanceof ExecError) return [];
     throw error;
   }

@@ -59,7 +59,7 @@ function elementsOfRedirect({ family, portal, proxyPort }: Redirect): Element[] 
         },
   ];
   if (isNodePort || sourceRanges.length === 0) return elements;
-  // // With ranges of the other family only, no client is allowed: guard the address.
+  // With ranges of the other family only, no client is allowed: guard the address.
   elements.push({ set: setName('guarded', family), key, value: '' });
   for (const network of networksOf(sourceRanges, family)) {
     elements.push({ set: setName('allowed', family), key: `${key} . ${network}`, value: '' });

@@ -65,7 +65,7 @@ export async function openServer(host: string, greeting = ''): Promise<Server> {
   server.listen({ host, port: 0, ipv6Only: true }, resolve);
   await promise;
   server.off('error', reject);
-  // // A failed accept does not matter: the connection was established.
+  // A failed accept does not matter: the connection was established.
   server.on('error', () => undefined);
   return server;
 }

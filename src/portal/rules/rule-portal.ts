@@ -300,7 +300,7 @@ export class RulePortal<Name extends string> implements Portal {
       const durationMs = this.#clock.now() - begin;
       flowsCleared.publish({ portal: this.kind, places: places.length, durationMs });
     } catch (error) {
-      // // Clients that pause are served anyway, so the change counts as applied.
+      // Clients that pause are served anyway, so the change counts as applied.
       if (!(error instanceof KpngError)) throw error;
       if (flowsNotCleared.hasSubscribers) flowsNotCleared.publish({ portal: this.kind, error });
     }

@@ -179,7 +179,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     const changes = this.#map.changes();
     if (this.#state === 'known') {
       if (changes.length === 0) return undefined;
-      // // After a failure, the change may or may not have been applied.
+      // After a failure, the change may or may not have been applied.
       this.#state = 'unknown';
       try {
         await this.#unlessTaken(backend.change(config, changes, this.#map));

@@ -48,7 +48,7 @@ const NETSH: Tool = {
       advice: 'changing addresses needs an administrator or LocalSystem',
     },
   ],
-  // // Its exit code is always 1; the cause is on its output, in the language of the system.
+  // Its exit code is always 1; the cause is on its output, in the language of the system.
   excerpt: ({ stdout, stderr, exitCode }) =>
     quoted(`${stdout}\n${stderr}`.trim() || `code ${exitCode}`),
 };

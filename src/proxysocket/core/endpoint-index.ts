@@ -21,7 +21,7 @@ export class EndpointIndex<T> {
     return new Entry(this.#all.add(item), list.add(item));
   }
 
-  /** What is there now; changes while going through it do no harm. */
+  /** The current endpoints; changes during the iteration do no harm. */
   of(endpoint: BalancerEndpoint): readonly T[] {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
@@ -31,7 +31,7 @@ export class EndpointIndex<T> {
     return this.#byEndpoint.get(endpoint)?.size ?? 0;
   }
 
-  /** The connections, oldest first. Do not change the index meanwhile. */
+  /** The connections, oldest first. Do not change the index during the iteration. */
   [Symbol.iterator](): Iterator<T> {
     return this.#all[Symbol.iterator]();
   }

@@ -29,7 +29,7 @@ import { LimitSignal } from './limit-signal.ts';
 /** Changes that are noted in one turn of the event loop: some milliseconds of work. */
 const PER_TURN = 256;
 
-/** What an engine is made of. */
+/** The parts of an engine. */
 interface AcceptorEngineParts {
   readonly kind: Engine['kind'];
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;

@@ -36,8 +36,8 @@ const ports = new Map<string, number>();
 let received: { readonly fd: number; readonly inode: number | undefined }[] = [];
 
 /**
- * Keeps sockets for listeners of this thread. A listener at such an address takes the socket, with every client that
- * waits in its queue, instead of binding one. `chosen`: ports for listeners that ask for any, by the key of their
+ * Keeps sockets for listeners of this thread. A listener at such an address takes the socket, with every client in
+ * its queue, instead of binding one. `chosen`: ports for listeners that let the kernel choose, by the key of their
  * slot.
  */
 export function offerSockets(
@@ -79,7 +79,7 @@ export function takeInherited(
   return fd;
 }
 
-/** The port that a listener which asks for any had before. */
+/** The previous port of a listener that lets the kernel choose. */
 export function inheritedPort(key: string): number | undefined {
   return ports.get(key);
 }

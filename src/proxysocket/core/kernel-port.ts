@@ -2,16 +2,16 @@ import { readFileSync } from 'node:fs';
 import { parsePortRange, type PortRange } from '../../util/port-range.ts';
 import type { Listener } from './service-port.ts';
 
-/** Ports tried by chance before the kernel is asked for a free one. */
+/** Random ports tried before the kernel chooses a free one. */
 const ATTEMPTS = 3;
 
-/** Ports that the kernel gives to programs that ask for any. */
+/** Ephemeral ports of the kernel. */
 interface KernelPorts extends PortRange {
   /** Ports that it gives to none, because an operator keeps them for other programs. */
   readonly reserved: readonly PortRange[];
 }
 
-/** Those of this host, where the kernel says so (Linux). */
+/** Those of this host, where the kernel reports them (Linux). */
 export function kernelPortRange(
   read: (path: string) => string = (path) => readFileSync(path, 'latin1'),
   platform: NodeJS.Platform = process.platform,

@@ -36,7 +36,7 @@ export class LimitSignal {
     if (used < LEFT_BELOW * this.#value()) this.left();
   }
 
-  /** Nothing is refused any more. */
+  /** The limit is no longer reached. */
   left(): void {
     if (!this.#reached) return;
     this.#reached = false;

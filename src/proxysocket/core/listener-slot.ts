@@ -6,7 +6,7 @@ import { listenCode } from '../../util/listen-code.ts';
 import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
 import type { Listener, ServicePort } from './service-port.ts';
 
-/** A service port that wants to listen on an address. */
+/** A service port that needs a listener on an address. */
 export interface Claim {
   readonly slot: Slot;
   readonly owner: ServicePort;

@@ -120,7 +120,7 @@ export class ListenerTable {
     await this.#inTurns(open, async (slot) => this.#close(slot));
   }
 
-  /** Opens nothing more, not even what is in the middle of a batch. */
+  /** Opens nothing more, not even the rest of the current batch. */
   end(): void {
     this.#ended = true;
     this.#retries.clear();

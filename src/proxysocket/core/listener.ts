@@ -23,7 +23,7 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
   readonly #onClose: () => void;
   #traffic: Traffic;
 
-  /** `open` has to follow. `onClose` is called when it does not listen any more. */
+  /** `open` has to follow. `onClose` is called when it no longer listens. */
   constructor(spec: ListenSpec, owner: ServicePort, onClose: () => void) {
     this.address = spec.address;
     this.family = familyOf(spec.address);

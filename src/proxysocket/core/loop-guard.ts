@@ -45,10 +45,7 @@ export class LoopGuard {
     this.#readHost = readHost;
   }
 
-  /**
-   * A listener of this process listens there for the service port, or not any more; `0.0.0.0` and `::`
-   * mean every address.
-   */
+  /** A listener of this process opened for the service port there, or closed; `0.0.0.0` and `::` mean every address. */
   setListener(address: string, port: number, owner: ServicePort | undefined): void {
     const key = EVERY[address] ?? address;
     if (owner !== undefined) add(this.#listeners, key, port, owner);

@@ -9,11 +9,11 @@ import { claimStatus, type Claim } from './listener-slot.ts';
 import type { ServicePort } from './service-port.ts';
 import type { AffinitySpec, EndpointSpec, ServicePortSpec } from '../spec.ts';
 
-/** A service port and what it wants to listen on. */
+/** A service port and its listen addresses. */
 export interface Entry {
   readonly owner: ServicePort;
   claims: readonly Claim[];
-  /** Whether its idle limit is its own, whatever that of the engine is. */
+  /** Whether it has its own idle limit instead of the engine's. */
   hasOwnIdle: boolean;
 }
 
@@ -21,7 +21,7 @@ export interface Entry {
 export interface CounterStore {
   /** Where a service port counts from now on. */
   create(servicePort: string): ServicePortCounters;
-  /** The service port is gone for good. What is still counted, by a connection on its way, is not wanted. */
+  /** The service port is gone for good. Later counts of its last connections are dropped. */
   release(counters: ServicePortCounters): void;
 }
 
@@ -151,7 +151,7 @@ export class ServicePortBook {
   }
 }
 
-/** Replaces the endpoints of a service port; returns those that are gone. */
+/** Replaces the endpoints of a service port; returns the removed ones. */
 export function updateEndpoints(
   owner: ServicePort,
   endpoints: readonly EndpointSpec[],
@@ -168,7 +168,7 @@ export function updateEndpoints(
   });
 }
 
-/** The socket API would look a host name up, and throw at a port that is none. */
+/** The socket API would resolve a host name, and throw at an invalid port. */
 function isUsable({ address, port }: EndpointSpec): boolean {
   return isIP(address) !== 0 && Number.isInteger(port) && port > 0 && port <= 65_535;
 }

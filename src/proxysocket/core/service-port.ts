@@ -16,7 +16,7 @@ export interface ServicePort {
   readonly counters: ServicePortCounters;
   /** Idle limit of UDP sessions, after overrides. Milliseconds. */
   udpIdleTimeoutMs: number;
-  /** Traffic that it has drained endpoints for, which is then why a client finds none. Absent: there are none. */
+  /** Traffic with drained endpoints, the reason why a client finds none. Absent: there are none. */
   drained?: ReadonlySet<Traffic>;
 }
 
@@ -63,17 +63,17 @@ export interface Listener {
 export interface Acceptor {
   /** Rejects with the operating system's error (`code` EADDRINUSE and so on). */
   listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
-  /** An endpoint of a service port is gone: end its UDP sessions now, its TCP relays after the grace. */
+  /** An endpoint of a service port was removed: end its UDP sessions now, its TCP relays after the grace period. */
   endpointGone(endpoint: BalancerEndpoint, owner: ServicePort): void;
   /** A service port has other endpoints than before. Absent: no client is held. */
   endpointsChanged?(owner: ServicePort): void;
   /** Times of `EngineContext.limits` have changed. Absent: they are read each time anyway. */
   limitsChanged?(): void;
-  /** The service port is gone: end its UDP sessions, reset clients that wait; TCP relays run on. */
+  /** The service port was removed: end its UDP sessions, reset clients that wait; TCP relays continue. */
   servicePortGone(owner: ServicePort): void;
   /**
-   * Another process serves the clients of all listeners from now on. What has been accepted lives on,
-   * whatever closes. Absent: it does so anyway.
+   * Another process serves the clients of all listeners from now on. Accepted connections stay open when their
+   * listeners close. Absent: they do so anyway.
    */
   leave?(newProcess: NewProcess): void;
   /** Everything that waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
@@ -83,8 +83,8 @@ export interface Acceptor {
   /** Resolves when everything that was accepted has ended. */
   drained(): Promise<void>;
   /**
-   * Ends everything at once. Resolves when every socket is closed. Called again when what was being opened meanwhile is
-   * open.
+   * Ends everything at once. Resolves when every socket is closed. Called again when sockets that were being opened
+   * are open.
    */
   destroy(): Promise<void>;
 }

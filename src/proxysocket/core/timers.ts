@@ -25,9 +25,9 @@ export class DeadlineQueue<T> {
   #armed = false;
 
   /**
-   * `due` is called with each item whose time is over. `afterSockets` calls back when the loop has
-   * looked at its sockets once more: `setImmediate` does in Node, where even the shortest timer may run
-   * before that. By default a short timer of the clock.
+   * `due` is called with each item that is due. `afterSockets` calls back after the loop's next poll of its
+   * sockets: `setImmediate` does in Node, where even the shortest timer may run before that. By default a short
+   * timer of the clock.
    */
   constructor(
     clock: Clock,
@@ -64,7 +64,7 @@ export class DeadlineQueue<T> {
     else this.#runAndArm();
   }
 
-  /** Stays armed meanwhile, so that what is added now waits for the first one's timer. */
+  /** Stays armed, so that a new item waits for the first one's timer. */
   #runAndArm(): void {
     const wait = this.#runDue();
     if (wait === undefined) this.#armed = false;
@@ -102,7 +102,7 @@ export interface IdleLane<E extends IdleEntry<E>> {
   newest: E | undefined;
 }
 
-/** Between two looks at a lane that still has entries, at most. */
+/** Maximum time between two checks of a lane that still has entries. */
 const MAX_GRAIN_MS = 1000;
 
 /**
@@ -219,7 +219,7 @@ function unlink<E extends IdleEntry<E>>(lane: IdleLane<E>, entry: E): void {
 
 /** Between two batches of retries, so that thousands of them do not hold up the relays. Milliseconds. */
 const PAUSE_MS = 10;
-/** Between two looks at all plans, when nothing is overdue. Milliseconds. */
+/** Interval of the checks of all plans, when nothing is overdue. Milliseconds. */
 const GRAIN_MS = 100;
 
 /**

@@ -13,7 +13,7 @@ export interface OpenedSockets {
   readonly others: readonly number[];
 }
 
-/** Something that has a descriptor and wants to know when it is ready. */
+/** An owner of a descriptor that is called when it is ready. */
 export interface Pollable {
   /** Bits of `READY`; 0 when it is called because of `again`. */
   ready(mask: number): void;
@@ -26,7 +26,7 @@ interface LoopOptions {
   readonly batch?: number;
   /** Called with every bug after the pollable's `failed`. */
   readonly onFault?: (error: unknown) => void;
-  /** Called after every wait, before any event is looked at. */
+  /** Called after every wait, before any event is handled. */
   readonly onWake?: () => void;
   /** Called with the sockets that were opened for a listener of a pool. */
   readonly onOpened?: (sockets: OpenedSockets) => void;
@@ -154,7 +154,7 @@ export class Loop {
     return count;
   }
 
-  /** Nothing may be watched any more. */
+  /** Unwatches every descriptor. */
   end(): void {
     this.#poller.close();
   }
@@ -223,19 +223,19 @@ export class LoopClock implements Clock {
     };
   }
 
-  /** How long a wait may take until the next timer: whole milliseconds, -1 when there is none. */
+  /** Maximum duration of a wait until the next timer: whole milliseconds, -1 when there is none. */
   waitMs(): number {
     if (this.#timers.size === 0) return -1;
     const ms = Math.ceil(this.#next - this.#read());
     return Math.min(Math.max(0, ms), MAX_TIMER_MS);
   }
 
-  /** To be called after every wait, before anything is looked at. */
+  /** Call it after every wait, before handling events. */
   tick(): void {
     this.#now = this.#read();
   }
 
-  /** Runs what is due, in order of time. What is set meanwhile has to wait for the next call. */
+  /** Runs due timers, in order of time. New timers wait for the next call. */
   run(): void {
     if (this.#now < this.#next) return;
     const due = [...this.#timers].filter(({ at }) => at <= this.#now);

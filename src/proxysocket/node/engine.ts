@@ -9,13 +9,13 @@ import { NodeUdpTransport } from './udp/transport.ts';
 
 /** All of them have defaults. */
 export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits'>> {
-  /** Instead of the defaults, each by itself. */
+  /** Overrides of single defaults. */
   readonly limits?: Partial<EngineLimits>;
   /** Use only what Node documents of its TCP sockets; slower for bulk data from clients. */
   readonly documentedOnly?: boolean;
   /**
-   * The addresses on which a UDP listener on every address opens further sockets. Default: all of the
-   * host, which would be too many where a portal has added one for each service.
+   * The addresses on which a UDP listener on the wildcard address opens further sockets. Default: all of the host,
+   * which would be too many where a portal has added one for each service.
    */
   readonly hostAddresses?: () => readonly HostAddress[];
 }

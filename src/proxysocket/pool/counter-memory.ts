@@ -60,7 +60,7 @@ export class CounterMemory {
     this.#free.push(slot);
   }
 
-  /** A thread is gone with its connections; what it has counted stays. */
+  /** A thread has ended with its connections; its counts stay. */
   loseRow(row: number): void {
     for (let slot = 0; slot < this.#blocks.length * SLOTS_PER_BLOCK; slot += 1) {
       const values = this.#row(slot, row);
@@ -75,7 +75,7 @@ export class CounterMemory {
     return counters;
   }
 
-  /** What was counted, and how many relays there are. */
+  /** The counters, and the number of relays. */
   activityOf(slot: number): Omit<Activity, 'servicePorts'> {
     let [counted, active] = [0, 0];
     for (let row = 0; row < this.rows; row += 1) {
@@ -228,7 +228,7 @@ export class CounterRows implements CounterStore {
     return user.counters as unknown as ServicePortCounters;
   }
 
-  /** What is still counted goes nowhere. */
+  /** Further counts are dropped. */
   release(counters: object): void {
     const row = counters as Row;
     row.values = row.values.slice();

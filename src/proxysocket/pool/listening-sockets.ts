@@ -18,9 +18,9 @@ interface PoolSocket {
 interface Slot {
   readonly protocol: Protocol;
   readonly address: string;
-  /** The real one; undefined until it is known. */
+  /** The actual port; undefined until it is known. */
   port: number | undefined;
-  /** How many service ports want it. */
+  /** The number of service ports that need it. */
   claims: number;
   /** In the order in which they were bound, which the kernel numbers them by. */
   sockets: PoolSocket[];
@@ -41,7 +41,10 @@ export class ListeningSockets {
     this.#workers = workers;
   }
 
-  /** A service port wants to listen there. `port` is 0 when any will do, and then `previous` is what it had before. */
+  /**
+   * Adds a service port's need for a listener. `port` is 0 when the kernel chooses, and then `previous` is its last
+   * port.
+   */
   claim(
     key: string,
     { protocol, address, port }: { protocol: Protocol; address: string; port: number },
@@ -61,7 +64,7 @@ export class ListeningSockets {
     this.#slots.set(key, { protocol, address, port: wanted, claims: 1, sockets });
   }
 
-  /** A service port does not want to listen there any more; whether no one does. */
+  /** Removes a service port's need for a listener; returns whether it was the last. */
   unclaim(key: string): boolean {
     const slot = this.#slots.get(key);
     if (slot === undefined) return false;
@@ -69,7 +72,10 @@ export class ListeningSockets {
     return slot.claims === 0;
   }
 
-  /** Forgets addresses that no service port wants, once the workers have closed what they had there, or are about to. */
+  /**
+   * Forgets addresses that no service port needs, once the workers have closed their sockets there, or are about
+   * to.
+   */
   drop(keys: Iterable<string>): void {
     for (const key of keys) {
       for (const socket of this.#slots.get(key)?.sockets ?? []) closeUnused(socket);
@@ -100,7 +106,7 @@ export class ListeningSockets {
     if (own !== undefined) sockets.unshift(newSocket(own, worker));
     const slot = this.#slots.get(key);
     if (slot === undefined) {
-      // It is not wanted any more; the worker is about to close its own.
+      // It is not needed any more; the worker is about to close its own.
       for (const socket of sockets) closeUnused(socket);
       return;
     }
@@ -150,7 +156,10 @@ export class ListeningSockets {
     );
   }
 
-  /** Everything, for another engine; `duplicates` are further descriptors of what workers have. Nothing is known of it then. */
+  /**
+   * Hands everything to another engine; `duplicates` are further descriptors of the workers' sockets. The table is
+   * empty afterwards.
+   */
   surrender(duplicates: ReadonlyMap<number, number>): InheritedSocket[] {
     return [...this.#slots.values()].flatMap((slot) => {
       const { protocol, address, port, sockets } = slot;

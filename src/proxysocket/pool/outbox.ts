@@ -133,8 +133,8 @@ const LISTENERS: readonly TypedChannel<ListenerOpened>[] = [
 ];
 
 /**
- * Reports what has become of service ports: those that were changed, and those whose listeners have opened, closed or
- * failed meanwhile. The first worker has one, since it opens the listeners of all.
+ * Reports the states of service ports: of those that were changed, and of those whose listeners have opened, closed
+ * or failed since. The first worker has one, since it opens the listeners of all.
  */
 export class StateReporter {
   readonly #engine: AcceptorEngine;
@@ -149,7 +149,7 @@ export class StateReporter {
     }
   }
 
-  /** To be called when the changes have been carried out. */
+  /** Call it when the changes have been applied. */
   changed(changes: readonly EngineChange[]): void {
     for (const change of changes) {
       this.#changed.add(change.kind === 'set' ? change.spec.name : change.name);

@@ -41,7 +41,7 @@ type MakeFallback = (counters: CounterStore) => Promise<Engine>;
 export interface PoolOptions {
   /** Default: 1. */
   readonly workers?: number;
-  /** Instead of the defaults, each by itself. */
+  /** Overrides of single defaults. */
   readonly limits?: Partial<EngineLimits>;
   /**
    * Makes the fallback engine, which replaces workers that keep dying, in the main thread. Default: there is none, and
@@ -197,7 +197,7 @@ export class Pool implements Engine {
 
   async #end(how: 'close' | 'destroy', newProcess?: NewProcess): Promise<void> {
     this.#ending.abort();
-    // What is being started belongs to what ends.
+    // A fallback engine that is starting has to be ended, too.
     await this.#falling;
     const workers = this.#seats.map(({ worker }) => worker);
     const terminate = (): void => {
@@ -251,7 +251,7 @@ export class Pool implements Engine {
 
   #replaced(worker: PoolWorker): void {
     this.#subscribe();
-    // If it fails, the worker has died once more.
+    // If it fails, the worker has died again.
     worker.apply(this.#ports.everything(worker)).catch((error: unknown) => {
       if (!(error instanceof WorkerLost)) publishFault('mistake', asError(error));
     });
@@ -285,7 +285,7 @@ export class Pool implements Engine {
     await this.#fallback?.apply(changes);
   }
 
-  /** Whatever becomes of the first worker, the batch is carried out, unless the pool ends. */
+  /** The batch is applied even if the first worker dies, unless the pool ends. */
   async #toFirst(changes: readonly EngineChange[]): Promise<void> {
     for (let wanted = changes; ; wanted = this.#ports.stillWanted(changes)) {
       const worker = await this.#seats[0]?.present();
@@ -307,7 +307,7 @@ export class Pool implements Engine {
     await this.#toOthers((worker) => this.#ports.batch(worker, changes, due));
   }
 
-  /** Workers but the first one. One that is lost meanwhile does not matter: the next one gets everything. */
+  /** All workers but the first one. One that dies in between does not matter: the next one gets everything. */
   async #toOthers(make: (worker: PoolWorker) => Batch): Promise<void> {
     if (this.#falling !== undefined) return;
     await this.#each(async (worker) => {

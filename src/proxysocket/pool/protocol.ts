@@ -12,7 +12,7 @@ import * as events from '../events.ts';
 
 /** What the main thread and a worker of a pool send each other: plain data only. */
 
-/** What a worker is started with. */
+/** The start data of a worker. */
 export interface WorkerStart {
   readonly port: MessagePort;
   readonly control: SharedArrayBuffer;
@@ -28,12 +28,12 @@ export interface WorkerStart {
   readonly isProven: boolean;
 }
 
-/** What a worker needs for a batch besides its changes. */
+/** The data of a batch besides its changes. */
 export interface Batch {
   readonly changes: readonly EngineChange[];
   /** Listening sockets that are the worker's from now on. */
   readonly sockets: readonly InheritedSocket[];
-  /** Ports for listeners that ask for any, by the key of their slot. */
+  /** Ports for listeners that let the kernel choose, by the key of their slot. */
   readonly ports: ReadonlyMap<string, number>;
   /** All memory of counters. */
   readonly counters: readonly SharedArrayBuffer[];
@@ -51,7 +51,7 @@ export type Command =
   | { readonly kind: 'close'; readonly id: number; readonly newProcess: NewProcess | undefined }
   | { readonly kind: 'destroy'; readonly id: number };
 
-/** What the first worker knows of a service port. */
+/** The first worker's state of a service port. */
 export interface ServicePortState {
   readonly name: string;
   readonly listeners: readonly ListenerStatus[];
@@ -60,7 +60,7 @@ export interface ServicePortState {
 
 export interface Done {
   readonly id: number;
-  /** What was found, by `inspect`. */
+  /** The result of `inspect`. */
   readonly found?: Inspection;
   /** By `duplicate`; -1 where there was no descriptor left. */
   readonly fds?: readonly number[];

@@ -11,7 +11,7 @@ interface SeatOptions {
   readonly ending: AbortSignal;
   /** Starts a worker. */
   readonly start: () => PoolWorker;
-  /** The worker is over: whether there is to be another one. Must not reject. */
+  /** The worker has ended: whether to start another one. Must not reject. */
   readonly onOver: (worker: PoolWorker, error: Error | undefined) => Promise<boolean>;
   /** Another worker was started: what it is sent now comes before everything else. */
   readonly onReplaced: (worker: PoolWorker) => void;
@@ -34,7 +34,7 @@ export class Seat {
     return this.#worker;
   }
 
-  /** The worker that is to carry out commands, at once or when it has been started; undefined: there will be none. */
+  /** The worker for commands, which runs them at once or when it has started; undefined: there will be none. */
   async present(): Promise<PoolWorker | undefined> {
     while (this.#worker.isOver && !this.#isLeft) await this.#next.promise;
     return this.#isLeft ? undefined : this.#worker;
@@ -71,7 +71,7 @@ export class CrashBudget {
   readonly #at: number[] = [];
   #isSpent = false;
 
-  /** A worker has died, or did not even start. `now` in milliseconds. */
+  /** A worker has died, or did not start. `now` in milliseconds. */
   add(now: number): void {
     this.#at.push(now);
     if (this.#at.length > MAX_CRASHES) this.#at.shift();

@@ -21,16 +21,16 @@ interface ServicePortRecord {
   readonly slot: number;
   /** Undefined once it was removed: it stays while relays of it run. */
   spec: ServicePortSpec | undefined;
-  /** Of its listeners, in order. */
+  /** Its listeners, in order. */
   keys: readonly string[];
   /** What the first worker has reported of them. */
   states: ReadonlyMap<string, ListenerStatus>;
   endpoints: number;
 }
 
-/** What a batch means for listeners. */
+/** The effect of a batch on listeners. */
 export interface Noted {
-  /** Addresses that no service port wants any more, by the keys of their slots. */
+  /** Addresses that no service port needs any more, by the keys of their slots. */
   readonly unwanted: ReadonlySet<string>;
   /** What workers but the first one have to close before the first one may; empty: nothing. */
   readonly releases: (index: number) => EngineChange[];
@@ -94,7 +94,7 @@ export class ServicePorts {
     };
   }
 
-  /** Every worker knows of the batch. */
+  /** Every worker has the batch. */
   settled(changes: readonly EngineChange[]): void {
     for (const change of changes) {
       if (change.kind !== 'remove') continue;
@@ -108,7 +108,7 @@ export class ServicePorts {
     return changes.filter((change) => change.kind !== 'endpoints' || this.#spec(change.name));
   }
 
-  /** What a worker is sent for a batch. `due`: further service ports to send. */
+  /** The data that a worker gets for a batch. `due`: further service ports to send. */
   batch(worker: PoolWorker, changes: readonly EngineChange[], due: Iterable<string> = []): Batch {
     const sockets: InheritedSocket[] = [];
     const ports = new Map<string, number>();

@@ -14,7 +14,7 @@ import { CounterRows } from './counter-memory.ts';
 import { encodeError, CONTROL, type Command, type WorkerStart } from './protocol.ts';
 import { Outbox, StateReporter } from './outbox.ts';
 
-/** A clock whose timers run when the loop says so. */
+/** A clock whose timers the loop runs. */
 interface TurnClock extends Clock {
   waitMs(): number;
   tick(): void;
@@ -104,12 +104,12 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
       }
     },
     failed(error) {
-      // What cannot even be taken from the port is no command.
+      // A message that cannot be decoded is not a command.
       throw error;
     },
   };
   loop.watch(wake.fd, commands, INTEREST.readable);
-  // Before the first look at `stop`, so that the worker can be woken by then.
+  // Before the first check of `stop`, so that the worker can be woken.
   Atomics.store(control, CONTROL.wakeFd, wake.fd);
   outbox.post({ ready: { steers: canSteer(sys) } });
 

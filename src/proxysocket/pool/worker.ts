@@ -110,7 +110,7 @@ export class PoolWorker {
           name: 'kpng-userspace data plane',
           workerData: start,
           transferList: [port2],
-          // That `node:ffi` is experimental is known, and what the probes are for.
+          // Node's warning that `node:ffi` is experimental; the probes cover that.
           execArgv: ['--disable-warning=ExperimentalWarning'],
         }),
     );
@@ -170,7 +170,7 @@ export class PoolWorker {
     this.#ledger.closed(fd);
   }
 
-  /** Closes what a thread that is over has left open, but for some: TCP connections with a reset. */
+  /** Closes the descriptors that an ended thread has left open, except some: TCP connections with a reset. */
   closeOrphans(kept: ReadonlySet<number>): void {
     for (const fd of this.#ledger.list()) {
       this.#ledger.closed(fd);
@@ -209,7 +209,7 @@ export class PoolWorker {
     }
   }
 
-  /** Has it look at the control block and the port. Does nothing before it is ready, nor when it is over. */
+  /** Wakes the thread to read the control block and the port. Does nothing before it is ready, nor after its end. */
   #wake(): void {
     if (this.#isOver) return;
     const fd = Atomics.load(this.#control, CONTROL.wakeFd);
@@ -246,7 +246,7 @@ export class PoolWorker {
     return this.#error;
   }
 
-  /** Takes what has been reported and not been looked at. */
+  /** Takes the reports that have not been read yet. */
   #drain(): void {
     for (;;) {
       const received = receiveMessageOnPort(this.#port);

@@ -348,7 +348,7 @@ export class TcpConnection
       this.reject(hold);
       return;
     }
-    // What has been tried before does not count when an endpoint comes.
+    // Earlier attempts do not count when an endpoint is added.
     this.#tries = new Tries(this.#attempts.length);
     this.#heldSince ??= hold.since;
     this.#state = { kind: 'held', hold };

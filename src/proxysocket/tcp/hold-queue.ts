@@ -26,7 +26,7 @@ const DESCRIPTORS_PER_CLIENT = 2;
 /** An accepted client that can be held until there is an endpoint for it. */
 export interface HeldClient extends Inspectable {
   readonly traffic: Traffic;
-  /** The client's `ip:port`; empty when it is gone. */
+  /** The client's `ip:port`; empty when it has disconnected. */
   readonly remoteAddress: string;
   /** When it was held for the first time, on the clock. */
   readonly heldSince: number | undefined;
@@ -179,7 +179,7 @@ export class HoldQueue implements Iterable<HeldClient> {
     if (this.#waiting.has(owner) && !this.#waking.has(owner)) this.#wake(owner);
   }
 
-  /** The service port takes no clients any more, ever. */
+  /** The service port accepts no more clients. */
   servicePortGone(owner: ServicePort): void {
     this.#gone.add(owner);
     for (const hold of this.#of(owner)) {

@@ -11,7 +11,7 @@ import type { TcpTransport, TcpRelay } from './transport.ts';
 import { LimitSignal } from '../core/limit-signal.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
 
-/** The half-close time is as long as so many looks. */
+/** The half-close time, as a number of checks. */
 const LOOKS = 8;
 
 /** A relay of which one side has sent its FIN. Only `HalfCloseWatchdog` writes these fields. */
@@ -182,7 +182,7 @@ export interface TcpShared extends TcpTimes {
 
 /** Replaced when limits change; what has been added to a queue stays in it. */
 interface TcpTimes {
-  /** The attempts that a client gets, in order. */
+  /** The connection attempts for a client, in order. */
   attempts: readonly AttemptTime[];
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */
   grace: DeadlineQueue<Timed> | undefined;

@@ -26,7 +26,7 @@ import type { ListenSpec } from '../spec.ts';
 export interface TcpTransport {
   /** Rejects with the system's error. */
   listen(spec: ListenSpec, owner: AcceptOwner): Promise<TcpListening>;
-  /** Calls back when the event loop has polled its sockets once more. */
+  /** Calls back after the event loop's next poll of its sockets. */
   afterSockets(callback: () => void): void;
   /** Every listener is closed and every client has ended. Resolves when no descriptor is left. Idempotent. */
   destroy(): Promise<void>;
@@ -120,7 +120,7 @@ export interface TcpRelay extends Readonly<ByteCounters> {
   unsent(): number;
   /** Moves bytes from now on. May call its owner back at once. */
   start(): void;
-  /** Lets TCP probe the endpoint when it has been silent for so many milliseconds. */
+  /** Enables TCP keep-alive probes of the endpoint after so many idle milliseconds. */
   keepAlive(idleMs: number): void;
   /** Resets both sides. Only the first reason counts; `relayEnded` follows. */
   reset(reason: RelayEnd): void;

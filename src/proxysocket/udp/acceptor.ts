@@ -84,7 +84,7 @@ class UdpListener<S extends UdpSession<S>>
     this.#sessions = sessions;
   }
 
-  /** New clients are served by the new owner at once. Sessions that do not fit any more end. */
+  /** New clients are served by the new owner at once. Sessions with unsuitable endpoints end. */
   override assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void {
     const sameService = this.owner === owner && this.traffic === traffic;
     super.assign(owner, traffic, sourceRanges);
@@ -110,7 +110,7 @@ class UdpListener<S extends UdpSession<S>>
     this.#sessions.endAll(sessions);
   }
 
-  /** Another process serves the sockets with these inode numbers by now. */
+  /** Another process serves the sockets with these inode numbers now. */
   leave(served: ReadonlySet<number>): void {
     for (const front of this.listening?.fronts() ?? []) front.leave(served);
   }

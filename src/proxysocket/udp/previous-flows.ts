@@ -26,7 +26,7 @@ export function keepPreviousFlows(flows: readonly PreviousFlow[]): void {
   );
 }
 
-/** Forgets them, but for engines that are there already: threads that begin later find none. */
+/** Forgets them, except in existing engines: later threads find none. */
 export function forgetPreviousFlows(): void {
   setEnvironmentData(NAME, undefined);
 }

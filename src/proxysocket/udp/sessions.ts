@@ -110,7 +110,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     return session;
   }
 
-  /** Ends every session of an endpoint that is gone. */
+  /** Ends every session of a removed endpoint. */
   endpointGone(endpoint: BalancerEndpoint): void {
     for (const session of this.#index.of(endpoint)) this.#finish(session, 'endpoint-gone');
   }
@@ -136,7 +136,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     for (const session of this.#index.all()) this.#finish(session, 'destroyed');
   }
 
-  /** Ends some sessions whose listening socket does not serve them any more. */
+  /** Ends some sessions that their listening socket does not serve any more. */
   endAll(sessions: Iterable<S>): void {
     for (const session of sessions) this.#finish(session, 'service-gone');
   }
@@ -241,7 +241,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     return true;
   }
 
-  /** Ends the least recently used session; false when there is none but `keep`. */
+  /** Ends the least recently used session; false when `keep` is the only one. */
   #evict(keep?: S): boolean {
     const oldest = this.#lanes.oldest();
     if (oldest === undefined || oldest === keep) return false;

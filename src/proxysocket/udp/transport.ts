@@ -8,8 +8,8 @@ import type { ListenSpec, Traffic } from '../spec.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 
 /**
- * What UDP needs of an operating system: sockets that listen, and sessions that carry datagrams between a client of
- * such a socket and an endpoint. Who gets a session, and when it ends, is decided in this folder.
+ * The operating system's part of UDP: sockets that listen, and sessions that carry datagrams between a client of
+ * such a socket and an endpoint. This folder decides which client gets a session, and when it ends.
  */
 export interface UdpTransport<S extends UdpSession<S>> {
   /** Rejects with the system's error. */
@@ -53,7 +53,7 @@ export interface Exit<S> {
   readonly client: ClientAddress;
 }
 
-/** What a session is made with. */
+/** The inputs of a session. */
 export interface SessionStart<S extends UdpSession<S>> {
   readonly front: S['front'];
   readonly owner: ServicePort;
@@ -131,7 +131,7 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
   }
 }
 
-/** What a session needs of the sessions that hold it. */
+/** The callbacks of a session. */
 export interface SessionHost<S> {
   readonly socketBuffer: number;
   readonly sendQueueBytes: number;
@@ -179,8 +179,8 @@ export abstract class Front<S extends UdpSession<S>> {
   }
 
   /**
-   * Reads no more if this is one of the sockets that another process has `served` by now, by inode numbers. It closes
-   * when the last session has ended, whose answers still leave from here; `close` does not wait for that.
+   * Stops reading if this is one of the sockets that another process has `served`, by inode numbers. It closes when
+   * the last session has ended, whose answers still leave from here; `close` does not wait for that.
    */
   leave(served: ReadonlySet<number>): void {
     if (this.#state !== 'open' || !this.stopReading(served)) return;
@@ -188,7 +188,7 @@ export abstract class Front<S extends UdpSession<S>> {
     this.#closeWhenLeft();
   }
 
-  /** Ends the sessions, whose answers have no way out any more, and frees the port. Idempotent. */
+  /** Ends the sessions, whose answers cannot be sent any more, and frees the port. Idempotent. */
   async close(): Promise<void> {
     if (this.#state !== 'open') return;
     this.#state = 'closed';

@@ -44,7 +44,7 @@ async function unnamedFile(): Promise<FileHandle> {
 async function unnamedFileIn(parent: string): Promise<FileHandle> {
   const folder = await mkdtemp(join(parent, 'kpng-userspace-'));
   const opened = open(join(folder, 'state'), 'wx+', 0o600);
-  // Whether it can be opened or not, the folder goes.
+  // Remove the folder even if opening fails.
   await Promise.allSettled([opened]);
   try {
     await rm(folder, { recursive: true });

@@ -9,7 +9,7 @@ export class Output {
     this.#max = max;
   }
 
-  /** Returns whether it was still within the limit. What goes above it is dropped. */
+  /** Returns whether it was still within the limit. The excess is dropped. */
   add(piece: Buffer): boolean {
     this.#size += piece.length;
     if (this.#size > this.#max) return false;

@@ -7,7 +7,7 @@ import { Output, Tail } from './output.ts';
 export interface ProgramRun {
   /** Path, or a name to look for on the PATH. There is no shell and there are no arguments. */
   readonly program: string;
-  /** What it reads from its standard input, in pieces. */
+  /** Its standard input, in pieces. */
   readonly input: Iterable<string>;
   /** When it is sent TERM. Milliseconds; 0: never. */
   readonly timeoutMs: number;
@@ -23,7 +23,7 @@ export type ProgramEnd =
   | { readonly kind: 'ok'; readonly stdout: Buffer }
   /** It could not be started. */
   | { readonly kind: 'start'; readonly cause: NodeJS.ErrnoException }
-  /** It ended by itself with a code other than 0, or by a signal of another process. */
+  /** It exited with a code other than 0, or by a signal of another process. */
   | { readonly kind: 'exit'; readonly exitCode: number }
   | { readonly kind: 'signal'; readonly signal: string }
   /** It was ended for having taken too long or printed too much, or by the abort signal. */

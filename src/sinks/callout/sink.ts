@@ -49,8 +49,8 @@ export class CalloutSink implements LocalSink {
   }
 
   /**
-   * Kills the program and runs none any more: syncs do nothing from then on. Resolves when it is gone,
-   * whether what it has printed could be written or not. Idempotent.
+   * Kills the program and starts no more: later syncs do nothing. Resolves when it has ended, even if its output
+   * could not be written. Idempotent.
    */
   async destroy(): Promise<void> {
     this.#stop.abort();

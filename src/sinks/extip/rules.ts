@@ -132,7 +132,7 @@ function addresses(
     : ips.v6.filter((ip) => isIPv6(ip) && !ip.includes('%'));
 }
 
-/** Evenly over so many that are left; the last one takes the rest. */
+/** Evenly over the remaining ones; the last one takes the rest. */
 function share(left: number): string {
   return left === 1 ? '' : ` -m statistic --mode random --probability ${(1 / left).toFixed(10)}`;
 }

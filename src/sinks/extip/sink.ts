@@ -62,7 +62,7 @@ export class ExtipSink implements LocalSink {
     } catch (cause) {
       this.#written.delete(family);
       const error = iptablesFailure(cause, `writing the rules of IPv${family} external IPs`, text);
-      // A host without IPv6 has no rules of ours either, and so none that would have to go.
+      // A host without IPv6 has no rules of ours to remove either.
       if (family === 6 && !any && CANNOT.has(error.code)) return;
       throw error;
     }

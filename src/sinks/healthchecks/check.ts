@@ -12,9 +12,8 @@ export interface HealthCheck {
 }
 
 /**
- * The health check of a service: those with the policy `externalTrafficPolicy: Local` and a
- * health-check node port have one. Every local endpoint counts, as in kpng, whatever traffic it may
- * get.
+ * The health check of a service: those with the policy `externalTrafficPolicy: Local` and a health-check node port
+ * have one. Every local endpoint counts, as in kpng, for any traffic.
  */
 export function healthCheckOf({ key, service, endpoints }: ServiceEntry): HealthCheck | undefined {
   const { externalTrafficToLocal, healthCheckNodePort: port } = service;
@@ -25,8 +24,8 @@ export function healthCheckOf({ key, service, endpoints }: ServiceEntry): Health
 }
 
 /**
- * What a load balancer is answered, in the words of kube-proxy: 200 when this node should get traffic
- * for the service, 503 when not. `healthy`: the proxy on this node does its work.
+ * The answer to a load balancer, as kube-proxy words it: 200 when this node should get traffic for the service, 503
+ * when not. `healthy`: the proxy on this node works.
  */
 export function answerFor({ service, localEndpoints }: HealthCheck, healthy: boolean): Answer {
   const at = service.indexOf('/');

@@ -8,15 +8,15 @@ export interface Waiting {
 }
 
 /**
- * Who has which port. The first keeps it, and the next one gets it in the same step in which
- * the first releases it.
+ * The owner of each port. The first service keeps it; the next one gets it in the same step in which the first
+ * releases it.
  */
 export class CheckPorts {
   readonly #checks = new Map<string, HealthCheck>();
   /** Services by port, the holder first. */
   readonly #claims = new Map<number, string[]>();
 
-  /** Every port that a service wants. */
+  /** Every port that a service needs. */
   get ports(): ReadonlySet<number> {
     return new Set(this.#claims.keys());
   }

@@ -40,7 +40,7 @@ export class CheckServer {
       answer,
       onListening: ({ host }) => this.#served(host),
       onBindFailed: (error, retryInMs) => void this.#failed(error, retryInMs),
-      // An answer is made of what is known: all that can fail is the client's connection.
+      // Answers come from memory: only the client's connection can fail.
       onAnswerFailed: () => undefined,
     });
   }

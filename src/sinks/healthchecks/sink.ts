@@ -13,7 +13,7 @@ export interface HealthCheckSinkOptions {
   readonly addresses: () => readonly string[];
   /** Whether the proxy on this node does its work; default: it does. */
   readonly healthy?: () => boolean;
-  /** Gives the listening sockets of another process away. Default: there are none. */
+  /** Hands the listening sockets to another process. Default: there are none. */
   readonly inherit?: Inherit;
   readonly clock?: Clock;
 }
@@ -32,11 +32,11 @@ export class HealthCheckSink implements LocalSink {
   /** Servers by `address port`. */
   readonly #servers = new Map<string, CheckServer>();
   readonly #queue = new SerialQueue();
-  /** What is wrong with services themselves. */
+  /** Problems of the services themselves. */
   readonly #faults = new Map<string, KpngError>();
   /** Messages of problems that have been reported. */
   #reported = new Set<string>();
-  /** Whether every service of the view has been looked at once. */
+  /** Whether every service of the view has been compared once. */
   #complete = false;
   #closed = false;
 
@@ -74,7 +74,7 @@ export class HealthCheckSink implements LocalSink {
     await Promise.all([this.close(), ...left]);
   }
 
-  /** Answers no client any more: load balancers look elsewhere. Idempotent. */
+  /** Stops answering clients: load balancers use other nodes. Idempotent. */
   close(): Promise<void> {
     this.#closed = true;
     return this.#queue.run(() => this.#settle());
@@ -100,7 +100,7 @@ export class HealthCheckSink implements LocalSink {
     return undefined;
   }
 
-  /** Closes what is not needed any more, and then opens what is. */
+  /** Closes unneeded servers, and then opens missing ones. */
   async #settle(): Promise<void> {
     const wanted = this.#wanted();
     const closing: Promise<void>[] = [];

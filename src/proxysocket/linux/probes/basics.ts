@@ -51,7 +51,7 @@ export function expect(what: string, actual: unknown, expected: unknown): void {
   }
 }
 
-/** What a probe before this one has found. */
+/** The result of a probe before this one. */
 export function found<T>(value: T | undefined, what: string): T {
   if (value === undefined) throw new Error(`${what} is missing`);
   return value;

@@ -188,14 +188,14 @@ async function ask({ port, signal }: ProbedEngine): Promise<void> {
   expect('what came back', answers.join(', '), expected.join(', '));
 }
 
-/** Memory comes and goes, so that what is not held is collected. */
+/** Allocates memory, so that unreferenced objects are collected. */
 function makeGarbage(): number {
   let bytes = 0;
   for (let index = 0; index < 16; index += 1) bytes += new ArrayBuffer(1 << 20).byteLength;
   return bytes;
 }
 
-/** What a worker needs to know of the system. */
+/** The facts about the system that a worker needs. */
 export const BASIC_PROBES: readonly Probe[] = [
   platformProbe(),
   functionsProbe,
@@ -204,7 +204,7 @@ export const BASIC_PROBES: readonly Probe[] = [
   addressProbe,
 ];
 
-/** What has to be true before the first worker serves clients, from the ground up. */
+/** The checks before the first worker serves clients, from the ground up. */
 export const PROBES: readonly Probe[] = [
   ...BASIC_PROBES,
   transferProbe(10_000),

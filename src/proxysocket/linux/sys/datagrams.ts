@@ -136,7 +136,7 @@ export class DatagramSlots {
     return (this.#headers.view.getUint32(slot * MMSGHDR_BYTES + 48, true) & MSG_TRUNC) !== 0;
   }
 
-  /** Who sent it; undefined when the sender has no port, so that it cannot be answered. */
+  /** The sender; undefined when it has no port, so that it cannot be answered. */
   sender(slot: number): PeerKey | undefined {
     const { view } = this.#names;
     const at = slot * SOCKADDR_BYTES;
@@ -172,7 +172,7 @@ export class DatagramSlots {
     const level = view.getInt32(at + 8, true);
     const type = view.getInt32(at + 12, true);
     const data = at + CMSGHDR_BYTES;
-    // `spec_dst`: the address of ours that it was for, also when it was sent to many.
+    // `spec_dst`: our destination address, also of a multicast.
     if (level === IPPROTO_IP && type === IP_PKTINFO) return view.getUint32(data + 4);
     if (level !== IPPROTO_IPV6 || type !== IPV6_PKTINFO) return undefined;
     return this.#controlText.toString('latin1', data, data + PKTINFO_BYTES[6]);
@@ -200,7 +200,7 @@ export class DatagramSlots {
   }
 }
 
-/** What a control message with so much data takes. */
+/** Size of a control message with so much data. */
 function controlSpace(dataBytes: number): number {
   return CMSGHDR_BYTES + Math.ceil(dataBytes / 8) * 8;
 }
@@ -212,7 +212,7 @@ const MAX_SEGMENTS = 64;
 const MAX_SEGMENTED_BYTES = 65_000;
 const SEGMENT_CONTROL = controlSpace(2);
 
-/** Whom a message goes to, on a socket that is not connected. */
+/** Sets the destination of a message, on an unconnected socket. */
 export interface Recipient {
   readonly name: PeerName;
   /** 16 for IPv4, 28 for IPv6. */

@@ -98,7 +98,7 @@ type Call = (a: number, b: number | bigint, c: number) => number;
  * Once in each thread: with a second set the functions would not be known any more.
  */
 function knownCalls(of: Functions): KnownCalls {
-  // In an array, since what is in a constant is foreseen. The names are for traces of V8.
+  // In an array, since V8 would inline a constant. The names are for traces of V8.
   const calls: Call[] = [
     function knownRead(fd, into, length) {
       return of.read(fd, into as bigint, length);

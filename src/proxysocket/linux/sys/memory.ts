@@ -77,7 +77,7 @@ export class PeerNames {
     return name;
   }
 
-  /** The name must not be used any more. */
+  /** The name must not be used after this. */
   release(name: PeerName): void {
     this.#free.push(name);
   }

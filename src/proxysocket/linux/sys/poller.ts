@@ -34,7 +34,7 @@ export const READY = {
   writable: EPOLLOUT,
   /** Something went wrong: ask the socket. */
   error: EPOLLERR,
-  /** No direction is open any more. */
+  /** Both directions are closed. */
   hangUp: EPOLLHUP,
   /** The peer's FIN is here, behind what can be read. */
   peerClosed: EPOLLRDHUP,
@@ -104,7 +104,7 @@ export class Poller {
     return this.#words[index * stride + data + 1] ?? -1;
   }
 
-  /** What an event of the last wait is about: bits of `READY`. */
+  /** The readiness of an event of the last wait: bits of `READY`. */
   mask(index: number): number {
     return this.#words[index * this.#layout.stride] ?? 0;
   }
@@ -142,7 +142,7 @@ export class Wake {
     ledger.opened(this.fd);
   }
 
-  /** Takes the wake-up back, so that the descriptor is not readable any more. */
+  /** Clears the wake-up, so that the descriptor is no longer readable. */
   drain(): void {
     this.#c.read(this.fd, addressOf(this.#counter), 8);
   }

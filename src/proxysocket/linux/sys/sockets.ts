@@ -52,8 +52,8 @@ export class Sockets {
   }
 
   /**
-   * Another descriptor of the same socket, for another owner to close: it is not in the ledger. A negative
-   * error number when there is none left.
+   * Duplicates the descriptor for another owner to close: the ledger does not have it. A negative error number when
+   * there is none left.
    */
   duplicate(fd: number): number {
     const result = this.#c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
@@ -90,7 +90,7 @@ export class Sockets {
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
-  /** A descriptor must not be used after this, and not be closed twice: its number may be in use again by then. */
+  /** The descriptor must not be used after this, nor closed twice: its number may be in use again. */
   close(fd: number): void {
     this.#ledger.closed(fd);
     this.#c.close(fd);
@@ -111,7 +111,7 @@ export class Sockets {
     return readSockaddr(this.#scratch.view, 0);
   }
 
-  /** Undefined when there is no peer any more. */
+  /** Undefined when the peer has disconnected. */
   remoteAddress(fd: number): SocketAddress | undefined {
     this.#scratch.view.setUint32(SOCKADDR_BYTES, SOCKADDR_BYTES, true);
     if (this.#c.getpeername(fd, this.#value, this.#length) < 0) return undefined;
@@ -160,7 +160,7 @@ export class Sockets {
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
-  /** The pending error of a socket, which is thereby cleared; 0 when there is none. */
+  /** The pending error of a socket, which this clears; 0 when there is none. */
   takeError(fd: number): number {
     return this.getOption(fd, k.SOL_SOCKET, k.SO_ERROR);
   }

@@ -3,7 +3,7 @@ import type { DescriptorLedger } from './ledger.ts';
 import type { Library } from './library.ts';
 import { addressOf, Pinned } from './memory.ts';
 
-/** What a pipe holds. An ordinary user may have no larger ones (`fs.pipe-max-size`). */
+/** Capacity of a pipe. Unprivileged users may have no larger ones (`fs.pipe-max-size`). */
 export const PIPE_BYTES = 1024 * 1024;
 const FLAGS = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
 
@@ -32,8 +32,8 @@ export class Pipes {
   }
 
   /**
-   * Undefined where there is no descriptor left, or no pipe of full size: a user may have so many of
-   * those, and after that they are small.
+   * Undefined where there is no descriptor left, or no pipe of full size: beyond a limit for each user, pipes are
+   * small.
    */
   open(): Pipe | undefined {
     if (this.#c.pipe2(addressOf(this.#pair), O_NONBLOCK | O_CLOEXEC) < 0) return undefined;
@@ -60,8 +60,8 @@ export class Pipes {
   }
 
   /**
-   * Gives a socket what is in the pipe, `length` bytes, until it takes no more: how many it has taken,
-   * or a negative error number when that is none.
+   * Moves `length` bytes from the pipe to a socket, until it takes no more: returns how many it has taken, or a
+   * negative error number when that is none.
    */
   empty(pipe: Pipe, to: number, length: number): number {
     let sum = 0;

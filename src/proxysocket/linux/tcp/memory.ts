@@ -5,10 +5,10 @@ import type { Pipe } from '../sys/streams.ts';
 import type { Sys } from '../sys/sys.ts';
 
 const KIB = 1024;
-/** What is read at once. Larger reads save calls, and with 1 MiB bulk costs a third of `pipe()`. */
+/** Size of a read. Larger reads save calls, and with 1 MiB bulk costs a third of `pipe()`. */
 const LARGE = 1024 * KIB;
 const MEDIUM = 256 * KIB;
-/** What every relay may keep, whatever the budget. */
+/** The rest that every relay may keep, regardless of the budget. */
 const SMALL = [4 * KIB, 16 * KIB, 64 * KIB] as const;
 const LARGEST_SMALL = 64 * KIB;
 /** Free buffers kept for later, of each size. More are left to the collector. */

@@ -134,9 +134,9 @@ export class Relay implements TcpRelay {
 /** What one side of a relay may pass on before other descriptors are served. Bytes. */
 const BUDGET = 1024 * 1024;
 
-/** A read of so many bytes makes a direction a bulk one. */
+/** A read of this many bytes makes a direction a bulk one. */
 const BULK_READ = 64 * 1024;
-/** After so many reads in a row below so many bytes it is no bulk one any more. */
+/** After this many consecutive reads below this many bytes it is not a bulk one any more. */
 const SMALL_READS = 16;
 const SMALL_READ = 16 * 1024;
 
@@ -156,7 +156,7 @@ export class Side implements Pollable {
   readonly #counters: ByteCounters;
   readonly #isClient: boolean;
   #peer: Side | undefined;
-  /** What the other side has not taken yet. Nothing is read before it is gone. */
+  /** The data that the other side has not taken yet. Nothing is read before it has. */
   #kept: Kept | undefined;
   #readable = false;
   /** An end has been announced: read on until it comes, no further event will come. */
@@ -183,7 +183,7 @@ export class Side implements Pollable {
     return this.#ended;
   }
 
-  /** Where this side's data goes; undefined while there is no endpoint. */
+  /** The destination of this side's data; undefined while there is no endpoint. */
   join(peer: Side | undefined): void {
     this.#peer = peer;
   }
@@ -242,7 +242,7 @@ export class Side implements Pollable {
       this.#took(length);
       const taken = streams.write(peer.fd, memory.current, length);
       if (taken < 0 && taken !== -EAGAIN) {
-        // Nothing of it is gone yet, so that another endpoint can have it.
+        // None of it has been sent yet, so another endpoint can have it.
         this.#kept = memory.keep(0, length);
         relay.broken(peer, -taken);
         return;

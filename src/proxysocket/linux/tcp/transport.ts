@@ -26,7 +26,7 @@ const ACCEPTS_AT_ONCE = 64;
 /** How long a listener pauses when there is no descriptor even to drop a client. Milliseconds. */
 const PAUSE_MS = 100;
 
-/** Errors of a connection that is gone before it was accepted; others wait behind it. */
+/** Errors of a connection that failed before it was accepted; others wait behind it. */
 const ONE_CLIENT: ReadonlySet<number> = new Set([
   k.EINTR,
   k.EPERM,
@@ -87,8 +87,8 @@ export class LinuxTcpTransport implements TcpTransport {
   }
 
   /**
-   * Drops a client for which there is no descriptor. It has to be accepted for that, or the listener would stay
-   * readable, so the spare descriptor is used. False: there is not even that one.
+   * Drops a client for which there is no descriptor. It has to be accepted first, or the listener would stay
+   * readable, so the spare descriptor is used. False: there is no spare one.
    */
   dropClient(listenerFd: number): boolean {
     const { sockets } = this.loop.sys;

@@ -124,7 +124,7 @@ export class Sender {
   }
 }
 
-/** Errors that would befall single datagrams as well. */
+/** Errors that single datagrams would have, too. */
 function isLasting(errno: number): boolean {
   return isFull(errno) || errno === ECONNREFUSED || errno === EBADF;
 }

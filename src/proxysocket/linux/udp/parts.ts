@@ -81,7 +81,7 @@ class Answers implements TurnEnd {
         this.#sender.flush(front.fd);
         front = session.front;
       }
-      // One that has ended in this turn has no client to answer any more.
+      // A session that has ended in this turn has no client to answer any more.
       if (!session.hasEnded) session.addAnswers(this.#sender, IN_ORDER, start, end);
       start = end;
     }

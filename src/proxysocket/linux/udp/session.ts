@@ -15,7 +15,7 @@ import type { Answered, UdpParts } from './parts.ts';
 /** A client as its listening socket knows it. */
 interface LinuxUdpClient extends ClientAddress {
   readonly key: PeerKey;
-  /** The address of ours that it sends to, where there are several. */
+  /** Our source address, where there are several. */
   readonly asked: PeerKey | undefined;
   /** What makes answers leave from that address. */
   readonly source: Uint8Array | undefined;

@@ -42,7 +42,7 @@ export class LinuxUdpTransport implements UdpTransport<LinuxUdpSession> {
   }
 }
 
-/** An address of ours that clients send to, and its sessions. */
+/** A local address that clients send to, and its sessions. */
 interface Asked {
   readonly source: Uint8Array | undefined;
   readonly sessions: Map<PeerKey, LinuxUdpSession>;

@@ -4,9 +4,9 @@ export interface Yielding {
   goOn(): void;
 }
 
-/** A turn of the event loop in which so many chunks are relayed is a long one. */
+/** A turn of the event loop that relays this many chunks is a long one. */
 const LONG_TURN = 64;
-/** New clients go first for so many turns; then all have their turn who waited meanwhile. */
+/** New clients go first for this many turns; then all waiting connections are served. */
 const TURNS = 64;
 
 /**
@@ -36,7 +36,7 @@ export class AcceptPriority {
   /** Chunks in this turn; while it is `free`, since the last client. */
   #relayed = 0;
 
-  /** `afterSockets` calls back when the loop has looked at its sockets once more. */
+  /** `afterSockets` calls back after the loop's next poll of its sockets. */
   constructor(afterSockets: (callback: () => void) => void = setImmediate) {
     this.#afterSockets = afterSockets;
   }
@@ -74,7 +74,7 @@ export class AcceptPriority {
     }
   }
 
-  /** The end of this turn, or of the next one if it is the end of one now, is looked at. */
+  /** Checks the end of this turn, or of the next one if this one is ending. */
   #goOnWith(phase: Phase): void {
     this.#phase = phase;
     this.#afterSockets(this.#endTurn);

@@ -57,7 +57,7 @@ export function acceptWithOnread(
 
 let probed: Promise<boolean> | undefined;
 
-/** Whether a byte of a client arrives in a buffer of ours; tried over loopback, once in a process. */
+/** Whether a client's byte arrives in our buffer; probed over loopback, once in a process. */
 export function canAcceptWithOnread(): Promise<boolean> {
   probed ??= probe().catch(() => false);
   return probed;

@@ -45,7 +45,7 @@ export class BulkBuffers {
     return undefined;
   }
 
-  /** The buffer must not be read into or written from any more. */
+  /** The buffer must not be read into or written from after this. */
   release(buffer: Buffer): void {
     const large = buffer.length === LARGE;
     if (large) this.#large -= LARGE;

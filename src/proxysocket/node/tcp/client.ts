@@ -23,7 +23,7 @@ export class NodeTcpClient implements TcpClient {
   relay: NodeRelay | undefined;
   #hold: HoldOwner | undefined;
 
-  /** A paused socket from a 'connection' event, which emits 'data', or how to make one that reads into buffers of ours. */
+  /** A paused socket from a 'connection' event, which emits 'data', or a factory of one that reads into our buffers. */
   constructor(memory: CopyMemory, socket: Socket | MakeSocket) {
     this.memory = memory;
     const flows = socket instanceof Socket;
@@ -67,7 +67,7 @@ export class NodeTcpClient implements TcpClient {
 
   #onEnd(): void {
     if (this.relay !== undefined) this.relay.ended(this.inward);
-    // Not one that has sent something: it may want the answer.
+    // Not one that has sent something: it may still expect the answer.
     else if (this.inward.heldBytes === 0) this.#gone();
   }
 
@@ -88,7 +88,7 @@ class Dial implements TcpDial {
   readonly #client: NodeTcpClient;
   readonly #socket: Socket;
   readonly #outward: Direction;
-  /** Undefined when the outcome is known, or does not matter any more. */
+  /** Undefined when the outcome is known, or no longer matters. */
   #owner: DialOwner | undefined;
   #relay: NodeRelay | undefined;
 

@@ -11,8 +11,8 @@ const SMALL_READS = 16;
 const SMALL_READ = 16 * 1024;
 
 /**
- * What is read of a held client; the rest waits in the kernel. Node reports that a client has left only while it is
- * being read, so as long as it has not sent so much.
+ * Bytes read of a held client; the rest stays in the kernel. Node reports a client's disconnect only while it
+ * reads, so as long as it has not sent that much.
  */
 export const HELD_BYTES = 16 * 1024;
 
@@ -199,7 +199,7 @@ export class Direction implements Yielding {
     if (sink === undefined) return false;
     sink.write(chunk);
     if (sink.errored !== null || sink.destroyed) {
-      // Nothing of it is gone, so that another endpoint can have it.
+      // None of it has been sent yet, so another endpoint can have it.
       if (!this.#isTouched) this.#held = Buffer.from(chunk);
       return false;
     }
@@ -211,8 +211,8 @@ export class Direction implements Yielding {
     }
     this.#pending = chunk.length;
     this.#stalled = this.#memory.stalled.add(this);
-    // Called back when everything before it is with the kernel; 'drain' would be silent here,
-    // because it follows only writes above the high-water mark.
+    // Called back when everything before it is in the kernel; 'drain' would not come here, because it follows
+    // only writes above the high-water mark.
     sink.write(EMPTY, this.#taken);
     return false;
   }

@@ -134,7 +134,7 @@ export function whenFin(
   });
 }
 
-/** Whether a version as `1.51.0` is older than `major.minor`. */
+/** Whether a version such as `1.51.0` is older than `major.minor`. */
 export function olderThan(version: string, major: number, minor: number): boolean {
   const [a = 0, b = 0] = version.split('.').map(Number);
   return a < major || (a === major && b < minor);

@@ -77,8 +77,8 @@ export class NodeTcpTransport implements TcpTransport {
 
   #accept(server: Server, withOnread: boolean, owner: AcceptOwner): void {
     const memory = this.#memory;
-    // Node keeps accepting after an error. For want of descriptors there is not even one: libuv keeps
-    // a spare descriptor to accept and close what waits, so that the loop does not spin.
+    // Node keeps accepting after an error. Without descriptors there is no error: libuv keeps a spare descriptor
+    // to accept and close waiting connections, so that the loop does not spin.
     server.on('error', () => owner.acceptFailed());
     const accepted = (client: NodeTcpClient): void => {
       memory.priority.accepted();

@@ -137,7 +137,7 @@ class Listening implements UdpListening<NodeUdpSession> {
     });
   };
 
-  /** Opens a socket for each new address of the host, and closes those of addresses that are gone. */
+  /** Opens a socket for each new address of the host, and closes those of removed addresses. */
   async #sync(addresses: HostAddresses): Promise<void> {
     const { limits, descriptors } = this.#transport.context;
     const wanted = new Set(addresses[this.#family]);
@@ -202,7 +202,10 @@ export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront
     return this.#sessions.isEmpty;
   }
 
-  /** `dgram` has no documented way to stop reading and send on. Where this one is gone, the socket closes early. */
+  /**
+   * `dgram` has no documented way to stop reading and still send. Where this undocumented one is missing, the
+   * socket closes early.
+   */
   protected stopReading(served: ReadonlySet<number>): boolean {
     const handle = handleOf(this.socket);
     if (handle?.recvStop === undefined || !served.has(fstatSync(handle.fd).ino)) return false;
@@ -237,8 +240,8 @@ async function mainSocket({ address, port }: ListenSpec): Promise<Socket> {
 }
 
 /**
- * Linux lets a wildcard socket and one on a single address have the same port only if both ask to share it; Windows does
- * so by itself. Elsewhere the wildcard socket stays alone.
+ * Linux lets a wildcard socket and one on a single address have the same port only if both set SO_REUSEADDR;
+ * Windows always does. Elsewhere the wildcard socket stays alone.
  */
 const SHARES_PORT = process.platform === 'linux';
 
