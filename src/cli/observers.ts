@@ -58,7 +58,7 @@ export interface Observers {
   /** For metrics and health, and the status page. */
   readonly servers: { readonly ports: readonly number[] };
   /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
-  leave(successor: number): Promise<void>;
+  leave(newProcess: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -121,8 +121,8 @@ export async function observe(options: Live): Promise<Observers> {
         return [...(servers?.ports ?? []), ...(admin?.page?.ports ?? [])];
       },
     },
-    leave(successor) {
-      left ??= Promise.all([servers?.leave(), admin?.leave(successor)]).then(() => undefined);
+    leave(newProcess) {
+      left ??= Promise.all([servers?.leave(), admin?.leave(newProcess)]).then(() => undefined);
       return left;
     },
     async close() {

@@ -99,8 +99,8 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
   const end = new AbortController();
   const endNow = (): void => end.abort();
   void running.ended?.then(endNow);
-  void running.handedOver?.then((successor) => {
-    void observers.leave(successor);
+  void running.handedOver?.then((newProcess) => {
+    void observers.leave(newProcess);
     endNow();
   });
   const serves = (): boolean =>

@@ -59,7 +59,7 @@ export class HandoverServer {
   readonly #options: HandoverServerOptions;
   readonly #file: SocketFile;
   readonly #taken = Promise.withResolvers<Taken>();
-  readonly #successorGone = Promise.withResolvers<void>();
+  readonly #newProcessGone = Promise.withResolvers<void>();
   #state: State = { kind: 'alone' };
   #server: Server | undefined;
   #timer: Timer | undefined;
@@ -77,8 +77,8 @@ export class HandoverServer {
   }
 
   /** Resolves when the new process that has taken over has ended. */
-  get successorGone(): Promise<void> {
-    return this.#successorGone.promise;
+  get newProcessGone(): Promise<void> {
+    return this.#newProcessGone.promise;
   }
 
   /**
@@ -171,7 +171,7 @@ export class HandoverServer {
       const left = await untilTaken(socket);
       const newProcess = left && newProcessOf(given.inodes, new Set(left));
       this.#state = { kind: 'taken' };
-      socket.once('close', () => this.#successorGone.resolve());
+      socket.once('close', () => this.#newProcessGone.resolve());
       this.#taken.resolve({ pid: given.pid, newProcess });
     } catch (error) {
       socket.destroy();

@@ -22,7 +22,7 @@ import {
   refusal,
   TAKEN,
 } from '../../src/handover/protocol.ts';
-import { takeOver } from '../../src/handover/successor.ts';
+import { takeOver } from '../../src/handover/take-over.ts';
 import {
   closeInherited,
   takeInherited,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { previousListeners } from '../../src/cli/sinks/handover.ts';
 import { HandoverServer } from '../../src/handover/predecessor.ts';
-import { takeOver } from '../../src/handover/successor.ts';
+import { takeOver } from '../../src/handover/take-over.ts';
 import type { NewProcess } from '../../src/proxysocket/engine.ts';
 import { closeInherited, takeInherited } from '../../src/proxysocket/core/inherited.ts';
 import { boundSocket } from '../../src/proxysocket/node/udp/socket.ts';

@@ -27,7 +27,7 @@ export function statusText(status: StatusView): string[] {
         'process',
         `${about.pid}, up ${age(about.uptimeSeconds)}, ${bytes(about.rssBytes)} of memory`,
       ],
-      ...successorPair(about.successor),
+      ...newProcessPair(about.successor),
       ['version', `${about.version}, Node ${about.node}, ${about.platform}`],
       ['command', command],
       ['healthz', probeText(health.healthz)],
@@ -40,8 +40,8 @@ export function statusText(status: StatusView): string[] {
   ];
 }
 
-function successorPair(pid: number | null): [string, string][] {
-  return pid === null ? [] : [['successor', `process ${pid} takes the new connections`]];
+function newProcessPair(pid: number | null): [string, string][] {
+  return pid === null ? [] : [['new process', `process ${pid} takes the new connections`]];
 }
 
 function probeText({ status, failing, degraded }: ProbeView): string {

@@ -1,6 +1,6 @@
 import type { HandoverServer } from '../../handover/predecessor.ts';
 import type { FileId } from '../../handover/socket-file.ts';
-import type { Inheritance } from '../../handover/successor.ts';
+import type { Inheritance } from '../../handover/take-over.ts';
 import type { Log } from '../../observe/log.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { slotKeys } from '../../proxysocket/core/listener-slot.ts';
@@ -47,7 +47,7 @@ export class Handover {
   /** Takes over from a running process; without one, or when that fails, this process starts alone. */
   static async begin(options: HandoverOptions): Promise<Handover> {
     const { path, log, turn } = options;
-    const { takeOver } = await import('../../handover/successor.ts');
+    const { takeOver } = await import('../../handover/take-over.ts');
     const begin = performance.now();
     const found = await takeOver(path);
     if (found.kind === 'inherited') {
@@ -107,7 +107,7 @@ export class Handover {
   async wait(asked: Promise<void>): Promise<number> {
     if (!this.#isTaken || this.#server === undefined) return 0;
     this.#log.info('Waiting for a signal, or for the new process to end');
-    const gone = this.#server.successorGone.then(() => 1);
+    const gone = this.#server.newProcessGone.then(() => 1);
     const code = await Promise.race([asked.then(() => 0), gone]);
     if (code !== 0) this.#log.warn('New process has ended; exiting, to be restarted');
     return code;
