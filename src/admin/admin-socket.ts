@@ -22,8 +22,9 @@ export interface AdminSocketOptions {
 const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
 
 /**
- * The admin socket of a process: that of the process before it as soon as it is this one's turn, and under a name of
- * its own once another process has it. One that cannot be created is logged, and retried for ever.
+ * The admin socket of a process. It replaces the previous process's socket once this one serves, and moves to a
+ * path of its own once a new process has taken over. If it cannot be created, the failure is logged and retried for
+ * ever.
  */
 export class AdminSocket {
   readonly #options: AdminSocketOptions;
@@ -49,8 +50,8 @@ export class AdminSocket {
   }
 
   /**
-   * Another process has the path now, or is to have it. From now on this one is asked at the path with its process
-   * number at the end. Clients that have connected are still answered. Idempotent.
+   * A new process has the path, or is about to. From now on this one listens at the path with its process id
+   * appended. Connected clients are still answered. Idempotent.
    */
   leave(): Promise<void> {
     this.#leaving ??= this.#leave();

@@ -121,11 +121,10 @@ async function* readOps<Op extends StreamOp>(
 }
 
 /**
- * A Go server answers pings that come more often than every five minutes by cutting the connection,
- * and it has nothing to say for as long as nothing changes. So a server that hangs, on a host that
- * does not, is noticed after keepalive time and timeout, 350 s after its last byte. (A host that is
- * gone is noticed earlier, see connections.ts.) Until then the last state is served, as it would be
- * without a connection.
+ * A Go server answers pings that come more often than every five minutes by closing the connection, and it sends
+ * nothing as long as nothing changes. So a server that hangs, on a host that does not, is detected after keepalive
+ * time and timeout, 350 s after its last byte. (A host that is gone is detected earlier, see connections.ts.) Until
+ * then the last state is served, as it would be without a connection.
  */
 const KEEPALIVE_MS = 330_000;
 const KEEPALIVE_TIMEOUT_MS = 20_000;

@@ -41,12 +41,12 @@ export interface ParserThreadOptions {
 }
 
 /**
- * Parses contents of a state file in a worker thread, one at a time, so that proxying continues meanwhile.
- * The thread keeps the state and hands over what has changed in small parts: copying all of a large state
- * at once would block the main thread.
+ * Parses contents of a state file in a worker thread, one at a time, so that proxying continues meanwhile. The
+ * thread keeps the state and sends changes in small parts: copying a large state at once would block the main
+ * thread.
  *
- * Memory and time of the thread are limited. When it is ended, for that or another reason, what was asked
- * of it rejects with a KpngError, and the next content gets a new thread, whose changes begin with a reset.
+ * The thread's memory and time are limited. When it ends, pending requests reject with a KpngError, and the next
+ * content gets a new thread, whose changes begin with a reset.
  */
 export class ParserThread {
   readonly #options: ParserThreadOptions;

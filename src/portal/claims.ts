@@ -41,10 +41,11 @@ interface Round<C extends Claim> {
 }
 
 /**
- * Which service port has which address and port.
+ * The owner of each address and port.
  *
- * The wildcard address conflicts with every address with that port, as on Linux the second bind fails. A holder keeps
- * its claim. A free one goes to the first service port by name that waits for it. An update costs what changes.
+ * The wildcard address conflicts with every address with that port, as on Linux the second bind fails. A holder
+ * keeps its claim. A free one goes to the first waiting service port by name. An update costs as much as its
+ * changes.
  */
 export class ClaimTable<C extends Claim> {
   readonly #buckets = new Map<string, Bucket<C>>();

@@ -70,11 +70,12 @@ export function staleAmong(
 /**
  * Removes stale UDP flows from connection tracking.
  *
- * The kernel decides where a flow goes at its first datagram and keeps to that while the client sends. So flows have to
- * go when a portal begins, ends, moves or is refused. Other flows stay, as an answer on its way would miss them.
+ * The kernel routes a flow at its first datagram and keeps to that while the client sends. So flows have to be
+ * removed when a portal is added, removed, moved or refused. Other flows stay, since answers in flight would not
+ * match without them.
  *
- * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_PLACES` addresses with known previous targets
- * are removed without a list; otherwise one list finds what is stale.
+ * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_PLACES` addresses with known previous
+ * targets are removed without a list; otherwise one list finds what is stale.
  *
  * `local`: the addresses of this node. Rejects with a KpngError; it is not retried.
  */

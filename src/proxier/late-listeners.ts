@@ -16,8 +16,8 @@ export interface LateClosingsOptions {
 }
 
 /**
- * Closes listeners some time after the rules have changed: a redirected connection may still be in its handshake, or
- * its SYN sent again a second later, and would be refused or reset.
+ * Closes listeners some time after the rules have changed: a redirected connection may still be in its handshake,
+ * or retransmit its SYN a second later, and would be refused or reset.
  */
 export class LateClosings {
   readonly #options: LateClosingsOptions;

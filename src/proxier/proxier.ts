@@ -48,14 +48,14 @@ export interface ProxierSnapshot {
 }
 
 /**
- * Brings an engine and a portal to what a node-local view asks for.
+ * Applies a node-local view to an engine and a portal.
  *
- * Only services that a change set names are compared with what is in place. Endpoint changes go to the engine alone.
- * Otherwise the portal plans, the engine gets one batch, and the portal commits. With a redirecting portal, unneeded
- * listeners close some time later.
+ * Only services that a change set names are compared with the current state. Endpoint changes go to the engine
+ * alone. Otherwise the portal plans, the engine gets one batch, and the portal commits. With a redirecting portal,
+ * unneeded listeners close some time later.
  *
- * A service port that is served in part, or a listener that cannot open, is a problem that is reported once. When the
- * engine or the portal fails as a whole, the change set is refused, and put in place with the next one.
+ * A service port that is served in part, or a listener that cannot open, is a problem that is reported once. When
+ * the engine or the portal fails as a whole, the change set is refused, and applied with the next one.
  */
 export class Proxier implements LocalSink {
   readonly #engine: Engine;

@@ -27,25 +27,23 @@ export interface NewProcess {
 }
 
 /**
- * Accepts, dials and relays. It owns every socket of the data path; nothing outside ever sees one.
+ * Accepts, dials and relays. It owns every socket of the data path; no socket leaves it.
  *
- * `node` runs on `net` and `dgram`, everywhere; `linux` on system calls in a pool of worker threads. Everything that
- * goes in or out is plain data (see spec.ts), or an event (see events.ts).
+ * `node` runs on `net` and `dgram`, everywhere; `linux` on system calls in a pool of worker threads. Every input
+ * and output is plain data (see spec.ts), or an event (see events.ts).
  */
 export interface Engine {
   readonly kind: 'node' | 'linux';
 
   /**
-   * Applies a batch. Removals are carried out before additions, so that an address can move between
-   * service ports in one batch; a listener whose address and port stay is never closed, even if it
-   * changes its service port.
+   * Applies a batch. Removals are applied before additions, so that an address can move between service ports in
+   * one batch; a listener whose address and port stay is never closed, even if it changes its service port.
    *
-   * Resolves when every listener of the batch has been tried once. A listener that fails does not
-   * stop the others: it is reported as an event, kept as `failed`, and retried with back-off.
-   * Batches are applied one after another.
+   * Resolves when every listener of the batch has been tried once. A listener that fails does not stop the others:
+   * it is reported as an event, kept as `failed`, and retried with back-off. Batches are applied one after another.
    *
-   * A removed TCP service port stops accepting; its relays run on until a peer ends them. UDP
-   * sessions end with their service port, and with their endpoint.
+   * A removed TCP service port stops accepting; its relays continue until a peer ends them. UDP sessions end with
+   * their service port, and with their endpoint.
    */
   apply(changes: readonly EngineChange[]): Promise<void>;
 
@@ -76,9 +74,9 @@ export interface Engine {
   /**
    * Stops accepting and resolves when the last relay has ended. Idempotent.
    *
-   * UDP sessions end with it, unless there is a new process: then they live on until they are idle, and their
-   * answers leave through the listening sockets that the new process serves, which stay open but are not read from any
-   * more. Other listening sockets close at once.
+   * UDP sessions end with it, unless there is a new process: then they continue until they are idle, and their
+   * answers leave through the listening sockets that the new process serves, which stay open but are not read from
+   * any more. Other listening sockets close at once.
    */
   close(newProcess?: NewProcess): Promise<void>;
 

@@ -44,12 +44,11 @@ class AffinityRecord<T extends Bindable> implements RememberedClient {
 const CLEARED_PER_INSERT = 2;
 
 /**
- * Remembers which target each client was given.
+ * Remembers the target of each client.
  *
- * Every use pushes the end of a record back, and the records are kept in order of last use, so the
- * front of the queue is both the first to expire and the first to go when the table is full. Stale
- * records are dropped when they are met, and a few whenever a client is added: there are no timers,
- * and no operation looks at all records but `clearStale`.
+ * Every use extends a record, and the records are kept in order of last use, so the front of the queue is both the
+ * first to expire and the first to be evicted when the table is full. Stale records are dropped on access, and a
+ * few whenever a client is added: there are no timers, and no operation but `clearStale` visits all records.
  */
 export class AffinityTable<T extends Bindable> {
   readonly #records = new Map<string, AffinityRecord<T>>();

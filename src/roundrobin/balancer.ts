@@ -189,8 +189,8 @@ export class RoundRobinBalancer implements Balancer {
   }
 
   /**
-   * Failures that arrive while the endpoint is already being skipped belong to attempts made before,
-   * or to attempts made for want of another endpoint. They do not make it longer.
+   * Failures that arrive while the endpoint is already being skipped belong to earlier attempts, or to attempts for
+   * want of another endpoint. They do not extend the skip.
    */
   connectFailed(endpoint: BalancerEndpoint): void {
     const member = this.#present(endpoint);

@@ -11,8 +11,8 @@ export class RingNode<T> {
 }
 
 /**
- * A circular list with a cursor: a rotation for balancing, or a queue when only its ends are used.
- * Every operation takes constant time, whatever its size.
+ * A circular list with a cursor: a rotation for balancing, or a queue when only its ends are used. Every operation
+ * takes constant time.
  *
  * A node is in one ring at a time; the caller knows in which.
  */

@@ -13,10 +13,10 @@ interface Skipped<T> {
 export type SkipTicket<T> = RingNode<Skipped<T>>;
 
 /**
- * What is being skipped, and until when.
+ * The skipped values, and until when.
  *
- * All values of one step are skipped for the same time, so one queue for each step is in order of
- * return by itself, and asking what is due looks at the front of six queues at most.
+ * All values of one step are skipped for the same time, so one queue for each step is in order of return, and a
+ * query reads the front of six queues at most.
  */
 export class SkipList<T> {
   readonly #queues = SKIP_MS.map(() => new Ring<Skipped<T>>());

@@ -42,8 +42,8 @@ export interface Balancer {
   /** The endpoints, in the present order. */
   endpoints(): readonly BalancerEndpoint[];
   /**
-   * Replaces the set of endpoints and returns those that are gone. Those that stay keep their order.
-   * `admits` is asked about each endpoint that is not there yet; what it refuses is left out.
+   * Replaces the set of endpoints and returns the removed ones. The others keep their order. `admits` is called for
+   * each new endpoint; those it refuses are left out.
    */
   update(
     endpoints: readonly EndpointSpec[],

@@ -6,9 +6,9 @@ import { Duplex } from 'node:stream';
 export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
 
 /**
- * The HTTP/2 stream below a call, which grpc-js does not offer: a field of the call objects of grpc-js
- * 1.14. Undefined where it cannot be found; then everything goes through grpc-js, which works as well
- * but takes twice the time for each message.
+ * The HTTP/2 stream below a call, which grpc-js does not offer: a field of the call objects of grpc-js 1.14.
+ * Undefined where it cannot be found; then everything is sent through grpc-js, which works, too, but takes twice
+ * the time for each message.
  */
 export function http2StreamOf(call: object): ServerHttp2Stream | undefined {
   const inner: unknown = 'call' in call ? call.call : undefined;

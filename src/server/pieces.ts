@@ -21,9 +21,9 @@ export function onePiece(changes: ChangeSet): Buffer | undefined {
 }
 
 /**
- * A change set in pieces that are worth writing, with a Sync at the end. Each piece is good until the
- * next one is asked for: they are made in the same memory, since a state that goes to a thousand clients
- * would otherwise leave gigabytes to the garbage collector.
+ * A change set in pieces that are worth a write, with a Sync at the end. Each piece is valid until the next one is
+ * requested: they share the same memory, since a state for a thousand clients would otherwise leave gigabytes to
+ * the garbage collector.
  */
 export function* piecesOf(changes: ChangeSet): Generator<Buffer, void, undefined> {
   const piece = Buffer.allocUnsafeSlow(PIECE);

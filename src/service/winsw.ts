@@ -9,9 +9,9 @@ const START: Readonly<Record<StartMode, string>> = {
 };
 
 /**
- * WinSW has Windows start the service again, whatever the exit code says, so the waits grow by themselves:
- * a wrong configuration is not tried every two seconds for ever. Milliseconds, of the second and all later
- * failures; the service counts as recovered after an hour.
+ * WinSW restarts the service after any exit code, so the delays grow: a wrong configuration is not retried every
+ * two seconds for ever. Milliseconds, of the second and all later failures; the service counts as recovered after
+ * an hour.
  */
 const LATER_MS = [10_000, 60_000] as const;
 const RESET_FAILURE = '1 hour';

@@ -34,9 +34,8 @@ const MAX_PLACES = 50_000;
 const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
 
 /**
- * The same endpoint with the parts that it has in common with the one before it: of a large cluster,
- * what is said again and again would take most of the memory. Its hash is left out; the store makes its
- * own.
+ * The same endpoint, sharing the parts that are equal in the previous one: in a large cluster, repetitions would
+ * take most of the memory. Its hash is left out; the store computes its own.
  */
 export function compacted(
   info: EndpointInfo,

@@ -88,8 +88,8 @@ function byPath(a: ServiceCell, b: ServiceCell): number {
 }
 
 /**
- * The operations in kpng's order: nodes, services, endpoints, and for what has gone the other way
- * round. Within a step, what is set is in order of its path, what is deleted in the opposite order.
+ * The operations in kpng's order: nodes, services, endpoints, and the reverse for removals. Within a step,
+ * additions are in order of their path, deletions in the opposite order.
  */
 function* framesOf(
   nodes: readonly Cell<StoredNode>[],

@@ -61,12 +61,11 @@ class HeldPin implements Pin {
 }
 
 /**
- * Which previous versions are needed, and until when.
+ * The previous versions that readers need, and until when.
  *
- * Readers pin the revision that they have seen. A version that is replaced is kept while a pin lies
- * between its coming and its going; so a reader can get exactly what differs for it, however long
- * it has been away, and readers that keep up cost nothing. What is kept is limited: above the limit
- * those that lag behind furthest lose their pins.
+ * Readers pin the revision that they have seen. A replaced version is kept while a pin lies within its lifetime; so
+ * a reader can get exactly its difference, even after a long time, and readers that keep up cost nothing. The
+ * number of kept versions is limited: above the limit the readers that lag behind furthest lose their pins.
  */
 export class History {
   #limit: number;

@@ -18,10 +18,9 @@ export interface LocalFeedOptions extends GlobalStoreOptions {
 const TURN_MS = 10;
 
 /**
- * Runs a source of cluster-wide state and gives the view of one node to a sink, one change set at a
- * time. While the sink is at work newer states replace older ones; what changes nothing for the node
- * is not delivered, except the first state, which may be empty. Resolves when the signal is aborted
- * and the sink is not at work any more.
+ * Runs a source of cluster-wide state and passes the view of one node to a sink, one change set at a time. While
+ * the sink is busy newer states replace older ones; changes that do not concern the node are not delivered, except
+ * the first state, which may be empty. Resolves when the signal is aborted and the sink is idle.
  */
 export async function feedLocalSink(
   options: LocalFeedOptions,

@@ -247,8 +247,8 @@ export class ServiceViews {
 const NOWHERE: ViewNode = { name: '', zone: '' };
 
 /**
- * What has to be known of all endpoints of a service to change some of them. There is none where endpoints belong
- * together, by the pod's name or the address, or have hints: then a change may concern others.
+ * The facts about all endpoints of a service that a change of some of them needs. Not available where endpoints
+ * belong together, by the pod's name or the address, or have hints: then a change may concern others.
  */
 class Census {
   readonly #names: Set<string>;

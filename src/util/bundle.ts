@@ -1,6 +1,6 @@
 /**
- * What a single executable has inside, instead of files beside the modules: text files, and modules
- * that run in threads of their own. Run from source or from dist/ there is nothing in here.
+ * Files inside a single executable that are otherwise beside the modules: text files, and modules that run in their
+ * own threads. Empty when run from source or from dist/.
  */
 let texts: ReadonlyMap<string, string> = new Map();
 

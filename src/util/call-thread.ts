@@ -13,8 +13,8 @@ export interface CallThreadOptions {
 }
 
 /**
- * Runs a module in a thread of its own, and resolves with the first message that it posts. Rejects with what the
- * module throws, and with an Error when it exceeds a limit or ends without a message. The thread has ended by then.
+ * Runs a module in its own thread, and resolves with the first message that it posts. Rejects with what the module
+ * throws, and with an Error when it exceeds a limit or ends without a message. The thread has ended by then.
  */
 export async function callThread(module: URL, options: CallThreadOptions): Promise<unknown> {
   const { name, data, limitMs, maxBytes } = options;

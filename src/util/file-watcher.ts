@@ -39,12 +39,12 @@ export interface FileWatcherOptions {
 const HINT_MS = 10;
 
 /**
- * Follows the content of one file, by whatever means it is changed: writing to it, renaming another
- * file over it, swapping a symbolic link or a directory on the way to it, removing and creating it.
+ * Follows the content of one file through every kind of change: writing to it, renaming another file over it,
+ * swapping a symbolic link or a directory on the way to it, removing and creating it.
  *
- * The file's status, looked at every `pollMs`, decides whether it has changed; events of its directory only
- * cause an earlier look. A file that is being written is left alone until two looks, `settleMs` apart, find
- * the same, but not for longer than `maxSettleMs`.
+ * The file's status, checked every `pollMs`, decides whether it has changed; events of its directory only cause an
+ * earlier check. A file that is being written is not read until two checks, `settleMs` apart, find the same, but
+ * not for longer than `maxSettleMs`.
  */
 export class FileWatcher {
   readonly #options: FileWatcherOptions;

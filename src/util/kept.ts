@@ -2,8 +2,8 @@
 const EMPTY = Buffer.alloc(0);
 
 /**
- * Joins pieces to one that is to be kept for long. Node cuts small buffers from a larger one that lives
- * for as long as any of them does; one that is kept among many that are not would keep all their memory.
+ * Joins pieces into a buffer that is kept for long. Node cuts small buffers from a larger one that lives as long as
+ * any of them; one long-lived buffer among many short-lived ones would keep all their memory.
  */
 export function kept(pieces: readonly Uint8Array[]): Buffer {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);

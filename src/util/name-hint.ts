@@ -1,7 +1,7 @@
 /**
- * What to add to the message that there is no such service, when a name was given without its namespace:
- * `; did you mean "shop/cart"?`, or how names are written where none has that name. Otherwise nothing.
- * `names` are those of service ports, `namespace/name[:port]`.
+ * The end of the message that there is no such service, when a name lacks its namespace: `; did you mean
+ * "shop/cart"?`, or the format of names when none matches. Otherwise empty. `names` are those of service ports,
+ * `namespace/name[:port]`.
  */
 export function nameHint(given: string, names: Iterable<string>): string {
   if (given.includes('/')) return '';

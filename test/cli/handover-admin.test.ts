@@ -38,7 +38,10 @@ linuxTest('the admin socket is the successor’s as soon as it serves', async (t
     process: { pid, successor: second.child.pid },
     proxy: { active: { tcp: 1 } },
   });
-  t.match((await run(own, 'status')).stdout, /^successor +process \d+ takes the new connections/m);
+  t.match(
+    (await run(own, 'status')).stdout,
+    /^new process +process \d+ takes the new connections/m,
+  );
   t.match((await run(own, 'connections')).stdout, /echo:p1/, 'what it still waits for');
   const refused = { code: 1, stderr: /process \d+ has taken over .*\(KPNG_ADMIN_REFUSED\)/ };
   t.match(await run(own, 'drain'), refused);

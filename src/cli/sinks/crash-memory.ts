@@ -42,16 +42,16 @@ export interface CrashMemoryOptions {
 }
 
 /**
- * Remembers that start-up probes of the `linux` engine have ended the process: a mistake with system calls can do that
- * without a word, and whatever starts the program again would only see it die again.
+ * Remembers that start-up probes of the `linux` engine have crashed the process: a wrong system call can do that
+ * without a message, and a service manager would restart it into the same crash.
  *
- * The canary is a file that is there while an instance probes the engine, for a second or so. A process that is gone while
- * its canary is still there has crashed in the probes, unless the system was started again since, or has killed processes
- * because memory had run out. How a process died later only its parent learns, so that counts for nothing: neither
- * `kill -9` nor the end of another instance turns the engine off.
+ * The canary is a file that exists while an instance probes the engine, for a second or so. A process that has
+ * ended while its canary is still there has crashed in the probes, unless the system was rebooted since, or the
+ * kernel has killed processes for lack of memory. Later crashes do not count, as only the parent learns how a
+ * process died: neither `kill -9` nor the end of another instance turns the engine off.
  *
- * Where no file can be written, or nothing is known of processes, there is no memory and no harm. Neither is there one in
- * a folder that others may write to.
+ * Where the file cannot be written, or processes cannot be read, nothing is remembered. The same goes for a
+ * directory that others can write to.
  */
 export class CrashMemory {
   readonly #options: Required<CrashMemoryOptions>;

@@ -3,12 +3,12 @@ import type { GlobalStore } from '../../store/global-store.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 
 /**
- * Keeps V8 from giving more memory to new objects than it has by now. While a large state is read it would
- * take 64 MB, and never give them back. A server has nothing of that: what a change leaves behind goes
- * into a few megabytes, and it was measured to cost the same CPU either way.
+ * Keeps V8 from growing the memory for new objects. Reading a large state would grow it to 64 MB, which V8 never
+ * returns. A server gains nothing from that: a change's garbage fits a few megabytes, at the same CPU cost by
+ * measurement.
  *
- * Node has no option for it that can be set once the process runs; V8 looks at this flag whenever the space
- * for new objects is about to grow, and at no other time.
+ * Node has no option for it that can be set at run time; V8 reads this flag whenever the space for new objects is
+ * about to grow, and at no other time.
  */
 export function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -18,9 +18,9 @@ export function keepHeapSmall(): void {
 export const COLLECT_AFTER_MS = 5000;
 
 /**
- * Collects garbage once, some time after the first complete state: a third of the heap is what reading it has
- * left behind, and V8 by itself would look for that only after as much again. Takes about a tenth of a
- * second for 100,000 endpoints. Returns the function that ends it.
+ * Collects garbage once, some time after the first complete state: a third of the heap is left over from reading
+ * it, and V8 would not collect that before the heap has grown by as much again. Takes about a tenth of a second for
+ * 100,000 endpoints. Returns the function that ends it.
  */
 export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock): () => void {
   const collectLater = () => clock.setTimer(COLLECT_AFTER_MS, () => void collect());

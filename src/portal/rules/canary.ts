@@ -18,7 +18,7 @@ const MAX_GREETING = 64;
 
 /**
  * A service of our own on a loopback address, behind the same rules as all others. A connection succeeds while the
- * rules are there, and is refused at once when they are gone.
+ * rules exist, and is refused at once when they do not.
  *
  * That is cheaper than running nft, and tests what clients need. The kernel completes the connection, so a busy
  * process does not matter.

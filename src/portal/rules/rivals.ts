@@ -27,7 +27,7 @@ export interface RivalsOptions {
 const LOOK_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
 
 /**
- * Looks for rivals until they have ended and their rules are gone, and reports them on the channel `portal:shared`.
+ * Checks until the rivals have ended and their rules are gone, and reports them on the channel `portal:shared`.
  * Resolves when there are none, or at the signal; never rejects.
  *
  * Two processes that serve the same services do no harm, and one may be about to take over, so nothing is refused.

@@ -106,8 +106,8 @@ const READMIT_BACKOFF: BackoffPolicy = {
  * Each commit is one transaction with the difference; the first one replaces our rules, so a restart leaves no gap.
  * Rules stay when the process ends.
  *
- * A canary and comparisons find damage, which is repaired. When another process of ours takes the rules, this one
- * leaves them alone until that one ends.
+ * A canary and comparisons detect damage, which is repaired. When another process of ours takes the rules over,
+ * this one does not write until that one has ended.
  */
 export class RulePortal<Name extends string> implements Portal {
   readonly kind: Portal['kind'];

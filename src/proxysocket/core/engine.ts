@@ -142,10 +142,10 @@ export class AcceptorEngine implements Engine {
   }
 
   /**
-   * Notes what is wanted now; returns the names of service ports that should be there and are not.
+   * Records the desired state; returns the names of service ports that should exist and do not.
    *
-   * A large batch, as the first one is, takes several turns of the event loop. Not where something is
-   * removed: who comes in there must not meet a service port that is gone when another one takes over.
+   * A large batch, such as the first one, takes several turns of the event loop. Not where something is removed: a
+   * new client must not reach a removed service port when another one takes its address over.
    */
   async #change(changes: readonly EngineChange[]): Promise<string[]> {
     const unknown: string[] = [];

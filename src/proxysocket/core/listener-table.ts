@@ -38,10 +38,10 @@ interface ListenerTableOptions {
 /**
  * Service ports and the addresses that they listen on.
  *
- * `set` notes what service ports want; `settle` opens and closes sockets. So the order of changes in a batch does not
- * matter: a listener that any service port still wants is handed over, and everything that has to close is closed
- * before anything opens. Of several service ports that want one address the first one has it; the next one gets the
- * open socket after it.
+ * `set` records the addresses that service ports need; `settle` opens and closes sockets. So the order of changes
+ * in a batch does not matter: a listener that any service port still needs is handed over, and every unneeded one
+ * is closed before any opens. Of several service ports that need one address the first one has it; the next one
+ * gets the open socket after it.
  */
 export class ListenerTable {
   readonly #options: ListenerTableOptions;

@@ -10,11 +10,11 @@ interface Due<T> {
 }
 
 /**
- * Items that fall due the same time after they were added, in the order in which they came: one timer for all of
- * them. Adding and removing touch no timer.
+ * Items that fall due the same time after they were added, in the order of arrival: one timer for all of them.
+ * Adding and removing touch no timer.
  *
- * The event loop runs timers before it polls sockets. After a pause, what is due may have been answered meanwhile, so
- * the sockets are polled first; otherwise one long pause would let every attempt time out at once.
+ * The event loop runs timers before it polls sockets. After a pause, due items may have been answered already, so
+ * the sockets are polled first; otherwise one long pause would time out every attempt at once.
  */
 export class DeadlineQueue<T> {
   readonly #clock: Clock;
@@ -223,9 +223,9 @@ const PAUSE_MS = 10;
 const GRAIN_MS = 100;
 
 /**
- * Retries, each at its time or up to a tenth of a second later, with one timer and at most so many at once.
+ * Retries, each at its time or up to a tenth of a second later, with one timer and a limit on concurrent ones.
  *
- * What is due is handed out once and has to be put in again, or deleted, by then.
+ * A due item is handed out once and has to be added again, or deleted, by then.
  */
 export class RetrySchedule<T> {
   readonly #clock: Clock;

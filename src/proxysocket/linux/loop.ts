@@ -47,11 +47,11 @@ interface Watched {
 }
 
 /**
- * Waits for descriptors and calls whom they belong to.
+ * Waits for descriptors and calls their owners.
  *
- * Descriptors are closed at once, in the middle of a batch of events, too, and their numbers given to
- * new sockets. So that an older event of the batch is not taken for one of the new socket, each use of
- * a number has a mark of its own, which comes back with its events.
+ * Descriptors are closed at once, even within a batch of events, and their numbers reused for new sockets. So that
+ * an older event of the batch is not taken for one of the new socket, each use of a number has its own generation
+ * mark, which comes back with its events.
  */
 export class Loop {
   readonly sys: Sys;
@@ -190,10 +190,10 @@ interface Entry {
 }
 
 /**
- * The clock of a loop that blocks, whose timers run between its turns.
+ * The clock of a blocking loop, which runs its timers between waits.
  *
- * There are few timers: whatever falls due in large numbers stands in a queue of equal times, which
- * has one. So they are simply looked through.
+ * There are few timers: items that fall due in large numbers share one in a queue of equal times. So a linear
+ * search is enough.
  */
 export class LoopClock implements Clock {
   readonly #read: () => number;

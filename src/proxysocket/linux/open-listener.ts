@@ -15,10 +15,10 @@ interface OpenListenerOptions {
 }
 
 /**
- * Opens the socket of a listener, or takes one that is open already; and opens those of other threads.
+ * Opens the socket of a listener, or takes an inherited one; and opens those of other threads.
  *
- * The first socket is bound as if it were alone, so that an address which another program has is an error, even if that
- * program would share it. Only then it lets others in. Throws the system's error, and then nothing is left open.
+ * The first socket is bound exclusively, so that an address of another program is an error, even if that program
+ * would share it. Only then it allows SO_REUSEPORT. Throws the system's error, and then nothing is left open.
  */
 export function openListener(
   loop: Pick<Loop, 'sys' | 'opened'>,

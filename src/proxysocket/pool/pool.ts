@@ -57,10 +57,10 @@ export interface PoolOptions {
 /**
  * The engine on system calls, in one worker thread or several.
  *
- * The main thread keeps once what survives a worker: the desired state, the listening sockets and the memory of
- * counters. The first worker opens every listening socket, for the others as well; the kernel spreads clients over
- * the sockets of one address (SO_REUSEPORT). A worker that replaces another gets the same sockets, with the clients
- * that wait in them.
+ * The main thread keeps everything that survives a worker: the desired state, the listening sockets and the memory
+ * of counters. The first worker opens every listening socket, for the others, too; the kernel spreads clients over
+ * the sockets of one address (SO_REUSEPORT). A replacement worker gets the same sockets, with the clients in their
+ * queues.
  */
 export class Pool implements Engine {
   readonly #options: PoolOptions;

@@ -93,8 +93,8 @@ export const CONTROL = {
   /** Not 0: the worker has to end at once. */
   stop: 2,
   /**
-   * The worker's eventfd, once it has one; 0 before. The main thread closes it, when the thread is over: it could
-   * otherwise write to a descriptor that is another socket's by then.
+   * The worker's eventfd, once it has one; 0 before. The main thread closes it when the thread has ended: it could
+   * otherwise write to a reused descriptor.
    */
   wakeFd: 3,
 } as const;

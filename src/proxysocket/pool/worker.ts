@@ -65,11 +65,11 @@ interface Waiting {
 }
 
 /**
- * One worker thread, as the main thread sees it. Commands are carried out in the order in which they are sent, also
- * those that were sent before the thread was ready; each rejects with WorkerLost when the worker dies.
+ * One worker thread, as the main thread sees it. Commands run in the order in which they are sent, including those
+ * sent before the thread was ready; each rejects with WorkerLost when the worker dies.
  *
- * The thread blocks in the kernel. It is woken through its eventfd for every command, and when the process ends,
- * since Node waits for its threads.
+ * The thread blocks in the kernel. Its eventfd wakes it for every command, and when the process ends, since Node
+ * waits for its threads.
  */
 export class PoolWorker {
   readonly index: number;

@@ -142,11 +142,11 @@ export class HoldQueue implements Iterable<HeldClient> {
   }
 
   /**
-   * Holds a client that found no endpoint; else why it is rejected: there are endpoints, all of which it has tried,
-   * or the service port was removed and its listeners are about to close.
+   * Holds a client that found no endpoint; else returns why it is rejected: it has tried all endpoints, or the
+   * service port was removed and its listeners are about to close.
    *
-   * A client whose endpoint was removed again gets the whole time once more, unless that is over since it was first
-   * held: with endpoints that come and go it could be held for ever.
+   * A client whose endpoint was removed again gets the whole time again, unless that has passed since it was first
+   * held: with flapping endpoints it could be held for ever.
    */
   enter(client: HeldClient, owner: ServicePort): Hold | RejectReason {
     const timeouts = this.#timeouts;

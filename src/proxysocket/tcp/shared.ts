@@ -27,11 +27,11 @@ export interface HalfClosed extends IdleEntry<HalfClosed> {
 }
 
 /**
- * Ends half-closed relays in which nothing moves any more: looks at intervals whether bytes were passed on, or
- * a slow peer takes what the system has yet to send.
+ * Resets half-closed relays in which no bytes move any more: checks at intervals whether bytes were passed on, or a
+ * slow peer reads what the system has yet to send.
  *
- * Counting looks instead of measuring time leaves out what the event loop was held up for, which no peer can be
- * blamed for. A new limit counts from the next look on.
+ * Counting checks instead of measuring time leaves out the time in which the event loop was blocked, which is not
+ * the peer's fault. A new limit applies from the next check on.
  */
 export class HalfCloseWatchdog {
   readonly #lanes: IdleLanes<HalfClosed>;
@@ -84,10 +84,10 @@ export class HalfCloseWatchdog {
 const DESCRIPTORS_PER_CONNECTION = 2;
 
 /**
- * Lets connections in up to a limit, and as far as there are descriptors.
+ * Admits connections up to a limit, and as far as there are descriptors.
  *
- * Node accepts by itself and cannot leave connections in the kernel's backlog, so what does not come
- * in here has been accepted and must be reset.
+ * Node accepts on its own and cannot leave connections in the kernel's backlog, so a connection that is not
+ * admitted has been accepted and must be reset.
  */
 export class ConnectionGate {
   readonly #limits: Pick<EngineLimits, 'maxConnections'>;

@@ -16,9 +16,9 @@ import type {
 /**
  * The UDP half of an engine, on the sockets of a transport.
  *
- * A session is one client port at one listening socket, with a socket of its own that is connected to one endpoint. It
- * ends when it is idle, when its endpoint or service port or listener is gone, when an ICMP error says that no process
- * listens there, or when room is needed for a newer one. The client's next datagram then begins another one.
+ * A session is one client port at one listening socket, with its own socket that is connected to one endpoint. It
+ * ends when it is idle, when its endpoint, service port or listener is removed, when an ICMP error reports a closed
+ * port, or when a newer one needs its room. The client's next datagram then begins another one.
  */
 export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
   readonly #transport: UdpTransport<S>;

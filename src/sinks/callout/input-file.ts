@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /**
- * Writes text to a file that has no name any more, for a program to read as its standard input. It is
- * gone when the handle is closed.
+ * Writes text to an unlinked file, for a program to read as its standard input. It is freed when the handle is
+ * closed.
  *
- * Node's own pipes are sockets, and a program cannot open `/dev/stdin` when that is a socket: scripts
- * that do so work with this. Nor can it hold up this process by not reading.
+ * Node's own pipes are sockets, and a program cannot open `/dev/stdin` when that is a socket: scripts that do so
+ * work with this. Nor can it block this process by not reading.
  */
 export async function inputFile(pieces: Iterable<string>): Promise<FileHandle> {
   const handle = await unnamedFile();

@@ -39,8 +39,8 @@ export const TERM_GRACE_MS = 2000;
 export const STDERR_TAIL = 4096;
 
 /**
- * Runs a program to its end, which is when its output is closed. What it has started
- * itself is ended with it when its time is up, but for what has left its process group.
+ * Runs a program to its end, which is when its output is closed. At its time limit it is killed with its process
+ * group, which processes that it started may have left.
  *
  * Rejects only when the input cannot be written.
  */

@@ -35,7 +35,7 @@ export type PeerKey = number | string;
 /**
  * Memory for a number of datagrams of any size, which one call receives.
  *
- * Where a datagram came from, and which address it was sent to, is known until its slot is used again.
+ * The source and destination address of a datagram are known until its slot is reused.
  */
 export class DatagramSlots {
   readonly count: number;

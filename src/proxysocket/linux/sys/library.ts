@@ -92,10 +92,10 @@ type Call = (a: number, b: number | bigint, c: number) => number;
  *
  * All functions of `node:ffi` with the same number of arguments share one wrapper, whose generic path costs 170 ns
  * more. V8 knows the function only where it inlines the wrapper into a caller that calls nothing else. So each
- * function gets such a caller, which itself must not be inlined, as that would use up V8's inlining budget: `through`
- * calls it by an index that V8 does not foresee.
+ * function gets such a caller, which itself must not be inlined, as that would use up V8's inlining budget:
+ * `through` calls it by an index that V8 cannot predict.
  *
- * Once in each thread: with a second set the functions would not be known any more.
+ * Once in each thread: with a second set, V8 would not know the functions any more.
  */
 function knownCalls(of: Functions): KnownCalls {
   // In an array, since V8 would inline a constant. The names are for traces of V8.

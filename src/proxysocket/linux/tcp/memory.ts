@@ -41,10 +41,10 @@ export type Kept = KeptBytes | KeptInPipe;
 /**
  * The memory that relays copy through.
  *
- * All relays read into one large buffer and write from it at once, so an idle relay has no memory, and what is copied
- * is still in the processor's cache. Only what the kernel does not take is kept: a small rest is copied; for a large
- * one the buffer itself is kept and replaced. A direction keeps one rest at most, and does not read before it is
- * gone: that is the back-pressure. Large rests are within a budget; when it is used up, reads become smaller.
+ * All relays read into one large buffer and write from it at once, so an idle relay has no memory, and copied data
+ * is still in the processor's cache. Only what the kernel does not accept is kept: a small rest is copied; for a
+ * large one the buffer itself is kept and replaced. A direction keeps one rest at most, and does not read before it
+ * is written: that is the back-pressure. Large rests are within a budget; when it is used up, reads become smaller.
  *
  * A bulk direction does not copy: the kernel moves its data through a pipe (`splice`), which takes 10 to 20 % less
  * time with one such direction and half with eight. Empty pipes are shared; a rest in a pipe counts as a large one.

@@ -146,9 +146,8 @@ const INCOMING = READY.readable | CLOSING;
 /**
  * One socket of a relay, and the direction from it to the other one.
  *
- * Sockets are watched for edges: an event means that something has changed, and no other one comes
- * before everything has been read, or a write was not taken in full. So what is known to be there is
- * remembered in `#readable`.
+ * Sockets are watched edge-triggered: an event means a change, and the next one comes only after everything has
+ * been read, or a write was short. So pending readability is remembered in `#readable`.
  */
 export class Side implements Pollable {
   readonly fd: number;

@@ -42,9 +42,9 @@ export class Sender {
   }
 
   /**
-   * Datagrams from one peer to another, in order: those in the slots that a list names from index
-   * `from` up to `end`. The list must stay as it is until `flush`. `to` is undefined on a connected
-   * socket; `segments`: whether those of one size may go as one message.
+   * Datagrams from one peer to another, in order: those in the slots of a list from index `from` up to `end`. The
+   * list must not change until `flush`. `to` is undefined on a connected socket; `segments`: whether those of one
+   * size may be sent as one message.
    */
   add(
     owner: Sending,

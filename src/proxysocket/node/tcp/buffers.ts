@@ -62,10 +62,10 @@ export const SHARED_BYTES = 64 * 1024;
 /**
  * Where small reads are copied to before they are written.
  *
- * A chunk that the kernel takes at once, as it nearly always does, is overwritten by the next one: nothing is allocated
- * for it, not even a view where the last chunk was as long. A chunk that has to wait stays where it is, and the next one
- * goes behind it. A full slab is left to the chunks that still lie in it. A direction waits with one chunk at most, so it
- * holds on to one slab at most.
+ * A chunk that the kernel accepts at once, as it nearly always does, is overwritten by the next one: nothing is
+ * allocated for it, not even a view where the last chunk was as long. A chunk that has to wait stays, and the next
+ * one goes behind it. A full slab is left to its waiting chunks. A direction waits with one chunk at most, so it
+ * keeps one slab at most.
  */
 export class Scratch {
   #slab = Buffer.allocUnsafeSlow(SHARED_BYTES);

@@ -116,9 +116,9 @@ export const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 5
 /**
  * Calls back when the end of a socket's stream is known to be a FIN.
  *
- * Where there is doubt, it writes nothing to the socket, which makes the kernel report it; a reset then comes
- * as the socket's 'error'. A socket that cannot be written to any more, or still has to write
- * other things, is taken at its word: for the one it does not matter, the other will find out.
+ * In doubt, it writes nothing to the socket, which makes the kernel report it; a reset then comes as the socket's
+ * 'error'. A socket that cannot be written to any more, or still has to write other data, is trusted: for the first
+ * it does not matter, the second will find out.
  */
 export function whenFin(
   socket: Socket,

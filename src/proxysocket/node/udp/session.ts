@@ -24,10 +24,10 @@ export interface NodeSessionFront extends SessionFront<NodeUdpSession> {
 
 const ENDED: State = { kind: 'ended' };
 
-/*
- * `dgram` reports the fate of a datagram only through a callback, which costs a tenth of the whole path. So most
- * datagrams go without one: this many after a sign of success. Both numbers are even, so every third or fifteenth
- * datagram is asked about: an ICMP error is handed to whichever system call comes next, and with an even period that
+/**
+ * `dgram` reports the result of a datagram only through a callback, which costs a tenth of the whole path. So most
+ * datagrams have none: this many after a sign of success. Both numbers are even, so every third or fifteenth
+ * datagram has one: an ICMP error is returned by the next system call of any kind, and with an even period that
  * could always be one without a callback.
  */
 const UNASKED_AFTER_SENT = 2;

@@ -73,9 +73,9 @@ export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
  * The sockets of a UDP listener: one, and for a wildcard address further ones.
  *
  * A client drops an answer that does not come from the address it has sent to, and `dgram` does not report that
- * address. So a wildcard listener also opens a socket on every address of the host, to which the kernel hands more
- * specific datagrams. The wildcard socket serves the rest, from the address that the route prefers: addresses that
- * the host does not list (127.0.0.2, `local` routes, IPv6 link-local), beyond `udpWildcardSockets`, or new within
+ * address. So a wildcard listener also opens a socket on every address of the host, which the kernel prefers as
+ * more specific. The wildcard socket serves the rest, from the address that the route prefers: addresses that the
+ * host does not list (127.0.0.2, `local` routes, IPv6 link-local), beyond `udpWildcardSockets`, or new within
  * seconds.
  */
 class Listening implements UdpListening<NodeUdpSession> {
@@ -240,7 +240,7 @@ async function mainSocket({ address, port }: ListenSpec): Promise<Socket> {
 }
 
 /**
- * Linux lets a wildcard socket and one on a single address have the same port only if both set SO_REUSEADDR;
+ * Linux lets a wildcard socket and one on a single address have the same port only if both set SO_REUSEPORT;
  * Windows always does. Elsewhere the wildcard socket stays alone.
  */
 const SHARES_PORT = process.platform === 'linux';
