@@ -68,8 +68,8 @@ function why(
   }
   if (code === 'KPNG_LIMIT_REACHED') {
     return (
-      'too few file descriptors for listeners, which each worker opens for itself; ' +
-      'raise its limit (ulimit -n, LimitNOFILE in systemd) or take fewer --workers'
+      'no file descriptor left for listeners, which each worker opens for itself; ' +
+      'raise the limit (ulimit -n, LimitNOFILE in systemd) or use fewer --workers'
     );
   }
   return `the system says ${cause}`;

@@ -61,7 +61,7 @@ t.test('what cannot be used is named, with what it was about', async (t) => {
     [setBytes(12, '|n2||', node), /has another name/, { kind: 'node', node: 'n2' }],
     [setBytes(10, 'demo|web||', Buffer.from('ffff', 'hex')), /service/, { kind: 'service' }],
     [setBytes(12, '|n1||', Buffer.from('1205', 'hex')), /node "n1"/, { kind: 'node' }],
-    [OpItem.create(), /not known/, undefined],
+    [OpItem.create(), /Unknown kind/, undefined],
   ] as const) {
     const op = decode(item);
     t.match(op, { kind: 'invalid', error: { code: 'KPNG_OP_INVALID', message: problem } });

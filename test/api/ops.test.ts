@@ -133,7 +133,7 @@ t.test('an operation that cannot be used is named, and what it was about is know
       /set 0/,
       undefined,
     ],
-    ['no kind', { op: undefined }, /not known/, undefined],
+    ['no kind', { op: undefined }, /Unknown kind/, undefined],
   ];
   for (const [name, item, message, target] of cases) {
     t.test(name, async (t) => {
@@ -148,7 +148,7 @@ t.test('bytes that are no operation at all are refused', async (t) => {
   for (const text of ['00', '12', '12ff', '0b', '1202ffff', '0affffffffffffffffffff01', '220100']) {
     t.match(invalid(t, decodeLocalOp(unhex(text))).error.message, /cannot be decoded/, text);
   }
-  t.match(invalid(t, decodeLocalOp(Buffer.alloc(0))).error.message, /kind that is not known/);
+  t.match(invalid(t, decodeLocalOp(Buffer.alloc(0))).error.message, /Unknown kind/);
 });
 
 t.test('a path as long as a book does not fill the log', async (t) => {

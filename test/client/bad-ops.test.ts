@@ -44,7 +44,7 @@ t.test('bad operations are named and counted, the good ones around them count', 
     /path "lonely"/,
     /set 7/,
     /cannot be decoded/,
-    /not known/,
+    /Unknown kind/,
     /path "demo\/web" /,
     /endpoint "demo\/web\/web-1"/,
   ]) {

@@ -129,7 +129,7 @@ linuxTest('whoever gives up before it serves is told, and another one may call',
     await until(() => failed.length > count);
     socket.destroy();
   }
-  t.match(failed, [/has gone/, /JSON/, /version 99 of the handover/]);
+  t.match(failed, [/has ended/, /JSON/, /version 99 of the handover/]);
   t.notOk(isTaken());
   await until(() => openDescriptors() === before);
   const found = await takeOver(path);
