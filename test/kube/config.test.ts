@@ -111,7 +111,7 @@ t.test('what is wrong with a configuration', async (t) => {
 t.test('without any configuration it says what to do', async (t) => {
   t.match(
     await problem({}),
-    /^KPNG_KUBECONFIG: .*\(in-cluster\): neither --kubeconfig, KUBECONFIG nor --server is given, and this is no pod/,
+    /^KPNG_KUBECONFIG: .*\(in-cluster\): neither --kubeconfig, KUBECONFIG nor --server is given, and this process does not run in a pod/,
   );
 });
 

@@ -63,7 +63,7 @@ t.test('a socket that is in use, and a file of another kind, are left alone', po
   writeFileSync(file, 'precious');
   await fails(t, `unix:${file}`, {
     code: 'KPNG_LISTEN_ADDRESS_IN_USE',
-    message: /it is not a socket/,
+    message: /exists and is not a socket/,
   });
   t.ok(existsSync(file));
 });

@@ -99,9 +99,7 @@ function errorOf(
     return failed(`${program} was killed: it printed more than ${maxOutput} bytes`);
   }
   const limit = formatDuration(timeoutMs);
-  return failed(
-    `${program} was killed: it, or a process that it started, ran longer than ${limit}`,
-  );
+  return failed(`${program}, or a process that it started, timed out after ${limit}`);
 }
 
 function failed(message: string, cause?: unknown): KpngError {
