@@ -179,9 +179,7 @@ testEachRig(
     for (const n of [0, 17, 39]) t.match(rig.lands(`10.0.1.${n}:80`), /proxy port/);
     t.equal(rig.lands('10.0.0.67:80'), 'passed on', 'none of its portals is there');
     const { problems } = rig.portal.plan([], []);
-    t.match(problems, [
-      { servicePort: 'd/bad', message: /d\/bad is left out; retried later/ },
-    ]);
+    t.match(problems, [{ servicePort: 'd/bad', message: /d\/bad is left out; retried later/ }]);
 
     const runs = rig.runs;
     await rig.sync([wants('d/more', 'clusterIP 10.0.2.1:80')]);
