@@ -118,7 +118,7 @@ function drainable(subject: ProcessSubject): ProxySubject {
 
 const DRAINING = 'Draining: no new connections';
 
-/** Without a name, everything is as it was before the first drain. */
+/** Without a name, removes all drains. */
 async function undrain(
   subject: ProcessSubject,
   drains: ProcessDrain,

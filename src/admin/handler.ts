@@ -6,7 +6,7 @@ import { checkInput, methodOf, type Operation, type OperationInput } from './ope
 /** Where the operations are, by version. */
 const PREFIX = '/v1/';
 
-/** The body of an answer that is an error. */
+/** The body of an error response. */
 export interface ErrorBody {
   readonly error: { readonly code: string; readonly message: string };
 }
@@ -20,7 +20,7 @@ export interface AdminAccess {
   readonly trusted: boolean;
 }
 
-/** Answers a request with an operation; undefined when the path is not one of the API. */
+/** Answers an API request; undefined for any other path. */
 export async function answerAdmin(
   request: HttpRequest,
   { operations, reading, trusted }: AdminAccess,

@@ -30,7 +30,7 @@ export class History {
     this.#filled = Math.min(this.#filled + 1, HISTORY_SAMPLES);
   }
 
-  /** Forgets everything, to be used for something else. */
+  /** Clears it for reuse. */
   clear(): void {
     this.#next = 0;
     this.#filled = 0;
@@ -58,7 +58,7 @@ export class History {
     return sums.map(Math.round);
   }
 
-  /** Rounded to what can be seen, so that a page of it is short. */
+  /** Rounded to the resolution of the plot, for a short page. */
   #series(index: number): number[] {
     const list: number[] = [];
     for (let age = this.#filled - 1; age >= 0; age -= 1) {

@@ -18,7 +18,7 @@ export interface Operation {
   /** One line for the index. */
   readonly summary: string;
   readonly access: Access;
-  /** Names of what may be given; anything else is refused. */
+  /** Names of the accepted inputs; any other is refused. */
   readonly inputs: readonly string[];
   /**
    * Answers with plain data, or with pieces of JSON. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be
@@ -32,7 +32,7 @@ export function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' 
   return access === 'change' ? 'POST' : 'GET';
 }
 
-/** Throws KPNG_USAGE unless only what the operation knows is given. */
+/** Throws KPNG_USAGE for unknown inputs. */
 export function checkInput({ name, inputs }: Operation, input: OperationInput): void {
   for (const given of Object.keys(input)) {
     if (inputs.includes(given)) continue;

@@ -96,7 +96,7 @@ function hashOf(text: string): string {
 }
 
 export interface PageServerOptions {
-  /** An empty host means the loopback interface: the page is for everybody only where that is said. */
+  /** An empty host means the loopback interface: other clients need an explicit address. */
   readonly address: HostPort;
   readonly answer: (request: HttpRequest) => Promise<Answer>;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
@@ -105,7 +105,7 @@ export interface PageServerOptions {
   readonly turn?: Turn | undefined;
 }
 
-/** Serves the status page, and what it reads, over TCP. Nothing can be changed there. */
+/** Serves the status page and its data over TCP, read-only. */
 export function startPageServer(options: PageServerOptions): HttpServer {
   const { address, answer, subject, inherit, turn } = options;
   const { log, clock } = subject;
@@ -119,7 +119,7 @@ export function startPageServer(options: PageServerOptions): HttpServer {
     turn,
     async answer(request) {
       const { host: asked = '' } = request.headers;
-      // With DNS rebinding, a page of another site could read what is here.
+      // With DNS rebinding, a page of another site could read the data.
       if (isPrivate && !isLocalName(asked)) {
         return failure(421, 'KPNG_ADMIN_REFUSED', `${asked} is not the name of this host`);
       }

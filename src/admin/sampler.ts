@@ -35,7 +35,7 @@ export interface SamplerOptions {
   readonly snapshot: (names?: ReadonlySet<string>) => readonly ServicePortSnapshot[];
   /** The names of all, so that very many are sampled in several turns; absent: in one. */
   readonly names?: () => readonly string[];
-  /** Whether anything has moved since the last time; absent or undefined: only the counters show it. */
+  /** Whether any traffic has flowed since the last time; absent or undefined: only the counters show it. */
   readonly activity?: () => Activity | undefined;
   readonly clock: Clock;
 }

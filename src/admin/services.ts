@@ -149,7 +149,7 @@ function matches(words: readonly string[], name: string, desired: Named): boolea
   return missing.every((word) => addresses.some((address) => address.includes(word)));
 }
 
-/** The largest first, but names from A and states from the worst on; what is equal by name. */
+/** The largest first, but names from A and states from the worst on; equal ones by name. */
 function sortEntries(entries: Entry[], { sort, reverse }: ServicesQuery, rates: Rates): void {
   const sign = reverse ? -1 : 1;
   const byName = (a: Entry, b: Entry): number => compare(a.snapshot.name, b.snapshot.name);

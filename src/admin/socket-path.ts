@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../errors.ts';
 
-/** Bytes that the path of a socket may have: what every system allows, with room for a draft of it. */
+/** Maximum length of a socket's path on all systems, with room for a draft's suffix. Bytes. */
 const MAX_PATH_BYTES = 92;
 
 /** Where the process is. */
@@ -29,7 +29,7 @@ export function defaultSocketPath({ platform, uid, env }: Surroundings = surroun
   return runtime === undefined || runtime === '' ? '' : `${runtime}/kpng-userspace/admin.sock`;
 }
 
-/** Whether a path is that of a named pipe of Windows, which is in no directory. */
+/** Whether a path is a named pipe of Windows, which has no directory. */
 export function isPipe(path: string): boolean {
   return /^\\\\[.?]\\pipe\\./i.test(path);
 }

@@ -17,7 +17,7 @@ export interface SocketServerOptions {
   readonly predecessor?: number | undefined;
   readonly clock: Clock;
   readonly answer: (request: HttpRequest) => Promise<Answer>;
-  /** Gets an answer that could not be made. */
+  /** Called when an answer could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
 

@@ -17,7 +17,7 @@ import type { ConnectionsView, ConnectionView, HistoryView } from './views.ts';
 /** Service ports that a dump describes in one piece. */
 const DUMP_PIECE = 100;
 
-/** What every process can be asked for. */
+/** The operations of every process. */
 export function standardOperations(subject: ProcessSubject, sampler: Sampler): Operation[] {
   return [
     {

@@ -15,7 +15,7 @@ export interface ProxySubject {
   /** The kind of the portal. */
   readonly portal: string;
   readonly limits: EngineLimits;
-  /** Every service port that there should be. */
+  /** The desired service ports. */
   desired(): readonly DesiredServicePort[];
   problems(): readonly ProblemView[];
 }
@@ -25,7 +25,7 @@ export interface ProcessSubject {
   readonly version: string;
   /** The words of the command, such as `file to-userspace`. */
   readonly command: string;
-  /** The node that is served, if it is one. */
+  /** The node that is served, if it is a single one. */
   readonly nodeName: string | undefined;
   readonly health: Health;
   readonly log: AdjustableLog;

@@ -95,7 +95,7 @@ export interface ListenerView {
   readonly cause?: string;
 }
 
-/** Time that successful connects took: the bound of the histogram below which so many are. Seconds. */
+/** Connect times: the upper bound of the bucket in which the quantile lies. Seconds. */
 export interface ConnectTimes {
   readonly count: number;
   readonly p50: number | null;
@@ -211,6 +211,6 @@ export interface ConnectionsView {
   /** Connections that were inspected and match. There may be more when `complete` is false. */
   readonly matched: number;
   readonly complete: boolean;
-  /** Oldest first, no more than were asked for. */
+  /** Oldest first, up to the limit of the query. */
   readonly connections: readonly ConnectionView[];
 }

@@ -88,7 +88,7 @@ const SHAPES: Readonly<Record<GlobalTarget['kind'], Shape>> = {
   node: NODE_INFO,
 };
 
-/** A value must bear the names of its path: the path is what Delete refers to. */
+/** A value must have the names of its path, which Delete refers to. */
 function setOp(target: GlobalTarget, bytes: Uint8Array): GlobalOp {
   const problem = wireProblem(bytes, SHAPES[target.kind]);
   if (problem !== undefined) return badValue(target, problem);

@@ -113,7 +113,7 @@ function list<T>(key: string, values: readonly T[], json: (value: T) => string):
   return values.length === 0 ? '' : `"${key}":[${values.map((value) => json(value)).join(',')}]`;
 }
 
-/** A message that is there but empty is `{}`. */
+/** An empty message is `{}`. */
 function message<T>(key: string, value: T | undefined, json: (value: T) => string): string {
   return value === undefined ? '' : `"${key}":${json(value)}`;
 }
@@ -125,7 +125,7 @@ function map(key: string, value: Readonly<Record<string, string>>): string {
   return `"${key}":{${fields.join(',')}}`;
 }
 
-/** Go escapes what could end a script element or, in old JavaScript, a line. */
+/** Go escapes characters that could end a script element or, in old JavaScript, a line. */
 function quoted(value: string): string {
   return JSON.stringify(value).replace(SPECIAL, escape);
 }

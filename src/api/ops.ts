@@ -104,7 +104,7 @@ function setOp({ ref, bytes }: Value): LocalOp {
   });
 }
 
-/** A service must bear the names of its path: the path is what Delete and its endpoints refer to. */
+/** A service must have the names of its path, which Delete and its endpoints refer to. */
 function setService(target: Target & { kind: 'service' }, bytes: Uint8Array): LocalOp {
   const problem = wireProblem(bytes, SERVICE);
   if (problem !== undefined) return badValue(target, problem);

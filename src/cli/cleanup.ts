@@ -21,7 +21,7 @@ interface Context extends Required<CleanupOptions> {
   readonly warn: (error: KpngError) => void;
 }
 
-/** Removes one kind of thing. Resolves with what is so now; rejects with a KpngError. */
+/** Removes one kind of state. Resolves with the result in words; rejects with a KpngError. */
 type Step = (context: Context) => Promise<string>;
 
 const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresses];

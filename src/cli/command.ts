@@ -25,7 +25,7 @@ export interface RunContext {
   readonly stdout: Writable;
   /** The node that the backend works for; absent: none, or all. */
   readonly nodeName?: string;
-  /** Aborted by the first signal that ends the program, before anything is stopped. */
+  /** Aborted by the first signal that ends the program, before the shutdown begins. */
   readonly stopping?: AbortSignal;
   /** When what else this process serves may begin. A sink that `takesOver` from another process makes it come. */
   readonly turn?: Turn;
@@ -61,7 +61,7 @@ export interface Running {
   setLimits?(limits: LimitChange): Promise<void>;
   /** Takes no more clients and resolves when the last has gone. Idempotent. */
   close(): Promise<void>;
-  /** Cuts what `close` waits for. Resolves when everything is released. Idempotent. */
+  /** Aborts what `close` waits for. Resolves when everything is released. Idempotent. */
   destroy(): Promise<void>;
 }
 
@@ -84,7 +84,7 @@ export interface SourceContext extends RunContext {
   readonly nodeName: string;
 }
 
-/** A source that knows what one node needs. */
+/** A source of one node's state. */
 export interface BoundLocalSource extends Bound {
   readonly scope: 'local';
   start(context: SourceContext): Promise<RunningSource>;
@@ -99,15 +99,15 @@ export interface BoundGlobalSource extends Bound {
 export type BoundSource = BoundLocalSource | BoundGlobalSource;
 
 interface BoundSinkBase extends Bound {
-  /** Whether the servers for metrics and health run although their flags were not given. */
+  /** Whether the servers for metrics and health run although their flags were not set. */
   readonly servesByDefault: boolean;
-  /** Whether it only says what it would do: then no server runs at all. */
+  /** Whether it is a dry run: then no server runs. */
   readonly isDry?: boolean;
   /** Of the data path; absent: it has none. */
   readonly limits?: EngineLimits | undefined;
 }
 
-/** A sink that takes what one node needs: a backend. */
+/** A sink for one node's state: a backend. */
 export interface BoundLocalSink extends BoundSinkBase {
   readonly scope: 'local';
   readonly nodeName: string;
@@ -116,7 +116,7 @@ export interface BoundLocalSink extends BoundSinkBase {
   start(context: RunContext): Promise<RunningSink>;
 }
 
-/** A sink that takes the state of the whole cluster, from a store that a source feeds. */
+/** A sink for the state of the whole cluster, from a store that a source feeds. */
 export interface BoundGlobalSink extends BoundSinkBase {
   readonly scope: 'global';
   start(context: RunContext, store: GlobalStore): Promise<Running>;
@@ -136,7 +136,7 @@ export interface CommandText {
   readonly flags: FlagTable;
 }
 
-/** A command line without the program's name, and what it does. */
+/** A command line without the program's name, and its effect. */
 export interface Example {
   readonly line: string;
   readonly does: string;
@@ -144,24 +144,24 @@ export interface Example {
 
 /** A source. To add one, write a file that exports one and list it in registry.ts. */
 export interface SourceCommand extends CommandText {
-  /** Whether it knows the state of the whole cluster, or what one node needs of it. */
+  /** Whether it has the state of the whole cluster, or of one node. */
   readonly scope: 'local' | 'global';
   bind(raw: RawValues): BoundSource;
 }
 
 /** A sink, added like a source. */
 export interface SinkCommand extends CommandText {
-  /** Whether it takes the state of the whole cluster, or what one node needs of it: a backend. */
+  /** Whether it takes the state of the whole cluster, or of one node: a backend. */
   readonly scope: 'local' | 'global';
   bind(raw: RawValues): BoundSink;
 }
 
-/** A source and a sink with everything that they are set to. */
+/** A source and a sink with all their settings. */
 export interface BoundCommand {
   readonly source: BoundSource;
   readonly sink: BoundSink;
   readonly globals: GlobalOptions;
-  /** Names of the flags that were given: on the command line, in the environment or in a file. */
+  /** Names of the flags that were set: on the command line, in the environment or in a file. */
   readonly given: ReadonlySet<string>;
   /** The words that name it. */
   readonly command: readonly string[];
@@ -223,7 +223,7 @@ export interface Registry {
   readonly hints: Readonly<Record<string, string>>;
 }
 
-/** A command with flags of these types; `read` throws what is wrong with their values. */
+/** A command with flags of these types; `read` throws an error for an invalid value. */
 interface Definition<Table extends FlagTable, Options extends object> extends CommandText {
   readonly flags: Table;
   read(values: FlagValues<Table>, given: ReadonlySet<string>): Options;

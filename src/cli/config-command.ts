@@ -14,7 +14,7 @@ interface Output {
   readonly stderr: Writable;
 }
 
-/** Reports everything that is wrong with a file. Returns the exit code. */
+/** Reports all errors of a file. Returns the exit code. */
 export async function validateConfig(
   path: string,
   { registry, parseRun }: Pick<OtherLine, 'registry' | 'parseRun'>,

@@ -13,7 +13,7 @@ export async function loadConfig(path: string, registry: Registry): Promise<Conf
   return understand(path, await readConfigText(path), registry);
 }
 
-/** Understands a configuration file, its text or what was read of it. Throws KPNG_CONFIG_INVALID. */
+/** Parses a configuration file, from its text or its parsed documents. Throws KPNG_CONFIG_INVALID. */
 export function understand(
   path: string,
   content: string | ReadDocuments,

@@ -153,7 +153,7 @@ function sectionText({ heading, paragraphs = [], lines = [], rows = [] }: HelpSe
   ].join('\n');
 }
 
-/** Two columns; a left side that is too wide has a line of its own. */
+/** Two columns; a left side that is too wide gets its own line. */
 function columns(rows: readonly (readonly [string, string])[]): string[] {
   const left = Math.min(30, Math.max(0, ...rows.map(([label]) => label.length)));
   const indent = ' '.repeat(left + 4);

@@ -24,9 +24,9 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
 
 /** The sender of the request to stop. */
 export interface StopReason {
-  /** The keys that the log has of it. */
+  /** Its keys in the log. */
   readonly told: { readonly signal: string } | { readonly by: string };
-  /** How long there is, whatever the flags say. Milliseconds; absent: as long as it takes. */
+  /** Time limit that overrides the flags. Milliseconds; absent: none. */
   readonly withinMs?: number;
 }
 
@@ -95,7 +95,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
   };
 }
 
-/** Where Linux takes how readily it ends a process. */
+/** Linux's file for the OOM score adjustment. */
 const PATH = '/proc/self/oom_score_adj';
 
 /** Applies `--oom-score-adj`. A refusal of the kernel is only a warning. `path` is for tests. */

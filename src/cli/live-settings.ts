@@ -79,7 +79,7 @@ export interface Appliance {
   readonly setLimits: (limits: LimitChange) => void;
 }
 
-/** How each setting that is marked as live is put into force. A test compares them with the flags. */
+/** How each live setting is applied. A test compares them with the flags. */
 export function appliers({ globals, log, setLimits }: Appliance): Appliers {
   return {
     v({ globals: next }) {
@@ -107,7 +107,7 @@ function limitAppliers(setLimits: Appliance['setLimits']): Appliers {
   ) satisfies Appliers;
 }
 
-/** Limits that may change before there is a data path, which then gets the last ones. */
+/** Limits that change before there is a data path, which then gets the last ones. */
 export class LateLimits {
   readonly #early: LimitChange = {};
   #target: ((limits: LimitChange) => void) | undefined;

@@ -52,7 +52,7 @@ export async function observeServers(options: ObserveServersOptions): Promise<Ht
   };
 }
 
-/** Undefined when no files are named; then nothing of TLS is loaded. */
+/** Undefined without files; then no TLS code is loaded. */
 async function tlsFor(
   server: string,
   files: { readonly crt: string; readonly key: string },

@@ -27,13 +27,13 @@ export interface RunOptions {
   readonly source: BoundSource;
   readonly sink: BoundSink;
   readonly globals: GlobalOptions;
-  /** Names of the flags that were given. */
+  /** Names of the flags that were set. */
   readonly given: ReadonlySet<string>;
   readonly log: AdjustableLog;
   readonly process: ProcessLike;
   readonly stdout: Writable;
   readonly hangUp: HangUp;
-  /** The words of the command and what it is set to, for those who ask. */
+  /** The words of the command and its settings, for the admin API. */
   readonly command?: readonly string[];
   readonly settings?: readonly EffectiveSetting[];
   /** The configuration file, if there is one, to be followed. */

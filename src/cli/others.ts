@@ -120,7 +120,7 @@ const config: OtherCommand = {
       };
     }
     if (form !== 'print') throw usage('write config validate FILE or config print');
-    // `to-file` has an --output of its own, which is a path.
+    // `to-file` has another --output, which is a path.
     const isForm = ({ name, text }: { name: string; text: string | undefined }): boolean =>
       name === 'output' && OUTPUT_FORMS.some((each) => each === text);
     const output = SHOW_FLAGS.output.kind.parse(flags.findLast(isForm)?.text ?? 'table');

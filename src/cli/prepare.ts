@@ -33,7 +33,7 @@ interface Observed {
   readonly onProxy?: (proxy: ProxySubject) => void;
 }
 
-/** A sink that has been started, and what feeds it until the signal. */
+/** A running sink, and its feed until the signal. */
 export interface Prepared {
   readonly running: Running;
   readonly work: (signal: AbortSignal) => Promise<void>;
@@ -164,7 +164,7 @@ export interface NoLocalEndpoints {
   readonly external: number;
 }
 
-/** Counts them as they change; nothing is done for services that do not. */
+/** Counts them as they change; unchanged services cost nothing. */
 export class LocalPolicyBook {
   readonly #internal = new Set<string>();
   readonly #external = new Set<string>();

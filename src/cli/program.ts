@@ -53,7 +53,7 @@ export async function main(
   }
 }
 
-/** The configuration file, and what reads it again. Code for that is loaded only if there is one. */
+/** The configuration file, and its reloader. Its code is loaded only if there is one. */
 async function loadConfig(path: string) {
   if (path === '') return undefined;
   const { loadConfig: load, understand } = await import('./config-file.ts');

@@ -16,7 +16,7 @@ export interface FollowConfigOptions {
   readonly clock: Clock;
 }
 
-/** A configuration file that is followed. */
+/** A watched configuration file. */
 export interface FollowedConfig {
   /** Reads the file again, even if nothing seems to have changed. */
   again(): void;

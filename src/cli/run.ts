@@ -74,7 +74,7 @@ export async function run(given: RunOptions): Promise<number> {
   }
 }
 
-/** Logs what ended the program, and returns the exit code. */
+/** Logs the cause of the end, and returns the exit code. */
 function failed(message: string, error: unknown, log: Log): 1 | 2 {
   log.error(message, { err: error });
   return isConfiguration(error) ? 2 : 1;
@@ -123,7 +123,7 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
   try {
     const fed = work(end.signal);
     await Promise.race([fed, aborted(end.signal)]);
-    // A sink that is stuck, such as a reader that does not read, must not keep the program.
+    // A stuck sink, such as one whose reader does not read, must not keep the program alive.
     await drain(
       fed.then(() => running.close()),
       {

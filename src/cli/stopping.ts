@@ -25,13 +25,13 @@ export type InTime = 'in time' | 'time is up';
 
 /** How long the steps of a stop may take. Milliseconds. */
 export interface StopTimes {
-  /** New connections are served on for so long. */
+  /** How long new connections are still accepted. */
   readonly delayMs: number;
-  /** Open ones have so long to end. */
+  /** How long open connections may last. */
   readonly timeoutMs: number;
 }
 
-/** The times that flags say, or what fits where the service manager kills the process after `withinMs`. */
+/** The times of the flags, or times that fit where the service manager kills the process after `withinMs`. */
 export function stopTimes(flags: StopTimes, withinMs: number | undefined): StopTimes {
   if (withinMs === undefined) return flags;
   return { delayMs: 0, timeoutMs: Math.min(flags.timeoutMs, withinMs) };
@@ -42,7 +42,7 @@ const SHARE = 5;
 const MOST_OFTEN_MS = 1000;
 const LEAST_OFTEN_MS = 30_000;
 
-/** Counts what runs. O(service ports), so only now and then. */
+/** Counts open connections. O(service ports), so only now and then. */
 export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining {
   let connections = 0;
   let sessions = 0;

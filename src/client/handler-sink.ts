@@ -1,7 +1,7 @@
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { LocalChange, LocalSink, LocalView } from '../store/local-view.ts';
 
-/** A service with its endpoints: what kpng's full-state callbacks get, and the keys besides. */
+/** A service with its endpoints: as in kpng's full-state callbacks, and with the keys. */
 export interface ServiceItem {
   /** `namespace/name`. */
   readonly key: string;

@@ -1,4 +1,4 @@
-/** The command line of a program that is nothing but a handler. */
+/** The command line of a program that only consists of a handler. */
 import { parseArgs } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
 import { parseDuration } from '../util/duration.ts';

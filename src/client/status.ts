@@ -67,7 +67,7 @@ function statusOf(cause: unknown): { code: number | undefined; details: string }
   return { code, details: tidy(details === '' ? cause.message : details) };
 }
 
-/** grpc-js ends its text with a note that is mostly empty, and repeats that an error is an error. */
+/** grpc-js appends a mostly empty note, and repeats the code. */
 function tidy(details: string): string {
   return (
     details

@@ -33,7 +33,7 @@ export interface StreamOptions<Op extends StreamOp> {
   readonly tls: TlsMaterial | undefined;
   /** Largest message taken from the server. Bytes. */
   readonly maxMessageSize: number;
-  /** Time limit of everything up to the end of the HTTP/2 handshake. Milliseconds. */
+  /** Time limit for the connection and its HTTP/2 handshake. Milliseconds. */
   readonly connectTimeoutMs: number;
   readonly clock: Clock;
   /** Called once the connection stands. The server may still refuse the call. */

@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { KpngError } from '../errors.ts';
 
-/** Where a kpng server is: made by `parseTarget` only. */
+/** The address of a kpng server; only `parseTarget` creates it. */
 export interface Target {
   /** What gRPC dials. */
   readonly uri: string;

@@ -16,7 +16,7 @@ export interface ChangeSets<Op extends StreamOp> {
 
 export interface WatchOptions<Op extends StreamOp> {
   readonly sets: ChangeSets<Op>;
-  /** Sent with each request. May be empty, which a kpng server takes for a node without anything local. */
+  /** Sent with each request. May be empty; then the kpng server treats no endpoint as local. */
   readonly nodeName: string;
   /** A Reset arrived within a change set, after so many operations. */
   readonly onResetWithin: (operations: number) => void;
@@ -62,7 +62,7 @@ export async function watch<Op extends StreamOp>(
       }
     }
   } finally {
-    // Until the next connection, what came of the change set would only take memory.
+    // Free the change set's memory until the next connection.
     sets.reset();
   }
   return undefined;

@@ -1,7 +1,7 @@
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 
-/** A setting that differs from what the program runs with. */
+/** A setting that differs from the running program's. */
 export interface SettingChange {
   /** Without dashes. */
   flag: string;
@@ -17,7 +17,7 @@ export interface ConfigReloaded {
   path: string;
   /** The value in force now. */
   changed: readonly SettingChange[];
-  /** What takes effect only when the program starts again. */
+  /** Settings that take effect only after a restart. */
   refused: readonly SettingChange[];
 }
 

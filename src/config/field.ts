@@ -18,7 +18,7 @@ export interface Field {
   /** Name of the flag, without dashes. */
   readonly flag: string;
   readonly schema: FieldSchema;
-  /** Throws an Error that says what is expected, for a text that the flag would not take. */
+  /** Throws an Error with the expected format, for a text that the flag would refuse. */
   readonly check: (text: string) => void;
 }
 

@@ -9,7 +9,7 @@ export type FieldRule =
   | { readonly kind: 'flag'; readonly flag: string; readonly convert?: (value: unknown) => unknown }
   /** It has fields of its own. */
   | { readonly kind: 'object'; readonly fields: FieldRules }
-  /** It says what this program is in any case; other values get a warning. */
+  /** The program always behaves as this value says; other values get a warning. */
   | { readonly kind: 'only'; readonly values: readonly string[]; readonly why: string }
   /** Without effect, with any value. */
   | { readonly kind: 'ignored'; readonly why: string };

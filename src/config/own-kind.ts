@@ -30,7 +30,7 @@ export function readOwnKind(document: ConfigDocument, fields: Fields): DocumentS
   return { settings, command, warnings: [], problems };
 }
 
-/** The setting that an entry makes of a field; none when its value is null. Throws what is wrong. */
+/** The setting of a field; none when its value is null. Throws an error for an invalid one. */
 export function settingOf(entry: ConfigEntry, field: Field, value = entry.value): Setting[] {
   const text = textOf(value, field.schema);
   if (text === undefined) return [];

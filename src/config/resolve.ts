@@ -16,7 +16,7 @@ interface Kind {
   read(document: ConfigDocument, fields: Fields): DocumentSettings;
 }
 
-/** In the order in which they count: what a later one says stands. */
+/** In the order of precedence: a later one overrides. */
 const KINDS: readonly Kind[] = [
   { kind: KUBE_PROXY_KIND, apiVersion: KUBE_PROXY_API_VERSION, read: readKubeProxy },
   { kind: OWN_KIND, apiVersion: OWN_API_VERSION, read: readOwnKind },

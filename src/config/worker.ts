@@ -1,4 +1,4 @@
-/** The thread that takes a changed configuration file apart; thread.ts starts it. */
+/** The thread that parses a changed configuration file; thread.ts starts it. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { readDocuments } from './documents.ts';
 

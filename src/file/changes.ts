@@ -7,9 +7,9 @@ import type { GlobalTransaction, Range } from '../store/global-transaction.ts';
 
 /** A step from one state of a file to the next: plain data, small enough to be copied between threads. */
 export type StateChange =
-  /** What was there before is gone, unless one of the next steps sets it. */
+  /** The previous state is dropped, unless one of the next steps sets it. */
   | { readonly kind: 'reset' }
-  /** A service that is new or has changed. Its endpoints follow, all of them: those that stay, and others. */
+  /** A new or changed service. All its endpoints follow, unchanged ones, too. */
   | { readonly kind: 'service'; readonly service: Service }
   | ({ readonly kind: 'kept' } & Range)
   | { readonly kind: 'endpoints'; readonly endpoints: readonly EndpointInfo[] }
@@ -53,7 +53,7 @@ function* inSteps(endpoints: readonly EndpointInfo[]): Generator<StateChange, vo
   }
 }
 
-/** A list as ranges of an older one and what is not in it, in order. Its cost grows with both. */
+/** A list as ranges of an older one and new items, in order. Its cost grows with both. */
 function* endpointParts(
   before: readonly EndpointInfo[],
   after: readonly EndpointInfo[],

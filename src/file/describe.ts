@@ -93,7 +93,7 @@ function wrongType({ data: value, instancePath }: ErrorObject, schema: SchemaPar
   return `${message}${remedy(value, schema, instancePath)}`;
 }
 
-/** How a value of the wrong type is made right, where that is plain. */
+/** How to correct a value of the wrong type, where that is obvious. */
 function remedy(value: unknown, schema: SchemaPart, path: string): string {
   const types = new Set([schema.type].flat());
   const isPlain = typeof value === 'number' || typeof value === 'boolean';

@@ -1,4 +1,4 @@
-/** Events of the state file source, published on diagnostics channels. `path` is as it was given. */
+/** Events of the state file source, published on diagnostics channels. `path` is as configured. */
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 import type { Problems } from './problem.ts';

@@ -145,7 +145,7 @@ function countKeys(value: unknown, maxDepth: number): number {
   return count;
 }
 
-/** How many keys are written in a text that is JSON: one for each colon outside quotes. */
+/** Number of keys in a JSON text: one for each colon outside quotes. */
 function countColons(text: string): number {
   let count = 0;
   for (let at = 0; at < text.length; at += 1) {
@@ -191,7 +191,7 @@ function splitServices(text: string): Split | undefined {
   firstLine.lastIndex = cutAt;
   const indent = firstLine.exec(text)?.[1]?.length;
   if (indent === undefined) return undefined;
-  // Everything that is indented further belongs to the item above it.
+  // All further indented lines belong to the item above.
   const outline = new RegExp(`^ {0,${indent}}[^ \\r\\n#]`, 'gm');
   outline.lastIndex = cutAt;
   const starts: number[] = [];

@@ -134,7 +134,7 @@ function readItem(text: string, result: ItemResult, maxProblems: number): Item {
   return { text, ...listed, errorCount: 0, service: buildService(raw) };
 }
 
-/** Checks everything of a file but the service items, and returns the nodes by name. */
+/** Checks the file without its service items, and returns the nodes by name. */
 function readNodes(rest: unknown, errors: Findings): Map<string, Node> {
   const invalid = validators().file(rest);
   const nodes = new Map<string, Node>();

@@ -55,7 +55,7 @@ export class ParserThread {
   #isParsing = false;
   #outdated: Timer | undefined;
   #isOutdated = false;
-  /** The content that is parsed now replaces one that was not parsed to its end. */
+  /** The content being parsed replaces one whose parsing was aborted. */
   #isReplacement = false;
 
   constructor(options: ParserThreadOptions) {

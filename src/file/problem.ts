@@ -1,6 +1,6 @@
 import { shorten, type Segment } from '../util/yaml.ts';
 
-/** Something in a state file that is wrong, or that will not do what its author may expect. */
+/** An error in a state file, or a part that may not have the intended effect. */
 export interface Problem {
   /** Both from 1. */
   readonly line: number;

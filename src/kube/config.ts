@@ -12,16 +12,16 @@ export interface ConfigOptions {
   readonly kubeconfig: string;
   /** URL of the server, in place of the configured one. Empty: that one. */
   readonly server: string;
-  /** Environment variables, for proxies and for what a pod finds there. */
+  /** Environment variables, for proxies and for pods. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** What stands before the paths of a pod's token and authority. Default: nothing. */
   readonly podRoot?: string;
 }
 
-/** What the server is shown: KubeConfig of the library, or the same for what needs no library. */
+/** The credentials: KubeConfig of the library, or an equivalent that does not need the library. */
 export type Credentials = Pick<KubeConfig, 'applyToHTTPSOptions'>;
 
-/** How to reach a server, and as whom. */
+/** The address of a server, and the credentials. */
 export interface ApiConfig {
   /** Where it was read from, for people: a path, `in-cluster`, or `--server`. */
   readonly origin: string;
@@ -66,7 +66,7 @@ async function filesOf(kubeconfig: string): Promise<string[]> {
   return isOne ? [kubeconfig] : parts;
 }
 
-/** As kubectl merges files: what an earlier one says counts. */
+/** As kubectl merges files: the first value counts. */
 async function fromFiles(
   origin: string,
   files: readonly string[],
@@ -186,7 +186,7 @@ function only<T>(items: readonly T[]): T | null {
 }
 
 function serverUrl(text: string): URL {
-  // As in client-go, an address alone is one of plain HTTP.
+  // As in client-go, an address without a scheme is plain HTTP.
   const url = URL.parse(text.includes('://') ? text : `http://${text}`);
   if (url !== null && (url.protocol === 'http:' || url.protocol === 'https:')) return url;
   throw new Error(`${JSON.stringify(text)} is not the URL of a server`);

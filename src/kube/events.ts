@@ -14,9 +14,9 @@ export interface KubeStarted {
   origin: string;
   /** Name of the context, or empty. */
   context: string;
-  /** As whom; for people. */
+  /** The user; for people. */
   user: string;
-  /** By what the server is to know: `token`, `certificate`, `password`, `nothing`. */
+  /** The kind of credentials: `token`, `certificate`, `password`, `nothing`. */
   by: string;
   /** URL of the proxy without credentials, if there is one. */
   proxy: string | undefined;
@@ -80,7 +80,7 @@ export interface KubeNode {
   ineligible: 'tainted' | 'deleted' | undefined;
 }
 
-/** Slices have come that say when what changed them has happened. */
+/** Slices have arrived that say when their cause happened. */
 export interface KubeTriggered {
   /** Milliseconds since the epoch; none is older than the source. */
   times: readonly number[];

@@ -10,7 +10,7 @@ export interface Identity {
   readonly expiresAt: number | undefined;
 }
 
-/** Reads tokens and certificates without verifying them: that is for the server to do. */
+/** Reads tokens and certificates without verifying them, which is the server's job. */
 export function identify(
   authorization: string | undefined,
   certificate: string | Buffer | undefined,
@@ -48,7 +48,7 @@ function fromCertificate(certificate: string | Buffer, configured: string): Iden
     const user = /^CN=(.*)$/m.exec(subject)?.[1] ?? configured;
     return { user, by: 'certificate', expiresAt: Date.parse(validTo) };
   } catch {
-    // The TLS handshake will say what is wrong with it.
+    // The TLS handshake reports what is wrong with it.
     return { user: configured, by: 'certificate', expiresAt: undefined };
   }
 }

@@ -29,7 +29,7 @@ export const DEFAULT_KUBE_LIMITS = {
    * about each minute. Milliseconds.
    */
   silenceMs: 150_000,
-  /** A watch that lasted so long was a good one: waits begin again with the first. Milliseconds. */
+  /** A watch that lasted this long resets the back-off. Milliseconds. */
   stableMs: 10_000,
   /** Longest delay that a server can request. Milliseconds. */
   maxRetryAfterMs: 300_000,

@@ -61,7 +61,7 @@ function serviceIPs(spec: Json, status: Json): ServiceIPs {
   };
 }
 
-/** A map, since an object also has what every object has, such as `constructor`. */
+/** A map, since an object inherits properties such as `constructor`. */
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
   // The API's default.
   ['', Protocol.TCP],

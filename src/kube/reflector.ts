@@ -10,21 +10,21 @@ import type { Outage } from './outage.ts';
 import type { Resource } from './resource.ts';
 import { type Batch, type ObjectEvent, watchFrom } from './watch.ts';
 
-/** Where the objects go, and what happened on the way. */
+/** The destination of the objects and events. */
 export interface ReflectorTarget<T> {
   /**
    * Changes that belong together; undefined: the object was deleted. `complete`: the state is complete with these
    * changes.
    */
   apply(changes: ReadonlyMap<string, T | undefined>, complete: boolean): void;
-  /** A list is complete, and `apply` has been called with what differs. */
+  /** A list is complete, and `apply` has been called with its differences. */
   listed(listed: Listed & { durationMs: number; why: 'start' | Cause }): void;
   /** The watch is open. */
   watching(): void;
   received(batch: Batch): void;
   /** Retried after `retryInMs`; with `relist`, from the beginning. */
   failed(failure: KubeFailure, relist: boolean, retryInMs: number): void;
-  /** An object cannot be used and is left out; what was known of it stays. */
+  /** An object is invalid and is left out; its last known state stays. */
   invalid(error: KpngError): void;
 }
 
@@ -104,7 +104,7 @@ export class Reflector<T> {
     target.listed({ ...listed, durationMs: this.#clock.now() - startedAt, why: this.#why });
   }
 
-  /** Resolves with what to wait for, if the watch ended sooner than it should. */
+  /** Resolves with the failure to back off from, if the watch ended too soon. */
   async #watch(version: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
     const { resource, target, random, limits } = this.#options;
     let openedAt = Number.POSITIVE_INFINITY;
@@ -174,7 +174,7 @@ export class Reflector<T> {
       this.#why = failure.kind;
     }
     if (failure.isOutage) {
-      // The wait is the outage's; it lets one of us try at a time.
+      // The outage controls the delay; it lets one reflector try at a time.
       target.failed(failure, relist, outage.failed());
       return;
     }

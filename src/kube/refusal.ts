@@ -11,7 +11,7 @@ import type { KubeLimits } from './limits.ts';
 /** Maximum bytes read of the body of a refusal. */
 const MAX_BODY = 64 * 1024;
 
-/** Why the server refused a request, in words that say what to do. */
+/** Why the server refused a request, and the remedy. */
 export async function refusal(
   answer: IncomingMessage,
   { what, path }: ApiRequest,
@@ -72,7 +72,7 @@ async function statusOf(answer: IncomingMessage, totalMs: number, clock: Clock):
   try {
     return object(JSON.parse((await readBody(answer, limits, clock)) ?? ''));
   } catch {
-    // The number of the status says enough.
+    // The status code is enough.
     return {};
   }
 }

@@ -4,7 +4,7 @@ import type { Json } from './json.ts';
 /** `node`: the one that this process runs on, of which more is kept than of the others. */
 export type ResourceName = 'services' | 'endpointslices' | 'nodes' | 'node';
 
-/** A kind of objects that is listed and watched, and what is kept of each. */
+/** A kind of objects that is listed and watched, and the kept parts. */
 export interface Resource<T> {
   readonly name: ResourceName;
   readonly path: string;
@@ -12,7 +12,7 @@ export interface Resource<T> {
   readonly labelSelector: string;
   /** Absent: all. */
   readonly fieldSelector?: string;
-  /** Whether the server may leave out everything but the metadata. */
+  /** Whether metadata of the objects is enough. */
   readonly metadataOnly: boolean;
   /** The key of an object. Throws a KpngError when it has no name. */
   keyOf(raw: Json): string;
@@ -23,7 +23,7 @@ export interface Resource<T> {
 const JSON_TYPE = 'application/json';
 const partial = (kind: string): string => `${JSON_TYPE};as=${kind};g=meta.k8s.io;v=v1,${JSON_TYPE}`;
 
-/** The part of a query that says which objects are meant. */
+/** The selector in a query. */
 export function selectorsOf({
   labelSelector,
   fieldSelector,

@@ -14,7 +14,7 @@ export interface ReviewsOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** Bounds of what is remembered and asked; each has a line in docs/reference/limits.md. */
+/** Limits of the cache and of concurrent reviews; each has a line in docs/reference/limits.md. */
 export const REVIEW_LIMITS = {
   /** How long an answer counts, as with Kubernetes' own delegation. Milliseconds. */
   rememberMs: 10_000,

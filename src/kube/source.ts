@@ -74,7 +74,7 @@ export class KubeSource implements GlobalSource {
   #reportedUser: string | undefined;
   #reportedOrphans = 0;
   #checksOrphans = false;
-  /** Milliseconds since the epoch: what others write is by that clock, too. */
+  /** Milliseconds since the epoch, to compare with other programs' timestamps. */
   readonly #startedAt = Date.now();
 
   private constructor(options: KubeSourceOptions, access: ApiAccess) {
@@ -189,7 +189,7 @@ export class KubeSource implements GlobalSource {
       received: (batch) => {
         if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
         if (resource !== 'endpointslices' || !kubeTriggered.hasSubscribers) return;
-        // Only of changes since the start: those before say nothing of how long this program took.
+        // Only of changes since the start: earlier ones say nothing of this program's latency.
         const times = triggerTimes(batch.events, this.#startedAt);
         if (times.length > 0) kubeTriggered.publish({ times });
       },

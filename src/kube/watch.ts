@@ -128,10 +128,10 @@ function errorOf(status: Json, what: string): KubeFailure {
   return new KubeFailure(causeOf(code, status), `${what}: ${code} ${text(status['message'])}`);
 }
 
-/** When the change happened that made the controller rewrite a slice. */
+/** Time of the change that made the controller rewrite a slice. */
 const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
 
-/** When what has changed slices has happened, not before `since`. Milliseconds since the epoch. */
+/** Time of the change that made the controller rewrite slices, not before `since`. Milliseconds since the epoch. */
 export function triggerTimes(events: readonly ObjectEvent[], since: number): number[] {
   return events
     .filter(({ type }) => type !== 'DELETED')

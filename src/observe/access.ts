@@ -22,11 +22,11 @@ export interface GuardOptions {
   /** Pages that need no token: probes bring none. */
   readonly open: ReadonlySet<string>;
   readonly onResult: (result: GuardResult) => void;
-  /** Gets the reason why the cluster could not be asked. */
+  /** Called with the reason why a review failed. */
   readonly onFailed: (error: unknown) => void;
 }
 
-/** Serves pages to clients whose bearer token allows it. When the cluster cannot be asked, to none. */
+/** Serves pages to clients whose bearer token allows it. When the review fails, to none. */
 export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Guard {
   const decide = async (path: string, authorization: string): Promise<GuardResult> => {
     const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
@@ -72,7 +72,7 @@ export interface TlsServers {
   close(): void;
 }
 
-/** A client that does not get done with its handshake is cut after this long. Milliseconds. */
+/** A client whose handshake is not complete is disconnected after this long. Milliseconds. */
 const HANDSHAKE_TIMEOUT_MS = 5000;
 
 /** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none are named, so there is no TLS. */

@@ -21,13 +21,13 @@ export interface EndpointCounts {
   bytesIn: number;
   bytesOut: number;
   connectErrors: number;
-  /** When something last happened. Milliseconds of the clock that is given. */
+  /** Time of the last event. Milliseconds of the given clock. */
   lastAt: number;
 }
 
 /** Endpoints that are counted; above it, the one that has been idle for longest is forgotten. */
 export const MAX_COUNTED_ENDPOINTS = 20_000;
-/** An endpoint of which nothing has been heard for so long is forgotten. Milliseconds. */
+/** An endpoint without events is dropped after this long. Milliseconds. */
 export const FORGET_ENDPOINT_MS = 3_600_000;
 
 export const ENDPOINT_FAMILIES: readonly Family<EndpointCounts>[] = [

@@ -287,7 +287,7 @@ export function addEventMetrics(
   });
   on(portal.portalFailed, ({ portal: kind, error: { code, servicePort } }) => {
     all.kpng_userspace_portal_failures_total.inc({ portal: kind, code });
-    // A service port that is left out is a problem of that service port only.
+    // A skipped service port is a problem of that service port only.
     if (servicePort === undefined) all.kpng_userspace_portal_up.set({ portal: kind }, 0);
   });
   on(portal.portalLost, ({ portal: kind }) => {

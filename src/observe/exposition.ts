@@ -23,7 +23,7 @@ export interface SampleWriter {
   sample(labels: string, value: number, suffix?: string): void;
 }
 
-/** About how long a piece of text gets before it is handed over. Characters. */
+/** Approximate size of a piece of text. Characters. */
 const PIECE = 32 * 1024;
 
 /**
@@ -69,7 +69,7 @@ function number(value: number): string {
   return value > 0 ? '+Inf' : '-Inf';
 }
 
-/** Renders one label; the value may hold anything. */
+/** Renders one label; the value may contain any characters. */
 export function label(name: string, value: string): string {
   return `${name}="${escapeLabel(value)}"`;
 }

@@ -25,7 +25,7 @@ export function followSources(health: Health): () => void {
   return () => subscriptions.end();
 }
 
-/** Why load balancers should not use a node, by what is the matter with it. */
+/** Why load balancers should not use a node, by the condition of the node. */
 const INELIGIBLE = {
   tainted: 'the node is tainted ToBeDeletedByClusterAutoscaler',
   deleted: 'the node is being deleted',
@@ -36,7 +36,7 @@ export function followPortal(health: Health): () => void {
   const subscriptions = new Subscriptions();
   subscriptions.on(portal.portalWritten, () => health.portalWritten());
   subscriptions.on(portal.portalFailed, ({ portal: kind, error }) => {
-    // One service port that is left out is among the problems of the data path.
+    // One skipped service port is among the problems of the data path.
     if (error.servicePort !== undefined) return;
     health.portalFailed(error.code, kind === 'address' ? ADDRESSES : undefined);
   });

@@ -14,7 +14,7 @@ export interface HealthFacts {
   readonly syncFailing: Failing | undefined;
   /** Since when the source has been unreachable, and the code of the last failure. */
   readonly sourceLost: Failing | undefined;
-  /** Since when the portal could not do its work, what that is, and the code of the last failure. */
+  /** Since when the portal has failed, what failed, and the code of the last failure. */
   readonly portalFailing: PortalFailing | undefined;
   /** Since when another process redirects the same traffic in another way, and the code for that. */
   readonly portalShared: Failing | undefined;
@@ -28,7 +28,7 @@ export interface HealthFacts {
 }
 
 export interface PortalFailing extends Failing {
-  /** What could not be done, as half a sentence. */
+  /** The failed action, as half a sentence. */
   readonly what: string;
 }
 
@@ -226,12 +226,12 @@ export class Health {
     this.#change({ nodeIneligible: ineligible });
   }
 
-  /** The portal has done its work. */
+  /** The portal works. */
   portalWritten(): void {
     if (this.#facts.portalFailing !== undefined) this.#change({ portalFailing: undefined });
   }
 
-  /** The portal could not do its work: `what` says which, in the words of a half sentence. */
+  /** The portal failed: `what` names the action, as half a sentence. */
   portalFailed(code: string, what = 'the packet rules could not be written'): void {
     const since = this.#facts.portalFailing?.since ?? this.#wallClock();
     this.#change({ portalFailing: { since, code, what } });

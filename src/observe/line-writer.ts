@@ -8,11 +8,11 @@ export interface LineWriterOptions {
   readonly write: (bytes: Uint8Array) => number;
   /** Waits. Milliseconds. */
   readonly pause: (ms: number) => void;
-  /** Makes the line that says how many were lost. */
+  /** Creates the line with the number of lost lines. */
   readonly lostLine: (count: number) => string;
 }
 
-/** How long a reader that is behind may hold the process up, once. Milliseconds. */
+/** How long a slow reader may block the process, once. Milliseconds. */
 const PATIENCE_MS = 50;
 
 /**

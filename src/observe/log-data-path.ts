@@ -122,7 +122,7 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
   logRule('info 2', events.listenerOpened, 'Proxying for service', listener),
   logRule('info 2', events.listenerClosed, 'Stopped listening for service', listener),
   logRule('error limited', events.dataPlaneFault, ({ what }) => FAULTS[what], ['error']),
-  // The proxier logs a summary of what fails once; this is each listener and each attempt.
+  // The proxier logs a summary of failures once; this is each listener and each attempt.
   logRule(
     'error 2 limited',
     events.listenerFailed,

@@ -61,7 +61,7 @@ export class LogLimiter {
     return suppressed;
   }
 
-  /** Reports what is held back and stops the timers. */
+  /** Reports suppressed lines and stops the timers. */
   close(): void {
     for (const [kind, bucket] of this.#buckets) this.#flush(kind, bucket);
   }

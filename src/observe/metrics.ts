@@ -37,7 +37,7 @@ export interface MetricsOptions {
 export interface Metrics {
   /** Help texts of metrics that are neither of a service port nor of a limit. */
   readonly registry: Registry;
-  /** The MIME type of what `render` gives. */
+  /** The MIME type of `render`'s result. */
   readonly contentType: string;
   /** Adds the metrics of a data path; at most once. */
   observe(dataPath: MeasuredDataPath): void;
@@ -77,7 +77,7 @@ const TABLE = {
   ),
 };
 
-/** Makes the registry, with everything that does not depend on a data path. */
+/** Creates the registry, with the metrics that do not depend on a data path. */
 export function createMetrics({ version, perEndpoint = false }: MetricsOptions): Metrics {
   const registry = new Registry();
   const subscriptions = new Subscriptions();

@@ -12,7 +12,7 @@ export interface Page {
 /** Pages by path; the index at `/` is made from them. */
 export type Pages = ReadonlyMap<string, Page>;
 
-/** The page of a path, or what else is answered. */
+/** The page of a path, or an error page. */
 export function answerTo(path: string, pages: Pages): Answer {
   const page = pages.get(path);
   if (page !== undefined) return page.answer();
@@ -23,7 +23,7 @@ function index(pages: Pages): string {
   return [...pages].map(([path, { summary }]) => `${path.padEnd(12)}${summary}\n`).join('');
 }
 
-/** `/healthz`, `/livez` and `/readyz`. `count` gets every answer. */
+/** `/healthz`, `/livez` and `/readyz`. `count` is called for every answer. */
 export function healthPages(
   health: Health,
   count: (probe: Probe, status: number) => void = () => {},

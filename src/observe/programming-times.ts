@@ -12,7 +12,7 @@ function linear(start: number, width: number, count: number): number[] {
 
 /** Changes that wait; more are not measured. */
 const MAX_WAITING = 10_000;
-/** A change without a change set for so long does not concern this node. Milliseconds. */
+/** A change without a change set for this long does not concern this node. Milliseconds. */
 const NO_EFFECT_MS = 1000;
 
 /**
@@ -21,7 +21,7 @@ const NO_EFFECT_MS = 1000;
  */
 export class ProgrammingTimes {
   #waiting: { readonly at: number; readonly receivedAt: number }[] = [];
-  /** When the changes that are being applied were made. */
+  /** Times of the changes that are being applied. */
   #applying: number[] = [];
   #appliedAt = Number.NEGATIVE_INFINITY;
 

@@ -99,7 +99,7 @@ function same(a: HostPort | undefined, b: HostPort): boolean {
   return a !== undefined && a.port !== 0 && a.port === b.port && a.host === b.host;
 }
 
-/** Says why nothing is served at an address, and which program listens there if one does. */
+/** Reports why an address is not served, and which program listens there, if any. */
 async function bindFailure(
   { host, port }: HostPort,
   cause: NodeJS.ErrnoException,

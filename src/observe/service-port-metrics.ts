@@ -7,7 +7,7 @@ import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { label, type Family, type SampleWriter } from './exposition.ts';
 
 type Row = Omit<Family<ServicePortSnapshot>, 'name'>;
-/** A counter that is one number. */
+/** A counter with a single value. */
 type CounterKey = {
   [Key in keyof ServicePortCounters]: ServicePortCounters[Key] extends number ? Key : never;
 }[keyof ServicePortCounters];
@@ -16,7 +16,7 @@ function row(type: Row['type'], help: string, write: Row['write']): Row {
   return { type, help, write };
 }
 
-/** A number that is left out while it is 0. */
+/** A number that is omitted while it is 0. */
 function counted(help: string, key: CounterKey): Row {
   return row('counter', help, ({ counters }, labels, out) => ifAny(counters[key], labels, out));
 }

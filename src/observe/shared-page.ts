@@ -1,4 +1,4 @@
-/** A page that is being made, or about to be. */
+/** A page that is being rendered, or about to be. */
 interface Making {
   readonly page: Promise<readonly Uint8Array[]>;
   /** Clients that wait for it. */

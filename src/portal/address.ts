@@ -22,7 +22,7 @@ export interface AddressPortalOptions {
   readonly keeper?: AddressKeeper;
 }
 
-/** A portal on one address, and what the engine listens on for it. */
+/** A portal on one address, and its listener. */
 interface AddressClaim extends Claim {
   readonly listen: ListenSpec;
 }
@@ -50,7 +50,7 @@ export class AddressPortal implements Portal {
   readonly #withNodePorts = new Set<string>();
   #nodeAddresses: readonly string[];
 
-  /** Throws a RangeError when `nodePortAddresses` has an item that is not an address or network. */
+  /** Throws a RangeError for an invalid item of `nodePortAddresses`. */
   constructor(options: AddressPortalOptions = {}) {
     const { keeper } = options;
     this.#keeper = keeper;

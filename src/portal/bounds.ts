@@ -3,13 +3,13 @@
 /** How long a transaction may take. 30,000 service ports need less than a second. */
 export const WRITE_TIMEOUT_MS = 30_000;
 
-/** How often a connection through the rules is made, to see whether they are still there. */
+/** Interval of the canary's connections through the rules. */
 export const CANARY_INTERVAL_MS = 500;
 
 /** The same for iptables. Also how often, at the most, the chains are looked at that no packet of the host itself passes. */
 export const CHAINS_INTERVAL_MS = 750;
 
-/** And how often where writing all rules takes long. */
+/** The same where writing all rules takes long. */
 export const MIN_CANARY_INTERVAL_MS = 200;
 
 /** How long a look and writing all rules may take together; the rest of a second is for what else has to be done. */
@@ -39,7 +39,7 @@ export const MAX_FLOW_LIST = 64 * 1024 * 1024;
 /** What each address of a change adds to the time that the change may take. */
 export const ADDRESS_WRITE_MS = 10;
 
-/** Service addresses that are probed at each look of the address portal. A probe takes 20 µs. */
+/** Service addresses that are probed in each check of the address portal. A probe takes 20 µs. */
 export const PROBES_PER_LOOK = 32;
 
 /** How often the address portal lists the addresses of the host, at most. */
@@ -63,15 +63,15 @@ export const MAX_RULE_LIST = 256 * 1024 * 1024;
 /** Comparisons that a removal may cost (iptables compares a whole chain), as a multiple of all rules. */
 export const MAX_COMPARISONS = 20;
 
-/** How often, how long and how seldom at the most the rules are compared with what was written. */
+/** Intervals of comparing the rules with those written. */
 export interface AuditPolicy {
   readonly intervalMs: number;
-  /** A comparison that takes longer is made less often in proportion. */
+  /** A comparison that takes longer runs less often in proportion. */
   readonly goalMs: number;
   readonly maxMs: number;
 }
 
-/** Every rule and element, as a canary meets only one of them. At most 0.5 % of a CPU. */
+/** Full comparison, as a canary passes only one rule. At most 0.5 % of a CPU. */
 export const FULL_AUDIT: AuditPolicy = { intervalMs: 60_000, goalMs: 300, maxMs: 3_600_000 };
 
 /** The jumps to chains of iptables, some of which no packet of the host itself meets. At most a twelfth of the time. */
@@ -81,5 +81,5 @@ export const JUMP_AUDIT: AuditPolicy = {
   maxMs: 5000,
 };
 
-/** How far apart comparisons get while what they find cannot be repaired: a multiple. */
+/** Maximum factor by which the interval grows while the damage cannot be repaired. */
 export const MAX_AUDIT_BACKOFF = 64;

@@ -10,7 +10,7 @@ export interface Claim {
   readonly port: number;
 }
 
-/** A text that identifies what is claimed. */
+/** A text that identifies the claim. */
 export function claimKey({ portal, address, port }: Claim): string {
   return `${portal.protocol} ${address} ${port}`;
 }

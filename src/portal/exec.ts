@@ -34,7 +34,7 @@ export type Exec = (command: Command) => Promise<Output>;
  */
 export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'output' | 'system';
 
-/** A program did not do what it was run for. */
+/** A program failed. */
 export class ExecError extends Error {
   override readonly name = 'ExecError';
   readonly failure: ExecFailure;
@@ -75,7 +75,7 @@ export function printable({ file, args }: Command): string {
 /** Runs programs of this host, with their messages in English. */
 export const systemExec: Exec = async (command) => {
   const child = start(command);
-  // A program that ends without reading everything breaks the pipe; its exit code says why.
+  // A program that exits without reading all its input breaks the pipe; its exit code says why.
   child.stdin?.on('error', () => undefined);
   child.stdin?.end(command.stdin);
   return outcome(command, child);
@@ -185,7 +185,7 @@ export function shellText(command: Command): string {
 
 /** What programs that read would say. */
 class DryHost {
-  /** Interfaces that would have been made. */
+  /** Interfaces that a dry run would have created. */
   readonly #made: string[] = [];
 
   answer({ file, args, stdin = '' }: Command): string {

@@ -19,7 +19,7 @@ export interface FlowPlace {
   readonly formerly: number | 'past' | 'unknown';
 }
 
-/** One remembered flow: where its client sends to, and who answers. */
+/** One tracked flow: its original destination, and the answering address. */
 interface Flow {
   readonly destination: string;
   readonly destinationPort: number;

@@ -66,7 +66,7 @@ export interface Portal {
    */
   readonly redirects?: boolean;
 
-  /** Decides, without side effects outside this object, who listens where. Removals count first. */
+  /** Plans the listen addresses, without side effects outside this object. Removals count first. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
 
   /** Another program holds a port that this portal chose. The next plan chooses another. Absent: it chooses none. */
@@ -91,10 +91,10 @@ export interface Portal {
     bound: ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: number }[]>,
   ): Promise<void>;
 
-  /** From now on `close` removes nothing: another process uses what is there. Absent: it never does. */
+  /** From now on `close` removes nothing: another process uses the rules. Absent: it never does. */
   leave?(): void;
 
-  /** Ends what the portal holds. Idempotent. */
+  /** Releases the portal's resources. Idempotent. */
   close(): Promise<void>;
 }
 

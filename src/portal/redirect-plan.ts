@@ -102,7 +102,7 @@ export interface ProxyPort {
 
 export interface RedirectPlanOptions {
   readonly allocator: PortAllocator;
-  /** Where proxy ports listen, by family; a family that is missing is not served. */
+  /** The bind addresses of proxy ports, by family; a missing family is not served. */
   readonly bindAddresses: Readonly<Partial<Record<Family, string>>>;
 }
 

@@ -16,7 +16,7 @@ export class ToolError extends KpngError {
   }
 }
 
-/** Something that a program prints, and what to make of it. */
+/** A pattern in a program's output, and its meaning. */
 export interface Diagnosis {
   readonly pattern: RegExp;
   readonly code: ErrorCode;
@@ -39,7 +39,7 @@ export interface Tool {
 export const NET_ADMIN =
   'give the process the capability CAP_NET_ADMIN in the network namespace of the host';
 
-/** Why a run of the program failed. `doing` is what was being done, for the message. */
+/** Why a run of the program failed. `doing` is the action, for the message. */
 export function toolFailure(cause: unknown, doing: string, tool: Tool): ToolError {
   const { program, remedy, excerpt = ({ stderr }) => quoted(stderr) } = tool;
   const failure = (code: ErrorCode, what: string): ToolError =>
@@ -77,7 +77,7 @@ export function diagnose(
   return new ToolError(blame, code, `${text}; ${advice}`, { cause });
 }
 
-/** The first line of what a program has printed, in quotes. */
+/** The first line of a program's output, in quotes. */
 export function quoted(printed: string): string {
   return JSON.stringify((printed.trim().split('\n')[0] ?? '').trim().slice(0, 200));
 }

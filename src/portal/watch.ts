@@ -10,7 +10,7 @@ import {
 } from './bounds.ts';
 import type { Written } from './rules/rule-set.ts';
 
-/** Does something again and again, each time after the wait that the last time has asked for. */
+/** Repeats an action, each time after the delay that the last run returned. */
 export class Repeater {
   readonly #clock: Clock;
   readonly #round: () => Promise<number>;
@@ -171,7 +171,7 @@ export function auditor(
 export class Pace {
   /** How many items there are. */
   #items = 0;
-  /** What writing one of them has taken when all were written. */
+  /** Time to write one item, measured when all were written. */
   #perItemMs = 0;
   readonly #maxMs: number;
 

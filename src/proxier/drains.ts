@@ -3,7 +3,7 @@ import type { EndpointSpec, ServicePortSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { nameHint } from '../util/name-hint.ts';
 
-/** What takes no new connections because an operator drains it. */
+/** The targets of a drain by an operator. */
 export type Drain =
   | { readonly kind: 'process' }
   /** `namespace/name:port`, or `namespace/name` for every port of a service. */
@@ -46,12 +46,12 @@ export class Drains {
     return this.#drains.size === 0;
   }
 
-  /** Whether the whole process takes no new connections. */
+  /** Whether the whole process drains. */
   get isAllDrained(): boolean {
     return this.#drains.has(keyOf({ kind: 'process' }));
   }
 
-  /** Whether a service port, or the whole process, takes no new connections. */
+  /** Whether a service port, or the whole process, drains. */
   isDrained(name: string): boolean {
     if (this.#drains.size === 0) return false;
     const has = (service: string) => this.#drains.has(keyOf({ kind: 'service', service }));
@@ -69,7 +69,7 @@ export class Drains {
     );
   }
 
-  /** The service port as the engine gets it; the same object while nothing is drained. */
+  /** The service port for the engine; the same object while nothing is drained. */
   specOf<Spec extends Pick<ServicePortSpec, 'name' | 'endpoints'>>(spec: Spec): Spec {
     if (this.#drains.size === 0) return spec;
     const all = this.isDrained(spec.name);
@@ -99,7 +99,7 @@ export class Drains {
     return this.#change(names, (drains) => drains.set(key, drain));
   }
 
-  /** Takes a drain back; without one, all of them. Throws KPNG_ADMIN_REFUSED when that is not drained. */
+  /** Removes a drain; without one, all of them. Throws KPNG_ADMIN_REFUSED when that is not drained. */
   undrain(drain: Drain | undefined, ports: Drainable): DrainChange {
     if (drain === undefined) {
       const names = new Set(this.list().flatMap((each) => concerned(each, ports)));

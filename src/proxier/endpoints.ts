@@ -46,11 +46,11 @@ function indexed(overrides: Overrides): ReadonlyMap<string, number> {
   return index;
 }
 
-/** The endpoints behind one service port, and what cannot be used of them. */
+/** The endpoints of one service port, and the problems of the others. */
 export interface ResolvedEndpoints {
   readonly endpoints: readonly EndpointSpec[];
   readonly problems: readonly KpngError[];
-  /** For the next time: what is the same then need not be worked out again. */
+  /** Results for the next update, which reuses equal parts. */
   readonly rows: Rows;
 }
 
@@ -60,7 +60,7 @@ type Endpoints = ServiceEntry['endpoints'];
 export interface Rows {
   readonly of: Endpoints;
   readonly sources: readonly Endpoint[];
-  /** Undefined: nothing of the endpoint can be used. */
+  /** Undefined: the endpoint is unusable. */
   readonly specs: readonly (EndpointSpec | undefined)[];
   /** Whether no two rows have the same address and port. */
   readonly distinct: boolean;
@@ -171,7 +171,7 @@ function specsOf(
   });
 }
 
-/** Whether one of a few has the address and port of another one of all. */
+/** Whether one of a few has the same address and port as another one of all. */
 function meets(few: readonly EndpointSpec[], all: readonly EndpointSpec[]): boolean {
   if (few.length === 0) return false;
   const addresses = new Map(few.map((spec) => [spec.address, spec]));
@@ -182,7 +182,7 @@ function meets(few: readonly EndpointSpec[], all: readonly EndpointSpec[]): bool
   });
 }
 
-/** One for each address and port; the list itself if that is so already. */
+/** One for each address and port; the list itself if there are no duplicates. */
 function merged(specs: readonly EndpointSpec[]): readonly EndpointSpec[] {
   const byAddress = new Map<string, EndpointSpec>();
   for (const spec of specs) {

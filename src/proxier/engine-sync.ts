@@ -44,7 +44,7 @@ function placeKey(protocol: Protocol, { address, port }: ListenSpec): string {
   return `${protocol} ${address} ${port}`;
 }
 
-/** The engine takes listeners that are alike in these for the same one. */
+/** The engine treats listeners with equal values of these as the same. */
 function listenerKey({ address, port, traffic }: ListenSpec): string {
   return `${address} ${port} ${traffic}`;
 }
@@ -72,7 +72,7 @@ interface Doubt {
 /** The surplus of a service port: all of it, or some listeners. */
 type Surplus = 'service port' | 'listeners';
 
-/** Keeps an engine in step with what is wanted, with the smallest batches that do it. */
+/** Keeps an engine in step with the desired state, with minimal batches. */
 export class EngineSync {
   readonly #engine: Engine;
   readonly #inPlace = new Map<string, InPlace>();
@@ -144,7 +144,7 @@ export class EngineSync {
     return this.#surplus.keys();
   }
 
-  /** Closes what these service ports have in surplus. Rejects as `flush` does. */
+  /** Closes the surplus listeners of these service ports. Rejects as `flush` does. */
   async closeSurplus(names: Iterable<string>): Promise<void> {
     const due = new Map<string, InPlace | undefined>();
     for (const name of names) {
@@ -185,7 +185,7 @@ export class EngineSync {
     return steps;
   }
 
-  /** A service port that is there only because it is in surplus has been reported as gone. */
+  /** A service port with only surplus listeners has been reported as removed. */
   #stepOf(
     name: string,
     after: InPlace | undefined,

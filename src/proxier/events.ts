@@ -12,7 +12,7 @@ export interface ProxierSynced {
   services: number;
   servicePorts: number;
   endpoints: number;
-  /** Service ports, by what happened to them. */
+  /** Service ports, by kind of change. */
   added: number;
   removed: number;
   /** Portals, affinity or times changed, or a place to listen was won or lost. */
@@ -21,7 +21,7 @@ export interface ProxierSynced {
   endpointsChanged: number;
 }
 
-/** A change set could not be put in place; what was in place before stays. */
+/** A change set could not be applied; the previous state stays. */
 export interface ProxierSyncFailed {
   durationMs: number;
   error: KpngError;

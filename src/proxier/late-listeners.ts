@@ -11,7 +11,7 @@ export interface LateClosingsOptions {
   readonly clock: Clock;
   /** Milliseconds. */
   readonly lingerMs: number;
-  /** Closes what these service ports do not need. Must not reject. */
+  /** Closes unneeded listeners of these service ports. Must not reject. */
   readonly close: (names: readonly string[]) => Promise<void>;
 }
 
@@ -82,7 +82,7 @@ export class LateListeners {
     if (this.#isMissing(servicePort)) this.#note(servicePort);
   };
 
-  /** `commit` must not reject. What opens until it takes the names is part of the same call. */
+  /** `commit` must not reject. Listeners that open before it takes the names are part of the same call. */
   constructor(
     isMissing: (servicePort: string) => boolean,
     commit: (takeNames: () => readonly string[]) => Promise<void>,

@@ -47,7 +47,7 @@ interface Planned {
   listen: readonly ListenSpec[];
 }
 
-/** Keeps a portal in step with what is wanted. Asks it only about service ports that differ for it. */
+/** Keeps a portal in step with the desired state. Updates it only for service ports that differ for it. */
 export class PortalSync {
   readonly #portal: Portal;
   readonly #planned = new Map<string, Planned>();
@@ -60,7 +60,7 @@ export class PortalSync {
     this.#portal = portal;
   }
 
-  /** Says what portals a service port should have; undefined: there is no such service port. */
+  /** Returns the desired portals of a service port; undefined: there is no such service port. */
   want(name: string, input: PortalInput | undefined): void {
     const planned = this.#planned.get(name)?.input;
     const same =
@@ -135,7 +135,7 @@ export class PortalSync {
     return this.#portal.problems?.();
   }
 
-  /** Lets the portal provide what the listeners of the plan need. */
+  /** Prepares the portal for the listeners of the plan. */
   async prepare(): Promise<void> {
     await this.#portal.prepare?.();
   }

@@ -71,9 +71,9 @@ const GATHER_MS = 1000;
 export interface ProblemsOptions {
   readonly clock: Clock;
   readonly platform: NodeJS.Platform;
-  /** Whether a service port is one of this proxier. */
+  /** Whether a service port belongs to this proxier. */
   readonly isOurs: (servicePort: string) => boolean;
-  /** Finds out who listens at a place, in words; undefined: not known. Must not reject. */
+  /** Describes the process that holds an address; undefined: unknown. Must not reject. */
   readonly holderOf?: HolderOf | undefined;
 }
 
@@ -89,7 +89,7 @@ interface KnownHolder {
   readonly text: string | undefined;
 }
 
-/** Gathers the problems of services, portals and listeners, and publishes what is new about them. */
+/** Collects the problems of services, portals and listeners, and publishes their changes. */
 export class Problems {
   readonly #clock: Clock;
   readonly #platform: NodeJS.Platform;

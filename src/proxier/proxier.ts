@@ -62,12 +62,12 @@ export class Proxier implements LocalSink {
   readonly #clock: Clock;
   readonly #wanted = new Wanted();
   readonly #portalSync: PortalSync;
-  /** Undefined when the portal does not redirect, that is when listeners are the front door. */
+  /** Undefined when the portal does not redirect, so clients reach the listeners directly. */
   readonly #lateClosings: LateClosings | undefined;
   readonly #redirects: boolean;
   #holds: boolean;
   readonly #drains = new Drains();
-  /** There while something is due that no source brings again. */
+  /** Set while work is due that no source will repeat. */
   #retry: Timer | undefined;
   readonly #lateListeners: LateListeners | undefined;
   readonly #engineSync: EngineSync;

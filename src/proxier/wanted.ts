@@ -32,9 +32,9 @@ export interface DesiredServicePort {
 /** The service ports and problems of one service. */
 export interface Desired {
   readonly ports: readonly DesiredServicePort[];
-  /** What cannot be proxied of it. The same service has the same problems each time. */
+  /** Its problems. The same service has the same problems each time. */
   readonly problems: readonly KpngError[];
-  /** Of a service with very many endpoints: what need not be worked out again while they stay. */
+  /** Of a service with very many endpoints: results to reuse while they do not change. */
   readonly known: Known | undefined;
 }
 
@@ -198,7 +198,7 @@ export interface ServiceChange {
   readonly problems: readonly KpngError[];
 }
 
-/** The service ports that there should be, kept up to date service by service. */
+/** The desired service ports, kept up to date service by service. */
 export class Wanted {
   readonly #services = new Map<string, WantedService>();
   readonly #ports = new Map<string, DesiredServicePort>();

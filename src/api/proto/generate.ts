@@ -24,7 +24,7 @@ async function buf(...args: readonly string[]): Promise<void> {
   await promisify(execFile)(process.execPath, [program, ...args], { cwd: HERE, env });
 }
 
-/** Generates everything; `base` is where buf.gen.yaml's relative output directories start. */
+/** Generates everything; `base` is the root of buf.gen.yaml's relative output directories. */
 async function generate(base: string): Promise<void> {
   await buf('generate', '--output', base);
   const scratch = await mkdtemp(join(tmpdir(), 'kpng-descriptors-'));

@@ -27,7 +27,7 @@ export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]
   );
 }
 
-/** Two columns, for names and what they are. */
+/** Two columns: names and values. */
 export function pairs(list: readonly (readonly [string, string])[]): string[] {
   const width = Math.max(...list.map(([name]) => name.length));
   return list.map(([name, text]) => `${name.padEnd(width)}  ${escapeControls(text)}`.trimEnd());
@@ -55,7 +55,7 @@ export function bytes(value: number): string {
 function scaled(value: number, units: readonly string[], gap: string): string {
   let rest = value;
   let unit = 0;
-  // What rounds up to 1000 takes the next unit.
+  // A value that rounds up to 1000 takes the next unit.
   while (rest >= 999.5 && unit < units.length - 1) {
     rest /= 1000;
     unit += 1;
@@ -106,7 +106,7 @@ export async function print(
 }
 
 async function render(value: unknown, lines: readonly string[], form: OutputForm): Promise<string> {
-  // In strings of JSON, and in double quotes of YAML, what is written out means the same.
+  // Escapes mean the same in JSON strings and in double quotes of YAML.
   if (form === 'json') return escapeLines(`${JSON.stringify(value, undefined, 2)}\n`);
   if (form === 'table') return `${lines.map(escapeControls).join('\n')}\n`;
   const { DEFAULT_SCALAR_STYLE_RULES, dump, SCALAR_STYLE } = await import('js-yaml');

@@ -124,7 +124,7 @@ async function show(invocation: AdminInvocation, ask: Ask): Promise<Shown> {
   }
 }
 
-/** The flags of a list, as the API takes them. */
+/** The flags of a list, as inputs of the API. */
 function listInput(flags: Readonly<Record<string, unknown>>): Record<string, string> {
   const text = (name: string): string => {
     const value = flags[name];

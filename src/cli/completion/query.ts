@@ -5,7 +5,7 @@ import type { FlagSpec, FlagTable } from '../flags/table.ts';
 import { everyFlag } from '../parse.ts';
 import { fits } from '../topic.ts';
 
-/** Something that may stand at the cursor, and what it is. */
+/** A candidate at the cursor, and its description. */
 type Candidate = readonly [value: string, summary: string];
 
 /** A file of the host. */

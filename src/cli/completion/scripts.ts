@@ -4,7 +4,7 @@
  * `:files` stands for any file.
  */
 
-/** What the program is called, and asked with: `kpng-userspace completion query BEFORE... CURRENT`. */
+/** The program's name; it is called as `kpng-userspace completion query BEFORE... CURRENT`. */
 const NAMES = ['kpng-userspace', 'kpng'];
 
 const BASH = `# bash completion for kpng-userspace

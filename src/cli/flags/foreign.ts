@@ -1,14 +1,14 @@
 /** A flag of kube-proxy or klog that this program does not have. */
 export interface ForeignFlag {
-  /** Whether it is on or off, and takes a value only after `=`. */
+  /** Whether it is a boolean, whose value follows `=` only. */
   readonly isSwitch: boolean;
-  /** Why it has no effect, or what to do instead. */
+  /** Why it has no effect, or the alternative. */
   readonly why: string;
   /** The values that are refused; absent: none is, and the flag is accepted with a warning. */
   readonly refuses?: (value: string) => boolean;
 }
 
-/** Flags that were given without effect for the same reason. */
+/** Flags without effect for the same reason. */
 export interface IgnoredFlags {
   readonly flags: readonly string[];
   readonly why: string;

@@ -12,7 +12,7 @@ export function text(placeholder: string): FlagKind<string> {
   return checkedText(placeholder, () => {});
 }
 
-/** A text for which `check` throws an Error that says what is expected. */
+/** A text that `check` validates; it throws an Error with the expected format. */
 export function checkedText(placeholder: string, check: (given: string) => void): FlagKind<string> {
   return {
     placeholder,
@@ -84,7 +84,7 @@ export function integer(min: number, max = Number.MAX_SAFE_INTEGER): FlagKind<nu
   };
 }
 
-/** Roughly what durations look like; what exactly, the flag says. */
+/** The approximate format of durations; each flag validates further. */
 const DURATION = String.raw`^\d[\d.a-zµμ]*$`;
 
 /** A time in milliseconds, written as in Go. */

@@ -10,15 +10,15 @@ export interface FlagKind<T> {
   readonly placeholder: string;
   /** Words that are allowed, when there are only a few: for the help text and for completion. */
   readonly choices?: readonly string[];
-  /** The text that a flag without value stands for. Such a flag takes no argument but with `=`, as in Go. */
+  /** The value of a flag without one. Such a flag takes a value only with `=`, as in Go. */
   readonly bare?: string;
   /** What values in a configuration file look like. */
   readonly schema: FieldSchema;
-  /** Turns the text into a value, or throws an Error whose message says what is expected. */
+  /** Parses the text, or throws an Error with the expected format. */
   parse(text: string): T;
   /** The text that gives this value. */
   format(value: T): string;
-  /** Joins the values of a flag that is given twice. Without it the last one counts, as in Go. */
+  /** Merges the values of a repeated flag. Without it the last one counts, as in Go. */
   merge?(former: T, latter: T): T;
 }
 
@@ -40,7 +40,7 @@ export interface FlagSpec<T> {
   readonly env?: string;
   /** Whether a change in the configuration file takes effect while the program runs. */
   readonly live?: true;
-  /** What the help text says instead of the default, when that differs from host to host. */
+  /** The default in the help text, when it differs from host to host. */
   readonly defaultText?: string;
 }
 
@@ -82,7 +82,7 @@ export type Origin =
 /** Values of several tables at once, before one command reads its own. */
 export interface RawValues {
   readonly values: ReadonlyMap<string, unknown>;
-  /** Names of the flags that were given: on the command line, in the environment or in a file. */
+  /** Names of the flags that were set: on the command line, in the environment or in a file. */
   readonly given: ReadonlySet<string>;
   /** Where each of these comes from. */
   readonly origins?: ReadonlyMap<string, Origin>;

@@ -113,7 +113,7 @@ async function makeFolder(path: string): Promise<void> {
   await attempt(`creating the folder ${path}`, mkdir(path, { recursive: true }));
 }
 
-/** Resolves with what to do next. */
+/** Resolves with the next step for the user. */
 async function writeDefinition(spec: ServiceSpec, folder: string): Promise<string> {
   await makeFolder(folder);
   const path = join(folder, `${spec.name}.xml`);
@@ -152,7 +152,7 @@ export function ownProgram(
   };
 }
 
-/** NSSM beside the program, else by its name only, which is looked up on the PATH. */
+/** NSSM beside the program, else its name only, to be found on the PATH. */
 export function findNssm(
   directory: string,
   exists: (path: string) => boolean = existsSync,

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 
 /** So many crashes in a row, and the next start does without the engine. */
 const TOO_MANY = 3;
-/** Then they are forgotten, so that the engine gets another chance. Milliseconds. */
+/** Crashes are forgotten after this long, so that the engine gets another chance. Milliseconds. */
 const MEMORY_MS = 60 * 60_000;
 
 /** A start that has begun to probe the engine; the file is removed after the probes. */
@@ -33,7 +33,7 @@ interface Canary {
 export interface CrashMemoryOptions {
   /** Identifies this instance of the program among others of the same user. */
   readonly instance: string;
-  /** The folder of the files; it is made when there is something to note, the one around it is not. */
+  /** The folder of the files; created when needed, but not its parent. */
   readonly folder?: string;
   /** Milliseconds since 1970. */
   readonly now?: () => number;

@@ -18,7 +18,7 @@ import type { RunContext, RunningSink } from '../command.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal, type PortalParts } from './userspace-portal.ts';
 
-/** In place of what differs from run to run. */
+/** Placeholder for values that differ from run to run. */
 const PARTS: PortalParts = {
   owner: '000000000000',
   random: () => 0,

@@ -92,7 +92,7 @@ export class Handover {
     if (this.#server === undefined && !this.#closed) await this.#serve(handedOver);
   }
 
-  /** Waits while a new process is about to take over, for so many milliseconds at most. */
+  /** Waits while a new process is about to take over, at most this many milliseconds. */
   async settled(withinMs: number): Promise<void> {
     const isSettled = (await this.#server?.settled(withinMs)) ?? true;
     if (!isSettled) {
@@ -180,7 +180,7 @@ export interface HandedOver {
   snapshot(): ServicePortSnapshot[];
   /** UDP sessions. */
   flows(): Promise<readonly PreviousFlow[]>;
-  /** TCP ports of what else listens. */
+  /** TCP ports of other listeners. */
   ports(): readonly number[];
 }
 

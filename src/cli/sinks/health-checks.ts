@@ -12,7 +12,7 @@ export interface HealthCheckOptions {
   readonly healthy?: () => boolean;
 }
 
-/** Makes what answers load balancers on health-check node ports. */
+/** Creates the servers of the health-check node ports. */
 export async function createHealthChecks(options: HealthCheckOptions): Promise<HealthCheckSink> {
   const { addresses: wanted, host = hostAddresses, healthy } = options;
   const { HealthCheckSink } = await import('../../sinks/healthchecks/sink.ts');

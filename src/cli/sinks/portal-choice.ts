@@ -12,7 +12,7 @@ export type AutoKind = 'nftables' | 'iptables' | 'address';
 /** The choice where everything works. */
 export const BEST: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
 
-/** Finds out by trying, once. One log line says what was taken and why. */
+/** Probes the portals, once. One log line says which was chosen and why. */
 export async function choosePortal(
   { bindAddress }: UserspaceOptions,
   log: Log,

@@ -26,7 +26,7 @@ export interface EngineSeams extends Pick<PoolOptions, 'module' | 'backoff'> {
   readonly canAcceptWithOnread?: () => Promise<boolean>;
 }
 
-/** Says what relaying with the node engine costs on this Node. */
+/** Logs the cost of relaying with the node engine on this Node. */
 async function logAcceptance(log: Log, seams: EngineSeams): Promise<void> {
   const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
   if (await (seams.canAcceptWithOnread ?? canAcceptWithOnread)()) {

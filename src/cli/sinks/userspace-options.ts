@@ -128,7 +128,7 @@ export function readUserspace(values: FlagValues<UserspaceFlags>, given: Readonl
   return {
     nodeName: checkNodeName(values['node-name']),
     portal: portalFor(values.portal, values['portal-interface']),
-    /** Undefined: it was not given. */
+    /** Undefined: not set. */
     portalInterface: given.has('portal-interface') ? values['portal-interface'] : undefined,
     portalTable: values['portal-table'],
     portalChainPrefix: values['portal-chain-prefix'],

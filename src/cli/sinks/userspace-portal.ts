@@ -90,7 +90,7 @@ export async function createPortal(
   return new NonePortal({ bindAddress, allocator });
 }
 
-/** The port that each listener had in the previous process, by what the portals call it. */
+/** The port that each listener had in the previous process, by the portals' name of it. */
 function formerPorts(former: readonly PreviousListener[]): ReadonlyMap<string, number> {
   return new Map(
     former.map(({ servicePort, address, traffic, port }) => [

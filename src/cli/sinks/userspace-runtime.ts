@@ -41,7 +41,7 @@ export async function startUserspace(
   const { log, turn = Turn.atOnce() } = context;
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
-  // Metrics, the status and an engine that takes over from another one look at it, too.
+  // Metrics, the status and the fallback engine read it, too.
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await Handover.begin({ path, log, turn });
   const portal = await createPortal(options, log, undefined, undefined, handover?.former);

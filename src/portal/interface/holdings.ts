@@ -42,7 +42,7 @@ export class Holdings {
     return this.#users.get(address) ?? NONE;
   }
 
-  /** Whose an address is, or was: a service port, or the address itself when that is not known. */
+  /** The owner of an address, or its last one: a service port, or the address itself when unknown. */
   owner(address: string): string {
     const [first] = [...this.users(address)].sort();
     return first ?? this.#lastUsers.get(address) ?? address;

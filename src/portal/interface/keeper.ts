@@ -62,7 +62,7 @@ export class AddressKeeper {
   #readmitAt: number | undefined;
   /** The reason that the next event has. */
   #reason: PortalWritten['reason'] = 'start';
-  /** What `prepare` has done since the last commit. */
+  /** Changes of `prepare` since the last commit. */
   #prepared = { added: 0, ms: 0 };
   /** Why the last `prepare` has failed. */
   #failure: KpngError | undefined;
@@ -180,7 +180,7 @@ export class AddressKeeper {
     });
   }
 
-  /** Lists the host and puts back what is missing. `sure`: something is. */
+  /** Lists the host and adds missing addresses. `sure`: some are missing. */
   #restore(sure: boolean): Promise<void> {
     return this.#publishing(async () => {
       const lost = await this.#list();
@@ -194,7 +194,7 @@ export class AddressKeeper {
   async #addListed(): Promise<number> {
     if (this.#listed) {
       const added = await this.#add().catch((error: unknown) => {
-        // A failure may have its cause in what has changed on the host.
+        // The failure may come from a change on the host.
         if (!(error instanceof KpngError)) throw error;
       });
       if (added !== undefined) return added;
@@ -219,7 +219,7 @@ export class AddressKeeper {
     return lost;
   }
 
-  /** Adds what is missing. Resolves with the number of addresses added. */
+  /** Adds missing addresses. Resolves with the number of addresses added. */
   async #add(): Promise<number> {
     const wanted = [...this.#holdings.toAdd];
     const { existing, refused } = await this.#change(wanted, []);
@@ -275,7 +275,7 @@ export class AddressKeeper {
     try {
       return await this.#link.change(add, remove);
     } catch (error) {
-      // Some of it may have been done.
+      // It may have been applied in part.
       this.#listed = false;
       throw error;
     }

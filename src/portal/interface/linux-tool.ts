@@ -17,14 +17,14 @@ import {
  */
 export const MARK_METRIC = 27_504;
 
-/** Marks the interfaces that this program has made. */
+/** Marks the interfaces that this program has created. */
 export const MARK_ALIAS = 'kpng-userspace';
 
 /** An interface of the host. */
 export interface Link {
   readonly name: string;
   readonly isUp: boolean;
-  /** Whether this program has made it. */
+  /** Whether this program created it. */
   readonly isOurs: boolean;
   readonly addresses: readonly LinkAddress[];
 }
@@ -146,7 +146,7 @@ export function saysAbsent(said: string): boolean {
   return /Cannot assign requested address|address not found/i.test(said);
 }
 
-/** Whether an interface could not be made because the kernel does not know its kind. */
+/** Whether an interface could not be created because the kernel does not know its kind. */
 export function saysUnknownKind(said: string): boolean {
   return /Unknown device type|not supported/i.test(said);
 }

@@ -24,7 +24,7 @@ import {
   Spelling,
 } from './linux-tool.ts';
 
-/** Throws KPNG_USAGE for what the kernel would not take as the name of an interface. */
+/** Throws KPNG_USAGE for an invalid interface name. */
 export function checkInterfaceName(name: string): void {
   if (/^(?!-|\.\.?$)[\w.+@-]{1,15}$/.test(name)) return;
   throw new KpngError(
@@ -49,7 +49,7 @@ export async function removeInterfaceAddresses(exec: Exec, name?: string): Promi
   return mine;
 }
 
-/** Removes what is ours of one interface. */
+/** Removes our addresses from one interface. */
 export async function disposeOf(links: readonly Link[], name: string, exec: Exec): Promise<void> {
   const link = links.find((each) => each.name === name);
   if (link === undefined) return;

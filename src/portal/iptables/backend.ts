@@ -73,7 +73,7 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
         [...found].map(([family, each]) => [family, how(this.#place(config, family), items, each)]),
       );
     let scripts = damaged ? render(renderMending) : undefined;
-    // If nothing seems to be missing, it is not the number of rules that is wrong.
+    // If no rule is missing, the contents differ.
     if (![...(scripts?.values() ?? [])].some((script) => script !== '')) {
       scripts = render(renderFull);
     }

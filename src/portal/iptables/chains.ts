@@ -67,7 +67,7 @@ export function readSlotName(name: SlotName): { slot: Slot; family: Family } {
   return { slot: name.slice(0, -1) as Slot, family: name.endsWith('6') ? 6 : 4 };
 }
 
-/** Throws KPNG_USAGE for what chain names cannot begin with: they have 28 characters at most. */
+/** Throws KPNG_USAGE for an invalid prefix of chain names: they have 28 characters at most. */
 export function checkPrefix(prefix: string): void {
   if (/^[a-z][a-z0-9]{0,8}$/i.test(prefix)) return;
   throw new KpngError(

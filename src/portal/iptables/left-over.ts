@@ -18,7 +18,7 @@ export interface LeftOverOptions {
   readonly local: ReadonlySet<string>;
   /** The flavours to look at. Default: both. */
   readonly flavors?: readonly Flavor[];
-  /** Whether chains stay that one of these processes has signed. Default: none do. */
+  /** Whether to keep the chains that one of these processes owns. Default: none are kept. */
   readonly stays?: (owners: readonly string[]) => Promise<boolean>;
 }
 
@@ -69,7 +69,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
   return { removed, kubeProxyStays, flowsStay };
 }
 
-/** The flavours that are here. Each has rules of its own, and may hold what an earlier version has left. */
+/** The installed flavours. Each has separate rules, and may have some of an earlier version. */
 async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Kernel[]> {
   const found: Kernel[] = [];
   let missing: KpngError | undefined;

@@ -29,7 +29,7 @@ export interface FoundTable {
 
 export type Found = Readonly<Record<Table, FoundTable>>;
 
-/** Finds the chains of a prefix in what `iptables-save` prints. */
+/** Finds the chains of a prefix in the output of `iptables-save`. */
 export function findRules(prefix: string, text: string): Found {
   const sections = new Map<string, string[]>();
   let current: string[] = [];

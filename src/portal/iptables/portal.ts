@@ -11,7 +11,7 @@ import { rulesOf } from './translate.ts';
 export interface IptablesPortalOptions extends RulePortalOptions {
   /** What the names of the chains begin with. Default `KUBE`. Several proxiers on one host need one each. */
   readonly prefix?: string;
-  /** Finds the programs; asked again as long as it rejects. Default: `findTools` with `auto`. */
+  /** Finds the programs; called again as long as it rejects. Default: `findTools` with `auto`. */
   readonly tools?: () => Promise<Tools>;
   /** Makes the canary; tests have one without sockets. */
   readonly canary?: (config: RuleConfig) => RuleCanary<SlotName>;

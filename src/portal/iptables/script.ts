@@ -163,7 +163,7 @@ export function renderTrial(place: Place, items: Items<SlotName>): string {
   return [...text, ...TABLES.map((table) => section(table, removal(name)))].join('');
 }
 
-/** Removes what was found, jumps first. Empty when there is nothing. */
+/** Removes the found rules, jumps first. Empty when there are none. */
 export function renderRemoval(found: Found): string {
   return TABLES.map((table) => {
     const { jumps: lines, chains } = found[table];

@@ -57,7 +57,7 @@ export function iptablesFailure(cause: unknown, doing: string, stdin = ''): Tool
   });
 }
 
-/** The line that says what is wrong, among those that say how to get help. */
+/** The line with the error, among those about help. */
 function reasonIn(stderr: string): string {
   const lines = stderr
     .split('\n')
@@ -67,7 +67,7 @@ function reasonIn(stderr: string): string {
   return best.slice(0, 200);
 }
 
-/** The line of the input that it is about, if it says which. */
+/** The number of the input line with the error, if known. */
 function lineIn(stderr: string, stdin: string): string {
   const [, number] = /\bline:? (\d+)\b/.exec(stderr) ?? [];
   const text = number === undefined ? undefined : stdin.split('\n')[Number(number) - 1];
@@ -209,7 +209,7 @@ export class Kernel {
     this.#tools = tools;
   }
 
-  /** Carries out a script, and returns what it prints. `doing` is for the message when it fails. */
+  /** Runs a script, and returns its output. `doing` is for the error message. */
   async restore(family: Family, stdin: string, doing: string): Promise<string> {
     try {
       const { stdout } = await this.#exec({
@@ -238,7 +238,7 @@ export class Kernel {
     }
   }
 
-  /** The restoring program of the legacy flavour does not say why it has no table; the other one does. */
+  /** The legacy iptables-restore does not report why it has no table; the other one does. */
   async #cause(family: Family, error: unknown): Promise<unknown> {
     if (!(error instanceof ExecError)) return error;
     const [, table] = /unable to initialize table '(\w+)'/.exec(error.stderr) ?? [];

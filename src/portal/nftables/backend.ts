@@ -55,7 +55,7 @@ export function nftFailure(cause: unknown, doing: string): ToolError {
   return toolFailure(cause, doing, NFT);
 }
 
-/** Runs nft and returns what it prints. Rejects with a `ToolError`. */
+/** Runs nft and returns its output. Rejects with a `ToolError`. */
 async function nft(
   exec: Exec,
   doing: string,
@@ -157,7 +157,7 @@ export async function nftablesProblem(
   exec: Exec,
   families: RuleConfig['families'],
 ): Promise<KpngError | undefined> {
-  // A name that no table has, so that what is there is not part of the check.
+  // An unused name, so that existing tables are not part of the check.
   const script = renderTable('kpng-userspace-check', {
     owner: 'check',
     families,

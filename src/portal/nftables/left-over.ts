@@ -1,4 +1,4 @@
-/** Removes what a portal that has ended left behind. */
+/** Removes the rules that a portal of a dead process left behind. */
 import type { KpngError } from '../../errors.ts';
 import { MAX_FLOW_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';

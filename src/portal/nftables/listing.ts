@@ -1,4 +1,4 @@
-/** Reads what `nft list table` prints, and compares it with what was written. */
+/** Parses the output of `nft list table`, and compares it with the written table. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
 import type { Items, RuleConfig } from '../rules/items.ts';

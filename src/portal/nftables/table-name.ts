@@ -3,7 +3,7 @@ import { KpngError } from '../../errors.ts';
 /** The default name of the table. */
 export const DEFAULT_TABLE = 'kpng-userspace';
 
-/** Throws KPNG_USAGE for what nft would not take as the name of a table. */
+/** Throws KPNG_USAGE for an invalid table name. */
 export function checkTableName(name: string): void {
   if (/^[a-zA-Z][\w.-]{0,99}$/.test(name)) return;
   throw new KpngError(

@@ -62,12 +62,12 @@ export function portKey(protocol: Protocol, port: number): string {
 const NAT_PRIORITY = -100;
 const REFUSE_PRIORITY = -90;
 
-/** Name of the chain that says whose table it is. Empty, and never jumped to. */
+/** Name of the chain that identifies the table's owner. Empty, and never jumped to. */
 export function ownerChain(owner: string): string {
   return `owner-${owner}`;
 }
 
-/** The table with everything but the elements of the services. */
+/** The table without the elements of the services. */
 export function renderTable(table: string, config: RuleConfig): string {
   const { families } = config;
   const blocks = [

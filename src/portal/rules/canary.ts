@@ -79,7 +79,7 @@ export async function tryToReach(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
 }
 
-/** Connects; reads the greeting if asked for, and resets otherwise, which leaves no trace in the kernel. */
+/** Connects; reads the greeting on request, and resets otherwise, which leaves no state in the kernel. */
 function contact(
   { address, port }: CanaryAddress,
   listens: boolean,

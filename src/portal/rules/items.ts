@@ -30,7 +30,7 @@ export interface Items<Name extends string> {
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
-/** The wanted items, and which differ from what was last written. Each operation costs what it changes. */
+/** The desired items, and those that differ from the last write. Each operation costs as much as its changes. */
 export class ItemMap<Name extends string = string> implements Items<Name> {
   readonly #wanted = new Map<Name, Map<string, string>>();
   /** The last written items under the keys that may differ now; undefined: none. */
@@ -42,7 +42,7 @@ export class ItemMap<Name extends string = string> implements Items<Name> {
     for (const { set, key, value } of add) this.#put(set, key, value);
   }
 
-  /** What differs from what was last written. */
+  /** The differences from the last write. */
   changes(): ItemChange<Name>[] {
     return [...this.#before].flatMap(([set, keys]) =>
       [...keys]
@@ -51,7 +51,7 @@ export class ItemMap<Name extends string = string> implements Items<Name> {
     );
   }
 
-  /** All of it has been written. */
+  /** Everything has been written. */
   written(): void {
     this.#before.clear();
   }
@@ -166,13 +166,13 @@ export interface Backend<Name extends string> {
   ): Promise<string | undefined>;
   /** Whether the kernel would take the items. Changes nothing that packets meet. */
   wouldTake(config: RuleConfig, items: Items<Name>): Promise<boolean>;
-  /** What differs between the kernel and what was written last; undefined: nothing that can be seen. */
+  /** The differences between the kernel and the last write; undefined: none visible. */
   difference(config: RuleConfig, items: Items<Name>): Promise<string | undefined>;
   /** Removes the rules unless another process has written them. */
   remove(config: RuleConfig): Promise<void>;
 }
 
-/** Another process has taken the rules. `apart` says how to give each its own. */
+/** Another process has taken the rules over. `apart` says how to give each separate ones. */
 export function takenError(what: string, pid: number | undefined, apart: string): KpngError {
   const who = pid === undefined ? 'another process' : `another process (${pid})`;
   return new KpngError(

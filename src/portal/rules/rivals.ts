@@ -19,7 +19,7 @@ export interface RivalsOptions {
   readonly look: () => Promise<readonly Rival[]>;
   readonly signal: AbortSignal;
   readonly clock?: Clock;
-  /** As `Math.random`, which is the default. */
+  /** Default: `Math.random`. */
   readonly random?: () => number;
 }
 

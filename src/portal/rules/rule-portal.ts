@@ -51,10 +51,10 @@ export interface RulePortalOptions {
   /** The host's addresses now; by default from Node. */
   readonly interfaces?: () => readonly HostAddress[];
   readonly exec?: Exec;
-  /** How often every rule is compared with what was written. Milliseconds. Default: a minute. */
+  /** Interval of the full comparison of the rules. Milliseconds. Default: a minute. */
   readonly auditMs?: number;
   readonly clock?: Clock;
-  /** As `Math.random`, which is the default. */
+  /** Default: `Math.random`. */
   readonly random?: () => number;
 }
 
@@ -316,7 +316,7 @@ export class RulePortal<Name extends string> implements Portal {
     });
   }
 
-  /** Compares the rules; resolves with what repairs them, if something differs. */
+  /** Compares the rules; resolves with the repair, if they differ. */
   async #audit(
     compare: Backend<Name | FlowSet>['difference'],
   ): Promise<(() => Promise<void>) | undefined> {

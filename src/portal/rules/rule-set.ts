@@ -48,7 +48,7 @@ export async function findUnacceptable(
 /** Outcome of a successful write. */
 export interface Written<Name extends string = string> {
   readonly reason: 'start' | 'change' | 'repair';
-  /** The items that differ from what was last written; for `start`, all of them. */
+  /** The items that differ from the last write; for `start`, all of them. */
   readonly changes: readonly ItemChange<Name>[];
 }
 
@@ -106,7 +106,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     return this.#takenBy;
   }
 
-  /** One problem for each service port that is left out. */
+  /** One problem for each skipped service port. */
   get refused(): PortalProblem[] {
     return [...this.#refused.values()];
   }
@@ -157,7 +157,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
     return this.#steps === steps && isOurs() ? found : undefined;
   }
 
-  /** Writes what differs; undefined when nothing does. Rejects with KPNG_PORTAL_* when it fails. */
+  /** Writes the differences; undefined when there are none. Rejects with KPNG_PORTAL_* when it fails. */
   async write(config: RuleConfig): Promise<Written<Name> | undefined> {
     if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
     try {

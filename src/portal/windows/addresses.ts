@@ -26,7 +26,7 @@ import type { AddressLedger } from './ledger.ts';
 import { canonicalAddress, readConnections } from './listing.ts';
 
 export interface WindowsInterfaceOptions {
-  /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never made. */
+  /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never created. */
   readonly name: string;
   /** Remembers which addresses are ours. */
   readonly ledger: AddressLedger;

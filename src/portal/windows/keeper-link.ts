@@ -70,7 +70,7 @@ export function namedInterfaces(
   }));
 }
 
-/** Throws KPNG_USAGE for what no interface of Windows can be called. */
+/** Throws KPNG_USAGE for an invalid interface name on Windows. */
 export function checkWindowsInterfaceName(name: string): void {
   // A quote would end the name on the command line of netsh; the rest cannot be in a name.
   if (/^[^"\\/:*?<>|\p{Cc}]{1,256}$/u.test(name)) return;

@@ -6,11 +6,11 @@ import { renameOver } from '../../util/rename-over.ts';
 import { BOOT_TOLERANCE_MS } from './netsh.ts';
 
 export interface LedgerOptions {
-  /** Path of the file. Its folder is made. */
+  /** Path of the file. Its folder is created. */
   readonly path: string;
-  /** When the host was started last: milliseconds since 1970. Constant for what outlives a boot. */
+  /** Boot time: milliseconds since 1970. Constant for records that outlive a boot. */
   readonly bootedAt: () => number;
-  /** Whether a line can be what is written down; default: it is an IP literal. */
+  /** Whether a line is a valid record; default: it is an IP literal. */
   readonly isEntry?: (text: string) => boolean;
 }
 
@@ -51,7 +51,7 @@ export class AddressLedger {
     }
   }
 
-  /** Replaces all of it, in a file without history. */
+  /** Replaces all records. */
   async keep(addresses: Iterable<string>): Promise<void> {
     this.#addresses = new Set(addresses);
     const lines = [...this.#addresses].map((address) => `+${address}\n`);

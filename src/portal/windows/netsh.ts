@@ -7,7 +7,7 @@ import { type Exec, ExecError } from '../exec.ts';
 import { quoted, type Tool, type ToolError, toolFailure } from '../tool-failure.ts';
 import { readIpv4Listing, readIpv6Listing } from './listing.ts';
 
-/** Times and sizes of what talks to netsh. Milliseconds and bytes. */
+/** Time and size limits of running netsh. Milliseconds and bytes. */
 
 /** How long netsh may take for a listing or one change. A Windows node starts it in about 0.1 s. */
 export const NETSH_TIMEOUT_MS = 30_000;
@@ -22,7 +22,7 @@ export const USABLE_MAX_WAIT_MS = 250;
 /** Addresses that are tried to be bound at the same time. */
 export const PROBES_AT_ONCE = 64;
 
-/** Changes that are made one by one after a script has failed, before all the rest counts as failed. */
+/** Changes that are retried one by one after a script has failed, before the rest counts as failed. */
 export const MAX_SINGLE_FAILURES = 8;
 
 /** What netsh or netstat may print. A connection has about 80 bytes, an address 160. */
@@ -53,7 +53,7 @@ const NETSH: Tool = {
     quoted(`${stdout}\n${stderr}`.trim() || `code ${exitCode}`),
 };
 
-/** Why netsh could not do its work: `doing` says what that was. */
+/** Why netsh failed: `doing` names the action. */
 export function netshFailure(cause: unknown, doing: string): ToolError {
   return toolFailure(cause, doing, NETSH);
 }

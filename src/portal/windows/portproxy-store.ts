@@ -85,7 +85,7 @@ export interface RulesWritten {
 export class RuleStore {
   readonly #exec: Exec;
   readonly #ledger: AddressLedger;
-  /** Ours, as they were last written; undefined when that is not known. */
+  /** Ours, as they were last written; undefined when unknown. */
   #written: Map<string, ProxyRule> | undefined;
   /** Addresses and ports that have a foreign rule. */
   #foreign = new Set<string>();
@@ -106,7 +106,7 @@ export class RuleStore {
     );
     const add = [...after].filter(([key, rule]) => !same(before.get(key), rule));
     const remove = [...before.keys()].filter((key) => !after.has(key));
-    // Until it is done, it is not known what there is.
+    // Until it has finished, the state is unknown.
     this.#written = undefined;
     await this.#ledger.add(add.map(([key]) => key).filter((key) => !before.has(key)));
     await this.#run([...remove.map(deleteRuleArgs), ...add.map(([, rule]) => addRuleArgs(rule))]);

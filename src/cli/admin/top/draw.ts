@@ -243,7 +243,7 @@ function rowLines({ services, details }: TopData, state: TopState, size: Size): 
   const lines: Line[] = [];
   const room = roomFor(size);
   const below = details === undefined ? [] : endpointLines(details);
-  // The selected row stays in sight, with some of what is open below it.
+  // Keep the selected row visible, with some of its open details.
   const first = Math.max(
     0,
     state.selected - Math.max(room - 1 - Math.min(below.length, room - 1), 0),

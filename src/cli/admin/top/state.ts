@@ -28,10 +28,10 @@ export interface OnScreen {
 
 export type KeyOutcome =
   | { readonly kind: 'quit' }
-  /** `ask`: the proxy has to be asked before this can be shown. */
+  /** `ask`: this needs a new answer of the proxy. */
   | { readonly kind: 'state'; readonly state: TopState; readonly ask: boolean };
 
-/** Keys that sort, with what they sort by. */
+/** Sort keys. */
 export const SORT_KEY_OF: Readonly<Record<string, SortKey>> = {
   n: 'name',
   s: 'state',
@@ -135,7 +135,7 @@ function asked(state: TopState): KeyOutcome {
   return { kind: 'state', state, ask: true };
 }
 
-/** Takes what a terminal sends apart into keys: a letter, or a whole escape sequence. */
+/** Splits a terminal's input into keys: a letter, or a whole escape sequence. */
 export function splitKeys(input: string): string[] {
   // oxlint-disable-next-line no-control-regex
   return input.match(/\u001b\[[\d;]*[A-Za-z~]|\u001bO[A-Z]|[^]/gu) ?? [];
@@ -145,11 +145,11 @@ export function splitKeys(input: string): string[] {
 export interface TopData {
   readonly status: StatusView;
   readonly services: ServicesView;
-  /** Of the service port that is open, if there is one. */
+  /** The open service port, if there is one. */
   readonly details: ServiceDetails | undefined;
 }
 
-/** Asks the running proxy: an operation, with what it is given. */
+/** Queries the running proxy: an operation and its input. */
 export type AskProxy = (operation: string, input?: Record<string, string>) => Promise<unknown>;
 
 const NOTHING: ServicesView = {
