@@ -67,7 +67,7 @@ export interface ServicePortCounters {
   connectSeconds: { readonly counts: number[]; sum: number };
 }
 
-/** Why a client is rejected, and the counter of it. */
+/** Why a client is rejected, and its counter. */
 export const REJECT_COUNTERS = {
   'no-endpoint': 'rejectedNoEndpoint',
   drained: 'rejectedDrained',
@@ -159,7 +159,7 @@ export function observeConnectSeconds(counters: ServicePortCounters, seconds: nu
   counters.connectSeconds.sum += seconds;
 }
 
-/** A counter that is one number. */
+/** A counter with a single value. */
 type PlainCounter = Exclude<keyof ServicePortCounters, 'connectErrors' | 'connectSeconds'>;
 
 export const PLAIN_COUNTERS: readonly PlainCounter[] = Object.entries(newCounters())

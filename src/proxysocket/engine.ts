@@ -47,7 +47,7 @@ export interface Engine {
    */
   apply(changes: readonly EngineChange[]): Promise<void>;
 
-  /** Changes limits, for what begins from now on (see `LIVE_LIMITS`). Absent: none of them can change. */
+  /** Changes limits, for new connections (see `LIVE_LIMITS`). Absent: none of them can change. */
   setLimits?(limits: LimitChange): Promise<void>;
 
   /** The present state and the counters of every service port, or only of those named. */
@@ -80,6 +80,6 @@ export interface Engine {
    */
   close(newProcess?: NewProcess): Promise<void>;
 
-  /** Cuts everything at once: TCP peers get a reset. Resolves when every socket is closed. Idempotent. */
+  /** Aborts everything at once: TCP peers get a reset. Resolves when every socket is closed. Idempotent. */
   destroy(): Promise<void>;
 }

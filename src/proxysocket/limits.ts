@@ -6,7 +6,7 @@ export interface EngineLimits {
   readonly maxConnections: number;
   /** UDP sessions at once, of all service ports. Above it the least recently used one ends. */
   readonly maxUdpSessions: number;
-  /** Descriptors kept free for everything but relays and sessions; see `defaultReserve`. */
+  /** Descriptors reserved for everything but relays and sessions; see `defaultReserve`. */
   readonly reservedDescriptors: number;
   /** Time limit of each connection attempt, in order. Its length is the number of attempts. Milliseconds. */
   readonly connectTimeoutsMs: readonly number[];
@@ -24,7 +24,7 @@ export interface EngineLimits {
   readonly udpIdleTimeoutMs: number;
   /** Memory for private bulk buffers of TCP relays, of all relays. Bytes. */
   readonly bulkBufferBudget: number;
-  /** Receive and send buffer asked for UDP sockets. Bytes. */
+  /** Requested receive and send buffer of UDP sockets. Bytes. */
   readonly udpSocketBuffer: number;
   /** What waits in the process for one UDP socket while the kernel's buffer is full, or while the socket opens. Bytes. */
   readonly udpSendQueueBytes: number;

@@ -2,7 +2,7 @@ import { Ring, type RingNode } from './ring.ts';
 
 /** A client that some table remembers. */
 export interface RememberedClient {
-  /** Has its table forget it, which takes it out of the budget. */
+  /** Evicts it from its table, and from the budget. */
   forget(): void;
 }
 

@@ -7,13 +7,13 @@ export interface Bindable {
 }
 
 export interface AffinityOptions {
-  /** How long a client that is not seen is remembered. Milliseconds. */
+  /** How long an idle client is remembered. Milliseconds. */
   readonly timeoutMs: number;
   /** At least 1. */
   readonly maxClients: number;
   /** The budget shared with other tables. Default: only its own limit. */
   readonly budget?: AffinityBudget | undefined;
-  /** Called with the address of a client that is forgotten because there are too many in this table. */
+  /** Called with the address of a client that is evicted because the table is full. */
   readonly onEvict?: ((client: string) => void) | undefined;
   /** Called with how many clients are left when one was forgotten because its record was stale. */
   readonly onFreed?: ((left: number) => void) | undefined;
@@ -89,7 +89,7 @@ export class AffinityTable<T extends Bindable> {
     return record.target;
   }
 
-  /** Binds a client, in place of what it was bound to before. */
+  /** Binds a client, replacing its previous target. */
   bind(client: string, target: T, now: number): void {
     const known = this.#records.get(client);
     if (known !== undefined) {

@@ -245,7 +245,7 @@ export class RoundRobinBalancer implements Balancer {
     }
   }
 
-  /** Gives a member a seat for each kind of traffic that it may serve, and takes the other ones. */
+  /** Assigns a member a seat for each kind of traffic that it may serve, and removes the others. */
   #allow(member: Member, allowed: Readonly<Record<Traffic, boolean>>): void {
     for (const traffic of TRAFFIC) {
       const seat = member.seats[traffic];

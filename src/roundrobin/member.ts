@@ -10,14 +10,14 @@ export function endpointText(endpoint: EndpointSpec): string {
   return formatHostPort({ host: endpoint.address, port: endpoint.port });
 }
 
-/** An endpoint with what its balancer remembers about it. */
+/** An endpoint with its balancer's records. */
 export class Member implements BalancerEndpoint {
   readonly address: string;
   readonly port: number;
   readonly family: Family;
   readonly text: string;
 
-  /** Made once, because every pick hands one of them out. */
+  /** Made once, because every pick returns one of them. */
   readonly inTurn: Pick = { endpoint: this, sticky: false };
   readonly byAffinity: Pick = { endpoint: this, sticky: true };
 

@@ -16,7 +16,7 @@ export interface ServerListening {
 
 export interface WatchStarted {
   api: ApiName;
-  /** Address of the client, or `unix` for one that is on the same host. */
+  /** Address of the client, or `unix` for one on the same host. */
   peer: string;
   /** Watch calls at once, this one included. */
   watchers: number;
@@ -41,7 +41,7 @@ export interface OperationsSent {
   operations: number;
 }
 
-/** A connection ended before its TLS handshake was done, such as that of a client without a certificate. */
+/** A connection ended before its TLS handshake completed, such as that of a client without a certificate. */
 export interface HandshakeFailed {
   peer: string;
   error: Error;

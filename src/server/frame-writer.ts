@@ -9,7 +9,7 @@ import { Metadata } from '@grpc/grpc-js';
 import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 
 export interface FrameWriter {
-  /** Whether much of what was written still waits for the client to take it. */
+  /** Whether much of the written data still waits for the client. */
   readonly isBehind: boolean;
   /**
    * Writes whole frames. `onTaken` is called when they have left, or never will; until then they must
@@ -23,7 +23,7 @@ export function frameWriter(call: BytesCall): FrameWriter {
   call.sendMetadata(new Metadata());
   const stream = http2StreamOf(call);
   if (stream === undefined || !stream.headersSent) return messageWriter(call);
-  // grpc-js listens to the first error only, and says itself that the call is over.
+  // grpc-js only listens to the first error, and reports itself that the call has ended.
   stream.on('error', () => {});
   return {
     get isBehind() {

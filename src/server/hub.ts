@@ -1,7 +1,7 @@
 import { operationsSent } from './events.ts';
 import type { Watch } from './watch.ts';
 
-/** Other work gets a turn after this long. Milliseconds. */
+/** Yields to other work after this long. Milliseconds. */
 const SLICE_MS = 10;
 
 /** All Watch calls; polls them when there may be something new. */
@@ -29,7 +29,7 @@ export class Hub {
     return this.#watches;
   }
 
-  /** A watch has sent so many operations. They are published together, at the end of the turn. */
+  /** A watch has sent this many operations. They are published together, at the end of the turn. */
   sent(operations: number): void {
     if (!operationsSent.hasSubscribers) return;
     if (this.#sent === 0) setImmediate(() => this.#publish());

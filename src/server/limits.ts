@@ -14,9 +14,9 @@ export interface ServerLimits {
   readonly maxHistory: number;
   /** Idle time after which a connection is probed. Milliseconds. */
   readonly keepAliveMs: number;
-  /** It is cut when it has not answered after so long. Milliseconds. */
+  /** A connection that has not answered a probe is closed after this long. Milliseconds. */
   readonly keepAliveTimeoutMs: number;
-  /** A connection without a call is closed after so long. Milliseconds. */
+  /** A connection without a call is closed after this long. Milliseconds. */
   readonly idleMs: number;
 }
 

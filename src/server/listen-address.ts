@@ -1,7 +1,7 @@
 import { KpngError } from '../errors.ts';
 import { formatHostPort, parseHostPort, type HostPort } from '../util/host-port.ts';
 
-/** Where the API is served: made by `parseListen`. */
+/** The listen address of the API; only `parseListen` creates it. */
 export type ListenAddress =
   | {
       readonly kind: 'tcp';

@@ -159,7 +159,7 @@ function answers(path: string): Promise<boolean> {
     };
     socket.once('connect', settle(true));
     socket.once('error', (error: NodeJS.ErrnoException) => {
-      // Anything but a refusal, such as a full queue, means that there is a listener.
+      // Any other error, such as a full queue, means that there is a listener.
       settle(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT')();
     });
   });

@@ -7,7 +7,7 @@ const PIECE = 64 * 1024;
 /** What many clients get is joined with its Sync once for all of them. */
 const withSync = new WeakMap<Buffer, Buffer>();
 
-/** A change set that is one piece, with its Sync; undefined: it is more. */
+/** A change set that fits one piece, with its Sync; undefined: it is larger. */
 export function onePiece(changes: ChangeSet): Buffer | undefined {
   if (!Array.isArray(changes) || changes.length > 1) return undefined;
   const [frames] = changes as Buffer[];

@@ -25,7 +25,7 @@ export interface RequestReaderOptions {
   readonly onBroken: (code: status, problem: string) => void;
 }
 
-/** Has to be called before anything was read of the call: in its handler. */
+/** Call it before the call is read: in its handler. */
 export function readRequests(call: BytesCall, options: RequestReaderOptions): RequestReader {
   const stream = http2StreamOf(call);
   if (stream === undefined) {
@@ -77,7 +77,7 @@ export class Messages {
     if (rest.length > 0) this.#begun.append(rest);
   }
 
-  /** Where the first message ends; undefined: it is one that is not taken. */
+  /** The end of the first message; undefined: it is refused. */
   #endOf(bytes: Buffer): number | undefined {
     const { maxMessageSize, onBroken } = this.#options;
     const length = bytes.readUInt32BE(1);

@@ -40,7 +40,7 @@ export interface ApiServer {
   replaceTls(tls: TlsMaterial): void;
   /** Takes no more clients, ends the open calls, and resolves when they have ended. Idempotent. */
   close(): Promise<void>;
-  /** Cuts what is left. Idempotent. */
+  /** Closes remaining connections. Idempotent. */
   destroy(): void;
 }
 

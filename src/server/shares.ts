@@ -23,7 +23,7 @@ export function peerOf(remoteAddress: string | undefined, connection: unknown): 
   return [...groups, ...zeros, ...after].slice(0, 4).join(':');
 }
 
-/** Of what is free, the part that one client may have. */
+/** The part of the free capacity that one client may use. */
 const SHARE = 1 / 4;
 
 /**

@@ -5,13 +5,13 @@ import { HANDSHAKE_MS } from './limits.ts';
 /** How a server is secured. */
 export type Security = 'plaintext' | 'tls' | 'mtls';
 
-/** With authorities, clients have to show a certificate that one of them has signed. */
+/** With authorities, clients need a certificate that one of them has signed. */
 export function securityOf(tls: TlsMaterial | undefined): Security {
   if (tls === undefined) return 'plaintext';
   return tls.ca === undefined ? 'tls' : 'mtls';
 }
 
-/** A server whose connections have done their handshake, and are for HTTP/2. */
+/** A server for HTTP/2 connections with completed handshakes. */
 export function createTlsServer(
   tls: TlsMaterial,
   onSecured: (socket: TLSSocket) => void,
@@ -28,7 +28,7 @@ export function createTlsServer(
   return server;
 }
 
-/** What OpenSSL says of a client without TLS is nothing that people would know it by. */
+/** OpenSSL's error for a client without TLS is hard to recognize. */
 function described(error: Error & { readonly code?: string }): Error {
   const { code = '' } = error;
   if (!PLAINTEXT.test(code)) return error;
@@ -39,7 +39,7 @@ function described(error: Error & { readonly code?: string }): Error {
 
 const PLAINTEXT = /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG/;
 
-/** From now on handshakes are made with these files; connections that are there stay as they are. */
+/** New handshakes use these files; existing connections stay as they are. */
 export function replaceTls(server: Server, tls: TlsMaterial): void {
   server.setSecureContext(contextOptions(tls));
 }

@@ -120,7 +120,7 @@ export class Watch {
         this.end(status.INVALID_ARGUMENT, asKpngError(error));
         return;
       }
-      // A copy: what was read lies in a larger piece of memory.
+      // A copy: the message is part of a larger buffer.
       this.#lastRequest = Buffer.from(request);
     }
     this.#requests.push(this.#requestedNode);

@@ -45,7 +45,7 @@ function settings(spec: ServiceSpec): [string, ...string[]][] {
     ['set', 'AppStopMethodConsole', stop],
     ['set', 'AppRestartDelay', String(spec.restartDelayMs)],
     ['set', 'AppExit', 'Default', 'Restart'],
-    // It has ended as asked, by `stop` over the admin pipe.
+    // A regular end, by `stop` over the admin pipe.
     ['set', 'AppExit', '0', 'Exit'],
     // A retry does not help a wrong command line or configuration.
     ['set', 'AppExit', '2', 'Exit'],

@@ -25,7 +25,7 @@ const STATES: Readonly<Record<string, ServiceState>> = {
 /** Interval and limit of the waits for a state. Milliseconds. */
 const LOOK_MS = 250;
 const PATIENCE_MS = 30_000;
-/** A service that is killed because it did not end in time needs a moment for it. Milliseconds. */
+/** A service killed after its time limit needs a moment to end. Milliseconds. */
 const KILL_MS = 15_000;
 
 /**
@@ -60,7 +60,7 @@ export class Nssm {
     }
   }
 
-  /** Makes the service, or changes the one that there is. Resolves with whether there was one. */
+  /** Creates or changes the service. Resolves with whether it existed. */
   async install(spec: ServiceSpec): Promise<boolean> {
     const isThere = (await this.status(spec.name)) !== 'absent';
     for (const args of installCommands(spec, isThere)) {
@@ -124,7 +124,7 @@ export class Nssm {
     }
   }
 
-  /** As `#run`, with the failure as an outcome: what counts is what becomes of the service. */
+  /** As `#run`, but returns the failure: the service's state decides. */
   async #try(args: readonly string[], doing: string): Promise<KpngError | undefined> {
     try {
       await this.#run(args, doing);
@@ -172,7 +172,7 @@ function isNoService(error: unknown): boolean {
   );
 }
 
-/** `failure`: what NSSM has said of it, if it has. */
+/** `failure`: NSSM's message, if any. */
 function notThere(
   name: string,
   wanted: 'running' | 'stopped',

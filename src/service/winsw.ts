@@ -62,7 +62,7 @@ function kilobytes(bytes: number): number {
   return Math.min(MAX_LOG_KB, Math.max(1, Math.round(bytes / 1024)));
 }
 
-/** White space but blanks is written as numbers: readers of XML make blanks of it otherwise. */
+/** Line breaks and tabs become character references: XML readers would turn them into blanks. */
 function escaped(text: string): string {
   // oxlint-disable-next-line no-control-regex -- they are what is looked for
   const bad = /[\u0000-\u0008\v\f\u000e-\u001f\ufffe\uffff]/.exec(text)?.[0];

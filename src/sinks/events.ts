@@ -22,13 +22,13 @@ export interface HealthCheckFailed {
 export const healthCheckServed = typedChannel<HealthCheckServed>('health-check:served');
 export const healthCheckFailed = typedChannel<HealthCheckFailed>('health-check:failed');
 
-/** A program that gets the state has ended, however it went. */
+/** A run of the callout has ended, successfully or not. */
 export interface CalloutEnded {
   program: string;
   result: 'ok' | 'start' | 'exit' | 'signal' | 'timeout' | 'output' | 'stopped';
   /** KPNG_CALLOUT_FAILED, unless it went well or was stopped together with this process. */
   error: KpngError | undefined;
-  /** The end of what it wrote to its standard error. */
+  /** The end of its standard error. */
   stderr: string;
   durationMs: number;
 }

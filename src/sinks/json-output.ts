@@ -17,7 +17,7 @@ export function streamWriter(
     gone = true;
     onReaderGone();
   };
-  // An error may also come when nothing is being written; then only the reader's going matters.
+  // Errors may also come between writes; then only a closed reader matters.
   stream.on('error', (error) => {
     if (isReaderGone(error)) readerGone();
   });
@@ -34,7 +34,7 @@ export function streamWriter(
   };
 }
 
-/** EOF is what Windows says in place of EPIPE. */
+/** Windows reports EOF instead of EPIPE. */
 function isReaderGone(error: Error): boolean {
   return 'code' in error && (error.code === 'EPIPE' || error.code === 'EOF');
 }

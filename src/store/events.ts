@@ -17,7 +17,7 @@ export interface SourceDisconnected {
   retryInMs: number;
 }
 
-/** A complete change set has come. It is published before the sink gets it. */
+/** A complete change set has arrived. Published before the sink gets it. */
 export interface SourceSynced {
   source: string;
   /** How many services there are now. */

@@ -15,7 +15,7 @@ export interface GlobalService {
   readonly endpoints: readonly EndpointInfo[];
 }
 
-/** The cluster-wide state at one moment: what a source knows before any node's point of view. */
+/** The cluster-wide state at one moment, before any node's view is derived. */
 export interface GlobalState {
   /** By `namespace/name`. */
   readonly services: ReadonlyMap<string, GlobalService>;

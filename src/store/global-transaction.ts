@@ -30,7 +30,7 @@ export interface Range {
 /** The parts of the store that a transaction changes. */
 export interface Tables {
   readonly hasher: Hasher;
-  /** The revision that is being made. */
+  /** The new revision. */
   readonly revision: number;
   readonly services: Table<ServiceRecord>;
   readonly nodes: Table<StoredNode>;
@@ -52,7 +52,7 @@ export class GlobalTransaction {
     this.#tables = tables;
   }
 
-  /** Whether anything really changed so far. */
+  /** Whether anything has changed so far. */
   get changed(): boolean {
     return this.#changed;
   }
@@ -79,7 +79,7 @@ export class GlobalTransaction {
     this.#setRecord(key, old.withService(undefined));
   }
 
-  /** Replaces what the source had before, even if that was for another service. */
+  /** Replaces the source's previous entry, even one of another service. */
   setSource(source: EndpointSource): void {
     const { namespace, name, serviceName, endpoints } = source;
     const { sources } = this.#tables;
@@ -180,7 +180,7 @@ export class GlobalTransaction {
   }
 }
 
-/** The new list with the old objects for what is equal; the old list if everything is. */
+/** The new list with the old objects where they are equal; the old list if everything is. */
 function carriedOver(
   old: readonly StoredEndpoint[],
   source: EndpointSource,

@@ -36,7 +36,7 @@ class Mark {
   }
 }
 
-/** One of a thousand pins that are made and released at each change: fields cost less than closures. */
+/** One of a thousand pins that are created and released at each change: fields cost less than closures. */
 class HeldPin implements Pin {
   readonly revision: number;
   readonly #mark: Mark;
@@ -73,7 +73,7 @@ export class History {
   #newest: Mark | undefined;
   #kept = 0;
 
-  /** `limit`: the most weight that is kept. */
+  /** `limit`: maximum total weight. */
   constructor(limit: number) {
     this.#limit = limit;
   }
@@ -88,7 +88,7 @@ export class History {
     return this.#kept;
   }
 
-  /** Keeps the state of a revision, which is the newest there is. */
+  /** Pins the newest revision. */
   pin(revision: number, holder: Holder): Pin {
     const mark = this.#markOf(revision);
     const node = mark.holders.add(holder);

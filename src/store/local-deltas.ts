@@ -38,7 +38,7 @@ export class LocalDeltas {
   readonly #shared = new Map<View, { readonly from: View; readonly delta: ServiceDelta }>();
   #ids = 0;
 
-  /** Forgets what it has worked out: to be called when the state has moved on. */
+  /** Clears the cached results; call it when the state has changed. */
   clear(): void {
     this.#keys.clear();
     this.#shared.clear();

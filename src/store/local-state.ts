@@ -10,7 +10,7 @@ interface StagedService {
   readonly endpoints: Map<string, Staged<Endpoint>>;
 }
 
-/** Endpoints that a change set brought for a service that is not there. */
+/** Endpoints that a change set brought for an unknown service. */
 export interface Orphans {
   /** `namespace/name`. */
   readonly service: string;
@@ -37,7 +37,7 @@ export class LocalState implements LocalView {
   /** Endpoints whose service is missing. They wait for it. */
   readonly #orphans = new Map<string, Endpoints>();
   #staged = new Map<string, StagedService>();
-  /** After a reset everything is suspect until the next sync. */
+  /** After a reset, all entries are unconfirmed until the next sync. */
   #operations = 0;
   #suspect = false;
   #newOrphans: Orphans[] = [];
@@ -116,7 +116,7 @@ export class LocalState implements LocalView {
     }
   }
 
-  /** Completes the change set: applies it, and drops what is still suspect. */
+  /** Completes the change set: applies it, and drops unconfirmed entries. */
   sync(): LocalChange {
     this.#operations++;
     const changed = new Set<string>();

@@ -5,7 +5,7 @@ import type { Pin } from './history.ts';
 /** A complete change set, without Reset and Sync: as frames in the order of the wire, or as operations. */
 export type ChangeSet<T = Buffer> = Iterable<T>;
 
-/** Where one client stands in the state, and what it has not been sent yet. */
+/** A client's position in the state, and its pending change set. */
 export interface Reader<T = Buffer> {
   /**
    * The change set that brings the client to the newest state; undefined when there is nothing to
@@ -22,12 +22,12 @@ export interface ReaderOptions {
   readonly onEvicted: (error: KpngError) => void;
 }
 
-/** Makes readers of one kind, which share what is worked out for them. */
+/** Creates readers of one kind, which share results. */
 export interface Readers<T = Buffer> {
   open(options: ReaderOptions): Reader<T>;
 }
 
-/** A state as clients see it: a revision, and what else their view depends on. */
+/** A state as clients see it: a revision, and other inputs of their view. */
 export interface Position {
   readonly pin: Pin;
 }

@@ -9,7 +9,7 @@ import type { EndpointScopes, Service } from '../api/generated/localv1/api.ts';
 
 /** The node that a view is for. */
 export interface ViewNode {
-  /** Empty: no node in particular. Then nothing is local. */
+  /** Empty: no particular node. Then nothing is local. */
   readonly name: string;
   /** Empty: unknown. Then zone hints are not used. */
   readonly zone: string;

@@ -42,7 +42,7 @@ export class ServiceRecord {
     return this.#endpoints;
   }
 
-  /** What the nodes see of it; undefined without the service. */
+  /** The nodes' views of it; undefined without the service. */
   get views(): ServiceViews | undefined {
     if (this.service === undefined) return undefined;
     if (this.#views === undefined) {

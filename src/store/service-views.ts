@@ -71,7 +71,7 @@ export interface View {
   readonly own: ReadonlyMap<string, LocalEndpoint | undefined> | undefined;
 }
 
-/** Of a service that is not there. */
+/** Of an unknown service. */
 export const NO_VIEW: View = { shared: new SharedEndpoints(new Map()), own: undefined };
 
 /** From this number of endpoints on, an index of each node's endpoints pays off. */
@@ -126,7 +126,7 @@ export class ServiceViews {
     }
     this.#traits = traitsOf(infosOf(endpoints));
     this.#twins = twinsOf(endpoints);
-    // Endpoints of one pod are merged, and what comes of it must not depend on how they are sent.
+    // Endpoints of one pod are merged, and the result must not depend on their order.
     this.#endpoints = this.#twins === undefined ? endpoints : [...endpoints].sort(byContent);
   }
 
@@ -137,7 +137,7 @@ export class ServiceViews {
     return census;
   }
 
-  /** Takes over what was worked out before, apart from what has changed. */
+  /** Reuses previous results, apart from the changes. */
   #goOnFrom(before: ServiceViews, { removed, added }: EndpointsChange): void {
     const common = before.#shared.get('');
     if (common !== undefined && this.#traits.anyReady === before.#traits.anyReady) {
@@ -206,7 +206,7 @@ export class ServiceViews {
     return selected;
   }
 
-  /** Addresses of both families of one pod become one endpoint; what cannot be merged stays beside it. */
+  /** Addresses of both families of one pod become one endpoint; others stay separate. */
   #merge(
     { info }: StoredEndpoint,
     first: LocalEndpoint,

@@ -28,7 +28,7 @@ export interface StagedEntry {
   readonly pathLength: number;
   /** What the state has; undefined: nothing. */
   readonly before: object | undefined;
-  /** What the change set said of it until now; undefined: nothing. */
+  /** The entry in the change set so far; undefined: none. */
   readonly previous: Staged<object> | undefined;
   readonly value: Staged<object>;
 }
@@ -42,7 +42,7 @@ export class StateSize {
   readonly #state = new Tally();
   /** Every entry that the change set names, deleted ones too. */
   readonly #staged = new Tally();
-  /** What the next Sync adds to the state; after a reset, what the state will be. */
+  /** What the next Sync adds to the state; after a reset, the next state. */
   readonly #growth = new Tally();
   #suspect = false;
 

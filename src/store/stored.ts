@@ -16,7 +16,7 @@ import {
 } from '../api/paths.ts';
 import { REMOTE_USE, type Use, type ViewNode } from './selection.ts';
 
-/** An entry of a set: what clients are sent. */
+/** An entry of a set: the message for clients. */
 export interface Entry {
   readonly path: string;
   /** Sets it. */
@@ -143,7 +143,7 @@ export class LocalEndpoint implements Entry {
     return endpointPath(namespace, serviceName, this.key);
   }
 
-  /** It is made each time: most are sent only as part of a whole. */
+  /** Built on each call: most are sent only as part of a whole. */
   get frame(): Buffer {
     return setFrame(SetNumber.EndpointsSet, this.path, Endpoint.encode(this.endpoint).finish());
   }
@@ -152,7 +152,7 @@ export class LocalEndpoint implements Entry {
     return deleteFrame(SetNumber.EndpointsSet, this.path);
   }
 
-  /** Whether the other one, of the same key, says the same. */
+  /** Whether the other one, of the same key, is equal. */
   equals(other: LocalEndpoint): boolean {
     if (this.#use !== other.#use) return false;
     return this.#content === other.#content || isDeepStrictEqual(this.#content, other.#content);

@@ -51,7 +51,7 @@ export class Table<V> {
   #size = 0;
   #order: readonly Cell<V>[] | undefined;
 
-  /** `weigh`: what keeping a previous value costs. */
+  /** `weigh`: the cost of keeping a previous value. */
   constructor(history: History, weigh: (value: V) => number) {
     this.#history = history;
     this.#weigh = weigh;
@@ -66,12 +66,12 @@ export class Table<V> {
     return this.#cells.get(key)?.value;
   }
 
-  /** The value at the newest revision that there is, or at a pinned one. */
+  /** The value at the newest revision, or at a pinned one. */
   at(key: string, revision: number): V | undefined {
     return this.#cells.get(key)?.at(revision);
   }
 
-  /** Every entry that there is, or was at a pinned revision, by key. The array stays as it is. */
+  /** All entries of now, or of a pinned revision, by key. The array does not change. */
   cells(): readonly Cell<V>[] {
     this.#order ??= [...this.#cells.values()].sort((a, b) => compareKeys(a.key, b.key));
     return this.#order;
@@ -86,7 +86,7 @@ export class Table<V> {
     }
   }
 
-  /** Sets an entry, or with undefined removes it, at a revision that is being made. */
+  /** Sets an entry, or with undefined removes it, at the new revision. */
   set(key: string, value: V | undefined, revision: number): void {
     const cell = this.#cells.get(key);
     if (cell === undefined) {
@@ -118,7 +118,7 @@ export class Table<V> {
     this.#dropIfEmpty(cell);
   }
 
-  /** Forgets an entry that is not there and that no pin needs. */
+  /** Drops a removed entry that no pin needs. */
   #dropIfEmpty(cell: Cell<V>): void {
     if (cell.newest.value !== undefined || cell.newest.older !== undefined) return;
     if (this.#cells.get(cell.key) !== cell) return;

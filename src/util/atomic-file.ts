@@ -3,7 +3,7 @@ import { open, rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { renameOver } from './rename-over.ts';
 
-/** Other work gets a turn after this long. Milliseconds. */
+/** Yields to other work after this long. Milliseconds. */
 const SLICE_MS = 10;
 /** Texts are written in pieces of about this size. Characters. */
 const PIECE = 256 * 1024;

@@ -4,7 +4,7 @@
  */
 let texts: ReadonlyMap<string, string> = new Map();
 
-/** Called once, before anything else, by the entrance of an executable. */
+/** Call it once, first, in the entry point of an executable. */
 export function provideBundle(files: Readonly<Record<string, string>>): void {
   texts = new Map(Object.entries(files));
 }

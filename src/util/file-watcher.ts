@@ -71,14 +71,14 @@ export class FileWatcher {
     void this.#run(async () => this.#read());
   }
 
-  /** Ends everything; no callback is called after it. Idempotent. */
+  /** Stops watching; no callback is called after it. Idempotent. */
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
     this.#directory?.watcher?.close();
   }
 
-  /** Reads the file again, and hands out its content even if that is the same as before. */
+  /** Reads the file again, and passes its content on even if it is unchanged. */
   again(): void {
     this.#digest = undefined;
     this.#seen = undefined;
@@ -125,7 +125,7 @@ export class FileWatcher {
 
   async #read(): Promise<void> {
     const { clock, limits, path, kind } = this.#options;
-    // Before the attempt: a file that appears after it has failed must differ from what was seen.
+    // Before the attempt: a file that appears after it has failed must have another signature.
     const status = await statusOf(path);
     const result = await readContent(path, limits.maxFileBytes, kind);
     if (this.#closed) return;

@@ -25,7 +25,7 @@ export function parseHostPort(text: string): HostPort | undefined {
   return host === '' || isIP(host) === 4 ? { host, port } : undefined;
 }
 
-/** Writes what `parseHostPort` reads. */
+/** The inverse of `parseHostPort`. */
 export function formatHostPort({ host, port }: HostPort): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }

@@ -21,7 +21,7 @@ export interface HttpConnectionsOptions {
   readonly create: CreateServer;
   readonly clock: Clock;
   readonly answer: (request: HttpRequest) => Answer | Promise<Answer>;
-  /** Gets an answer that could not be made. */
+  /** Called when an answer could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
   /** Makes the answer to a body that is too long, and reads the bodies of requests. Default: only GET and HEAD are served. */
   readonly refuseBody?: (() => Answer) | undefined;
@@ -29,7 +29,7 @@ export interface HttpConnectionsOptions {
   readonly budget?: AnswerBudget | undefined;
 }
 
-/** Makes a server that is not listening yet, of HTTP or of HTTPS. */
+/** Creates a server, of HTTP or of HTTPS, that does not listen yet. */
 export type CreateServer = (options: HttpTimes, listener: RequestListener) => Server;
 
 /** Times that a server has to keep. Milliseconds. */
@@ -45,7 +45,7 @@ const TIMES: HttpTimes = {
   // Node's default is 30 s. Each server has a timer for it, so a shorter one would keep an idle process busy.
   connectionsCheckingInterval: 5000,
 };
-/** A client that has connected when another process takes over has this long to ask and be answered. */
+/** Time limit for clients that connected before a handover to send a request and read its answer. */
 const LEAVE_MS = 5000;
 const BUDGET = new AnswerBudget();
 
@@ -67,7 +67,7 @@ interface Client {
    * - `reading`: the answer is made.
    */
   state: 'new' | 'idle' | 'making' | 'reading';
-  /** Stops the answer that is being made. */
+  /** Stops rendering the answer. */
   stop: (() => void) | undefined;
 }
 
@@ -107,7 +107,7 @@ export class HttpConnections {
     const limit = this.#options.clock.setTimer(LEAVE_MS, () => this.#left?.resolve());
     for (const { state, socket } of this.#open.values()) if (state === 'idle') socket.destroy();
     if (acceptsAll) await this.#acceptAll();
-    // Closing an HTTP server would also end clients that have not asked yet.
+    // Closing an HTTP server would also close connections without a request yet.
     NetServer.prototype.close.call(this.server, () => undefined);
     this.#checkLeft();
     await this.#left.promise;

@@ -34,7 +34,7 @@ export const httpLimitReached = typedChannel<HttpLimitReached>('http:limit-reach
  */
 export class AnswerBudget {
   readonly #max: number;
-  /** The answer that has made no progress for longest comes first. */
+  /** The answer without progress for longest comes first. */
   readonly #held = new Map<() => void, Held>();
   /** How many clients are sent the same body. */
   readonly #bodies = new Map<object, number>();

@@ -15,7 +15,7 @@ export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'
   readonly inherit?: Inherit | undefined;
   /** When it may start. Default: at once. */
   readonly turn?: Turn | undefined;
-  /** Makes the server. Default: one of plain HTTP. */
+  /** Creates the server. Default: plain HTTP. */
   readonly create?: HttpConnectionsOptions['create'] | undefined;
   /** Gets the bound address once the server listens. */
   readonly onListening: (address: HostPort) => void;

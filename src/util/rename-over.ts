@@ -2,11 +2,11 @@ import { rename } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Backoff } from './backoff.ts';
 
-/** What Windows says while another program has the file open. */
+/** Windows's errors while another program has the file open. */
 const HELD: ReadonlySet<string> = new Set(['EPERM', 'EACCES', 'EBUSY']);
 
 const WAITS = { initialMs: 10, maxMs: 250, factor: 2, jitter: 0 };
-/** About two seconds in all: readers, virus scanners and indexers are done with a file in less. */
+/** About two seconds in all: readers, virus scanners and indexers take less for a file. */
 const ATTEMPTS = 12;
 
 export interface RenameOptions {

@@ -78,7 +78,7 @@ function socketAmong(rows: readonly string[], place: SocketPlace): Socket | unde
   return undefined;
 }
 
-/** TCP: LISTEN. UDP: a socket that is not connected. */
+/** TCP: LISTEN. UDP: an unconnected socket. */
 const LISTENING = { TCP: '0A', UDP: '07' } as const;
 
 /** Whether a socket keeps another one from being bound to a place. */

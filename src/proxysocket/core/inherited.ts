@@ -3,7 +3,7 @@ import { inodeOf } from '../../util/inode.ts';
 import type { ListenSpec, Protocol, Traffic } from '../spec.ts';
 import type { Acceptor, Listener, ServicePort } from './service-port.ts';
 
-/** A listening socket that is open already, by another process or thread. */
+/** An open listening socket, from another process or thread. */
 export interface InheritedSocket {
   readonly protocol: Protocol;
   /** IP literal as the kernel writes it. */
@@ -19,7 +19,7 @@ export interface PreviousListener {
   readonly protocol: Protocol;
   readonly address: string;
   readonly traffic: Traffic;
-  /** The port that was asked for: 0 if any would do. */
+  /** The requested port: 0 if the kernel chooses. */
   readonly asked: number;
   readonly port: number;
   /** The key of its slot in the listener table. */
@@ -53,7 +53,7 @@ export function offerSockets(
   for (const [key, port] of chosen) ports.set(key, port);
 }
 
-/** Keeps what the old process has handed over, until `closeInherited`. */
+/** Keeps the handed-off sockets until `closeInherited`. */
 export function keepInherited(
   inherited: readonly InheritedSocket[],
   listeners: readonly PreviousListener[],

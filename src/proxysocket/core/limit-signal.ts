@@ -31,7 +31,7 @@ export class LimitSignal {
     this.#publish();
   }
 
-  /** Something was given back and `used` is left in use. */
+  /** Something was released and `used` is still in use. */
   freed(used: number): void {
     if (used < LEFT_BELOW * this.#value()) this.left();
   }
@@ -49,7 +49,7 @@ export class LimitSignal {
   }
 }
 
-/** Without a refusal for so long, a limit that many have counts as left. Milliseconds. */
+/** After this long without a refusal, a limit with many users counts as left. Milliseconds. */
 const CALM_MS = 1000;
 
 /**
@@ -66,7 +66,7 @@ export class SharedLimitSignal {
     this.#signal = new LimitSignal(limit, () => value);
   }
 
-  /** Something was refused by one of them. */
+  /** One of them has refused something. */
   refused(): void {
     this.#refusedAt = this.#clock.now();
     if (this.#signal.reached) return;

@@ -22,7 +22,7 @@ type SlotState =
   | {
       readonly kind: 'listening';
       readonly listener: Listener;
-      /** The claim that the listener was given to last, with its `listen` of then. */
+      /** The last claim that the listener was assigned to, with its `listen` at that time. */
       readonly holder: Claim;
       readonly listen: ListenSpec;
     }
@@ -104,7 +104,7 @@ export interface ListenFailure {
   readonly cause: string;
 }
 
-/** Says what was being done for whom, and why it failed. */
+/** Names the address and service port, and the cause. */
 export function listenFailure(
   servicePort: string,
   protocol: Protocol,
@@ -121,7 +121,7 @@ export function listenFailure(
   return { error, cause };
 }
 
-/** Refuses what the socket API would take for a host name and look up. */
+/** Refuses host names, which the socket API would resolve. */
 export function assertAddress({ address }: ListenSpec): void {
   if (isIP(address) !== 0) return;
   throw Object.assign(new Error(`${JSON.stringify(address)} is not an IP address`), {

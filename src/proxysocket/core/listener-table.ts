@@ -59,7 +59,7 @@ export class ListenerTable {
     });
   }
 
-  /** Replaces the claims of a service port. An address that is listed twice counts once. */
+  /** Replaces the claims of a service port. Duplicate addresses count once. */
   set(
     owner: ServicePort,
     before: readonly Claim[],
@@ -90,7 +90,7 @@ export class ListenerTable {
     }
   }
 
-  /** Brings the sockets to what is wanted. Resolves when every new listener was tried once. */
+  /** Opens and closes sockets to match the claims. Resolves when every new listener was tried once. */
   async settle(): Promise<void> {
     const toClose: Slot[] = [];
     const toOpen = new Set<Slot>();

@@ -4,7 +4,7 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import type { ServicePort } from './service-port.ts';
 import type { PortalAddress } from '../spec.ts';
 
-/** Where connections come in, and for whom: by port, then by address or the sign for every address. */
+/** The listeners: by port, then by address or the wildcard mark. */
 type Owners = Map<number, Map<string, ServicePort>>;
 
 /** How long a verdict holds when nothing is said to have changed: the host's addresses may. Milliseconds. */

@@ -70,7 +70,7 @@ export class ServicePortBook {
     }
   }
 
-  /** Takes a service port out; while relays of it run, it stays in the snapshot. */
+  /** Removes a service port; while relays of it run, it stays in the snapshot. */
   remove(name: string): Entry | undefined {
     const entry = this.#entries.get(name);
     if (entry === undefined) return undefined;
@@ -82,7 +82,7 @@ export class ServicePortBook {
     return entry;
   }
 
-  /** Empties the book; returns what was in it. */
+  /** Empties the book; returns its content. */
   clear(): readonly Entry[] {
     const entries = [...this.#entries.values()];
     for (const { owner } of entries) this.remove(owner.name);

@@ -59,7 +59,7 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** Opens listeners of one protocol, and ends what they have accepted. */
+/** Opens listeners of one protocol, and ends their connections. */
 export interface Acceptor {
   /** Rejects with the operating system's error (`code` EADDRINUSE and so on). */
   listen(spec: ListenSpec, owner: ServicePort): Promise<Listener>;
@@ -80,7 +80,7 @@ export interface Acceptor {
   connections?(): Iterable<Inspectable>;
   /** How many connections or sessions have this endpoint. */
   activeOf?(endpoint: BalancerEndpoint): number;
-  /** Resolves when everything that was accepted has ended. */
+  /** Resolves when all accepted connections have ended. */
   drained(): Promise<void>;
   /**
    * Ends everything at once. Resolves when every socket is closed. Called again when sockets that were being opened

@@ -45,7 +45,7 @@ export class DeadlineQueue<T> {
     return this.#queue.size;
   }
 
-  /** Starts the time of an item. Remove what is returned to stop it. */
+  /** Starts the time of an item. Remove the returned entry to stop it. */
   add(item: T): Deadline<T> {
     const deadline = this.#queue.add({ item, at: this.#clock.now() + this.#ms });
     if (!this.#armed) this.#arm(this.#ms);

@@ -17,7 +17,7 @@ export interface OpenedSockets {
 export interface Pollable {
   /** Bits of `READY`; 0 when it is called because of `again`. */
   ready(mask: number): void;
-  /** Its `ready` threw, which is a bug of this program: release everything. */
+  /** Called after its `ready` threw, which is a bug of this program: release everything. */
   failed(error: unknown): void;
 }
 
@@ -98,7 +98,7 @@ export class Loop {
     return result;
   }
 
-  /** Gives a watched descriptor to another owner; what it is watched for stays. */
+  /** Assigns a watched descriptor to another owner; its interest stays. */
   handOver(fd: number, owner: Pollable): void {
     const watched = this.#watched[fd];
     if (watched !== undefined) this.#watched[fd] = { owner, mark: watched.mark };

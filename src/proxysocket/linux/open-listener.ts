@@ -8,7 +8,7 @@ import { systemError } from './sys/abi.ts';
 import type { Sys } from './sys/sys.ts';
 
 interface OpenListenerOptions {
-  /** Sets options before the socket gets its address. */
+  /** Sets options before the socket is bound. */
   readonly prepare: (fd: number, family: Family) => void;
   /** Lets a bound socket listen; 0, or a negative error number. */
   readonly listen?: (fd: number) => number;
@@ -63,7 +63,7 @@ export function openListener(
     return fd;
   } catch (error) {
     for (const fd of opened) sockets.close(fd);
-    // Clients may wait in it: the next attempt takes it again.
+    // Its queue may contain clients: the next attempt takes it again.
     if (taken !== undefined) offerSockets([{ protocol, address, port, fd: taken }], []);
     throw error;
   }

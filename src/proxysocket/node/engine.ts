@@ -11,7 +11,7 @@ import { NodeUdpTransport } from './udp/transport.ts';
 export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits'>> {
   /** Overrides of single defaults. */
   readonly limits?: Partial<EngineLimits>;
-  /** Use only what Node documents of its TCP sockets; slower for bulk data from clients. */
+  /** Use only documented features of Node's TCP sockets; slower for bulk data from clients. */
   readonly documentedOnly?: boolean;
   /**
    * The addresses on which a UDP listener on the wildcard address opens further sockets. Default: all of the host,

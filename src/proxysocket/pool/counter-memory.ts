@@ -55,7 +55,7 @@ export class CounterMemory {
     return slot;
   }
 
-  /** The slot may be given to another service port. */
+  /** The slot may be reused for another service port. */
   free(slot: number): void {
     this.#free.push(slot);
   }
@@ -192,7 +192,7 @@ export class CounterRows implements CounterStore {
   readonly #rows: number;
   #blocks: readonly Float64Array[] = [];
   readonly #slots = new Map<string, number>();
-  /** By slot: whose it is, and what counts there now. */
+  /** By slot: its owner, and the counting thread's row. */
   readonly #users = new Map<number, { readonly name: string; counters: Row | undefined }>();
 
   constructor(row: number, rows: number) {
@@ -200,7 +200,7 @@ export class CounterRows implements CounterStore {
     this.#rows = rows;
   }
 
-  /** Takes in what the main thread has handed out; to be called before the service ports are set. */
+  /** Applies the main thread's assignments; call it before the service ports are set. */
   assign(blocks: readonly SharedArrayBuffer[], slots: SlotsByName): void {
     if (blocks.length > this.#blocks.length) {
       this.#blocks = blocks.map((memory) => new Float64Array(memory));

@@ -99,7 +99,7 @@ export class ListeningSockets {
     return this.count(key) > index;
   }
 
-  /** Notes what the first worker has opened. */
+  /** Records the sockets of the first worker. */
   opened(worker: PoolWorker, { slot: key, port, own, others }: OpenedSockets): void {
     for (const fd of others) worker.disown(fd);
     const sockets = others.map((fd) => newSocket(fd, undefined));
@@ -127,7 +127,7 @@ export class ListeningSockets {
     });
   }
 
-  /** Only the first worker serves there from now on; the others close what they have. */
+  /** Only the first worker serves there from now on; the others close their sockets. */
   keepFirst(key: string): void {
     const slot = this.#slots.get(key);
     if (slot === undefined) return;
@@ -135,7 +135,7 @@ export class ListeningSockets {
     slot.sockets = slot.sockets.filter((_, index) => index % this.#workers === 0);
   }
 
-  /** A worker is over: what it had is free for the next one. Returns those descriptors. */
+  /** A worker has ended: its descriptors are free for the next one. Returns them. */
   lost(worker: PoolWorker): ReadonlySet<number> {
     const fds = new Set<number>();
     for (const slot of this.#slots.values()) {
@@ -173,7 +173,7 @@ export class ListeningSockets {
     });
   }
 
-  /** Closes what no worker has. */
+  /** Closes the descriptors that no worker uses. */
   close(): void {
     this.drop([...this.#slots.keys()]);
   }

@@ -83,7 +83,7 @@ export class Outbox {
     this.#isEmpty = false;
   }
 
-  /** Posts what there is. */
+  /** Posts the reports. */
   flush(): void {
     if (this.#isEmpty) return;
     this.post({
@@ -121,7 +121,7 @@ export class Outbox {
   }
 }
 
-/** Whether it says that a listener has opened or closed. */
+/** Whether it reports that a listener has opened or closed. */
 function isOfListener(message: { readonly listen?: ListenSpec }): boolean {
   return message.listen !== undefined && !('error' in message);
 }
@@ -156,7 +156,7 @@ export class StateReporter {
     }
   }
 
-  /** Puts what has changed into the outbox. */
+  /** Puts changes into the outbox. */
   report(): void {
     if (this.#changed.size === 0) return;
     for (const { name, listeners, endpoints, draining } of this.#engine.snapshot(this.#changed)) {

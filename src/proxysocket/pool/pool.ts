@@ -27,7 +27,7 @@ import { ListeningSockets } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
 import { PoolWorker, WorkerLost } from './worker.ts';
 
-/** How long a worker may take to reset everything. Milliseconds. */
+/** How long a worker may take to reset all connections. Milliseconds. */
 const LAST_WORDS_MS = 5000;
 
 const MODULE = threadModule(
@@ -86,7 +86,7 @@ export class Pool implements Engine {
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
 
-  /** Rejects with an UnfitError that names the start-up probe that has failed; then nothing is left. */
+  /** Rejects with an UnfitError that names the failed start-up probe; then nothing is left. */
   static async start(options: PoolOptions = {}): Promise<Pool> {
     const pool = new Pool(options);
     const started = await Promise.allSettled(pool.#seats.map(({ worker }) => worker.ready));
@@ -148,7 +148,7 @@ export class Pool implements Engine {
   async setLimits(limits: LimitChange): Promise<void> {
     Object.assign(this.#limits, limits);
     const share = shareOfLimits(limits, this.#seats.length);
-    // A worker that is started later begins with them.
+    // A worker that starts later begins with them.
     await this.#each((worker) => worker.setLimits(share));
     await this.#fallback?.setLimits?.(limits);
   }
@@ -190,7 +190,7 @@ export class Pool implements Engine {
     return this.#destroyed;
   }
 
-  /** Ends a worker as a mistake of its own would, so that another one takes its place. For tests. */
+  /** Ends a worker as a crash would, so that another one replaces it. For tests. */
   async loseWorker(index = 0): Promise<void> {
     await this.#seats[index]?.worker.terminate();
   }
@@ -243,7 +243,7 @@ export class Pool implements Engine {
     return false;
   }
 
-  /** Connections of a worker that is over are reset; its listening sockets stay, for the next one. */
+  /** Connections of an ended worker are reset; its listening sockets stay, for the next one. */
   #sweep(worker: PoolWorker): void {
     worker.closeOrphans(this.#sockets.lost(worker));
     this.#memory.loseRow(worker.index);
@@ -315,7 +315,7 @@ export class Pool implements Engine {
     });
   }
 
-  /** Of every worker that is not lost. */
+  /** Of every worker that still runs. */
   async #each<T>(command: (worker: PoolWorker) => Promise<T>): Promise<(T | undefined)[]> {
     return Promise.all(
       this.#seats.map(async ({ worker }) => {

@@ -20,7 +20,7 @@ export interface WorkerStart {
   readonly ledger: SharedArrayBuffer;
   readonly limits: EngineLimits;
   readonly descriptorLimit: number;
-  /** Its index, which is that of its row of counters. The first one, 0, opens listening sockets for all. */
+  /** Its index, and that of its row of counters. The first one, 0, opens listening sockets for all. */
   readonly index: number;
   /** Rows of counters in all. */
   readonly rows: number;
@@ -67,7 +67,7 @@ export interface Done {
   readonly error?: PlainError;
 }
 
-/** From a worker: what has come up in a turn of its loop, to be taken in this order. */
+/** From a worker: reports of one turn of its loop, to be applied in this order. */
 export interface Report {
   /** Sent once, first: the worker has passed its probes. `steers`: see `canSteer`. */
   readonly ready?: { readonly steers: boolean };

@@ -13,11 +13,11 @@ interface SeatOptions {
   readonly start: () => PoolWorker;
   /** The worker has ended: whether to start another one. Must not reject. */
   readonly onOver: (worker: PoolWorker, error: Error | undefined) => Promise<boolean>;
-  /** Another worker was started: what it is sent now comes before everything else. */
+  /** Another worker was started: messages sent now come before all others. */
   readonly onReplaced: (worker: PoolWorker) => void;
 }
 
-/** Where one worker after another sits: whenever one dies, another one takes its place. */
+/** A slot for a worker: whenever one dies, another one replaces it. */
 export class Seat {
   readonly #options: SeatOptions;
   #worker: PoolWorker;
@@ -40,7 +40,7 @@ export class Seat {
     return this.#isLeft ? undefined : this.#worker;
   }
 
-  /** Watches the worker from now on; to be called once. Resolves when there will be no other one. */
+  /** Watches the worker; call it once. Resolves when there will be no other one. */
   async keep(): Promise<void> {
     const { backoff, ending, onOver, onReplaced, start } = this.#options;
     const waits = new Backoff(backoff, Math.random);
@@ -66,7 +66,7 @@ export class Seat {
 const MAX_CRASHES = 3;
 const WITHIN_MS = 60_000;
 
-/** Counts the crashes of workers, to find out that there is no use in starting another one. */
+/** Counts the crashes of workers, to detect when restarts are useless. */
 export class CrashBudget {
   readonly #at: number[] = [];
   #isSpent = false;

@@ -151,7 +151,7 @@ export class ServicePorts {
     return this.batch(worker, [], names);
   }
 
-  /** The whole desired state, for an engine that is no worker. */
+  /** The whole desired state, for an engine in the main thread. */
   specs(): ServicePortSpec[] {
     return [...this.#records.values()].flatMap(({ spec }) => spec ?? []);
   }
@@ -166,7 +166,7 @@ export class ServicePorts {
     return slots;
   }
 
-  /** Takes in what the first worker has reported; whether other workers have to listen elsewhere now. */
+  /** Applies the first worker's reports; returns whether other workers have to listen elsewhere now. */
   report({ name, listeners, endpoints }: ServicePortState): boolean {
     const record = this.#records.get(name);
     if (record?.spec === undefined) return false;

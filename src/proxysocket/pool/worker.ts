@@ -39,7 +39,7 @@ interface PoolWorkerOptions {
   readonly descriptorLimit: number;
   /** How many of these the worker may count with. */
   readonly descriptorShare: number;
-  /** Called with everything that the worker reports but the outcome of commands. */
+  /** Called with all reports of the worker except the results of commands. */
   readonly onReport: (report: Report) => void;
 }
 
@@ -73,7 +73,7 @@ interface Waiting {
  */
 export class PoolWorker {
   readonly index: number;
-  /** Resolves when the worker has passed its probes; rejects with an UnfitError, or with what killed it. */
+  /** Resolves when the worker has passed its probes; rejects with an UnfitError, or with the error that killed it. */
   readonly ready: Promise<{ readonly steers: boolean }>;
   /** Resolves when the thread is over: with the error that killed it, or undefined. */
   readonly over: Promise<Error | undefined>;
@@ -115,7 +115,7 @@ export class PoolWorker {
         }),
     );
     this.ready = this.#start.promise;
-    // The caller may not wait for it: then `over` says why.
+    // The caller may not wait for it: then `over` has the reason.
     this.ready.catch(() => undefined);
     this.over = this.#ends();
     port1.on('message', (report: Report) => this.#take(report));
@@ -144,7 +144,7 @@ export class PoolWorker {
     return (await this.#send((id) => ({ kind: 'inspect', id, query }))).found ?? NOTHING;
   }
 
-  /** Further descriptors of the same sockets; -1 for those that there was none left for. */
+  /** Further descriptors of the same sockets; -1 for those without. */
   async duplicate(fds: readonly number[]): Promise<readonly number[]> {
     return (await this.#send((id) => ({ kind: 'duplicate', id, fds }))).fds ?? [];
   }
@@ -193,7 +193,7 @@ export class PoolWorker {
     Atomics.add(this.#control, CONTROL.taken, 1);
     if (report.ready !== undefined) {
       this.#start.resolve(report.ready);
-      // For what was sent before it could be woken.
+      // For messages sent before it could be woken.
       this.#wake();
     }
     if (report.unfit !== undefined) {

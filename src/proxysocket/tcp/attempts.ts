@@ -23,7 +23,7 @@ export class Tries {
     this.#most = most;
   }
 
-  /** Attempts made, the present one included. */
+  /** Attempts so far, including the current one. */
   get made(): number {
     return this.#made;
   }

@@ -114,7 +114,7 @@ export class TcpConnection
     this.#tries = new Tries(this.#attempts.length);
   }
 
-  /** The client's IP; asked for only when needed, since it costs a system call. */
+  /** The client's IP; read only when needed, since it costs a system call. */
   get client(): string {
     return clientAddress(this.#remoteAddress());
   }
@@ -355,7 +355,7 @@ export class TcpConnection
     this.#client.hold(this);
   }
 
-  /** Counts the relay to one endpoint out, unless that has been done. */
+  /** Removes the relay from its endpoint's count, once. */
   #endRelay(reason: RelayEnd): void {
     const state = this.#state;
     if (state.kind !== 'relaying') return;

@@ -27,7 +27,7 @@ export function publishAccepted({ name }: ServicePort, client: TcpClient): void 
   });
 }
 
-/** Counts a client that is not served. Without a client its address is not known. */
+/** Counts a rejected client. Without a client its address is not known. */
 export function countRejected(owner: ServicePort, reason: RejectReason, client?: Client): void {
   owner.counters[REJECT_COUNTERS[reason]] += 1;
   if (!rejected.hasSubscribers) return;

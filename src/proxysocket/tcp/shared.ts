@@ -128,7 +128,7 @@ export class ConnectionGate {
     for (const resolve of waiting) resolve();
   }
 
-  /** Resolves when nothing is inside. */
+  /** Resolves when no connection is left. */
   async empty(): Promise<void> {
     if (this.#inside === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -145,7 +145,7 @@ const KEEPALIVE_AFTER_MS = 1000;
 
 /** A connection as indexes and timers know it. */
 export interface Timed extends Inspectable {
-  /** The running attempt to connect takes too long. */
+  /** The running connection attempt timed out. */
   timedOut(timeoutMs: number): void;
   /** The relay has lasted long enough to be probed. */
   keepAlive(): void;
@@ -180,7 +180,7 @@ export interface TcpShared extends TcpTimes {
   readonly kernelPorts: PortRange | undefined;
 }
 
-/** Replaced when limits change; what has been added to a queue stays in it. */
+/** Replaced when limits change; queued items stay in their queue. */
 interface TcpTimes {
   /** The connection attempts for a client, in order. */
   attempts: readonly AttemptTime[];

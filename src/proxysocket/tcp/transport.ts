@@ -74,7 +74,7 @@ export interface HoldOwner {
   clientGone(): void;
 }
 
-/** Gets exactly one of the first two, unless the dial is abandoned. */
+/** Exactly one of the first two is called, unless the dial is abandoned. */
 export interface DialOwner {
   dialed(): void;
   dialFailed(error: NodeJS.ErrnoException): void;
@@ -82,7 +82,7 @@ export interface DialOwner {
   destroy(): void;
 }
 
-/** A connect that is on its way, or has just succeeded. */
+/** A connect in progress, or one that has just succeeded. */
 export interface TcpDial {
   /** Of our side. Costs a system call. */
   localAddress(): KnownAddress;
@@ -101,7 +101,7 @@ export interface ByteCounters {
 }
 
 export interface RelayOwner {
-  /** The transport adds to them what it passes on. */
+  /** The transport adds the bytes that it passes on. */
   readonly counters: ByteCounters;
   /** The first FIN has been passed on. */
   halfClosed(): void;

@@ -289,7 +289,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       const { datagramsIn, datagramsOut } = session;
       udpSessionEnded.publish({ ...describe(session), datagramsIn, datagramsOut, reason });
     }
-    // Room that is made is taken at once.
+    // Freed room is used at once.
     if (reason !== 'evicted') this.#full.freed(this.#size);
     if (this.#size === 0) {
       const waiters = this.#whenEmpty;

@@ -29,7 +29,7 @@ export interface UdpListening<S extends UdpSession<S>> {
 /** The listener that a front belongs to. */
 export interface FrontOwner<S extends UdpSession<S>> {
   readonly traffic: Traffic;
-  /** Begins a session for a client that has none; undefined, counted and reported, when it gets none. */
+  /** Begins a session for a new client; undefined, counted and reported, when it is refused. */
   begin(front: S['front'], client: ClientAddress): S | undefined;
   /** A datagram could not be received or passed on. */
   dropped(): void;
@@ -109,7 +109,7 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
   /** Frees its descriptor at once. Returns how many datagrams were still waiting. */
   abstract end(): number;
 
-  /** Counts what went to the endpoint. */
+  /** Counts datagrams sent to the endpoint. */
   protected countIn(datagrams: number, bytes: number): void {
     const { counters } = this.owner;
     counters.datagramsIn += datagrams;
@@ -117,7 +117,7 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
     this.datagramsIn += datagrams;
   }
 
-  /** Counts what went to the client. */
+  /** Counts datagrams sent to the client. */
   protected countOut(datagrams: number, bytes: number): void {
     const { counters } = this.owner;
     counters.datagramsOut += datagrams;
@@ -200,7 +200,7 @@ export abstract class Front<S extends UdpSession<S>> {
 
   protected abstract isEmpty(): boolean;
 
-  /** Leaves what comes in to others who have the socket, if it is served; false: it does not. */
+  /** Leaves incoming datagrams to other owners of the socket, if it is served; false: it is not. */
   protected abstract stopReading(served: ReadonlySet<number>): boolean;
 
   protected abstract closeSocket(): Promise<void>;
@@ -242,7 +242,7 @@ const KINDS: Readonly<Record<string, EndpointError>> = {
   EADDRNOTAVAIL: UNREACHABLE,
 };
 
-/** Of a socket that is connected. */
+/** Of a connected socket. */
 export function classifyError(error: Error): SocketErrorKind {
   return KINDS[codeOf(error)] ?? DATAGRAM;
 }

@@ -1,4 +1,4 @@
-/** Gathers what a program prints, up to a limit. */
+/** Collects a program's output, up to a limit. */
 export class Output {
   readonly #max: number;
   readonly #pieces: Buffer[] = [];
@@ -22,7 +22,7 @@ export class Output {
   }
 }
 
-/** Keeps the end of what a program prints. */
+/** Keeps the end of a program's output. */
 export class Tail {
   readonly #max: number;
   #bytes: Buffer = Buffer.alloc(0);

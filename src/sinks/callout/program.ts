@@ -29,10 +29,10 @@ export type ProgramEnd =
   /** It was ended for having taken too long or printed too much, or by the abort signal. */
   | { readonly kind: 'timeout' | 'output' | 'stopped' };
 
-/** With the last part of what it wrote to its standard error. */
+/** With the end of its standard error. */
 export type ProgramResult = ProgramEnd & { readonly stderr: string };
 
-/** From being asked to end, with TERM, to being killed. Milliseconds. */
+/** Time between TERM and KILL. Milliseconds. */
 export const TERM_GRACE_MS = 2000;
 
 /** How much of the end of its standard error is kept. Bytes. */
@@ -130,7 +130,7 @@ function letGo(child: ChildProcess): void {
   child.stderr?.destroy();
 }
 
-/** Signals the program and what it has started. Processes that have ended need no signal. */
+/** Signals the program's process group. Ended processes need no signal. */
 function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
   const { pid } = child;
   if (pid === undefined) return;

@@ -14,7 +14,7 @@ export interface CalloutOptions {
   readonly timeoutMs: number;
   /** How much it may print. Bytes. */
   readonly maxOutput: number;
-  /** Takes what it has printed; resolves when there is room for more. */
+  /** Takes the program's output; resolves when there is room for more. */
   readonly write: (output: Uint8Array) => Promise<void>;
   readonly clock?: Clock;
 }

@@ -10,7 +10,7 @@ import { extipRules, type ExtipOptions } from './rules.ts';
 
 export interface ExtipSinkOptions extends ExtipOptions {
   readonly exec: Exec;
-  /** Which iptables to run; asked again after a failure. */
+  /** The iptables to use; called again after a failure. */
   readonly tools: () => Promise<Tools>;
 }
 
@@ -36,7 +36,7 @@ export class ExtipSink implements LocalSink {
     return this.#queue.run(() => this.#write(change));
   }
 
-  /** Resolves when nothing is being written. */
+  /** Resolves when no write is pending. */
   close(): Promise<void> {
     return this.#queue.idle();
   }

@@ -34,7 +34,7 @@ export class CheckPorts {
     else claims.push(service);
   }
 
-  /** The check that is answered on a port. */
+  /** The health check on a port. */
   holder(port: number): HealthCheck | undefined {
     return this.#checks.get(this.#claims.get(port)?.[0] ?? '');
   }

@@ -19,9 +19,9 @@ import {
   transferProbe,
 } from './basics.ts';
 
-/** A probe that takes longer has failed, also on a machine that is busy. Milliseconds. */
+/** A probe that takes longer has failed, also on a busy machine. Milliseconds. */
 const PATIENCE_MS = 5000;
-/** But not one that has hardly been given a processor: the whole machine may have stood still. */
+/** Unless it hardly got any CPU time: the whole machine may have been stopped. */
 const LEAST_TURNS = 10_000;
 
 const BULK_BYTES = 1 << 20;
@@ -150,7 +150,7 @@ function probeService(protocol: Protocol, port: number): ServicePortSpec {
   };
 }
 
-/** Sends much, ends its half, and gets all of it back. */
+/** Sends much, half-closes, and reads all of it back. */
 async function bulk({ port, signal }: ProbedEngine): Promise<void> {
   const sent = Buffer.alloc(BULK_BYTES);
   const words = new Uint32Array(sent.buffer, sent.byteOffset, BULK_BYTES / 4);

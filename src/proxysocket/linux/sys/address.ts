@@ -75,13 +75,13 @@ function zoneName(index: number): string {
   return String(index);
 }
 
-/** An address in the form that the kernel takes, made once and used for many calls. */
+/** An address as the kernel's structure, made once and used for many calls. */
 export class Sockaddr {
   readonly memory: Pinned;
   readonly length: number;
   readonly family: 4 | 6;
 
-  /** Throws a RangeError for what is no address. */
+  /** Throws a RangeError for an invalid address. */
   constructor(ffi: FfiModule, address: SocketAddress) {
     this.memory = Pinned.alloc(ffi, SOCKADDR_BYTES);
     this.length = writeSockaddr(this.memory.view, 0, address);

@@ -92,7 +92,7 @@ export class DatagramSlots {
   /** Receives up to `most` datagrams into the slots from `first` on. How many, or a negative error number. */
   receive(fd: number, first: number, most: number): number {
     const { view } = this.#headers;
-    // The kernel writes what it has used of both.
+    // The kernel overwrites both with the lengths it has used.
     for (let index = this.#usedFrom; index < this.#usedEnd; index += 1) {
       const header = index * MMSGHDR_BYTES;
       view.setUint32(header + 8, SOCKADDR_BYTES, true);
@@ -207,7 +207,7 @@ function controlSpace(dataBytes: number): number {
 
 /** Room for the source address and the segment size of one message. */
 const SEND_CONTROL_BYTES = 128;
-/** Segments of one message, and their bytes in all: within what every kernel with segmentation takes. */
+/** Segments of one message, and their total size: the limits of every kernel with segmentation. */
 const MAX_SEGMENTS = 64;
 const MAX_SEGMENTED_BYTES = 65_000;
 const SEGMENT_CONTROL = controlSpace(2);

@@ -36,7 +36,7 @@ export const READY = {
   error: EPOLLERR,
   /** Both directions are closed. */
   hangUp: EPOLLHUP,
-  /** The peer's FIN is here, behind what can be read. */
+  /** The peer's FIN has arrived, behind readable data. */
   peerClosed: EPOLLRDHUP,
 } as const;
 

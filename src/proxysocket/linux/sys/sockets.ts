@@ -84,7 +84,7 @@ export class Sockets {
     return accepted;
   }
 
-  /** Sends a FIN behind what has been written. */
+  /** Sends a FIN behind the written data. */
   shutdownWrite(fd: number): number {
     const result = this.#c.shutdown(fd, k.SHUT_WR);
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
@@ -118,19 +118,19 @@ export class Sockets {
     return readSockaddr(this.#scratch.view, 0);
   }
 
-  /** Sets an option that is an int. */
+  /** Sets an int option. */
   setOption(fd: number, level: number, option: number, value: number): number {
     this.#scratch.view.setInt32(0, value, true);
     const result = this.#c.setsockopt(fd, level, option, this.#value, 4);
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
-  /** Sends what is written at once. */
+  /** Disables Nagle's algorithm. */
   setNoDelay(fd: number): void {
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_NODELAY, 1);
   }
 
-  /** Probes a peer that has been silent for so long; whole seconds, at least one. */
+  /** Enables keep-alive probes after so much idle time; whole seconds, at least one. */
   setKeepAlive(fd: number, idleMs: number): void {
     this.setOption(fd, k.SOL_SOCKET, k.SO_KEEPALIVE, 1);
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPIDLE, Math.max(1, Math.trunc(idleMs / 1000)));
@@ -138,7 +138,7 @@ export class Sockets {
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPCNT, PROBES);
   }
 
-  /** Reads an option that is an int; a negative error number when that fails. */
+  /** Reads an int option; a negative error number when that fails. */
   getOption(fd: number, level: number, option: number): number {
     const { view } = this.#scratch;
     view.setUint32(SOCKADDR_BYTES, 4, true);
@@ -204,7 +204,7 @@ export class Streams {
     return count < 0 ? -(this.#errno[0] ?? 0) : count;
   }
 
-  /** May take fewer bytes than asked. Node ignores SIGPIPE, so a closed peer is only an error number. */
+  /** May write fewer bytes. Node ignores SIGPIPE, so a closed peer is only an error number. */
   write(fd: number, from: Pinned, length: number, offset = 0): number {
     const count = this.#c.write(fd, addressOf(from, offset), length);
     return count < 0 ? -(this.#errno[0] ?? 0) : count;

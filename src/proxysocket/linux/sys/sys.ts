@@ -46,12 +46,12 @@ export class Sys {
     return Pinned.alloc(this.#lib.ffi, length);
   }
 
-  /** Throws a RangeError for what is no IP literal. */
+  /** Throws a RangeError for an invalid IP literal. */
   sockaddr(address: SocketAddress): Sockaddr {
     return new Sockaddr(this.#lib.ffi, address);
   }
 
-  /** The same, made once for each object. */
+  /** The same, cached for each object. */
   sockaddrOf(address: SocketAddress): Sockaddr {
     let found = this.#sockaddrs.get(address);
     if (found === undefined) {
@@ -82,7 +82,7 @@ export class Sys {
   }
 }
 
-/** Asks for segments of no size, which is the default, and a mistake where they are not known. */
+/** Sets a segment size of 0, which is the default, and an error where segmentation is not supported. */
 function takesSegments(sockets: Sockets): boolean {
   const fd = sockets.datagram(4);
   if (fd < 0) return false;

@@ -60,7 +60,7 @@ export class RelayMemory {
   /** Empty ones. */
   readonly #freePipes: Pipe[] = [];
   #pipes = 0;
-  /** Fewer where the system gives no more, until the next time that there is need of any. */
+  /** Fewer where the system has no more, until the next request. */
   #mostPipes = MAX_PIPES;
   #bulkFlows = 0;
 
@@ -134,13 +134,13 @@ export class RelayMemory {
     else this.#freePipes.push(pipe);
   }
 
-  /** Keeps the pipe with what is left in it. */
+  /** Keeps the pipe with its rest. */
   keepPipe(pipe: Pipe, left: number): KeptInPipe {
     this.#used += LARGE;
     return { kind: 'pipe', pipe, left };
   }
 
-  /** Gives back what was kept. */
+  /** Releases the rest. */
   release(kept: Kept): void {
     if (kept.kind === 'bytes') {
       this.#releaseBytes(kept);

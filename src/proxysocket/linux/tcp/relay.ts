@@ -218,7 +218,7 @@ export class Side implements Pollable {
     this.#setBulk(false);
   }
 
-  /** Reads and writes until nothing is left, or the other side takes no more. */
+  /** Reads and writes until no data is left, or the other side accepts no more. */
   #pump(): void {
     const relay = this.#relay;
     const peer = this.#peer;
@@ -320,7 +320,7 @@ export class Side implements Pollable {
     }
   }
 
-  /** Writes what was kept; reads on when all of it is taken. */
+  /** Writes the rest; reads on when all of it is accepted. */
   #flush(): void {
     const relay = this.#relay;
     const kept = this.#kept;

@@ -162,7 +162,7 @@ class Listening implements TcpListening, Pollable {
   }
 }
 
-/** An accepted socket, which is not watched before it is held or relayed. */
+/** An accepted socket, which is not watched until it is held or relayed. */
 class Client implements TcpClient, Pollable {
   readonly fd: number;
   readonly transport: LinuxTcpTransport;
@@ -224,7 +224,7 @@ class Client implements TcpClient, Pollable {
   }
 }
 
-/** The socket of an endpoint that is being connected. */
+/** The socket of an endpoint while it connects. */
 class Dial implements TcpDial, Pollable {
   readonly #client: Client;
   readonly #fd: number;
@@ -242,7 +242,7 @@ class Dial implements TcpDial, Pollable {
     return this.#client.transport.loop.sys.sockets.localAddress(this.#fd) ?? UNKNOWN;
   }
 
-  /** With a reset: a socket that is connected to itself would keep the endpoint's port in use. */
+  /** With a reset: a self-connected socket would keep the endpoint's port in use. */
   abandon(): void {
     this.#client.transport.loop.reset(this.#fd);
   }

@@ -24,9 +24,9 @@ export class Sender {
   readonly #way: Way;
   readonly #memory: DatagramSlots;
   readonly #list: SendList;
-  /** For what has to be sent one by one in the middle of a list. */
+  /** For datagrams that have to be sent one by one within a list. */
   readonly #apart: SendList;
-  /** By message: whose it is, to whom, and which part of which list of slots. */
+  /** For each message: its session, its destination, and its part of a list of slots. */
   readonly #owners: Sending[] = [];
   readonly #recipients: (Recipient | undefined)[] = [];
   readonly #slots: (readonly number[])[] = [];
@@ -66,7 +66,7 @@ export class Sender {
     }
   }
 
-  /** Sends everything that was added, through one socket. */
+  /** Sends all added messages, through one socket. */
   flush(fd: number): void {
     let isUsable = true;
     for (let next = 0; next < this.#owners.length;) {

@@ -39,7 +39,7 @@ export interface Answered {
   /** The listening socket that its answers leave through. */
   readonly front: { readonly fd: number };
   readonly hasEnded: boolean;
-  /** Adds the endpoint's datagrams in these slots to what is sent to the client. */
+  /** Queues the endpoint's datagrams in these slots for the client. */
   addAnswers(sender: Sender, slots: readonly number[], from: number, end: number): void;
 }
 

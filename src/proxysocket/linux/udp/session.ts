@@ -114,7 +114,7 @@ export class LinuxUdpSession
     return this.#queue.push(slot) === 1;
   }
 
-  /** Passes on what has been noted. */
+  /** Sends the queued datagrams. */
   sendAll(): void {
     const queue = this.#queue;
     if (this.#state !== 'open') {

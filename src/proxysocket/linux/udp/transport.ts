@@ -134,7 +134,7 @@ class LinuxFront
     this.#parts.loop.close(this.fd);
   }
 
-  /** The session of a datagram's client; undefined, counted and reported, when it gets none. */
+  /** The session of a datagram's client; undefined, counted and reported, when it is refused. */
   #sessionOf(slot: number): LinuxUdpSession | undefined {
     const { requests } = this.#parts;
     const key = requests.sender(slot);

@@ -1,4 +1,4 @@
-/** A reader that can be made to yield. */
+/** A reader that can yield. */
 export interface Yielding {
   /** Reads on. */
   goOn(): void;

@@ -13,7 +13,7 @@ import type { MakeSocket } from './accept.ts';
 import { Direction, type CopyMemory } from './direction.ts';
 import { NodeRelay, resetSocket } from './relay.ts';
 
-/** An accepted socket, which is not read before it is held or relayed. */
+/** An accepted socket, which is not read until it is held or relayed. */
 export class NodeTcpClient implements TcpClient {
   readonly memory: CopyMemory;
   readonly socket: Socket;
@@ -83,7 +83,7 @@ export class NodeTcpClient implements TcpClient {
   }
 }
 
-/** The socket of an endpoint that is being connected. */
+/** The socket of an endpoint while it connects. */
 class Dial implements TcpDial {
   readonly #client: NodeTcpClient;
   readonly #socket: Socket;

@@ -26,7 +26,7 @@ export interface CopyMemory {
   readonly first: Buffer;
   readonly scratch: Scratch;
   readonly bulk: BulkBuffers;
-  /** Directions whose sink takes nothing. */
+  /** Directions whose sink accepts no data. */
   readonly stalled: DeadlineQueue<Direction>;
   readonly priority: AcceptPriority;
 }
@@ -41,7 +41,7 @@ export interface CopyMemory {
 export class Direction implements Yielding {
   readonly onread: OnReadOpts;
   readonly #memory: CopyMemory;
-  /** The source was not made with `onread` and emits 'data'. */
+  /** The source was created without `onread` and emits 'data'. */
   readonly #flows: boolean;
   #source: Socket | undefined;
   #sink: Socket | undefined;
@@ -52,7 +52,7 @@ export class Direction implements Yielding {
   #bulk: Buffer | undefined;
   #isSmall = false;
   #smallReads = 0;
-  /** Running while the sink takes nothing. */
+  /** Running while the sink accepts no data. */
   #stalled: Deadline<Direction> | undefined;
   /** Bytes that the sink has not taken whole. */
   #pending = 0;
@@ -77,7 +77,7 @@ export class Direction implements Yielding {
     return this.#bytes;
   }
 
-  /** Whether anything was written that the sink may have sent. */
+  /** Whether any data was written that the sink may have sent. */
   get isTouched(): boolean {
     return this.#isTouched;
   }
@@ -102,7 +102,7 @@ export class Direction implements Yielding {
     if (this.heldBytes < HELD_BYTES) this.#source?.read(0);
   }
 
-  /** Writes what was read before, and reads on. */
+  /** Writes the data read before, and reads on. */
   start(): void {
     const held = this.#held;
     this.#held = undefined;

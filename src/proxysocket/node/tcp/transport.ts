@@ -18,7 +18,7 @@ export class NodeTcpTransport implements TcpTransport {
   readonly #keepAliveMs: number;
   readonly #documentedOnly: boolean;
 
-  /** `documentedOnly`: use only what Node documents; slower for bulk data from clients. */
+  /** `documentedOnly`: use only documented features of Node; slower for bulk data from clients. */
   constructor({ limits, clock }: EngineContext, documentedOnly: boolean) {
     this.#backlog = limits.backlog;
     this.#keepAliveMs = limits.keepAliveMs;

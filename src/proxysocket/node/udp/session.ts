@@ -145,7 +145,7 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
     else if (this.#state.kind === 'open') this.owner.counters.datagramsDropped += 1;
   };
 
-  /** Whether the socket takes one more datagram; otherwise it is dropped and counted. */
+  /** Whether the socket accepts one more datagram; otherwise it is dropped and counted. */
   #hasRoom(socket: Socket, { length }: Buffer): boolean {
     if (!sendQueueFull(socket, length, this.#host.sendQueueBytes)) return true;
     this.#host.queueFull(this);

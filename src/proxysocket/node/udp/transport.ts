@@ -88,7 +88,7 @@ class Listening implements UdpListening<NodeUdpSession> {
   #syncing: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
-  /** Owns a socket that is bound. */
+  /** Owns a bound socket. */
   constructor(
     transport: NodeUdpTransport,
     { address }: ListenSpec,
@@ -174,7 +174,7 @@ export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront
   readonly socket: Socket;
   readonly #sessions = new ClientTable<NodeUdpSession>();
 
-  /** Owns a socket that is bound. */
+  /** Owns a bound socket. */
   constructor(
     socket: Socket,
     family: Family,
@@ -224,7 +224,7 @@ export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront
 
   #begin({ address, port }: RemoteInfo): NodeUdpSession | undefined {
     if (port === 0) {
-      // It cannot be answered there, and `dgram` throws when asked to.
+      // Such a client cannot be answered, and `dgram` would throw.
       this.owner.dropped();
       return undefined;
     }
@@ -260,7 +260,7 @@ async function sharedSocket(family: Family, port: number): Promise<Socket> {
   try {
     return await boundSocket(family, WILDCARD[family], free, true);
   } catch {
-    // Some sandboxes have no shared ports; if something else is wrong, this says what.
+    // Some sandboxes have no shared ports; any other error appears here.
     return boundSocket(family, WILDCARD[family], free);
   }
 }
