@@ -14,7 +14,7 @@ export interface ErrorBody {
 /** What the clients of one server may do. */
 export interface AdminAccess {
   readonly operations: readonly Operation[];
-  /** Runs one operation that reads at a time, so that many clients need no more memory than one. */
+  /** Runs one read operation at a time, so that many clients need no more memory than one. */
   readonly reading: SerialQueue;
   /** Whether it is the admin socket, whose clients may run every operation. */
   readonly trusted: boolean;

@@ -84,7 +84,7 @@ export function makePage(read: (name: string) => string): Answer {
   };
 }
 
-/** In one script, modules see each other's names as they are. */
+/** A module without its imports and exports, for one script in which all share a scope. */
 function withoutImports(module: string): string {
   return module
     .replace(/^import [^;]*;\n/gm, '')

@@ -21,7 +21,7 @@ export interface Facts {
   readonly snapshot: ServicePortSnapshot;
   /** Endpoints that may be used for some traffic. */
   readonly usable: number;
-  /** Those of them that connections are refused by, so that they are passed over. */
+  /** Those of them that refuse connections, so that they are skipped. */
   readonly failing: number;
   readonly drained: boolean;
 }

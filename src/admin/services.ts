@@ -141,7 +141,7 @@ export function named(list: readonly DesiredServicePort[]): Named {
   return new Map(list.map((port) => [port.spec.name, port]));
 }
 
-/** Names are in lower case; addresses are written down only for words that the name does not have. */
+/** Names are in lower case; addresses are only formatted for words that the name does not have. */
 function matches(words: readonly string[], name: string, desired: Named): boolean {
   const missing = words.filter((word) => !name.includes(word));
   if (missing.length === 0) return true;

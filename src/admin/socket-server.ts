@@ -13,7 +13,7 @@ export interface SocketServerOptions {
   readonly path: string;
   /** Number of this user; undefined on Windows. */
   readonly uid: number | undefined;
-  /** The process that the path may be taken from while it lives; undefined: none. */
+  /** The running process whose path may be taken; undefined: none. */
   readonly predecessor?: number | undefined;
   readonly clock: Clock;
   readonly answer: (request: HttpRequest) => Promise<Answer>;
@@ -116,7 +116,7 @@ async function nameAnew(draft: string, path: string): Promise<void> {
     await link(draft, path);
   } catch (error) {
     if (isCode(error, 'EEXIST')) throw error;
-    // Not every file system lets a file have two names.
+    // Not every file system supports hard links.
     await rename(draft, path);
     return;
   }

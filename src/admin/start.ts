@@ -38,8 +38,8 @@ export interface Admin {
   /** Of the status page; undefined: it is not served, or not yet. */
   readonly page: HttpServer | undefined;
   /**
-   * Another process has taken over: it is asked on the socket from now on, and this one, which only ends its connections, on
-   * another one. Idempotent.
+   * Another process has taken over: it serves the socket from now on, and this one, which only drains its
+   * connections, another one. Idempotent.
    */
   leave(successor: number): Promise<void>;
   /** Idempotent. */

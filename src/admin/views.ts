@@ -1,6 +1,6 @@
 /**
- * What the admin API answers, as plain data. docs/reference/status.md describes it field by field; fields may be
- * added, those that are there keep their meaning.
+ * The answers of the admin API, as plain data. docs/reference/status.md describes every field; fields may be added,
+ * existing ones keep their meaning.
  */
 import type { ConnectErrorCause } from '../proxysocket/counters.ts';
 import type { LimitName } from '../proxysocket/limits.ts';

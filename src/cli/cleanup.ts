@@ -29,9 +29,9 @@ const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresse
 const WINDOWS_STEPS: readonly Step[] = [portproxyRules, windowsAddresses];
 
 /**
- * Removes the packet rules and addresses that a proxy has left, and returns the exit code. May be done
- * twice. What cannot be removed does not keep the rest from being removed. A tool that is missing is
- * mentioned, and is a failure only where every tool is missing.
+ * Removes the packet rules and addresses that a proxy has left, and returns the exit code. Idempotent. A failure
+ * does not stop the removal of the rest. A missing tool is mentioned, and is a failure only where every tool is
+ * missing.
  */
 export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
   const { stdout, stderr } = options;

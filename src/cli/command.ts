@@ -186,7 +186,7 @@ export interface OtherCommand extends CommandText {
   bind(line: OtherLine): Action;
 }
 
-/** Carries out a command that was understood. Rejects with a KpngError. */
+/** Runs a parsed command. Rejects with a KpngError. */
 export type Action = (streams: Streams) => Promise<number>;
 
 /** Standard input and output of the process, as far as commands use them. */

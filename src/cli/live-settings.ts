@@ -11,7 +11,7 @@ export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | '
 /** Puts one setting into force while the program runs, by flag. */
 export type Appliers = Readonly<Record<string, (next: Settings) => void>>;
 
-/** What became of a new configuration. */
+/** The outcome of a new configuration. */
 export interface Adopted {
   readonly changed: readonly SettingChange[];
   readonly refused: readonly SettingChange[];

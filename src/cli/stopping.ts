@@ -3,7 +3,7 @@ import type { Log } from '../observe/log.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 
-/** What still runs over the data path. */
+/** Open connections of the data path. */
 export interface Remaining {
   /** TCP connections. */
   readonly connections: number;

@@ -111,7 +111,7 @@ export class Connector<Op extends StreamOp> {
   async run(what: RunConnector<Op>, stop: AbortSignal): Promise<void> {
     if (this.#phase !== 'stopped') throw new Error('The client is running.');
     this.#phase = 'connecting';
-    // While the client waits to connect again nothing else may keep the process alive.
+    // Between attempts nothing else may keep the process alive.
     const alive =
       this.#options.clock === undefined ? setInterval(() => {}, MAX_TIMER_MS) : undefined;
     try {

@@ -3,7 +3,7 @@ import { KpngError } from '../errors.ts';
 
 /** The address of a kpng server; only `parseTarget` creates it. */
 export interface Target {
-  /** What gRPC dials. */
+  /** The target for gRPC. */
   readonly uri: string;
   /** Name or address that a TLS certificate has to be for. */
   readonly host: string;

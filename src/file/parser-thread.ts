@@ -36,7 +36,7 @@ export interface ParserThreadOptions {
   readonly path: string;
   readonly limits: FileLimits;
   readonly clock: Clock;
-  /** What the thread runs. Default: parser-worker.ts. */
+  /** Module of the thread. Default: parser-worker.ts. */
   readonly module?: URL | undefined;
 }
 

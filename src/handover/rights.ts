@@ -19,7 +19,7 @@ export interface PeerCredentials {
   readonly uid: number;
 }
 
-/** What came of a read: bytes and descriptors, both in the order in which they were sent. */
+/** The result of a read: bytes and descriptors, both in the order in which they were sent. */
 export interface Received {
   readonly bytes: Uint8Array;
   /** They are the caller's, and closed on exec. */

@@ -110,7 +110,7 @@ function answers(path: string): Promise<boolean> {
   return promise.finally(() => socket.destroy());
 }
 
-/** Only the last part of it: that anything above is missing is more likely a mistake. */
+/** Creates only the last directory: a missing one above is more likely a mistake. */
 function makeFolder(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });

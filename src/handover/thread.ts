@@ -43,7 +43,7 @@ export async function takeInThread(job: TakeJob): Promise<Taken> {
   return (await inThread(job)) as Taken;
 }
 
-/** The work blocks, and calls the C library; neither is for the main thread. */
+/** The work blocks, and calls the C library; neither may happen in the main thread. */
 async function inThread(job: Job): Promise<Given | Taken> {
   // It limits its own time.
   const outcome = (await callThread(MODULE, {

@@ -73,7 +73,7 @@ export class ApiAccess {
     this.#stale = true;
   }
 
-  /** What the next request needs. Throws a KubeFailure `credentials`. */
+  /** The credentials for the next request. Throws a KubeFailure `credentials`. */
   async get(): Promise<Access> {
     this.#fetching ??= this.#fetch().finally(() => {
       this.#fetching = undefined;

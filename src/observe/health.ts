@@ -20,7 +20,7 @@ export interface HealthFacts {
   readonly portalShared: Failing | undefined;
   /** Why load balancers should not use this node, as half a sentence; undefined: they may. */
   readonly nodeIneligible: string | undefined;
-  /** Since when a change has been waiting to be put in place. */
+  /** Since when a change has been waiting to be applied. */
   readonly syncPending: number | undefined;
   readonly stopping: boolean;
   /** Accepts no new clients because an operator drains it, and may accept them again. */

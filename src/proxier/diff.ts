@@ -34,7 +34,7 @@ export function changesBetween(
   return [{ kind: 'endpoints', name: after.name, endpoints: after.endpoints }];
 }
 
-/** Whether a portal would see no difference. */
+/** Whether a portal sees no difference. */
 export function samePortals(a: readonly PortalSpec[], b: readonly PortalSpec[]): boolean {
   return sameList(
     a,

@@ -139,7 +139,7 @@ export class Problems {
         continue;
       }
       group.count += problem.count ?? 1;
-      // The one to name does not depend on what came first, so it does not change without need.
+      // The named listener does not depend on the order of events, so it does not change without need.
       if (problem.message < group.first.message) group.first = problem;
     }
     for (const code of this.#portalCodes) {
@@ -167,7 +167,7 @@ export class Problems {
     }
   }
 
-  /** Follows the data path no longer. Idempotent. */
+  /** Stops following the data path. Idempotent. */
   close(): void {
     this.#watch.close();
     this.#timer?.cancel();

@@ -55,7 +55,7 @@ export interface ServicePortCounters {
   rejectedHoldTimeout: number;
   /** TCP clients that wait for an endpoint now. */
   held: number;
-  /** TCP clients that have had to wait for one. */
+  /** TCP clients that were held for one. */
   heldTotal: number;
   /** Relays ended because the second half stayed open too long after the first had closed. */
   halfCloseTimeouts: number;

@@ -44,7 +44,7 @@ export class AnswerBudget {
     this.#max = max;
   }
 
-  /** Bytes that are held now. A body that several clients are sent counts once. */
+  /** Bytes held now. A body that is sent to several clients counts once. */
   get total(): number {
     return this.#total;
   }

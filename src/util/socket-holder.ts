@@ -7,7 +7,7 @@ export interface SocketHolder {
   /** Name of the program; undefined when this process may not look into others. */
   readonly program: string | undefined;
   readonly pid: number | undefined;
-  /** Number of the user whose it is. */
+  /** The user id of its owner. */
   readonly user: number;
 }
 

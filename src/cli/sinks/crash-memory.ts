@@ -77,7 +77,7 @@ export class CrashMemory {
     return this.#crashes().length;
   }
 
-  /** Whether to do without the engine. */
+  /** Whether to avoid the engine. */
   isOpen(): boolean {
     return this.crashes() >= TOO_MANY;
   }

@@ -32,7 +32,7 @@ async function both(
   }
 }
 
-/** Puts proxier, portal and engine together. Rejects with KPNG_USAGE for flags that do not go together. */
+/** Assembles proxier, portal and engine. Rejects with KPNG_USAGE for flags that exclude each other. */
 export async function startUserspace(
   options: UserspaceOptions,
   context: Pick<RunContext, 'log' | 'turn' | 'otherPorts'> & Partial<Pick<RunContext, 'globals'>>,

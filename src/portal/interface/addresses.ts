@@ -4,7 +4,7 @@ import type { HostAddress } from '../../util/host-addresses.ts';
 
 /** The addresses of the host at one moment. */
 export interface HostListing {
-  /** Addresses on the interface that this program has added, or one that ran before it. */
+  /** Addresses on the interface that this program, or a previous process of it, has added. */
   readonly ours: ReadonlySet<string>;
   /** All others, of every interface. They are never removed. */
   readonly others: readonly HostAddress[];

@@ -9,7 +9,7 @@ import { Kernel, type Tools } from './tools.ts';
 import { renderTrial } from './script.ts';
 import { rulesOf } from './translate.ts';
 
-/** Which families rules can be written for, and why not for the others. */
+/** The families that rules can be written for, and why not for the others. */
 export interface Usable {
   readonly families: readonly Family[];
   readonly problems: ReadonlyMap<Family, ToolError>;

@@ -47,7 +47,7 @@ export interface DescriptorBudget {
 export interface Listener {
   readonly protocol: Protocol;
   readonly address: string;
-  /** The real port. */
+  /** The actual port. */
   readonly boundPort: number;
   readonly family: Family;
   /** Hands the listener to a service port; new clients are served by it at once. */
