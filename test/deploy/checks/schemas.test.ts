@@ -86,7 +86,7 @@ async function typeCheck(t: Test, objects: readonly Manifest[]) {
     '',
   ];
   const script = toolScript(ROOT, 'typescript', 'tsc');
-  return run(process.execPath, [script, ...args, join(folder, 'objects.mts')]);
+  return run('env', [process.execPath, script, ...args, join(folder, 'objects.mts')]);
 }
 
 t.test(
