@@ -12,18 +12,20 @@
 import { globSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { runChecks, toolScript, type Check } from './runner/check.ts';
-import { enginePasses, hasLinuxEngine } from './runner/engine-passes.ts';
-import { runTests, tallyLine, type Tally } from './runner/tap.ts';
+import { hasLinuxEngine, WITH_LINUX } from './runner/linux-engine.ts';
+import { runTests, tallyLine, type Tally, type TestFile } from './runner/tap.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 /** Lines of a file, generated ones aside. */
 const LONGEST = 400;
 /** At a time; many of them mostly wait. */
-const JOBS = 3;
+const JOBS = 4;
 /** For one file, on a loaded machine. Seconds. */
 const TIMEOUT_S = 120;
 /** These load the machine; what else is measured in time should not run beside them. */
 const ALONE = /^test\/(?:bench|demo)\//;
+/** They take longest, so they begin first. */
+const LONG = /^test\/(?:cli\/handover|docs|file|fuzz|sea|proxysocket\/pool)/;
 /** They have commands of their own. */
 const ELSEWHERE = /^test\/(?:system|deploy\/checks)\//;
 /** What `test:fast` runs. */
@@ -65,31 +67,33 @@ function print(line: string): void {
 
 async function main(args: readonly string[]): Promise<boolean> {
   const fast = args[0] === '--fast';
-  const paths = fast ? args.slice(1) : args;
+  const asked = fast ? args.slice(1) : args;
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
   print(`node ${process.version} on ${process.platform} ${process.arch}`);
   const strict = process.env['CI'] === 'true';
-  const files = paths.length > 0 ? paths.flatMap(testFiles) : fast ? FAST : allFiles();
+  const files = asked.length > 0 ? asked.flatMap(testFiles) : fast ? FAST : allFiles();
   const run = { timeoutS: TIMEOUT_S, strict };
   const checked = runChecks(fast ? [types, lint] : [lint, types, ...others], ROOT, (result) => {
     total[result.ok ? 'passed' : 'failed'] += 1;
     print(`${result.ok ? 'ok  ' : 'FAIL'}  ${result.name} ${(result.ms / 1000).toFixed(1)} s`);
     if (!result.ok) print(result.output);
   });
-  // Tests that load the machine and measure should not run beside the checks.
-  if (!fast) await checked;
-  const beside = files.filter((file) => !ALONE.test(file));
+  const again = fast || !hasLinuxEngine(process.platform, process.version) ? [] : WITH_LINUX;
+  const paths = new Set(files);
+  const all = [
+    ...files.map((path): TestFile => ({ path })),
+    ...again.filter(({ path }) => paths.has(path)),
+  ];
+  const alone = all.filter(({ path }) => ALONE.test(path));
+  const beside = longestFirst(all.filter(({ path }) => !ALONE.test(path)));
   await Promise.all([checked, runTests({ ...run, files: beside, jobs: JOBS }, total)]);
-  await runTests({ ...run, files: files.filter((file) => ALONE.test(file)), jobs: 1 }, total);
-  const passes =
-    !fast && hasLinuxEngine(process.platform, process.version) ? enginePasses(paths) : [];
-  for (const { engine, files: again } of passes) {
-    print(`tests of sockets with the engine ${engine}`);
-    const env = { KPNG_TEST_ENGINE: engine };
-    await runTests({ ...run, files: again, jobs: JOBS, env }, total);
-  }
+  await runTests({ ...run, files: alone, jobs: 1 }, total);
   print(`\n${tallyLine(total)}`);
   return total.failed === 0;
+}
+
+function longestFirst(files: readonly TestFile[]): TestFile[] {
+  return files.toSorted((a, b) => Number(LONG.test(b.path)) - Number(LONG.test(a.path)));
 }
 
 function allFiles(): string[] {

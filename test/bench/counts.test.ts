@@ -10,7 +10,7 @@
  */
 import t, { type Test } from 'tap';
 import { CountedProxy, type Cost } from '../../bench/counts/measure.ts';
-import { hasLinuxEngine } from '../runner/engine-passes.ts';
+import { hasLinuxEngine } from '../runner/linux-engine.ts';
 
 type Limits = Partial<Cost>;
 type Work = 'requests' | 'connections' | 'datagrams' | 'bursts' | 'bulk';

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { hasLinuxEngine } from '../runner/engine-passes.ts';
+import { hasLinuxEngine } from '../runner/linux-engine.ts';
 import { startCli, type Cli } from '../support/cli.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';

@@ -22,16 +22,21 @@ export interface Tally {
   skipped: number;
 }
 
+export interface TestFile {
+  /** Below the root of the repository. */
+  readonly path: string;
+  /** `linux`: a test of sockets, against that engine. */
+  readonly engine?: 'linux';
+}
+
 export interface TestRun {
-  /** Paths below the root of the repository. */
-  readonly files: readonly string[];
+  readonly files: readonly TestFile[];
   /** How many run at a time. */
   readonly jobs: number;
   /** For one file, on a loaded machine. Seconds. */
   readonly timeoutS: number;
   /** Whether a test that is skipped although it could run on this system counts as failed. */
   readonly strict: boolean;
-  readonly env?: NodeJS.ProcessEnv;
 }
 
 /** The closing line, which CI reads. */
@@ -51,11 +56,12 @@ export async function runTests(run: TestRun, total: Tally): Promise<void> {
   await Promise.all(Array.from({ length: run.jobs }, lane));
 }
 
-async function runFile(file: string, { timeoutS, strict, env }: TestRun): Promise<Tally> {
+async function runFile({ path, engine }: TestFile, { timeoutS, strict }: TestRun): Promise<Tally> {
+  const file = engine === undefined ? path : `${path} (${engine})`;
   const tests: Tally = { passed: 0, failed: 0, skipped: 0 };
   // In a group of its own, so that what it has started ends with it.
   const detached = process.platform !== 'win32';
-  const child = spawn(process.execPath, [file], {
+  const child = spawn(process.execPath, [path], {
     cwd: ROOT,
     detached,
     // Proxies that run beside each other would quarrel about the default admin socket.
@@ -63,7 +69,7 @@ async function runFile(file: string, { timeoutS, strict, env }: TestRun): Promis
       ...toolEnv(ROOT),
       KPNG_ADMIN_SOCKET: '',
       TAP_TIMEOUT: String(timeoutS),
-      ...env,
+      ...(engine !== undefined && { KPNG_TEST_ENGINE: engine }),
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

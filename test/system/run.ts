@@ -99,7 +99,9 @@ async function main(files: readonly string[]): Promise<boolean> {
     const before = await machineState();
     await runTests(
       {
-        files: files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root }),
+        files: (files.length > 0 ? files : globSync('test/system/**/*.test.ts', { cwd: root })).map(
+          (path) => ({ path }),
+        ),
         // Each has a network of namespaces of its own, so two of them get along.
         jobs: 2,
         timeoutS: 180,

@@ -1,0 +1,38 @@
+import type { TestFile } from './tap.ts';
+
+const TCP = [
+  'back-pressure',
+  'connect',
+  'half-close',
+  'held',
+  'held-limits',
+  'integrity',
+  'limits',
+  'lost-endpoint',
+  'reset',
+  'vectors',
+].map((name) => `test/proxysocket/tcp/${name}.test.ts`);
+
+const ENGINE = [
+  'engine-life',
+  'engine-live',
+  'new-process',
+  'inspect',
+  'live-limits',
+  'torture',
+].map((name) => `test/proxysocket/${name}.test.ts`);
+
+const UDP = ['endpoints', 'limits', 'listener', 'overload', 'payload', 'sessions'].map(
+  (name) => `test/proxysocket/udp/${name}.test.ts`,
+);
+
+/** Test files that run once more against the `linux` engine; see test/support/engine-under-test.ts. */
+export const WITH_LINUX: readonly TestFile[] = [...TCP, ...UDP, ...ENGINE].map((path) => ({
+  path,
+  engine: 'linux',
+}));
+
+/** What the `linux` engine needs of the system and of Node. */
+export function hasLinuxEngine(platform: NodeJS.Platform, nodeVersion: string): boolean {
+  return platform === 'linux' && Number(/^v?(\d+)/.exec(nodeVersion)?.[1]) >= 26;
+}
