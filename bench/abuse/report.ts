@@ -2,7 +2,18 @@
 import type { Results } from '../report/results.ts';
 import type { Result } from './scenario.ts';
 
-const HEAD = ['abuse', 'engine', 'what was done', 'memory MiB', 'control traffic', 'verdict'];
+const HEAD = [
+  'abuse',
+  'engine',
+  'what was done',
+  'memory MiB',
+  'exchanges',
+  'lost',
+  'datagrams',
+  'datagrams lost',
+  'p99 ms',
+  'verdict',
+];
 
 const mib = (bytes: number): string => (bytes / 1024 ** 2).toFixed(0);
 
@@ -10,8 +21,9 @@ const mib = (bytes: number): string => (bytes / 1024 ** 2).toFixed(0);
 export function resultLine(result: Result, reasons: readonly string[]): string {
   const { name, engine, seconds } = result;
   const verdict = reasons.length === 0 ? 'ok  ' : 'FAIL';
-  const [, , , memory, control] = row(result, reasons);
-  const figures = `${memory} MiB; ${control}`;
+  const [, , , memory, exchanges, lost, datagrams, datagramsLost, p99] = row(result, reasons);
+  const control = `${exchanges} exchanges, ${lost} lost; ${datagrams} datagrams, ${datagramsLost} lost; p99 ${p99} ms`;
+  const figures = `${memory} MiB; ${result.control === undefined ? '-' : control}`;
   const why = reasons.length === 0 ? '' : `\n      ${reasons.join('\n      ')}`;
   return `${verdict}  ${name} (${engine}, ${seconds.toFixed(1)} s): ${result.did}; ${figures}${why}`;
 }
@@ -44,15 +56,18 @@ function row(result: Result, reasons: readonly string[]): string[] {
     engine,
     did,
     `${mib(memory.rest)} → ${mib(memory.peak)}`,
-    control === undefined ? '-' : traffic(control),
+    ...(control === undefined ? Array<string>(5).fill('-') : traffic(control)),
     reasons.length === 0 ? 'withstood' : `failed: ${reasons.join('; ')}`,
   ];
 }
 
-function traffic({ rest, during }: NonNullable<Result['control']>): string {
+function traffic({ rest, during }: NonNullable<Result['control']>): string[] {
   const { exchanged, lost, refused, datagrams, datagramsLost } = during;
-  return (
-    `${exchanged} exchanges, ${lost + refused} lost; ${datagrams} datagrams, ${datagramsLost} lost; ` +
-    `p99 ${rest.p99.toFixed(1)} → ${during.p99.toFixed(1)} ms`
-  );
+  return [
+    String(exchanged),
+    String(lost + refused),
+    String(datagrams),
+    String(datagramsLost),
+    `${rest.p99.toFixed(1)} → ${during.p99.toFixed(1)}`,
+  ];
 }

@@ -114,25 +114,18 @@ function runs(read: Read): string[][] {
 }
 
 /** The abuses by the engines that withstood them, and before them those that an engine did not. */
+/** One row for each abuse, with what the engines have in common once. */
 function robustnessParts(read: Read): Record<string, string> {
   const { date, machine, tables } = read('abuse');
-  const rows = (tables['Abuses'] ?? []).slice(1);
-  const isGood = (row: readonly string[]): boolean => row.at(-1) === 'withstood';
-  const engines = Map.groupBy(rows.filter(isGood), ([abuse = '']) => abuse);
-  const groups = Map.groupBy(engines, ([, runs]) => runs.map(([, engine]) => engine).join(', '));
-  const list = (title: string, lines: readonly string[]): string =>
-    `${title}:\n\n${lines.map((line) => `* ${line}`).join('\n')}`;
-  const good = [...groups].map(([names, abuses]) =>
-    list(
-      `Withstood (${names})`,
-      abuses.map(([abuse]) => abuse),
+  const all = tables['Abuses'] ?? [];
+  const columns = ['abuse', 'engine', 'what was done', 'memory MiB', 'lost', 'p99 ms', 'verdict'];
+  const [head = [], ...rows] = pick(all, columns);
+  const merged = [...Map.groupBy(rows, ([abuse]) => abuse).values()].map((runs) =>
+    head.map((_, at) =>
+      [...new Set(runs.map((row) => row[at]?.replaceAll(' → ', '→') ?? ''))].join(' / '),
     ),
   );
-  const bad = rows
-    .filter((row) => !isGood(row))
-    .map(([abuse, engine, ...rest]) => `${abuse} (${engine}): ${rest.at(-1)}`);
-  if (bad.length > 0) good.unshift(list('Failed', bad));
-  return { abuse: [`${date}, ${machine}`, ...good].join('\n\n') };
+  return { abuse: `${date}, ${machine}\n\n${asMarkdown([head, ...merged], 3)}` };
 }
 
 type Keep = (cell: (column: string) => string) => boolean;
