@@ -39,7 +39,7 @@ function update(table: Table, set: Record<string, string[]>, remove: string[] = 
 function waiting(table: Table): [number, string?] {
   const problem = table.problem(claimKey);
   if (problem === undefined) return [0];
-  return [problem.count ?? 1, problem.message.replace(/ has it, .*$/, '')];
+  return [problem.count ?? 1, problem.message.replace(/ has it; .*$/, '')];
 }
 
 t.test('who has a place keeps it, and the next one gets it when it is free', async (t) => {

@@ -34,7 +34,7 @@ t.test('GET and HEAD are answered, whatever the query', async (t) => {
   const post = await fetch(url('/hello'), { method: 'POST', body: 'x' });
   t.equal(post.status, 405);
   t.equal(post.headers.get('allow'), 'GET, HEAD');
-  t.match(await post.text(), /POST is not served/);
+  t.match(await post.text(), /POST is not supported/);
 });
 
 t.test('a page in pieces, and a whole page that is made when it is wanted', async (t) => {
