@@ -3,8 +3,8 @@ import { dirname, join, sep } from 'node:path';
 import t from 'tap';
 
 /**
- * Which folders of src/ may import which, as ARCHITECTURE.md draws it: data goes from the left to the
- * right, and nothing on the right imports anything on its left. `errors.ts` and `util` are leaves,
+ * Which folders of src/ may import which, as ARCHITECTURE.md draws it. No folder imports the source or
+ * the command line that feeds it. `errors.ts` and `util` are leaves,
  * and `proxysocket/spec.ts` is the plain data that everything around the data path speaks.
  */
 const SPEC = 'proxysocket/spec.ts';

@@ -117,7 +117,7 @@ async function fromFiles(
   };
 }
 
-/** Loads the whole library, 60 MB, of which KubeConfig is a small part (docs/explanation/decisions.md). */
+/** Loads the whole library, of which KubeConfig is a small part (docs/explanation/decisions.md). */
 async function libraryCredentials(
   server: URL,
   proxy: string | undefined,

@@ -22,7 +22,7 @@ type Publish = (kind: 'appeared' | 'changed' | 'gone', problem: Problem) => void
 interface Noted {
   problem: Problem;
   /** The count that was reported last. */
-  told: number;
+  reported: number;
 }
 
 /** The present problems. Publishes each when it appears, doubles or halves, and when it is over. */
@@ -54,13 +54,13 @@ export class ProblemBook {
       return;
     }
     if (noted === undefined) {
-      this.#noted.set(key, { problem, told: problem.count });
+      this.#noted.set(key, { problem, reported: problem.count });
       this.#publish('appeared', problem);
       return;
     }
     noted.problem = problem;
-    if (problem.count < noted.told * 2 && problem.count * 2 > noted.told) return;
-    noted.told = problem.count;
+    if (problem.count < noted.reported * 2 && problem.count * 2 > noted.reported) return;
+    noted.reported = problem.count;
     this.#publish('changed', problem);
   }
 }

@@ -37,8 +37,8 @@ export class LocalState implements LocalView {
   /** Endpoints whose service is missing. They wait for it. */
   readonly #orphans = new Map<string, Endpoints>();
   #staged = new Map<string, StagedService>();
-  /** After a reset, all entries are unconfirmed until the next sync. */
   #operations = 0;
+  /** After a reset, all entries are unconfirmed until the next sync. */
   #suspect = false;
   #newOrphans: Orphans[] = [];
   readonly #size: StateSize | undefined;
