@@ -2,30 +2,68 @@
  * Generates src/api/generated from the .proto files beside this one: the messages, and the
  * descriptors of the files themselves for gRPC's reflection service.
  *
- *     npm run generate              writes the files
- *     npm run generate -- --check   fails when the files are not what would be written
+ *     npm run generate              writes the files, and a digest of them and of what they were made from
+ *     npm run generate -- --check   fails when the digest is not theirs
+ *
+ * The compiler and the generator, 130 MB, are installed in tools/generate when the files are written.
  */
 import { BinaryReader } from '@bufbuild/protobuf/wire';
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { delimiter, join, relative } from 'node:path';
+import { delimiter, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
 
 const HERE = import.meta.dirname;
 const GENERATED = join(HERE, '..', 'generated');
-const BIN = join(HERE, '..', '..', '..', 'node_modules', '.bin');
+const DIGEST = join(HERE, 'generated.sha256');
+const TOOLS = join(HERE, '..', '..', '..', 'tools', 'generate');
+
+const run = promisify(execFile);
+
+/** Brings the tools, unless those of the lock file are there. */
+async function installTools(): Promise<void> {
+  const installed = join(TOOLS, 'node_modules', '.digest');
+  const wanted = digestOf([['lock', await readFile(join(TOOLS, 'package-lock.json'), 'utf8')]]);
+  if (existsSync(installed) && (await readFile(installed, 'utf8')) === wanted) return;
+  const npm = process.env['npm_execpath'];
+  const [program, ...args] = npm === undefined ? ['npm'] : [process.execPath, npm];
+  await run(program, [...args, 'ci', '--no-audit', '--no-fund'], { cwd: TOOLS });
+  await writeFile(installed, wanted);
+}
 
 /** Runs buf. It finds the generator on the PATH. */
 async function buf(...args: readonly string[]): Promise<void> {
-  const env = { ...process.env, PATH: `${BIN}${delimiter}${process.env['PATH'] ?? ''}` };
+  const modules = join(TOOLS, 'node_modules');
+  const path = `${join(modules, '.bin')}${delimiter}${process.env['PATH'] ?? ''}`;
   // npm makes .cmd files on Windows, which only a shell can start; so node starts the program itself.
-  const program = join(BIN, '..', '@bufbuild', 'buf', 'bin', 'buf');
-  await promisify(execFile)(process.execPath, [program, ...args], { cwd: HERE, env });
+  const program = join(modules, '@bufbuild', 'buf', 'bin', 'buf');
+  await run(process.execPath, [program, ...args], {
+    cwd: HERE,
+    env: { ...process.env, PATH: path },
+  });
+}
+
+/** A digest of texts with their names. */
+function digestOf(files: Iterable<readonly [string, string]>): string {
+  const hash = createHash('sha256');
+  for (const [name, text] of files) hash.update(`${name}\0${text}\0`);
+  return hash.digest('hex');
+}
+
+/** A digest of what the files are generated from, and of themselves. */
+async function presentDigest(): Promise<string> {
+  const isInput = /\.(?:proto|yaml)$/;
+  const inputs = [...(await contents(HERE))].filter(([path]) => isInput.test(path));
+  const lock = await readFile(join(TOOLS, 'package-lock.json'), 'utf8');
+  return digestOf([...inputs, ['tools', lock] as const, ...(await contents(GENERATED))]);
 }
 
 /** Generates everything; `base` is the root of buf.gen.yaml's relative output directories. */
 async function generate(base: string): Promise<void> {
+  await installTools();
   await buf('generate', '--output', base);
   const scratch = await mkdtemp(join(tmpdir(), 'kpng-descriptors-'));
   try {
@@ -71,9 +109,9 @@ async function contents(directory: string): Promise<Map<string, string>> {
   for (const entry of await readdir(directory, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
     const path = join(entry.parentPath, entry.name);
-    files.set(relative(directory, path), await readFile(path, 'utf8'));
+    files.set(relative(directory, path).replaceAll(sep, '/'), await readFile(path, 'utf8'));
   }
-  return files;
+  return new Map([...files].sort(([one], [other]) => (one < other ? -1 : 1)));
 }
 
 /** Differences between the files of a directory and newly generated ones; empty: none. */
@@ -113,15 +151,14 @@ function quoted(line: string | undefined): string {
 }
 
 if (process.argv[1] === import.meta.filename) {
-  if (process.argv.includes('--check')) {
-    const differences = await drift();
-    if (differences.length > 0) {
-      const advice =
-        'src/api/generated is not up to date: run "npm run generate" and commit the result.';
-      process.stderr.write(`${[...differences, advice].join('\n')}\n`);
-      process.exitCode = 1;
-    }
-  } else {
+  if (!process.argv.includes('--check')) {
     await generate(HERE);
+    await writeFile(DIGEST, `${await presentDigest()}\n`);
+  } else if ((await readFile(DIGEST, 'utf8')).trim() !== (await presentDigest())) {
+    process.stderr.write(
+      'src/api/generated is not what the .proto files and tools/generate say: ' +
+        'run "npm run generate" and commit the result.\n',
+    );
+    process.exitCode = 1;
   }
 }
