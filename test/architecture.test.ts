@@ -128,7 +128,7 @@ t.test('what is allowed is used', async (t) => {
   }
 });
 
-t.test('files of the data path import each other in no circle, types included', async (t) => {
+t.test('files import each other in no circle, types included', async (t) => {
   const done = new Set<string>();
   const visit = (file: string, path: readonly string[]): void => {
     if (path.includes(file)) t.fail([...path.slice(path.indexOf(file)), file].join(' > '));
@@ -138,27 +138,54 @@ t.test('files of the data path import each other in no circle, types included', 
     }
     done.add(file);
   };
-  for (const file of files) if (folderOf(file) === 'proxysocket') visit(file, []);
+  for (const file of files) visit(file, []);
 });
 
-/** Folders of the data path that do not know each other. */
-const APART: readonly (readonly [string, string])[] = [
-  ['linux', 'pool'],
-  ['linux', 'node'],
-  ['node', 'linux'],
-  ['node', 'pool'],
-  ['tcp', 'udp'],
-  ['udp', 'tcp'],
-];
+/** Which folders of a folder may import which of their siblings. Files beside them are shared, or put them together. */
+const SIBLINGS: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  api: { generated: [], proto: [] },
+  cli: {
+    flags: [],
+    admin: ['flags'],
+    completion: ['flags'],
+    service: ['flags'],
+    sinks: ['flags'],
+    sources: ['flags'],
+  },
+  portal: {
+    rules: [],
+    iptables: ['rules'],
+    nftables: ['rules'],
+    interface: [],
+    windows: ['interface'],
+  },
+  proxysocket: {
+    core: [],
+    tcp: ['core'],
+    udp: ['core'],
+    node: ['core', 'tcp', 'udp'],
+    linux: ['core', 'tcp', 'udp'],
+    pool: ['core', 'linux'],
+  },
+  sinks: { callout: [], extip: [], healthchecks: [] },
+};
 
-t.test('transports do not know the pool, nor each other; TCP does not know UDP', async (t) => {
+t.test('folders of a folder know only the siblings that they are built on', async (t) => {
+  const found: Record<string, Record<string, Set<string>>> = {};
   for (const [file, list] of imports) {
-    for (const [from, to] of APART) {
-      if (!file.startsWith(`proxysocket/${from}/`)) continue;
-      for (const { target } of list) {
-        if (target.startsWith(`proxysocket/${to}/`)) t.fail(`${file} imports ${target}`);
-      }
+    const [folder = '', sibling = '', ...path] = file.split('/');
+    if (path.length === 0) continue;
+    const used = ((found[folder] ??= {})[sibling] ??= new Set());
+    for (const { target } of list) {
+      const [otherFolder, other = '', ...rest] = target.split('/');
+      if (folder === otherFolder && other !== sibling && rest.length > 0) used.add(other);
     }
+  }
+  const sorted = (lists: Readonly<Record<string, Iterable<string>>>): object =>
+    Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, [...list].sort()]));
+  t.strictSame(Object.keys(found).sort(), Object.keys(SIBLINGS));
+  for (const [folder, lists] of Object.entries(found)) {
+    t.strictSame(sorted(lists), sorted(SIBLINGS[folder] ?? {}), `src/${folder}`);
   }
 });
 

@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../util/clock.ts';
 import type { Access } from './access.ts';
-import type { ApiRequest } from './api.ts';
 import { readBody } from './body.ts';
 import { KubeFailure, type Cause } from './failure.ts';
 import { expiryOf, type Identity } from './identity.ts';
@@ -14,7 +13,7 @@ const MAX_BODY = 64 * 1024;
 /** Why the server refused a request, and the remedy. */
 export async function refusal(
   answer: IncomingMessage,
-  { what, path }: ApiRequest,
+  { what, path }: { readonly what: string; readonly path: string },
   { server, identity }: Access,
   { maxRetryAfterMs, answerTimeoutMs }: KubeLimits,
   clock: Clock,

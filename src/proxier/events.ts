@@ -1,9 +1,8 @@
 /** Events of the proxier, published on diagnostics channels. Build them only for subscribers. */
-import type { KpngError } from '../errors.ts';
+import type { ErrorCode, KpngError } from '../errors.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
 import { typedChannel } from '../util/channel.ts';
-import type { Problem } from './problems.ts';
 
 /** A change set is in place: the engine listens, and the portals redirect to it. */
 export interface ProxierSynced {
@@ -33,6 +32,17 @@ export interface ServicePortChanged {
   servicePort: string;
   protocol: Protocol;
   portals: readonly PortalSpec[];
+}
+
+/** Something that keeps a part of the state from being proxied. */
+export interface Problem {
+  readonly code: ErrorCode;
+  /** For people: what, where, and how to set it right. */
+  readonly message: string;
+  /** The first service port that it concerns; undefined when it concerns none in particular. */
+  readonly servicePort: string | undefined;
+  /** How many service ports or addresses it concerns. */
+  readonly count: number;
 }
 
 /** A problem came up, doubled or halved, or is over. Service ports with the same cause are one problem. */

@@ -1,21 +1,10 @@
-import type { ErrorCode, KpngError } from '../errors.ts';
+import type { KpngError } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Clock, Timer } from '../util/clock.ts';
-import { problemChanged } from './events.ts';
+import { problemChanged, type Problem } from './events.ts';
 import { ListenWatch } from './listen-watch.ts';
 import { type ListenFailure, listenProblem, portalProblem } from './report.ts';
-
-/** Something that keeps a part of the state from being proxied. */
-export interface Problem {
-  readonly code: ErrorCode;
-  /** For people: what, where, and how to set it right. */
-  readonly message: string;
-  /** The first service port that it concerns; undefined when it concerns none in particular. */
-  readonly servicePort: string | undefined;
-  /** How many service ports or addresses it concerns. */
-  readonly count: number;
-}
 
 type Publish = (kind: 'appeared' | 'changed' | 'gone', problem: Problem) => void;
 

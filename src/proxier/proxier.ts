@@ -9,10 +9,10 @@ import { SerialQueue } from '../util/serial-queue.ts';
 import { type DesiredServicePort, Wanted } from './wanted.ts';
 import { Drains, type Drain, type DrainChange } from './drains.ts';
 import { EngineSync, type Step } from './engine-sync.ts';
-import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
+import { proxierSynced, proxierSyncFailed, servicePortChanged, type Problem } from './events.ts';
 import { portalInput, PortalSync } from './portal-sync.ts';
 import { LateClosings, LateListeners, LINGER_MS } from './late-listeners.ts';
-import { type HolderOf, type Problem, Problems } from './problems.ts';
+import { type HolderOf, Problems } from './problems.ts';
 
 /** Delays before rules are retried that no change set brings again. */
 const RETRY: BackoffPolicy = { ...DEFAULT_BACKOFF, jitter: 0 };

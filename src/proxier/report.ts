@@ -3,7 +3,7 @@ import type { ErrorCode } from '../errors.ts';
 import { ERROR_CODES } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
-import type { Problem } from './problems.ts';
+import type { Problem } from './events.ts';
 
 /** A listener that could not be opened. */
 export interface ListenFailure {

@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { ErrorCode } from '../../src/errors.ts';
-import { type Problem, ProblemBook } from '../../src/proxier/problems.ts';
+import type { Problem } from '../../src/proxier/events.ts';
+import { ProblemBook } from '../../src/proxier/problems.ts';
 import {
   causeOf,
   knownCode,

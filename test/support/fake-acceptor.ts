@@ -1,4 +1,5 @@
 import { ProcessDescriptors } from '../../src/proxysocket/core/descriptors.ts';
+import { LoopGuard } from '../../src/proxysocket/core/loop-guard.ts';
 import { AcceptorEngine } from '../../src/proxysocket/core/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { Acceptor, Listener, ServicePort } from '../../src/proxysocket/core/service-port.ts';
@@ -126,6 +127,7 @@ export class FakeHost {
       kind: 'node',
       acceptors: { TCP: this.tcp, UDP: this.udp },
       descriptors: new ProcessDescriptors({ limit: descriptors, reserve: 0 }),
+      loops: new LoopGuard(this.clock),
       newBalancer: (affinity) =>
         new RoundRobinBalancer({
           clock: this.clock,

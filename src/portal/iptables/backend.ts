@@ -13,7 +13,14 @@ import { ToolError } from '../tool-failure.ts';
 import { checkPrefix, readSlotName, TABLES, type SlotName } from './chains.ts';
 import { hasAllJumps } from './jumps.ts';
 import { Kernel, type Tools } from './tools.ts';
-import { isNothing, ownersOf, readListing, renderListing, type Found } from './listing.ts';
+import {
+  isNothing,
+  ownersOf,
+  readListing,
+  renderListing,
+  type Found,
+  type Place,
+} from './listing.ts';
 import {
   damagedParts,
   renderDelta,
@@ -22,7 +29,6 @@ import {
   renderRemoval,
   renderTrial,
   ruleCount,
-  type Place,
 } from './script.ts';
 
 /** Rules in chains of iptables, and the chains themselves, in both families. */

@@ -1,17 +1,28 @@
 /** Our rules in the kernel, as the programs of iptables list them. */
-import type { Items } from '../rules/items.ts';
+import type { Family } from '../../util/family.ts';
+import type { Items, RuleConfig } from '../rules/items.ts';
 import {
+  chainName,
   chainNames,
   ONLY_OURS,
   ownerChain,
   ownerOfChain,
+  SLOT_ORDER,
+  slotName,
+  SLOTS,
   TABLES,
   trialChain,
   type SlotName,
   type Table,
 } from './chains.ts';
-import { jumps } from './jumps.ts';
-import { wantedCounts, type Place } from './script.ts';
+import { jumps, preludes } from './jumps.ts';
+
+/** Which rules a script is about. */
+export interface Place {
+  readonly prefix: string;
+  readonly family: Family;
+  readonly config: RuleConfig;
+}
 
 /** Of one table. */
 export interface FoundTable {
@@ -86,6 +97,22 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
     }
   }
   return { ...found, chains, counts, owners };
+}
+
+/** How many rules each chain is to have. Chains without rules may be left out. */
+export function wantedCounts(
+  { prefix, family }: Place,
+  items: Items<SlotName>,
+): Map<string, number> {
+  const counts = new Map<string, number>();
+  const add = (chain: string, more: number): void => {
+    counts.set(chain, (counts.get(chain) ?? 0) + more);
+  };
+  for (const slot of SLOT_ORDER) {
+    add(chainName(prefix, SLOTS[slot].chain), items.items(slotName(slot, family)).size);
+  }
+  for (const { chain } of preludes(prefix)) add(chain, 1);
+  return counts;
 }
 
 /**

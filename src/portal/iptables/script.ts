@@ -1,6 +1,6 @@
 /** Scripts for `iptables-restore --noflush`, of one family each. Each table is one transaction. */
 import type { Family } from '../../util/family.ts';
-import type { ItemChange, Items, RuleConfig } from '../rules/items.ts';
+import type { ItemChange, Items } from '../rules/items.ts';
 import {
   chainName,
   chainNames,
@@ -14,15 +14,8 @@ import {
   type SlotName,
   type Table,
 } from './chains.ts';
-import type { Found } from './listing.ts';
+import { wantedCounts, type Found, type Place } from './listing.ts';
 import { areThere, jumps, preludes, type Jump } from './jumps.ts';
-
-/** Which rules a script is about. */
-export interface Place {
-  readonly prefix: string;
-  readonly family: Family;
-  readonly config: RuleConfig;
-}
 
 /** Replaces all rules under our names, also those of other processes. `found`: what there is. Each table changes at once. */
 export function renderFull(place: Place, items: Items<SlotName>, found: Found): string {
@@ -92,22 +85,6 @@ function renderTable(
       .map(({ chain, rule }) => `-A ${chain} ${rule}`),
     ...ruleLines(place, table, 'last', items, written),
   ]);
-}
-
-/** How many rules each chain is to have. Chains without rules may be left out. */
-export function wantedCounts(
-  { prefix, family }: Place,
-  items: Items<SlotName>,
-): Map<string, number> {
-  const counts = new Map<string, number>();
-  const add = (chain: string, more: number): void => {
-    counts.set(chain, (counts.get(chain) ?? 0) + more);
-  };
-  for (const slot of SLOT_ORDER) {
-    add(chainName(prefix, SLOTS[slot].chain), items.items(slotName(slot, family)).size);
-  }
-  for (const { chain } of preludes(prefix)) add(chain, 1);
-  return counts;
 }
 
 /**

@@ -6,10 +6,10 @@ import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import type { Activity } from '../counters.ts';
 import { inspectAll, type InspectQuery, type Inspection } from '../inspect.ts';
-import { type EngineLimits, type LimitChange, LIMIT_NAMES } from '../limits.ts';
+import type { EngineLimits, LimitChange } from '../limits.ts';
 import { ListenerTable } from './listener-table.ts';
-import { LoopGuard } from './loop-guard.ts';
-import type { Acceptor, ServicePort, EngineContext } from './service-port.ts';
+import type { LoopGuard } from './loop-guard.ts';
+import type { Acceptor, ServicePort } from './service-port.ts';
 import {
   ServicePortBook,
   updateEndpoints,
@@ -17,14 +17,7 @@ import {
   type Entry,
 } from './service-port-book.ts';
 import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from '../spec.ts';
-import { AffinityBudget } from '../../roundrobin/affinity-budget.ts';
-import { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
-import { TcpAcceptor } from '../tcp/acceptor.ts';
-import type { TcpTransport } from '../tcp/transport.ts';
-import { UdpAcceptor } from '../udp/acceptor.ts';
-import type { UdpSession, UdpTransport } from '../udp/transport.ts';
-import { ProcessDescriptors } from './descriptors.ts';
-import { LimitSignal } from './limit-signal.ts';
+import type { ProcessDescriptors } from './descriptors.ts';
 
 /** Changes that are noted in one turn of the event loop: some milliseconds of work. */
 const PER_TURN = 256;
@@ -34,8 +27,8 @@ interface AcceptorEngineParts {
   readonly kind: Engine['kind'];
   readonly acceptors: Readonly<Record<Protocol, Acceptor>>;
   readonly descriptors: ProcessDescriptors;
-  /** Gets the addresses of TCP listeners; the TCP acceptor asks it. Default: its own. */
-  readonly loops?: LoopGuard;
+  /** Gets the addresses of TCP listeners; the TCP acceptor asks it. */
+  readonly loops: LoopGuard;
   readonly newBalancer: (affinity: AffinitySpec) => Balancer;
   /** The same object that acceptors look at: `setLimits` changes it. */
   readonly limits: EngineLimits;
@@ -61,11 +54,10 @@ export class AcceptorEngine implements Engine {
     this.kind = parts.kind;
     this.#acceptors = parts.acceptors;
     this.#limits = parts.limits;
-    this.#loops = parts.loops ?? new LoopGuard(parts.clock);
+    this.#loops = parts.loops;
     this.#book = new ServicePortBook(parts.newBalancer, parts.limits, parts.counters);
     this.#table = new ListenerTable({
       ...parts,
-      loops: this.#loops,
       enqueue: (job) => {
         // A listener that fails again is an outcome, so such a job does not reject.
         void this.#queue.run(job);
@@ -235,79 +227,4 @@ export class AcceptorEngine implements Engine {
   #both(): Acceptor[] {
     return [this.#acceptors.TCP, this.#acceptors.UDP];
   }
-}
-
-export interface CoreOptions {
-  readonly limits: EngineLimits;
-  readonly clock: Clock;
-  /** Evenly distributed in [0, 1), as `Math.random`. */
-  readonly random: () => number;
-  /** How many descriptors the engine may count with. */
-  readonly descriptorLimit: number;
-  /** Where counters live. Default: plain objects. */
-  readonly counters?: CounterStore | undefined;
-}
-
-/** The sockets of an engine. */
-interface Transports<S extends UdpSession<S>> {
-  readonly tcp: TcpTransport;
-  readonly udp: UdpTransport<S>;
-}
-
-/** An engine in the calling thread, on the sockets of two transports. */
-export function createEngine<S extends UdpSession<S>>(
-  kind: Engine['kind'],
-  options: CoreOptions,
-  transports: (context: EngineContext) => Transports<S>,
-): AcceptorEngine {
-  const { clock, random, descriptorLimit, counters } = options;
-  // `setLimits` changes this object.
-  const limits = { ...options.limits };
-  const descriptors = new ProcessDescriptors({
-    limit: descriptorLimit,
-    reserve: limits.reservedDescriptors,
-  });
-  const context = { limits, clock, descriptors };
-  const loops = new LoopGuard(clock);
-  const { tcp, udp } = transports(context);
-  return new AcceptorEngine({
-    kind,
-    acceptors: {
-      TCP: new TcpAcceptor(tcp, context, loops),
-      UDP: new UdpAcceptor(udp, context),
-    },
-    descriptors,
-    loops,
-    newBalancer: balancerFactory(limits, clock, random),
-    limits,
-    clock,
-    random,
-    ...(counters !== undefined && { counters }),
-  });
-}
-
-/** Makes the balancers of an engine's service ports. */
-function balancerFactory(
-  { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,
-  clock: Clock,
-  random: () => number,
-): (affinity: AffinitySpec) => Balancer {
-  const total = new LimitSignal(LIMIT_NAMES.maxAffinityClientsTotal, () => maxAffinityClientsTotal);
-  const affinityBudget = new AffinityBudget({
-    maxClients: maxAffinityClientsTotal,
-    onEvict: () => total.refused(),
-    onFreed: (left) => total.freed(left),
-  });
-  return (affinity) => {
-    const signal = new LimitSignal(LIMIT_NAMES.maxAffinityClients, () => maxAffinityClients);
-    return new RoundRobinBalancer({
-      clock,
-      random,
-      affinity,
-      maxAffinityClients,
-      affinityBudget,
-      onEvict: () => signal.refused(),
-      onFreed: (left) => signal.freed(left),
-    });
-  };
 }

@@ -1,4 +1,5 @@
-import { type AcceptorEngine, createEngine, type CoreOptions } from '../core/engine.ts';
+import { createEngine, type CoreOptions } from '../assemble.ts';
+import type { AcceptorEngine } from '../core/engine.ts';
 import type { Loop } from './loop.ts';
 import { LinuxTcpTransport } from './tcp/transport.ts';
 import { LinuxUdpTransport } from './udp/transport.ts';

@@ -1,6 +1,7 @@
 import { systemClock } from '../../util/clock.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
-import { type AcceptorEngine, createEngine, type CoreOptions } from '../core/engine.ts';
+import { createEngine, type CoreOptions } from '../assemble.ts';
+import type { AcceptorEngine } from '../core/engine.ts';
 import { defaultReserve, processDescriptorLimit } from '../core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import { NodeTcpTransport } from './tcp/transport.ts';

@@ -11,14 +11,13 @@ import {
   type Rule,
   type SlotName,
 } from '../../../src/portal/iptables/chains.ts';
-import { findRules } from '../../../src/portal/iptables/listing.ts';
+import { findRules, type Place } from '../../../src/portal/iptables/listing.ts';
 import {
   renderDelta,
   renderFull,
   renderRemoval,
   renderTrial,
   ruleCount,
-  type Place,
 } from '../../../src/portal/iptables/script.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';
