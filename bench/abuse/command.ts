@@ -9,7 +9,7 @@ import { readResults } from '../report/results.ts';
 import { tempFolder } from '../../examples/support/temp-folder.ts';
 import { isInstalled } from '../support/tools.ts';
 import { abuseResults, resultLine } from './report.ts';
-import { judge, Size, type Abuse, type Engine, type Result } from './scenario.ts';
+import { evaluate, Size, type Abuse, type Engine, type Result } from './scenario.ts';
 import { ABUSES } from './scenarios/all.ts';
 import { openNetwork } from './network.ts';
 import { Stage } from './stage.ts';
@@ -93,7 +93,7 @@ export async function runAbuse(
     }
     progress(`${abuse.name}, ${engine}`);
     const result = await runOne(abuse, engine, command.size);
-    const reasons = judge(abuse, result, command.size.isLong);
+    const reasons = evaluate(abuse, result, command.size.isLong);
     results.push({ abuse, result, reasons });
     progress('');
     print(resultLine(result, reasons));

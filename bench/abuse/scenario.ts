@@ -85,7 +85,7 @@ const DATAGRAM_LOSS = 0.01;
 const UNNOTICED_MS = 100;
 
 /** Why the program has not withstood it; empty if it has. `timed`: latency counts, too. */
-export function judge(abuse: Abuse, result: Result, timed: boolean): string[] {
+export function evaluate(abuse: Abuse, result: Result, timed: boolean): string[] {
   const { memoryMiB = 200, latencyRatio = 50, allows } = abuse;
   const reasons: string[] = [];
   if (result.ended !== undefined) reasons.push(`the process ${result.ended}`);

@@ -3,7 +3,7 @@ import { ANSWER } from '../peers/greeter-answer.ts';
 import type { Check } from './check.ts';
 import { visit, type Visit } from './churn/client.ts';
 import { openChurnScene } from './churn/scene.ts';
-import { judge, readProxyLog, type Verdict } from './churn/verdict.ts';
+import { evaluate, readProxyLog, type Verdict } from './churn/verdict.ts';
 
 const CLIENTS = 16;
 /** One kill for so many connections, and at least some. */
@@ -42,7 +42,7 @@ export const churn: Check = async (_scene, { connections }) => {
     let silent = 0;
     let firstFailure = '';
     for (const failure of cut) {
-      const { verdict, why } = judge(failure, clients.get(failure.from), lives);
+      const { verdict, why } = evaluate(failure, clients.get(failure.from), lives);
       count[verdict] += 1;
       if (verdict === 'backlog' && failure.manner === 'waits') silent += 1;
       if (verdict === 'failed' && firstFailure === '') firstFailure = ` (${why})`;

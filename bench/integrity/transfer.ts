@@ -76,7 +76,7 @@ const client = isInstalled('curl') ? curl : node;
 const PART = 1 / 16;
 const AT_ONCE = 6;
 
-async function judge(
+async function evaluate(
   what: string,
   length: number,
   wanted: string,
@@ -103,19 +103,19 @@ function many<T>(count: number, make: () => T): T[] {
 
 export const downloads: Check = async ({ host, ports }, { bytes }) => {
   const url = `http://${host}:${ports.http}/bytes/${bytes}`;
-  return judge('one download', bytes, digestOf(SEED, bytes), () => [client.download(url)]);
+  return evaluate('one download', bytes, digestOf(SEED, bytes), () => [client.download(url)]);
 };
 
 export const uploads: Check = async ({ host, ports }, { bytes }) => {
   const url = `http://${host}:${ports.http}/digest`;
   const wanted = digestOf(CLIENT_SEED, bytes);
-  return judge('one upload', bytes, wanted, () => [client.upload(url, bytes)]);
+  return evaluate('one upload', bytes, wanted, () => [client.upload(url, bytes)]);
 };
 
 export const parallelDownloads: Check = async ({ host, ports }, { bytes }) => {
   const length = Math.ceil(bytes * PART);
   const url = `http://${host}:${ports.http}/bytes/${length}`;
-  return judge('downloads at once', length, digestOf(SEED, length), () =>
+  return evaluate('downloads at once', length, digestOf(SEED, length), () =>
     many(AT_ONCE, () => client.download(url)),
   );
 };
@@ -123,7 +123,7 @@ export const parallelDownloads: Check = async ({ host, ports }, { bytes }) => {
 export const parallelUploads: Check = async ({ host, ports }, { bytes }) => {
   const length = Math.ceil(bytes * PART);
   const url = `http://${host}:${ports.http}/digest`;
-  return judge('uploads at once', length, digestOf(CLIENT_SEED, length), () =>
+  return evaluate('uploads at once', length, digestOf(CLIENT_SEED, length), () =>
     many(AT_ONCE, () => client.upload(url, length)),
   );
 };

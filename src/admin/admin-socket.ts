@@ -2,7 +2,7 @@ import { KpngError, messageOf } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Timer } from '../util/clock.ts';
 import type { Answer, HttpRequest } from '../util/http-server.ts';
-import type { Turn } from '../util/turn.ts';
+import type { Activation } from '../util/activation.ts';
 import { removeDeadSockets } from './other-sockets.ts';
 import { isPipe } from './socket-path.ts';
 import { startSocketServer, type SocketServer } from './socket-server.ts';
@@ -15,7 +15,7 @@ export interface AdminSocketOptions {
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
   readonly answer: (request: HttpRequest) => Promise<Answer>;
   /** When the socket may be opened. */
-  readonly turn: Turn;
+  readonly activation: Activation;
 }
 
 /** Delays between attempts to bind the socket: its holder may be a process that is about to end. */
@@ -41,7 +41,7 @@ export class AdminSocket {
   constructor(options: AdminSocketOptions) {
     this.#options = options;
     if (options.path === '') this.#tried.resolve();
-    else options.turn.whenItComes((predecessor) => this.#try(predecessor));
+    else options.activation.onActive((predecessor) => this.#try(predecessor));
   }
 
   /** Resolves when the socket was tried once. */

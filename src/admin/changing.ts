@@ -84,8 +84,8 @@ function drainOf({ service = '', endpoint = '' }: OperationInput): Drain {
   if (endpoint === '') {
     return service === '' ? { kind: 'process' } : { kind: 'service', service };
   }
-  const place = parseHostPort(endpoint);
-  if (place === undefined || place.host === '' || place.port === 0) {
+  const target = parseHostPort(endpoint);
+  if (target === undefined || target.host === '' || target.port === 0) {
     throw new KpngError(
       'KPNG_USAGE',
       `endpoint ${JSON.stringify(endpoint)}: expected ip:port or [ip6]:port`,
@@ -108,11 +108,11 @@ async function drain(
 
 /** Throws KPNG_ADMIN_REFUSED when the process does not take new connections in any case. */
 function drainable(subject: ProcessSubject): ProxySubject {
-  const successor = subject.successor?.();
-  if (successor === undefined) return proxyOf(subject);
+  const newProcess = subject.newProcess?.();
+  if (newProcess === undefined) return proxyOf(subject);
   throw new KpngError(
     'KPNG_ADMIN_REFUSED',
-    `process ${successor} has taken over and accepts the new connections; process ${process.pid} accepts none`,
+    `process ${newProcess} has taken over and accepts the new connections; process ${process.pid} accepts none`,
   );
 }
 

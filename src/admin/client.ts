@@ -22,7 +22,7 @@ const TIMEOUT_MS = 10_000;
  * Asks a running process over its admin socket; resolves with its answer. Rejects with
  * KPNG_ADMIN_UNREACHABLE when none answers, and with the error of the process when it refuses.
  */
-export async function askAdmin(call: AdminCall): Promise<unknown> {
+export async function callAdmin(call: AdminCall): Promise<unknown> {
   const { status, text } = await exchange(call);
   let parsed: unknown;
   try {

@@ -2,7 +2,7 @@ import { lstat, readdir, unlink } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { messageOf } from '../errors.ts';
-import { askAdmin } from './client.ts';
+import { callAdmin } from './client.ts';
 import { isCode, isPipe, refusal } from './socket-path.ts';
 import type { StatusView } from './views.ts';
 
@@ -67,7 +67,7 @@ function isLive(path: string): Promise<boolean> {
 async function holderOf(path: string): Promise<StatusView['process'] | undefined> {
   try {
     const call = { socket: path, method: 'GET', operation: 'status' } as const;
-    const status = await askAdmin({ ...call, timeoutMs: HOLDER_TIMEOUT_MS });
+    const status = await callAdmin({ ...call, timeoutMs: HOLDER_TIMEOUT_MS });
     return (status as StatusView).process;
   } catch {
     return undefined;

@@ -11,7 +11,7 @@ import {
   type Inherit,
   startHttpServer,
 } from '../util/http-server.ts';
-import type { Turn } from '../util/turn.ts';
+import type { Activation } from '../util/activation.ts';
 import { failure } from './handler.ts';
 import { isLocalName, isLoopback } from './socket-path.ts';
 import type { ProcessSubject } from './subject.ts';
@@ -102,21 +102,21 @@ export interface PageServerOptions {
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
   readonly inherit?: Inherit | undefined;
   /** When it may begin. Default: at once. */
-  readonly turn?: Turn | undefined;
+  readonly activation?: Activation | undefined;
 }
 
 /** Serves the status page and its data over TCP, read-only. */
 export function startPageServer(options: PageServerOptions): HttpServer {
-  const { address, answer, subject, inherit, turn } = options;
+  const { address, answer, subject, inherit, activation } = options;
   const { log, clock } = subject;
   const host = address.host === '' ? '127.0.0.1' : address.host;
   const isPrivate = isLoopback(host);
-  const place = { host, port: address.port };
+  const listenAddress = { host, port: address.port };
   return startHttpServer({
-    address: place,
+    address: listenAddress,
     clock,
     inherit,
-    turn,
+    activation,
     async answer(request) {
       const { host: asked = '' } = request.headers;
       // With DNS rebinding, a page of another site could read the data.
@@ -135,7 +135,7 @@ export function startPageServer(options: PageServerOptions): HttpServer {
         },
       );
     },
-    onBindFailed: bindFailureLog(log, 'Serving the status page failed; retrying', place),
+    onBindFailed: bindFailureLog(log, 'Serving the status page failed; retrying', listenAddress),
     onAnswerFailed: (path, error) => log.error('Rendering a page failed', { path, err: error }),
   });
 }

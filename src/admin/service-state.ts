@@ -78,7 +78,7 @@ export function addressesOf(port: DesiredServicePort | undefined): string[] {
 }
 
 /** Maximum number of service ports whose endpoints are read for a list. */
-export const MAX_ASKED = 1000;
+export const MAX_INSPECTED_PORTS = 1000;
 
 /** By service port: its endpoints that are passed over now, as `ip:port`, as connections to them failed. */
 export type Failing = ReadonlyMap<string, ReadonlySet<string>>;
@@ -93,19 +93,21 @@ export async function failingOf(
   engine: Pick<ProxySubject['engine'], 'snapshot' | 'names' | 'inspect'>,
   signal?: AbortSignal,
 ): Promise<Failing> {
-  const servicePorts = await inTurns(suspects(engine), signal);
+  const servicePorts = await inTurns(unavailablePorts(engine), signal);
   if (servicePorts.length === 0) return NONE_FAILING;
   const { endpoints } = await engine.inspect({ servicePorts, maxConnections: 0 });
   return groupFailing(endpoints);
 }
 
 /** Service ports of which an attempt to connect has failed. */
-function* suspects(engine: Pick<ProxySubject['engine'], 'snapshot' | 'names'>): Parts<string[]> {
+function* unavailablePorts(
+  engine: Pick<ProxySubject['engine'], 'snapshot' | 'names'>,
+): Parts<string[]> {
   const found: string[] = [];
   for (const part of snapshotParts(engine)) {
     for (const { name, counters } of part) {
       if (!Object.values(counters.connectErrors).some((count) => count > 0)) continue;
-      if (found.push(name) === MAX_ASKED) return found;
+      if (found.push(name) === MAX_INSPECTED_PORTS) return found;
     }
     yield;
   }

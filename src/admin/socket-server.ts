@@ -102,7 +102,7 @@ async function claim(server: Server, path: string, replaces: boolean): Promise<n
     await chmod(draft, 0o600);
     const own = await inodeOf(draft);
     if (own === undefined) throw new Error('it is gone again');
-    await (replaces ? rename(draft, path) : nameAnew(draft, path));
+    await (replaces ? rename(draft, path) : linkExclusive(draft, path));
     return own;
   } catch (error) {
     server.close();
@@ -111,7 +111,7 @@ async function claim(server: Server, path: string, replaces: boolean): Promise<n
 }
 
 /** Unlike `rename`, replaces nothing: another process may have taken the path since the check. */
-async function nameAnew(draft: string, path: string): Promise<void> {
+async function linkExclusive(draft: string, path: string): Promise<void> {
   try {
     await link(draft, path);
   } catch (error) {

@@ -7,7 +7,7 @@ import {
   type Inherit,
 } from '../util/http-server.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
-import { Turn } from '../util/turn.ts';
+import { Activation } from '../util/activation.ts';
 import { AdminSocket } from './admin-socket.ts';
 import { changingOperations } from './changing.ts';
 import { answerAdmin } from './handler.ts';
@@ -27,7 +27,7 @@ export interface AdminOptions {
   /** Hands the listening sockets to another process. Default: there are none. */
   readonly inherit?: Inherit;
   /** When socket and page may be served. Default: at once. */
-  readonly turn?: Turn;
+  readonly activation?: Activation;
 }
 
 /** The admin API of a process, on its socket and behind the status page. */
@@ -41,7 +41,7 @@ export interface Admin {
    * Another process has taken over: it serves the socket from now on, and this one, which only drains its
    * connections, another one. Idempotent.
    */
-  leave(successor: number): Promise<void>;
+  leave(newProcess: number): Promise<void>;
   /** Idempotent. */
   close(): Promise<void>;
 }
@@ -51,9 +51,9 @@ export interface Admin {
  * logged and retried for ever: the admin API must never stop the proxy.
  */
 export function startAdmin(options: AdminOptions): Admin {
-  const { socketPath: path, uid, pageAddress, inherit, turn = Turn.atOnce() } = options;
-  let successor: number | undefined;
-  const subject: ProcessSubject = { ...options.subject, successor: () => successor };
+  const { socketPath: path, uid, pageAddress, inherit, activation = Activation.atOnce() } = options;
+  let newProcess: number | undefined;
+  const subject: ProcessSubject = { ...options.subject, newProcess: () => newProcess };
   const { clock } = subject;
   const sampler = new Sampler({
     clock,
@@ -71,7 +71,7 @@ export function startAdmin(options: AdminOptions): Admin {
       return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');
     };
   };
-  const socket = new AdminSocket({ path, uid, subject, turn, answer: answerer(true) });
+  const socket = new AdminSocket({ path, uid, subject, activation, answer: answerer(true) });
   let page: HttpServer | undefined;
   const startPage = async (address: HostPort): Promise<void> => {
     const { startPageServer } = await import('./page.ts');
@@ -79,7 +79,7 @@ export function startAdmin(options: AdminOptions): Admin {
       address,
       subject,
       inherit,
-      turn,
+      activation,
       answer: answerer(false),
     });
   };
@@ -92,7 +92,7 @@ export function startAdmin(options: AdminOptions): Admin {
       return page;
     },
     async leave(by) {
-      successor = by;
+      newProcess = by;
       await Promise.all([socket.leave(), started?.then(() => page?.leave())]);
     },
     close() {

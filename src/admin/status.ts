@@ -18,7 +18,7 @@ export function* statusOf(
 ): Parts<StatusView> {
   const { health, log, version, command, nodeName } = subject;
   const probe = (which: Probe): ProbeView => {
-    const { status, body } = health.judge(which);
+    const { status, body } = health.evaluate(which);
     return { status, failing: body.failing ?? [], degraded: body.degraded ?? [] };
   };
   const proxy = subject.proxy();
@@ -35,7 +35,7 @@ export function* statusOf(
       uptimeSeconds: Math.floor(uptime),
       command,
       nodeName: nodeName ?? null,
-      successor: subject.successor?.() ?? null,
+      successor: subject.newProcess?.() ?? null,
       rssBytes: process.memoryUsage.rss(),
     },
     state: stateOfProcess(subject, proxy, probes),
@@ -51,7 +51,7 @@ function stateOfProcess(
   { healthz, readyz }: StatusView['health'],
 ): StatusView['state'] {
   const { health } = subject;
-  if (health.facts.stopping || subject.successor?.() !== undefined) return 'stopping';
+  if (health.facts.stopping || subject.newProcess?.() !== undefined) return 'stopping';
   if (proxy?.proxier.drains.isAllDrained === true) return 'drained';
   if (health.facts.firstSyncAt === undefined) return 'starting';
   return healthz.status === 200 && readyz.status === 200 ? 'ready' : 'not-ready';

@@ -33,7 +33,7 @@ export interface ProcessSubject {
   /** How long new clients are accepted after health has failed, when the process drains. Milliseconds. Default: 0. */
   drainDelayMs?(): number;
   /** The process that has taken over from this one; undefined: none has. */
-  successor?(): number | undefined;
+  newProcess?(): number | undefined;
   /** Undefined until the sink has been started, and in a process that does not proxy. */
   proxy(): ProxySubject | undefined;
   /** Starts a graceful stop, as TERM does. Idempotent. */

@@ -7,7 +7,7 @@ import type { MeasuredDataPath } from '../observe/metrics.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import type { LocalSink } from '../store/local-view.ts';
-import type { Turn } from '../util/turn.ts';
+import type { Activation } from '../util/activation.ts';
 import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { MisspeltVariable } from './flags/read.ts';
@@ -28,7 +28,7 @@ export interface RunContext {
   /** Aborted by the first signal that ends the program, before the shutdown begins. */
   readonly stopping?: AbortSignal;
   /** When what else this process serves may begin. A sink that `takesOver` from another process makes it come. */
-  readonly turn?: Turn;
+  readonly activation?: Activation;
   /** What else this process listens on, to be handed over: TCP ports. */
   readonly otherPorts?: () => readonly number[];
 }

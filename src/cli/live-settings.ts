@@ -72,7 +72,7 @@ function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingCha
 export type ChangingOptions = { -readonly [Name in keyof GlobalOptions]: GlobalOptions[Name] };
 
 /** What settings are put into force on. */
-export interface Appliance {
+export interface LiveTargets {
   readonly globals: ChangingOptions;
   readonly log: AdjustableLog;
   /** Of the data path. */
@@ -80,7 +80,7 @@ export interface Appliance {
 }
 
 /** How each live setting is applied. A test compares them with the flags. */
-export function appliers({ globals, log, setLimits }: Appliance): Appliers {
+export function appliers({ globals, log, setLimits }: LiveTargets): Appliers {
   return {
     v({ globals: next }) {
       globals.v = next.v;
@@ -96,7 +96,7 @@ export function appliers({ globals, log, setLimits }: Appliance): Appliers {
   };
 }
 
-function limitAppliers(setLimits: Appliance['setLimits']): Appliers {
+function limitAppliers(setLimits: LiveTargets['setLimits']): Appliers {
   return Object.fromEntries(
     LIVE_LIMITS.map((limit) => [
       LIMIT_NAMES[limit],

@@ -72,7 +72,7 @@ async function tlsFor(
 }
 
 /** Failures to ask the cluster are logged at most this often. Milliseconds. */
-const TELL_MS = 10_000;
+const LOG_INTERVAL_MS = 10_000;
 
 /** Access to metrics, with the connections that it needs for reviews. */
 interface ClosableGuard {
@@ -105,14 +105,14 @@ async function guardFor({
   });
   const userAgent = `kpng-userspace/${programVersion()} (${process.platform}/${process.arch})`;
   const reviews = new Reviews({ api: new KubeApi({ access, limits, userAgent, clock }), clock });
-  let toldAt = Number.NEGATIVE_INFINITY;
+  let loggedAt = Number.NEGATIVE_INFINITY;
   const check = guard.guardPages({
     ask: (token, path) => reviews.ask(token, path),
     open: new Set(['/healthz', '/livez', '/readyz']),
     onResult: (result) => metrics?.countAuthentication(result),
     onFailed(error) {
-      if (clock.now() - toldAt < TELL_MS) return;
-      toldAt = clock.now();
+      if (clock.now() - loggedAt < LOG_INTERVAL_MS) return;
+      loggedAt = clock.now();
       log.warn('Token review failed; request for metrics refused', { err: error });
     },
   });

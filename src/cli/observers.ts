@@ -11,7 +11,7 @@ import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HttpServer } from '../util/http-server.ts';
-import type { Turn } from '../util/turn.ts';
+import type { Activation } from '../util/activation.ts';
 import type { ChangingOptions, LateLimits, LiveSettings } from './live-settings.ts';
 import type { BoundSink, BoundSource } from './command.ts';
 import { configz } from './configz.ts';
@@ -45,7 +45,7 @@ export interface Live extends RunOptions {
   readonly globals: ChangingOptions;
   readonly live: LiveSettings;
   readonly limits: LateLimits;
-  readonly turn: Turn;
+  readonly activation: Activation;
   /** Stops gracefully, for a reason. Idempotent. */
   readonly stop: (reason: StopReason) => void;
 }
@@ -97,7 +97,7 @@ export async function observe(options: Live): Promise<Observers> {
       log,
       globals,
       clock: systemClock,
-      turn: options.turn,
+      activation: options.activation,
     });
   }
   let proxy: ProxySubject | undefined;
@@ -109,8 +109,15 @@ export async function observe(options: Live): Promise<Observers> {
     const { startAdmin } = await import('../admin/start.ts');
     const subject = processSubject(options, health, () => proxy);
     const uid = process.getuid?.();
-    const { turn } = options;
-    admin = startAdmin({ socketPath, pageAddress, subject, uid, inherit: inheritServer, turn });
+    const { activation } = options;
+    admin = startAdmin({
+      socketPath,
+      pageAddress,
+      subject,
+      uid,
+      inherit: inheritServer,
+      activation,
+    });
   }
   return {
     health,

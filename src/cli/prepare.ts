@@ -41,7 +41,7 @@ export interface Prepared {
 
 /** Starts the sink of a command line; the result says how to feed it from its source. */
 export async function prepare(options: Options, observers: Observed): Promise<Prepared> {
-  const { source, sink, globals, log, stdout, stopping, turn } = options;
+  const { source, sink, globals, log, stdout, stopping, activation } = options;
   const { health } = observers;
   const context = {
     log,
@@ -49,7 +49,7 @@ export async function prepare(options: Options, observers: Observed): Promise<Pr
     stdout,
     otherPorts: () => observers.servers.ports,
     ...(stopping !== undefined && { stopping }),
-    ...(turn !== undefined && { turn }),
+    ...(activation !== undefined && { activation }),
   };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
@@ -81,7 +81,7 @@ function observeDataPath(
   if (proxy !== undefined) onProxy?.(proxy);
   if (dataPath === undefined) return;
   metrics?.observe(dataPath);
-  health.askProblems(() => dataPath.problems());
+  health.readProblemsFrom(() => dataPath.problems());
 }
 
 /** Feeds a backend from a source of either kind. */

@@ -32,7 +32,7 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
   let reported = '[]';
   let asked = false;
 
-  const isNews = (summary: string): boolean => {
+  const isNew = (summary: string): boolean => {
     const news = asked || summary !== reported;
     reported = summary;
     asked = false;
@@ -43,7 +43,7 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
       error instanceof KpngError
         ? error
         : new KpngError('KPNG_CONFIG_READ', `${path}: ${messageOf(error)}`, { cause: error });
-    if (isNews(failure.message) && configFailed.hasSubscribers) {
+    if (isNew(failure.message) && configFailed.hasSubscribers) {
       configFailed.publish({ path, error: failure });
     }
   };
@@ -61,7 +61,7 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
       fail(error);
       return;
     }
-    const news = isNews(JSON.stringify(adopted.refused)) || adopted.changed.length > 0;
+    const news = isNew(JSON.stringify(adopted.refused)) || adopted.changed.length > 0;
     if (news && configReloaded.hasSubscribers) configReloaded.publish({ path, ...adopted });
   };
   const watcher = new FileWatcher({

@@ -2,7 +2,7 @@ import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
-import { Turn } from '../util/turn.ts';
+import { Activation } from '../util/activation.ts';
 import { appliers, LateLimits, LiveSettings } from './live-settings.ts';
 import { watchProcess, type StopReason, setOomScore } from './lifecycle.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
@@ -27,10 +27,11 @@ export async function run(given: RunOptions): Promise<number> {
     { command, settings },
     appliers({ globals, log, setLimits: (change) => limits.set(change) }),
   );
-  const turn = sink.scope === 'local' && sink.takesOver === true ? new Turn() : Turn.atOnce();
+  const activation =
+    sink.scope === 'local' && sink.takesOver === true ? new Activation() : Activation.atOnce();
   const asked = new AbortController();
   const stop = (reason: StopReason): void => asked.abort(reason);
-  const options: Live = { ...given, globals, live, limits, stop, turn };
+  const options: Live = { ...given, globals, live, limits, stop, activation };
   let observers: Observers;
   try {
     observers = await observe(options);

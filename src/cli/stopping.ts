@@ -62,8 +62,8 @@ export async function drain(work: Promise<void>, options: DrainOptions): Promise
   const begin = clock.now();
   const everyMs = Math.min(LEAST_OFTEN_MS, Math.max(MOST_OFTEN_MS, timeoutMs / SHARE));
   let reminder: Timer | undefined;
-  const tell = (): void => {
-    reminder = clock.setTimer(everyMs, tell);
+  const report = (): void => {
+    reminder = clock.setTimer(everyMs, report);
     const left = remaining?.();
     if (left === undefined || left.connections + left.sessions === 0) return;
     const cutIn = formatDuration(Math.max(0, Math.round(begin + timeoutMs - clock.now())));
@@ -71,7 +71,7 @@ export async function drain(work: Promise<void>, options: DrainOptions): Promise
   };
   const time = Promise.withResolvers<InTime>();
   const limit = clock.setTimer(timeoutMs, () => time.resolve('time is up'));
-  tell();
+  report();
   try {
     const outcome = await Promise.race([work.then((): InTime => 'in time'), time.promise]);
     if (outcome === 'time is up') {

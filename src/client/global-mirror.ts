@@ -32,17 +32,17 @@ export class GlobalMirror {
   readonly #stagedNodes = new Map<string, Staged<Node>>();
   readonly #stagedSources = new Map<string, StagedSource>();
   readonly #size: StateSize;
-  #suspect = false;
+  #resyncing = false;
 
   constructor(limits: StateLimits) {
     this.#size = new StateSize(limits);
   }
 
-  /** Makes every entry suspect, and forgets the change set begun. */
+  /** Marks every entry stale, and forgets the change set begun. */
   reset(): void {
     this.#forgetStaged();
     this.#size.reset();
-    this.#suspect = true;
+    this.#resyncing = true;
   }
 
   /** Takes an operation into the change set. Throws KPNG_STATE_TOO_LARGE; the change set is of no use then. */
@@ -71,7 +71,7 @@ export class GlobalMirror {
     yield* this.#writeSources(transaction);
     this.#forgetStaged();
     this.#size.sync();
-    this.#suspect = false;
+    this.#resyncing = false;
     transaction.setComplete();
   }
 
@@ -144,7 +144,7 @@ export class GlobalMirror {
       else known.set(key, value);
       yield [key, value === DELETED ? undefined : value];
     }
-    if (!this.#suspect) return;
+    if (!this.#resyncing) return;
     for (const key of known.keys()) {
       if (staged.has(key)) continue;
       known.delete(key);
@@ -155,10 +155,10 @@ export class GlobalMirror {
   *#writeSources(transaction: GlobalTransaction): Generator<void, void, undefined> {
     for (const [key, staged] of this.#stagedSources) {
       yield;
-      const infos = settle(this.#sources.get(key)?.infos, staged.infos, this.#suspect);
+      const infos = settle(this.#sources.get(key)?.infos, staged.infos, this.#resyncing);
       this.#setSource(key, { ref: staged.ref, infos }, transaction);
     }
-    if (!this.#suspect) return;
+    if (!this.#resyncing) return;
     for (const [key, { ref }] of this.#sources) {
       if (!this.#stagedSources.has(key))
         this.#setSource(key, { ref, infos: new Map() }, transaction);
@@ -188,9 +188,9 @@ function split(key: string): [namespace: string, name: string] {
 function settle(
   before: Infos | undefined,
   staged: ReadonlyMap<string, Staged<EndpointInfo>>,
-  suspect: boolean,
+  resyncing: boolean,
 ): Infos {
-  const infos = new Map(suspect ? [] : before);
+  const infos = new Map(resyncing ? [] : before);
   for (const [key, value] of staged) {
     const info = value === KEPT ? before?.get(key) : value;
     if (info === undefined || info === DELETED) infos.delete(key);

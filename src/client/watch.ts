@@ -4,7 +4,7 @@ import type { OpStream, StreamOp } from './stream.ts';
 /** The client's handling of the operations that a server sends. */
 export interface ChangeSets<Op extends StreamOp> {
   /**
-   * The full data set follows: the change set begun does not count, and every entry is suspect until
+   * The full data set follows: the change set begun does not count, and every entry is stale until
    * the next one is complete.
    */
   reset(): void;

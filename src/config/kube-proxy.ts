@@ -65,16 +65,15 @@ class Reading {
         this.warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
         return;
       case 'ignored':
-        if (asksForNothing(entry.value)) return;
+        if (isEmpty(entry.value)) return;
         this.warnings.push(problemOf(entry, `has no effect: ${rule.why}`));
     }
   }
 }
 
 /** Files that tools have written name every field, most of them with a value that means nothing. */
-function asksForNothing(value: unknown): boolean {
-  if (typeof value === 'object' && value !== null)
-    return Object.values(value).every(asksForNothing);
+function isEmpty(value: unknown): boolean {
+  if (typeof value === 'object' && value !== null) return Object.values(value).every(isEmpty);
   return value === null || value === false || NOTHING.has(value);
 }
 

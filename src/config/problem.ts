@@ -1,6 +1,6 @@
 import { KpngError } from '../errors.ts';
 
-/** Something about a configuration file, with its place. */
+/** Something about a configuration file, with its position. */
 export interface ConfigProblem {
   /** From 1; 0: of the file as a whole. */
   readonly line: number;
@@ -15,8 +15,8 @@ const MAX_IN_MESSAGE = 3;
 
 /** `config.yaml:12:3: mode: expected a text` */
 export function problemText(path: string, { line, column, field, message }: ConfigProblem): string {
-  const place = line === 0 ? path : `${path}:${line}:${column}`;
-  return field === '' ? `${place}: ${message}` : `${place}: ${field}: ${message}`;
+  const position = line === 0 ? path : `${path}:${line}:${column}`;
+  return field === '' ? `${position}: ${message}` : `${position}: ${field}: ${message}`;
 }
 
 /** The error for a file that has problems; the message has the first of them. */

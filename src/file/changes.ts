@@ -58,8 +58,8 @@ function* endpointParts(
   before: readonly EndpointInfo[],
   after: readonly EndpointInfo[],
 ): Generator<Range | EndpointInfo[], void, undefined> {
-  let oldPlaces: ReadonlyMap<string, number> | undefined;
-  let places: ReadonlyMap<string, number> | undefined;
+  let oldPositions: ReadonlyMap<string, number> | undefined;
+  let positions: ReadonlyMap<string, number> | undefined;
   let from = 0;
   let at = 0;
   let added: EndpointInfo[] = [];
@@ -68,10 +68,10 @@ function* endpointParts(
     if (!isKept) {
       if (from < at) yield { from, to: at };
       from = at;
-      oldPlaces ??= placesIn(before);
-      places ??= placesIn(after);
-      const old = oldPlaces.get(nameOf(endpoint)) ?? -1;
-      const next = places.get(nameOf(before[at])) ?? Infinity;
+      oldPositions ??= positionsIn(before);
+      positions ??= positionsIn(after);
+      const old = oldPositions.get(nameOf(endpoint)) ?? -1;
+      const next = positions.get(nameOf(before[at])) ?? Infinity;
       // It has been left out, or has moved: whichever leaves more of both lists.
       if (old >= at && old - at <= next - index) {
         from = at = old;
@@ -90,7 +90,7 @@ function* endpointParts(
   if (added.length > 0) yield added;
 }
 
-function placesIn(endpoints: readonly EndpointInfo[]): ReadonlyMap<string, number> {
+function positionsIn(endpoints: readonly EndpointInfo[]): ReadonlyMap<string, number> {
   return new Map(endpoints.map((endpoint, index) => [nameOf(endpoint), index]));
 }
 

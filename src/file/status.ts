@@ -89,9 +89,9 @@ export class FileStatus {
 
   /** It is not known whether the content is valid. Published once for each cause. */
   parserEnded(error: KpngError): void {
-    const former = this.#contentError;
+    const previous = this.#contentError;
     this.#contentError = error;
-    if (former instanceof KpngError && former.message === error.message) return;
+    if (previous instanceof KpngError && previous.message === error.message) return;
     this.#readFailures += 1;
     this.#publishFailed(error);
   }

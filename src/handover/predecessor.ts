@@ -11,7 +11,7 @@ import {
   TAKEN,
 } from './protocol.ts';
 import { SocketFile, type FileId } from './socket-file.ts';
-import { giveInThread } from './thread.ts';
+import { sendInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 
 /** How often the server looks whether the file of its socket is still its own. Milliseconds. */
@@ -154,8 +154,8 @@ export class HandoverServer {
     const { listeners, flows, ports, onGiven, onFailed } = this.#options;
     try {
       const sessions = await flows();
-      const given = await giveInThread({
-        kind: 'give',
+      const given = await sendInThread({
+        kind: 'send',
         // Only now: the descriptor of a closed socket may already have been reused.
         fd: descriptorOf(socket),
         listeners: listeners(),

@@ -27,7 +27,7 @@ export interface Received {
 }
 
 /** Where a socket of this process takes clients. */
-export interface ListeningPlace extends SocketAddress {
+export interface ListeningAddress extends SocketAddress {
   readonly protocol: 'TCP' | 'UDP';
 }
 
@@ -108,7 +108,7 @@ export class Rights {
   }
 
   /** Undefined for descriptors that take no clients: files, connections, unbound sockets. */
-  listeningPlace(fd: number): ListeningPlace | undefined {
+  listeningAddress(fd: number): ListeningAddress | undefined {
     const sockets = this.#sockets;
     const type = sockets.getOption(fd, k.SOL_SOCKET, k.SO_TYPE);
     const protocol = type === k.SOCK_STREAM ? 'TCP' : 'UDP';

@@ -8,8 +8,8 @@ import {
 import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/previous-flows.ts';
 import { EXCHANGE_LIMIT_MS, networkNamespace, takenText } from './protocol.ts';
 import { fileAt, type FileId } from './socket-file.ts';
-import type { Taken } from './take.ts';
-import { canHandOver, takeInThread } from './thread.ts';
+import type { ReceivedSockets } from './receive-sockets.ts';
+import { canHandOver, receiveInThread } from './thread.ts';
 
 /** The sockets and sessions of the previous process. */
 export interface Inheritance {
@@ -19,7 +19,7 @@ export interface Inheritance {
   /** Of the predecessor. */
   readonly pid: number;
   readonly sockets: number;
-  readonly former: readonly PreviousListener[];
+  readonly previousListeners: readonly PreviousListener[];
   /** Resolves when the predecessor has ended, or has stopped waiting for this process. */
   readonly predecessorGone: Promise<void>;
   /** Reports to the predecessor that its clients are served here now, closes the sockets that no listener took, and drops its data. */
@@ -47,8 +47,8 @@ export async function takeOver(path: string): Promise<TakeOver> {
     return { kind: 'failed', reason: 'this Node or system cannot pass descriptors' };
   }
   try {
-    const taken = await takeInThread({
-      kind: 'take',
+    const taken = await receiveInThread({
+      kind: 'receive',
       path,
       pid: process.pid,
       uid: process.geteuid?.() ?? -1,
@@ -64,10 +64,10 @@ export async function takeOver(path: string): Promise<TakeOver> {
 }
 
 function inheritance(
-  { pid, sockets, former, flows, connection }: Taken,
+  { pid, sockets, previousListeners, flows, connection }: ReceivedSockets,
   file: FileId,
 ): Inheritance {
-  keepInherited(sockets, former);
+  keepInherited(sockets, previousListeners);
   keepPreviousFlows(flows);
   // Open, it shows the predecessor that this process lives.
   const socket = new Socket({ fd: connection, readable: true, writable: true });
@@ -82,7 +82,7 @@ function inheritance(
     pid,
     predecessorGone: gone.promise,
     sockets: sockets.length,
-    former,
+    previousListeners,
     complete() {
       forgetPreviousFlows();
       socket.write(takenText(closeInherited()));

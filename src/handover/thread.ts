@@ -2,25 +2,25 @@ import { isBuiltin } from 'node:module';
 import { extname } from 'node:path';
 import { threadModule } from '../util/bundle.ts';
 import { callThread } from '../util/call-thread.ts';
-import type { Given, GiveOptions } from './give.ts';
-import type { Taken, TakeOptions } from './take.ts';
+import type { SendResult, SendOptions } from './send-sockets.ts';
+import type { ReceivedSockets, ReceiveOptions } from './receive-sockets.ts';
 
-export interface GiveJob extends GiveOptions {
-  readonly kind: 'give';
+export interface SendJob extends SendOptions {
+  readonly kind: 'send';
   /** The connection to the new process. It stays open. */
   readonly fd: number;
   readonly limitMs: number;
 }
 
-export interface TakeJob extends TakeOptions {
-  readonly kind: 'take';
+export interface ReceiveJob extends ReceiveOptions {
+  readonly kind: 'receive';
 }
 
-export type Job = GiveJob | TakeJob;
+export type Job = SendJob | ReceiveJob;
 
 /** From the thread, where an error would lose its code on the way. */
 export type Outcome =
-  | { readonly result: Given | Taken }
+  | { readonly result: SendResult | ReceivedSockets }
   | { readonly message: string; readonly code: string | undefined };
 
 const MODULE = threadModule(
@@ -34,17 +34,17 @@ export function canHandOver(): boolean {
 }
 
 /** Answers a new process. Rejects when it has ended, or does not keep to the protocol. */
-export async function giveInThread(job: GiveJob): Promise<Given> {
-  return (await inThread(job)) as Given;
+export async function sendInThread(job: SendJob): Promise<SendResult> {
+  return (await inThread(job)) as SendResult;
 }
 
 /** Asks a predecessor. Rejects with the system's error when none is there. */
-export async function takeInThread(job: TakeJob): Promise<Taken> {
-  return (await inThread(job)) as Taken;
+export async function receiveInThread(job: ReceiveJob): Promise<ReceivedSockets> {
+  return (await inThread(job)) as ReceivedSockets;
 }
 
 /** The work blocks, and calls the C library; neither may happen in the main thread. */
-async function inThread(job: Job): Promise<Given | Taken> {
+async function inThread(job: Job): Promise<SendResult | ReceivedSockets> {
   // It limits its own time.
   const outcome = (await callThread(MODULE, {
     name: 'kpng-userspace handover',

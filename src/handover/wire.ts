@@ -43,7 +43,7 @@ export class Wire {
   }
 
   /** The next line. */
-  hear(): string {
+  readLine(): string {
     const line = new ByteBuffer();
     for (;;) {
       const bytes = this.#read();

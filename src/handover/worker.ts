@@ -1,16 +1,16 @@
 /** The thread that sends or receives sockets. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { openRights } from './rights.ts';
-import { give, type Given } from './give.ts';
-import { take, type Taken } from './take.ts';
+import { sendSockets, type SendResult } from './send-sockets.ts';
+import { receiveSockets, type ReceivedSockets } from './receive-sockets.ts';
 import type { Job, Outcome } from './thread.ts';
 import { Wire } from './wire.ts';
 
-async function carryOut(job: Job): Promise<Given | Taken> {
+async function carryOut(job: Job): Promise<SendResult | ReceivedSockets> {
   const rights = await openRights();
-  return job.kind === 'take'
-    ? take(rights, job)
-    : give(rights, new Wire(rights, job.fd, job.limitMs), job);
+  return job.kind === 'receive'
+    ? receiveSockets(rights, job)
+    : sendSockets(rights, new Wire(rights, job.fd, job.limitMs), job);
 }
 
 let outcome: Outcome;

@@ -20,13 +20,13 @@ export async function refusal(
 ): Promise<KubeFailure> {
   const code = answer.statusCode ?? 0;
   const status = await statusOf(answer, answerTimeoutMs, clock);
-  const said = text(status['message']) || (answer.statusMessage ?? '');
+  const message = text(status['message']) || (answer.statusMessage ?? '');
   const kind = causeOf(code, status);
   const where = `${what} at ${server.origin}`;
   const seconds = Number(answer.headers['retry-after']);
   const retryAfterMs =
     Number.isFinite(seconds) && seconds > 0 ? Math.min(seconds * 1000, maxRetryAfterMs) : undefined;
-  return new KubeFailure(kind, `${where}: ${code} ${said}${advice(kind, path, identity)}`, {
+  return new KubeFailure(kind, `${where}: ${code} ${message}${advice(kind, path, identity)}`, {
     retryAfterMs,
   });
 }

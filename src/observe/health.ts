@@ -86,7 +86,7 @@ export interface HealthProblem {
  * source is unreachable and the last state is served. Taking every node out of its load balancers because one server is down
  * would only make it worse.
  */
-export function judge(
+export function evaluate(
   facts: HealthFacts,
   problems: readonly HealthProblem[],
   probe: Probe,
@@ -186,8 +186,8 @@ export class Health {
     return this.#facts;
   }
 
-  judge(probe: Probe): Verdict {
-    return judge(this.#facts, this.#problems(), probe, this.#wallClock());
+  evaluate(probe: Probe): Verdict {
+    return evaluate(this.#facts, this.#problems(), probe, this.#wallClock());
   }
 
   /** A state is about to be put in place; either of the two next ones follows. */
@@ -244,7 +244,7 @@ export class Health {
   }
 
   /** Sets the source of problems, read for each answer. */
-  askProblems(problems: () => readonly HealthProblem[]): void {
+  readProblemsFrom(problems: () => readonly HealthProblem[]): void {
     this.#problems = problems;
   }
 

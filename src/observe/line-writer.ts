@@ -13,7 +13,7 @@ export interface LineWriterOptions {
 }
 
 /** How long a slow reader may block the process, once. Milliseconds. */
-const PATIENCE_MS = 50;
+const MAX_WAIT_MS = 50;
 
 /**
  * Writes lines at once, so that none is lost when the process ends, but lets no reader that is stuck
@@ -56,7 +56,7 @@ export class LineWriter {
   /** Writes bytes and returns those that do not fit, or undefined when all of them did. */
   #put(bytes: Uint8Array): Uint8Array | undefined {
     let left = bytes;
-    let patience = this.#stuck ? 0 : PATIENCE_MS;
+    let waitMs = this.#stuck ? 0 : MAX_WAIT_MS;
     while (left.length > 0 && !this.#gone) {
       try {
         left = left.subarray(this.#options.write(left));
@@ -64,12 +64,12 @@ export class LineWriter {
         if (!isBusy(error)) {
           // The reader has closed: the process continues without a log.
           this.#gone = true;
-        } else if (patience === 0) {
+        } else if (waitMs === 0) {
           this.#stuck = true;
           return left;
         } else {
           this.#options.pause(1);
-          patience -= 1;
+          waitMs -= 1;
         }
       }
     }

@@ -4,8 +4,8 @@ import { logRule, type LogRule } from './log-rules.ts';
 
 const FAULTS = {
   'worker-lost': 'Data-plane worker crashed; its connections are closed',
-  'given-up': 'Data-plane workers crashed too often; switching to the fallback engine',
-  mistake: 'Internal error closed a connection',
+  fallback: 'Data-plane workers crashed too often; switching to the fallback engine',
+  'internal-error': 'Internal error closed a connection',
   'events-dropped': 'Event queue overflowed; some events were not reported',
 } as const satisfies Record<events.DataPlaneFault['what'], string>;
 

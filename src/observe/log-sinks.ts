@@ -102,7 +102,11 @@ const PORTAL_RULES: readonly LogRule[] = [
     'info 2',
     portal.flowsCleared,
     'Removed stale UDP conntrack entries',
-    ({ portal: kind, places, durationMs }) => ({ portal: kind, places, ms: tenths(durationMs) }),
+    ({ portal: kind, addresses, durationMs }) => ({
+      portal: kind,
+      addresses,
+      ms: tenths(durationMs),
+    }),
   ),
   logRule(
     'warn limited',

@@ -33,7 +33,7 @@ export function healthPages(
     {
       summary,
       answer() {
-        const { status, body } = health.judge(probe);
+        const { status, body } = health.evaluate(probe);
         count(probe, status);
         return { status, type: 'application/json', body: `${JSON.stringify(body)}\n` };
       },

@@ -10,7 +10,7 @@ import {
 } from '../util/http-server.ts';
 import { listenCode } from '../util/listen-code.ts';
 import { holderText, socketHolder, type SocketHolder } from '../util/socket-holder.ts';
-import type { Turn } from '../util/turn.ts';
+import type { Activation } from '../util/activation.ts';
 import type { Guard } from './access.ts';
 import type { Health } from './health.ts';
 import type { Log } from './log.ts';
@@ -31,7 +31,7 @@ export interface ServersOptions {
   /** Hands the listening sockets to another process. Default: there are none. */
   readonly inherit?: Inherit;
   /** When they may begin. Default: at once. */
-  readonly turn?: Turn | undefined;
+  readonly activation?: Activation | undefined;
   /** Access to the pages of the metrics server; undefined: unrestricted. */
   readonly guard?: Guard | undefined;
   readonly log: Log;
@@ -75,7 +75,7 @@ function start(
   what: 'metrics' | 'health',
   address: HostPort,
   pages: Pages,
-  { log, clock, secure, guard, inherit, turn }: ServersOptions,
+  { log, clock, secure, guard, inherit, activation }: ServersOptions,
 ): HttpServer {
   const create = secure?.[what];
   const scheme = create === undefined ? 'http' : 'https';
@@ -84,7 +84,7 @@ function start(
     address,
     clock,
     inherit,
-    turn,
+    activation,
     create,
     answer: async ({ path, headers }) =>
       (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, pages),
@@ -109,9 +109,9 @@ async function bindFailure(
   if (cause.code === 'EADDRINUSE') {
     holder = await holderOf({ protocol: 'TCP', address: host, port });
   }
-  const place = formatHostPort({ host, port });
+  const text = formatHostPort({ host, port });
   const reason = holder === undefined ? messageOf(cause) : `${holderText(holder)} listens there`;
-  return new KpngError(listenCode(cause.code ?? ''), `cannot listen on ${place}: ${reason}`, {
+  return new KpngError(listenCode(cause.code ?? ''), `cannot listen on ${text}: ${reason}`, {
     cause,
   });
 }

@@ -1,5 +1,5 @@
 /** A page that is being rendered, or about to be. */
-interface Making {
+interface PendingPage {
   readonly page: Promise<readonly Uint8Array[]>;
   /** Clients that wait for it. */
   waiting: number;
@@ -11,7 +11,7 @@ interface Making {
  */
 export class SharedPage {
   readonly #render: () => AsyncIterable<string>;
-  #next: Making | undefined;
+  #next: PendingPage | undefined;
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(render: () => AsyncIterable<string>) {
@@ -20,29 +20,29 @@ export class SharedPage {
 
   /** The page in pieces, which must not be changed. Rendering stops when all its clients have gone. */
   get(signal: AbortSignal): Promise<readonly Uint8Array[]> {
-    const making = (this.#next ??= this.#prepare());
-    making.waiting += 1;
-    signal.addEventListener('abort', () => (making.waiting -= 1), { once: true });
-    return making.page;
+    const pending = (this.#next ??= this.#prepare());
+    pending.waiting += 1;
+    signal.addEventListener('abort', () => (pending.waiting -= 1), { once: true });
+    return pending.page;
   }
 
-  #prepare(): Making {
+  #prepare(): PendingPage {
     const { promise, resolve } = Promise.withResolvers<readonly Uint8Array[]>();
-    const making: Making = { page: promise, waiting: 0 };
+    const pending: PendingPage = { page: promise, waiting: 0 };
     this.#last = this.#last.then(() => {
       this.#next = undefined;
-      const made = this.#make(making);
+      const made = this.#make(pending);
       resolve(made);
       return made.catch(() => undefined);
     });
-    return making;
+    return pending;
   }
 
-  async #make(making: Making): Promise<readonly Uint8Array[]> {
+  async #make(pending: PendingPage): Promise<readonly Uint8Array[]> {
     const pieces: Uint8Array[] = [];
-    if (making.waiting === 0) return pieces;
+    if (pending.waiting === 0) return pieces;
     for await (const piece of this.#render()) {
-      if (making.waiting === 0) return [];
+      if (pending.waiting === 0) return [];
       pieces.push(Buffer.from(piece));
     }
     return pieces;

@@ -19,7 +19,7 @@ export const REPAIR_GOAL_MS = 900;
 export const CANARY_TIMEOUT_MS = 300;
 
 /** Connections in a row that have to time out before the rules count as gone. */
-export const CANARY_SILENCES = 3;
+export const CANARY_MISSES = 3;
 
 /** How often the host's addresses are read. */
 export const ADDRESS_INTERVAL_MS = 2000;
@@ -28,7 +28,7 @@ export const ADDRESS_INTERVAL_MS = 2000;
 export const MAX_TRIALS = 100;
 
 /** Flow addresses whose UDP flows are removed without listing them first. */
-export const MAX_FLOW_PLACES = 16;
+export const MAX_FLOW_ADDRESSES = 16;
 
 /** Removals of UDP flows after one change. Each costs a walk through the kernel's table. */
 export const MAX_FLOW_COMMANDS = 256;
@@ -40,7 +40,7 @@ export const MAX_FLOW_LIST = 64 * 1024 * 1024;
 export const ADDRESS_WRITE_MS = 10;
 
 /** Service addresses that are probed in each check of the address portal. A probe takes 20 µs. */
-export const PROBES_PER_LOOK = 32;
+export const PROBES_PER_CHECK = 32;
 
 /** How often the address portal lists the addresses of the host, at most. */
 export const LISTING_INTERVAL_MS = 5000;

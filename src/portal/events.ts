@@ -42,7 +42,7 @@ export interface PortalShared {
 export interface FlowsCleared {
   portal: Kind;
   /** Addresses whose flows were to be removed. */
-  places: number;
+  addresses: number;
   durationMs: number;
 }
 

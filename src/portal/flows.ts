@@ -1,22 +1,22 @@
 /** The kernel's memory of UDP flows, as the program `conntrack` shows and changes it. */
 import { KpngError, messageOf } from '../errors.ts';
 import type { Family } from '../util/family.ts';
-import { MAX_FLOW_COMMANDS, MAX_FLOW_LIST, MAX_FLOW_PLACES } from './bounds.ts';
+import { MAX_FLOW_COMMANDS, MAX_FLOW_LIST, MAX_FLOW_ADDRESSES } from './bounds.ts';
 import { ExecError, type Exec } from './exec.ts';
 
 /** Where packets are sent by the rules, by family; undefined: not known. */
 export type FlowTargets = Readonly<Record<Family, string | undefined>>;
 
 /** An address whose UDP flows may be stale. */
-export interface FlowPlace {
+export interface FlowAddress {
   readonly family: Family;
   /** Undefined: a node port, so an address of the node. */
   readonly address: string | undefined;
   readonly port: number;
   /** The proxy port that flows should be redirected to; undefined: none should. */
   readonly proxyPort: number | undefined;
-  /** Where the rules sent its flows: to a proxy port, or `past`. `unknown`: there were no rules, or not ours. */
-  readonly formerly: number | 'past' | 'unknown';
+  /** Where the rules sent its flows: to a proxy port; `none`: they did not redirect them. `unknown`: there were no rules, or not ours. */
+  readonly previousPort: number | 'none' | 'unknown';
 }
 
 /** One tracked flow: its original destination, and the answering address. */
@@ -46,13 +46,13 @@ export function* readFlows(text: string): Generator<Flow> {
 
 /** The flows that go elsewhere than their place says, one of each kind. `local`: the addresses of this node. */
 export function staleAmong(
-  places: readonly FlowPlace[],
+  addresses: readonly FlowAddress[],
   flows: Iterable<Flow>,
   target: string | undefined,
   local: ReadonlySet<string>,
 ): Flow[] {
   const key = (address: string | undefined, port: number): string => `${address ?? 'node'} ${port}`;
-  const byKey = new Map(places.map((place) => [key(place.address, place.port), place]));
+  const byKey = new Map(addresses.map((place) => [key(place.address, place.port), place]));
   const stale = new Map<string, Flow>();
   for (const flow of flows) {
     const { destination, destinationPort, answeringAddress, answeringPort } = flow;
@@ -74,20 +74,20 @@ export function staleAmong(
  * removed when a portal is added, removed, moved or refused. Other flows stay, since answers in flight would not
  * match without them.
  *
- * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_PLACES` addresses with known previous
+ * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses with known previous
  * targets are removed without a list; otherwise one list finds what is stale.
  *
  * `local`: the addresses of this node. Rejects with a KpngError; it is not retried.
  */
 export async function clearFlows(
   exec: Exec,
-  places: readonly FlowPlace[],
+  addresses: readonly FlowAddress[],
   targets: FlowTargets,
   local: ReadonlySet<string>,
 ): Promise<void> {
   try {
     const commands =
-      knownCommands(places, targets) ?? (await listedCommands(exec, places, targets, local));
+      knownCommands(addresses, targets) ?? (await listedCommands(exec, addresses, targets, local));
     for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) await remove(exec, args);
     const left = commands.length - MAX_FLOW_COMMANDS;
     if (left <= 0) return;
@@ -103,12 +103,12 @@ export async function clearFlows(
 /** Removes the flows of removed portals. Resolves with an error when they stay. */
 export async function forgetFlows(
   exec: Exec,
-  places: readonly FlowPlace[],
+  addresses: readonly FlowAddress[],
   local: ReadonlySet<string>,
 ): Promise<KpngError | undefined> {
-  if (places.length === 0) return undefined;
+  if (addresses.length === 0) return undefined;
   try {
-    await clearFlows(exec, places, { 4: undefined, 6: undefined }, local);
+    await clearFlows(exec, addresses, { 4: undefined, 6: undefined }, local);
     return undefined;
   } catch (error) {
     if (error instanceof KpngError) return error;
@@ -117,26 +117,29 @@ export async function forgetFlows(
 }
 
 /** Arguments that remove stale flows, which spares new ones; undefined when a list is needed, or cheaper. */
-function knownCommands(places: readonly FlowPlace[], targets: FlowTargets): string[][] | undefined {
-  if (places.length > MAX_FLOW_PLACES) return undefined;
-  if (places.some(({ formerly }) => formerly === 'unknown')) return undefined;
-  return places.map(({ family, address, port, formerly }) => {
+function knownCommands(
+  addresses: readonly FlowAddress[],
+  targets: FlowTargets,
+): string[][] | undefined {
+  if (addresses.length > MAX_FLOW_ADDRESSES) return undefined;
+  if (addresses.some(({ previousPort }) => previousPort === 'unknown')) return undefined;
+  return addresses.map(({ family, address, port, previousPort }) => {
     const args = removal(family, port, address);
     const target = targets[family];
-    if (formerly === 'past') return [...args, '--reply-port-src', String(port)];
+    if (previousPort === 'none') return [...args, '--reply-port-src', String(port)];
     if (target !== undefined) args.push('--reply-src', target);
-    return [...args, '--reply-port-src', String(formerly)];
+    return [...args, '--reply-port-src', String(previousPort)];
   });
 }
 
 async function listedCommands(
   exec: Exec,
-  places: readonly FlowPlace[],
+  addresses: readonly FlowAddress[],
   targets: FlowTargets,
   local: ReadonlySet<string>,
 ): Promise<string[][]> {
   const commands: string[][] = [];
-  for (const [family, mine] of Map.groupBy(places, (place) => place.family)) {
+  for (const [family, mine] of Map.groupBy(addresses, (place) => place.family)) {
     const args = ['-L', '-f', familyName(family), '-p', 'udp'];
     const { stdout } = await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST });
     for (const flow of staleAmong(mine, readFlows(stdout), targets[family], local)) {

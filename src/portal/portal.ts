@@ -99,12 +99,12 @@ export interface Portal {
 }
 
 /** `ip:port/PROTOCOL`, with IPv6 addresses in brackets. */
-export function portalText(place: {
+export function portalText(portal: {
   readonly address: string;
   readonly port: number;
   readonly protocol: Protocol;
 }): string {
-  return `${formatHostPort({ host: place.address, port: place.port })}/${place.protocol}`;
+  return `${formatHostPort({ host: portal.address, port: portal.port })}/${portal.protocol}`;
 }
 
 /** Whether two lists of listeners are the same, in the same order. */

@@ -3,7 +3,7 @@ import type { PortRange } from '../util/port-range.ts';
 import type { PortalProblem } from './portal.ts';
 
 /** Names a listener. */
-export function formerKey(servicePort: string, address: string, traffic: Traffic): string {
+export function reservationKey(servicePort: string, address: string, traffic: Traffic): string {
   return `${servicePort} ${address} ${traffic}`;
 }
 
@@ -24,19 +24,19 @@ export class PortAllocator {
   readonly #reserved: Map<string, number>;
 
   /**
-   * `random`: as `Math.random`. `former`: ports of a previous process by `formerKey`. `unusable`: reserved by the
+   * `random`: as `Math.random`. `previous`: ports of a previous process by `reservationKey`. `unusable`: reserved by the
    * system.
    */
   constructor(
     range: PortRange | undefined,
     random: () => number,
-    former: ReadonlyMap<string, number> = new Map(),
+    previous: ReadonlyMap<string, number> = new Map(),
     unusable: readonly PortRange[] = [],
   ) {
     this.#range = range;
     this.#random = random;
     const { first, last } = range ?? { first: 1, last: 0 };
-    this.#reserved = new Map([...former].filter(([, port]) => port >= first && port <= last));
+    this.#reserved = new Map([...previous].filter(([, port]) => port >= first && port <= last));
     const reserved = new Set(this.#reserved.values());
     for (let port = first; port <= last; port += 1) {
       const isUsable = !unusable.some((range) => port >= range.first && port <= range.last);
@@ -60,11 +60,11 @@ export class PortAllocator {
   /** A free port: the listener's previous one if it had one; 0: the kernel is to choose; undefined: none is left. */
   allocate(listener?: string): number | undefined {
     if (this.#range === undefined) return 0;
-    const former = listener === undefined ? undefined : this.#reserved.get(listener);
-    if (listener !== undefined && former !== undefined && !this.#taken.has(former)) {
+    const previous = listener === undefined ? undefined : this.#reserved.get(listener);
+    if (listener !== undefined && previous !== undefined && !this.#taken.has(previous)) {
       this.#reserved.delete(listener);
-      this.#taken.add(former);
-      return former;
+      this.#taken.add(previous);
+      return previous;
     }
     if (this.#free.length === 0) {
       for (const port of new Set(this.#reserved.values())) this.#free.push(port);
@@ -209,7 +209,7 @@ export class ProxyPorts {
   }
 
   #allocate(name: string, { address, traffic }: ProxyListener): number | undefined {
-    const key = formerKey(name, address, traffic);
+    const key = reservationKey(name, address, traffic);
     const port = this.#allocator.allocate(key);
     if (port !== undefined) return port;
     this.#releaseDropped();

@@ -30,7 +30,7 @@ export interface Fault {
 }
 
 /** `10.0.0.1:80/TCP`, or `node port 30080/TCP`. */
-export function placeText({ address, port, protocol }: PortalSpec): string {
+export function portalName({ address, port, protocol }: PortalSpec): string {
   if (address === undefined) return `node port ${port}/${protocol}`;
   return portalText({ address, port, protocol });
 }
@@ -46,7 +46,7 @@ export function faultOf(
   return families.length === 0 ? NO_FAMILY : undefined;
 }
 
-interface Mine {
+interface FaultCount {
   readonly first: Fault;
   count: number;
 }
@@ -54,20 +54,26 @@ interface Mine {
 /** The faults of all service ports, counted as they come and go: there may be hundreds of thousands. */
 export class FaultCounts {
   /** By code and service port. */
-  readonly #byCode = new Map<string, { count: number; readonly mine: Map<string, Mine> }>();
+  readonly #byCode = new Map<
+    string,
+    { count: number; readonly byServicePort: Map<string, FaultCount> }
+  >();
 
   /** Replaces the faults of a service port. */
   set(name: string, faults: readonly Fault[]): void {
     for (const group of this.#byCode.values()) {
-      group.count -= group.mine.get(name)?.count ?? 0;
-      group.mine.delete(name);
+      group.count -= group.byServicePort.get(name)?.count ?? 0;
+      group.byServicePort.delete(name);
     }
     for (const first of faults) {
       const [code] = first.why;
-      const group = this.#byCode.get(code) ?? { count: 0, mine: new Map<string, Mine>() };
+      const group = this.#byCode.get(code) ?? {
+        count: 0,
+        byServicePort: new Map<string, FaultCount>(),
+      };
       this.#byCode.set(code, group);
-      const mine = group.mine.get(name) ?? { first, count: 0 };
-      group.mine.set(name, mine);
+      const mine = group.byServicePort.get(name) ?? { first, count: 0 };
+      group.byServicePort.set(name, mine);
       mine.count += 1;
       group.count += 1;
     }
@@ -75,11 +81,12 @@ export class FaultCounts {
 
   /** At most one for each code. */
   problems(): PortalProblem[] {
-    return [...this.#byCode].flatMap(([code, { count, mine }]) => {
-      const [servicePort, { first } = { first: undefined }] = mine.entries().next().value ?? [];
+    return [...this.#byCode].flatMap(([code, { count, byServicePort }]) => {
+      const [servicePort, { first } = { first: undefined }] =
+        byServicePort.entries().next().value ?? [];
       if (servicePort === undefined || first === undefined) return [];
       const { portal, why } = first;
-      const message = `${servicePort} cannot have ${placeText(portal)}: ${why[1]}`;
+      const message = `${servicePort} cannot have ${portalName(portal)}: ${why[1]}`;
       return [{ servicePort, portal, code, message, count }];
     });
   }
@@ -229,11 +236,11 @@ export class RedirectPlan {
       if (why !== undefined) faults.push({ portal, why });
       else claims.push({ portal, families, address: portal.address ?? 'node', port: portal.port });
     }
-    const former = this.#entries.get(name);
+    const previous = this.#entries.get(name);
     // With another protocol the engine opens new listeners, though they may look the same from here.
-    const isSame = former !== undefined && protocolOf(former.wanted) === protocolOf(wanted);
-    const listen = former === undefined ? [] : undefined;
-    const entry = isSame ? former : { bound: new Map(), listen };
+    const isSame = previous !== undefined && protocolOf(previous.wanted) === protocolOf(wanted);
+    const listen = previous === undefined ? [] : undefined;
+    const entry = isSame ? previous : { bound: new Map(), listen };
     this.#entries.set(name, { ...entry, wanted });
     this.#faults.set(name, faults);
     return claims;
@@ -270,7 +277,7 @@ export class RedirectPlan {
 
   /** See `Portal.problems`. */
   problems(): PortalProblem[] {
-    const conflict = this.#claims.problem(({ portal }) => placeText(portal));
+    const conflict = this.#claims.problem(({ portal }) => portalName(portal));
     return [
       ...this.#faults.problems(),
       ...(conflict === undefined ? [] : [conflict]),

@@ -3,7 +3,7 @@ import type { Clock, Timer } from '../util/clock.ts';
 import {
   type AuditPolicy,
   CANARY_INTERVAL_MS,
-  CANARY_SILENCES,
+  CANARY_MISSES,
   MAX_AUDIT_BACKOFF,
   MIN_CANARY_INTERVAL_MS,
   REPAIR_GOAL_MS,
@@ -80,7 +80,7 @@ export class Guard {
   readonly #options: GuardOptions;
   readonly #backoff: Backoff;
   readonly #repeater: Repeater;
-  #silences = 0;
+  #misses = 0;
   #repairs = 0;
 
   constructor(options: GuardOptions) {
@@ -105,14 +105,14 @@ export class Guard {
     const found = await look();
     if (this.#repeater.isClosed) return 0;
     if (found === 'alive') {
-      this.#silences = 0;
+      this.#misses = 0;
       this.#repairs = 0;
       this.#backoff.reset();
       await attempt(housekeeping());
       return this.#rest(begin);
     }
-    this.#silences = found === 'silent' ? this.#silences + 1 : CANARY_SILENCES;
-    if (this.#silences < CANARY_SILENCES) return this.#rest(begin);
+    this.#misses = found === 'silent' ? this.#misses + 1 : CANARY_MISSES;
+    if (this.#misses < CANARY_MISSES) return this.#rest(begin);
     this.#repairs += 1;
     await attempt(repair(found, this.#repairs === 1));
     return this.#repairs <= QUICK_REPAIRS ? this.#rest(begin) : this.#backoff.next();

@@ -24,7 +24,7 @@ export function changesBetween(
   }
   if (
     !sameListen(before.listen, after.listen) ||
-    !samePlaces(before.portals, after.portals) ||
+    !sameAddresses(before.portals, after.portals) ||
     !sameAffinity(before.affinity, after.affinity) ||
     before.udpIdleTimeoutMs !== after.udpIdleTimeoutMs
   ) {
@@ -63,7 +63,10 @@ function sameEndpoints(a: readonly EndpointSpec[], b: readonly EndpointSpec[]): 
   );
 }
 
-function samePlaces(a: readonly PortalAddress[] = [], b: readonly PortalAddress[] = []): boolean {
+function sameAddresses(
+  a: readonly PortalAddress[] = [],
+  b: readonly PortalAddress[] = [],
+): boolean {
   return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
 }
 

@@ -80,17 +80,17 @@ interface Faults {
  *
  * Endpoints that list other ports do not serve this one, which is an error only if none does.
  *
- * `former`: the previous result; unchanged endpoints give the same objects.
+ * `previous`: the previous result; unchanged endpoints give the same objects.
  */
 export function endpointsOf(
   servicePort: string,
   port: PortMapping,
   entry: ServiceEntry,
   portNames: ReadonlySet<string>,
-  former?: Rows,
+  previous?: Rows,
 ): ResolvedEndpoints {
   const faults: Faults = {};
-  const reused = former && new FormerRows(former);
+  const reused = previous && new PreviousRows(previous);
   const sources: Endpoint[] = [];
   const rows: (EndpointSpec | undefined)[] = [];
   const fresh: EndpointSpec[] = [];
@@ -106,7 +106,7 @@ export function endpointsOf(
   }
   const all = rows.includes(undefined) ? rows.filter((spec) => spec !== undefined) : rows;
   const specs = all as readonly EndpointSpec[];
-  const endpoints = former?.distinct === true && !meets(fresh, specs) ? specs : merged(specs);
+  const endpoints = previous?.distinct === true && !meets(fresh, specs) ? specs : merged(specs);
   return {
     endpoints,
     problems: problemsOf(servicePort, port, endpoints.length === 0, faults),
@@ -115,7 +115,7 @@ export function endpointsOf(
 }
 
 /** Walks the previous and the current rows side by side. Both are in the order of the keys. */
-class FormerRows {
+class PreviousRows {
   readonly #rows: Rows;
   #at = 0;
 

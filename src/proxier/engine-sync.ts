@@ -4,43 +4,43 @@ import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../pro
 import { changesBetween, samePortals } from './diff.ts';
 
 /** Where service ports are to listen on a port of their choice; only one can have such a place. */
-export class Places {
+export class ListenOwners {
   readonly #owners = new Map<string, string>();
 
   constructor(specs: Iterable<ServicePortSpec>) {
     for (const { name, protocol, listen } of specs) {
       for (const each of listen) {
-        if (each.port !== 0) this.#owners.set(placeKey(protocol, each), name);
+        if (each.port !== 0) this.#owners.set(portKey(protocol, each), name);
       }
     }
   }
 
   /** Whether another service port than this one is to listen there. */
   isWantedByOther({ name, protocol }: ServicePortSpec, listen: ListenSpec): boolean {
-    return (this.#owners.get(placeKey(protocol, listen)) ?? name) !== name;
+    return (this.#owners.get(portKey(protocol, listen)) ?? name) !== name;
   }
 }
 
 /** A service port with its previous listeners beside the new ones, but for those that others want. */
-export function withFormer(
+export function keepOldListeners(
   now: ServicePortSpec,
-  former: ServicePortSpec,
-  places: Places,
+  previous: ServicePortSpec,
+  owners: ListenOwners,
 ): ServicePortSpec {
   // With another protocol it is another service port, and its listeners go with the old one.
-  if (now.protocol !== former.protocol) return now;
+  if (now.protocol !== previous.protocol) return now;
   const counts = new Map<string, number>();
   for (const each of now.listen)
     counts.set(listenerKey(each), (counts.get(listenerKey(each)) ?? 0) + 1);
-  const kept = former.listen.filter((each) => {
+  const kept = previous.listen.filter((each) => {
     const count = counts.get(listenerKey(each)) ?? 0;
     if (count > 0) counts.set(listenerKey(each), count - 1);
-    return count === 0 && !places.isWantedByOther(now, each);
+    return count === 0 && !owners.isWantedByOther(now, each);
   });
   return kept.length === 0 ? now : { ...now, listen: [...now.listen, ...kept] };
 }
 
-function placeKey(protocol: Protocol, { address, port }: ListenSpec): string {
+function portKey(protocol: Protocol, { address, port }: ListenSpec): string {
   return `${protocol} ${address} ${port}`;
 }
 
@@ -50,7 +50,7 @@ function listenerKey({ address, port, traffic }: ListenSpec): string {
 }
 
 /** One service port as the engine has it, or is to have it, and why. */
-export interface InPlace {
+export interface Applied {
   readonly spec: ServicePortSpec;
   readonly portals: readonly PortalSpec[];
 }
@@ -75,8 +75,8 @@ type Surplus = 'service port' | 'listeners';
 /** Keeps an engine in step with the desired state, with minimal batches. */
 export class EngineSync {
   readonly #engine: Engine;
-  readonly #inPlace = new Map<string, InPlace>();
-  readonly #pending = new Map<string, InPlace | undefined>();
+  readonly #applied = new Map<string, Applied>();
+  readonly #pending = new Map<string, Applied | undefined>();
   readonly #doubts = new Map<string, Doubt>();
   readonly #surplus = new Map<string, Surplus>();
 
@@ -85,13 +85,13 @@ export class EngineSync {
   }
 
   /** Says how a service port should be; undefined: not there. */
-  want(name: string, wanted: InPlace | undefined): void {
+  want(name: string, wanted: Applied | undefined): void {
     this.#pending.set(name, wanted);
   }
 
   /** Whether a service port is in place, or wanted. */
   isKnown(name: string): boolean {
-    return this.#inPlace.has(name) || this.#pending.get(name) !== undefined;
+    return this.#applied.has(name) || this.#pending.get(name) !== undefined;
   }
 
   /**
@@ -107,19 +107,21 @@ export class EngineSync {
    * `surplus` until `closeSurplus`.
    */
   async flushKeepingListeners(): Promise<Step[]> {
-    const places = new Places([...this.#pending.values()].flatMap((each) => each?.spec ?? []));
-    const due = new Map<string, InPlace | undefined>();
+    const owners = new ListenOwners(
+      [...this.#pending.values()].flatMap((each) => each?.spec ?? []),
+    );
+    const due = new Map<string, Applied | undefined>();
     const kept = new Map<string, Surplus>();
     const left: Step[] = [];
     for (const [name, after] of this.#pending) {
-      const before = this.#doubts.has(name) ? undefined : this.#inPlace.get(name);
+      const before = this.#doubts.has(name) ? undefined : this.#applied.get(name);
       const isFree = before?.spec.listen.every(
-        (each) => !places.isWantedByOther(before.spec, each),
+        (each) => !owners.isWantedByOther(before.spec, each),
       );
       if (before === undefined) {
         due.set(name, after);
       } else if (after !== undefined) {
-        const spec = withFormer(after.spec, before.spec, places);
+        const spec = keepOldListeners(after.spec, before.spec, owners);
         due.set(name, { ...after, spec });
         if (spec !== after.spec) kept.set(name, 'listeners');
       } else if (isFree === true) {
@@ -146,19 +148,19 @@ export class EngineSync {
 
   /** Closes the surplus listeners of these service ports. Rejects as `flush` does. */
   async closeSurplus(names: Iterable<string>): Promise<void> {
-    const due = new Map<string, InPlace | undefined>();
+    const due = new Map<string, Applied | undefined>();
     for (const name of names) {
       if (this.#surplus.has(name)) due.set(name, this.#pending.get(name));
     }
     await this.#flush(due);
   }
 
-  async #flush(due: ReadonlyMap<string, InPlace | undefined>): Promise<Step[]> {
+  async #flush(due: ReadonlyMap<string, Applied | undefined>): Promise<Step[]> {
     const changes: EngineChange[] = [];
     const doubts = new Map<string, Doubt>();
     const steps: Step[] = [];
     for (const [name, after] of due) {
-      const before = this.#inPlace.get(name);
+      const before = this.#applied.get(name);
       const doubt = this.#doubts.get(name);
       const mine =
         doubt === undefined
@@ -176,8 +178,8 @@ export class EngineSync {
       await this.#engine.apply(changes);
     }
     for (const [name, after] of due) {
-      if (after === undefined) this.#inPlace.delete(name);
-      else this.#inPlace.set(name, after);
+      if (after === undefined) this.#applied.delete(name);
+      else this.#applied.set(name, after);
       this.#pending.delete(name);
       this.#doubts.delete(name);
       this.#surplus.delete(name);
@@ -188,11 +190,11 @@ export class EngineSync {
   /** A service port with only surplus listeners has been reported as removed. */
   #stepOf(
     name: string,
-    after: InPlace | undefined,
+    after: Applied | undefined,
     changes: readonly EngineChange[],
   ): Step | undefined {
-    const toldGone = this.#surplus.get(name) === 'service port';
-    return stepBetween(toldGone ? undefined : this.#inPlace.get(name), after, changes);
+    const reportedGone = this.#surplus.get(name) === 'service port';
+    return stepBetween(reportedGone ? undefined : this.#applied.get(name), after, changes);
   }
 }
 
@@ -215,8 +217,8 @@ function changesInDoubt(
 }
 
 function stepBetween(
-  before: InPlace | undefined,
-  after: InPlace | undefined,
+  before: Applied | undefined,
+  after: Applied | undefined,
   changes: readonly EngineChange[],
 ): Step | undefined {
   const subject = after ?? before;

@@ -8,7 +8,7 @@ import {
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { causeOf, knownCode, type ListenFailure } from './report.ts';
 
-/** All listeners that fail of one cause, by place. Never empty. */
+/** All listeners that fail of one cause, by address. Never empty. */
 export type FailureGroup = ReadonlyMap<string, ListenFailure>;
 
 /**
@@ -17,15 +17,15 @@ export type FailureGroup = ReadonlyMap<string, ListenFailure>;
  * Events carry no engine, so a process has one engine for each set of service port names.
  */
 export class ListenWatch {
-  /** By cause, then by place. */
+  /** By cause, then by address. */
   readonly #groups = new Map<string, Map<string, ListenFailure>>();
-  /** By service port: the cause of each place. */
+  /** By service port: the cause of each address. */
   readonly #byServicePort = new Map<string, Map<string, string>>();
   readonly #isOurs: (servicePort: string) => boolean;
   readonly #onChange: (cause: string) => void;
   readonly #failed = (event: ListenerFailed): void => this.#add(event);
   readonly #over = (event: ListenerOpened): void => {
-    this.#delete(event.servicePort, placeOf(event));
+    this.#delete(event.servicePort, addressOf(event));
   };
 
   /** `onChange` is called with each cause whose group has changed. */
@@ -44,11 +44,11 @@ export class ListenWatch {
 
   /** Drops failures of listeners that a service port does not need any more. */
   keepOnly(servicePort: string, listen: readonly ListenSpec[]): void {
-    const places = this.#byServicePort.get(servicePort);
-    if (places === undefined) return;
+    const addresses = this.#byServicePort.get(servicePort);
+    if (addresses === undefined) return;
     const wanted = new Set(listen.map((spec) => textOf(spec)));
-    for (const place of places.keys()) {
-      if (!wanted.has(place.slice(place.indexOf(' ') + 1))) this.#delete(servicePort, place);
+    for (const address of addresses.keys()) {
+      if (!wanted.has(address.slice(address.indexOf(' ') + 1))) this.#delete(servicePort, address);
     }
   }
 
@@ -71,25 +71,25 @@ export class ListenWatch {
       cause: systemWord(error),
     };
     const cause = causeOf(failure);
-    const place = placeOf(event);
-    const places = this.#byServicePort.get(servicePort) ?? new Map<string, string>();
-    const before = places.get(place);
+    const address = addressOf(event);
+    const addresses = this.#byServicePort.get(servicePort) ?? new Map<string, string>();
+    const before = addresses.get(address);
     if (before === cause) return;
-    if (before !== undefined) this.#delete(servicePort, place);
-    this.#byServicePort.set(servicePort, places.set(place, cause));
+    if (before !== undefined) this.#delete(servicePort, address);
+    this.#byServicePort.set(servicePort, addresses.set(address, cause));
     const group = this.#groups.get(cause) ?? new Map<string, ListenFailure>();
-    this.#groups.set(cause, group.set(`${servicePort} ${place}`, failure));
+    this.#groups.set(cause, group.set(`${servicePort} ${address}`, failure));
     this.#onChange(cause);
   }
 
-  #delete(servicePort: string, place: string): void {
-    const places = this.#byServicePort.get(servicePort);
-    const cause = places?.get(place);
-    if (places === undefined || cause === undefined) return;
-    places.delete(place);
-    if (places.size === 0) this.#byServicePort.delete(servicePort);
+  #delete(servicePort: string, address: string): void {
+    const addresses = this.#byServicePort.get(servicePort);
+    const cause = addresses?.get(address);
+    if (addresses === undefined || cause === undefined) return;
+    addresses.delete(address);
+    if (addresses.size === 0) this.#byServicePort.delete(servicePort);
     const group = this.#groups.get(cause);
-    group?.delete(`${servicePort} ${place}`);
+    group?.delete(`${servicePort} ${address}`);
     if (group?.size === 0) this.#groups.delete(cause);
     this.#onChange(cause);
   }
@@ -99,7 +99,7 @@ function textOf({ address, port }: ListenSpec): string {
   return `${address} ${port}`;
 }
 
-function placeOf({ protocol, listen }: ListenerOpened): string {
+function addressOf({ protocol, listen }: ListenerOpened): string {
   return `${protocol} ${textOf(listen)}`;
 }
 

@@ -99,7 +99,7 @@ export class Problems {
     this.#clock = options.clock;
     this.#platform = options.platform;
     this.#holderOf = options.holderOf;
-    this.#watch = new ListenWatch(options.isOurs, (cause) => this.#heard(cause));
+    this.#watch = new ListenWatch(options.isOurs, (cause) => this.#schedule(cause));
   }
 
   list(): Problem[] {
@@ -152,7 +152,7 @@ export class Problems {
       return await run();
     } finally {
       this.#heldBack = false;
-      await this.#tell();
+      await this.#publish();
     }
   }
 
@@ -163,13 +163,14 @@ export class Problems {
     this.#timer = undefined;
   }
 
-  #heard(cause: string): void {
+  #schedule(cause: string): void {
     this.#news.add(cause);
-    if (!this.#heldBack) this.#timer ??= this.#clock.setTimer(GATHER_MS, () => void this.#tell());
+    if (!this.#heldBack)
+      this.#timer ??= this.#clock.setTimer(GATHER_MS, () => void this.#publish());
   }
 
   /** Resolves when the holders of the failed addresses are known. */
-  async #tell(): Promise<void> {
+  async #publish(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = undefined;
     const causes = [...this.#news];
@@ -204,7 +205,7 @@ export class Problems {
       this.#holders.set(cause, { place: placeOf(first), text });
     }
     // The first listener may have changed since; then its holder is looked up next.
-    if (!this.#note(cause)) this.#heard(cause);
+    if (!this.#note(cause)) this.#schedule(cause);
   }
 }
 

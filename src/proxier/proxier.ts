@@ -119,7 +119,7 @@ export class Proxier implements LocalSink {
       if (holds === this.#holds) return;
       this.#holds = holds;
       if (!this.#redirects || this.#wanted.ports.size === 0) return;
-      await this.#attemptUnasked(() => this.#putNames(new Set(this.#wanted.ports.keys())));
+      await this.#attemptInBackground(() => this.#putNames(new Set(this.#wanted.ports.keys())));
     });
   }
 
@@ -180,7 +180,7 @@ export class Proxier implements LocalSink {
       for (const name of names) if (this.#engineSync.isKnown(name)) this.#want(name);
     };
     want();
-    await this.#attemptUnasked(
+    await this.#attemptInBackground(
       () => this.#flush(),
       () => {
         undo();
@@ -194,11 +194,11 @@ export class Proxier implements LocalSink {
   /** Rules of a service port whose listener could not be opened before. */
   async #recommit(names: readonly string[]): Promise<void> {
     if (this.#closed) return;
-    await this.#attemptUnasked(() => this.#portalSync.recommit(names, this.#engine));
+    await this.#attemptInBackground(() => this.#portalSync.recommit(names, this.#engine));
   }
 
   /** Does work that no source would repeat: if it fails, what is due then is retried with back-off. */
-  async #attemptUnasked(
+  async #attemptInBackground(
     action: () => Promise<unknown>,
     onFailed: () => void = () => undefined,
   ): Promise<void> {

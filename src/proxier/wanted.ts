@@ -62,12 +62,12 @@ function servicePortName(key: string, portName: string): string {
 }
 
 /**
- * The service ports of a service. Pure. `former`: what was known before.
+ * The service ports of a service. Pure. `previous`: what was known before.
  *
  * ExternalName and headless services have none, nor has a port without address and node port. Invalid parts are
  * reported and left out.
  */
-export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desired {
+export function desiredServicePorts(entry: ServiceEntry, previous?: Known): Desired {
   const { key, service } = entry;
   if (service.type === 'ExternalName' || service.ips?.headless === true) return NOTHING;
   if (service.ports.length === 0) return NOTHING;
@@ -83,7 +83,7 @@ export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desire
   const portNames = new Set(service.ports.map((port) => port.name));
   const seen = new Set<string>();
   const ports: DesiredServicePort[] = [];
-  const formerRows = former?.service === service ? former.rows : undefined;
+  const previousRows = previous?.service === service ? previous.rows : undefined;
   const rows = new Map<string, Rows>();
   const size = { portals: 0, rows: 0 };
   for (const port of service.ports.slice(0, MAX_SERVICE_PORTS)) {
@@ -101,7 +101,7 @@ export function desiredServicePorts(entry: ServiceEntry, former?: Known): Desire
     size.portals += portals.reduce((sum, each) => sum + Math.max(1, each.sourceRanges.length), 0);
     size.rows += entry.endpoints.size;
     if (size.portals > MAX_SERVICE_PORTALS || size.rows > MAX_SERVICE_ROWS) continue;
-    const resolved = endpointsOf(name, port, entry, portNames, formerRows?.get(name));
+    const resolved = endpointsOf(name, port, entry, portNames, previousRows?.get(name));
     rows.set(name, resolved.rows);
     problems.push(...resolved.problems);
     const idle = protocol === 'UDP' && udpIdleTimeoutMs !== undefined ? { udpIdleTimeoutMs } : {};

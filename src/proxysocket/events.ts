@@ -134,12 +134,12 @@ interface EndpointInvalid {
  * Something went wrong inside an engine whose sockets are in threads of their own.
  *
  * - `worker-lost`: a thread has died with all its connections; another one replaces it.
- * - `given-up`: that has happened too often, and the fallback engine carries on.
- * - `mistake`: a bug of the program cost one connection.
+ * - `fallback`: workers crashed too often, and the fallback engine takes over.
+ * - `internal-error`: a bug in the program ended one connection.
  * - `events-dropped`: the event queue overflowed.
  */
 export interface DataPlaneFault {
-  what: 'worker-lost' | 'given-up' | 'mistake' | 'events-dropped';
+  what: 'worker-lost' | 'fallback' | 'internal-error' | 'events-dropped';
   error: Error;
 }
 

@@ -50,7 +50,7 @@ function untried(ring: Ring<Member>, tried: readonly BalancerEndpoint[]): Member
   for (let left = Math.min(ring.size, tried.length + 1); left > 0; left -= 1) {
     if (seat === undefined) return undefined;
     if (!tried.includes(seat.value)) {
-      ring.turnPast(seat);
+      ring.advancePast(seat);
       return seat.value;
     }
     seat = seat.next;

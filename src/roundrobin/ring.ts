@@ -68,7 +68,7 @@ export class Ring<T> {
   }
 
   /** Lets the turn pass to the node after this one. */
-  turnPast(node: RingNode<T>): void {
+  advancePast(node: RingNode<T>): void {
     this.#cursor = node.next;
   }
 

@@ -23,8 +23,8 @@ const STATES: Readonly<Record<string, ServiceState>> = {
 };
 
 /** Interval and limit of the waits for a state. Milliseconds. */
-const LOOK_MS = 250;
-const PATIENCE_MS = 30_000;
+const POLL_MS = 250;
+const TIMEOUT_MS = 30_000;
 /** A service killed after its time limit needs a moment to end. Milliseconds. */
 const KILL_MS = 15_000;
 
@@ -81,7 +81,7 @@ export class Nssm {
     const state = await this.#known(name);
     if (state === 'running') return;
     const failure = await this.#try(['start', name], `starting the service ${name}`);
-    await this.#until(name, 'running', PATIENCE_MS, failure);
+    await this.#until(name, 'running', TIMEOUT_MS, failure);
   }
 
   /**
@@ -93,7 +93,7 @@ export class Nssm {
     if (state === 'absent' || state === 'stopped') return state;
     const drain = Number(await this.#setting(name, 'AppStopMethodConsole'));
     const failure = await this.#try(['stop', name], `stopping the service ${name}`);
-    await this.#until(name, 'stopped', (drain || PATIENCE_MS) + KILL_MS, failure);
+    await this.#until(name, 'stopped', (drain || TIMEOUT_MS) + KILL_MS, failure);
     return state;
   }
 
@@ -111,16 +111,16 @@ export class Nssm {
   async #until(
     name: string,
     wanted: 'running' | 'stopped',
-    patienceMs: number,
+    timeoutMs: number,
     failure: KpngError | undefined,
   ): Promise<void> {
-    const end = this.#clock.now() + patienceMs;
+    const end = this.#clock.now() + timeoutMs;
     for (;;) {
       const state = await this.status(name);
       if (state === wanted) return;
       const over = wanted === 'running' && (state === 'stopped' || state === 'pausing');
       if (over || this.#clock.now() >= end) throw notThere(name, wanted, state, failure);
-      await new Promise<void>((resolve) => this.#clock.setTimer(LOOK_MS, resolve));
+      await new Promise<void>((resolve) => this.#clock.setTimer(POLL_MS, resolve));
     }
   }
 
@@ -160,8 +160,8 @@ function failed(cause: ExecError, doing: string, program: string): KpngError {
       { cause },
     );
   }
-  const said = `${plain(cause.stderr)}\n${plain(cause.stdout)}`.replaceAll(/\s+/g, ' ').trim();
-  const text = said === '' ? cause.message : `NSSM says ${JSON.stringify(said.slice(0, 300))}`;
+  const output = `${plain(cause.stderr)}\n${plain(cause.stdout)}`.replaceAll(/\s+/g, ' ').trim();
+  const text = output === '' ? cause.message : `NSSM says ${JSON.stringify(output.slice(0, 300))}`;
   return new KpngError('KPNG_WRAPPER_FAILED', `${doing}: ${text}`, { cause });
 }
 

@@ -13,22 +13,22 @@ export interface SourceNames {
 }
 
 /** Topology of endpoints, each value kept once: there are many more endpoints than topologies. */
-export class Places {
-  readonly #places = new Map<string, TopologyInfo>();
+export class Topologies {
+  readonly #topologies = new Map<string, TopologyInfo>();
 
-  /** The same place, as the same object. */
+  /** The same topology, as the same object. */
   share(topology: TopologyInfo): TopologyInfo {
     const key = `${topology.node} ${topology.zone}`;
-    const known = this.#places.get(key);
+    const known = this.#topologies.get(key);
     if (known !== undefined) return known;
     // Nodes come and go. Those that are there will be back at once.
-    if (this.#places.size >= MAX_PLACES) this.#places.clear();
-    this.#places.set(key, topology);
+    if (this.#topologies.size >= MAX_TOPOLOGIES) this.#topologies.clear();
+    this.#topologies.set(key, topology);
     return topology;
   }
 }
 
-const MAX_PLACES = 50_000;
+const MAX_TOPOLOGIES = 50_000;
 
 /** The usual one. */
 const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
@@ -41,7 +41,7 @@ export function compacted(
   info: EndpointInfo,
   { namespace, serviceName }: SourceNames,
   previous: EndpointInfo | undefined,
-  places: Places,
+  topologies: Topologies,
 ): EndpointInfo {
   const { conditions, topology } = info;
   return {
@@ -52,7 +52,7 @@ export function compacted(
     endpoint: info.endpoint && compactEndpoint(info.endpoint, previous?.endpoint),
     conditions: isUsual(conditions) ? READY : conditions,
     podName: info.podName,
-    topology: topology && places.share(topology),
+    topology: topology && topologies.share(topology),
     hints: isDeepStrictEqual(info.hints, previous?.hints) ? previous?.hints : info.hints,
   };
 }

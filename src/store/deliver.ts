@@ -17,7 +17,7 @@ export interface DelivererOptions {
 }
 
 /** The changes that a sink has not applied yet. */
-interface Untaken {
+interface Undelivered {
   readonly view: LocalView;
   readonly keys: ReadonlySet<string>;
 }
@@ -34,7 +34,7 @@ export class Deliverer {
   readonly #backoff: Backoff;
   readonly #onFailed: ((error: KpngError) => void) | undefined;
   readonly #queue = new SerialQueue();
-  #untaken: Untaken | undefined;
+  #undelivered: Undelivered | undefined;
   #retry: Timer | undefined;
   #failures = 0;
   #closed = false;
@@ -53,7 +53,7 @@ export class Deliverer {
 
   /** How many services the sink has yet to take, as far as its failures go. */
   get waiting(): number {
-    return this.#untaken?.keys.size ?? 0;
+    return this.#undelivered?.keys.size ?? 0;
   }
 
   /**
@@ -84,7 +84,7 @@ export class Deliverer {
 
   async #attempt({ view, changed }: LocalChange): Promise<KpngError | undefined> {
     this.#cancelRetry();
-    const keys = this.#untaken ? new Set([...this.#untaken.keys, ...changed]) : changed;
+    const keys = this.#undelivered ? new Set([...this.#undelivered.keys, ...changed]) : changed;
     try {
       await this.#sink.sync({ view, changed: keys });
     } catch (cause) {
@@ -95,19 +95,19 @@ export class Deliverer {
   }
 
   #taken(): void {
-    this.#untaken = undefined;
+    this.#undelivered = undefined;
     if (this.#failures === 0) return;
     if (sinkRecovered.hasSubscribers) sinkRecovered.publish({ failures: this.#failures });
     this.#failures = 0;
     this.#backoff.reset();
   }
 
-  #failed(untaken: Untaken, cause: unknown): KpngError {
-    this.#untaken = untaken;
+  #failed(undelivered: Undelivered, cause: unknown): KpngError {
+    this.#undelivered = undelivered;
     this.#failures++;
     const retryInMs = this.#backoff.next();
     const reason = messageOf(cause);
-    const count = untaken.keys.size;
+    const count = undelivered.keys.size;
     const error = new KpngError(
       'KPNG_SINK_FAILED',
       `A change of ${count} service${count === 1 ? '' : 's'} failed: ${reason}`,
@@ -123,8 +123,8 @@ export class Deliverer {
 
   /** Retries what was not applied; a change set that came in between may have done it. */
   async #again(): Promise<KpngError | undefined> {
-    const untaken = this.#untaken;
-    return untaken && this.#attempt({ view: untaken.view, changed: untaken.keys });
+    const undelivered = this.#undelivered;
+    return undelivered && this.#attempt({ view: undelivered.view, changed: undelivered.keys });
   }
 
   #cancelRetry(): void {

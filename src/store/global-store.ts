@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Hasher } from '../api/hash.ts';
 import { KpngError } from '../errors.ts';
-import { Places } from './compact.ts';
+import { Topologies } from './compact.ts';
 import { storeWritten } from './events.ts';
 import { type GlobalSet, GlobalTransaction } from './global-transaction.ts';
 import { History, type Holder, type Pin } from './history.ts';
@@ -43,7 +43,7 @@ export class GlobalStore {
   readonly #listeners = new Set<() => void>();
   /** Where each source of endpoints put them: `namespace/source` to the key of the service. */
   readonly #sources = new Map<string, string>();
-  readonly #places = new Places();
+  readonly #topologies = new Topologies();
   #revision = 0;
   #serviceCount = 0;
   #updating = false;
@@ -126,7 +126,7 @@ export class GlobalStore {
       nodes: this.nodes,
       sources: this.#sources,
       complete: this.#complete,
-      places: this.#places,
+      topologies: this.#topologies,
     });
   }
 

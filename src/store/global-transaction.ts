@@ -3,7 +3,7 @@ import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
 import { servicePath } from '../api/paths.ts';
-import { compacted, type Places } from './compact.ts';
+import { compacted, type Topologies } from './compact.ts';
 import { NO_SOURCES, ServiceRecord } from './service-record.ts';
 import { StoredEndpoint, StoredNode, StoredService } from './stored.ts';
 import type { Table } from './table.ts';
@@ -36,7 +36,7 @@ export interface Tables {
   readonly nodes: Table<StoredNode>;
   readonly sources: Map<string, string>;
   readonly complete: Set<GlobalSet>;
-  readonly places: Places;
+  readonly topologies: Topologies;
 }
 
 /**
@@ -85,12 +85,12 @@ export class GlobalTransaction {
     const { sources } = this.#tables;
     const sourceKey = servicePath(namespace, name);
     const key = servicePath(namespace, serviceName);
-    const formerKey = sources.get(sourceKey);
-    if (formerKey !== undefined && formerKey !== key) this.#clear(formerKey, name);
+    const previousKey = sources.get(sourceKey);
+    if (previousKey !== undefined && previousKey !== key) this.#clear(previousKey, name);
     if (endpoints.length > 0) sources.set(sourceKey, key);
     else sources.delete(sourceKey);
     const old = this.#tables.services.get(key)?.sources.get(name) ?? [];
-    const updated = carriedOver(old, source, this.#tables.places);
+    const updated = carriedOver(old, source, this.#tables.topologies);
     if (updated !== old) this.#setRecord(key, this.#recordOf(key).withSource(name, updated));
   }
 
@@ -119,7 +119,7 @@ export class GlobalTransaction {
         next = part.to;
         continue;
       }
-      const given = carriedOver([], { ...source, endpoints: part }, this.#tables.places);
+      const given = carriedOver([], { ...source, endpoints: part }, this.#tables.topologies);
       addTo(added, given);
       addTo(all, given);
     }
@@ -184,13 +184,13 @@ export class GlobalTransaction {
 function carriedOver(
   old: readonly StoredEndpoint[],
   source: EndpointSource,
-  places: Places,
+  topologies: Topologies,
 ): readonly StoredEndpoint[] {
   let byAddress: Map<string, StoredEndpoint> | undefined;
   let same = old.length === source.endpoints.length;
   let previous: EndpointInfo | undefined;
   const updated = source.endpoints.map((given, index) => {
-    const info = compacted(given, source, previous, places);
+    const info = compacted(given, source, previous, topologies);
     previous = info;
     let before = old[index];
     if (old.length > 0 && (before === undefined || addressOf(before.info) !== addressOf(info))) {

@@ -39,7 +39,7 @@ export class LocalState implements LocalView {
   #staged = new Map<string, StagedService>();
   #operations = 0;
   /** After a reset, all entries are unconfirmed until the next sync. */
-  #suspect = false;
+  #resyncing = false;
   #newOrphans: Orphans[] = [];
   readonly #size: StateSize | undefined;
   /** Keys of `#entries` in path order; undefined when they have to be sorted again. */
@@ -72,13 +72,13 @@ export class LocalState implements LocalView {
   }
 
   /**
-   * The full data set follows: forgets the change set begun, and makes every entry suspect. Nothing
+   * The full data set follows: forgets the change set begun, and marks every entry stale. Nothing
    * is dropped before the next `sync`.
    */
   reset(): void {
     this.#staged.clear();
     this.#size?.reset();
-    this.#suspect = true;
+    this.#resyncing = true;
   }
 
   /** Operations, and Syncs, that came since this was last called. */
@@ -120,16 +120,16 @@ export class LocalState implements LocalView {
   sync(): LocalChange {
     this.#operations++;
     const changed = new Set<string>();
-    const suspect = this.#suspect;
+    const resyncing = this.#resyncing;
     const staged = this.#staged;
-    this.#suspect = false;
+    this.#resyncing = false;
     this.#staged = new Map();
     this.#size?.sync();
     this.#newOrphans = [];
     for (const [key, change] of staged) {
-      if (this.#settle(key, change, suspect)) changed.add(key);
+      if (this.#settle(key, change, resyncing)) changed.add(key);
     }
-    if (suspect) this.#dropSuspects(staged, changed);
+    if (resyncing) this.#dropStale(staged, changed);
     return { view: this, changed };
   }
 
@@ -176,7 +176,7 @@ export class LocalState implements LocalView {
     if (endpoint !== undefined) this.#newOrphans.push({ service, endpoint, count: set.length });
   }
 
-  #dropSuspects(staged: ReadonlyMap<string, StagedService>, changed: Set<string>): void {
+  #dropStale(staged: ReadonlyMap<string, StagedService>, changed: Set<string>): void {
     for (const key of this.#orphans.keys()) {
       if (!staged.has(key)) this.#orphans.delete(key);
     }
@@ -189,11 +189,11 @@ export class LocalState implements LocalView {
   }
 
   /** Applies a change to one service and its endpoints. Returns whether the view differs. */
-  #settle(key: string, change: StagedService, suspect: boolean): boolean {
+  #settle(key: string, change: StagedService, resyncing: boolean): boolean {
     const before = this.#entries.get(key);
     const oldEndpoints = this.#endpointsOf(key);
-    const service = settle(before?.service, change.service, suspect);
-    const endpoints = settleEndpoints(oldEndpoints, change.endpoints, suspect);
+    const service = settle(before?.service, change.service, resyncing);
+    const endpoints = settleEndpoints(oldEndpoints, change.endpoints, resyncing);
     if (service !== undefined && service === before?.service && endpoints === oldEndpoints) {
       return false;
     }
@@ -222,17 +222,21 @@ function equalOf<T extends object>(before: T | undefined, value: Staged<T>): Sta
 function settle<T extends object>(
   before: T | undefined,
   change: Staged<T> | undefined,
-  suspect: boolean,
+  resyncing: boolean,
 ): T | undefined {
-  if (change === undefined) return suspect ? undefined : before;
+  if (change === undefined) return resyncing ? undefined : before;
   if (change === DELETED) return undefined;
   return change === KEPT ? before : change;
 }
 
 type EndpointChanges = ReadonlyMap<string, Staged<Endpoint>>;
 
-function settleEndpoints(before: Endpoints, changes: EndpointChanges, suspect: boolean): Endpoints {
-  return suspect ? settleAll(before, changes) : settleSome(before, changes);
+function settleEndpoints(
+  before: Endpoints,
+  changes: EndpointChanges,
+  resyncing: boolean,
+): Endpoints {
+  return resyncing ? settleAll(before, changes) : settleSome(before, changes);
 }
 
 /** Entries that are not among the changes are removed. */

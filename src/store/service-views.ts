@@ -16,7 +16,7 @@ import { compareKeys } from './table.ts';
 import { kept } from '../util/kept.ts';
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 
-type Twins = ReadonlyMap<string, readonly StoredEndpoint[]>;
+type PodEndpoints = ReadonlyMap<string, readonly StoredEndpoint[]>;
 
 /** The endpoints of a service that nodes see in the same way, by key. */
 export class SharedEndpoints {
@@ -98,7 +98,7 @@ export class ServiceViews {
   readonly #hasher: Hasher;
   readonly #traits: Traits;
   /** Endpoints that share their pod's name with another one, by that name. */
-  readonly #twins: Twins | undefined;
+  readonly #podEndpoints: PodEndpoints | undefined;
   /** By zone, `''` for nodes that zone hints do not matter for. */
   readonly #shared = new Map<string, View>();
   #byNode: ReadonlyMap<string, readonly StoredEndpoint[]> | undefined;
@@ -120,25 +120,25 @@ export class ServiceViews {
         this.#census = census;
         this.#endpoints = endpoints;
         this.#traits = { anyReady: census.ready > 0, zones: undefined, nodes: undefined };
-        this.#goOnFrom(change.views, change);
+        this.#updateFrom(change.views, change);
         return;
       }
     }
     this.#traits = traitsOf(infosOf(endpoints));
-    this.#twins = twinsOf(endpoints);
+    this.#podEndpoints = podEndpointsOf(endpoints);
     // Endpoints of one pod are merged, and the result must not depend on their order.
-    this.#endpoints = this.#twins === undefined ? endpoints : [...endpoints].sort(byContent);
+    this.#endpoints = this.#podEndpoints === undefined ? endpoints : [...endpoints].sort(byContent);
   }
 
   #takeCensus(): Census | undefined {
     const census =
-      this.#census ?? (this.#twins === undefined ? Census.of(this.#endpoints) : undefined);
+      this.#census ?? (this.#podEndpoints === undefined ? Census.of(this.#endpoints) : undefined);
     this.#census = undefined;
     return census;
   }
 
   /** Reuses previous results, apart from the changes. */
-  #goOnFrom(before: ServiceViews, { removed, added }: EndpointsChange): void {
+  #updateFrom(before: ServiceViews, { removed, added }: EndpointsChange): void {
     const common = before.#shared.get('');
     if (common !== undefined && this.#traits.anyReady === before.#traits.anyReady) {
       const byKey = new Map(common.shared.byKey);
@@ -171,7 +171,7 @@ export class ServiceViews {
     if (hints === 'node')
       return { shared: NO_VIEW.shared, own: this.#select(node, this.#endpoints) };
     const common = this.#common(hints === 'zone' ? node.zone : '');
-    const local = this.#withTwins(this.#localTo(node.name));
+    const local = this.#withPodEndpoints(this.#localTo(node.name));
     if (local.length === 0) return common;
     const own = new Map<string, LocalEndpoint | undefined>();
     const zone = hints === 'zone' ? node.zone : '';
@@ -228,13 +228,13 @@ export class ServiceViews {
   }
 
   /** The endpoints and the others of their pods, in the order of all. */
-  #withTwins(endpoints: readonly StoredEndpoint[]): readonly StoredEndpoint[] {
-    const twins = this.#twins;
-    if (twins === undefined || endpoints.length === 0) return endpoints;
+  #withPodEndpoints(endpoints: readonly StoredEndpoint[]): readonly StoredEndpoint[] {
+    const podEndpoints = this.#podEndpoints;
+    if (podEndpoints === undefined || endpoints.length === 0) return endpoints;
     const pods = new Set<readonly StoredEndpoint[]>();
     const all: StoredEndpoint[] = [];
     for (const stored of endpoints) {
-      const pod = twins.get(stored.info.podName);
+      const pod = podEndpoints.get(stored.info.podName);
       if (pod === undefined) all.push(stored);
       else if (!pods.has(pod)) for (const each of pod) all.push(each);
       if (pod !== undefined) pods.add(pod);
@@ -288,9 +288,9 @@ function* infosOf(endpoints: Iterable<StoredEndpoint>): Generator<EndpointInfo, 
   for (const { info } of endpoints) yield info;
 }
 
-function twinsOf(endpoints: readonly StoredEndpoint[]): Twins | undefined {
+function podEndpointsOf(endpoints: readonly StoredEndpoint[]): PodEndpoints | undefined {
   const firsts = new Map<string, StoredEndpoint>();
-  let twins: Map<string, StoredEndpoint[]> | undefined;
+  let podEndpoints: Map<string, StoredEndpoint[]> | undefined;
   for (const stored of endpoints) {
     const { podName } = stored.info;
     if (podName === '') continue;
@@ -299,13 +299,13 @@ function twinsOf(endpoints: readonly StoredEndpoint[]): Twins | undefined {
       firsts.set(podName, stored);
       continue;
     }
-    twins ??= new Map();
-    const pod = twins.get(podName);
-    if (pod === undefined) twins.set(podName, [first, stored]);
+    podEndpoints ??= new Map();
+    const pod = podEndpoints.get(podName);
+    if (pod === undefined) podEndpoints.set(podName, [first, stored]);
     else pod.push(stored);
   }
-  for (const pod of twins?.values() ?? []) pod.sort(byContent);
-  return twins;
+  for (const pod of podEndpoints?.values() ?? []) pod.sort(byContent);
+  return podEndpoints;
 }
 
 /** IPv4 before IPv6, and in no other order of meaning, but always the same. */

@@ -44,7 +44,7 @@ export class StateSize {
   readonly #staged = new Tally();
   /** What the next Sync adds to the state; after a reset, the next state. */
   readonly #growth = new Tally();
-  #suspect = false;
+  #resyncing = false;
 
   constructor(limits: StateLimits) {
     this.#limits = limits;
@@ -59,20 +59,20 @@ export class StateSize {
   reset(): void {
     this.#staged.clear();
     this.#growth.clear();
-    this.#suspect = true;
+    this.#resyncing = true;
   }
 
   /** Throws KPNG_STATE_TOO_LARGE; the change set must be dropped then. */
   stage({ pathLength, before, previous, value }: StagedEntry): void {
     const path = ENTRY_BYTES + pathLength;
     const settled = (staged: Staged<object>) => (staged === KEPT ? before : staged);
-    const was = previous === undefined ? (this.#suspect ? undefined : before) : settled(previous);
+    const was = previous === undefined ? (this.#resyncing ? undefined : before) : settled(previous);
     const is = settled(value);
     if (previous === undefined) this.#staged.add(1, path);
     this.#staged.add(0, sizeOf(value) - sizeOf(previous));
     if (typeof was === 'object') this.#growth.add(-1, -path - sizeOf(was));
     if (typeof is === 'object') this.#growth.add(1, path + sizeOf(is));
-    const base = this.#suspect ? undefined : this.#state;
+    const base = this.#resyncing ? undefined : this.#state;
     this.#check(this.#staged.entries, this.#staged.bytes);
     this.#check(
       (base?.entries ?? 0) + this.#growth.entries,
@@ -82,11 +82,11 @@ export class StateSize {
 
   /** The change set is part of the state from now on. */
   sync(): void {
-    if (this.#suspect) this.#state.clear();
+    if (this.#resyncing) this.#state.clear();
     this.#state.add(this.#growth.entries, this.#growth.bytes);
     this.#staged.clear();
     this.#growth.clear();
-    this.#suspect = false;
+    this.#resyncing = false;
   }
 
   #check(entries: number, bytes: number): void {

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { Clock, Timer } from './clock.ts';
 import { formatHostPort, type HostPort } from './host-port.ts';
 import { HttpConnections, type HttpConnectionsOptions } from './http-connections.ts';
-import { Turn } from './turn.ts';
+import { Activation } from './activation.ts';
 
 export { plain, type Answer, type HttpRequest } from './http-answer.ts';
 export type { CreateServer } from './http-connections.ts';
@@ -14,7 +14,7 @@ export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'
   /** The listening socket that the previous process had at the address. Default: there is none. */
   readonly inherit?: Inherit | undefined;
   /** When it may start. Default: at once. */
-  readonly turn?: Turn | undefined;
+  readonly activation?: Activation | undefined;
   /** Creates the server. Default: plain HTTP. */
   readonly create?: HttpConnectionsOptions['create'] | undefined;
   /** Gets the bound address once the server listens. */
@@ -47,7 +47,7 @@ const MAX_RETRY_MS = 30_000;
  * waits: metrics and health must never stop the proxy.
  */
 export function startHttpServer(options: HttpServerOptions): HttpServer {
-  const { address, clock, create = createServer, turn = Turn.atOnce() } = options;
+  const { address, clock, create = createServer, activation = Activation.atOnce() } = options;
   const connections = new HttpConnections({ ...options, create });
   const { server } = connections;
   let retry: Timer | undefined;
@@ -69,7 +69,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     retry = clock.setTimer(retryInMs, () => listen());
     retryInMs = Math.min(retryInMs * 2, MAX_RETRY_MS);
   });
-  turn.whenItComes(() => {
+  activation.onActive(() => {
     if (!closed) listen(options.inherit?.(address));
   });
   const stop = (): void => {

@@ -12,7 +12,7 @@ export interface SocketHolder {
 }
 
 /** Where a socket could not be bound. */
-export interface SocketPlace {
+export interface BindAddress {
   readonly protocol: 'TCP' | 'UDP';
   /** IP literal; empty: every address. */
   readonly address: string;
@@ -37,10 +37,10 @@ export function holderText({ program, pid, user }: SocketHolder): string {
  * it may take some milliseconds, and by then the socket may have been closed. Never rejects.
  */
 export async function socketHolder(
-  place: SocketPlace,
+  target: BindAddress,
   root = '/proc',
 ): Promise<SocketHolder | undefined> {
-  const found = await findSocket(place, root);
+  const found = await findSocket(target, root);
   if (found === undefined) return undefined;
   const { inode, user } = found;
   const pid = await findProcess(`socket:[${inode}]`, root);
@@ -54,12 +54,12 @@ interface Socket {
   readonly user: number;
 }
 
-async function findSocket(place: SocketPlace, root: string): Promise<Socket | undefined> {
-  const name = place.protocol.toLowerCase();
+async function findSocket(target: BindAddress, root: string): Promise<Socket | undefined> {
+  const name = target.protocol.toLowerCase();
   for (const table of [name, `${name}6`]) {
     try {
       for await (const rows of rowsOf(join(root, 'net', table))) {
-        const found = socketAmong(rows, place);
+        const found = socketAmong(rows, target);
         if (found !== undefined) return found;
       }
     } catch {
@@ -69,11 +69,11 @@ async function findSocket(place: SocketPlace, root: string): Promise<Socket | un
   return undefined;
 }
 
-function socketAmong(rows: readonly string[], place: SocketPlace): Socket | undefined {
+function socketAmong(rows: readonly string[], target: BindAddress): Socket | undefined {
   for (const row of rows) {
     const [, local = '', , state, , , , user, , inode = ''] = row.trim().split(/\s+/);
-    if (state !== LISTENING[place.protocol]) continue;
-    if (inTheWay(local, place)) return { inode, user: Number(user) };
+    if (state !== LISTENING[target.protocol]) continue;
+    if (inTheWay(local, target)) return { inode, user: Number(user) };
   }
   return undefined;
 }
@@ -81,8 +81,8 @@ function socketAmong(rows: readonly string[], place: SocketPlace): Socket | unde
 /** TCP: LISTEN. UDP: an unconnected socket. */
 const LISTENING = { TCP: '0A', UDP: '07' } as const;
 
-/** Whether a socket keeps another one from being bound to a place. */
-function inTheWay(local: string, { address, port }: SocketPlace): boolean {
+/** Whether a socket keeps another one from being bound to that address. */
+function inTheWay(local: string, { address, port }: BindAddress): boolean {
   const [hex = '', digits = ''] = local.split(':');
   if (Number.parseInt(digits, 16) !== port) return false;
   const bound = readHex(hex);

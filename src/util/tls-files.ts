@@ -50,8 +50,8 @@ export async function readTls(
 ): Promise<TlsMaterial | undefined> {
   const given = (path: string | undefined): path is string => path !== undefined && path !== '';
   if (!given(files.key) && !given(files.crt) && !given(files.ca)) return undefined;
-  if (given(files.key) && !given(files.crt)) throw lonely(flags.key, flags.crt);
-  if (given(files.crt) && !given(files.key)) throw lonely(flags.crt, flags.key);
+  if (given(files.key) && !given(files.crt)) throw incompletePair(flags.key, flags.crt);
+  if (given(files.crt) && !given(files.key)) throw incompletePair(flags.crt, flags.key);
   const ca = given(files.ca) ? await readCertificates(flags.ca, files.ca) : undefined;
   if (!given(files.key) || !given(files.crt)) return { identity: undefined, ca };
   const crt = await readCertificates(flags.crt, files.crt);
@@ -60,7 +60,7 @@ export async function readTls(
   return { identity: { key, crt }, ca };
 }
 
-function lonely(flag: string, other: string): KpngError {
+function incompletePair(flag: string, other: string): KpngError {
   return new KpngError('KPNG_TLS_FILE', `${flag} was given without ${other}.`);
 }
 

@@ -4,7 +4,7 @@ import { systemClock, type Clock, type Timer } from './clock.ts';
 import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './tls-files.ts';
 
 /** Interval of the checks of the files. Milliseconds. */
-export const TLS_LOOK_MS = 10_000;
+export const TLS_POLL_MS = 10_000;
 
 export interface FollowTlsOptions {
   readonly files: TlsFiles;
@@ -56,7 +56,7 @@ export function followTls(options: FollowTlsOptions): () => void {
   };
   const schedule = (): void => {
     if (ended) return;
-    timer = clock.setTimer(TLS_LOOK_MS, () => void look().finally(schedule));
+    timer = clock.setTimer(TLS_POLL_MS, () => void look().finally(schedule));
   };
   schedule();
   return () => {

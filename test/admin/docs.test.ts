@@ -8,7 +8,7 @@ import { MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { HISTORY_SAMPLES, SAMPLE_MS } from '../../src/admin/history.ts';
 import { PAGE_FILES } from '../../src/admin/page.ts';
 import { MAX_HISTORIES } from '../../src/admin/sampler.ts';
-import { MAX_ASKED, SERVICE_STATES } from '../../src/admin/service-state.ts';
+import { MAX_INSPECTED_PORTS, SERVICE_STATES } from '../../src/admin/service-state.ts';
 import { MAX_ROWS } from '../../src/admin/services.ts';
 import { ADMIN_COMMANDS } from '../../src/cli/admin/commands.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
@@ -63,7 +63,7 @@ t.test('docs/reference/limits.md has the limits of the admin API', async (t) => 
     number(MAX_HISTORIES),
     `${HISTORY_SAMPLES} samples, ${formatDuration(SAMPLE_MS)} apart`,
     number(MAX_ROWS),
-    number(MAX_ASKED),
+    number(MAX_INSPECTED_PORTS),
     number(MAX_ENDPOINTS),
     number(MAX_LISTED),
     number(MAX_INSPECTED),

@@ -5,7 +5,7 @@ import { existsSync, linkSync, readdirSync, renameSync } from 'node:fs';
 import { connect, createServer, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
-import { askAdmin } from '../../src/admin/client.ts';
+import { callAdmin } from '../../src/admin/client.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { startSocketServer } from '../../src/admin/socket-server.ts';
 import { standardOperations } from '../../src/admin/standard.ts';
@@ -52,7 +52,7 @@ t.test('it is asked at its own path, also when clients kept coming until then', 
   const left = admin.leave(4711);
   while (!existsSync(own)) await Promise.all([call(former), call(former)]);
   await left;
-  const status = await askAdmin({ socket: own, method: 'GET', operation: 'status' });
+  const status = await callAdmin({ socket: own, method: 'GET', operation: 'status' });
   t.match(status, { process: { pid: process.pid, successor: 4711 } });
 
   await admin.close();

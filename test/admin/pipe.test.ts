@@ -1,6 +1,6 @@
 /** The admin API over a named pipe of Windows. */
 import t from 'tap';
-import { askAdmin } from '../../src/admin/client.ts';
+import { callAdmin } from '../../src/admin/client.ts';
 import { checkDirectory } from '../../src/admin/socket-path.ts';
 import { AdminScene } from '../support/admin-scene.ts';
 
@@ -14,9 +14,9 @@ t.test('what runs is shown, and changed', windows, async (t) => {
   const admin = scene.start({ socketPath: socket });
   t.teardown(() => admin.close());
   await admin.tried;
-  const status = await askAdmin({ socket, method: 'GET', operation: 'status', input: {} });
+  const status = await callAdmin({ socket, method: 'GET', operation: 'status', input: {} });
   t.match(status, { process: { pid: process.pid } });
-  await askAdmin({ socket, method: 'POST', operation: 'drain', input: { service: 'ns/web' } });
+  await callAdmin({ socket, method: 'POST', operation: 'drain', input: { service: 'ns/web' } });
   t.ok(scene.proxier.drains.isDrained('ns/web'));
 });
 

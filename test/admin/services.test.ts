@@ -1,6 +1,6 @@
 import t from 'tap';
 import { describeServices, namesOf } from '../../src/admin/details.ts';
-import { failingOf, MAX_ASKED } from '../../src/admin/service-state.ts';
+import { failingOf, MAX_INSPECTED_PORTS } from '../../src/admin/service-state.ts';
 import { statusOf } from '../../src/admin/status.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import { listServices, SORT_KEYS, type ServicesQuery } from '../../src/admin/services.ts';
@@ -135,7 +135,7 @@ t.test('an endpoint that refuses shows in lists and in the status as in the deta
 t.test(
   'only service ports whose connects have failed are asked about, and not too many',
   async (t) => {
-    const services = Array.from({ length: MAX_ASKED + 5 }, (_, index) => ({
+    const services = Array.from({ length: MAX_INSPECTED_PORTS + 5 }, (_, index) => ({
       name: `many/service-${index}`,
       address: '10.96.1.1',
       port: index + 1,
@@ -147,7 +147,7 @@ t.test(
     t.strictSame(await failingOf(scene.engine), new Map());
     scene.pass(2);
     const failing = await failingOf(scene.engine);
-    t.equal(failing.size, MAX_ASKED);
+    t.equal(failing.size, MAX_INSPECTED_PORTS);
     t.notOk(failing.has('many/service-0'));
   },
 );

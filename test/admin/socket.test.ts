@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process';
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { askAdmin } from '../../src/admin/client.ts';
+import { callAdmin } from '../../src/admin/client.ts';
 import {
   checkDirectory,
   defaultSocketPath,
@@ -35,9 +35,9 @@ async function scene(t: Test, socketPath: string): Promise<AdminScene> {
 }
 
 const get = (socket: string, operation: string, input = {}): Promise<unknown> =>
-  askAdmin({ socket, method: 'GET', operation, input });
+  callAdmin({ socket, method: 'GET', operation, input });
 const post = (socket: string, operation: string, input = {}): Promise<unknown> =>
-  askAdmin({ socket, method: 'POST', operation, input });
+  callAdmin({ socket, method: 'POST', operation, input });
 
 /** A request as it is, and the status and body of its answer. */
 function raw(
@@ -207,11 +207,11 @@ t.test('what changes something is asked for with POST, and bad input is told', u
   t.equal(proxier.drains.isDrained('ns/web'), true);
   await post(path, 'undrain', { service: 'ns/web' });
   await post(path, 'drain');
-  t.match(health.judge('readyz'), { status: 503, body: { failing: ['drained'] } });
-  t.match(health.judge('healthz'), { status: 503 });
-  t.match(health.judge('livez'), { status: 200 });
+  t.match(health.evaluate('readyz'), { status: 503, body: { failing: ['drained'] } });
+  t.match(health.evaluate('healthz'), { status: 503 });
+  t.match(health.evaluate('livez'), { status: 200 });
   await post(path, 'undrain');
-  t.equal(health.judge('readyz').status, 200);
+  t.equal(health.evaluate('readyz').status, 200);
   t.strictSame(await post(path, 'loglevel', { level: 4 }), { level: 4 });
   t.equal(log.verbosity, 4);
   t.strictSame(await get(path, 'loglevel'), { level: 4 });
@@ -284,7 +284,7 @@ t.test(
     const { proxier, health, clock } = made;
     const told = { what: 'everything', servicePorts: 1, active: 0, inSeconds: 5 };
     t.strictSame(await post(path, 'drain'), told);
-    t.equal(health.judge('readyz').status, 503, 'at once');
+    t.equal(health.evaluate('readyz').status, 503, 'at once');
     t.equal(proxier.drains.isAllDrained, false);
     clock.advance(4999);
     t.equal(proxier.drains.isAllDrained, false);
@@ -295,7 +295,7 @@ t.test(
     await post(path, 'undrain');
     clock.advance(10_000);
     t.equal(proxier.drains.isAllDrained, false, 'taken back in time');
-    t.equal(health.judge('readyz').status, 200);
+    t.equal(health.evaluate('readyz').status, 200);
   },
 );
 
@@ -336,7 +336,7 @@ t.test('a client is told why nobody answers', unix, async (t) => {
   await once(mute, 'listening');
   t.teardown(() => mute.close());
   const call = { socket: join(dir, 'mute'), method: 'GET', operation: 'status' } as const;
-  await t.rejects(askAdmin({ ...call, timeoutMs: 50 }), {
+  await t.rejects(callAdmin({ ...call, timeoutMs: 50 }), {
     ...unreachable,
     message: /no answer within/,
   });

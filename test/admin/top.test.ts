@@ -10,7 +10,7 @@ import type { ProxySubject } from '../../src/admin/subject.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
 import { bars, drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
 import {
-  type AskProxy,
+  type CallProxy,
   initialState,
   onKey,
   splitKeys,
@@ -239,7 +239,7 @@ function screen(text: string): string {
   return (text.split('\u001b[H').at(-1) ?? '').replace(/\u001b\[[\d;?]*[a-zA-Z]/g, '');
 }
 
-function asking(data: TopData): { asked: Record<string, string>[]; ask: AskProxy } {
+function asking(data: TopData): { asked: Record<string, string>[]; ask: CallProxy } {
   const asked: Record<string, string>[] = [];
   return {
     asked,
@@ -288,7 +288,7 @@ t.test('a proxy that stops answering is told, and asked again', async (t) => {
   const { stdin, stdout, asTerminal } = terminal(100, 12);
   const { ask } = asking(await dataOf());
   let fails = false;
-  const failing: AskProxy = async (operation, input) => {
+  const failing: CallProxy = async (operation, input) => {
     if (fails) throw new Error('nobody is there');
     return ask(operation, input);
   };

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { readAbuseArgs, runAbuse } from '../../bench/abuse/command.ts';
 import { abuseResults } from '../../bench/abuse/report.ts';
-import { judge, type Abuse, type Result, type Traffic } from '../../bench/abuse/scenario.ts';
+import { evaluate, type Abuse, type Result, type Traffic } from '../../bench/abuse/scenario.ts';
 import { ABUSES } from '../../bench/abuse/scenarios/all.ts';
 import { Front } from '../../bench/abuse/scenarios/kube-api.ts';
 import { FakeApi } from '../support/fake-api/server.ts';
@@ -39,7 +39,7 @@ const during = (more: Partial<Traffic>): Result => ({
 });
 
 t.test('the verdict follows from what was measured', (t) => {
-  t.same(judge(abuse, good, true), []);
+  t.same(evaluate(abuse, good, true), []);
   const bad: [Partial<Abuse>, Result, RegExp][] = [
     [{}, { ...good, ended: 'was ended by SIGABRT' }, /^the process was ended by SIGABRT$/],
     [{ memoryMiB: 100 }, good, /^150 MiB more, bound 100$/],
@@ -52,13 +52,13 @@ t.test('the verdict follows from what was measured', (t) => {
     [{}, during({ p99: 151 }), /^control: p99 151 ms, bound 150 ms$/],
   ];
   for (const [rules, result, reason] of bad) {
-    const [found, ...others] = judge({ ...abuse, ...rules }, result, true);
+    const [found, ...others] = evaluate({ ...abuse, ...rules }, result, true);
     t.match(found, reason);
     t.same(others, []);
   }
-  t.same(judge(abuse, during({ p99: 500 }), false), [], 'a short run does not judge times');
-  t.same(judge({ ...abuse, allows: 'refusals' }, during({ refused: 2 }), true), []);
-  t.same(judge({ ...abuse, allows: 'cuts' }, during({ lost: 2, exchanged: 0 }), true), []);
+  t.same(evaluate(abuse, during({ p99: 500 }), false), [], 'a short run does not evaluate times');
+  t.same(evaluate({ ...abuse, allows: 'refusals' }, during({ refused: 2 }), true), []);
+  t.same(evaluate({ ...abuse, allows: 'cuts' }, during({ lost: 2, exchanged: 0 }), true), []);
   t.end();
 });
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { Visit } from '../../bench/integrity/churn/client.ts';
 import {
-  judge,
+  evaluate,
   readProxyLog,
   type Life,
   type ProxyEntry,
@@ -36,21 +36,21 @@ const KILLED = { from: 995, until: 999 };
 t.test('what was cut with an endpoint that was killed', (t) => {
   const { greetedBy: _, ...rest } = BROKEN;
   const greeted = { ...rest, greetedBy: 'birch-2' };
-  t.same(judge(greeted, undefined, [life('birch-2', KILLED)]), {
+  t.same(evaluate(greeted, undefined, [life('birch-2', KILLED)]), {
     verdict: 'greeted',
     why: 'birch-2',
   });
   const accepted = life('birch-2', KILLED, [RELAYED.peer]);
-  t.equal(judge(BROKEN, RELAYED, [accepted]).verdict, 'accepted');
-  t.equal(judge(BROKEN, RELAYED, [life('birch-2', KILLED)]).verdict, 'backlog');
+  t.equal(evaluate(BROKEN, RELAYED, [accepted]).verdict, 'accepted');
+  t.equal(evaluate(BROKEN, RELAYED, [life('birch-2', KILLED)]).verdict, 'backlog');
   const closed = { ...BROKEN, error: undefined };
-  t.equal(judge(closed, RELAYED, [life('birch-2', KILLED)]).verdict, 'accepted');
+  t.equal(evaluate(closed, RELAYED, [life('birch-2', KILLED)]).verdict, 'accepted');
   t.end();
 });
 
 t.test('what should have been served', (t) => {
   const verdictOf = (entry: ProxyEntry | undefined, lives: readonly Life[]) =>
-    judge(BROKEN, entry, lives);
+    evaluate(BROKEN, entry, lives);
   const why = /^ECONNRESET: /;
   const alive = life('birch-1', undefined);
   t.match(verdictOf(undefined, [alive]), { verdict: 'failed', why });
@@ -78,17 +78,23 @@ t.test('what should have been served', (t) => {
     'failed',
     'another one was killed',
   );
-  t.equal(judge({ ...BROKEN, greetedBy: 'b' }, RELAYED, [life('b', undefined)]).verdict, 'failed');
+  t.equal(
+    evaluate({ ...BROKEN, greetedBy: 'b' }, RELAYED, [life('b', undefined)]).verdict,
+    'failed',
+  );
   t.end();
 });
 
 t.test('a port that was used again belongs to the life that it was relayed in', (t) => {
   const former = life('birch-1', { from: 500, until: 510 }, [RELAYED.peer]);
   const backlog = { verdict: 'backlog', why: 'birch-2' };
-  t.equal(judge(BROKEN, RELAYED, [former, life('birch-2', undefined, [], 520)]).verdict, 'failed');
-  t.same(judge(BROKEN, RELAYED, [former, life('birch-2', KILLED, [], 520)]), backlog);
+  t.equal(
+    evaluate(BROKEN, RELAYED, [former, life('birch-2', undefined, [], 520)]).verdict,
+    'failed',
+  );
+  t.same(evaluate(BROKEN, RELAYED, [former, life('birch-2', KILLED, [], 520)]), backlog);
   const later = life('birch-3', undefined, [RELAYED.peer], 1005);
-  t.same(judge(BROKEN, RELAYED, [life('birch-2', KILLED), later]), backlog);
+  t.same(evaluate(BROKEN, RELAYED, [life('birch-2', KILLED), later]), backlog);
   t.end();
 });
 

@@ -61,13 +61,13 @@ linuxTest('whoever asks without a pause gets an answer from one of the two', asy
   const flag = `--admin-socket=${rig.admin}`;
   const first = rig.start(flag);
   await first.line('The first complete state is in place');
-  const { askAdmin } = await import('../../src/admin/client.ts');
+  const { callAdmin } = await import('../../src/admin/client.ts');
   const seen = new Map<number, number>();
   const over = new AbortController();
   const asking = (async () => {
     while (!over.signal.aborted) {
       const call = { socket: rig.admin, method: 'GET', operation: 'status' } as const;
-      const { process: about } = (await askAdmin(call)) as StatusView;
+      const { process: about } = (await callAdmin(call)) as StatusView;
       seen.set(about.pid, (seen.get(about.pid) ?? 0) + 1);
     }
   })();

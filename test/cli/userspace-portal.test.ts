@@ -7,7 +7,7 @@ import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts'
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { Exec } from '../../src/portal/exec.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
-import type { Rival } from '../../src/portal/rules/rivals.ts';
+import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { exits, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
@@ -176,7 +176,7 @@ class Host {
     /^ip6?tables/.test(command.file) ? this.iptables.exec(command) : this.nft.exec(command);
 
   /** What the last cleaning has found in use. */
-  rivals: readonly Rival[] = [];
+  rivals: readonly OtherWriter[] = [];
 
   async leave(owner?: string): Promise<void> {
     const options = { exec: this.exec, ...(owner !== undefined && { owner }) };

@@ -101,7 +101,7 @@ linuxTest(
     await server.listen();
     const found = await takeOver(path);
     if (found.kind !== 'inherited') throw new Error(`it is ${JSON.stringify(found)}`);
-    t.match(found, { pid: process.pid, sockets: 1, former: [listener] });
+    t.match(found, { pid: process.pid, sockets: 1, previousListeners: [listener] });
     await until(() => given.length === 1);
     t.same(given, [1]);
     const fd = takeInherited('TCP', '127.0.0.1', port) ?? -1;

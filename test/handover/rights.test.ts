@@ -75,11 +75,11 @@ linuxTest('tells what takes clients from everything else', async (t) => {
   t.teardown(() => server.close());
   const { port } = server.address() as { port: number };
   const tcp = { protocol: 'TCP', address: '127.0.0.1', port } as const;
-  t.same(rights.listeningPlace(fdOf(server)), tcp);
+  t.same(rights.listeningAddress(fdOf(server)), tcp);
 
   const client = connect(port, '127.0.0.1');
   await once(client, 'connect');
-  t.equal(rights.listeningPlace(fdOf(client)), undefined, 'a connection');
+  t.equal(rights.listeningAddress(fdOf(client)), undefined, 'a connection');
   client.destroy();
 
   const { _handle: handle } = await (async () => {
@@ -93,9 +93,9 @@ linuxTest('tells what takes clients from everything else', async (t) => {
     return { _handle: { fd: state?.handle.fd ?? -1, port: udp.address().port } };
   })();
   const place = { protocol: 'UDP', address: '::1', port: handle.port };
-  t.same(rights.listeningPlace(handle.fd), place);
+  t.same(rights.listeningAddress(handle.fd), place);
   const file = openSync('/dev/null', 'r');
-  t.equal(rights.listeningPlace(file), undefined, 'no socket at all');
+  t.equal(rights.listeningAddress(file), undefined, 'no socket at all');
   closeSync(file);
-  t.equal(rights.listeningPlace(-1), undefined);
+  t.equal(rights.listeningAddress(-1), undefined);
 });

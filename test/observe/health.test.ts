@@ -3,7 +3,7 @@ import t from 'tap';
 import {
   Health,
   INITIAL_FACTS,
-  judge,
+  evaluate,
   SYNC_FAILURE_LIMIT_MS,
   type HealthFacts,
   type Probe,
@@ -13,14 +13,14 @@ const T0 = Date.UTC(2026, 0, 1);
 const PROBES: readonly Probe[] = ['healthz', 'livez', 'readyz'];
 
 function statuses(facts: HealthFacts, now = T0): number[] {
-  return PROBES.map((probe) => judge(facts, [], probe, now).status);
+  return PROBES.map((probe) => evaluate(facts, [], probe, now).status);
 }
 
 const working: HealthFacts = { ...INITIAL_FACTS, firstSyncAt: T0, lastSyncAt: T0 };
 
 t.test('before the first complete state: not healthy, not ready, but alive', (t) => {
   t.same(statuses(INITIAL_FACTS), [503, 200, 503]);
-  t.same(judge(INITIAL_FACTS, [], 'healthz', T0).body, {
+  t.same(evaluate(INITIAL_FACTS, [], 'healthz', T0).body, {
     lastUpdated: null,
     currentTime: '2026-01-01T00:00:00.000Z',
     nodeEligible: true,
@@ -31,7 +31,7 @@ t.test('before the first complete state: not healthy, not ready, but alive', (t)
 
 t.test('with a state and nothing wrong: three times 200, and up to date now', (t) => {
   t.same(statuses(working, T0 + 3_600_000), [200, 200, 200]);
-  t.same(judge(working, [], 'healthz', T0 + 3_600_000).body, {
+  t.same(evaluate(working, [], 'healthz', T0 + 3_600_000).body, {
     lastUpdated: '2026-01-01T01:00:00.000Z',
     currentTime: '2026-01-01T01:00:00.000Z',
     nodeEligible: true,
@@ -43,11 +43,11 @@ t.test('a source that is away degrades, and never fails', (t) => {
   const lost = { ...working, sourceLost: { since: T0 + 1000, code: 'KPNG_SOURCE_LOST' } };
   const muchLater = T0 + 7 * 86_400_000;
   t.same(statuses(lost, muchLater), [200, 200, 200]);
-  const { body } = judge(lost, [], 'healthz', muchLater);
+  const { body } = evaluate(lost, [], 'healthz', muchLater);
   t.same(body.degraded, ['source lost since 2026-01-01T00:00:01.000Z (KPNG_SOURCE_LOST)']);
   t.equal(body.lastUpdated, '2026-01-01T00:00:00.000Z', 'the state is as old as it is');
   const bad = { ...working, sourceLost: { since: T0, code: 'KPNG_STATE_FILE_INVALID' } };
-  t.match(judge(bad, [], 'healthz', T0).body.degraded, [
+  t.match(evaluate(bad, [], 'healthz', T0).body.degraded, [
     /^state file not usable since .*INVALID\)$/,
   ]);
   t.end();
@@ -56,9 +56,9 @@ t.test('a source that is away degrades, and never fails', (t) => {
 t.test('changes that fail are a warning first, and a failure after a minute', (t) => {
   const failing = { ...working, syncFailing: { since: T0, code: 'KPNG_SINK_FAILED' } };
   t.same(statuses(failing, T0 + SYNC_FAILURE_LIMIT_MS - 1), [200, 200, 200]);
-  t.match(judge(failing, [], 'livez', T0 + 1).body.degraded, [/KPNG_SINK_FAILED/]);
+  t.match(evaluate(failing, [], 'livez', T0 + 1).body.degraded, [/KPNG_SINK_FAILED/]);
   t.same(statuses(failing, T0 + SYNC_FAILURE_LIMIT_MS), [503, 503, 503]);
-  const { body } = judge(failing, [], 'livez', T0 + SYNC_FAILURE_LIMIT_MS);
+  const { body } = evaluate(failing, [], 'livez', T0 + SYNC_FAILURE_LIMIT_MS);
   t.match(body.failing, [/since 2026-01-01T00:00:00.000Z \(KPNG_SINK_FAILED\)/]);
   t.end();
 });
@@ -74,7 +74,7 @@ t.test('problems of single services degrade, summed by code and without names', 
     { code: 'KPNG_PORTAL_CONFLICT', count: 1 },
     { code: 'KPNG_LISTEN_PERMISSION', count: 3 },
   ];
-  const { status, body } = judge(working, problems, 'healthz', T0);
+  const { status, body } = evaluate(working, problems, 'healthz', T0);
   t.equal(status, 200);
   t.same(body.degraded, [
     '5 not served (KPNG_LISTEN_PERMISSION)',
@@ -86,7 +86,7 @@ t.test('problems of single services degrade, summed by code and without names', 
 t.test('facts are taken up one by one', (t) => {
   let now = T0;
   const health = new Health(() => now);
-  t.equal(health.judge('readyz').status, 503);
+  t.equal(health.evaluate('readyz').status, 503);
   health.sourceLost('KPNG_SOURCE_LOST');
   now += 5000;
   health.sourceLost('KPNG_SOURCE_LOST');
@@ -94,18 +94,18 @@ t.test('facts are taken up one by one', (t) => {
   health.sourceConnected();
   t.equal(health.facts.sourceLost, undefined);
   health.syncFailed('KPNG_SINK_FAILED');
-  t.equal(health.judge('readyz').status, 503, 'a failure is no first state');
+  t.equal(health.evaluate('readyz').status, 503, 'a failure is no first state');
   now += 5000;
   health.synced();
-  t.equal(health.judge('readyz').status, 200);
+  t.equal(health.evaluate('readyz').status, 200);
   t.equal(health.facts.syncFailing, undefined);
   now += 5000;
   health.synced();
   t.match(health.facts, { firstSyncAt: T0 + 10_000, lastSyncAt: T0 + 15_000 });
-  health.askProblems(() => [{ code: 'KPNG_SERVICE_INVALID', count: 1 }]);
-  t.match(health.judge('healthz').body.degraded, [/KPNG_SERVICE_INVALID/]);
+  health.readProblemsFrom(() => [{ code: 'KPNG_SERVICE_INVALID', count: 1 }]);
+  t.match(health.evaluate('healthz').body.degraded, [/KPNG_SERVICE_INVALID/]);
   health.stopping();
-  t.equal(health.judge('readyz').status, 503);
+  t.equal(health.evaluate('readyz').status, 503);
   t.end();
 });
 
@@ -127,7 +127,7 @@ t.test('whatever happens: no 200 without a first state, none without reasons for
         else now += 45_000;
       }
       return PROBES.every((probe) => {
-        const { status, body } = health.judge(probe);
+        const { status, body } = health.evaluate(probe);
         if (!everSynced && probe !== 'livez' && status === 200) return false;
         return (status === 503) === (body.failing !== undefined);
       });
@@ -141,11 +141,11 @@ t.test('whatever happens: no 200 without a first state, none without reasons for
 t.test('a node that is to be deleted fails healthz only, and says so everywhere', (t) => {
   const leaving = { ...working, nodeIneligible: 'the node is being deleted' };
   t.same(statuses(leaving), [503, 200, 200]);
-  t.match(judge(leaving, [], 'healthz', T0).body, {
+  t.match(evaluate(leaving, [], 'healthz', T0).body, {
     nodeEligible: false,
     failing: ['the node is being deleted'],
   });
-  const { body } = judge(leaving, [], 'livez', T0);
+  const { body } = evaluate(leaving, [], 'livez', T0);
   t.equal(body.nodeEligible, false);
   t.notOk('failing' in body);
   t.end();
@@ -154,7 +154,7 @@ t.test('a node that is to be deleted fails healthz only, and says so everywhere'
 t.test('a change that waits for too long fails, even if nothing says that it did', (t) => {
   let now = T0;
   const health = new Health(() => now);
-  const seen = (): number[] => PROBES.map((probe) => health.judge(probe).status);
+  const seen = (): number[] => PROBES.map((probe) => health.evaluate(probe).status);
   health.syncStarted();
   now += SYNC_FAILURE_LIMIT_MS * 2;
   t.same(seen(), [503, 200, 503], 'the first state may take its time');
@@ -165,7 +165,7 @@ t.test('a change that waits for too long fails, even if nothing says that it did
   t.same(seen(), [200, 200, 200]);
   now += 1;
   t.same(seen(), [503, 503, 503]);
-  t.match(health.judge('livez').body.failing, [/^a change has been waiting since 2026/]);
+  t.match(health.evaluate('livez').body.failing, [/^a change has been waiting since 2026/]);
   health.syncFailed('KPNG_SINK_FAILED');
   t.same(seen(), [200, 200, 200], 'from now on the failure counts');
   health.syncStarted();
@@ -180,13 +180,13 @@ t.test('a process that is drained by hand gets no traffic, and may take it again
   health.synced();
   health.draining(true);
   t.same(
-    PROBES.map((probe) => health.judge(probe).status),
+    PROBES.map((probe) => health.evaluate(probe).status),
     [503, 200, 503],
   );
-  t.match(health.judge('readyz').body.failing, ['drained']);
+  t.match(health.evaluate('readyz').body.failing, ['drained']);
   health.draining(false);
   t.same(
-    PROBES.map((probe) => health.judge(probe).status),
+    PROBES.map((probe) => health.evaluate(probe).status),
     [200, 200, 200],
   );
   t.end();

@@ -55,12 +55,12 @@ t.test('the page holds the process, the build and the service ports', async (t) 
 
 t.test('faults inside an engine are counted by kind', async (t) => {
   const { scrape } = setup(t);
-  for (const what of ['worker-lost', 'worker-lost', 'given-up'] as const) {
+  for (const what of ['worker-lost', 'worker-lost', 'fallback'] as const) {
     dataPlaneFault.publish({ what, error: new Error('a crash') });
   }
   const page = await scrape();
   const count = (what: string) => page.value('kpng_userspace_engine_faults_total', { what });
-  t.same([count('worker-lost'), count('given-up')], [2, 1]);
+  t.same([count('worker-lost'), count('fallback')], [2, 1]);
 });
 
 t.test('nothing on the page has to list every handle of the process', async (t) => {

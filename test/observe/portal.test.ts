@@ -47,10 +47,10 @@ t.test('the log tells when rules are written, lost and not written', async (t) =
 t.test('from -v=2 on it tells of every change, and of flows', async (t) => {
   const { lines } = await follow(t, 2);
   events.portalWritten.publish(CHANGE);
-  events.flowsCleared.publish({ portal, places: 3, durationMs: 7 });
+  events.flowsCleared.publish({ portal, addresses: 3, durationMs: 7 });
   t.match(lines(), [
     { v: 2, msg: 'Packet rules changed', added: 1, removed: 2, ms: 4 },
-    { v: 2, places: 3, ms: 7 },
+    { v: 2, addresses: 3, ms: 7 },
   ]);
 });
 
@@ -102,17 +102,18 @@ t.test('metrics count writes by reason and failures by code', async (t) => {
 t.test('the node gets no traffic as long as its rules cannot be written', (t) => {
   const health = new Health();
   t.teardown(followPortal(health));
-  const status = () => (['healthz', 'readyz', 'livez'] as const).map((p) => health.judge(p).status);
+  const status = () =>
+    (['healthz', 'readyz', 'livez'] as const).map((p) => health.evaluate(p).status);
   health.synced();
   t.same(status(), [200, 200, 200]);
   events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION') });
   t.same(status(), [503, 503, 200]);
-  t.match(health.judge('healthz').body.failing, [
+  t.match(health.evaluate('healthz').body.failing, [
     /^the packet rules could not be written since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
   ]);
   events.portalWritten.publish(START);
   t.same(status(), [200, 200, 200]);
-  t.notOk('failing' in health.judge('healthz').body);
+  t.notOk('failing' in health.evaluate('healthz').body);
   t.end();
 });
 
@@ -130,7 +131,7 @@ t.test('another process that leads the same traffic is told, and takes no node o
   events.portalShared.publish({ portal, error });
   events.portalWritten.publish(START);
   t.equal(await shared(), 1);
-  t.match(health.judge('healthz'), {
+  t.match(health.evaluate('healthz'), {
     status: 200,
     body: {
       degraded: [
@@ -140,7 +141,7 @@ t.test('another process that leads the same traffic is told, and takes no node o
   });
   events.portalShared.publish({ portal, error: undefined });
   t.equal(await shared(), 0);
-  t.notOk('degraded' in health.judge('healthz').body);
+  t.notOk('degraded' in health.evaluate('healthz').body);
   t.match(lines(), [
     { level: 'warn', msg: 'Another process redirects the same traffic', err: /4711/ },
     { msg: 'Packet rules written' },
@@ -153,7 +154,7 @@ t.test('one service port that is left out fails nothing', (t) => {
   t.teardown(followPortal(health));
   health.synced();
   events.portalFailed.publish({ portal, error: failure('KPNG_PORTAL_PERMISSION', 'a/b:c') });
-  t.equal(health.judge('healthz').status, 200);
+  t.equal(health.evaluate('healthz').status, 200);
   t.end();
 });
 
@@ -166,7 +167,7 @@ t.test('rules that another process has taken degrade, for however long', (t) => 
   health.syncFailed('KPNG_PORTAL_TAKEN');
   now += 3_600_000;
   for (const probe of ['healthz', 'readyz', 'livez'] as const) {
-    const { status, body } = health.judge(probe);
+    const { status, body } = health.evaluate(probe);
     t.equal(status, 200, probe);
     t.match(body.degraded, [
       'another process owns the packet rules since 2026-01-01T00:00:00.000Z (KPNG_PORTAL_TAKEN)',
@@ -185,11 +186,11 @@ t.test('a portal that writes addresses is told of in words of its own', async (t
   events.portalWritten.publish({ ...CHANGE, ...about });
   events.portalLost.publish({ ...about, message: '2 are gone' });
   events.portalFailed.publish({ ...about, error: failure('KPNG_PORTAL_PERMISSION') });
-  t.match(health.judge('healthz').body.failing, [
+  t.match(health.evaluate('healthz').body.failing, [
     /^the service addresses could not be put on the interface since 2.* \(KPNG_PORTAL_PERMISSION\)$/,
   ]);
   events.portalWritten.publish({ ...START, ...about, reason: 'repair' });
-  t.equal(health.judge('healthz').status, 200);
+  t.equal(health.evaluate('healthz').status, 200);
   const messages = lines().map(({ msg }) => msg);
   t.equal(new Set(messages).size, 5);
   for (const message of messages) t.match(message, /service addresses/i);

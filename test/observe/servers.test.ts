@@ -15,7 +15,7 @@ import { SharedPage } from '../../src/observe/shared-page.ts';
 import { tlsServers } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { MAX_HTTP_CONNECTIONS, startHttpServer } from '../../src/util/http-server.ts';
-import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';
+import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { captureLog, type CapturedLog } from '../support/captured-log.ts';
 import { makeAuthority } from '../support/certs.ts';
@@ -331,13 +331,13 @@ t.test(
     const { put, clock, told, who } = await tlsSetup(t);
     t.equal(await who(), 'first');
     put('second', 'crt');
-    clock.advance(TLS_LOOK_MS);
+    clock.advance(TLS_POLL_MS);
     await until(() => told.length === 1);
     t.same(told, ['KPNG_TLS_FILE'], 'the key is not that of the certificate');
     t.equal(await who(), 'first');
     put('second', 'key');
     await until(() => {
-      clock.advance(TLS_LOOK_MS);
+      clock.advance(TLS_POLL_MS);
       return told.length === 2;
     });
     t.same(told, ['KPNG_TLS_FILE', 'changed']);

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { ExecError } from '../../src/portal/exec.ts';
-import { clearFlows, type FlowPlace, readFlows, staleAmong } from '../../src/portal/flows.ts';
+import { clearFlows, type FlowAddress, readFlows, staleAmong } from '../../src/portal/flows.ts';
 import { exits, FakeExec } from '../support/fake-exec.ts';
 
 const TARGETS = { 4: '192.0.2.5', 6: '2001:db8::5' };
@@ -19,15 +19,21 @@ const LOCAL = new Set(['192.0.2.5']);
 function place(
   text: string,
   proxyPort?: number,
-  formerly: FlowPlace['formerly'] = 'past',
-): FlowPlace {
+  previousPort: FlowAddress['previousPort'] = 'none',
+): FlowAddress {
   const at = text.lastIndexOf(':');
   const address = at === -1 ? undefined : text.slice(0, at);
   const port = Number(text.slice(at + 1));
-  return { family: address?.includes(':') === true ? 6 : 4, address, port, proxyPort, formerly };
+  return {
+    family: address?.includes(':') === true ? 6 : 4,
+    address,
+    port,
+    proxyPort,
+    previousPort,
+  };
 }
 
-function many(count: number): FlowPlace[] {
+function many(count: number): FlowAddress[] {
   return Array.from({ length: count }, (_, n) => place(`10.0.${n >> 8}.${n & 255}:53`, 40_001));
 }
 
@@ -39,7 +45,8 @@ t.test('reads what conntrack lists', async (t) => {
 });
 
 t.test('a flow is stale when it leads elsewhere than it should', async (t) => {
-  const stale = (...places: FlowPlace[]) => staleAmong(places, readFlows(LIST), TARGETS[4], LOCAL);
+  const stale = (...places: FlowAddress[]) =>
+    staleAmong(places, readFlows(LIST), TARGETS[4], LOCAL);
   t.strictSame(stale(place('10.0.0.1:53', 40_001)), [], 'it leads where it should');
   t.equal(stale(place('10.0.0.1:53', 40_002)).length, 1, 'to a former proxy port');
   t.equal(stale(place('10.0.0.1:53')).length, 1, 'to a proxy port though there is none');

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { NonePortal } from '../../src/portal/none.ts';
-import { formerKey, PortAllocator } from '../../src/portal/proxy-ports.ts';
+import { reservationKey, PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { PortRange } from '../../src/util/port-range.ts';
 import { seeded } from '../support/balancer.ts';
 import { listening, wants } from '../support/portals.ts';
@@ -57,7 +57,7 @@ t.test(
   'a listener gets the port that it had in a former process, and nobody else does',
   async (t) => {
     const [web, db, gone] = ['d/web:http', 'd/db', 'd/gone'].map((name) =>
-      formerKey(name, '0.0.0.0', 'internal'),
+      reservationKey(name, '0.0.0.0', 'internal'),
     ) as [string, string, string];
     const former = new Map([
       [web, 12],

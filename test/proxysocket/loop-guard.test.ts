@@ -36,7 +36,7 @@ function setUp(host: readonly string[] = ['10.0.0.5', 'fd00::5']) {
   const verdicts = (owner: ServicePort): boolean[] =>
     owner.balancer
       .endpoints()
-      .map((endpoint: BalancerEndpoint) => guard.leadsBack(owner, endpoint));
+      .map((endpoint: BalancerEndpoint) => guard.loopsBack(owner, endpoint));
   return { clock, guard, service, verdicts, reads: () => reads };
 }
 

@@ -112,7 +112,7 @@ t.test(
 
 t.test('a ring does what a plain array does', async (t) => {
   const step = fc.record({
-    kind: fc.constantFrom('join', 'leave', 'turn', 'moveLast', 'turnPast'),
+    kind: fc.constantFrom('join', 'leave', 'turn', 'moveLast', 'advancePast'),
     which: fc.nat(9),
   });
   holds(
@@ -138,8 +138,8 @@ t.test('a ring does what a plain array does', async (t) => {
           ring.moveLast(node);
           model.splice(at, 1);
           model.push(which);
-        } else if (kind === 'turnPast' && at !== -1) {
-          ring.turnPast(node);
+        } else if (kind === 'advancePast' && at !== -1) {
+          ring.advancePast(node);
           model = [...model.slice(at + 1), ...model.slice(0, at + 1)];
         }
         if (ring.size !== model.length) return false;

@@ -10,7 +10,7 @@ import {
 } from '../../src/server/limits.ts';
 import { defaultText } from '../../src/cli/flags/table.ts';
 import { formatDuration } from '../../src/util/duration.ts';
-import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';
+import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
 import { tableRows } from '../support/markdown.ts';
 
 const limits = readFileSync(
@@ -40,7 +40,7 @@ t.test('docs/reference/limits.md has every limit of the API server, with its val
     [
       String(MAX_REQUESTS_AHEAD),
       ...[keepAliveMs, keepAliveTimeoutMs, idleMs, HANDSHAKE_MS].map(formatDuration),
-      ...[TLS_LOOK_MS, DEFAULT_INTERVAL_MS].map(formatDuration),
+      ...[TLS_POLL_MS, DEFAULT_INTERVAL_MS].map(formatDuration),
     ],
   );
 });

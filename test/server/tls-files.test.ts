@@ -17,7 +17,7 @@ import t, { type Test } from 'tap';
 import { tlsFilesChanged, type TlsFilesChanged } from '../../src/server/events.ts';
 import { followTlsFiles } from '../../src/server/tls-files.ts';
 import { LISTEN_TLS_FLAGS, readTls } from '../../src/util/tls-files.ts';
-import { TLS_LOOK_MS } from '../../src/util/tls-follow.ts';
+import { TLS_POLL_MS } from '../../src/util/tls-follow.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { connectApi } from '../support/api-client.ts';
 import { makeAuthority } from '../support/certs.ts';
@@ -52,7 +52,7 @@ async function serve(t: Test) {
 /** Lets the next look happen, and resolves when it is over. */
 async function lookOnce(clock: FakeClock): Promise<void> {
   await until(() => clock.pending === 1);
-  clock.advance(TLS_LOOK_MS);
+  clock.advance(TLS_POLL_MS);
   await until(() => clock.pending === 1);
 }
 

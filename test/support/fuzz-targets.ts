@@ -247,7 +247,7 @@ function lineOf(text: string): string {
     at += size;
     return { bytes: bytes.subarray(at - size, at), descriptors: [] };
   };
-  return new Wire({ receive, send: (_fd, sent) => sent.length }, 0, BUDGET_MS).hear();
+  return new Wire({ receive, send: (_fd, sent) => sent.length }, 0, BUDGET_MS).readLine();
 }
 
 // The time limit ends the search.

@@ -34,7 +34,7 @@ export type Verdict = 'greeted' | 'accepted' | 'backlog' | 'failed';
 /** Times are read in different processes, to the millisecond. */
 const BLUR = 2;
 
-export function judge(
+export function evaluate(
   visit: Visit,
   entry: ProxyEntry | undefined,
   lives: readonly Life[],

@@ -1,6 +1,6 @@
 import type { Example, OtherCommand } from '../command.ts';
 import {
-  ASK_FLAGS,
+  CLIENT_FLAGS,
   ENDPOINT_FLAGS,
   LIMIT_FLAGS,
   LIST_FLAGS,
@@ -84,7 +84,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         'A live table of rates, connections, errors and endpoints. Keys: q quits, c r i o e n s sort, ' +
         '/ searches, Enter shows endpoints, ? explains the rest.',
       flags: {
-        ...ASK_FLAGS,
+        ...CLIENT_FLAGS,
         ...LIST_FLAGS,
         sort: { ...LIST_FLAGS.sort, default: 'connections' },
         ...TOP_FLAGS,
@@ -139,7 +139,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       description:
         'Contains addresses of services, endpoints and up to 100 clients; review it before you send it.',
       flags: {
-        ...ASK_FLAGS,
+        ...CLIENT_FLAGS,
         output: { ...SHOW_FLAGS.output, default: 'json' },
       },
       examples: [{ line: 'dump > dump.json', does: 'saves the state of the proxy' }],

@@ -1,4 +1,4 @@
-import { askAdmin, type AdminCall } from '../../admin/client.ts';
+import { callAdmin, type AdminCall } from '../../admin/client.ts';
 import { MAX_ROWS } from '../../admin/services.ts';
 import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
 import type {
@@ -65,7 +65,7 @@ export async function runAdmin(invocation: AdminInvocation, terminal: Streams): 
     );
   }
   const ask: Ask = (method, operation, input = {}) =>
-    askAdmin({ socket, method, operation, input });
+    callAdmin({ socket, method, operation, input });
   if (word === 'top') {
     const { runTop } = await import('./top/run.ts');
     return runTop({ flags, terminal, ask: (operation, input) => ask('GET', operation, input) });

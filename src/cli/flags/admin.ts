@@ -10,7 +10,7 @@ export const OUTPUT_FORMS = ['table', 'json', 'yaml'] as const;
 export type OutputForm = (typeof OUTPUT_FORMS)[number];
 
 /** Flags of every command that asks a running proxy. */
-export const ASK_FLAGS = group(ASK, {
+export const CLIENT_FLAGS = group(ASK, {
   socket: flag(text('path'), '', 'Admin socket of the proxy, or its named pipe on Windows.', {
     defaultText: 'that of --admin-socket',
   }),
@@ -18,7 +18,7 @@ export const ASK_FLAGS = group(ASK, {
 
 /** The same, where the answer can be printed in other forms. */
 export const SHOW_FLAGS = {
-  ...ASK_FLAGS,
+  ...CLIENT_FLAGS,
   ...group(WHAT, {
     output: flag(
       choice(OUTPUT_FORMS),

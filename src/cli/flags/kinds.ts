@@ -55,7 +55,7 @@ export function list(
       return items;
     },
     format: (value) => value.join(','),
-    merge: (former, latter) => [...former, ...latter],
+    merge: (earlier, later) => [...earlier, ...later],
   };
 }
 

@@ -19,7 +19,7 @@ export interface FlagKind<T> {
   /** The text that gives this value. */
   format(value: T): string;
   /** Merges the values of a repeated flag. Without it the last one counts, as in Go. */
-  merge?(former: T, latter: T): T;
+  merge?(earlier: T, later: T): T;
 }
 
 export interface FlagSpec<T> {

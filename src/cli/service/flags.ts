@@ -16,7 +16,7 @@ function settings(): FlagKind<readonly string[]> {
       throw new Error('expected a variable and its value, such as NAME=value');
     },
     format: (value) => value.join(' '),
-    merge: (former, latter) => [...former, ...latter],
+    merge: (earlier, later) => [...earlier, ...later],
   };
 }
 

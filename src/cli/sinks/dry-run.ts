@@ -97,7 +97,7 @@ function head(kind: string, { portal, portRange }: UserspaceOptions): string {
   const lines = [`portal ${kind}: commands for this state on a host without any of our rules`];
   if (portal === 'auto') lines.push('(auto selects it where it works; not tested)');
   if (kind !== 'address' && portRange === undefined) {
-    lines.push(`ports from ${FIRST_MADE_UP_PORT} on stand for those that the kernel would choose`);
+    lines.push(`ports from ${FIRST_ASSUMED_PORT} on stand for those that the kernel would choose`);
   }
   return lines.map((line) => `# ${line}\n`).join('');
 }
@@ -113,7 +113,7 @@ function healthChecks(view: LocalView): string {
 }
 
 /** The first of the placeholders for ports that the kernel would choose. */
-const FIRST_MADE_UP_PORT = 50_000;
+const FIRST_ASSUMED_PORT = 50_000;
 
 /**
  * An engine that opens nothing: it prints where it would listen, one comment for each listener. Ports
@@ -124,7 +124,7 @@ class DryEngine implements Engine {
   readonly #write: (text: string) => Promise<void>;
   readonly #specs = new Map<string, ServicePortSpec>();
   /** By service port, address and traffic. */
-  readonly #madeUp = new Map<string, number>();
+  readonly #assumed = new Map<string, number>();
 
   constructor(write: (text: string) => Promise<void>) {
     this.#write = write;
@@ -172,10 +172,10 @@ class DryEngine implements Engine {
   #portOf(name: string, { address, port, traffic }: ListenSpec): number {
     if (port !== 0) return port;
     const key = `${name} ${address} ${traffic}`;
-    const known = this.#madeUp.get(key);
+    const known = this.#assumed.get(key);
     if (known !== undefined) return known;
-    const made = FIRST_MADE_UP_PORT + this.#madeUp.size;
-    this.#madeUp.set(key, made);
+    const made = FIRST_ASSUMED_PORT + this.#assumed.size;
+    this.#assumed.set(key, made);
     return made;
   }
 }

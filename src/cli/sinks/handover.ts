@@ -7,14 +7,14 @@ import { slotKeys } from '../../proxysocket/core/listener-slot.ts';
 import type { NewProcess, Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';
 import type { PreviousFlow } from '../../proxysocket/udp/previous-flows.ts';
-import type { Turn } from '../../util/turn.ts';
+import type { Activation } from '../../util/activation.ts';
 
 export interface HandoverOptions {
   /** Of the unix socket. */
   readonly path: string;
   readonly log: Log;
   /** Opened when no other process serves, or this one is about to. */
-  readonly turn: Turn;
+  readonly activation: Activation;
 }
 
 /** Takes over from the previous process, and hands over to the next one. */
@@ -24,7 +24,7 @@ export class Handover {
   readonly #inheritance: Inheritance | undefined;
   /** The file at the path when this process began. */
   readonly #file: FileId;
-  readonly #turn: Turn;
+  readonly #activation: Activation;
   readonly #taken = Promise.withResolvers<number>();
   #server: HandoverServer | undefined;
   #isTaken = false;
@@ -36,17 +36,17 @@ export class Handover {
     inheritance: Inheritance | undefined,
     file: FileId,
   ) {
-    const { path, log, turn } = options;
+    const { path, log, activation } = options;
     this.#path = path;
     this.#log = log;
-    this.#turn = turn;
+    this.#activation = activation;
     this.#inheritance = inheritance;
     this.#file = file;
   }
 
   /** Takes over from a running process; without one, or when that fails, this process starts alone. */
   static async begin(options: HandoverOptions): Promise<Handover> {
-    const { path, log, turn } = options;
+    const { path, log, activation } = options;
     const { takeOver } = await import('../../handover/take-over.ts');
     const begin = performance.now();
     const found = await takeOver(path);
@@ -64,7 +64,7 @@ export class Handover {
         reason: found.reason,
       });
     }
-    await turn.come();
+    await activation.activate();
     return new Handover(options, undefined, found.kind === 'nobody' ? found.file : undefined);
   }
 
@@ -83,8 +83,8 @@ export class Handover {
   }
 
   /** Where service ports listened in the previous process. */
-  get former(): readonly PreviousListener[] {
-    return this.#inheritance?.former ?? [];
+  get previousListeners(): readonly PreviousListener[] {
+    return this.#inheritance?.previousListeners ?? [];
   }
 
   /** Takes over, and begins to wait for a new process, now that a state is in place. Only the first call does. */
@@ -161,7 +161,7 @@ export class Handover {
     if (this.#inheritance === undefined) return;
     const { pid } = this.#inheritance;
     // Until now metrics and health would have reported that nothing is in place yet.
-    await this.#turn.come(pid);
+    await this.#activation.activate(pid);
     this.#inheritance.complete();
     log.info('Took over from the previous process', { pid });
   }
@@ -170,7 +170,7 @@ export class Handover {
   async #predecessorGone(pid: number): Promise<void> {
     if (this.#server !== undefined) return;
     this.#log.warn('Previous process ended before this one could serve', { pid });
-    await this.#turn.come(pid);
+    await this.#activation.activate(pid);
   }
 }
 

@@ -95,7 +95,7 @@ export function iptablesTools(
 }
 
 /** Placeholder tools of a dry run, which probes nothing. */
-export async function madeUpTools(flavor: UserspaceOptions['iptablesFlavor']): Promise<Tools> {
+export async function assumedTools(flavor: UserspaceOptions['iptablesFlavor']): Promise<Tools> {
   if (flavor === 'auto') return { name: 'iptables', flavor: 'nft', version: '1.8.9' };
   return { name: `iptables-${flavor}`, flavor, version: '1.8.9' };
 }

@@ -2,7 +2,7 @@ import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Exec } from '../../portal/exec.ts';
 import type { Flavor } from '../../portal/iptables/tools.ts';
-import type { Rival } from '../../portal/rules/rivals.ts';
+import type { OtherWriter } from '../../portal/rules/other-writers.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
@@ -20,10 +20,10 @@ export async function removeStaleRules(
   { portalTable: table, portalChainPrefix: prefix }: UserspaceOptions,
   log: Log,
   exec: Exec,
-): Promise<readonly Rival[]> {
+): Promise<readonly OtherWriter[]> {
   const { findOwner } = await import('../../portal/rules/canary.ts');
   const local = new Set(hostAddresses().map(({ address }) => address));
-  const rivals = new Map<string, Set<number>>();
+  const writers = new Map<string, Set<number>>();
   const attempt = async (
     what: string,
     remove: (stays: (owners: readonly string[]) => Promise<boolean>) => Promise<boolean>,
@@ -32,9 +32,9 @@ export async function removeStaleRules(
       const found = await Promise.all(owners.map((owner) => findOwner(owner)));
       const living = found.filter((owner) => owner !== undefined);
       if (living.length === 0) return false;
-      const pids = rivals.get(what) ?? new Set();
+      const pids = writers.get(what) ?? new Set();
       for (const { pid } of living) if (pid !== undefined) pids.add(pid);
-      rivals.set(what, pids);
+      writers.set(what, pids);
       return true;
     };
     try {
@@ -68,5 +68,5 @@ export async function removeStaleRules(
       return (await cleanUpIptables(exec, options)).removed;
     });
   }
-  return [...rivals].map(([what, pids]) => ({ what, pids: [...pids] }));
+  return [...writers].map(([what, pids]) => ({ what, pids: [...pids] }));
 }

@@ -66,7 +66,7 @@ export const toExtip = defineSink({
     }
     const done = Promise.withResolvers<void>();
     const print = streamWriter(stdout, () => done.resolve());
-    const tools = () => choices.madeUpTools(flavor);
+    const tools = () => choices.assumedTools(flavor);
     const sink = new ExtipSink({ ...options, exec: dryExec((line) => print(line)), tools });
     return {
       sink: {

@@ -20,16 +20,16 @@ export interface EngineOptions {
 }
 
 /** For tests. */
-export interface EngineSeams extends Pick<PoolOptions, 'module' | 'backoff'> {
+export interface EngineHooks extends Pick<PoolOptions, 'module' | 'backoff'> {
   readonly crashFolder?: string;
   readonly platform?: NodeJS.Platform;
   readonly canAcceptWithOnread?: () => Promise<boolean>;
 }
 
 /** Logs the cost of relaying with the node engine on this Node. */
-async function logAcceptance(log: Log, seams: EngineSeams): Promise<void> {
+async function logAcceptance(log: Log, hooks: EngineHooks): Promise<void> {
   const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
-  if (await (seams.canAcceptWithOnread ?? canAcceptWithOnread)()) {
+  if (await (hooks.canAcceptWithOnread ?? canAcceptWithOnread)()) {
     log.v(1, 'The node engine reads clients into its own buffers');
   } else {
     log.info('The node engine uses only documented functions; uploads cost more CPU', {
@@ -46,12 +46,12 @@ export async function createEngine(
   options: EngineOptions,
   portal: Pick<Portal, 'hostAddresses'>,
   log: Log,
-  seams: EngineSeams = {},
+  hooks: EngineHooks = {},
 ): Promise<Required<Engine>> {
   const { engine, workers = 1, limits } = options;
   const makeNode = async (counters?: CounterStore): Promise<Required<Engine>> => {
     const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
-    await logAcceptance(log, seams);
+    await logAcceptance(log, hooks);
     return createNodeEngine({
       limits,
       ...(counters !== undefined && { counters }),
@@ -62,7 +62,7 @@ export async function createEngine(
   };
   if (engine !== 'node') {
     try {
-      const pool = await startPool(options, makeNode, log, seams);
+      const pool = await startPool(options, makeNode, log, hooks);
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
       return pool;
     } catch (cause) {
@@ -87,7 +87,7 @@ async function startPool(
   { engine, workers = 1, limits, instance }: EngineOptions,
   fallback: (counters: CounterStore) => Promise<Engine>,
   log: Log,
-  { crashFolder, platform = process.platform, module, backoff }: EngineSeams,
+  { crashFolder, platform = process.platform, module, backoff }: EngineHooks,
 ): Promise<Required<Engine>> {
   // A worker would fail on this, too, but starting one is expensive.
   if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);

@@ -2,7 +2,7 @@ import { KpngError } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
-import { formerKey, PortAllocator } from '../../portal/proxy-ports.ts';
+import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
@@ -12,7 +12,7 @@ import {
   choosePortal,
   iptablesFamilies,
   iptablesTools,
-  madeUpTools,
+  assumedTools,
   type AutoKind,
 } from './portal-choice.ts';
 import { createKeeper, type KeeperHost } from './portal-interface.ts';
@@ -35,19 +35,19 @@ export async function createPortal(
   log: Log,
   exec: Exec = systemExec,
   dry?: PortalParts,
-  former: readonly PreviousListener[] = [],
+  previous: readonly PreviousListener[] = [],
 ): Promise<Portal> {
   const { bindAddress, nodePortAddresses, iptablesFlavor } = options;
   const allocator = new PortAllocator(
     options.portRange,
     dry?.random ?? Math.random,
-    formerPorts(former),
+    previousPorts(previous),
     dry === undefined ? await reservedPorts(options, log, exec) : [],
   );
   const tools =
     dry === undefined
       ? iptablesTools(exec, iptablesFlavor, log)
-      : () => madeUpTools(iptablesFlavor);
+      : () => assumedTools(iptablesFlavor);
   const auto = async (): Promise<AutoKind> =>
     dry === undefined ? choosePortal(options, log, exec, tools) : BEST;
   const kind = options.portal === 'auto' ? await auto() : options.portal;
@@ -91,10 +91,10 @@ export async function createPortal(
 }
 
 /** The port that each listener had in the previous process, by the portals' name of it. */
-function formerPorts(former: readonly PreviousListener[]): ReadonlyMap<string, number> {
+function previousPorts(previous: readonly PreviousListener[]): ReadonlyMap<string, number> {
   return new Map(
-    former.map(({ servicePort, address, traffic, port }) => [
-      formerKey(servicePort, address, traffic),
+    previous.map(({ servicePort, address, traffic, port }) => [
+      reservationKey(servicePort, address, traffic),
       port,
     ]),
   );
@@ -111,16 +111,16 @@ async function beAlone(
   signal: AbortSignal,
   tools?: () => Promise<Tools>,
 ): Promise<void> {
-  const [{ removeStaleRules }, { outlastRivals }] = await Promise.all([
+  const [{ removeStaleRules }, { waitForOtherWriters }] = await Promise.all([
     import('./stale-rules.ts'),
-    import('../../portal/rules/rivals.ts'),
+    import('../../portal/rules/other-writers.ts'),
   ]);
   const current: Current =
     tools === undefined
       ? { kind: 'nftables' }
       : { kind: 'iptables', flavor: (await tools()).flavor };
   const look = () => removeStaleRules(current, options, log, exec);
-  await outlastRivals({ portal: current.kind, look, signal });
+  await waitForOtherWriters({ portal: current.kind, look, signal });
 }
 
 /** The ports of `--port-range` that are reserved, logged once: Windows keeps some for itself. */
@@ -158,7 +158,7 @@ export async function createPortProxy(
   const { nodePortAddresses, bindAddress, cleanupOnExit: removeOnClose } = options;
   log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
   return new PortProxyPortal({
-    places: new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) }),
+    addresses: new AddressPortal({ nodePortAddresses, ...(keeper !== undefined && { keeper }) }),
     store: new RuleStore(exec, ruleLedger(host.env)),
     allocator,
     bindAddress,

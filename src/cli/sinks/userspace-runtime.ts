@@ -9,7 +9,7 @@ import { teeSinks } from '../../sinks/tee.ts';
 import type { LocalChange, LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { holderText, socketHolder } from '../../util/socket-holder.ts';
-import { Turn } from '../../util/turn.ts';
+import { Activation } from '../../util/activation.ts';
 import type { RunContext, RunningSink } from '../command.ts';
 import { previousFlows, Handover } from './handover.ts';
 import { createHealthChecks } from './health-checks.ts';
@@ -35,16 +35,23 @@ async function both(
 /** Assembles proxier, portal and engine. Rejects with KPNG_USAGE for flags that exclude each other. */
 export async function startUserspace(
   options: UserspaceOptions,
-  context: Pick<RunContext, 'log' | 'turn' | 'otherPorts'> & Partial<Pick<RunContext, 'globals'>>,
+  context: Pick<RunContext, 'log' | 'activation' | 'otherPorts'> &
+    Partial<Pick<RunContext, 'globals'>>,
 ): Promise<RunningSink> {
   const { handoverSocket: path } = options;
-  const { log, turn = Turn.atOnce() } = context;
+  const { log, activation = Activation.atOnce() } = context;
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
   // Metrics, the status and the fallback engine read it, too.
   const limits = { ...options.limits };
-  const handover = path === '' ? undefined : await Handover.begin({ path, log, turn });
-  const portal = await createPortal(options, log, undefined, undefined, handover?.former);
+  const handover = path === '' ? undefined : await Handover.begin({ path, log, activation });
+  const portal = await createPortal(
+    options,
+    log,
+    undefined,
+    undefined,
+    handover?.previousListeners,
+  );
   const engine = await createEngine(
     { ...options, limits, instance: instanceOf(options, context) },
     portal,
@@ -110,10 +117,10 @@ export async function startUserspace(
       handover?.close();
       const isTaken = handover?.isTaken === true;
       if (isTaken) portal.leave?.();
-      const unasked = isTaken ? checks?.leave() : checks?.close();
+      const checksEnded = isTaken ? checks?.leave() : checks?.close();
       // Load balancers look elsewhere, nothing new comes from the source, nothing new from clients, and
       // then the connections end.
-      if (!isTaken) await unasked;
+      if (!isTaken) await checksEnded;
       const carrier = { close: () => engine.close(handover?.newProcess) };
       const served = async (): Promise<void> => {
         await proxier.close();
@@ -121,7 +128,7 @@ export async function startUserspace(
         // Connections need the addresses that such a portal has added.
         else await both(carrier, portal);
       };
-      await Promise.all([unasked, served()]);
+      await Promise.all([checksEnded, served()]);
     },
     async destroy() {
       await checks?.close();

@@ -105,7 +105,7 @@ export function globs(): FlagKind<readonly string[]> {
       return patterns;
     },
     format: (value) => value.join(','),
-    merge: (former, latter) => [...former, ...latter],
+    merge: (earlier, later) => [...earlier, ...later],
   };
 }
 

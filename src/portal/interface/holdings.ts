@@ -62,24 +62,24 @@ export class Holdings {
         this.#users.delete(address);
         this.#lastUsers.set(address, servicePort);
       }
-      this.#judge(address);
+      this.#update(address);
     }
     for (const address of after) {
       const users = this.#users.get(address);
       if (users === undefined) this.#users.set(address, new Set([servicePort]));
       else users.add(servicePort);
-      this.#judge(address);
+      this.#update(address);
     }
   }
 
   /** Applies a listing. Returns how many needed addresses of ours have disappeared. */
   listed({ ours, others }: HostListing): number {
-    const former = this.#ours;
+    const before = this.#ours;
     this.#ours = new Set(ours);
     this.#others = new Map(others.map((each) => [each.address, each]));
-    for (const address of [...former, ...ours, ...this.#users.keys()]) this.#judge(address);
+    for (const address of [...before, ...ours, ...this.#users.keys()]) this.#update(address);
     let lost = 0;
-    for (const address of former) if (this.toAdd.has(address)) lost += 1;
+    for (const address of before) if (this.toAdd.has(address)) lost += 1;
     return lost;
   }
 
@@ -87,36 +87,36 @@ export class Holdings {
   added(address: string): void {
     this.refused.delete(address);
     this.#ours.add(address);
-    this.#judge(address);
+    this.#update(address);
   }
 
   /** An address was to be added, and is there already: another program has added it. */
   found(address: string): void {
     this.refused.delete(address);
     this.#others.set(address, { address, loopback: false });
-    this.#judge(address);
+    this.#update(address);
   }
 
   /** An address was removed. */
   removed(address: string): void {
     this.#ours.delete(address);
-    this.#judge(address);
+    this.#update(address);
   }
 
   /** An address could not be added. It is not added again until `readmit`. */
   refuse(address: string, error: KpngError): void {
     this.refused.set(address, error);
-    this.#judge(address);
+    this.#update(address);
   }
 
   /** Addresses that were refused are to be added again. */
   readmit(): void {
     const addresses = [...this.refused.keys()];
     this.refused.clear();
-    for (const address of addresses) this.#judge(address);
+    for (const address of addresses) this.#update(address);
   }
 
-  #judge(address: string): void {
+  #update(address: string): void {
     const wanted = this.#users.has(address);
     const ours = this.#ours.has(address);
     if (!wanted) this.refused.delete(address);

@@ -8,7 +8,7 @@ import {
   LISTING_INTERVAL_MS,
   LISTING_SHARE,
   MAX_LINGER_MS,
-  PROBES_PER_LOOK,
+  PROBES_PER_CHECK,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
 import { Guard, type ProbeResult } from '../watch.ts';
@@ -157,7 +157,7 @@ export class AddressKeeper {
 
   /** Looks whether some of the addresses are there, others each time. */
   async #look(): Promise<ProbeResult> {
-    const some = this.#rotation.next(this.#holdings.ours, PROBES_PER_LOOK);
+    const some = this.#rotation.next(this.#holdings.ours, PROBES_PER_CHECK);
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
     return found.includes(false) ? 'gone' : 'alive';
   }

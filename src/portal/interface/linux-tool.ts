@@ -127,28 +127,28 @@ const IP: Tool = {
 };
 
 /** The meaning of a message of ip. */
-export function saidFailure(said: string, doing: string, cause?: unknown): ToolError {
-  return diagnose(said, quoted(said), doing, IP, cause);
+export function lineFailure(line: string, doing: string, cause?: unknown): ToolError {
+  return diagnose(line, quoted(line), doing, IP, cause);
 }
 
 /** Whether a message is about the process or the interface, not about an address. */
-export function concernsAll(said: string): boolean {
-  return /Operation not permitted|Cannot find device|No such device|does not exist/.test(said);
+export function concernsAll(line: string): boolean {
+  return /Operation not permitted|Cannot find device|No such device|does not exist/.test(line);
 }
 
 /** Whether an address could not be added because it is there. */
-export function saysExists(said: string): boolean {
-  return /File exists|already assigned/i.test(said);
+export function isExistsError(line: string): boolean {
+  return /File exists|already assigned/i.test(line);
 }
 
 /** Whether an address could not be removed because it is not there. */
-export function saysAbsent(said: string): boolean {
-  return /Cannot assign requested address|address not found/i.test(said);
+export function isAbsentError(line: string): boolean {
+  return /Cannot assign requested address|address not found/i.test(line);
 }
 
 /** Whether an interface could not be created because the kernel does not know its kind. */
-export function saysUnknownKind(said: string): boolean {
-  return /Unknown device type|not supported/i.test(said);
+export function isUnknownKindError(line: string): boolean {
+  return /Unknown device type|not supported/i.test(line);
 }
 
 /** The interfaces of the host with their addresses. Rejects with KPNG_PORTAL_*. */
@@ -187,23 +187,23 @@ export async function runBatch(
     }
     const { failed, rest } = readBatchErrors(cause.stderr);
     if (rest === '' && failed.size > 0) return failed;
-    throw saidFailure(rest || cause.message, doing, cause);
+    throw lineFailure(rest || cause.message, doing, cause);
   }
 }
 
 /** What `ip -force -batch -` prints: messages of each line that failed, and `rest` where it has stopped. */
 function readBatchErrors(stderr: string): { failed: Map<number, string>; rest: string } {
   const failed = new Map<number, string>();
-  let said: string[] = [];
+  let message: string[] = [];
   for (const text of stderr.split('\n')) {
     const line = text.trim().replace(/^(?:Error: |RTNETLINK answers: )/, '');
     const [, number] = /^Command failed .*:(\d+)$/.exec(line) ?? [];
     if (number !== undefined) {
-      failed.set(Number(number), said.join('; '));
-      said = [];
-    } else if (line !== '') said.push(line);
+      failed.set(Number(number), message.join('; '));
+      message = [];
+    } else if (line !== '') message.push(line);
   }
-  return { failed, rest: said.join('; ') };
+  return { failed, rest: message.join('; ') };
 }
 
 /** `10.0.0.1/32` or `fd00::1/128`. */

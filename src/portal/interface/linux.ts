@@ -17,10 +17,10 @@ import {
   MAX_OUTPUT,
   removalOf,
   runBatch,
-  saidFailure,
-  saysAbsent,
-  saysExists,
-  saysUnknownKind,
+  lineFailure,
+  isAbsentError,
+  isExistsError,
+  isUnknownKindError,
   Spelling,
 } from './linux-tool.ts';
 
@@ -60,8 +60,8 @@ export async function disposeOf(links: readonly Link[], name: string, exec: Exec
       ? [`link delete dev ${name}`]
       : ours.map((address) => removalOf(address, name));
   const doing = `removing addresses from the interface ${name}`;
-  for (const said of (await runBatch(exec, lines, doing)).values()) {
-    if (!saysAbsent(said)) throw saidFailure(said, doing);
+  for (const line of (await runBatch(exec, lines, doing)).values()) {
+    if (!isAbsentError(line)) throw lineFailure(line, doing);
   }
 }
 
@@ -124,17 +124,17 @@ class LinuxInterface implements InterfaceAddresses {
     const errors = await runBatch(this.#exec, lines, doing);
     const existing: string[] = [];
     const refused = new Map<string, KpngError>();
-    for (const [number, said] of errors) {
-      if (concernsAll(said)) throw saidFailure(said, doing);
+    for (const [number, line] of errors) {
+      if (concernsAll(line)) throw lineFailure(line, doing);
       const index = number - 1;
       const isRemoval = index < remove.length;
       const address = isRemoval ? remove[index] : add[index - remove.length];
-      if (address === undefined || (isRemoval && saysAbsent(said))) continue;
-      if (!isRemoval && saysExists(said)) existing.push(address);
+      if (address === undefined || (isRemoval && isAbsentError(line))) continue;
+      if (!isRemoval && isExistsError(line)) existing.push(address);
       else {
         const verb = isRemoval ? 'removing' : 'adding';
         const what = `${verb} ${asHostNetwork(address)} on the interface ${this.name}`;
-        refused.set(address, saidFailure(said, what));
+        refused.set(address, lineFailure(line, what));
       }
     }
     return { existing, refused };
@@ -187,11 +187,11 @@ class LinuxInterface implements InterfaceAddresses {
     for (const kind of KINDS) {
       const errors = await runBatch(this.#exec, creation(this.name, kind), doing);
       const failed = [...errors].find(
-        ([number, said]) => number !== OPTIONAL_STEP && !saysExists(said),
+        ([number, line]) => number !== OPTIONAL_STEP && !isExistsError(line),
       );
       if (failed === undefined) return;
-      const [number, said] = failed;
-      if (number !== 1 || !saysUnknownKind(said)) throw saidFailure(said, doing);
+      const [number, line] = failed;
+      if (number !== 1 || !isUnknownKindError(line)) throw lineFailure(line, doing);
     }
     throw new KpngError(
       'KPNG_PORTAL_UNSUPPORTED',
@@ -217,7 +217,7 @@ class LinuxInterface implements InterfaceAddresses {
     }
     const doing = `bringing the interface ${this.name} up`;
     const errors = await runBatch(this.#exec, [`link set dev ${this.name} up`], doing);
-    for (const said of errors.values()) throw saidFailure(said, doing);
+    for (const line of errors.values()) throw lineFailure(line, doing);
   }
 }
 

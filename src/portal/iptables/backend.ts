@@ -19,13 +19,13 @@ import {
   readListing,
   renderListing,
   type Found,
-  type Place,
+  type RuleContext,
 } from './listing.ts';
 import {
   damagedParts,
   renderDelta,
   renderFull,
-  renderMending,
+  renderRepair,
   renderRemoval,
   renderTrial,
   ruleCount,
@@ -63,12 +63,14 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     this.#written = undefined;
     this.#withoutJumps = undefined;
     const kernel = await this.#kernel();
-    const found = await this.#inFamilies(config, async (place) => {
-      const listing = known?.get(place.family);
-      if (listing !== undefined) return readListing(place, items, listing, false);
+    const found = await this.#inFamilies(config, async (context) => {
+      const listing = known?.get(context.family);
+      if (listing !== undefined) return readListing(context, items, listing, false);
       // When chains are missing, the full listing finds the damage.
-      const seen = damaged ? await inspect(kernel, place, items).catch(() => undefined) : undefined;
-      return seen ?? (await kernel.find(place.family, this.#prefix, true));
+      const seen = damaged
+        ? await inspect(kernel, context, items).catch(() => undefined)
+        : undefined;
+      return seen ?? (await kernel.find(context.family, this.#prefix, true));
     });
     const other = [...found.values()]
       .map((each) => otherOwner(each, config.owner))
@@ -76,9 +78,12 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     if (onlyOwn && other !== undefined) return other;
     const render = (how: typeof renderFull) =>
       new Map(
-        [...found].map(([family, each]) => [family, how(this.#place(config, family), items, each)]),
+        [...found].map(([family, each]) => [
+          family,
+          how(this.#context(config, family), items, each),
+        ]),
       );
-    let scripts = damaged ? render(renderMending) : undefined;
+    let scripts = damaged ? render(renderRepair) : undefined;
     // If no rule is missing, the contents differ.
     if (![...(scripts?.values() ?? [])].some((script) => script !== '')) {
       scripts = render(renderFull);
@@ -106,20 +111,20 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
       }
     }
     const kernel = await this.#kernel();
-    await this.#inFamilies(config, async (place) => {
-      const list = byFamily.get(place.family);
+    await this.#inFamilies(config, async (context) => {
+      const list = byFamily.get(context.family);
       if (list === undefined) return;
-      await kernel.restore(place.family, renderDelta(place, list), `changing ${this.what}`);
+      await kernel.restore(context.family, renderDelta(context, list), `changing ${this.what}`);
     });
     this.#written = before;
     return undefined;
   }
 
-  async wouldTake(config: RuleConfig, items: Items<SlotName>): Promise<boolean> {
+  async accepts(config: RuleConfig, items: Items<SlotName>): Promise<boolean> {
     const kernel = await this.#kernel();
     try {
-      await this.#inFamilies(config, (place) =>
-        kernel.restore(place.family, renderTrial(place, items), `checking ${this.what}`),
+      await this.#inFamilies(config, (context) =>
+        kernel.restore(context.family, renderTrial(context, items), `checking ${this.what}`),
       );
       return true;
     } catch (error) {
@@ -131,12 +136,12 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   /** Compares the number of rules in each chain. */
   async difference(config: RuleConfig, items: Items<SlotName>): Promise<string | undefined> {
     const kernel = await this.#kernel();
-    const differences = await this.#inFamilies(config, async (place) => {
-      const name = `IPv${place.family}`;
-      const found = await inspect(kernel, place, items).catch(() => undefined);
+    const differences = await this.#inFamilies(config, async (context) => {
+      const name = `IPv${context.family}`;
+      const found = await inspect(kernel, context, items).catch(() => undefined);
       if (found === undefined) return [`${name} chains are missing`];
       return TABLES.flatMap((table) => {
-        const { chains, jumps } = damagedParts(place, items, found, table);
+        const { chains, jumps } = damagedParts(context, items, found, table);
         return [...chains, ...(jumps ? [`jumps in ${table}`] : [])].map(
           (part) => `${name} ${part} has other rules than were written`,
         );
@@ -158,9 +163,9 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
   async jumpDifference(config: RuleConfig): Promise<string | undefined> {
     const kernel = await this.#kernel();
     const doing = `looking for jumps to ${this.what}`;
-    const listings = await this.#inFamilies(config, async (place) => {
-      const script = TABLES.map((table) => renderListing(place, table)).join('');
-      return kernel.restore(place.family, script, doing);
+    const listings = await this.#inFamilies(config, async (context) => {
+      const script = TABLES.map((table) => renderListing(context, table)).join('');
+      return kernel.restore(context.family, script, doing);
     });
     const complete = [...listings].every(([family, printed]) =>
       hasAllJumps(this.#prefix, config.nodePortNetworks[family], printed),
@@ -174,18 +179,18 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
     return new Kernel(this.#exec, this.#tools);
   }
 
-  #place(config: RuleConfig, family: Family): Place {
+  #context(config: RuleConfig, family: Family): RuleContext {
     return { prefix: this.#prefix, family, config };
   }
 
   /** Both at once; each is awaited, also when the other fails. Rejects with the first failure. */
   async #inFamilies<T>(
     config: RuleConfig,
-    action: (place: Place) => Promise<T>,
+    action: (context: RuleContext) => Promise<T>,
   ): Promise<Map<Family, T>> {
     const outcomes = await Promise.allSettled(
       config.families.map(async (family) => {
-        return [family, await action(this.#place(config, family))] as const;
+        return [family, await action(this.#context(config, family))] as const;
       }),
     );
     return new Map(
@@ -198,12 +203,18 @@ export class IptablesBackend implements Backend<SlotName | FlowSet> {
 }
 
 /** Checks what was written before, quickly. Rejects when a chain of ours is missing. */
-async function inspect(kernel: Kernel, place: Place, items: Items<SlotName>): Promise<Found> {
+async function inspect(
+  kernel: Kernel,
+  context: RuleContext,
+  items: Items<SlotName>,
+): Promise<Found> {
   const doing = 'looking at chains';
   const printed = await Promise.all(
-    TABLES.map((table) => kernel.restore(place.family, renderListing(place, table, items), doing)),
+    TABLES.map((table) =>
+      kernel.restore(context.family, renderListing(context, table, items), doing),
+    ),
   );
-  return readListing(place, items, printed.join(''), true);
+  return readListing(context, items, printed.join(''), true);
 }
 
 function isRule(change: ItemChange<SlotName | FlowSet>): change is ItemChange<SlotName> {

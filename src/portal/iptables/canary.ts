@@ -56,7 +56,7 @@ class FamilyCanary {
   readonly #family: Family;
   readonly #prefix: string;
   readonly #canary: Canary;
-  readonly #refused: { server: Server; place: CanaryAddress }[] = [];
+  readonly #refused: { server: Server; address: CanaryAddress }[] = [];
 
   constructor(owner: string, family: Family, prefix: string) {
     this.#owner = owner;
@@ -67,14 +67,14 @@ class FamilyCanary {
 
   async open(): Promise<Rule[]> {
     const proxyPort = await this.#canary.open();
-    const place = this.#canary.address;
-    const out = await this.#listen(place.address);
-    const into = await this.#listen(place.address);
+    const canary = this.#canary.address;
+    const out = await this.#listen(canary.address);
+    const into = await this.#listen(canary.address);
     const refuse = reject(this.#family, 'TCP');
     const direct = matching(NAME, 'TCP', proxyPort);
     return [
-      ...this.#through(PORTALS, match(place), String(proxyPort)),
-      ...this.#through(NODE_PORTS, match(beside(place)), String(proxyPort)),
+      ...this.#through(PORTALS, match(canary), String(proxyPort)),
+      ...this.#through(NODE_PORTS, match(beside(canary)), String(proxyPort)),
       // Only packets that leave have an interface that they leave by, and the other way round.
       ...this.#through(FILTER, `${match(out)} -o lo`, refuse),
       rule('refuse', this.#family, `${match(into)} -i lo`, refuse),
@@ -83,11 +83,11 @@ class FamilyCanary {
   }
 
   async probe(owner: string): Promise<ProbeResult> {
-    const led = this.#canary.probe(owner);
-    if (owner !== this.#owner) return led;
-    const ledBeside = tryToReach(beside(canaryAddress(owner, this.#family)));
-    const refused = this.#refused.map(async ({ place }) => refusal(await tryToReach(place)));
-    return worst(await Promise.all([led, ledBeside, ...refused]));
+    const redirected = this.#canary.probe(owner);
+    if (owner !== this.#owner) return redirected;
+    const redirectedBeside = tryToReach(beside(canaryAddress(owner, this.#family)));
+    const refused = this.#refused.map(async ({ address }) => refusal(await tryToReach(address)));
+    return worst(await Promise.all([redirected, redirectedBeside, ...refused]));
   }
 
   close(): void {
@@ -97,9 +97,9 @@ class FamilyCanary {
 
   async #listen(address: string): Promise<CanaryAddress> {
     const server = await openServer(address);
-    const place = { address, port: portOf(server) };
-    this.#refused.push({ server, place });
-    return place;
+    const canary = { address, port: portOf(server) };
+    this.#refused.push({ server, address: canary });
+    return canary;
   }
 
   /** Each chain sends it to the next, and the last one to its target. */
@@ -117,7 +117,7 @@ function match({ address, port }: CanaryAddress): string {
   return `${matching(NAME, 'TCP', port)} ${toAddress(address)}`;
 }
 
-/** The canary's second place. */
+/** The canary's second address. */
 function beside({ address, port }: CanaryAddress): CanaryAddress {
   return { address, port: port + 1 };
 }

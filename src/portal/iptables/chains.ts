@@ -22,7 +22,7 @@ export const ONLY_OURS: readonly string[] = ['PROXY-PORTS', 'PORTALS-REJECT', 'N
 
 type Chain = (typeof CHAINS)[Table][number];
 
-interface SlotPlace {
+interface SlotChain {
   readonly table: Table;
   readonly chain: Chain;
   /** Whether new rules go before or behind those that are there. */
@@ -48,7 +48,7 @@ export const SLOTS = {
   'refuse-some': { table: 'filter', chain: 'PORTALS-REJECT', at: 'first' },
   refuse: { table: 'filter', chain: 'PORTALS-REJECT', at: 'last' },
   'nodeport-refuse': { table: 'filter', chain: 'NODEPORT-REJECT', at: 'last' },
-} as const satisfies Record<string, SlotPlace>;
+} as const satisfies Record<string, SlotChain>;
 
 export type Slot = keyof typeof SLOTS;
 export type SlotName = `${Slot}${Family}`;

@@ -2,7 +2,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { Exec } from '../exec.ts';
-import { forgetFlows, type FlowPlace } from '../flows.ts';
+import { forgetFlows, type FlowAddress } from '../flows.ts';
 import { FAMILIES } from '../rules/items.ts';
 import { checkPrefix, DEFAULT_PREFIX } from './chains.ts';
 import { findTools, type Flavor, Kernel } from './tools.ts';
@@ -41,7 +41,7 @@ export interface LeftOver {
 export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Promise<LeftOver> {
   const { prefix, kubeProxy, local, flavors = ['nft', 'legacy'], stays } = options;
   checkPrefix(prefix);
-  const places = new Map<string, FlowPlace>();
+  const addresses = new Map<string, FlowAddress>();
   let removed = false;
   let kubeProxyStays = false;
   for (const kernel of await installed(exec, flavors)) {
@@ -59,13 +59,13 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Pro
         if (ours && (await stays?.(ownersOf(found))) === true) continue;
         await kernel.restore(family, renderRemoval(found), `removing the chains ${name}-*`);
         removed = true;
-        for (const place of udpPlaces(name, family, found)) {
-          places.set(`${family} ${place.address ?? ''} ${place.port}`, place);
+        for (const place of udpAddresses(name, family, found)) {
+          addresses.set(`${family} ${place.address ?? ''} ${place.port}`, place);
         }
       }
     }
   }
-  const flowsStay = await forgetFlows(exec, [...places.values()], local);
+  const flowsStay = await forgetFlows(exec, [...addresses.values()], local);
   return { removed, kubeProxyStays, flowsStay };
 }
 
@@ -94,12 +94,12 @@ async function unlessMissing<T>(action: Promise<T>): Promise<T | KpngError> {
 
 const REDIRECT = /^(\S+) (.*-p udp .*--dport (\d+) .*-j (?:DNAT|REDIRECT) .*)$/;
 
-function udpPlaces(prefix: string, family: Family, { nat }: Found): FlowPlace[] {
-  return nat.rules.flatMap((line): FlowPlace[] => {
+function udpAddresses(prefix: string, family: Family, { nat }: Found): FlowAddress[] {
+  return nat.rules.flatMap((line): FlowAddress[] => {
     const [, chain = '', match = '', port] = REDIRECT.exec(line) ?? [];
     const [, address] = /(?:^| )-d ([0-9a-f.:]+)\//.exec(match) ?? [];
     const isPortal = address !== undefined || chain.startsWith(`${prefix}-NODEPORT-`);
     if (port === undefined || !isPortal) return [];
-    return [{ family, address, port: Number(port), proxyPort: undefined, formerly: 'unknown' }];
+    return [{ family, address, port: Number(port), proxyPort: undefined, previousPort: 'unknown' }];
   });
 }

@@ -18,7 +18,7 @@ import {
 import { jumps, preludes } from './jumps.ts';
 
 /** Which rules a script is about. */
-export interface Place {
+export interface RuleContext {
   readonly prefix: string;
   readonly family: Family;
   readonly config: RuleConfig;
@@ -101,7 +101,7 @@ function findIn(prefix: string, table: Table, lines: readonly string[]): FoundTa
 
 /** How many rules each chain is to have. Chains without rules may be left out. */
 export function wantedCounts(
-  { prefix, family }: Place,
+  { prefix, family }: RuleContext,
   items: Items<SlotName>,
 ): Map<string, number> {
   const counts = new Map<string, number>();
@@ -119,13 +119,13 @@ export function wantedCounts(
  * Lists the built-in chains of a table that have jumps. With `items` also the last rule of each chain of ours, as
  * listing all rules is slow; it fails when one of the chains is missing.
  */
-export function renderListing(place: Place, table: Table, items?: Items<SlotName>): string {
-  const { prefix, family, config } = place;
+export function renderListing(context: RuleContext, table: Table, items?: Items<SlotName>): string {
+  const { prefix, family, config } = context;
   const all = jumps(prefix, config.nodePortNetworks[family]);
   const chains = new Set(all.filter((jump) => jump.table === table).map(({ from }) => from));
   if (items !== undefined) {
     chains.add(ownerChain(prefix, config.owner));
-    const wanted = wantedCounts(place, items);
+    const wanted = wantedCounts(context, items);
     for (const chain of chainNames(prefix, table)) {
       const count = wanted.get(chain) ?? 0;
       chains.add(count === 0 ? chain : `${chain} ${count}`);
@@ -140,19 +140,19 @@ export function renderListing(place: Place, table: Table, items?: Items<SlotName
  * `hasChains`, when it was not listed. The names of our chains identify the table.
  */
 export function readListing(
-  place: Place,
+  context: RuleContext,
   items: Items<SlotName>,
   printed: string,
   hasChains: boolean,
 ): Found {
-  const { prefix, config } = place;
+  const { prefix, config } = context;
   const rules = printed.split('\n').filter((line) => line.startsWith('-A '));
   const section = (table: Table): string => {
     const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
     const head = names.map((name) => `:${name} - [0:0]\n`).join('');
     return `*${table}\n${head}${rules.join('\n')}\n`;
   };
-  const wanted = wantedCounts(place, items);
+  const wanted = wantedCounts(context, items);
   const whole = (each: FoundTable): FoundTable => {
     const counts = [...each.counts].map(([chain, seen]): [string, number] => {
       const count = wanted.get(chain) ?? 0;

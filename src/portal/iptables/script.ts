@@ -14,24 +14,24 @@ import {
   type SlotName,
   type Table,
 } from './chains.ts';
-import { wantedCounts, type Found, type Place } from './listing.ts';
+import { wantedCounts, type Found, type RuleContext } from './listing.ts';
 import { areThere, jumps, preludes, type Jump } from './jumps.ts';
 
 /** Replaces all rules under our names, also those of other processes. `found`: what there is. Each table changes at once. */
-export function renderFull(place: Place, items: Items<SlotName>, found: Found): string {
-  const { prefix, config } = place;
+export function renderFull(context: RuleContext, items: Items<SlotName>, found: Found): string {
+  const { prefix, config } = context;
   return TABLES.map((table) => {
     const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-    return renderTable(place, items, found, table, { chains: names, jumps: true });
+    return renderTable(context, items, found, table, { chains: names, jumps: true });
   }).join('');
 }
 
 /** Replaces chains with other numbers of rules, and the jumps of a table where some are missing; '' when none. */
-export function renderMending(place: Place, items: Items<SlotName>, found: Found): string {
+export function renderRepair(context: RuleContext, items: Items<SlotName>, found: Found): string {
   return TABLES.map((table) => {
-    const parts = damagedParts(place, items, found, table);
+    const parts = damagedParts(context, items, found, table);
     if (parts.chains.length === 0 && !parts.jumps) return '';
-    return renderTable(place, items, found, table, parts);
+    return renderTable(context, items, found, table, parts);
   }).join('');
 }
 
@@ -44,13 +44,13 @@ interface Parts {
 
 /** The chains with more or fewer rules than those of the items, and whether jumps are missing. */
 export function damagedParts(
-  place: Place,
+  context: RuleContext,
   items: Items<SlotName>,
   found: Found,
   table: Table,
 ): Parts {
-  const { prefix, family, config } = place;
-  const wanted = wantedCounts(place, items);
+  const { prefix, family, config } = context;
+  const wanted = wantedCounts(context, items);
   const { counts, jumps: lines } = found[table];
   const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
   return {
@@ -63,13 +63,13 @@ export function damagedParts(
 }
 
 function renderTable(
-  place: Place,
+  context: RuleContext,
   items: Items<SlotName>,
   found: Found,
   table: Table,
   parts: Parts,
 ): string {
-  const { prefix, family, config } = place;
+  const { prefix, family, config } = context;
   const { jumps: stale, chains } = found[table];
   const known = new Set([...chainNames(prefix, table), ownerChain(prefix, config.owner)]);
   const all = jumps(prefix, config.nodePortNetworks[family]);
@@ -79,11 +79,11 @@ function renderTable(
     ...(parts.jumps ? stale.map((line) => `-D ${line}`) : []),
     ...chains.filter((name) => !known.has(name)).flatMap((name) => removal(name)),
     ...(parts.jumps ? jumpLines(all.filter((jump) => jump.table === table)) : []),
-    ...ruleLines(place, table, 'first', items, written),
+    ...ruleLines(context, table, 'first', items, written),
     ...preludes(prefix)
       .filter((prelude) => prelude.table === table && written.has(prelude.chain))
       .map(({ chain, rule }) => `-A ${chain} ${rule}`),
-    ...ruleLines(place, table, 'last', items, written),
+    ...ruleLines(context, table, 'last', items, written),
   ]);
 }
 
@@ -93,15 +93,18 @@ function renderTable(
  * Refusals come first and go last, so that no packet slips through between two tables: redirected packets never match
  * them.
  */
-export function renderDelta(place: Place, changes: readonly ItemChange<SlotName>[]): string {
-  const { prefix, config } = place;
+export function renderDelta(
+  context: RuleContext,
+  changes: readonly ItemChange<SlotName>[],
+): string {
+  const { prefix, config } = context;
   const lines = { add: [] as string[], nat: [] as string[], remove: [] as string[] };
   const owned = `-F ${ownerChain(prefix, config.owner)}`;
   const note = (verb: '-D' | 'add', { set, key }: ItemChange<SlotName>, value: string): void => {
     const { slot } = readSlotName(set);
     const { table, chain, at } = SLOTS[slot];
     const word = verb === '-D' ? verb : at === 'first' ? '-I' : '-A';
-    const line = `${word} ${chainName(prefix, chain)} ${ruleText(place, key, value)}`;
+    const line = `${word} ${chainName(prefix, chain)} ${ruleText(context, key, value)}`;
     if (table === 'nat') lines.nat.push(line);
     else lines[verb === '-D' ? 'remove' : 'add'].push(line);
   };
@@ -119,8 +122,8 @@ export function renderDelta(place: Place, changes: readonly ItemChange<SlotName>
 }
 
 /** Has the kernel take all rules into chains that no rule jumps to, and removes these again. */
-export function renderTrial(place: Place, items: Items<SlotName>): string {
-  const { prefix, family, config } = place;
+export function renderTrial(context: RuleContext, items: Items<SlotName>): string {
+  const { prefix, family, config } = context;
   const name = trialChain(prefix);
   const all = jumps(prefix, config.nodePortNetworks[family]);
   const own = new RegExp(String.raw`^-A \S+ (.*?)(?: -j ${prefix}-\S+)?$`);
@@ -133,7 +136,7 @@ export function renderTrial(place: Place, items: Items<SlotName>): string {
         .filter((prelude) => prelude.table === table)
         .map(({ rule }) => `-A ${name} ${rule}`),
       ...(['first', 'last'] as const)
-        .flatMap((at) => ruleLines(place, table, at, items))
+        .flatMap((at) => ruleLines(context, table, at, items))
         .map((line) => line.replace(own, `-A ${name} $1`)),
     ]),
   );
@@ -161,7 +164,7 @@ export function ruleCount(family: Family, items: Items<SlotName>): number {
 
 /** Rules of services, of all chains or of some. */
 function ruleLines(
-  place: Place,
+  context: RuleContext,
   table: Table,
   at: 'first' | 'last',
   items: Items<SlotName>,
@@ -170,16 +173,16 @@ function ruleLines(
   const lines: string[] = [];
   for (const slot of SLOT_ORDER) {
     if (SLOTS[slot].table !== table || SLOTS[slot].at !== at) continue;
-    const chain = chainName(place.prefix, SLOTS[slot].chain);
+    const chain = chainName(context.prefix, SLOTS[slot].chain);
     if (chains?.has(chain) === false) continue;
-    for (const [key, value] of items.items(slotName(slot, place.family))) {
-      lines.push(`-A ${chain} ${ruleText(place, key, value)}`);
+    for (const [key, value] of items.items(slotName(slot, context.family))) {
+      lines.push(`-A ${chain} ${ruleText(context, key, value)}`);
     }
   }
   return lines;
 }
 
-function ruleText({ family, config }: Place, key: string, value: string): string {
+function ruleText({ family, config }: RuleContext, key: string, value: string): string {
   if (value.startsWith('-')) return `${key} ${value}`;
   const target = config.targets[family];
   if (target === undefined) return `${key} -j REDIRECT --to-ports ${value}`;

@@ -34,11 +34,11 @@ function nodePortRules(name: string, { family, portal, proxyPort }: Redirect): R
     return [rule('nodeport-refuse', family, match, reject(family, protocol))];
   }
   const match = matching(name, protocol, port);
-  const letIn = `${matching(name, protocol, proxyPort)} -m state --state NEW`;
+  const newFlows = `${matching(name, protocol, proxyPort)} -m state --state NEW`;
   return [
     rule('nodeport-container', family, match, String(proxyPort)),
     rule('nodeport-host', family, match, String(proxyPort)),
-    rule('non-local', family, letIn, '-j ACCEPT'),
+    rule('non-local', family, newFlows, '-j ACCEPT'),
   ];
 }
 

@@ -110,7 +110,7 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
     await nft(this.#exec, `changing ${this.what}`, ['-f', '-'], script);
   }
 
-  async wouldTake(config: RuleConfig, items: Items<SetName>): Promise<boolean> {
+  async accepts(config: RuleConfig, items: Items<SetName>): Promise<boolean> {
     try {
       const script = renderFull(this.#table, config, items);
       await nft(this.#exec, `checking ${this.what}`, ['-c', '-f', '-'], script);

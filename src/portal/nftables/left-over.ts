@@ -2,7 +2,7 @@
 import type { KpngError } from '../../errors.ts';
 import { MAX_FLOW_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import { ExecError, type Exec } from '../exec.ts';
-import { forgetFlows, type FlowPlace } from '../flows.ts';
+import { forgetFlows, type FlowAddress } from '../flows.ts';
 import { removeNftables } from './backend.ts';
 import { elementsIn, linesOf } from './listing.ts';
 import { checkTableName } from './table-name.ts';
@@ -18,13 +18,13 @@ export async function cleanUpNftables(
   local: ReadonlySet<string>,
 ): Promise<KpngError | undefined> {
   checkTableName(table);
-  const places = await udpPlaces(exec, table);
+  const addresses = await udpAddresses(exec, table);
   await removeNftables(exec, table);
-  return forgetFlows(exec, places, local);
+  return forgetFlows(exec, addresses, local);
 }
 
 /** The UDP portals in the table; none when there is no such table, or when it cannot be read. */
-async function udpPlaces(exec: Exec, table: string): Promise<FlowPlace[]> {
+async function udpAddresses(exec: Exec, table: string): Promise<FlowAddress[]> {
   try {
     const { stdout } = await exec({
       file: 'nft',
@@ -32,7 +32,7 @@ async function udpPlaces(exec: Exec, table: string): Promise<FlowPlace[]> {
       timeoutMs: WRITE_TIMEOUT_MS,
       maxOutput: MAX_FLOW_LIST,
     });
-    return [...linesOf(stdout)].flatMap(({ block, text }) => placesIn(block, text));
+    return [...linesOf(stdout)].flatMap(({ block, text }) => addressesIn(block, text));
   } catch (error) {
     // Removing the table reports any problem other than its absence.
     if (error instanceof ExecError) return [];
@@ -40,13 +40,13 @@ async function udpPlaces(exec: Exec, table: string): Promise<FlowPlace[]> {
   }
 }
 
-function placesIn(block: string, text: string): FlowPlace[] {
+function addressesIn(block: string, text: string): FlowAddress[] {
   const [, digit] = /^(?:services|node-ports)([46])$/.exec(block) ?? [];
   if (digit === undefined) return [];
   const family = digit === '4' ? 4 : 6;
   return [...elementsIn(text)].flatMap(([key]) => {
     const [, address, port] = /^(?:(\S+) \. )?udp \. (\d+)$/.exec(key) ?? [];
     if (port === undefined) return [];
-    return [{ family, address, port: Number(port), proxyPort: undefined, formerly: 'unknown' }];
+    return [{ family, address, port: Number(port), proxyPort: undefined, previousPort: 'unknown' }];
   });
 }

@@ -124,11 +124,11 @@ export function canaryAddress(owner: string, family: Family): CanaryAddress {
 export async function findOwner(
   owner: string,
 ): Promise<{ readonly pid: number | undefined } | undefined> {
-  const heard = await Promise.all(
+  const results = await Promise.all(
     FAMILIES.map((family) => contact(canaryAddress(owner, family), true)),
   );
-  const alive = heard.filter(({ result }) => result === 'alive');
-  if (alive.length === 0 && heard.some(({ result }) => result === 'gone')) return undefined;
+  const alive = results.filter(({ result }) => result === 'alive');
+  if (alive.length === 0 && results.some(({ result }) => result === 'gone')) return undefined;
   const pids = alive.map(({ text }) => /^kpng-userspace (\d+)\n/.exec(text)?.[1]);
   const pid = pids.find((text) => text !== undefined);
   return { pid: pid === undefined ? undefined : Number(pid) };

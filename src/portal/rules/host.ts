@@ -94,13 +94,13 @@ export function bindAddresses(
 export function targetsOf(
   bound: Readonly<Partial<Record<Family, string>>>,
   host: readonly HostAddress[],
-  former: RuleConfig['targets'] | undefined,
+  previous: RuleConfig['targets'] | undefined,
 ): RuleConfig['targets'] {
   const primary = nodePortAddresses(['primary'], host);
   const targetOf = (family: Family): string | undefined => {
     const own = bound[family];
     if (own === undefined || !isWildcard(own)) return own;
-    const kept = former?.[family];
+    const kept = previous?.[family];
     if (kept !== undefined && host.some(({ address }) => address === kept)) return kept;
     return primary.find((address) => familyOf(address) === family);
   };

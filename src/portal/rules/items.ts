@@ -1,6 +1,6 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
-import type { FlowPlace } from '../flows.ts';
+import type { FlowAddress } from '../flows.ts';
 import type { Redirect } from '../redirect-plan.ts';
 
 /** One entry of a named set: an element of nftables, or a rule of iptables. */
@@ -88,39 +88,39 @@ export function flowItemsOf(redirects: readonly Redirect[]): Item<FlowSet>[] {
 /**
  * Addresses with possibly stale UDP flows: of the changes; `all`, when rules were missing or foreign; or all, `removed`.
  */
-export function flowPlaces(
+export function flowAddresses(
   items: Items<FlowSet>,
   changes: readonly ItemChange[] | 'all' | 'removed',
-): FlowPlace[] {
+): FlowAddress[] {
   return FAMILIES.flatMap((family) => {
     const set = `flows${family}` as const;
     if (typeof changes === 'string') {
       const now = (value: string): string => (changes === 'all' ? value : '');
       return [...items.items(set)].map(([key, value]) =>
-        placeOf(family, key, now(value), 'unknown'),
+        flowAddressOf(family, key, now(value), 'unknown'),
       );
     }
     return changes
       .filter((change) => change.set === set)
       .map(({ key, before = '', after = '' }) =>
-        placeOf(family, key, after, portOf(before) ?? 'past'),
+        flowAddressOf(family, key, after, portOf(before) ?? 'none'),
       );
   });
 }
 
-function placeOf(
+function flowAddressOf(
   family: Family,
   key: string,
   now: string,
-  formerly: FlowPlace['formerly'],
-): FlowPlace {
+  previousPort: FlowAddress['previousPort'],
+): FlowAddress {
   const [address, port] = key.split(' ');
   return {
     family,
     address: address === 'node' ? undefined : address,
     port: Number(port),
     proxyPort: portOf(now),
-    formerly,
+    previousPort,
   };
 }
 
@@ -165,7 +165,7 @@ export interface Backend<Name extends string> {
     items: Items<Name>,
   ): Promise<string | undefined>;
   /** Whether the kernel would take the items. Changes nothing that packets meet. */
-  wouldTake(config: RuleConfig, items: Items<Name>): Promise<boolean>;
+  accepts(config: RuleConfig, items: Items<Name>): Promise<boolean>;
   /** The differences between the kernel and the last write; undefined: none visible. */
   difference(config: RuleConfig, items: Items<Name>): Promise<string | undefined>;
   /** Removes the rules unless another process has written them. */

@@ -15,7 +15,7 @@ import {
   portalWritten,
 } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
-import { clearFlows, type FlowPlace } from '../flows.ts';
+import { clearFlows, type FlowAddress } from '../flows.ts';
 import { auditor, Guard, Pace, type ProbeResult, type Repeater } from '../watch.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
 import type { Portal, PortalPlan, PortalProblem, ServicePortPortals } from '../portal.ts';
@@ -23,7 +23,7 @@ import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts
 import {
   type Backend,
   flowItemsOf,
-  flowPlaces,
+  flowAddresses,
   type FlowSet,
   isFlowSet,
   type Item,
@@ -233,7 +233,7 @@ export class RulePortal<Name extends string> implements Portal {
       if (!this.#removeOnClose) return;
       await this.#set.remove(this.#config);
       // Without the rules, connection tracking would still send clients to proxy ports that are closed.
-      await this.#clear(flowPlaces(this.#set, 'removed'));
+      await this.#clear(flowAddresses(this.#set, 'removed'));
     });
     this.#canary.close();
   }
@@ -279,7 +279,7 @@ export class RulePortal<Name extends string> implements Portal {
     this.#pace.note(written, durationMs);
     this.#publishWritten(written, durationMs);
     const { reason, changes } = written;
-    await this.#clear(flowPlaces(this.#set, reason === 'change' ? changes : 'all'));
+    await this.#clear(flowAddresses(this.#set, reason === 'change' ? changes : 'all'));
   }
 
   #publishWritten({ reason, changes }: Written, durationMs: number): void {
@@ -290,15 +290,15 @@ export class RulePortal<Name extends string> implements Portal {
     portalWritten.publish({ portal: this.kind, reason, added, removed, durationMs });
   }
 
-  async #clear(places: readonly FlowPlace[]): Promise<void> {
-    if (places.length === 0) return;
+  async #clear(addresses: readonly FlowAddress[]): Promise<void> {
+    if (addresses.length === 0) return;
     const begin = this.#clock.now();
     try {
       const local = new Set(this.#interfaces().map(({ address }) => address));
-      await clearFlows(this.#exec, places, this.#config.targets, local);
+      await clearFlows(this.#exec, addresses, this.#config.targets, local);
       if (!flowsCleared.hasSubscribers) return;
       const durationMs = this.#clock.now() - begin;
-      flowsCleared.publish({ portal: this.kind, places: places.length, durationMs });
+      flowsCleared.publish({ portal: this.kind, addresses: addresses.length, durationMs });
     } catch (error) {
       // Clients that pause are served anyway, so the change counts as applied.
       if (!(error instanceof KpngError)) throw error;

@@ -218,7 +218,7 @@ export class RuleSet<Name extends string> implements Items<Name> {
   async #leaveOutRefused(config: RuleConfig, error: ToolError): Promise<void> {
     const bad = await findUnacceptable(
       [...this.#wanted.keys()].filter((name) => !this.#refused.has(name)),
-      (names) => this.#wouldTake(config, names),
+      (names) => this.#accepts(config, names),
       MAX_TRIALS,
     );
     const { code } = error;
@@ -236,11 +236,11 @@ export class RuleSet<Name extends string> implements Items<Name> {
     }
   }
 
-  #wouldTake(config: RuleConfig, names: readonly string[]): Promise<boolean> {
+  #accepts(config: RuleConfig, names: readonly string[]): Promise<boolean> {
     const some = new ItemMap<Name>();
     some.update([], this.#common);
     for (const name of names) some.update([], this.#wanted.get(name) ?? []);
-    return this.#options.backend.wouldTake(config, some);
+    return this.#options.backend.accepts(config, some);
   }
 }
 

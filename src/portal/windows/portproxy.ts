@@ -16,7 +16,7 @@ import { type ProxyRule, ruleFor, type RuleStore } from './portproxy-store.ts';
 
 export interface PortProxyOptions {
   /** Decides which service port has which address, and puts addresses on the interface. */
-  readonly places: AddressPortal;
+  readonly addresses: AddressPortal;
   readonly store: RuleStore;
   readonly allocator: PortAllocator;
   /** IP literal of the proxy ports; `0.0.0.0` and `::` mean the loopback address. */
@@ -47,7 +47,7 @@ type Bound = ReadonlyMap<string, readonly { listen: ListenSpec; boundPort: numbe
  */
 export class PortProxyPortal implements Portal {
   readonly kind = 'portproxy';
-  readonly #places: AddressPortal;
+  readonly #addresses: AddressPortal;
   readonly #store: RuleStore;
   readonly #ports: ProxyPorts;
   readonly #address: string;
@@ -59,7 +59,7 @@ export class PortProxyPortal implements Portal {
   #closed: Promise<void> | undefined;
 
   constructor(options: PortProxyOptions) {
-    this.#places = options.places;
+    this.#addresses = options.addresses;
     this.#store = options.store;
     this.#ports = new ProxyPorts(options.allocator);
     const { bindAddress } = options;
@@ -78,11 +78,11 @@ export class PortProxyPortal implements Portal {
       const [first] = portals;
       if (first !== undefined) this.#protocols.set(servicePort, first.protocol);
     }
-    const { listen: places } = this.#places.plan(set, remove);
-    for (const [name, wanted] of places) needed.set(name, this.#remember(name, wanted));
+    const { listen: addresses } = this.#addresses.plan(set, remove);
+    for (const [name, wanted] of addresses) needed.set(name, this.#remember(name, wanted));
     const changed = this.#ports.update(needed);
     const listen = new Map<string, readonly ListenSpec[]>();
-    for (const name of new Set([...places.keys(), ...changed])) {
+    for (const name of new Set([...addresses.keys(), ...changed])) {
       const entry = this.#entries.get(name);
       if (entry === undefined) continue;
       const now = [...entry.own, ...this.#ports.listen(name)];
@@ -98,11 +98,11 @@ export class PortProxyPortal implements Portal {
   }
 
   problems(): readonly PortalProblem[] {
-    return [...this.#places.problems(), ...this.#ports.problems(), ...this.#conflictProblems()];
+    return [...this.#addresses.problems(), ...this.#ports.problems(), ...this.#conflictProblems()];
   }
 
   prepare(): Promise<void> {
-    return this.#places.prepare();
+    return this.#addresses.prepare();
   }
 
   /** Rejects with KPNG_PORTAL_* when rules cannot be written; the addresses are added anyway. */
@@ -117,11 +117,11 @@ export class PortProxyPortal implements Portal {
       }
     }
     await this.#write(this.#rules());
-    await this.#places.commit();
+    await this.#addresses.commit();
   }
 
   hostAddresses(): readonly HostAddress[] {
-    return this.#places.hostAddresses();
+    return this.#addresses.hostAddresses();
   }
 
   /** Call it when all listeners are closed. */
@@ -134,7 +134,7 @@ export class PortProxyPortal implements Portal {
     try {
       if (this.#removeOnClose) await this.#write([]);
     } finally {
-      await this.#places.close();
+      await this.#addresses.close();
     }
   }
 
@@ -161,13 +161,13 @@ export class PortProxyPortal implements Portal {
   #remember(name: string, wanted: readonly ListenSpec[]): ProxyListener[] {
     const isRedirected = (spec: ListenSpec): boolean =>
       this.#protocols.get(name) === 'TCP' && spec.sourceRanges === undefined;
-    const former = this.#entries.get(name);
+    const previous = this.#entries.get(name);
     const redirected = wanted.filter((spec) => isRedirected(spec));
     this.#entries.set(name, {
       redirected,
       own: wanted.filter((spec) => !isRedirected(spec)),
-      listen: former?.listen ?? [],
-      bound: former?.bound ?? new Map(),
+      listen: previous?.listen ?? [],
+      bound: previous?.bound ?? new Map(),
     });
     return [...new Set(redirected.map(({ traffic }) => traffic))].map((traffic) => {
       return { protocol: 'TCP', address: this.#address, traffic };
@@ -188,13 +188,13 @@ export class PortProxyPortal implements Portal {
     const [first] = this.#conflicts;
     if (first === undefined) return [];
     const { address, port, toAddress, toPort } = first;
-    const place = portalText({ address, port, protocol: 'TCP' });
+    const listen = portalText({ address, port, protocol: 'TCP' });
     const owner = [...this.#entries].find(([, { redirected }]) =>
       redirected.some((spec) => spec.port === port && [spec.address, '*'].includes(address)),
     );
-    const servicePort = owner?.[0] ?? place;
+    const servicePort = owner?.[0] ?? listen;
     const message =
-      `${servicePort} cannot have ${place}: a portproxy rule of another program redirects it ` +
+      `${servicePort} cannot have ${listen}: a portproxy rule of another program redirects it ` +
       `(netsh interface portproxy show all; ${toAddress}:${toPort})`;
     const code = 'KPNG_PORTAL_CONFLICT';
     return [{ servicePort, portal: undefined, code, message, count: this.#conflicts.length }];

@@ -70,7 +70,7 @@ export class LoopGuard {
   }
 
   /** Whether a connection of the service port to the endpoint would come back to the service port. */
-  leadsBack(owner: ServicePort, endpoint: BalancerEndpoint): boolean {
+  loopsBack(owner: ServicePort, endpoint: BalancerEndpoint): boolean {
     const { port } = endpoint;
     if (!this.#listeners.has(port) && !this.#portals.has(port)) return false;
     const known = this.#verdicts.get(endpoint);

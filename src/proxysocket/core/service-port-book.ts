@@ -127,13 +127,13 @@ export class ServicePortBook {
   #add({ name, protocol, affinity }: ServicePortSpec): Entry {
     const previous = this.#draining.get(name);
     this.#draining.delete(name);
-    const goesOn = previous?.protocol === protocol && previous.counters.active > 0;
-    if (previous !== undefined && !goesOn) this.#counters.release(previous.counters);
+    const keepsCounters = previous?.protocol === protocol && previous.counters.active > 0;
+    if (previous !== undefined && !keepsCounters) this.#counters.release(previous.counters);
     const owner: ServicePort = {
       name,
       protocol,
       balancer: this.#newBalancer(affinity),
-      counters: goesOn ? previous.counters : this.#counters.create(name),
+      counters: keepsCounters ? previous.counters : this.#counters.create(name),
       udpIdleTimeoutMs: this.#limits.udpIdleTimeoutMs,
     };
     const entry = { owner, claims: [], hasOwnIdle: false };

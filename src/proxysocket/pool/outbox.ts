@@ -17,7 +17,7 @@ import { listenerClosed, listenerFailed, listenerOpened, type ListenerOpened } f
 
 /** Events of one report at most, and reports on their way at most. Beyond that events are left out. */
 const MAX_EVENTS = 4096;
-const MAX_ON_THEIR_WAY = 64;
+const MAX_IN_FLIGHT = 64;
 
 /**
  * Collects what a worker has to report, and posts it once for each turn of the loop.
@@ -111,7 +111,7 @@ export class Outbox {
 
   #event(channel: number, message: object): void {
     const onTheirWay = this.#posted - Atomics.load(this.#control, CONTROL.taken);
-    if (this.#events.length < MAX_EVENTS && onTheirWay < MAX_ON_THEIR_WAY) {
+    if (this.#events.length < MAX_EVENTS && onTheirWay < MAX_IN_FLIGHT) {
       this.#events.push([channel, encodeMessage(message)]);
       this.#isEmpty = false;
     } else {

@@ -253,7 +253,7 @@ export class Pool implements Engine {
     this.#subscribe();
     // If it fails, the worker has died again.
     worker.apply(this.#ports.everything(worker)).catch((error: unknown) => {
-      if (!(error instanceof WorkerLost)) publishFault('mistake', asError(error));
+      if (!(error instanceof WorkerLost)) publishFault('internal-error', asError(error));
     });
   }
 
@@ -271,12 +271,12 @@ export class Pool implements Engine {
     try {
       offerSockets(sockets, this.#sockets.ports());
       const engine = await make(this.#fallbackRows);
-      publishFault('given-up', new Error(`the ${engine.kind} engine takes over`));
+      publishFault('fallback', new Error(`the ${engine.kind} engine takes over`));
       this.#fallback = engine;
       await this.#toFallback(this.#ports.specs().map((spec) => ({ kind: 'set', spec })));
       await engine.setLimits?.(this.#limits);
     } catch (error) {
-      publishFault('mistake', asError(error));
+      publishFault('internal-error', asError(error));
     }
   }
 
@@ -339,7 +339,7 @@ export class Pool implements Engine {
     for (const [channel, message] of report.events ?? []) {
       CHANNELS[channel]?.publish(decodeMessage(message));
     }
-    for (const fault of report.faults ?? []) publishFault('mistake', decodeError(fault));
+    for (const fault of report.faults ?? []) publishFault('internal-error', decodeError(fault));
     if (report.eventsDropped !== undefined) {
       publishFault('events-dropped', new Error(`${report.eventsDropped} events were left out`));
     }

@@ -238,7 +238,7 @@ export class ServicePorts {
     const keys = [...new Set(all)];
     let record = this.#records.get(name);
     const left = record?.keys ?? [];
-    if (record !== undefined && !this.#goesOn(record, protocol)) {
+    if (record !== undefined && !this.#canKeep(record, protocol)) {
       this.#memory.free(record.slot);
       record = undefined;
     }
@@ -255,7 +255,7 @@ export class ServicePorts {
     return left;
   }
 
-  #goesOn({ spec, slot, protocol }: ServicePortRecord, wanted: Protocol): boolean {
+  #canKeep({ spec, slot, protocol }: ServicePortRecord, wanted: Protocol): boolean {
     return protocol === wanted && (spec !== undefined || this.#memory.activityOf(slot).active > 0);
   }
 

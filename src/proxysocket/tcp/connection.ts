@@ -274,7 +274,7 @@ export class TcpConnection
     if (attempt === undefined) return undefined;
     if (this.#tries.made > 1) this.counters.retries += 1;
     publishPicked(this.#owner, pick, this.#tries.made, this);
-    if (loops.leadsBack(this.#owner, endpoint)) {
+    if (loops.loopsBack(this.#owner, endpoint)) {
       return this.#attemptFailed(endpoint, loopError(this.#owner.name, endpoint.text), 'loop');
     }
     const dial = this.#client.dial(endpoint, this);

@@ -66,8 +66,8 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   const kill = (): void => {
     signalGroup(child, 'SIGKILL');
     // A process that has left the group may hold the output for as long as it likes.
-    if (hasEnded(child)) letGo(child);
-    else child.once('exit', () => letGo(child));
+    if (hasEnded(child)) detach(child);
+    else child.once('exit', () => detach(child));
   };
   const cut = (why: 'output' | 'stopped'): void => {
     endedFor ??= why;
@@ -125,7 +125,7 @@ function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
-function letGo(child: ChildProcess): void {
+function detach(child: ChildProcess): void {
   child.stdout?.destroy();
   child.stderr?.destroy();
 }

@@ -22,7 +22,7 @@ export interface CheckServerOptions {
   readonly answer: () => Answer;
 }
 
-/** Answers load balancers at one place, or tries to. */
+/** Answers load balancers on one address and port, or tries to. */
 export class CheckServer {
   readonly #options: CheckServerOptions;
   readonly #server: HttpServer;
@@ -87,11 +87,11 @@ export class CheckServer {
     const inUse = cause.code === 'EADDRINUSE';
     const holder = inUse ? await socketHolder({ protocol: 'TCP', address, port }) : undefined;
     if (this.#closed) return;
-    const place = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
+    const listen = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
     const reason = holder === undefined ? messageOf(cause) : `${holderText(holder)} listens there`;
     const error = new KpngError(
       listenCode(cause.code ?? ''),
-      `${service()}: the health-check node port cannot be opened on ${place}: ${reason}; retrying`,
+      `${service()}: the health-check node port cannot be opened on ${listen}: ${reason}; retrying`,
       { cause, servicePort: service() },
     );
     this.#problem = error;

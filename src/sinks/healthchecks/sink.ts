@@ -56,7 +56,7 @@ export class HealthCheckSink implements LocalSink {
     return this.#queue.run(async () => {
       this.#read(change);
       await this.#settle();
-      this.#tellObstacles();
+      this.#reportObstacles();
     });
   }
 
@@ -158,7 +158,7 @@ export class HealthCheckSink implements LocalSink {
   }
 
   /** Reports each once. */
-  #tellObstacles(): void {
+  #reportObstacles(): void {
     const reported = new Set<string>();
     for (const error of this.#obstacles()) {
       reported.add(error.message);

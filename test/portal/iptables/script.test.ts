@@ -11,7 +11,7 @@ import {
   type Rule,
   type SlotName,
 } from '../../../src/portal/iptables/chains.ts';
-import { findRules, type Place } from '../../../src/portal/iptables/listing.ts';
+import { findRules, type RuleContext } from '../../../src/portal/iptables/listing.ts';
 import {
   renderDelta,
   renderFull,
@@ -32,8 +32,8 @@ const CONFIG: RuleConfig = {
   targets: { 4: '192.168.1.5', 6: 'fd00::1' },
   nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['fd00::/8', '2001:db8::/32'] },
 };
-const V4: Place = { prefix: 'KUBE', family: 4, config: CONFIG };
-const V6: Place = { ...V4, family: 6 };
+const V4: RuleContext = { prefix: 'KUBE', family: 4, config: CONFIG };
+const V6: RuleContext = { ...V4, family: 6 };
 const NOTHING = findRules('KUBE', '');
 
 /** With UPDATE_GOLDEN=1 the files are written anew. */
@@ -54,7 +54,7 @@ function ledgerOf(...rules: Rule[][]): ItemMap<SlotName> {
 }
 
 /** Rules of one chain, in the form in which they are written. */
-function linesOf(place: Place, rules: Rule[]): string[] {
+function linesOf(place: RuleContext, rules: Rule[]): string[] {
   const ledger = ledgerOf(rules);
   return renderDelta(place, ledger.changes())
     .split('\n')

@@ -36,11 +36,11 @@ t.test('asking whether the kernel would take something changes nothing', async (
   await store.replace(CONFIG, ledgerWith('10.0.0.1'), false);
   const before = structuredClone(nft.tables);
   nft.refuses = (element) => element.startsWith('10.0.0.66');
-  t.equal(await store.wouldTake(CONFIG, ledgerWith('10.0.0.2')), true);
-  t.equal(await store.wouldTake(CONFIG, ledgerWith('10.0.0.2', '10.0.0.66')), false);
+  t.equal(await store.accepts(CONFIG, ledgerWith('10.0.0.2')), true);
+  t.equal(await store.accepts(CONFIG, ledgerWith('10.0.0.2', '10.0.0.66')), false);
   t.strictSame(nft.tables, before);
   nft.broken = exits('Operation not permitted (you must be root)\n');
-  await t.rejects(store.wouldTake(CONFIG, ledgerWith()), { code: 'KPNG_PORTAL_PERMISSION' });
+  await t.rejects(store.accepts(CONFIG, ledgerWith()), { code: 'KPNG_PORTAL_PERMISSION' });
 });
 
 t.test('what nothing has to be written for runs no program', async (t) => {

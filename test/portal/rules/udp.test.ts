@@ -80,7 +80,7 @@ testEachRig('neither rules nor flows go when another process uses them', async (
 
 testEachRig('what becomes of it is told, and is no reason to refuse a change', async (t, make) => {
   const told: string[] = [];
-  const onCleared = ({ places }: { places: number }) => told.push(`cleared ${places}`);
+  const onCleared = ({ addresses }: { addresses: number }) => told.push(`cleared ${addresses}`);
   const onFailed = ({ error }: { error: { code: string } }) => told.push(error.code);
   flowsCleared.subscribe(onCleared);
   flowsNotCleared.subscribe(onFailed);

@@ -27,7 +27,7 @@ async function node(t: { teardown(end: () => Promise<void>): unknown }) {
   const start = (more: { bindAddress?: string; removeOnClose?: boolean } = {}) => {
     const ledger = new AddressLedger({ path, bootedAt: () => 0, isEntry: isRuleKey });
     const portal = new PortProxyPortal({
-      places: new AddressPortal({ interfaces: () => [{ address: '::1', loopback: true }] }),
+      addresses: new AddressPortal({ interfaces: () => [{ address: '::1', loopback: true }] }),
       store: new RuleStore(netsh.exec, ledger),
       allocator: new PortAllocator(RANGE, () => 0),
       bindAddress: more.bindAddress ?? '0.0.0.0',
@@ -52,7 +52,7 @@ async function node(t: { teardown(end: () => Promise<void>): unknown }) {
   return { netsh, start, ...start() };
 }
 
-const places = (list: readonly ListenSpec[] | undefined) =>
+const addresses = (list: readonly ListenSpec[] | undefined) =>
   list?.map(({ address, port }) => `${address}:${port}`);
 
 t.test('TCP is led to proxy ports by rules, one for each address', async (t) => {
@@ -60,7 +60,7 @@ t.test('TCP is led to proxy ports by rules, one for each address', async (t) => 
   const { listen } = await sync([
     wants('d/web:http', 'clusterIP 10.96.0.10:80', 'clusterIP fd00::10:80', 'nodePort 30080'),
   ]);
-  t.same(places(listen.get('d/web:http')), ['127.0.0.1:36000', '127.0.0.1:36003']);
+  t.same(addresses(listen.get('d/web:http')), ['127.0.0.1:36000', '127.0.0.1:36003']);
   t.same(Object.fromEntries(netsh.rules), {
     'v4tov4 10.96.0.10 80': '127.0.0.1 36000',
     'v6tov4 fd00::10 80': '127.0.0.1 36000',
@@ -82,7 +82,7 @@ t.test('a proxy port that another program holds is replaced', async (t) => {
   t.equal(netsh.rules.size, 0, 'no rule redirects there');
   const [taken] = listen.get('d/web') ?? [];
   portal.portTaken('d/web', taken!);
-  t.same(places((await sync([])).listen.get('d/web')), ['127.0.0.1:36003']);
+  t.same(addresses((await sync([])).listen.get('d/web')), ['127.0.0.1:36003']);
   t.same([...netsh.rules.values()], ['127.0.0.1 36003']);
 });
 
@@ -100,8 +100,8 @@ t.test('UDP, and TCP with source ranges, listen on the addresses themselves', as
     wants('d/dns', 'clusterIP 10.96.0.53:53/UDP'),
     wants('d/guarded', spec('loadBalancerIP 203.0.113.1:80', ['192.0.2.0/24'])),
   ]);
-  t.same(places(listen.get('d/dns')), ['10.96.0.53:53']);
-  t.same(places(listen.get('d/guarded')), ['203.0.113.1:80']);
+  t.same(addresses(listen.get('d/dns')), ['10.96.0.53:53']);
+  t.same(addresses(listen.get('d/guarded')), ['203.0.113.1:80']);
   t.equal(netsh.rules.size, 0);
 });
 

@@ -16,7 +16,7 @@ import type { NodeUdpSession } from '../../../src/proxysocket/node/udp/session.t
 import { Sessions } from '../../../src/proxysocket/udp/sessions.ts';
 import type { FrontOwner } from '../../../src/proxysocket/udp/transport.ts';
 import {
-  askBuffers,
+  setBufferSizes,
   boundSocket,
   sendQueueFull,
 } from '../../../src/proxysocket/node/udp/socket.ts';
@@ -313,11 +313,11 @@ t.test('a client that is gone does not disturb the others', async (t) => {
 t.test('a size of socket buffers that the system does not grant is no error', async (t) => {
   const socket = await boundSocket(4, '127.0.0.1', 0);
   t.teardown(() => socket.close());
-  askBuffers(socket, 2 ** 30);
+  setBufferSizes(socket, 2 ** 30);
   t.ok(socket.getRecvBufferSize() > 0);
   const unbound = createSocket('udp4');
   t.teardown(() => unbound.close());
-  t.doesNotThrow(() => askBuffers(unbound, 65_536), 'nor is one that has no descriptor yet');
+  t.doesNotThrow(() => setBufferSizes(unbound, 65_536), 'nor is one that has no descriptor yet');
 });
 
 t.test('a send queue is full by bytes or by number, and never while nothing waits', async (t) => {

@@ -2,8 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../../errors.ts';
 import type { Streams } from '../../command.ts';
 import {
-  askTop,
-  type AskProxy,
+  fetchTop,
+  type CallProxy,
   type TopData,
   initialState,
   onKey,
@@ -24,7 +24,7 @@ const PLAIN_COLUMNS = 120;
 
 export interface TopOptions {
   readonly flags: Readonly<Record<string, unknown>>;
-  readonly ask: AskProxy;
+  readonly ask: CallProxy;
   readonly terminal: Streams;
 }
 
@@ -32,7 +32,7 @@ export interface TopOptions {
 export async function runTop({ flags, ask, terminal }: TopOptions): Promise<number> {
   const { stdin, stdout } = terminal;
   const state = initialState(flags);
-  const data = await askTop(ask, state);
+  const data = await fetchTop(ask, state);
   if (flags['once'] === true || !stdout.isTTY || !stdin.isTTY) {
     const shown = Math.min(data.services.rows.length, PLAIN_ROWS - 5);
     const columns = stdout.isTTY ? stdout.columns : PLAIN_COLUMNS;
@@ -94,7 +94,7 @@ class LiveTop {
       if (isHurried) this.#hurry = new AbortController();
       if (this.#state.paused && !isHurried) continue;
       try {
-        this.#data = await askTop(ask, this.#state);
+        this.#data = await fetchTop(ask, this.#state);
         this.#trouble = undefined;
       } catch (error) {
         this.#trouble = messageOf(error);

@@ -150,7 +150,7 @@ export interface TopData {
 }
 
 /** Queries the running proxy: an operation and its input. */
-export type AskProxy = (operation: string, input?: Record<string, string>) => Promise<unknown>;
+export type CallProxy = (operation: string, input?: Record<string, string>) => Promise<unknown>;
 
 const NOTHING: ServicesView = {
   total: 0,
@@ -163,14 +163,14 @@ const NOTHING: ServicesView = {
 /** Maximum number of service ports per request: more than any terminal has lines. */
 const ROWS = '300';
 
-export async function askTop(ask: AskProxy, state: TopState): Promise<TopData> {
+export async function fetchTop(ask: CallProxy, state: TopState): Promise<TopData> {
   const { sort, reverse, filter, search, open } = state;
   const order = reverse ? 'reverse' : 'normal';
   const input = { sort, order, state: filter, search, limit: ROWS };
   const [status, services, details] = await Promise.all([
     ask('status'),
-    orNothing(ask('services', input)),
-    open === undefined ? undefined : orNothing(ask('service', { name: open })),
+    orUndefined(ask('services', input)),
+    open === undefined ? undefined : orUndefined(ask('service', { name: open })),
   ]);
   return {
     status: status as StatusView,
@@ -180,7 +180,7 @@ export async function askTop(ask: AskProxy, state: TopState): Promise<TopData> {
 }
 
 /** A service port that is gone, or not in this process, is no reason to stop. */
-async function orNothing(answer: Promise<unknown>): Promise<unknown> {
+async function orUndefined(answer: Promise<unknown>): Promise<unknown> {
   try {
     return await answer;
   } catch (error) {

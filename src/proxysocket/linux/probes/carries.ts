@@ -20,9 +20,9 @@ import {
 } from './basics.ts';
 
 /** A probe that takes longer has failed, also on a busy machine. Milliseconds. */
-const PATIENCE_MS = 5000;
+const TIMEOUT_MS = 5000;
 /** Unless it hardly got any CPU time: the whole machine may have been stopped. */
-const LEAST_TURNS = 10_000;
+const MIN_TURNS = 10_000;
 
 const BULK_BYTES = 1 << 20;
 const SMALL_CONNECTIONS = 8;
@@ -103,19 +103,19 @@ async function withEngine(
     onFault: (error) => failed.reject(error),
   });
   const engine = createDataPlane(loop, {
-    limits: { ...DEFAULT_LIMITS, connectTimeoutsMs: [PATIENCE_MS] },
+    limits: { ...DEFAULT_LIMITS, connectTimeoutsMs: [TIMEOUT_MS] },
     clock,
     random: Math.random,
     descriptorLimit: 1000,
   });
-  const deadline = performance.now() + PATIENCE_MS;
+  const deadline = performance.now() + TIMEOUT_MS;
   let isTurning = true;
   const turn = (turns: number): void => {
     if (!isTurning) return;
     loop.turn(0);
     clock.run();
-    if (turns >= LEAST_TURNS && performance.now() > deadline)
-      failed.reject(new Error(`the work did not end within ${PATIENCE_MS} ms and ${turns} turns`));
+    if (turns >= MIN_TURNS && performance.now() > deadline)
+      failed.reject(new Error(`the work did not end within ${TIMEOUT_MS} ms and ${turns} turns`));
     else setImmediate(turn, turns + 1);
   };
   turn(0);

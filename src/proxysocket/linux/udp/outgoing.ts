@@ -75,8 +75,8 @@ export class Sender {
       next += Math.max(0, sent);
       if (sent >= 0) continue;
       // A call stops at the first message that fails, and reports why only when that is its first one.
-      const goesOn = this.#notSent(next, fd, -sent);
-      isUsable &&= goesOn;
+      const canContinue = this.#notSent(next, fd, -sent);
+      isUsable &&= canContinue;
       next += 1;
     }
     this.#list.clear();
@@ -106,8 +106,8 @@ export class Sender {
     const from = this.#froms[message] ?? 0;
     let isUsable = true;
     for (let index = from; index < from + count; index += 1) {
-      const goesOn = this.#sendApart(message, index, isUsable ? fd : -1);
-      isUsable &&= goesOn;
+      const canContinue = this.#sendApart(message, index, isUsable ? fd : -1);
+      isUsable &&= canContinue;
     }
     return isUsable;
   }

@@ -1,7 +1,7 @@
 /** A reader that can yield. */
 export interface Yielding {
   /** Reads on. */
-  goOn(): void;
+  endYield(): void;
 }
 
 /** A turn of the event loop that relays this many chunks is a long one. */
@@ -45,11 +45,11 @@ export class AcceptPriority {
   accepted(): void {
     this.#accepted = true;
     if (this.#phase !== 'free') return;
-    if (this.#relayed >= LONG_TURN) this.#goOnWith('noticed');
+    if (this.#relayed >= LONG_TURN) this.#enter('noticed');
     this.#relayed = 0;
   }
 
-  /** A chunk was relayed. Returns whether its reader has to stop until `goOn`. */
+  /** A chunk was relayed. Returns whether its reader has to stop until `endYield`. */
   yields(reader: Yielding): boolean {
     this.#relayed += 1;
     if (this.#phase !== 'given') return false;
@@ -63,38 +63,38 @@ export class AcceptPriority {
     this.#accepted = false;
     this.#relayed = 0;
     if (!accepted) this.#free();
-    else if (this.#phase === 'noticed') this.#goOnWith('looking');
+    else if (this.#phase === 'noticed') this.#enter('looking');
     else if (this.#phase === 'looking') {
       if (long) this.#give();
       else this.#free();
     } else {
       this.#turnsLeft -= 1;
       if (this.#turnsLeft === 0) this.#give();
-      else this.#goOnWith('given');
+      else this.#enter('given');
     }
   }
 
   /** Checks the end of this turn, or of the next one if this one is ending. */
-  #goOnWith(phase: Phase): void {
+  #enter(phase: Phase): void {
     this.#phase = phase;
     this.#afterSockets(this.#endTurn);
   }
 
   #give(): void {
     this.#turnsLeft = TURNS;
-    this.#letGo();
-    this.#goOnWith('given');
+    this.#releaseReaders();
+    this.#enter('given');
   }
 
   #free(): void {
     this.#phase = 'free';
-    this.#letGo();
+    this.#releaseReaders();
   }
 
-  #letGo(): void {
+  #releaseReaders(): void {
     const waiting = this.#waiting;
     if (waiting.length === 0) return;
     this.#waiting = [];
-    for (const reader of waiting) reader.goOn();
+    for (const reader of waiting) reader.endYield();
   }
 }

@@ -119,8 +119,8 @@ export class Direction implements Yielding {
     this.#source?.pause();
   }
 
-  /** New clients have been accepted: reads on, unless something else has come between. */
-  goOn(): void {
+  /** New clients have been accepted: continues reading, unless paused or resumed in between. */
+  endYield(): void {
     if (this.#yields) this.resume();
   }
 

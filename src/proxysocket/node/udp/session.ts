@@ -5,7 +5,7 @@ import {
   type SessionHost,
   type SessionStart,
 } from '../../udp/transport.ts';
-import { askBuffers, MAX_QUEUED_DATAGRAMS, newSocket, sendQueueFull } from './socket.ts';
+import { setBufferSizes, MAX_QUEUED_DATAGRAMS, newSocket, sendQueueFull } from './socket.ts';
 
 type State =
   | {
@@ -64,7 +64,7 @@ export class NodeUdpSession extends UdpSession<NodeUdpSession> {
     // fails.
     socket.once('listening', () => {
       try {
-        askBuffers(socket, this.#host.socketBuffer);
+        setBufferSizes(socket, this.#host.socketBuffer);
         socket.connect(this.endpoint.port, this.endpoint.address, ((error?: Error) =>
           this.#onConnect(socket, error)) as () => void);
       } catch (error) {

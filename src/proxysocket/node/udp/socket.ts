@@ -72,7 +72,7 @@ async function bind(socket: Socket, where: BindOptions): Promise<Socket> {
  * Asks for larger kernel buffers. Linux and Windows grant what their maximum allows; some systems
  * refuse instead, and the socket then keeps its default: a smaller size is no error.
  */
-export function askBuffers(socket: Socket, bytes: number): void {
+export function setBufferSizes(socket: Socket, bytes: number): void {
   try {
     socket.setRecvBufferSize(bytes);
     socket.setSendBufferSize(bytes);

@@ -17,7 +17,7 @@ import {
 import { HostAddressWatch, type HostAddresses } from './host-addresses.ts';
 import { NodeUdpSession, type NodeSessionFront } from './session.ts';
 import {
-  askBuffers,
+  setBufferSizes,
   boundSocket,
   closeSocket,
   handleOf,
@@ -183,7 +183,7 @@ export class NodeFront extends Front<NodeUdpSession> implements NodeSessionFront
   ) {
     super(family, owner);
     this.socket = socket;
-    askBuffers(socket, socketBuffer);
+    setBufferSizes(socket, socketBuffer);
     socket.on('message', this.#onMessage);
     // Windows reports here that an answer did not reach a client (ECONNRESET), and any system may fail to hand over a
     // datagram. The socket keeps receiving after an error.

@@ -130,7 +130,7 @@ class Turns {
       if (this.#waiting.has(reader)) continue;
       read += 1;
       const waits = this.#way.yields({
-        goOn: () => {
+        endYield: () => {
           if (!this.#waiting.delete(reader)) throw new Error('it did not wait');
         },
       });

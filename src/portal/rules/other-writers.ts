@@ -6,17 +6,17 @@ import { portalShared } from '../events.ts';
 import type { Portal } from '../portal.ts';
 
 /** Rules under our names that a process which runs has written. */
-export interface Rival {
+export interface OtherWriter {
   /** `the nftables table inet kpng-userspace` */
   readonly what: string;
   /** The processes, as far as they are known. */
   readonly pids: readonly number[];
 }
 
-export interface RivalsOptions {
+export interface OtherWritersOptions {
   readonly portal: Portal['kind'];
   /** Removes the rules of those that have ended, and returns those of the others. Must not reject. */
-  readonly look: () => Promise<readonly Rival[]>;
+  readonly look: () => Promise<readonly OtherWriter[]>;
   readonly signal: AbortSignal;
   readonly clock?: Clock;
   /** Default: `Math.random`. */
@@ -27,23 +27,23 @@ export interface RivalsOptions {
 const LOOK_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
 
 /**
- * Checks until the rivals have ended and their rules are gone, and reports them on the channel `portal:shared`.
+ * Checks until the other processes have ended and their rules are gone, and reports them on the channel `portal:shared`.
  * Resolves when there are none, or at the signal; never rejects.
  *
  * Two processes that serve the same services do no harm, and one may be about to take over, so nothing is refused.
  */
-export async function outlastRivals(options: RivalsOptions): Promise<void> {
+export async function waitForOtherWriters(options: OtherWritersOptions): Promise<void> {
   const { portal, look, signal, clock = systemClock, random = Math.random } = options;
   const backoff = new Backoff(LOOK_BACKOFF, random);
   let reported = '';
   for (;;) {
-    const rivals = await look();
-    const message = rivals.map(({ what, pids }) => `${writers(pids)} ${what}`).join('; ');
+    const found = await look();
+    const message = found.map(({ what, pids }) => `${writersText(pids)} ${what}`).join('; ');
     if (message !== reported && portalShared.hasSubscribers) {
       portalShared.publish({ portal, error: message === '' ? undefined : sharedError(message) });
     }
     reported = message;
-    if (rivals.length === 0 || signal.aborted) return;
+    if (found.length === 0 || signal.aborted) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = clock.setTimer(backoff.next(), resolve);
     const abort = (): void => resolve();
@@ -55,7 +55,7 @@ export async function outlastRivals(options: RivalsOptions): Promise<void> {
   }
 }
 
-function writers(pids: readonly number[]): string {
+function writersText(pids: readonly number[]): string {
   if (pids.length === 0) return 'another process writes';
   return pids.length === 1
     ? `process ${pids[0]} writes`

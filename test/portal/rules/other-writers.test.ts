@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { portalShared, type PortalShared } from '../../../src/portal/events.ts';
 import { Canary, canaryAddress, findOwner, tryToReach } from '../../../src/portal/rules/canary.ts';
-import { outlastRivals, type Rival } from '../../../src/portal/rules/rivals.ts';
+import { waitForOtherWriters, type OtherWriter } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { blackHole } from '../../support/tcp-black-hole.ts';
@@ -46,7 +46,7 @@ t.test('a tool that fails now and then puts the blame on nobody', async (t) => {
 });
 
 /** Looks that find what the test says, and what is told meanwhile. */
-function follow(t: Test, rivals: readonly Rival[]) {
+function follow(t: Test, rivals: readonly OtherWriter[]) {
   const here = { rivals, looks: 0 };
   const told: (string | undefined)[] = [];
   const listen = ({ error }: PortalShared) =>
@@ -55,7 +55,7 @@ function follow(t: Test, rivals: readonly Rival[]) {
   t.teardown(() => portalShared.unsubscribe(listen));
   const clock = new FakeClock();
   const closing = new AbortController();
-  const end = outlastRivals({
+  const end = waitForOtherWriters({
     portal: 'nftables',
     look: async () => {
       here.looks += 1;
@@ -72,7 +72,7 @@ function follow(t: Test, rivals: readonly Rival[]) {
   return { here, told, end, closing, pass };
 }
 
-const LEGACY: Rival = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
+const LEGACY: OtherWriter = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
 
 t.test('without rivals it looks once, and tells nothing', async (t) => {
   const { here, told, end } = follow(t, []);

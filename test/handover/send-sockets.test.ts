@@ -4,7 +4,7 @@ import { closeSync, fstatSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { give } from '../../src/handover/give.ts';
+import { sendSockets } from '../../src/handover/send-sockets.ts';
 import { helloFrom, networkNamespace, readOffer } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
 import { Rights } from '../../src/handover/rights.ts';
@@ -18,8 +18,8 @@ class WatchedRights extends Rights {
   onLooked: (fd: number) => void = () => undefined;
   onSending: (descriptors: readonly number[]) => void = () => undefined;
 
-  override listeningPlace(fd: number) {
-    const place = super.listeningPlace(fd);
+  override listeningAddress(fd: number) {
+    const place = super.listeningAddress(fd);
     this.onLooked(fd);
     return place;
   }
@@ -58,7 +58,7 @@ function datagrams() {
 }
 
 function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
-  return give(rights, new Wire(rights, fd, LIMIT_MS), {
+  return sendSockets(rights, new Wire(rights, fd, LIMIT_MS), {
     listeners: ports.map((port) => ({
       servicePort: 'd/dns:dns',
       protocol: 'UDP',
@@ -78,11 +78,11 @@ function giveAll(rights: Rights, fd: number, ports: readonly number[]) {
 
 /** The ports of what the successor gets and can use. */
 function portsOf(t: Test, rights: Rights, successor: Wire): number[] {
-  const offer = readOffer(successor.hear());
+  const offer = readOffer(successor.readLine());
   if (!offer.ok) throw new Error(offer.reason);
   const got = successor.receiveDescriptors(offer.sockets);
   t.teardown(() => got.forEach((fd) => closeSync(fd)));
-  return got.flatMap((fd) => rights.listeningPlace(fd)?.port ?? []);
+  return got.flatMap((fd) => rights.listeningAddress(fd)?.port ?? []);
 }
 
 linuxTest('a socket that closes while it is looked at is left out, and no other one', async (t) => {

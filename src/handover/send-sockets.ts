@@ -6,7 +6,7 @@ import { inodeOf } from '../util/inode.ts';
 import { mayTakePart, readHello, refusal, type Offer } from './protocol.ts';
 import type { Wire } from './wire.ts';
 
-export interface GiveOptions {
+export interface SendOptions {
   readonly listeners: readonly PreviousListener[];
   /** UDP sessions, whose clients the new process routes to the same endpoints. */
   readonly flows: readonly PreviousFlow[];
@@ -18,7 +18,7 @@ export interface GiveOptions {
 }
 
 /** The outcome of a new process's call. */
-export type Given =
+export type SendResult =
   | {
       readonly ok: true;
       /** Of the new process. */
@@ -32,16 +32,16 @@ export type Given =
  * Answers a new process: sends it the sockets that take clients for the listeners, and for the ports. A caller that may not
  * have them, or cannot use them, gets only the reason.
  */
-export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
+export function sendSockets(rights: Rights, wire: Wire, options: SendOptions): SendResult {
   const { listeners, flows, ports, pid, uid, network } = options;
-  const refuse = (reason: string): Given => {
+  const refuse = (reason: string): SendResult => {
     wire.say({ ok: false, reason } satisfies Offer);
     return { ok: false, reason };
   };
   const peer = rights.peer(wire.fd);
   if (peer === undefined || !mayTakePart(peer.uid, uid))
     return refuse('it belongs to another user');
-  const hello = readHello(wire.hear());
+  const hello = readHello(wire.readLine());
   const problem = refusal(hello, network);
   if (problem !== undefined) return refuse(problem);
   const found = listeningSockets(rights, [
@@ -65,13 +65,13 @@ export function give(rights: Rights, wire: Wire, options: GiveOptions): Given {
  */
 function listeningSockets(
   rights: Rights,
-  places: readonly Pick<PreviousListener, 'protocol' | 'port'>[],
+  listeners: readonly Pick<PreviousListener, 'protocol' | 'port'>[],
 ): Map<number, number> {
-  const ports = new Set(places.map(({ protocol, port }) => `${protocol} ${port}`));
+  const ports = new Set(listeners.map(({ protocol, port }) => `${protocol} ${port}`));
   const found = new Map<number, number>();
   for (const fd of readdirSync('/proc/self/fd').map(Number)) {
-    const place = rights.listeningPlace(fd);
-    if (place === undefined || !ports.has(`${place.protocol} ${place.port}`)) continue;
+    const address = rights.listeningAddress(fd);
+    if (address === undefined || !ports.has(`${address.protocol} ${address.port}`)) continue;
     // Workers of the `node` engine have two of each socket, which the new process would take for two listeners.
     const inode = inodeOf(fd);
     if (inode !== undefined && !found.has(inode)) found.set(inode, fd);

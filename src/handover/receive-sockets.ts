@@ -6,7 +6,7 @@ import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 import { helloFrom, mayTakePart, readOffer } from './protocol.ts';
 import { Wire } from './wire.ts';
 
-export interface TakeOptions {
+export interface ReceiveOptions {
   readonly path: string;
   readonly pid: number;
   readonly uid: number;
@@ -16,18 +16,18 @@ export interface TakeOptions {
 }
 
 /** The sockets and sessions that a new process received. */
-export interface Taken {
+export interface ReceivedSockets {
   /** Of the predecessor. */
   readonly pid: number;
   readonly sockets: readonly InheritedSocket[];
-  readonly former: readonly PreviousListener[];
+  readonly previousListeners: readonly PreviousListener[];
   readonly flows: readonly PreviousFlow[];
   /** The connection to it. */
   readonly connection: number;
 }
 
 /** Calls the predecessor and gets its sockets. Throws, with nothing left open, when that cannot be. */
-export function take(rights: Rights, options: TakeOptions): Taken {
+export function receiveSockets(rights: Rights, options: ReceiveOptions): ReceivedSockets {
   const connection = rights.connect(options.path);
   if (connection < 0) throw systemError(-connection, 'connect');
   const wire = new Wire(rights, connection, options.limitMs);
@@ -38,11 +38,11 @@ export function take(rights: Rights, options: TakeOptions): Taken {
       throw new Error(`${options.path} is served by another user`);
     }
     wire.say(helloFrom(options.pid, options.network));
-    const offer = readOffer(wire.hear());
+    const offer = readOffer(wire.readLine());
     if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
-    const { pid, former, flows = [] } = offer;
+    const { pid, former: previousListeners, flows = [] } = offer;
     const sockets = sortOut(rights, wire.receiveDescriptors(offer.sockets));
-    return { pid, former, flows, connection, sockets };
+    return { pid, previousListeners, flows, connection, sockets };
   } catch (error) {
     for (const fd of [...wire.descriptors, connection]) closeSync(fd);
     throw error;
@@ -53,9 +53,9 @@ export function take(rights: Rights, options: TakeOptions): Taken {
 function sortOut(rights: Rights, descriptors: readonly number[]): InheritedSocket[] {
   const sockets: InheritedSocket[] = [];
   for (const fd of descriptors) {
-    const place = rights.listeningPlace(fd);
-    if (place === undefined) closeSync(fd);
-    else sockets.push({ ...place, fd });
+    const address = rights.listeningAddress(fd);
+    if (address === undefined) closeSync(fd);
+    else sockets.push({ ...address, fd });
   }
   return sockets;
 }
