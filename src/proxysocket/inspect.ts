@@ -4,6 +4,8 @@ import type { Protocol } from './spec.ts';
 export interface InspectQuery {
   /** Service ports whose connections and endpoints are wanted; absent: connections of all, and no endpoints. */
   readonly servicePorts?: readonly string[];
+  /** Only endpoints to which the last connection failed; without names, those of all service ports. */
+  readonly failing?: boolean;
   /** Connections that are wanted at most. */
   readonly maxConnections: number;
 }
@@ -33,8 +35,22 @@ export interface EndpointSnapshot {
   readonly endpoint: string;
   /** Connections and sessions that use it, or try to. */
   readonly active: number;
-  /** Connections to it failed, so that it is passed over for a while. */
+  /** The last attempt to connect failed; time does not change that, only a connect that succeeds. */
   readonly failing: boolean;
+  /** For how long, since the first failure after the last success. Milliseconds. */
+  readonly failingMs?: number | undefined;
+  /** TCP connections that it took, and UDP sessions that were opened to it. */
+  readonly connections: number;
+  /** From clients to the endpoint. */
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  /** Failed attempts to connect. */
+  readonly errors: number;
+  /** Smoothed over the last connections. Undefined: there was none, or it is UDP. */
+  readonly connectMs?: number | undefined;
+  /** When an attempt last succeeded. Milliseconds ago. */
+  readonly connectedAgoMs?: number | undefined;
+  readonly lastError?: { readonly cause: string; readonly agoMs: number } | undefined;
 }
 
 export interface Inspection {
@@ -88,15 +104,11 @@ export function inspectAll(
 
 /** Merges the results of several workers. */
 export function mergeInspections(parts: readonly Inspection[], maxConnections: number): Inspection {
-  const endpoints = new Map<string, Inspection['endpoints'][number]>();
+  const endpoints = new Map<string, EndpointSnapshot>();
   for (const each of parts.flatMap((part) => part.endpoints)) {
     const key = `${each.servicePort} ${each.endpoint}`;
     const previous = endpoints.get(key);
-    endpoints.set(key, {
-      ...each,
-      active: each.active + (previous?.active ?? 0),
-      failing: each.failing || previous?.failing === true,
-    });
+    endpoints.set(key, previous === undefined ? each : mergeEndpoint(previous, each));
   }
   return {
     connections: parts
@@ -107,4 +119,45 @@ export function mergeInspections(parts: readonly Inspection[], maxConnections: n
     complete: parts.every(({ complete }) => complete),
     endpoints: [...endpoints.values()],
   };
+}
+
+/** What two workers know of one endpoint: sums, and the latest evidence. */
+function mergeEndpoint(one: EndpointSnapshot, other: EndpointSnapshot): EndpointSnapshot {
+  const connections = one.connections + other.connections;
+  const connectMs = ({ connectMs: ms, connections: weight }: EndpointSnapshot): number =>
+    ((ms ?? 0) * weight) / Math.max(connections, 1);
+  const connectedAgoMs = least(one.connectedAgoMs, other.connectedAgoMs);
+  const [lastError] = [one.lastError, other.lastError]
+    .filter((error) => error !== undefined)
+    .sort((a, b) => a.agoMs - b.agoMs);
+  const failedAgoMs = least(lastFailure(one), lastFailure(other));
+  const failing =
+    failedAgoMs !== undefined && (connectedAgoMs === undefined || failedAgoMs < connectedAgoMs);
+  const longest = Math.max(one.failingMs ?? 0, other.failingMs ?? 0);
+  return {
+    servicePort: one.servicePort,
+    endpoint: one.endpoint,
+    active: one.active + other.active,
+    connections,
+    bytesIn: one.bytesIn + other.bytesIn,
+    bytesOut: one.bytesOut + other.bytesOut,
+    errors: one.errors + other.errors,
+    connectMs:
+      one.connectMs === undefined && other.connectMs === undefined
+        ? undefined
+        : connectMs(one) + connectMs(other),
+    connectedAgoMs,
+    lastError,
+    failing,
+    failingMs: failing ? Math.min(longest, connectedAgoMs ?? longest) : undefined,
+  };
+}
+
+/** When the last attempt failed, of an endpoint that fails. Milliseconds ago. */
+function lastFailure({ failing, lastError }: EndpointSnapshot): number | undefined {
+  return failing ? lastError?.agoMs : undefined;
+}
+
+function least(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
 }

@@ -54,6 +54,7 @@ export class RoundRobinBalancer implements Balancer {
   };
   readonly #skips = new SkipList<Member>();
   #affinity: AffinityTable<Member> | undefined;
+  #failing = 0;
 
   constructor(options: RoundRobinOptions) {
     this.#clock = options.clock;
@@ -75,6 +76,10 @@ export class RoundRobinBalancer implements Balancer {
   /** Endpoints that are being skipped now, or were until a moment ago. */
   get skipped(): number {
     return this.#skips.size;
+  }
+
+  get failing(): number {
+    return this.#failing;
   }
 
   endpoints(): readonly BalancerEndpoint[] {
@@ -192,21 +197,23 @@ export class RoundRobinBalancer implements Balancer {
    * Failures that arrive while the endpoint is already being skipped belong to earlier attempts, or to attempts for
    * want of another endpoint. They do not extend the skip.
    */
-  connectFailed(endpoint: BalancerEndpoint): void {
+  connectFailed(endpoint: BalancerEndpoint, cause: string): void {
     const member = this.#present(endpoint);
-    if (member === undefined || member.skipped !== undefined) return;
+    if (member === undefined) return;
+    const now = this.#clock.now();
+    member.record.failed(now, cause);
+    if (member.skipped !== undefined) return;
+    if (member.failures === 0) this.#failing += 1;
     member.failures += 1;
-    this.#reseat(member, this.#skips.add(member, member.failures, this.#clock.now()));
+    this.#reseat(member, this.#skips.add(member, member.failures, now));
   }
 
-  isSkipped(endpoint: BalancerEndpoint): boolean {
-    const ticket = this.#present(endpoint)?.skipped;
-    return ticket !== undefined && ticket.value.until > this.#clock.now();
-  }
-
-  connected(endpoint: BalancerEndpoint): void {
+  connected(endpoint: BalancerEndpoint, connectMs?: number): void {
     const member = this.#present(endpoint);
-    if (member === undefined || member.failures === 0) return;
+    if (member === undefined) return;
+    member.record.connected(this.#clock.now(), connectMs);
+    if (member.failures === 0) return;
+    this.#failing -= 1;
     member.failures = 0;
     if (member.skipped === undefined) return;
     this.#skips.remove(member.skipped);
@@ -266,6 +273,7 @@ export class RoundRobinBalancer implements Balancer {
     this.#allow(member, { internal: false, external: false });
     if (member.skipped !== undefined) this.#skips.remove(member.skipped);
     member.skipped = undefined;
+    if (member.failures > 0) this.#failing -= 1;
     member.gone = true;
     this.#members.delete(member.text);
   }

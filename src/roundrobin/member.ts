@@ -2,6 +2,7 @@ import type { EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import { familyOf, type Family } from '../util/family.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { RingNode } from './ring.ts';
+import { EndpointRecord } from './record.ts';
 import type { SkipTicket } from './skip.ts';
 import type { BalancerEndpoint, Pick } from './types.ts';
 
@@ -43,6 +44,7 @@ export class Member implements BalancerEndpoint {
   failures = 0;
   /** There while it is being skipped. */
   skipped: SkipTicket<Member> | undefined;
+  recorded: EndpointRecord | undefined = undefined;
 
   constructor(text: string, spec: EndpointSpec, since: number) {
     this.since = since;
@@ -51,5 +53,9 @@ export class Member implements BalancerEndpoint {
     this.address = spec.address;
     this.port = spec.port;
     this.family = familyOf(spec.address);
+  }
+
+  get record(): EndpointRecord {
+    return (this.recorded ??= new EndpointRecord());
   }
 }

@@ -1,5 +1,6 @@
 import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Family } from '../util/family.ts';
+import type { EndpointRecord } from './record.ts';
 
 /**
  * An endpoint as a balancer holds it. The same object stands for the same `ip:port` as long as it
@@ -11,6 +12,10 @@ export interface BalancerEndpoint {
   readonly family: Family;
   /** `ip:port` or `[ip]:port`. */
   readonly text: string;
+  /** What has come of it so far. */
+  readonly record: EndpointRecord;
+  /** The same; undefined while there is nothing to say, so that very many idle endpoints cost nothing. */
+  readonly recorded: EndpointRecord | undefined;
 }
 
 /** The request of a socket. */
@@ -54,10 +59,10 @@ export interface Balancer {
   pick(request: PickRequest): Pick | undefined;
   /** Whether there is an endpoint for this traffic, be it skipped or not. */
   serves(traffic: Traffic): boolean;
-  /** Whether an endpoint is being skipped now; absent: the balancer skips none. */
-  isSkipped?(endpoint: BalancerEndpoint): boolean;
+  /** Endpoints to which the last connection failed. */
+  readonly failing: number;
   /** A connection to the endpoint failed: it is skipped for a while, unless all are. */
-  connectFailed(endpoint: BalancerEndpoint): void;
-  /** A connection to the endpoint was established: it is not skipped any more. */
-  connected(endpoint: BalancerEndpoint): void;
+  connectFailed(endpoint: BalancerEndpoint, cause: string): void;
+  /** A connection to the endpoint was established: it is not skipped any more. `connectMs`: how long that took, if known. */
+  connected(endpoint: BalancerEndpoint, connectMs?: number): void;
 }

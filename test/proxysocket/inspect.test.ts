@@ -1,7 +1,14 @@
 /** What an engine tells about single connections and endpoints when it is asked. */
 import t from 'tap';
 import type { Engine } from '../../src/proxysocket/engine.ts';
-import { inspectAll, MAX_INSPECTED, type Inspection } from '../../src/proxysocket/inspect.ts';
+import {
+  type EndpointSnapshot,
+  inspectAll,
+  type Inspection,
+  MAX_INSPECTED,
+  mergeInspections,
+  NOTHING,
+} from '../../src/proxysocket/inspect.ts';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { echoServer, refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
@@ -94,24 +101,118 @@ t.test('a connection that has ended is not told any more', async (t) => {
   t.equal((await inspect(rig.engine)).matched, 0);
 });
 
-t.test('endpoints are told with how many use them, and whether they fail', async (t) => {
-  const rig = new TcpRig(t);
-  const server = await tcpServer(t, (socket) => socket.write('x'));
+t.test('endpoints have their own figures: use, bytes, connect time, the last error', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const server = await tcpServer(t, (socket) => {
+    socket.write('welcome');
+    socket.resume().on('end', () => socket.end());
+  });
   const dead = await refusingEndpoint(t);
   const port = await rig.serve([dead, server.endpoint]);
+  const clients = [];
   for (let count = 0; count < 2; count += 1) {
     const client = await tcpClient(t, port);
     await new Promise((resolve) => client.once('data', resolve));
+    clients.push(client);
   }
+  clients[0]?.end();
+  while (rig.counters.active > 1) await new Promise(setImmediate);
+  clock.advance(60_000);
   const { endpoints } = await inspect(rig.engine, [WEB]);
-  t.strictSame(
-    [...endpoints].sort((a, b) => a.active - b.active),
-    [
-      { servicePort: WEB, endpoint: textOf(dead), active: 0, failing: true },
-      { servicePort: WEB, endpoint: textOf(server.endpoint), active: 2, failing: false },
-    ],
-  );
+  const [refusing, serving] = [...endpoints].sort((a, b) => a.active - b.active);
+  t.match(refusing, {
+    endpoint: textOf(dead),
+    active: 0,
+    connections: 0,
+    errors: 1,
+    bytesIn: 0,
+    bytesOut: 0,
+    failing: true,
+    failingMs: 60_000,
+    connectMs: undefined,
+    connectedAgoMs: undefined,
+    lastError: { cause: 'refused', agoMs: 60_000 },
+  });
+  t.match(serving, {
+    endpoint: textOf(server.endpoint),
+    active: 1,
+    connections: 2,
+    errors: 0,
+    bytesIn: 0,
+    bytesOut: 14,
+    failing: false,
+    failingMs: undefined,
+    connectedAgoMs: 60_000,
+    lastError: undefined,
+  });
+  t.type(serving?.connectMs, 'number');
   t.strictSame((await inspect(rig.engine)).endpoints, [], 'only of service ports that are named');
+});
+
+t.test('an endpoint fails until a connect succeeds, however much time passes', async (t) => {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock });
+  const dead = await refusingEndpoint(t);
+  const port = await rig.serve([dead]);
+  const failing = async (): Promise<string[]> => {
+    const found = await rig.engine.inspect?.({ failing: true, maxConnections: 0 });
+    return (found?.endpoints ?? []).map(({ endpoint }) => endpoint);
+  };
+  t.strictSame(await failing(), []);
+  const refused = await tcpClient(t, port);
+  await new Promise((resolve) => refused.once('close', resolve).once('error', () => undefined));
+  t.strictSame(await failing(), [textOf(dead)]);
+  clock.advance(24 * 3_600_000);
+  t.strictSame(await failing(), [textOf(dead)], 'a day without clients');
+  const back = await tcpServer(t, (socket) => socket.write('x'), dead.address, dead.port);
+  t.equal(back.endpoint.port, dead.port);
+  const client = await tcpClient(t, port);
+  await new Promise((resolve) => client.once('data', resolve));
+  t.strictSame(await failing(), []);
+  const other = await refusingEndpoint(t);
+  await rig.serve([other]);
+  t.strictSame(await failing(), [], 'a new endpoint has no record');
+});
+
+t.test('what several workers know of an endpoint: the latest evidence counts', async (t) => {
+  const idle = { servicePort: WEB, endpoint: 'a:1', active: 0, bytesIn: 0, bytesOut: 0 };
+  const unused = { ...idle, connections: 0, errors: 0, failing: false };
+  const failed = {
+    ...unused,
+    errors: 2,
+    failing: true,
+    failingMs: 9000,
+    lastError: { cause: 'refused', agoMs: 3000 },
+  };
+  const only = (endpoint: EndpointSnapshot): Inspection =>
+    Object.assign({ ...NOTHING }, { endpoints: [endpoint] });
+  const merge = (...endpoints: EndpointSnapshot[]): EndpointSnapshot | undefined =>
+    mergeInspections(endpoints.map(only), 0).endpoints[0];
+  const connected = (connectedAgoMs: number): EndpointSnapshot => ({
+    ...unused,
+    connections: 3,
+    active: 1,
+    bytesIn: 5,
+    bytesOut: 6,
+    connectMs: 4,
+    connectedAgoMs,
+  });
+  t.match(merge(failed, unused), { failing: true, failingMs: 9000, errors: 2 });
+  t.match(merge(failed, connected(1000)), { failing: false, failingMs: undefined, errors: 2 });
+  t.match(merge(connected(1000), failed), { failing: false, connections: 3, active: 1 });
+  t.match(merge(failed, connected(5000)), {
+    failing: true,
+    failingMs: 5000,
+    connectMs: 4,
+    lastError: { cause: 'refused' },
+  });
+  t.match(merge(connected(10), { ...connected(20), connections: 1, connectMs: 8 }), {
+    connections: 4,
+    connectMs: 5,
+    connectedAgoMs: 10,
+    bytesIn: 10,
+  });
 });
 
 t.test('UDP sessions are told with their datagrams', async (t) => {
@@ -145,7 +246,16 @@ t.test('UDP sessions are told with their datagrams', async (t) => {
       out: 2,
     },
   ]);
-  t.match(endpoints, [{ endpoint: textOf(backend.spec), active: 1, failing: false }]);
+  t.match(endpoints, [
+    {
+      endpoint: textOf(backend.spec),
+      active: 1,
+      failing: false,
+      connections: 1,
+      bytesIn: 6,
+      bytesOut: 6,
+    },
+  ]);
 });
 
 t.test('nothing is told of an engine that is destroyed', async (t) => {

@@ -176,7 +176,7 @@ t.test('what concerns an endpoint that is gone is ignored', async (t) => {
   subject.set(B);
   t.equal(subject.balancer.skipped, 0);
   subject.set(B, A);
-  subject.balancer.connectFailed(gone);
+  subject.balancer.connectFailed(gone, 'refused');
   subject.balancer.connected(gone);
   t.same(subject.many(2).sort(), [A, B], 'the new endpoint of the same address is not blamed');
   t.not(subject.member(A), gone);

@@ -169,7 +169,7 @@ t.test(
           } else {
             const member = subject.balancer.endpoints()[step.which];
             if (member !== undefined) {
-              if (step.kind === 'fail') subject.balancer.connectFailed(member);
+              if (step.kind === 'fail') subject.balancer.connectFailed(member, 'refused');
               else subject.balancer.connected(member);
             }
           }

@@ -230,7 +230,16 @@ class SceneEngine implements Engine {
       const share = Math.round(active / Math.max(all.length - failing.length, 1));
       return all.map((endpoint) => {
         const fails = failing.includes(endpoint);
-        return { servicePort, endpoint, active: fails ? 0 : share, failing: fails };
+        return {
+          servicePort,
+          endpoint,
+          failing: fails,
+          active: fails ? 0 : share,
+          connections: share,
+          errors: fails ? 1 : 0,
+          bytesIn: 0,
+          bytesOut: 0,
+        };
       });
     });
     return { connections: [], matched: 0, complete: true, endpoints };

@@ -87,6 +87,6 @@ export class Subject {
   }
 
   fail(...texts: string[]): void {
-    for (const text of texts) this.balancer.connectFailed(this.member(text));
+    for (const text of texts) this.balancer.connectFailed(this.member(text), 'refused');
   }
 }

@@ -29,6 +29,7 @@ export async function tcpServer(
   t: Teardown,
   onSocket: (socket: Socket) => void = () => undefined,
   address = '127.0.0.1',
+  listenPort = 0,
 ): Promise<TcpServer> {
   const sockets: Socket[] = [];
   let asked = 0;
@@ -42,7 +43,7 @@ export async function tcpServer(
     onSocket(socket);
     server.emit('kept');
   });
-  server.listen({ host: address, port: 0, backlog: 4096 });
+  server.listen({ host: address, port: listenPort, backlog: 4096 });
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   const kill = async (): Promise<void> => {

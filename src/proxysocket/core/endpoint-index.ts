@@ -1,9 +1,21 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
+import type { EndpointSnapshot } from '../inspect.ts';
 import { LinkedList, type ListNode } from '../../util/linked-list.ts';
 
 /** A connection or session in the index. */
 export interface IndexEntry {
   remove(): void;
+}
+
+/** Bytes that a connection or session has carried so far. */
+export interface Carried {
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+}
+
+/** The open connections or sessions of one endpoint. */
+export interface EndpointUse extends Carried {
+  readonly active: number;
 }
 
 /** Finds the connections or sessions of an endpoint. Adding and removing take the same time however many there are. */
@@ -26,9 +38,16 @@ export class EndpointIndex<T> {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
 
-  /** How many connections of an endpoint there are. */
-  countOf(endpoint: BalancerEndpoint): number {
-    return this.#byEndpoint.get(endpoint)?.size ?? 0;
+  /** How many connections of an endpoint there are, and the bytes that they have carried. */
+  useOf(endpoint: BalancerEndpoint, carried: (item: T) => Carried | undefined): EndpointUse {
+    const list = this.#byEndpoint.get(endpoint);
+    let [bytesIn, bytesOut] = [0, 0];
+    for (const item of list ?? []) {
+      const each = carried(item);
+      bytesIn += each?.bytesIn ?? 0;
+      bytesOut += each?.bytesOut ?? 0;
+    }
+    return { active: list?.size ?? 0, bytesIn, bytesOut };
   }
 
   /** The connections, oldest first. Do not change the index during the iteration. */
@@ -39,6 +58,31 @@ export class EndpointIndex<T> {
   all(): readonly T[] {
     return [...this.#all];
   }
+}
+
+/** An endpoint with its record and its open connections. `now`: by the clock of its balancer. */
+export function endpointSnapshot(
+  servicePort: string,
+  { text, recorded }: BalancerEndpoint,
+  { active, bytesIn, bytesOut }: EndpointUse = { active: 0, bytesIn: 0, bytesOut: 0 },
+  now: number,
+): EndpointSnapshot {
+  const snapshot = { servicePort, endpoint: text, active, bytesIn, bytesOut };
+  if (recorded === undefined) return { ...snapshot, failing: false, connections: 0, errors: 0 };
+  const { connections, errors, connectMs, connectedAt, failingSince, lastError } = recorded;
+  const ago = (at: number | undefined) => (at === undefined ? undefined : now - at);
+  return {
+    ...snapshot,
+    connections,
+    errors,
+    connectMs,
+    bytesIn: bytesIn + recorded.bytesIn,
+    bytesOut: bytesOut + recorded.bytesOut,
+    failing: failingSince !== undefined,
+    failingMs: ago(failingSince),
+    connectedAgoMs: ago(connectedAt),
+    lastError: lastError && { cause: lastError.cause, agoMs: now - lastError.at },
+  };
 }
 
 class Entry<T> implements IndexEntry {

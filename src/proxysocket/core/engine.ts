@@ -5,8 +5,14 @@ import type { Clock } from '../../util/clock.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import type { Activity } from '../counters.ts';
-import { inspectAll, type InspectQuery, type Inspection } from '../inspect.ts';
+import {
+  inspectAll,
+  type EndpointSnapshot,
+  type InspectQuery,
+  type Inspection,
+} from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
+import { endpointSnapshot } from './endpoint-index.ts';
 import { ListenerTable } from './listener-table.ts';
 import type { LoopGuard } from './loop-guard.ts';
 import type { Acceptor, ServicePort } from './service-port.ts';
@@ -46,6 +52,7 @@ export class AcceptorEngine implements Engine {
   readonly #book: ServicePortBook;
   readonly #table: ListenerTable;
   readonly #loops: LoopGuard;
+  readonly #clock: Clock;
   readonly #queue = new SerialQueue();
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
@@ -54,6 +61,7 @@ export class AcceptorEngine implements Engine {
     this.kind = parts.kind;
     this.#acceptors = parts.acceptors;
     this.#limits = parts.limits;
+    this.#clock = parts.clock;
     this.#loops = parts.loops;
     this.#book = new ServicePortBook(parts.newBalancer, parts.limits, parts.counters);
     this.#table = new ListenerTable({
@@ -119,7 +127,7 @@ export class AcceptorEngine implements Engine {
       connections: [...tcp.connections, ...udp.connections],
       matched: tcp.matched + udp.matched,
       complete: tcp.complete && udp.complete,
-      endpoints: (query.servicePorts ?? []).flatMap((name) => this.#endpointsOf(name)),
+      endpoints: this.#endpointsOf(query),
     };
   }
 
@@ -186,17 +194,19 @@ export class AcceptorEngine implements Engine {
     acceptor.endpointsChanged?.(owner);
   }
 
-  #endpointsOf(servicePort: string): Inspection['endpoints'] {
-    const owner = this.#book.get(servicePort)?.owner;
-    if (owner === undefined) return [];
-    const { balancer, protocol } = owner;
-    const acceptor = this.#acceptors[protocol];
-    return balancer.endpoints().map((endpoint) => ({
-      servicePort,
-      endpoint: endpoint.text,
-      active: acceptor.activeOf?.(endpoint) ?? 0,
-      failing: balancer.isSkipped?.(endpoint) ?? false,
-    }));
+  #endpointsOf({ servicePorts, failing = false }: InspectQuery): EndpointSnapshot[] {
+    const names = servicePorts ?? (failing ? this.#book.names() : []);
+    const found: EndpointSnapshot[] = [];
+    for (const name of names) {
+      const owner = this.#book.get(name)?.owner;
+      if (owner === undefined || (failing && owner.balancer.failing === 0)) continue;
+      for (const endpoint of owner.balancer.endpoints()) {
+        if (failing && endpoint.recorded?.failingSince === undefined) continue;
+        const use = this.#acceptors[owner.protocol].useOf?.(endpoint);
+        found.push(endpointSnapshot(name, endpoint, use, this.#clock.now()));
+      }
+    }
+    return found;
   }
 
   async #close(newProcess: NewProcess | undefined): Promise<void> {

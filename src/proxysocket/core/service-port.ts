@@ -2,6 +2,7 @@ import type { Balancer, BalancerEndpoint } from '../../roundrobin/types.ts';
 import type { Clock } from '../../util/clock.ts';
 import type { Family } from '../../util/family.ts';
 import type { ServicePortCounters } from '../counters.ts';
+import type { EndpointUse } from './endpoint-index.ts';
 import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { EngineLimits } from '../limits.ts';
@@ -78,8 +79,8 @@ export interface Acceptor {
   leave?(newProcess: NewProcess): void;
   /** Everything that waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
   connections?(): Iterable<Inspectable>;
-  /** How many connections or sessions have this endpoint. */
-  activeOf?(endpoint: BalancerEndpoint): number;
+  /** The open connections or sessions of an endpoint. */
+  useOf?(endpoint: BalancerEndpoint): EndpointUse;
   /** Resolves when all accepted connections have ended. */
   drained(): Promise<void>;
   /**

@@ -177,7 +177,12 @@ export class Pool implements Engine {
       this.#fallback?.inspect?.(query),
     ]);
     const all = [...found, more].map((each) => each ?? NOTHING);
-    return mergeInspections(all, query.maxConnections);
+    const merged = mergeInspections(all, query.maxConnections);
+    if (query.failing !== true || all.length < 2 || merged.endpoints.length === 0) return merged;
+    // A worker that has none of them failing may have connected to them since.
+    const servicePorts = [...new Set(merged.endpoints.map(({ servicePort }) => servicePort))];
+    const { endpoints } = await this.inspect({ servicePorts, maxConnections: 0 });
+    return { ...merged, endpoints: endpoints.filter(({ failing }) => failing) };
   }
 
   close(newProcess?: NewProcess): Promise<void> {

@@ -1,6 +1,7 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { OwnedListener } from '../core/listener.ts';
 import type { LoopGuard } from '../core/loop-guard.ts';
+import type { EndpointUse } from '../core/endpoint-index.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
 import type { Inspectable } from '../inspect.ts';
 import type { ListenSpec } from '../spec.ts';
@@ -53,8 +54,8 @@ export class TcpAcceptor implements Acceptor {
     yield* this.#shared.index;
   }
 
-  activeOf(endpoint: BalancerEndpoint): number {
-    return this.#shared.index.countOf(endpoint);
+  useOf(endpoint: BalancerEndpoint): EndpointUse {
+    return this.#shared.index.useOf(endpoint, ({ relay }) => relay);
   }
 
   drained(): Promise<void> {

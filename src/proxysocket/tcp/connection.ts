@@ -293,7 +293,7 @@ export class TcpConnection
   ): RejectReason {
     this.counters.connectErrors[cause] += 1;
     // Being out of descriptors or source ports is not the endpoint's fault.
-    if (cause !== 'limit') this.#owner.balancer.connectFailed(endpoint);
+    if (cause !== 'limit') this.#owner.balancer.connectFailed(endpoint, cause);
     publishConnectFailed(this.#owner, endpoint, this.#tries.made, cause, error);
     this.#tries.failed(endpoint, cause === 'timeout');
     return cause === 'limit' ? 'limit' : 'connect-failed';
@@ -324,8 +324,9 @@ export class TcpConnection
   #relayTo(dial: TcpDial, endpoint: BalancerEndpoint, dialedAt: number): void {
     if (this.#state.kind !== 'dialing') return;
     this.#state.deadline.remove();
-    this.#owner.balancer.connected(endpoint);
     const startedAt = this.#shared.clock.now();
+    this.#owner.balancer.connected(endpoint, startedAt - dialedAt);
+    endpoint.record.connections += 1;
     observeConnectSeconds(this.counters, (startedAt - dialedAt) / 1000);
     this.counters.active += 1;
     const addresses = relayAddresses(this.#owner, endpoint, this, this.#client, dial);
@@ -361,6 +362,9 @@ export class TcpConnection
     if (state.kind !== 'relaying') return;
     this.#state = ENDED;
     this.counters.active -= 1;
+    const { record } = state.endpoint;
+    record.bytesIn += state.relay.bytesIn;
+    record.bytesOut += state.relay.bytesOut;
     if (reason === 'half-close-timeout') this.counters.halfCloseTimeouts += 1;
     this.#grace?.remove();
     this.#young?.remove();

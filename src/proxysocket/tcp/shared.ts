@@ -145,6 +145,8 @@ const KEEPALIVE_AFTER_MS = 1000;
 
 /** A connection as indexes and timers know it. */
 export interface Timed extends Inspectable {
+  /** There once an endpoint has taken the connection. */
+  readonly relay: TcpRelay | undefined;
   /** The running connection attempt timed out. */
   timedOut(timeoutMs: number): void;
   /** The relay has lasted long enough to be probed. */

@@ -1,5 +1,6 @@
 import type { BalancerEndpoint } from '../../roundrobin/types.ts';
 import { OwnedListener } from '../core/listener.ts';
+import type { EndpointUse } from '../core/endpoint-index.ts';
 import type { Acceptor, EngineContext, Listener, ServicePort } from '../core/service-port.ts';
 import type { NewProcess } from '../engine.ts';
 import type { Inspectable } from '../inspect.ts';
@@ -57,8 +58,8 @@ export class UdpAcceptor<S extends UdpSession<S>> implements Acceptor {
     return this.#sessions.connections();
   }
 
-  activeOf(endpoint: BalancerEndpoint): number {
-    return this.#sessions.activeOf(endpoint);
+  useOf(endpoint: BalancerEndpoint): EndpointUse {
+    return this.#sessions.useOf(endpoint);
   }
 
   drained(): Promise<void> {

@@ -11,7 +11,7 @@ import {
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
 import { LimitSignal, SharedLimitSignal } from '../core/limit-signal.ts';
 import type { EngineContext, ServicePort } from '../core/service-port.ts';
-import { EndpointIndex } from '../core/endpoint-index.ts';
+import { EndpointIndex, type EndpointUse } from '../core/endpoint-index.ts';
 import {
   ClientTable,
   type ClientAddress,
@@ -128,8 +128,8 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     }
   }
 
-  activeOf(endpoint: BalancerEndpoint): number {
-    return this.#index.countOf(endpoint);
+  useOf(endpoint: BalancerEndpoint): EndpointUse {
+    return this.#index.useOf(endpoint, (session) => session);
   }
 
   destroy(): void {
@@ -160,6 +160,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
 
   opened(session: S, client: ClientAddress): void {
     session.exit = { session, client };
+    session.endpoint.record.connections += 1;
     this.#byBackendAddress.add(session.exit);
     if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
   }
@@ -252,7 +253,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
 
   #blameEndpoint(session: S, cause: ConnectErrorCause, error: Error): void {
     session.owner.counters.connectErrors[cause] += 1;
-    session.owner.balancer.connectFailed(session.endpoint);
+    session.owner.balancer.connectFailed(session.endpoint, cause);
     this.#reportFailure(session, cause, error);
   }
 
@@ -279,6 +280,11 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     const wasOpen = session.isOpen;
     counters.datagramsDropped += session.end();
     counters.active -= 1;
+    if (wasOpen) {
+      const { record } = session.endpoint;
+      record.bytesIn += session.bytesIn;
+      record.bytesOut += session.bytesOut;
+    }
     this.#lanes.remove(session);
     session.indexed?.remove();
     if (session.exit !== undefined) this.#byBackendAddress.delete(session.exit);

@@ -85,6 +85,8 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
   endpoint: BalancerEndpoint;
   datagramsIn = 0;
   datagramsOut = 0;
+  bytesIn = 0;
+  bytesOut = 0;
 
   lane: IdleLane<S> | undefined = undefined;
   older: S | undefined = undefined;
@@ -115,6 +117,7 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
     counters.datagramsIn += datagrams;
     counters.bytesIn += bytes;
     this.datagramsIn += datagrams;
+    this.bytesIn += bytes;
   }
 
   /** Counts datagrams sent to the client. */
@@ -123,6 +126,7 @@ export abstract class UdpSession<S extends UdpSession<S>> implements IdleEntry<S
     counters.datagramsOut += datagrams;
     counters.bytesOut += bytes;
     this.datagramsOut += datagrams;
+    this.bytesOut += bytes;
   }
 
   /** Whether the socket is connected to itself: the endpoint is not there, and the kernel chose its port for our side. */

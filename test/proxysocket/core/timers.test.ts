@@ -9,6 +9,7 @@ import { EndpointIndex } from '../../../src/proxysocket/core/endpoint-index.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import * as fc from 'fast-check';
 import t from 'tap';
+import { EndpointRecord } from '../../../src/roundrobin/record.ts';
 
 t.test('DeadlineQueue: one timer, in order, and what was removed stays silent', (t) => {
   const clock = new FakeClock();
@@ -108,6 +109,8 @@ t.test('EndpointIndex: finds the connections of an endpoint', (t) => {
     address: '',
     port: 1,
     family: 4 as const,
+    record: new EndpointRecord(),
+    recorded: undefined,
   }));
   if (one === undefined || two === undefined) throw new Error('unreachable');
   const index = new EndpointIndex<string>();

@@ -65,9 +65,9 @@ t.test('addresses as affinity and events take them', (t) => {
 class Watched extends RoundRobinBalancer {
   readonly blamed: string[] = [];
 
-  override connectFailed(endpoint: BalancerEndpoint): void {
+  override connectFailed(endpoint: BalancerEndpoint, cause: string): void {
     this.blamed.push(endpoint.text);
-    super.connectFailed(endpoint);
+    super.connectFailed(endpoint, cause);
   }
 }
 
