@@ -65,7 +65,7 @@ async function main(args: ReturnType<typeof readArgs>): Promise<number> {
     if (stop.signal.aborted) process.exit(1);
     stop.abort();
   };
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal).on('SIGQUIT', onSignal);
 
   printHeading(
     'kpng-userspace: a Service proxy on this machine, without a cluster, without root\n',

@@ -46,7 +46,7 @@ export interface LifecycleOptions {
 /**
  * Handles signals and uncaught errors, as kpng does where it is sensible.
  *
- * INT and TERM: the first one stops in order, the second one ends at once with code 1. HUP does the
+ * INT, TERM and QUIT: the first one stops in order, the second one ends at once with code 1. HUP does the
  * same when a terminal or console was closed; otherwise the configuration file is read again, if there
  * is one: state files are followed by themselves. On Windows, Ctrl-C is INT and Ctrl-Break does the same.
  * Returns the function that ends the handling.
@@ -80,6 +80,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
   const handlers: [string, (argument: never) => void][] = [
     ['SIGINT', stop],
     ['SIGTERM', stop],
+    ['SIGQUIT', stop],
     // Ctrl-Break, on Windows only.
     ['SIGBREAK', stop],
     ['SIGHUP', hangUp],

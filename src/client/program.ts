@@ -18,9 +18,11 @@ export interface ProgramOptions {
 /** Exit code for wrong flags and files. */
 const BAD_USAGE = 2;
 
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
+
 /**
- * Reads the flags and runs `main` with them. The first SIGINT or SIGTERM aborts its signal, the second
- * ends the process.
+ * Reads the flags and runs `main` with them. The first SIGINT, SIGTERM or SIGQUIT aborts its signal, the
+ * second ends the process.
  */
 export async function runProgram(
   main: (options: ProgramOptions & { readonly signal: AbortSignal }) => Promise<void>,
@@ -31,14 +33,14 @@ export async function runProgram(
     if (stop.signal.aborted) process.exit(1);
     stop.abort();
   };
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  for (const signal of SIGNALS) process.on(signal, onSignal);
   try {
     await main({ ...options, signal: stop.signal });
   } catch (error) {
     exitOnBadUsage(error);
     throw error;
   } finally {
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+    for (const signal of SIGNALS) process.off(signal, onSignal);
   }
 }
 

@@ -33,7 +33,7 @@ export interface RunOptions {
  *
  * Without options it is a program of its own, as Go's `client.Run` is: it reads the flags `--api`,
  * `--node-name`, `--tls-key`, `--tls-crt`, `--tls-ca`, `--max-msg-size`, `--error-delay` and `--once`
- * from the command line, and SIGINT or SIGTERM end it well (a second one at once, with exit code 1).
+ * from the command line, and SIGINT, SIGTERM or SIGQUIT end it well (a second one at once, with exit code 1).
  * Wrong flags and TLS files end the process with exit code 2.
  *
  * With options it touches neither command line nor signals. Wrong ones reject, with KPNG_USAGE or

@@ -131,7 +131,11 @@ t.test('a drained process is not ready, and is ready again after undrain', async
   const probe = async (name: string): Promise<number> =>
     (await fetch(`http://127.0.0.1:${health}/${name}`)).status;
   const { socket } = await greeted(t, rig.ports['web']);
-  t.match(await rig.ask<DrainOutcome>('drain'), { what: 'everything', servicePorts: 1, active: 1 });
+  t.match(await rig.ask<DrainOutcome>('drain', '--all'), {
+    what: 'everything',
+    servicePorts: 1,
+    active: 1,
+  });
   t.strictSame(await Promise.all(['healthz', 'readyz', 'livez'].map(probe)), [503, 503, 200]);
   t.equal(await refused(rig.ports['web']), true);
   const drained = await rig.run('status');
@@ -188,6 +192,10 @@ t.test('where nothing runs, commands say so', async (t) => {
   const unknown = await runHere('connections', 'a', 'b');
   t.equal(unknown.code, 2);
   t.match(unknown.stderr, /only flags may follow a: "b"/);
+  const bare = { code: 2, stderr: /drain: nothing is named; .* or the whole process with --all/ };
+  t.match(await runHere('drain'), bare);
+  t.match(await runHere('drain', ''), bare, 'a variable that is empty');
+  t.match(await runHere('drain', 'ns/a', '--all'), { code: 2, stderr: /not both/ });
   const nameless = await runHere('top');
   t.match(nameless, { code: 1, stderr: /name it with --socket/ });
 });

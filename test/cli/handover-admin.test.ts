@@ -44,7 +44,7 @@ linuxTest('the admin socket is the successor’s as soon as it serves', async (t
   );
   t.match((await run(own, 'connections')).stdout, /echo:p1/, 'what it still waits for');
   const refused = { code: 1, stderr: /process \d+ has taken over .*\(KPNG_ADMIN_REFUSED\)/ };
-  t.match(await run(own, 'drain'), refused);
+  t.match(await run(own, 'drain', '--all'), refused);
   t.match(await run(own, 'undrain', 'default/echo'), refused);
   t.match((await run(rig.admin, 'drain', 'default/echo')).stdout, /^Draining default\/echo: /);
 

@@ -16,6 +16,7 @@ import { newCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { tableRows } from '../support/markdown.ts';
 import { shortDir } from '../support/short-dir.ts';
 
 async function setup(hangUp: HangUp = 'read-again') {
@@ -31,7 +32,7 @@ async function setup(hangUp: HangUp = 'read-again') {
   return { process, stops, lines, end };
 }
 
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGBREAK']) {
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK']) {
   t.test(`${signal}: the first stops in order, the second ends at once`, async (t) => {
     const { process, stops, lines } = await setup();
     process.emit(signal, signal);
@@ -45,6 +46,20 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGBREAK']) {
     t.match(lines(), [{ level: 'warn', msg: /exiting at once/, signal }]);
   });
 }
+
+t.test('docs/reference/command-line.md has every signal', async (t) => {
+  const { process } = await setup();
+  const page = join(import.meta.dirname, '../../docs/reference/command-line.md');
+  const documented = tableRows(readFileSync(page, 'utf8'), 'Signals').map(([name]) => name);
+  const handled = process
+    .eventNames()
+    .map(String)
+    .filter((name) => name.startsWith('SIG'));
+  t.ok(handled.length >= 5);
+  for (const name of [...handled, 'SIGUSR1', 'SIGPIPE', 'SIGKILL', 'SIGUSR2']) {
+    t.match(documented.join(), new RegExp(`\\b${name.slice(3)}\\b`));
+  }
+});
 
 t.test('two different signals count as two', async (t) => {
   const { process } = await setup();

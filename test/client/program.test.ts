@@ -70,8 +70,8 @@ const SHORT = `await run(async (items) => {
   for (const { service, endpoints } of items) process.stdout.write(service.name + ' ' + endpoints.length + '\\n');
 });`;
 
-t.test('three lines make a program that SIGTERM and SIGINT end well', async (t) => {
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+t.test('three lines make a program that SIGTERM, SIGINT and SIGQUIT end well', async (t) => {
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const) {
     const server = await startKpngServer();
     const { child, ended } = start(t, ['--api', server.target.text, '--node-name', 'node-a']);
     const stream = await server.stream();

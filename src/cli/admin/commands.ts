@@ -1,6 +1,7 @@
 import type { Example, OtherCommand } from '../command.ts';
 import {
   CLIENT_FLAGS,
+  DRAIN_FLAGS,
   ENDPOINT_FLAGS,
   LIMIT_FLAGS,
   LIST_FLAGS,
@@ -9,6 +10,7 @@ import {
 } from '../flags/admin.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
 import { pickValues, type FlagTable } from '../flags/table.ts';
+import { usage } from '../flags/read.ts';
 import { atMost } from '../topic.ts';
 import type { AdminWord } from './run.ts';
 
@@ -20,10 +22,14 @@ interface AdminText {
   readonly operand?: string;
   readonly flags: FlagTable;
   readonly examples: readonly Example[];
+  /** Throws a usage error for an operand and flags that contradict each other. */
+  readonly check?: (operand: string | undefined, flags: Flags) => void;
 }
 
+type Flags = Readonly<Record<string, unknown>>;
+
 /** A command that asks a running proxy over its admin socket. */
-function admin({ description, operand, ...text }: AdminText): OtherCommand {
+function admin({ description, operand, check, ...text }: AdminText): OtherCommand {
   return {
     ...text,
     heading: 'A running proxy',
@@ -33,7 +39,8 @@ function admin({ description, operand, ...text }: AdminText): OtherCommand {
     bind({ operands, read }) {
       atMost(operand === undefined ? 0 : 1, operands, text.word);
       const raw = read();
-      const flags: Readonly<Record<string, unknown>> = pickValues(text.flags, raw);
+      const flags: Flags = pickValues(text.flags, raw);
+      check?.(operands[0], flags);
       // Without --socket, the process that this environment and configuration file would start is meant.
       const socket = raw.given.has('socket')
         ? String(flags['socket'])
@@ -44,6 +51,18 @@ function admin({ description, operand, ...text }: AdminText): OtherCommand {
       };
     },
   };
+}
+
+/** A name that was forgotten, or is empty in a script, must not drain the whole process. */
+function checkDrain(service = '', { endpoint, all }: Flags): void {
+  const isNamed = service !== '' || endpoint !== '';
+  if (isNamed && all === true) {
+    throw usage('drain: name a service or an endpoint, or use --all, not both');
+  }
+  if (isNamed || all === true) return;
+  throw usage(
+    'drain: nothing is named; name a service, an endpoint with --endpoint, or the whole process with --all',
+  );
 }
 
 export const ADMIN_COMMANDS: readonly OtherCommand[] = (
@@ -99,14 +118,16 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       summary: 'Stop accepting connections for a service, an endpoint, or the whole process',
       description:
         'Open connections continue. A service is namespace/name, or namespace/name:port for one of its ports. ' +
-        'Without a name the whole process drains, as after SIGTERM but without exiting: health and readiness ' +
+        'With --all the whole process drains, as after SIGTERM but without exiting: health and readiness ' +
         'answer 503 and new clients are refused, until undrain.',
       operand: '[SERVICE]',
-      flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
+      flags: { ...SHOW_FLAGS, ...DRAIN_FLAGS },
       examples: [
         { line: 'drain default/web', does: 'drains the connections of a service' },
         { line: 'drain --endpoint 10.1.2.3:8080', does: 'stops sending clients to an endpoint' },
+        { line: 'drain --all', does: 'refuses all new clients, until undrain' },
       ],
+      check: checkDrain,
     },
     {
       word: 'undrain',

@@ -57,6 +57,13 @@ export const ENDPOINT_FLAGS = group(WHAT, {
   ),
 });
 
+export const DRAIN_FLAGS = {
+  ...ENDPOINT_FLAGS,
+  ...group(WHAT, {
+    all: flag(toggle(), false, 'The whole process: every service and endpoint.'),
+  }),
+} as const;
+
 export const TOP_FLAGS = group(WHAT, {
   interval: flag(
     duration(500),

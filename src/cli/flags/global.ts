@@ -80,7 +80,7 @@ export const GLOBAL_FLAGS = {
     'drain-delay': flag(
       duration(),
       0,
-      'How long new connections are accepted after the first SIGINT or SIGTERM, while /readyz and /healthz ' +
+      'How long new connections are accepted after the first SIGTERM, SIGINT or SIGQUIT, while /readyz and /healthz ' +
         'already fail, so that load balancers stop sending clients.',
       { live: true },
     ),

@@ -18,6 +18,8 @@ const ESC = '\u001b[';
 const ENTER = `${ESC}?1049h${ESC}?25l`;
 const LEAVE = `${ESC}?25h${ESC}?1049l`;
 
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGHUP'] as const;
+
 /** Lines of plain text at most. */
 const PLAIN_ROWS = 105;
 const PLAIN_COLUMNS = 120;
@@ -70,12 +72,12 @@ class LiveTop {
     stdin.setRawMode(true);
     stdin.on('data', onData).resume();
     stdout.on('resize', onResize);
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, onSignal);
+    for (const signal of SIGNALS) process.once(signal, onSignal);
     try {
       this.#draw();
       await this.#loop();
     } finally {
-      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.off(signal, onSignal);
+      for (const signal of SIGNALS) process.off(signal, onSignal);
       stdout.off('resize', onResize);
       stdin.off('data', onData).pause();
       stdin.setRawMode(false);
