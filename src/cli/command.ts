@@ -12,7 +12,7 @@ import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { MisspeltVariable } from './flags/read.ts';
 import type { GivenFlag } from './flags/split.ts';
-import { type FlagTable, type FlagValues, type RawValues, pickValues } from './flags/table.ts';
+import { type FlagTable, type FlagValues, type RawValues, labelOf, pickValues } from './flags/table.ts';
 import type { EffectiveSetting } from './settings.ts';
 
 export const PROGRAM = 'kpng-userspace';
@@ -226,7 +226,8 @@ export interface Registry {
 /** A command with flags of these types; `read` throws an error for an invalid value. */
 interface Definition<Table extends FlagTable, Options extends object> extends CommandText {
   readonly flags: Table;
-  read(values: FlagValues<Table>, given: ReadonlySet<string>): Options;
+  /** `given` names what set each flag that was set, for messages. */
+  read(values: FlagValues<Table>, given: ReadonlyMap<string, string>): Options;
 }
 
 /** Defines a source of node-local state. */
@@ -305,6 +306,7 @@ function bound<Table extends FlagTable, Options extends object, Rest extends unk
   command: Definition<Table, Options> & { start(options: Options, ...rest: Rest): Result },
   raw: RawValues,
 ): { word: string; options: Options; start: (...rest: Rest) => Result } {
-  const options = command.read(pickValues(command.flags, raw), raw.given);
+  const given = new Map([...raw.given].map((flag) => [flag, labelOf(flag, raw.origins?.get(flag))]));
+  const options = command.read(pickValues(command.flags, raw), given);
   return { word: command.word, options, start: (...rest) => command.start(options, ...rest) };
 }

@@ -3,6 +3,7 @@ import { access, readFile } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { delimiter, dirname } from 'node:path';
 import { KpngError } from '../errors.ts';
+import { nameList } from '../util/suggest.ts';
 import { fileErrorText } from '../util/file-error.ts';
 import { readKubeconfig, type ExtraHeaders } from './kubeconfig-file.ts';
 import { proxyFromEnvironment } from './proxy-env.ts';
@@ -92,14 +93,15 @@ async function fromFiles(
   }
   const context = config.currentContext ?? '';
   if (context !== '' && config.getContextObject(context) === null) {
-    throw new Error(`there is no context ${JSON.stringify(context)}, which is the current one`);
+    const problem = `there is no context ${JSON.stringify(context)}, which is the current one`;
+    throw new Error(`${problem}; ${contextsOf(config)}`);
   }
   // A file without contexts may still say everything if it has but one cluster.
   const cluster = config.getCurrentCluster() ?? (context === '' ? only(config.clusters) : null);
   if (cluster === null && override === '') {
     throw new Error(
       context === ''
-        ? 'there is no current context'
+        ? `there is no current context; ${contextsOf(config)}`
         : `there is no cluster ${JSON.stringify(config.getContextObject(context)?.cluster)}`,
     );
   }
@@ -115,6 +117,13 @@ async function fromFiles(
     credentials: await libraryCredentials(server, proxy, cluster ?? {}, user),
     extraHeaders: extraHeaders.get(user.name) ?? {},
   };
+}
+
+/** The names that current-context may have. */
+function contextsOf({ contexts }: KubeConfig): string {
+  if (contexts.length === 0) return 'the kubeconfig has no contexts; add one, or use --server';
+  const names = nameList(contexts.map(({ name }) => name));
+  return `set current-context to one of ${names} (kubectl config use-context NAME)`;
 }
 
 /** Loads the whole library, of which KubeConfig is a small part (docs/explanation/decisions.md). */

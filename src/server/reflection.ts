@@ -4,10 +4,11 @@ import type { ServiceTarget } from './shares.ts';
 
 type PackageDefinition = ConstructorParameters<typeof ReflectionService>[0];
 
-/** Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages. */
+/** Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages of these and of the health service. */
 export function addReflection(server: ServiceTarget, services: readonly string[]): void {
   const fileDescriptorProtos = FILE_DESCRIPTORS.map((text) => Buffer.from(text, 'base64'));
   // Of a definition, the reflection service only reads the descriptors.
   const definition = { files: { fileDescriptorProtos } } as unknown as PackageDefinition;
-  new ReflectionService(definition, { services: [...services] }).addToServer(server);
+  const listed = [...services, 'grpc.health.v1.Health'];
+  new ReflectionService(definition, { services: listed }).addToServer(server);
 }

@@ -36,3 +36,13 @@ function editDistance(a: string, b: string, limit: number): number {
   }
   return Math.min(limit, previous[b.length] ?? limit);
 }
+
+/** How many names a message lists. */
+const LISTED = 10;
+
+/** Names for a message, in quotes: the first ones, and how many there are besides. */
+export function nameList(names: readonly string[]): string {
+  const shown = names.slice(0, LISTED).map((name) => JSON.stringify(name));
+  const more = names.length - shown.length;
+  return `${shown.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}

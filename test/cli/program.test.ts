@@ -67,7 +67,7 @@ t.test('a TLS file that cannot be read: 2, with code and file', async (t) => {
   t.match(last, {
     level: 'error',
     code: 'KPNG_TLS_FILE',
-    err: /--api-client-tls-ca \/does\/not\/exist/,
+    err: /^--tls-ca \/does\/not\/exist: /,
   });
 });
 

@@ -93,9 +93,19 @@ t.test('what is wrong with a configuration', async (t) => {
     await wrong(GOOD.replace('current-context: main', '')),
     /there is no current context|^none$/,
   );
+  const many = Array.from({ length: 30 }, (_, i) => `- {name: c${i}, context: {cluster: c${i}}}\n`);
+  const clusters = '- {name: west, cluster: {server: "https://west.example:6443/"}}\n';
+  t.match(
+    await wrong(
+      GOOD.replace('current-context: main', '')
+        .replace('contexts:\n', `contexts:\n${many.join('')}`)
+        .replace('clusters:\n', `clusters:\n${clusters}`),
+    ),
+    /there is no current context; set current-context to one of "c0", .*"c9" and 21 more \(kubectl/,
+  );
   t.match(
     await wrong(GOOD.replace('current-context: main', 'current-context: nope')),
-    /there is no context "nope", which is the current one/,
+    /there is no context "nope", which is the current one; set current-context to one of "main" \(kubectl/,
   );
   t.match(
     await wrong(GOOD.replace('cluster: east,', 'cluster: west,')),

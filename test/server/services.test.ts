@@ -64,8 +64,11 @@ t.test('reflection: the services and their messages can be asked for', async (t)
   const { listServicesResponse } = await ask({ listServices: '' });
   t.strictSame(listServicesResponse?.service.map(({ name }) => name).sort(), [
     'globalv1.Sets',
+    'grpc.health.v1.Health',
     'localv1.Sets',
   ]);
+  const health = await ask({ fileContainingSymbol: 'grpc.health.v1.HealthCheckRequest' });
+  t.equal(health.fileDescriptorResponse?.fileDescriptorProto.length, 1);
   const { fileDescriptorResponse } = await ask({ fileContainingSymbol: 'globalv1.EndpointInfo' });
   const files = fileDescriptorResponse?.fileDescriptorProto ?? [];
   t.equal(files.length, 2, 'the file and the one that it imports');

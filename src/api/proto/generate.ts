@@ -18,6 +18,8 @@ import { promisify } from 'node:util';
 
 const HERE = import.meta.dirname;
 const GENERATED = join(HERE, '..', 'generated');
+/** What the server has descriptors of: our services, and gRPC's health service. */
+const DESCRIBED = [HERE, join(HERE, '../../../node_modules/grpc-health-check/proto')];
 const DIGEST = join(HERE, 'generated.sha256');
 const TOOLS = join(HERE, '..', '..', '..', 'tools', 'generate');
 
@@ -68,15 +70,20 @@ async function generate(base: string): Promise<void> {
   const scratch = await mkdtemp(join(tmpdir(), 'kpng-descriptors-'));
   try {
     const file = join(scratch, 'set.binpb');
-    await buf('build', '--as-file-descriptor-set', '--exclude-source-info', '--output', file);
-    const text = descriptorModule(await readFile(file));
+    const flags = ['--as-file-descriptor-set', '--exclude-source-info', '--output', file];
+    const sets: Buffer[] = [];
+    for (const folder of DESCRIBED) {
+      await buf('build', folder, ...flags);
+      sets.push(await readFile(file));
+    }
+    const text = descriptorModule(Buffer.concat(sets));
     await writeFile(join(base, '..', 'generated', 'descriptors.ts'), text);
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
 }
 
-/** A module that holds each FileDescriptorProto of a FileDescriptorSet. */
+/** A module that holds each FileDescriptorProto of FileDescriptorSets, one after the other. */
 function descriptorModule(set: Uint8Array): string {
   const files = [...splitSet(set)].map((bytes) => `  ${quotedBase64(bytes)},\n`);
   return [

@@ -20,14 +20,14 @@ export function readFlags(
   const values = new Map<string, unknown>();
   const origins = new Map<string, Origin>();
   for (const [name, spec] of Object.entries(table)) {
-    for (const { text } of given.filter((each) => each.name === name)) {
+    for (const { text, written } of given.filter((each) => each.name === name)) {
       if (text === undefined) {
-        throw usage(`--${name} needs a value: --${name} <${spec.kind.placeholder}>`);
+        throw usage(`${written} needs a value: ${written} <${spec.kind.placeholder}>`);
       }
-      const value = convert(`--${name}`, spec, text);
+      const value = convert(written, spec, text);
       const merged = values.has(name) ? spec.kind.merge?.(values.get(name), value) : undefined;
       values.set(name, merged ?? value);
-      origins.set(name, { kind: 'flag' });
+      origins.set(name, { kind: 'flag', written });
     }
     if (values.has(name)) continue;
     const found = fromEnvironment(name, spec, env) ?? fromFile(name, config);

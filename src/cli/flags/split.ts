@@ -6,6 +6,8 @@ import type { FlagTable } from './table.ts';
 export interface GivenFlag {
   /** Its name without dashes; that of the table where an alias was written. */
   readonly name: string;
+  /** As it was written, perhaps an alias: `--tls-ca`. */
+  readonly written: string;
   /** Undefined: the value is missing. */
   readonly text: string | undefined;
 }
@@ -45,7 +47,7 @@ export function splitLine(argv: readonly string[], table: FlagTable): SplitLine 
     else {
       const name = names.get(token.name) ?? token.name;
       const bare = Object.hasOwn(table, name) ? table[name]?.kind.bare : 'true';
-      flags.push({ name, text: valueOf(token, bare) });
+      flags.push({ name, written: token.rawName, text: valueOf(token, bare) });
     }
   }
   return { words, rest, flags, help };

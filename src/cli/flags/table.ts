@@ -75,9 +75,16 @@ export type FlagValues<Table extends FlagTable> = {
 
 /** Where a value comes from. */
 export type Origin =
-  | { readonly kind: 'flag' }
+  | { readonly kind: 'flag'; readonly written: string }
   | { readonly kind: 'env'; readonly variable: string }
   | { readonly kind: 'file'; readonly path: string; readonly line: number; readonly field: string };
+
+/** Names what set a value, for messages: the flag as it was written, the variable, or the field. */
+export function labelOf(flag: string, origin: Origin | undefined): string {
+  if (origin?.kind === 'env') return origin.variable;
+  if (origin?.kind === 'file') return `${origin.path}:${origin.line}: ${origin.field}`;
+  return origin?.written ?? `--${flag}`;
+}
 
 /** Values of several tables at once, before one command reads its own. */
 export interface RawValues {

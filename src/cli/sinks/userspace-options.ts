@@ -124,7 +124,7 @@ function checkNodePortAddress(item: string): void {
 }
 
 /** Options of the userspace backend, from its flags. */
-export function readUserspace(values: FlagValues<UserspaceFlags>, given: ReadonlySet<string>) {
+export function readUserspace(values: FlagValues<UserspaceFlags>, given: Pick<ReadonlyMap<string, string>, 'has'>) {
   return {
     nodeName: checkNodeName(values['node-name']),
     portal: portalFor(values.portal, values['portal-interface']),

@@ -1,6 +1,6 @@
 import { DEFAULT_API, parseTarget, type Target } from '../../client/target.ts';
 import { KpngError } from '../../errors.ts';
-import type { TlsFiles } from '../../util/tls-files.ts';
+import type { TlsFiles, TlsFlags } from '../../util/tls-files.ts';
 import { defineGlobalSource, defineSource } from '../command.ts';
 import { backoffFrom, type GlobalOptions } from '../flags/global.ts';
 import { size, text } from '../flags/kinds.ts';
@@ -37,29 +37,44 @@ const API_FLAGS = group(GROUP, {
 interface ApiOptions {
   readonly target: Target;
   readonly tls: TlsFiles;
+  /** What named them, for messages. */
+  readonly tlsFlags: TlsFlags;
   readonly maxMessageSize: number;
 }
 
 /** The settings of the flags; throws a usage error. */
-function apiOptions(values: FlagValues<typeof API_FLAGS>): ApiOptions {
+function apiOptions(
+  values: FlagValues<typeof API_FLAGS>,
+  given: ReadonlyMap<string, string>,
+): ApiOptions {
   const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
+  const tlsFlags = { crt: nameOf('crt', given), key: nameOf('key', given), ca: nameOf('ca', given) };
   if ((crt === '') !== (key === '')) {
-    throw new KpngError(
-      'KPNG_USAGE',
-      '--api-client-tls-crt and --api-client-tls-key: give both or neither',
-    );
+    throw new KpngError('KPNG_USAGE', `${tlsFlags.crt} and ${tlsFlags.key}: give both or neither`);
   }
   return {
     target: parseTarget(values.api),
     tls: { crt, key, ca: values['api-client-tls-ca'] },
+    tlsFlags,
     maxMessageSize: values['max-msg-size'],
   };
 }
 
+/** What set a TLS flag; one that is missing is named in the style of those that are not. */
+function nameOf(part: keyof TlsFlags, given: ReadonlyMap<string, string>): string {
+  const names = [...given.values()];
+  const isShort = ['--tls-crt', '--tls-key', '--tls-ca'].some((name) => names.includes(name));
+  const name = `api-client-tls-${part}`;
+  return given.get(name) ?? (isShort ? `--tls-${part}` : `--${name}`);
+}
+
 /** Options of both clients. Rejects with KPNG_TLS_FILE. */
-async function clientOptions({ target, tls, maxMessageSize }: ApiOptions, globals: GlobalOptions) {
+async function clientOptions(
+  { target, tls, tlsFlags, maxMessageSize }: ApiOptions,
+  globals: GlobalOptions,
+) {
   const { readTls } = await import('../../util/tls-files.ts');
-  const renewTls = () => readTls(tls);
+  const renewTls = () => readTls(tls, tlsFlags);
   return { target, tls: await renewTls(), renewTls, maxMessageSize, backoff: backoffFrom(globals) };
 }
 
