@@ -6,7 +6,13 @@ import t from 'tap';
 import { parse as parseYaml } from 'yaml';
 import { parse } from '../../src/cli/parse.ts';
 import { programVersion } from '../../src/cli/version.ts';
-import { inputHash, readRendered, RENDERINGS, type Manifest } from './support/rendered.ts';
+import {
+  inputHash,
+  manifestsOf,
+  readRendered,
+  RENDERINGS,
+  type Manifest,
+} from './support/rendered.ts';
 import { isKnown, problemsOf } from './support/strict.ts';
 
 const version = programVersion();
@@ -24,12 +30,15 @@ interface Container {
     readonly runAsNonRoot?: boolean;
     readonly capabilities: { readonly drop: readonly string[]; readonly add?: readonly string[] };
   };
+  readonly resources: { readonly requests: { readonly memory: string } };
   readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
 }
 interface PodSpec {
   readonly containers: readonly Container[];
   readonly volumes?: readonly { readonly name: string }[];
   readonly serviceAccountName: string;
+  readonly priorityClassName: string;
+  readonly securityContext: { readonly seccompProfile: { readonly type: string } };
   readonly terminationGracePeriodSeconds: number;
 }
 interface DaemonSetSpec {
@@ -54,6 +63,24 @@ function argumentsOf({ args, env = [] }: Container): string[] {
   return args.map((arg) =>
     arg.replace(/\$\((\w+)\)/g, (whole, name: string) => (names.has(name) ? '192.0.2.9' : whole)),
   );
+}
+
+function mebibytes({ resources }: Container): number {
+  return Number(/^(\d+)Mi$/.exec(resources.requests.memory)?.[1]);
+}
+
+/** What the proxy takes with 1,000 service ports of two endpoints each, by docs/benchmarks/rest.json. */
+function proxyMebibytes(engine: string): number {
+  const { tables } = JSON.parse(readFileSync(join(ROOT, 'docs/benchmarks/rest.json'), 'utf8')) as {
+    tables: Record<string, string[][]>;
+  };
+  const of = (table: string): string[] => tables[table]?.find(([name]) => name === engine) ?? [];
+  const [perPort = 0, perEndpoint = 0] = of('Memory of each')
+    .slice(3)
+    .map((cell) => Number(cell.split(' / ')[1]));
+  const base = Number(of('At rest')[2]);
+  if (!(base > 0 && perPort > 0 && perEndpoint > 0)) throw new Error('other columns');
+  return base + (1000 * (perPort + 2 * perEndpoint)) / 1024;
 }
 
 for (const rendering of RENDERINGS) {
@@ -110,8 +137,36 @@ for (const rendering of RENDERINGS) {
     const drain = /--drain-timeout=(\d+)(s|m)/.exec(line);
     const drainSeconds = Number(drain?.[1]) * (drain?.[2] === 'm' ? 60 : 1);
     t.ok(pod.terminationGracePeriodSeconds > drainSeconds, 'the kubelet waits for the drain');
+    t.equal(pod.priorityClassName, 'system-node-critical');
+    t.equal(pod.securityContext.seccompProfile.type, 'RuntimeDefault');
+    t.ok(mebibytes(proxy) >= proxyMebibytes('linux'), 'the scheduler counts what it takes');
   });
 }
+
+t.test('Windows: the same class, and memory for the node engine', async (t) => {
+  for (const file of ['daemonset.yaml', 'daemonset-with-controller.yaml']) {
+    const text = readFileSync(join(ROOT, 'deploy/windows', file), 'utf8');
+    const { priorityClassName, containers } = daemonSet(manifestsOf(text)).template.spec;
+    t.equal(priorityClassName, 'system-node-critical');
+    const proxy = containers.find(({ name }) => name === 'proxy');
+    t.ok(proxy !== undefined && mebibytes(proxy) >= proxyMebibytes('node'), file);
+  }
+});
+
+t.test('Helm: objects have the name of the release, or the names that override it', async (t) => {
+  for (const [rendering, name, label] of [
+    ['helm-default', 'kpng', 'kpng-userspace'],
+    ['helm-address', 'kpng-proxy', 'proxy'],
+    ['helm-server', 'service-proxy', 'kpng-userspace'],
+  ] as const) {
+    const found = RENDERINGS.find((each) => each.name === rendering);
+    if (found === undefined) throw new Error(rendering);
+    const { manifests, text } = readRendered(found);
+    t.same(new Set(manifests.map(({ metadata }) => metadata.name)), new Set([name]), rendering);
+    const labels = text.match(/(?<=app\.kubernetes\.io\/name: ).*/g);
+    t.same(new Set(labels), new Set([label]));
+  }
+});
 
 t.test('the role reads what the source kube asks for, and writes nothing', async (t) => {
   for (const rendering of RENDERINGS) {
@@ -141,7 +196,7 @@ t.test(
       { source: 'local' },
       { image: { repository: 'x', digest: 'latest' } },
       { drainSeconds: '60s' },
-      { priorityClass: { value: 2_000_000_000 } },
+      { priorityClass: { create: true } },
     ];
     for (const each of wrong) t.notOk(validate({ ...values, ...each }), JSON.stringify(each));
     t.same(
@@ -149,13 +204,7 @@ t.test(
       Object.keys(schema.properties).filter((key) => key !== 'global'),
     );
     const used = new Set<string>();
-    for (const file of [
-      '_helpers.tpl',
-      'daemonset.yaml',
-      'monitoring.yaml',
-      'rbac.yaml',
-      'priority-class.yaml',
-    ]) {
+    for (const file of ['_helpers.tpl', 'daemonset.yaml', 'monitoring.yaml', 'rbac.yaml']) {
       const text = readFileSync(join(CHART, 'templates', file), 'utf8');
       for (const [, path = ''] of text.matchAll(/\.Values\.([\w.]+)/g)) used.add(path);
     }

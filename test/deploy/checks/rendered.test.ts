@@ -50,7 +50,7 @@ const REFUSED: readonly (readonly [string, RegExp])[] = [
   ['source=local', /api/],
   ['drainSeconds=60s', /drainSeconds/],
   ['image.digest=latest', /digest/],
-  ['priorityClass.value=2000000000', /priorityClass/],
+  ['priorityClass.create=true', /priorityClass/],
 ];
 
 t.test(

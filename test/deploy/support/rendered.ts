@@ -47,8 +47,21 @@ export const RENDERINGS: readonly Rendering[] = [
   kustomize('node-port', 'deploy/kustomize/overlays/node-port'),
   kustomize('monitored', 'test/deploy/support/monitored'),
   helm('default'),
-  helm('address', 'portal=address', 'nodePortAddresses={10.0.0.0/8,fd00::/8}', 'verbosity=2'),
-  helm('server', 'source=local', 'api=192.0.2.1:12090', 'handover=false', 'image.digest='),
+  helm(
+    'address',
+    'portal=address',
+    'nodePortAddresses={10.0.0.0/8,fd00::/8}',
+    'verbosity=2',
+    'nameOverride=proxy',
+  ),
+  helm(
+    'server',
+    'source=local',
+    'api=192.0.2.1:12090',
+    'handover=false',
+    'image.digest=',
+    'fullnameOverride=service-proxy',
+  ),
   helm(
     'sidecar',
     'source=local',

@@ -5,17 +5,26 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{/* The value of app.kubernetes.io/name. */}}
+{{- define "kpng-userspace.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The name of every object: fullnameOverride; the release and nameOverride; the release. */}}
+{{- define "kpng-userspace.fullname" -}}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if and .Values.nameOverride (not (contains .Values.nameOverride .Release.Name)) }}
+{{- printf "%s-%s" .Release.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- else }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
 {{- define "kpng-userspace.selector" -}}
-app.kubernetes.io/name: kpng-userspace
+app.kubernetes.io/name: {{ include "kpng-userspace.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "kpng-userspace.serviceAccount" -}}
-{{ .Values.serviceAccount.name | default (ternary .Release.Name "default" .Values.serviceAccount.create) }}
-{{- end }}
-
-{{- define "kpng-userspace.priorityClass" -}}
-{{ .Values.priorityClass.name | default .Release.Name }}
+{{ .Values.serviceAccount.name | default (ternary (include "kpng-userspace.fullname" .) "default" .Values.serviceAccount.create) }}
 {{- end }}
 
 {{/* Whether the proxy writes packet rules: "true", or nothing. */}}
