@@ -63,7 +63,8 @@ function runWith(file, script, args) {
   });
   // The terminal sends INT to the child as well; the other signals come to this process only.
   process.on('SIGINT', () => {});
-  for (const signal of ['SIGTERM', 'SIGQUIT', 'SIGHUP']) process.on(signal, () => child.kill(signal));
+  for (const signal of ['SIGTERM', 'SIGQUIT', 'SIGHUP'])
+    process.on(signal, () => child.kill(signal));
   child.on('error', (error) => fail(`${file} cannot be started: ${error.message}`));
   child.on('exit', (code, signal) => {
     process.exit(signal === null ? code : 128 + constants.signals[signal]);

@@ -12,7 +12,13 @@ import type { IgnoredFlags } from './flags/foreign.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { MisspeltVariable } from './flags/read.ts';
 import type { GivenFlag } from './flags/split.ts';
-import { type FlagTable, type FlagValues, type RawValues, labelOf, pickValues } from './flags/table.ts';
+import {
+  type FlagTable,
+  type FlagValues,
+  type RawValues,
+  labelOf,
+  pickValues,
+} from './flags/table.ts';
 import type { EffectiveSetting } from './settings.ts';
 
 export const PROGRAM = 'kpng-userspace';
@@ -306,7 +312,9 @@ function bound<Table extends FlagTable, Options extends object, Rest extends unk
   command: Definition<Table, Options> & { start(options: Options, ...rest: Rest): Result },
   raw: RawValues,
 ): { word: string; options: Options; start: (...rest: Rest) => Result } {
-  const given = new Map([...raw.given].map((flag) => [flag, labelOf(flag, raw.origins?.get(flag))]));
+  const given = new Map(
+    [...raw.given].map((flag) => [flag, labelOf(flag, raw.origins?.get(flag))]),
+  );
   const options = command.read(pickValues(command.flags, raw), given);
   return { word: command.word, options, start: (...rest) => command.start(options, ...rest) };
 }

@@ -219,7 +219,10 @@ t.test('flags that are wrong are named, with what is expected', (t) => {
     ],
     ['local to-json --logging-format xml', /expected text, json/],
     ['local to-json --api multi:///a:1', /--api "multi:\/\/\/a:1": several targets/],
-    ['local to-json --api-client-tls-crt x', /--api-client-tls-crt and --api-client-tls-key: give both/],
+    [
+      'local to-json --api-client-tls-crt x',
+      /--api-client-tls-crt and --api-client-tls-key: give both/,
+    ],
     ['local to-json --tls-crt x', /^--tls-crt and --tls-key: give both or neither/],
     ['file to-json --input=', /--input: expected a path/],
     ['local to-json --node-name=', /--node-name "": not the name of a node/],

@@ -124,7 +124,10 @@ function checkNodePortAddress(item: string): void {
 }
 
 /** Options of the userspace backend, from its flags. */
-export function readUserspace(values: FlagValues<UserspaceFlags>, given: Pick<ReadonlyMap<string, string>, 'has'>) {
+export function readUserspace(
+  values: FlagValues<UserspaceFlags>,
+  given: Pick<ReadonlyMap<string, string>, 'has'>,
+) {
   return {
     nodeName: checkNodeName(values['node-name']),
     portal: portalFor(values.portal, values['portal-interface']),

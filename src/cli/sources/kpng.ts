@@ -48,7 +48,11 @@ function apiOptions(
   given: ReadonlyMap<string, string>,
 ): ApiOptions {
   const { 'api-client-tls-crt': crt, 'api-client-tls-key': key } = values;
-  const tlsFlags = { crt: nameOf('crt', given), key: nameOf('key', given), ca: nameOf('ca', given) };
+  const tlsFlags = {
+    crt: nameOf('crt', given),
+    key: nameOf('key', given),
+    ca: nameOf('ca', given),
+  };
   if ((crt === '') !== (key === '')) {
     throw new KpngError('KPNG_USAGE', `${tlsFlags.crt} and ${tlsFlags.key}: give both or neither`);
   }
@@ -62,8 +66,8 @@ function apiOptions(
 
 /** What set a TLS flag; one that is missing is named in the style of those that are not. */
 function nameOf(part: keyof TlsFlags, given: ReadonlyMap<string, string>): string {
-  const names = [...given.values()];
-  const isShort = ['--tls-crt', '--tls-key', '--tls-ca'].some((name) => names.includes(name));
+  const names = new Set(given.values());
+  const isShort = ['--tls-crt', '--tls-key', '--tls-ca'].some((name) => names.has(name));
   const name = `api-client-tls-${part}`;
   return given.get(name) ?? (isShort ? `--tls-${part}` : `--${name}`);
 }
