@@ -1,7 +1,7 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Timer } from '../util/clock.ts';
-import type { Answer, HttpRequest } from '../util/http-server.ts';
+import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
 import { removeDeadSockets } from './other-sockets.ts';
 import { isPipe } from './socket-path.ts';
@@ -13,7 +13,7 @@ export interface AdminSocketOptions {
   readonly path: string;
   readonly uid: number | undefined;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
-  readonly answer: (request: HttpRequest) => Promise<Answer>;
+  readonly answer: (request: HttpRequest) => Promise<HttpResponse>;
   /** When the socket may be opened. */
   readonly activation: Activation;
 }

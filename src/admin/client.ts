@@ -15,7 +15,7 @@ export interface AdminCall {
 }
 
 /** Largest answer; the dump of very many service ports is the longest. */
-const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
+const MAX_RESPONSE_BYTES = 256 * 1024 * 1024;
 const TIMEOUT_MS = 10_000;
 
 /**
@@ -53,7 +53,7 @@ function exchange(call: AdminCall): Promise<{ status: number; text: string }> {
       let size = 0;
       response.on('data', (piece: Buffer) => {
         size += piece.length;
-        if (size > MAX_ANSWER_BYTES) response.destroy(new Error('the answer is too long'));
+        if (size > MAX_RESPONSE_BYTES) response.destroy(new Error('the answer is too long'));
         else pieces.push(piece);
       });
       response.on('error', (error) => reject(connectFailure(socket, error)));

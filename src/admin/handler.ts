@@ -1,5 +1,5 @@
 import { KpngError, messageOf } from '../errors.ts';
-import type { Answer, HttpRequest } from '../util/http-server.ts';
+import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
 import type { SerialQueue } from '../util/serial-queue.ts';
 import { checkInput, methodOf, type Operation, type OperationInput } from './operations.ts';
 
@@ -24,7 +24,7 @@ export interface AdminAccess {
 export async function answerAdmin(
   request: HttpRequest,
   { operations, reading, trusted }: AdminAccess,
-): Promise<Answer | undefined> {
+): Promise<HttpResponse | undefined> {
   const { method, path } = request;
   if (!path.startsWith(PREFIX)) return undefined;
   const name = path.slice(PREFIX.length);
@@ -92,15 +92,15 @@ function isPieces(result: unknown): result is AsyncIterable<string> {
 
 const JSON_TYPE = 'application/json';
 
-function pieces(body: AsyncIterable<string>): Answer {
+function pieces(body: AsyncIterable<string>): HttpResponse {
   return { status: 200, type: JSON_TYPE, body };
 }
 
-function json(status: number, value: unknown): Answer {
+function json(status: number, value: unknown): HttpResponse {
   return { status, type: JSON_TYPE, body: `${JSON.stringify(value)}\n` };
 }
 
-export function failure(status: number, code: string, message: string): Answer {
+export function failure(status: number, code: string, message: string): HttpResponse {
   const body: ErrorBody = { error: { code, message } };
   return json(status, body);
 }

@@ -4,7 +4,7 @@ import { bindFailureLog } from '../observe/servers.ts';
 import { bundledText } from '../util/bundle.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import {
-  type Answer,
+  type HttpResponse,
   type HttpRequest,
   type HttpServer,
   httpUrl,
@@ -30,13 +30,13 @@ export const PAGE_SCRIPTS = [
 /** Every file of the page. */
 export const PAGE_FILES = ['page.html', 'style.css', ...PAGE_SCRIPTS] as const;
 
-let made: Answer | undefined;
+let made: HttpResponse | undefined;
 
 /** The status page, at the root; undefined for any other path. It is put together once. */
 export function answerPage({
   path,
   method,
-}: Pick<HttpRequest, 'path' | 'method'>): Answer | undefined {
+}: Pick<HttpRequest, 'path' | 'method'>): HttpResponse | undefined {
   if (path !== '/' || (method !== 'GET' && method !== 'HEAD')) return undefined;
   made ??= makePage(readPageFile);
   return made;
@@ -53,7 +53,7 @@ function readPageFile(name: string): string {
  * One document with everything in it, and the headers that allow exactly that: this script and this
  * style by their hashes, questions to where it comes from, and nothing else from anywhere.
  */
-export function makePage(read: (name: string) => string): Answer {
+export function makePage(read: (name: string) => string): HttpResponse {
   const style = read('style.css');
   const script = PAGE_SCRIPTS.map((name) => withoutImports(read(name))).join('\n');
   const body = read('page.html')
@@ -98,7 +98,7 @@ function hashOf(text: string): string {
 export interface PageServerOptions {
   /** An empty host means the loopback interface: other clients need an explicit address. */
   readonly address: HostPort;
-  readonly answer: (request: HttpRequest) => Promise<Answer>;
+  readonly answer: (request: HttpRequest) => Promise<HttpResponse>;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
   readonly inherit?: Inherit | undefined;
   /** When it may begin. Default: at once. */

@@ -28,7 +28,7 @@ interface Tracked {
 }
 
 /** Service ports sampled in one turn of the event loop: a few milliseconds of work. */
-const PER_TURN = 1000;
+const BATCH_SIZE = 1000;
 
 export interface SamplerOptions {
   /** Of some service ports, or of all. */
@@ -41,7 +41,7 @@ export interface SamplerOptions {
 }
 
 /** Running totals of one sampling. */
-interface Look {
+interface Sample {
   readonly seconds: number;
   readonly sum: TrafficSum;
   active: number;
@@ -120,13 +120,13 @@ export class Sampler {
       }
     }
     this.#round += 1;
-    const look: Look = { seconds, sum: { ...NO_TRAFFIC }, active: 0 };
+    const sample: Sample = { seconds, sum: { ...NO_TRAFFIC }, active: 0 };
     const names = this.#options.names?.() ?? [];
-    if (names.length > PER_TURN) this.#part(look, names, 0);
-    else this.#finish(look, this.#options.snapshot());
+    if (names.length > BATCH_SIZE) this.#part(sample, names, 0);
+    else this.#finish(sample, this.#options.snapshot());
   }
 
-  /** Nothing has moved since the last look. */
+  /** Nothing has moved since the last sample. */
   #pause(active: number): void {
     for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
     this.#rates = NO_TRAFFIC;
@@ -135,30 +135,30 @@ export class Sampler {
   }
 
   /** Removed service ports that still have connections are left out where there are very many. */
-  #part(look: Look, names: readonly string[], start: number): void {
-    const end = start + PER_TURN;
+  #part(sample: Sample, names: readonly string[], start: number): void {
+    const end = start + BATCH_SIZE;
     const snapshots = this.#options.snapshot(new Set(names.slice(start, end)));
     if (end >= names.length) {
-      this.#finish(look, snapshots);
+      this.#finish(sample, snapshots);
       return;
     }
-    this.#add(look, snapshots);
-    this.#timer = this.#options.clock.setTimer(0, () => this.#part(look, names, end));
+    this.#add(sample, snapshots);
+    this.#timer = this.#options.clock.setTimer(0, () => this.#part(sample, names, end));
   }
 
-  #add(look: Look, snapshots: readonly ServicePortSnapshot[]): void {
-    const { sum, seconds } = look;
+  #add(sample: Sample, snapshots: readonly ServicePortSnapshot[]): void {
+    const { sum, seconds } = sample;
     for (const servicePort of snapshots) {
-      const rates = this.#look(servicePort, seconds);
-      look.active += servicePort.counters.active;
+      const rates = this.#sampleOne(servicePort, seconds);
+      sample.active += servicePort.counters.active;
       if (rates !== NO_TRAFFIC) addTraffic(sum, rates);
     }
   }
 
-  #finish(look: Look, snapshots: readonly ServicePortSnapshot[]): void {
-    this.#add(look, snapshots);
-    this.#rates = look.sum;
-    this.#total.add(look.sum, look.active);
+  #finish(sample: Sample, snapshots: readonly ServicePortSnapshot[]): void {
+    this.#add(sample, snapshots);
+    this.#rates = sample.sum;
+    this.#total.add(sample.sum, sample.active);
     for (const [name, tracked] of this.#tracked) {
       if (tracked.seen === this.#round) continue;
       this.#dropHistory(tracked);
@@ -168,7 +168,7 @@ export class Sampler {
   }
 
   /** Records one service port; returns its current rates. */
-  #look({ name, counters }: ServicePortSnapshot, seconds: number): Rates {
+  #sampleOne({ name, counters }: ServicePortSnapshot, seconds: number): Rates {
     let tracked = this.#tracked.get(name);
     const totals = totalsOf(counters);
     if (tracked === undefined) {

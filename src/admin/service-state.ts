@@ -2,7 +2,7 @@ import type { DesiredServicePort } from '../proxier/wanted.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 import type { EndpointSpec } from '../proxysocket/spec.ts';
 import { formatHostPort } from '../util/host-port.ts';
-import { inTurns, type Parts, snapshotParts } from '../observe/parts.ts';
+import { runInParts, type Parts, snapshotParts } from '../observe/parts.ts';
 import type { ProxySubject } from './subject.ts';
 import type { ServiceState } from './views.ts';
 
@@ -93,7 +93,7 @@ export async function failingOf(
   engine: Pick<ProxySubject['engine'], 'snapshot' | 'names' | 'inspect'>,
   signal?: AbortSignal,
 ): Promise<Failing> {
-  const servicePorts = await inTurns(unavailablePorts(engine), signal);
+  const servicePorts = await runInParts(unavailablePorts(engine), signal);
   if (servicePorts.length === 0) return NONE_FAILING;
   const { endpoints } = await engine.inspect({ servicePorts, maxConnections: 0 });
   return groupFailing(endpoints);

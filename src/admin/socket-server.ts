@@ -4,7 +4,7 @@ import { messageOf } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { HttpConnections } from '../util/http-connections.ts';
 import { MAX_REQUEST_BYTES } from '../util/http-limits.ts';
-import type { Answer, HttpRequest } from '../util/http-server.ts';
+import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
 import { failure } from './handler.ts';
 import { checkDirectory, isCode, isLocalName, isPipe, refusal } from './socket-path.ts';
 import { checkFree } from './other-sockets.ts';
@@ -16,7 +16,7 @@ export interface SocketServerOptions {
   /** The running process whose path may be taken; undefined: none. */
   readonly predecessor?: number | undefined;
   readonly clock: Clock;
-  readonly answer: (request: HttpRequest) => Promise<Answer>;
+  readonly answer: (request: HttpRequest) => Promise<HttpResponse>;
   /** Called when an answer could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
@@ -131,7 +131,7 @@ async function inodeOf(path: string): Promise<number | undefined> {
  * Where the socket is forwarded to a local port, as ssh does it, any page in a browser on that host can send requests
  * here. They are refused by the headers that browsers add; undefined: the request may pass.
  */
-function refuse({ method, headers }: HttpRequest): Answer | undefined {
+function refuse({ method, headers }: HttpRequest): HttpResponse | undefined {
   const { host = '', origin } = headers;
   if (!isLocalName(host)) {
     return failure(421, 'KPNG_ADMIN_REFUSED', `${host} is not the name of this host`);

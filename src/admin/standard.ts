@@ -6,7 +6,7 @@ import { type Failing, failingOf, NONE_FAILING, SERVICE_STATES } from './service
 import { statusOf } from './status.ts';
 import { NO_SERIES, SAMPLE_MS } from './history.ts';
 import { nameHint } from '../util/name-hint.ts';
-import { inTurns } from '../observe/parts.ts';
+import { runInParts } from '../observe/parts.ts';
 import { listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
 import type { Operation, OperationInput } from './operations.ts';
 import { numberOf, wordOf } from './operations.ts';
@@ -26,7 +26,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       access: 'read',
       inputs: [],
       run: async (_, signal) =>
-        inTurns(statusOf(subject, sampler, await failingIn(subject, signal)), signal),
+        runInParts(statusOf(subject, sampler, await failingIn(subject, signal)), signal),
     },
     {
       name: 'services',
@@ -36,7 +36,7 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       async run(input, signal) {
         const query = servicesQuery(input);
         const failing = await failingIn(subject, signal);
-        return inTurns(listServices(proxyOf(subject), sampler, query, failing), signal);
+        return runInParts(listServices(proxyOf(subject), sampler, query, failing), signal);
       },
     },
     {
@@ -155,7 +155,7 @@ async function* dumpOf(
   const { heapUsed, external, arrayBuffers } = process.memoryUsage();
   const memory = { heapUsed, external, arrayBuffers };
   const failing = await failingIn(subject, signal);
-  const status = await inTurns(statusOf(subject, sampler, failing), signal);
+  const status = await runInParts(statusOf(subject, sampler, failing), signal);
   yield `{"status":${JSON.stringify(status)}`;
   yield `,"memory":${JSON.stringify(memory)}`;
   yield `,"resources":${JSON.stringify(countsOf(process.getActiveResourcesInfo()))}`;

@@ -1,7 +1,7 @@
 import type { HostPort } from '../util/host-port.ts';
 import {
   plain,
-  type Answer,
+  type HttpResponse,
   type HttpRequest,
   type HttpServer,
   type Inherit,
@@ -51,7 +51,13 @@ export interface Admin {
  * logged and retried for ever: the admin API must never stop the proxy.
  */
 export function startAdmin(options: AdminOptions): Admin {
-  const { socketPath: path, uid, pageAddress, inherit, activation = Activation.atOnce() } = options;
+  const {
+    socketPath: path,
+    uid,
+    pageAddress,
+    inherit,
+    activation = Activation.immediate(),
+  } = options;
   let newProcess: number | undefined;
   const subject: ProcessSubject = { ...options.subject, newProcess: () => newProcess };
   const { clock } = subject;
@@ -62,7 +68,7 @@ export function startAdmin(options: AdminOptions): Admin {
     activity: () => subject.proxy()?.engine.activity(),
   });
   const operations = [...standardOperations(subject, sampler), ...changingOperations(subject)];
-  const answerer = (trusted: boolean): ((request: HttpRequest) => Promise<Answer>) => {
+  const answerer = (trusted: boolean): ((request: HttpRequest) => Promise<HttpResponse>) => {
     const access = { operations, trusted, reading: new SerialQueue() };
     return async (request) => {
       const found = await answerAdmin(request, access);

@@ -10,11 +10,11 @@ import type { FlagSpec, FlagTable } from './flags/table.ts';
 
 /** Reads a configuration file. Rejects with KPNG_CONFIG_READ or KPNG_CONFIG_INVALID. */
 export async function loadConfig(path: string, registry: Registry): Promise<ConfigFile> {
-  return understand(path, await readConfigText(path), registry);
+  return parseConfig(path, await readConfigText(path), registry);
 }
 
 /** Parses a configuration file, from its text or its parsed documents. Throws KPNG_CONFIG_INVALID. */
-export function understand(
+export function parseConfig(
   path: string,
   content: string | ReadDocuments,
   registry: Registry,

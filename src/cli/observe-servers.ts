@@ -94,8 +94,12 @@ async function guardFor({
       import('../kube/reviews.ts'),
       import('../observe/access.ts'),
     ]);
-  const { answerTimeoutMs } = REVIEW_LIMITS;
-  const limits = { ...DEFAULT_KUBE_LIMITS, answerTimeoutMs, credentialsTimeoutMs: answerTimeoutMs };
+  const { responseTimeoutMs } = REVIEW_LIMITS;
+  const limits = {
+    ...DEFAULT_KUBE_LIMITS,
+    responseTimeoutMs,
+    credentialsTimeoutMs: responseTimeoutMs,
+  };
   const access = await ApiAccess.open({
     kubeconfig: globals['authentication-kubeconfig'],
     server: '',

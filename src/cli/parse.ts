@@ -26,7 +26,7 @@ export function configPathOf(
   env: Environment,
   registry: Registry = REGISTRY,
 ): string {
-  const { words, flags, help } = splitLine(argv, everyFlag(registry));
+  const { words, flags, help } = splitLine(argv, allFlags(registry));
   const [first, second] = words;
   const other = registry.others.find(({ word }) => word === first);
   // A file with errors must not keep anyone from looking for them.
@@ -47,7 +47,7 @@ export function parse(
   config?: ConfigFile,
 ): Invocation {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
-  const line = splitLine(asked, everyFlag(registry));
+  const line = splitLine(asked, allFlags(registry));
   const reader = new Reader(line, env, registry, config);
   let topic: Topic = { kind: 'nothing' };
   try {
@@ -89,7 +89,7 @@ class Reader {
 
   /** Flags that no command has. Their errors come first, as their values pass for words. */
   refuseUnknown(): void {
-    const known = everyFlag(this.#registry);
+    const known = allFlags(this.#registry);
     for (const { name } of this.#line.flags) {
       if (Object.hasOwn(known, name) || FOREIGN_FLAGS.has(name)) continue;
       const meant = closest(name, Object.keys(known));
@@ -103,7 +103,7 @@ class Reader {
       return readTopic([...words, ...this.#line.rest], this.#registry);
     } catch (error) {
       // A flag whose value was forgotten may have taken a word for it.
-      readFlags(this.#line.flags, everyFlag(this.#registry));
+      readFlags(this.#line.flags, allFlags(this.#registry));
       throw error;
     }
   }
@@ -162,7 +162,7 @@ class Reader {
       command,
       settings: effectiveSettings(table, raw),
       warnings: [...(this.#config?.warnings ?? []), ...idleFields(this.#config, table, command)],
-      misspelt: misspeltVariables(this.#env, Object.keys(everyFlag(this.#registry))),
+      misspelt: misspeltVariables(this.#env, Object.keys(allFlags(this.#registry))),
       ignored,
     };
   }
@@ -213,7 +213,7 @@ function commandsOf({ sources, sinks, others }: Registry) {
 }
 
 /** All flags, so that values can be distinguished from words before the command is known. */
-export function everyFlag(registry: Registry): FlagTable {
+export function allFlags(registry: Registry): FlagTable {
   const tables = commandsOf(registry).map(({ flags }) => flags);
   return Object.assign({}, ...tables, GLOBAL_FLAGS) as FlagTable;
 }

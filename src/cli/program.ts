@@ -33,7 +33,7 @@ export async function main(
     if (invocation.kind === 'run') {
       if (config === undefined) return await start(invocation);
       const read = (content: ReadDocuments): BoundCommand =>
-        expectRun(path, parse(argv, env, REGISTRY, config.understand(path, content, REGISTRY)));
+        expectRun(path, parse(argv, env, REGISTRY, config.parseConfig(path, content, REGISTRY)));
       return await start(invocation, { path, read });
     }
     topic = invocation.topic;
@@ -56,8 +56,8 @@ export async function main(
 /** The configuration file, and its reloader. Its code is loaded only if there is one. */
 async function loadConfig(path: string) {
   if (path === '') return undefined;
-  const { loadConfig: load, understand } = await import('./config-file.ts');
-  return { file: await load(path, REGISTRY), understand };
+  const { loadConfig: load, parseConfig } = await import('./config-file.ts');
+  return { file: await load(path, REGISTRY), parseConfig };
 }
 
 function expectRun(path: string, invocation: Invocation): BoundCommand {

@@ -28,7 +28,7 @@ export async function run(given: RunOptions): Promise<number> {
     appliers({ globals, log, setLimits: (change) => limits.set(change) }),
   );
   const activation =
-    sink.scope === 'local' && sink.takesOver === true ? new Activation() : Activation.atOnce();
+    sink.scope === 'local' && sink.takesOver === true ? new Activation() : Activation.immediate();
   const asked = new AbortController();
   const stop = (reason: StopReason): void => asked.abort(reason);
   const options: Live = { ...given, globals, live, limits, stop, activation };

@@ -39,8 +39,8 @@ export function stopTimes(flags: StopTimes, withinMs: number | undefined): StopT
 
 /** A drain is logged at its begin, and then in such a part of its time, within these bounds. */
 const SHARE = 5;
-const MOST_OFTEN_MS = 1000;
-const LEAST_OFTEN_MS = 30_000;
+const MIN_INTERVAL_MS = 1000;
+const MAX_INTERVAL_MS = 30_000;
 
 /** Counts open connections. O(service ports), so only now and then. */
 export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining {
@@ -60,7 +60,7 @@ export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining
 export async function drain(work: Promise<void>, options: DrainOptions): Promise<InTime> {
   const { log, clock, timeoutMs, remaining } = options;
   const begin = clock.now();
-  const everyMs = Math.min(LEAST_OFTEN_MS, Math.max(MOST_OFTEN_MS, timeoutMs / SHARE));
+  const everyMs = Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, timeoutMs / SHARE));
   let reminder: Timer | undefined;
   const report = (): void => {
     reminder = clock.setTimer(everyMs, report);

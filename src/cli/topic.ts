@@ -23,13 +23,13 @@ export function readTopic(words: readonly string[], registry: Registry): Topic {
   const command = registry.others.find(({ word }) => word === first);
   if (command !== undefined) return { kind: 'other', command, operands: rest };
   const source = registry.sources.find(({ word }) => word === first);
-  if (source === undefined) throw notACommand(first, registry);
+  if (source === undefined) throw unknownCommand(first, registry);
 
   const isLocal = rest[0] === 'to-local';
   const [sinkWord, ...extra] = isLocal ? rest.slice(1) : rest;
   if (sinkWord === undefined) return { kind: 'source', source };
   const sink = registry.sinks.find(({ word }) => word === sinkWord);
-  if (sink === undefined) throw notASink(sinkWord, registry);
+  if (sink === undefined) throw unknownSink(sinkWord, registry);
   if (!fits(source, sink)) {
     const global = registry.sources.filter(({ scope }) => scope === 'global');
     throw usage(
@@ -65,7 +65,7 @@ export function atMost(most: number, operands: readonly string[], command: strin
     throw tooMany(extra, most === 0 ? command : (operands[most - 1] ?? command));
 }
 
-function notACommand(word: string, registry: Registry): Error {
+function unknownCommand(word: string, registry: Registry): Error {
   const { sources, sinks, others } = registry;
   const hint = registry.hints[word];
   if (hint !== undefined) return usage(`${word}: ${hint}`);
@@ -76,7 +76,7 @@ function notACommand(word: string, registry: Registry): Error {
   return usage(`unknown command ${JSON.stringify(word)}${meant}; sources are ${wordList(sources)}`);
 }
 
-function notASink(word: string, { sources, sinks, hints }: Registry): Error {
+function unknownSink(word: string, { sources, sinks, hints }: Registry): Error {
   const known = `backends are ${wordList(sinks)}`;
   const hint = hints[word];
   if (hint !== undefined) return usage(`${word}: ${hint}; ${known}`);

@@ -40,7 +40,7 @@ export class GlobalClient implements GlobalSource {
         if (op.kind !== 'reset' && op.kind !== 'sync' && op.kind !== 'repeated') mirror.apply(op);
       },
       complete: async () => {
-        await store.updateInTurns((transaction) => mirror.steps(transaction));
+        await store.updateInParts((transaction) => mirror.steps(transaction));
         this.#connector.synced();
         return undefined;
       },

@@ -100,12 +100,12 @@ export async function openStream<Op extends StreamOp>(
 /** Calls back when the channel is ready; never, when it is closed before. */
 function onceReady(client: Client, states: typeof connectivityState, callback: () => void): void {
   const channel = client.getChannel();
-  const look = (): void => {
+  const watchState = (): void => {
     const state = channel.getConnectivityState(false);
     if (state === states.READY) callback();
-    else if (state !== states.SHUTDOWN) channel.watchConnectivityState(state, Infinity, look);
+    else if (state !== states.SHUTDOWN) channel.watchConnectivityState(state, Infinity, watchState);
   };
-  look();
+  watchState();
 }
 
 async function* readOps<Op extends StreamOp>(

@@ -94,7 +94,7 @@ export class FileSource implements GlobalSource {
         retry?.cancel();
         try {
           await this.#load(bytes, thread, async (changes) => {
-            await store.updateInTurns((transaction) => writer.write(transaction, changes));
+            await store.updateInParts((transaction) => writer.write(transaction, changes));
           });
           backoff.reset();
         } catch (error) {

@@ -150,6 +150,6 @@ export function refusal(hello: Hello, network: string): string | undefined {
 }
 
 /** Only root and the user who runs this process may take part. */
-export function mayTakePart(uid: number, own: number): boolean {
+export function isAllowedUser(uid: number, own: number): boolean {
   return uid === 0 || uid === own;
 }

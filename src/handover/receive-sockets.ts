@@ -3,7 +3,7 @@ import type { PreviousListener, InheritedSocket } from '../proxysocket/core/inhe
 import { systemError } from '../proxysocket/linux/sys/abi.ts';
 import type { Rights } from './rights.ts';
 import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
-import { helloFrom, mayTakePart, readOffer } from './protocol.ts';
+import { helloFrom, isAllowedUser, readOffer } from './protocol.ts';
 import { Wire } from './wire.ts';
 
 export interface ReceiveOptions {
@@ -34,7 +34,7 @@ export function receiveSockets(rights: Rights, options: ReceiveOptions): Receive
   try {
     const peer = rights.peer(connection);
     // A foreign process could make us listen on sockets of its choice, and get our clients' data.
-    if (peer === undefined || !mayTakePart(peer.uid, options.uid)) {
+    if (peer === undefined || !isAllowedUser(peer.uid, options.uid)) {
       throw new Error(`${options.path} is served by another user`);
     }
     wire.say(helloFrom(options.pid, options.network));

@@ -3,7 +3,7 @@ import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 import type { Rights } from './rights.ts';
 import { inodeOf } from '../util/inode.ts';
-import { mayTakePart, readHello, refusal, type Offer } from './protocol.ts';
+import { isAllowedUser, readHello, refusal, type Offer } from './protocol.ts';
 import type { Wire } from './wire.ts';
 
 export interface SendOptions {
@@ -39,7 +39,7 @@ export function sendSockets(rights: Rights, wire: Wire, options: SendOptions): S
     return { ok: false, reason };
   };
   const peer = rights.peer(wire.fd);
-  if (peer === undefined || !mayTakePart(peer.uid, uid))
+  if (peer === undefined || !isAllowedUser(peer.uid, uid))
     return refuse('it belongs to another user');
   const hello = readHello(wire.readLine());
   const problem = refusal(hello, network);

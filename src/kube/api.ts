@@ -103,18 +103,18 @@ export class KubeApi {
 
 async function answerOf(
   sent: ClientRequest,
-  { answerTimeoutMs, maxInterimAnswers }: KubeLimits,
+  { responseTimeoutMs, maxInterimResponses }: KubeLimits,
   clock: Clock,
 ): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  const timer = clock.setTimer(answerTimeoutMs, () =>
-    sent.destroy(new Error(`no answer within ${answerTimeoutMs / 1000} s`)),
+  const timer = clock.setTimer(responseTimeoutMs, () =>
+    sent.destroy(new Error(`no answer within ${responseTimeoutMs / 1000} s`)),
   );
   let interim = 0;
   const onInterim = (): void => {
     interim += 1;
-    if (interim > maxInterimAnswers) {
-      sent.destroy(new Error(`more than ${maxInterimAnswers} interim answers (1xx)`));
+    if (interim > maxInterimResponses) {
+      sent.destroy(new Error(`more than ${maxInterimResponses} interim answers (1xx)`));
     }
   };
   sent.on('continue', onInterim);

@@ -13,11 +13,11 @@ export const DEFAULT_KUBE_LIMITS = {
   /** Objects of one resource, of a list and those that a watch adds to it. */
   maxObjects: 500_000,
   /** Answers before the answer (1xx) that a request may have. */
-  maxInterimAnswers: 100,
+  maxInterimResponses: 100,
   /** Largest event of a watch. Bytes. */
   maxEventBytes: 8 * 1024 * 1024,
   /** How long the server may take to answer a request, connect included. Milliseconds. */
-  answerTimeoutMs: 30_000,
+  responseTimeoutMs: 30_000,
   /** How long a list may pause in the middle. Milliseconds. */
   pauseTimeoutMs: 30_000,
   /** How long credentials may take, which includes programs that fetch them. Milliseconds. */

@@ -32,7 +32,7 @@ export class Outage {
     const go = (): void => resolve();
     this.#waiting.push(go);
     signal.addEventListener('abort', go);
-    this.#letOneTry();
+    this.#allowOneAttempt();
     await promise;
     signal.removeEventListener('abort', go);
   }
@@ -56,12 +56,12 @@ export class Outage {
     this.#retryAt = now + wait;
     this.#timer = this.#clock.setTimer(wait, () => {
       this.#timer = undefined;
-      this.#letOneTry();
+      this.#allowOneAttempt();
     });
     return wait;
   }
 
-  #letOneTry(): void {
+  #allowOneAttempt(): void {
     if (this.#state !== 'waiting' || this.#timer !== undefined) return;
     const go = this.#waiting.shift();
     if (go === undefined) return;

@@ -15,11 +15,11 @@ export async function refusal(
   answer: IncomingMessage,
   { what, path }: { readonly what: string; readonly path: string },
   { server, identity }: Access,
-  { maxRetryAfterMs, answerTimeoutMs }: KubeLimits,
+  { maxRetryAfterMs, responseTimeoutMs }: KubeLimits,
   clock: Clock,
 ): Promise<KubeFailure> {
   const code = answer.statusCode ?? 0;
-  const status = await statusOf(answer, answerTimeoutMs, clock);
+  const status = await statusOf(answer, responseTimeoutMs, clock);
   const message = text(status['message']) || (answer.statusMessage ?? '');
   const kind = causeOf(code, status);
   const where = `${what} at ${server.origin}`;

@@ -25,9 +25,9 @@ export const REVIEW_LIMITS = {
   /** Longest token; a longer one is refused. Characters. */
   maxTokenChars: 32_768,
   /** Largest answer that is read. Bytes. */
-  maxAnswerBytes: 256 * 1024,
+  maxResponseBytes: 256 * 1024,
   /** How long the cluster may take for one answer. Milliseconds. */
-  answerTimeoutMs: 5000,
+  responseTimeoutMs: 5000,
 } as const;
 
 /**
@@ -91,7 +91,7 @@ export class Reviews {
   /** The status of a review. */
   async #post(group: string, kind: string, spec: object): Promise<Json> {
     const what = `create ${kind}`;
-    const signal = AbortSignal.timeout(2 * REVIEW_LIMITS.answerTimeoutMs);
+    const signal = AbortSignal.timeout(2 * REVIEW_LIMITS.responseTimeoutMs);
     const request = {
       what,
       path: `/apis/${group}/v1/${kind.toLowerCase()}s`,
@@ -100,10 +100,10 @@ export class Reviews {
       body: { apiVersion: `${group}/v1`, kind, spec },
     };
     const answer = await this.#api.get(request, signal);
-    const { maxAnswerBytes, answerTimeoutMs } = REVIEW_LIMITS;
+    const { maxResponseBytes, responseTimeoutMs } = REVIEW_LIMITS;
     const body = await readBody(
       answer,
-      { maxBytes: maxAnswerBytes, silenceMs: answerTimeoutMs, totalMs: answerTimeoutMs },
+      { maxBytes: maxResponseBytes, silenceMs: responseTimeoutMs, totalMs: responseTimeoutMs },
       this.#clock,
     );
     try {

@@ -1,12 +1,12 @@
 import { createServer, type Server } from 'node:https';
 import type { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
-import { type Answer, type CreateServer, plain } from '../util/http-server.ts';
+import { type HttpResponse, type CreateServer, plain } from '../util/http-server.ts';
 import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from '../util/tls-files.ts';
 import { followTls } from '../util/tls-follow.ts';
 
 /** Answers a client that may not see a page, by its path and the header `authorization`; undefined: it may. */
-export type Guard = (path: string, authorization: string) => Promise<Answer | undefined>;
+export type Guard = (path: string, authorization: string) => Promise<HttpResponse | undefined>;
 
 /** Whether the owner of a token may see a page. Rejects when that cannot be found out. */
 export type Ask = (
@@ -46,7 +46,7 @@ export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Gua
   };
 }
 
-const REFUSALS: Readonly<Record<GuardResult, Answer | undefined>> = {
+const REFUSALS: Readonly<Record<GuardResult, HttpResponse | undefined>> = {
   allowed: undefined,
   unauthenticated: {
     ...plain(401, 'A bearer token of the cluster is required.\n'),

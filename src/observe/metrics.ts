@@ -122,16 +122,18 @@ export function createMetrics({ version, perEndpoint = false }: MetricsOptions):
       problems.reset();
       for (const { code, count } of dataPath.problems()) problems.inc({ code }, count);
       yield `${await registry.metrics()}\n`;
-      yield* inTurns(exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels));
+      yield* inBatches(exposition(SERVICE_PORT_FAMILIES, servicePorts, servicePortLabels));
       if (endpoints === undefined) return;
-      yield* inTurns(exposition(ENDPOINT_FAMILIES, endpoints.counts(servicePorts), endpointLabels));
+      yield* inBatches(
+        exposition(ENDPOINT_FAMILIES, endpoints.counts(servicePorts), endpointLabels),
+      );
     },
     close: () => subscriptions.end(),
   };
 }
 
 /** Pieces of text, with turns of the event loop in between. */
-async function* inTurns(pieces: Iterable<string>): AsyncGenerator<string, void, void> {
+async function* inBatches(pieces: Iterable<string>): AsyncGenerator<string, void, void> {
   for (const piece of pieces) {
     if (piece !== '') yield piece;
     await setImmediate();

@@ -1,19 +1,19 @@
 import type { Health, Probe } from './health.ts';
-import { plain, type Answer } from '../util/http-server.ts';
+import { plain, type HttpResponse } from '../util/http-server.ts';
 import type { Metrics } from './metrics.ts';
 import { SharedPage } from './shared-page.ts';
 
 export interface Page {
   /** One line for the index. */
   readonly summary: string;
-  answer(): Answer;
+  answer(): HttpResponse;
 }
 
 /** Pages by path; the index at `/` is made from them. */
 export type Pages = ReadonlyMap<string, Page>;
 
 /** The page of a path, or an error page. */
-export function answerTo(path: string, pages: Pages): Answer {
+export function answerTo(path: string, pages: Pages): HttpResponse {
   const page = pages.get(path);
   if (page !== undefined) return page.answer();
   return path === '/' ? plain(200, index(pages)) : plain(404, `No such page.\n\n${index(pages)}`);

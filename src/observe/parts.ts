@@ -33,7 +33,10 @@ export type Parts<Result> = Generator<void, Result, void>;
  * Does the work with a turn of the event loop for each part, so that traffic does not wait for it. Rejects with the signal's
  * reason when that aborts.
  */
-export async function inTurns<Result>(work: Parts<Result>, signal?: AbortSignal): Promise<Result> {
+export async function runInParts<Result>(
+  work: Parts<Result>,
+  signal?: AbortSignal,
+): Promise<Result> {
   for (;;) {
     signal?.throwIfAborted();
     const step = work.next();

@@ -56,7 +56,7 @@ const REPAIR_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 
 /** Result of a connection through the rules: accepted, refused at once, or no answer. */
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
-/** The least wait after a look that took long, as a part of the interval. */
+/** The least wait after a check that took long, as a part of the interval. */
 const REST_SHARE = 0.5;
 
 /** So many repairs in a row are done without a wait, as another program may remove the rules more than once. */
@@ -65,11 +65,11 @@ const QUICK_REPAIRS = 5;
 export interface GuardOptions {
   readonly clock: Clock;
   readonly random: () => number;
-  /** Milliseconds from the beginning of one look to that of the next. Default 500. */
+  /** Milliseconds from the beginning of one check to that of the next. Default 500. */
   readonly interval?: () => number;
   /** Finds out whether the rules are there. */
-  readonly look: () => Promise<ProbeResult>;
-  /** Done at each look that finds them. */
+  readonly check: () => Promise<ProbeResult>;
+  /** Done at each check that finds them. */
   readonly housekeeping: () => Promise<void>;
   /** Rewrites the rules. `first`: they were present at the last check. May reject; it reports its own failures. */
   readonly repair: (found: ProbeResult, first: boolean) => Promise<void>;
@@ -89,7 +89,7 @@ export class Guard {
     this.#repeater = new Repeater(options.clock, () => this.#round());
   }
 
-  /** Begins to look. Idempotent. */
+  /** Begins to check. Idempotent. */
   start(): void {
     this.#repeater.start(this.#interval());
   }
@@ -100,9 +100,9 @@ export class Guard {
   }
 
   async #round(): Promise<number> {
-    const { clock, look, housekeeping, repair } = this.#options;
+    const { clock, check, housekeeping, repair } = this.#options;
     const begin = clock.now();
-    const found = await look();
+    const found = await check();
     if (this.#repeater.isClosed) return 0;
     if (found === 'alive') {
       this.#misses = 0;
@@ -189,7 +189,7 @@ export class Pace {
     if (reason === 'start') this.#perItemMs = durationMs / Math.max(1, this.#items);
   }
 
-  /** An even part of `maxMs` where that is long enough, so that what is done every `maxMs` falls on a look. */
+  /** An even part of `maxMs` where that is long enough, so that what is done every `maxMs` falls on a check. */
   get intervalMs(): number {
     const left = Math.max(MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS - this.#items * this.#perItemMs);
     const parts = Math.ceil(this.#maxMs / left);

@@ -64,7 +64,7 @@ export interface Step {
 }
 
 /** A service port that was in a batch that failed: what the engine made of it is unknown. */
-interface Doubt {
+interface Uncertain {
   /** Whether the engine may have it with another protocol than the one noted as in place. */
   readonly protocolChanged: boolean;
 }
@@ -77,7 +77,7 @@ export class EngineSync {
   readonly #engine: Engine;
   readonly #applied = new Map<string, Applied>();
   readonly #pending = new Map<string, Applied | undefined>();
-  readonly #doubts = new Map<string, Doubt>();
+  readonly #uncertain = new Map<string, Uncertain>();
   readonly #surplus = new Map<string, Surplus>();
 
   constructor(engine: Engine) {
@@ -114,7 +114,7 @@ export class EngineSync {
     const kept = new Map<string, Surplus>();
     const left: Step[] = [];
     for (const [name, after] of this.#pending) {
-      const before = this.#doubts.has(name) ? undefined : this.#applied.get(name);
+      const before = this.#uncertain.has(name) ? undefined : this.#applied.get(name);
       const isFree = before?.spec.listen.every(
         (each) => !owners.isWantedByOther(before.spec, each),
       );
@@ -157,31 +157,31 @@ export class EngineSync {
 
   async #flush(due: ReadonlyMap<string, Applied | undefined>): Promise<Step[]> {
     const changes: EngineChange[] = [];
-    const doubts = new Map<string, Doubt>();
+    const failed = new Map<string, Uncertain>();
     const steps: Step[] = [];
     for (const [name, after] of due) {
       const before = this.#applied.get(name);
-      const doubt = this.#doubts.get(name);
+      const uncertain = this.#uncertain.get(name);
       const mine =
-        doubt === undefined
+        uncertain === undefined
           ? changesBetween(before?.spec, after?.spec)
-          : changesInDoubt(name, doubt, before?.spec, after?.spec);
+          : changesIfUncertain(name, uncertain, before?.spec, after?.spec);
       const step = this.#stepOf(name, after, mine);
       if (step !== undefined) steps.push(step);
       if (mine.length === 0) continue;
       changes.push(...mine);
-      const protocolChanged = mine.length > 1 || doubt?.protocolChanged === true;
-      doubts.set(name, { protocolChanged });
+      const protocolChanged = mine.length > 1 || uncertain?.protocolChanged === true;
+      failed.set(name, { protocolChanged });
     }
     if (changes.length > 0) {
-      for (const [name, doubt] of doubts) this.#doubts.set(name, doubt);
+      for (const [name, uncertain] of failed) this.#uncertain.set(name, uncertain);
       await this.#engine.apply(changes);
     }
     for (const [name, after] of due) {
       if (after === undefined) this.#applied.delete(name);
       else this.#applied.set(name, after);
       this.#pending.delete(name);
-      this.#doubts.delete(name);
+      this.#uncertain.delete(name);
       this.#surplus.delete(name);
     }
     return steps;
@@ -199,15 +199,15 @@ export class EngineSync {
 }
 
 /** Steps that produce `after` from anything that a failed batch may have left. */
-function changesInDoubt(
+function changesIfUncertain(
   name: string,
-  doubt: Doubt,
+  uncertain: Uncertain,
   before: ServicePortSpec | undefined,
   after: ServicePortSpec | undefined,
 ): EngineChange[] {
   if (after === undefined) return [{ kind: 'remove', name }];
   const replace =
-    doubt.protocolChanged || (before !== undefined && before.protocol !== after.protocol);
+    uncertain.protocolChanged || (before !== undefined && before.protocol !== after.protocol);
   return replace
     ? [
         { kind: 'remove', name },

@@ -8,7 +8,7 @@ import { type ListenFailure, listenProblem, portalProblem } from './report.ts';
 
 type Publish = (kind: 'appeared' | 'changed' | 'gone', problem: Problem) => void;
 
-interface Noted {
+interface PublishedProblem {
   problem: Problem;
   /** The count that was reported last. */
   reported: number;
@@ -16,7 +16,7 @@ interface Noted {
 
 /** The present problems. Publishes each when it appears, doubles or halves, and when it is over. */
 export class ProblemBook {
-  readonly #noted = new Map<string, Noted>();
+  readonly #published = new Map<string, PublishedProblem>();
   readonly #publish: Publish;
 
   constructor(publish: Publish) {
@@ -25,25 +25,25 @@ export class ProblemBook {
 
   /** Every problem, as it is now. */
   list(): Problem[] {
-    return [...this.#noted.values()].map(({ problem }) => problem);
+    return [...this.#published.values()].map(({ problem }) => problem);
   }
 
   /** Whether the key has a problem now. */
   has(key: string): boolean {
-    return this.#noted.has(key);
+    return this.#published.has(key);
   }
 
   /** Sets the problem of a key; undefined or a count of 0: none any more. */
   note(key: string, problem: Problem | undefined): void {
-    const noted = this.#noted.get(key);
+    const noted = this.#published.get(key);
     if (problem === undefined || problem.count === 0) {
       if (noted === undefined) return;
-      this.#noted.delete(key);
+      this.#published.delete(key);
       this.#publish('gone', noted.problem);
       return;
     }
     if (noted === undefined) {
-      this.#noted.set(key, { problem, reported: problem.count });
+      this.#published.set(key, { problem, reported: problem.count });
       this.#publish('appeared', problem);
       return;
     }
@@ -55,7 +55,7 @@ export class ProblemBook {
 }
 
 /** Listeners come back one by one; their news is reported together after this long. Milliseconds. */
-const GATHER_MS = 1000;
+const PUBLISH_DELAY_MS = 1000;
 
 export interface ProblemsOptions {
   readonly clock: Clock;
@@ -166,7 +166,7 @@ export class Problems {
   #schedule(cause: string): void {
     this.#news.add(cause);
     if (!this.#heldBack)
-      this.#timer ??= this.#clock.setTimer(GATHER_MS, () => void this.#publish());
+      this.#timer ??= this.#clock.setTimer(PUBLISH_DELAY_MS, () => void this.#publish());
   }
 
   /** Resolves when the holders of the failed addresses are known. */

@@ -143,11 +143,11 @@ export class ServiceViews {
     if (common !== undefined && this.#traits.anyReady === before.#traits.anyReady) {
       const byKey = new Map(common.shared.byKey);
       const keys = new Set<string>();
-      for (const key of this.#select(NOWHERE, removed).keys()) {
+      for (const key of this.#select(NO_NODE, removed).keys()) {
         byKey.delete(key);
         keys.add(key);
       }
-      for (const [key, endpoint] of this.#select(NOWHERE, added)) {
+      for (const [key, endpoint] of this.#select(NO_NODE, added)) {
         byKey.set(key, endpoint);
         keys.add(key);
       }
@@ -244,7 +244,7 @@ export class ServiceViews {
 }
 
 /** Nodes without an endpoint of the service, in no zone. */
-const NOWHERE: ViewNode = { name: '', zone: '' };
+const NO_NODE: ViewNode = { name: '', zone: '' };
 
 /**
  * The facts about all endpoints of a service that a change of some of them needs. Not available where endpoints

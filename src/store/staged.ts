@@ -39,11 +39,11 @@ export interface StagedEntry {
  */
 export class StateSize {
   readonly #limits: StateLimits;
-  readonly #state = new Tally();
+  readonly #state = new SizeCounter();
   /** Every entry that the change set names, deleted ones too. */
-  readonly #staged = new Tally();
+  readonly #staged = new SizeCounter();
   /** What the next Sync adds to the state; after a reset, the next state. */
-  readonly #growth = new Tally();
+  readonly #growth = new SizeCounter();
   #resyncing = false;
 
   constructor(limits: StateLimits) {
@@ -100,7 +100,7 @@ export class StateSize {
   }
 }
 
-class Tally {
+class SizeCounter {
   entries = 0;
   bytes = 0;
 

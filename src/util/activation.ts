@@ -8,7 +8,7 @@ export class Activation {
   #predecessor: number | undefined;
 
   /** A activation that has activate: there is no previous process. */
-  static atOnce(): Activation {
+  static immediate(): Activation {
     const activation = new Activation();
     void activation.activate();
     return activation;

@@ -54,7 +54,7 @@ export class FileWatcher {
   #closed = false;
   /** The last result: the file's signature, or the cause of an error. */
   #seen: string | undefined;
-  /** What the last look found. */
+  /** What the last check found. */
   #looked: string | undefined;
   /** When the change was noticed that was not read yet. */
   #changedAt: number | undefined;
@@ -97,7 +97,7 @@ export class FileWatcher {
     const idleMs = this.#hinted ? HINT_MS : limits.pollMs;
     this.#timer?.cancel();
     this.#timer = clock.setTimer(this.#changedAt === undefined ? idleMs : limits.settleMs, () => {
-      void this.#run(async () => this.#look());
+      void this.#run(async () => this.#check());
     });
   }
 
@@ -110,7 +110,7 @@ export class FileWatcher {
     this.#schedule();
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const { clock, limits, path } = this.#options;
     const found = await statusOf(path);
     const isQuiet = found === this.#looked;
@@ -162,7 +162,7 @@ export class FileWatcher {
   }
 
   /**
-   * It never fails: when the directory is missing, or the system has no watches left, the next look at the
+   * It never fails: when the directory is missing, or the system has no watches left, the next check at the
    * file finds the change a little later.
    */
   async #watchDirectory(): Promise<void> {

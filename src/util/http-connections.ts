@@ -3,10 +3,10 @@ import { Server as NetServer, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
 import { formatHostPort } from './host-port.ts';
-import { plain, sendAnswer, type Answer, type HttpRequest } from './http-answer.ts';
+import { plain, sendResponse, type HttpResponse, type HttpRequest } from './http-response.ts';
 import {
-  ANSWER_TIMEOUT_MS,
-  AnswerBudget,
+  RESPONSE_TIMEOUT_MS,
+  ResponseBudget,
   HEADERS_TIMEOUT_MS,
   httpLimitReached,
   IDLE_TIMEOUT_MS,
@@ -20,13 +20,13 @@ import {
 export interface HttpConnectionsOptions {
   readonly create: CreateServer;
   readonly clock: Clock;
-  readonly answer: (request: HttpRequest) => Answer | Promise<Answer>;
+  readonly answer: (request: HttpRequest) => HttpResponse | Promise<HttpResponse>;
   /** Called when an answer could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
   /** Makes the answer to a body that is too long, and reads the bodies of requests. Default: only GET and HEAD are served. */
-  readonly refuseBody?: (() => Answer) | undefined;
+  readonly refuseBody?: (() => HttpResponse) | undefined;
   /** Default: that of the process. */
-  readonly budget?: AnswerBudget | undefined;
+  readonly budget?: ResponseBudget | undefined;
 }
 
 /** Creates a server, of HTTP or of HTTPS, that does not listen yet. */
@@ -46,8 +46,8 @@ const TIMES: HttpTimes = {
   connectionsCheckingInterval: 5000,
 };
 /** Time limit for clients that connected before a handover to send a request and read its answer. */
-const LEAVE_MS = 5000;
-const BUDGET = new AnswerBudget();
+const LINGER_MS = 5000;
+const BUDGET = new ResponseBudget();
 
 interface Exchange {
   readonly request: IncomingMessage;
@@ -81,7 +81,7 @@ interface Client {
 export class HttpConnections {
   readonly server: Server;
   readonly #options: HttpConnectionsOptions;
-  readonly #budget: AnswerBudget;
+  readonly #budget: ResponseBudget;
   /** Those that have changed their state least recently come first. */
   readonly #open = new Map<Socket, Client>();
   #accepted = 0;
@@ -104,7 +104,7 @@ export class HttpConnections {
   async leave({ acceptsAll = false } = {}): Promise<void> {
     if (this.#left !== undefined) return this.#left.promise;
     this.#left = Promise.withResolvers();
-    const limit = this.#options.clock.setTimer(LEAVE_MS, () => this.#left?.resolve());
+    const limit = this.#options.clock.setTimer(LINGER_MS, () => this.#left?.resolve());
     for (const { state, socket } of this.#open.values()) if (state === 'idle') socket.destroy();
     if (acceptsAll) await this.#acceptAll();
     // Closing an HTTP server would also close connections without a request yet.
@@ -194,7 +194,7 @@ export class HttpConnections {
       this.#budget.set(drop, 0);
       this.#drop(client, 'answer-bytes');
     };
-    const limit = this.#options.clock.setTimer(ANSWER_TIMEOUT_MS, () =>
+    const limit = this.#options.clock.setTimer(RESPONSE_TIMEOUT_MS, () =>
       this.#drop(client, 'answer-time'),
     );
     client.stop = () => {
@@ -227,12 +227,12 @@ export class HttpConnections {
     const { onAnswerFailed } = this.#options;
     try {
       const answer = await this.#answerTo(request, path, query, signal);
-      if (!signal.aborted) await sendAnswer(response, answer, signal, hold);
+      if (!signal.aborted) await sendResponse(response, answer, signal, hold);
     } catch (error) {
       if (error === signal.reason || isClientGone(error)) return;
       onAnswerFailed(path, error);
       if (response.headersSent) request.socket.destroy();
-      else await sendAnswer(response, plain(500, FAILED), signal, hold);
+      else await sendResponse(response, plain(500, FAILED), signal, hold);
     }
   }
 
@@ -241,7 +241,7 @@ export class HttpConnections {
     path: string,
     query: string,
     signal: AbortSignal,
-  ): Promise<Answer> {
+  ): Promise<HttpResponse> {
     const { method = 'GET', headers } = request;
     const { answer, refuseBody } = this.#options;
     let body: string | undefined = '';

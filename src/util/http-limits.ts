@@ -7,9 +7,9 @@ export const MAX_WAITING_REQUESTS = 8;
 /** Bytes of a request body; a server that reads none does not look at it. */
 export const MAX_REQUEST_BYTES = 64 * 1024;
 /** Bytes of answers that clients have not read yet, of all HTTP servers of the process together. */
-export const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+export const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
 /** Time from the start of an answer until the client has read all of it. */
-export const ANSWER_TIMEOUT_MS = 60_000;
+export const RESPONSE_TIMEOUT_MS = 60_000;
 /** Time for the headers of a request, on a new connection too. */
 export const HEADERS_TIMEOUT_MS = 5000;
 /** Time for a whole request. */
@@ -32,7 +32,7 @@ export const httpLimitReached = typedChannel<HttpLimitReached>('http:limit-reach
  * Bytes of answers that clients have not read yet, of several HTTP servers together. Above the limit the answer that has
  * made no progress for longest is dropped; one answer alone may be larger than the limit.
  */
-export class AnswerBudget {
+export class ResponseBudget {
   readonly #max: number;
   /** The answer without progress for longest comes first. */
   readonly #held = new Map<() => void, Held>();
@@ -40,7 +40,7 @@ export class AnswerBudget {
   readonly #bodies = new Map<object, number>();
   #total = 0;
 
-  constructor(max = MAX_ANSWER_BYTES) {
+  constructor(max = MAX_RESPONSE_BYTES) {
     this.#max = max;
   }
 

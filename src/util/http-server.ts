@@ -4,7 +4,7 @@ import { formatHostPort, type HostPort } from './host-port.ts';
 import { HttpConnections, type HttpConnectionsOptions } from './http-connections.ts';
 import { Activation } from './activation.ts';
 
-export { plain, type Answer, type HttpRequest } from './http-answer.ts';
+export { plain, type HttpResponse, type HttpRequest } from './http-response.ts';
 export type { CreateServer } from './http-connections.ts';
 export { MAX_HTTP_CONNECTIONS } from './http-limits.ts';
 
@@ -47,7 +47,7 @@ const MAX_RETRY_MS = 30_000;
  * waits: metrics and health must never stop the proxy.
  */
 export function startHttpServer(options: HttpServerOptions): HttpServer {
-  const { address, clock, create = createServer, activation = Activation.atOnce() } = options;
+  const { address, clock, create = createServer, activation = Activation.immediate() } = options;
   const connections = new HttpConnections({ ...options, create });
   const { server } = connections;
   let retry: Timer | undefined;

@@ -73,7 +73,7 @@ function socketAmong(rows: readonly string[], target: BindAddress): Socket | und
   for (const row of rows) {
     const [, local = '', , state, , , , user, , inode = ''] = row.trim().split(/\s+/);
     if (state !== LISTENING[target.protocol]) continue;
-    if (inTheWay(local, target)) return { inode, user: Number(user) };
+    if (conflicts(local, target)) return { inode, user: Number(user) };
   }
   return undefined;
 }
@@ -82,7 +82,7 @@ function socketAmong(rows: readonly string[], target: BindAddress): Socket | und
 const LISTENING = { TCP: '0A', UDP: '07' } as const;
 
 /** Whether a socket keeps another one from being bound to that address. */
-function inTheWay(local: string, { address, port }: BindAddress): boolean {
+function conflicts(local: string, { address, port }: BindAddress): boolean {
   const [hex = '', digits = ''] = local.split(':');
   if (Number.parseInt(digits, 16) !== port) return false;
   const bound = readHex(hex);

@@ -21,7 +21,7 @@ export interface FollowTlsOptions {
 /**
  * Looks again and again whether TLS files have changed, and reads them then. Files that cannot be used,
  * such as a certificate whose key is yet to be replaced, change nothing and are read again at the next
- * look. Returns the function that ends it.
+ * check. Returns the function that ends it.
  *
  * Checks time, size and number of the files that the paths name, since mounted secrets are
  * replaced by a link in one of their folders, of which the system sends no event.
@@ -35,7 +35,7 @@ export function followTls(options: FollowTlsOptions): () => void {
   let ended = false;
   let timer: Timer | undefined;
 
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     const now = await signatureOf(files);
     if (now === seen && problem === undefined) return;
     seen = now;
@@ -56,7 +56,7 @@ export function followTls(options: FollowTlsOptions): () => void {
   };
   const schedule = (): void => {
     if (ended) return;
-    timer = clock.setTimer(TLS_POLL_MS, () => void look().finally(schedule));
+    timer = clock.setTimer(TLS_POLL_MS, () => void check().finally(schedule));
   };
   schedule();
   return () => {

@@ -76,8 +76,8 @@ t.test('docs/reference/limits.md has the limits of HTTP servers', async (t) => {
   t.strictSame(values.slice(0, 9), [
     String(http.MAX_HTTP_CONNECTIONS),
     String(http.MAX_WAITING_REQUESTS),
-    formatBytes(http.MAX_ANSWER_BYTES),
-    formatDuration(http.ANSWER_TIMEOUT_MS),
+    formatBytes(http.MAX_RESPONSE_BYTES),
+    formatDuration(http.RESPONSE_TIMEOUT_MS),
     formatBytes(http.MAX_REQUEST_BYTES),
     formatDuration(http.HEADERS_TIMEOUT_MS),
     formatDuration(http.REQUEST_TIMEOUT_MS),

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { understand, configurableFlags, configFields } from '../../src/cli/config-file.ts';
+import { parseConfig, configurableFlags, configFields } from '../../src/cli/config-file.ts';
 import { configz } from '../../src/cli/configz.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
@@ -26,7 +26,7 @@ const HEAD = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfigura
 type Run = Invocation & { kind: 'run' };
 
 function file(text: string): ConfigFile {
-  return understand('c.yaml', HEAD + text, REGISTRY);
+  return parseConfig('c.yaml', HEAD + text, REGISTRY);
 }
 
 function run(line: string, env: Record<string, string> = {}, config?: ConfigFile): Run {

@@ -4,7 +4,7 @@ import { Ajv } from 'ajv';
 import { format, resolveConfig as prettierConfig } from 'prettier';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { understand, configFields, configurableFlags } from '../../src/cli/config-file.ts';
+import { parseConfig, configFields, configurableFlags } from '../../src/cli/config-file.ts';
 import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
 import { defaultText } from '../../src/cli/flags/table.ts';
 import { helpText } from '../../src/cli/help.ts';
@@ -61,7 +61,7 @@ t.test('pages and schema are what the flag tables say', async (t) => {
 t.test('every command line of a help text is understood', (t) => {
   const commands = [...REGISTRY.sources, ...REGISTRY.sinks, ...REGISTRY.others];
   const lines = commands.flatMap(({ examples }) => examples.map(({ line }) => line));
-  const config = understand('c.yaml', `${OWN}command: file to-json\n`, REGISTRY);
+  const config = parseConfig('c.yaml', `${OWN}command: file to-json\n`, REGISTRY);
   t.ok(lines.length >= 20);
   for (const line of lines) {
     const [words = ''] = line.split(/ [|>] /);
@@ -166,9 +166,9 @@ t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => 
       formatBytes(kube.maxListBytes),
       kube.maxObjects.toLocaleString('en'),
       formatDuration(kube.listTimeoutMs),
-      String(kube.maxInterimAnswers),
+      String(kube.maxInterimResponses),
       formatBytes(kube.maxEventBytes),
-      formatDuration(kube.answerTimeoutMs),
+      formatDuration(kube.responseTimeoutMs),
       formatDuration(kube.pauseTimeoutMs),
       formatDuration(kube.credentialsTimeoutMs),
       kube.watchSeconds.map((seconds) => formatDuration(seconds * 1000)).join(' to '),
@@ -220,8 +220,8 @@ t.test('docs/reference/limits.md has every fixed limit, with its value', (t) => 
       String(REVIEW_LIMITS.maxRemembered),
       String(REVIEW_LIMITS.maxAsking),
       REVIEW_LIMITS.maxTokenChars.toLocaleString('en'),
-      formatBytes(REVIEW_LIMITS.maxAnswerBytes),
-      formatDuration(REVIEW_LIMITS.answerTimeoutMs),
+      formatBytes(REVIEW_LIMITS.maxResponseBytes),
+      formatDuration(REVIEW_LIMITS.responseTimeoutMs),
     ],
     'in the order of src/kube/reviews.ts',
   );

@@ -106,7 +106,7 @@ t.test('whatever a global API sends, the state can be passed on to others', asyn
     fc.asyncProperty(ops, async (messages) => {
       const { store } = await emptyCluster();
       const mirror = new GlobalMirror(DEFAULT_STATE_LIMITS);
-      const complete = () => store.updateInTurns((transaction) => mirror.steps(transaction));
+      const complete = () => store.updateInParts((transaction) => mirror.steps(transaction));
       for (const message of messages) {
         const op = decodeGlobalOp(message);
         if (op.kind === 'reset') mirror.reset();

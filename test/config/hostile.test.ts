@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { understand, configFields } from '../../src/cli/config-file.ts';
+import { parseConfig, configFields } from '../../src/cli/config-file.ts';
 import { REGISTRY } from '../../src/cli/registry.ts';
 import { followConfig } from '../../src/cli/reload.ts';
 import type { ConfigFile } from '../../src/config/config-file.ts';
@@ -75,7 +75,7 @@ t.test('a running program keeps its settings, and takes the next good file', asy
   };
   const followed = followConfig({
     path,
-    read: (content) => understand(path, content, REGISTRY) as never,
+    read: (content) => parseConfig(path, content, REGISTRY) as never,
     live: live as never,
     clock: systemClock,
   });

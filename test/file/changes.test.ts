@@ -41,7 +41,7 @@ t.test('whatever becomes of the endpoints, the store has the newest, in their or
       for (const list of [[], ...lists]) {
         const after = stateOf(list);
         const changes = [...stateChanges(before, after)];
-        await store.updateInTurns((transaction) => writer.write(transaction, changes));
+        await store.updateInParts((transaction) => writer.write(transaction, changes));
         before = after;
         const names = ({ podName, endpoint }: Info | EndpointInfo) =>
           `${podName} ${endpoint?.ips?.v4?.join()}`;
@@ -79,7 +79,7 @@ t.test('as many changes, far from each other, as a call has no room for argument
   const writer = new StateWriter();
   for (const changes of [stateChanges(undefined, before), stateChanges(before, after)]) {
     const steps = [...changes];
-    await store.updateInTurns((transaction) => writer.write(transaction, steps));
+    await store.updateInParts((transaction) => writer.write(transaction, steps));
   }
   const stored = store.services.get(KEY)?.endpoints ?? [];
   t.equal(stored.length, 140_000);

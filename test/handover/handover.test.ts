@@ -17,7 +17,7 @@ import type { FileId } from '../../src/handover/socket-file.ts';
 import {
   HANDOVER_VERSION,
   helloFrom,
-  mayTakePart,
+  isAllowedUser,
   networkNamespace,
   refusal,
   TAKEN,
@@ -274,8 +274,8 @@ linuxTest(
 );
 
 linuxTest('who may take part, and who cannot use what there is', async (t) => {
-  t.same([mayTakePart(1000, 1000), mayTakePart(0, 1000)], [true, true]);
-  t.same([mayTakePart(1001, 1000), mayTakePart(1000, 0)], [false, false]);
+  t.same([isAllowedUser(1000, 1000), isAllowedUser(0, 1000)], [true, true]);
+  t.same([isAllowedUser(1001, 1000), isAllowedUser(1000, 0)], [false, false]);
   const here = networkNamespace();
   t.equal(refusal(helloFrom(1, here), here), undefined);
   t.match(refusal(helloFrom(1, 'net:[1]'), here), /another network namespace/);

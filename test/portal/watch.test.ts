@@ -13,14 +13,14 @@ function guarded() {
     fails: false,
     log: [] as string[],
     looks: 0,
-    /** How long a look takes. Milliseconds. */
+    /** How long a check takes. Milliseconds. */
     takes: 0,
     onLook: (): unknown => undefined,
   };
   const guard = new Guard({
     clock,
     random: () => 0.5,
-    look: async () => {
+    check: async () => {
       state.looks += 1;
       state.onLook();
       await Promise.resolve();
@@ -61,7 +61,7 @@ t.test('looks every half second, and only once it was started', async (t) => {
   t.equal(state.clock.pending, 0);
 });
 
-t.test('what a look takes does not put off the next one', async (t) => {
+t.test('what a check takes does not put off the next one', async (t) => {
   const { guard, state } = guarded();
   guard.start();
   const begin = state.clock.now();
@@ -78,7 +78,7 @@ t.test('what a look takes does not put off the next one', async (t) => {
   await guard.close();
 });
 
-t.test('has rules that are gone repaired at the next look', async (t) => {
+t.test('has rules that are gone repaired at the next check', async (t) => {
   const { guard, state } = guarded();
   guard.start();
   await pass(state.clock, 500);
@@ -203,7 +203,7 @@ t.test('they come closer the more there is to write', (t) => {
   t.equal(
     pace.intervalMs,
     250,
-    'what takes 0.45 s leaves as much, and every second look is where one was before',
+    'what takes 0.45 s leaves as much, and every second check is where one was before',
   );
   pace.note({ reason: 'change', changes: added(5000) }, 5);
   t.equal(pace.intervalMs, 200, 'but no closer than this');
@@ -215,7 +215,7 @@ t.test('they come closer the more there is to write', (t) => {
   t.end();
 });
 
-t.test('whatever the wait, what is done as often as before falls on a look', (t) => {
+t.test('whatever the wait, what is done as often as before falls on a check', (t) => {
   for (const [writeMs, parts] of [
     [0, 1],
     [150, 1],

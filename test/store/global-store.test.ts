@@ -166,7 +166,7 @@ t.test('everything else has its turn between the steps', async (t) => {
     if (going) setImmediate(count);
   };
   setImmediate(count);
-  const changed = await store.updateInTurns(function* (transaction) {
+  const changed = await store.updateInParts(function* (transaction) {
     for (let i = 0; i < 5; i++) {
       work();
       transaction.setService(service(`demo/s${i}`));
@@ -195,7 +195,7 @@ t.test('readers see the former state until the last step', async (t) => {
   let during: string[] | undefined = ['not asked'];
   let late: string[] | undefined;
   let zone = '';
-  await store.updateInTurns(function* (transaction) {
+  await store.updateInParts(function* (transaction) {
     transaction.deleteService('demo', 'a');
     transaction.setService(service('demo/b'));
     transaction.setSource(sliceOf('demo/b', 'b-x', [pod('b-0', '10.0.0.2')]));
@@ -219,7 +219,7 @@ t.test('readers see the former state until the last step', async (t) => {
 
 t.test('there is one transaction at a time, and one that fails ends', async (t) => {
   const { store } = await emptyCluster();
-  const failing = store.updateInTurns(function* (transaction) {
+  const failing = store.updateInParts(function* (transaction) {
     transaction.setService(service('demo/a'));
     work();
     yield;
@@ -228,5 +228,5 @@ t.test('there is one transaction at a time, and one that fails ends', async (t) 
   t.throws(() => store.update(() => {}), { message: /open already/ });
   await t.rejects(failing, { message: 'no more' });
   t.equal(store.serviceCount, 1, 'what it did before stands');
-  t.equal(await store.updateInTurns(() => []), false, 'and there may be another one');
+  t.equal(await store.updateInParts(() => []), false, 'and there may be another one');
 });

@@ -6,7 +6,7 @@ import { httpLimitReached, type HttpLimitReached } from '../../src/util/http-lim
 import {
   plain,
   startHttpServer,
-  type Answer,
+  type HttpResponse,
   type HttpRequest,
   type HttpServer,
   type HttpServerOptions,
@@ -16,7 +16,7 @@ import { FakeClock } from './fake-clock.ts';
 
 /** What a server answers by path; the rest is 404. */
 export type TestPages = Readonly<
-  Record<string, (request: HttpRequest) => Answer | Promise<Answer>>
+  Record<string, (request: HttpRequest) => HttpResponse | Promise<HttpResponse>>
 >;
 
 export const HELLO: TestPages = { '/hello': () => plain(200, 'hello\n') };

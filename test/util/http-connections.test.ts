@@ -4,12 +4,12 @@ import { get, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import t from 'tap';
 import {
-  ANSWER_TIMEOUT_MS,
-  AnswerBudget,
+  RESPONSE_TIMEOUT_MS,
+  ResponseBudget,
   MAX_HTTP_CONNECTIONS,
   MAX_WAITING_REQUESTS,
 } from '../../src/util/http-limits.ts';
-import { plain, type Answer } from '../../src/util/http-server.ts';
+import { plain, type HttpResponse } from '../../src/util/http-server.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { HELLO, limitsReached, serve, type TestPages } from '../support/http-server.ts';
 import { until } from '../support/until.ts';
@@ -17,7 +17,7 @@ import { until } from '../support/until.ts';
 /** More than the kernel buffers of a connection take. */
 const LARGE = 'x'.repeat(32 * 1024 * 1024);
 
-function streamed(body: AsyncIterable<string>): Answer {
+function streamed(body: AsyncIterable<string>): HttpResponse {
   return { status: 200, type: 'text/plain', body };
 }
 
@@ -186,7 +186,7 @@ t.test('a client that does not read its answer in time is closed', async (t) => 
   const client = await ask('/large', 5);
   client.pause();
   await until(() => begun === 1);
-  clock.advance(ANSWER_TIMEOUT_MS);
+  clock.advance(RESPONSE_TIMEOUT_MS);
   t.strictSame(reached, ['answer-time']);
   client.resume();
   await once(client, 'close');
@@ -196,7 +196,7 @@ t.test('a client that does not read its answer in time is closed', async (t) => 
 
 t.test('answers that are not read take no more memory than all may together', async (t) => {
   const reached = limitsReached(t);
-  const budget = new AnswerBudget(2 * LARGE.length);
+  const budget = new ResponseBudget(2 * LARGE.length);
   const shared = [Buffer.from(LARGE)];
   const pages: TestPages = {
     '/own': () => plain(200, LARGE),

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { describeServices } from '../../src/admin/details.ts';
 import { failingOf } from '../../src/admin/service-state.ts';
 import { statusOf } from '../../src/admin/status.ts';
-import { inTurns } from '../../src/observe/parts.ts';
+import { runInParts } from '../../src/observe/parts.ts';
 import { listServices } from '../../src/admin/services.ts';
 import { Sampler } from '../../src/admin/sampler.ts';
 import type { ProxySubject } from '../../src/admin/subject.ts';
@@ -64,14 +64,14 @@ async function top(): Promise<void> {
   const subject = made.subject.proxy() as ProxySubject;
   const query = { search: '', state: 'all', sort: 'connections', reverse: false } as const;
   const failing = await failingOf(made.engine);
-  const services = await inTurns(
+  const services = await runInParts(
     listServices(subject, sampler, { ...query, offset: 0, limit: 100 }, failing),
   );
   const [details] = await describeServices(subject, sampler, ['shop/checkout:http']);
   const selected = services.rows.findIndex(({ name }) => name === details?.name);
   const state = { ...initialState({}), selected, open: details?.name };
   const size = { columns: 124, rows: 28 };
-  const status = await inTurns(statusOf(made.subject, sampler, failing));
+  const status = await runInParts(statusOf(made.subject, sampler, failing));
   const shown = {
     ...status,
     process: { ...status.process, uptimeSeconds: 187_400, rssBytes: 131e6 },

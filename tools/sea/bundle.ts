@@ -6,7 +6,7 @@ import { TEXT_FILES, THREADS } from './assets.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-/** Node of the executables; what it does not understand is not written. */
+/** Node of the executables; what it does not support is not written. */
 const TARGET = 'node26';
 
 /** The files that the packages for gRPC's health and reflection read from their folders. */

@@ -2,7 +2,7 @@ import type { CommandText, Registry } from '../command.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
 import { splitLine } from '../flags/split.ts';
 import type { FlagSpec, FlagTable } from '../flags/table.ts';
-import { everyFlag } from '../parse.ts';
+import { allFlags } from '../parse.ts';
 import { fits } from '../topic.ts';
 
 /** A candidate at the cursor, and its description. */
@@ -22,7 +22,7 @@ export function answerQuery(args: readonly string[], registry: Registry): string
   const last = args.at(-1) ?? '';
   // PowerShell loses an empty argument, and passes quotes instead.
   const current = last === '""' ? '' : last;
-  const everything = everyFlag(registry);
+  const everything = allFlags(registry);
   const open = openFlag(before, everything);
   if (open !== undefined) return valuesOf(open, '', current);
   const { words } = splitLine(before, everything);

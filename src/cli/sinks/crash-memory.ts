@@ -15,7 +15,7 @@ import { join } from 'node:path';
 /** So many crashes in a row, and the next start does without the engine. */
 const TOO_MANY = 3;
 /** Crashes are forgotten after this long, so that the engine gets another chance. Milliseconds. */
-const MEMORY_MS = 60 * 60_000;
+const WINDOW_MS = 60 * 60_000;
 
 /** A start that has begun to probe the engine; the file is removed after the probes. */
 interface Canary {
@@ -122,7 +122,7 @@ export class CrashMemory {
     const isOurs = boot === facts.bootId() && oomKills === facts.oomKills();
     const isCrash = isOurs && facts.startOf(pid) !== start;
     const all = [...canary.crashes, ...(isCrash ? [at] : [])];
-    return boot === facts.bootId() ? all.filter((each) => each > now() - MEMORY_MS) : [];
+    return boot === facts.bootId() ? all.filter((each) => each > now() - WINDOW_MS) : [];
   }
 
   #read(): Canary | undefined {

@@ -118,7 +118,7 @@ export function userspaceFlags(variant: Variant) {
 
 type UserspaceFlags = ReturnType<typeof userspaceFlags>;
 
-/** Throws unless the portal will understand the item. */
+/** Throws unless the portal accepts the item. */
 function checkNodePortAddress(item: string): void {
   nodePortAddresses([item], []);
 }

@@ -63,7 +63,7 @@ export async function createPortal(
     return new NftablesPortal({
       ...rules,
       table: options.portalTable,
-      ...(dry ?? { afterStart: (signal) => beAlone(options, log, exec, signal) }),
+      ...(dry ?? { afterStart: (signal) => removeOtherRules(options, log, exec, signal) }),
     });
   }
   if (kind === 'iptables') {
@@ -75,7 +75,7 @@ export async function createPortal(
       prefix: options.portalChainPrefix,
       tools,
       ...(families !== undefined && { families }),
-      ...(dry ?? { afterStart: (signal) => beAlone(options, log, exec, signal, tools) }),
+      ...(dry ?? { afterStart: (signal) => removeOtherRules(options, log, exec, signal, tools) }),
     });
   }
   if (kind === 'address') {
@@ -104,7 +104,7 @@ function previousPorts(previous: readonly PreviousListener[]): ReadonlyMap<strin
  * Removes the stale rules of other portals under the same names; logs those that a running process uses.
  * `tools` are those of iptables, where that redirects traffic now.
  */
-async function beAlone(
+async function removeOtherRules(
   options: UserspaceOptions,
   log: Log,
   exec: Exec,
@@ -119,8 +119,8 @@ async function beAlone(
     tools === undefined
       ? { kind: 'nftables' }
       : { kind: 'iptables', flavor: (await tools()).flavor };
-  const look = () => removeStaleRules(current, options, log, exec);
-  await waitForOtherWriters({ portal: current.kind, look, signal });
+  const check = () => removeStaleRules(current, options, log, exec);
+  await waitForOtherWriters({ portal: current.kind, check, signal });
 }
 
 /** The ports of `--port-range` that are reserved, logged once: Windows keeps some for itself. */

@@ -39,7 +39,7 @@ export async function startUserspace(
     Partial<Pick<RunContext, 'globals'>>,
 ): Promise<RunningSink> {
   const { handoverSocket: path } = options;
-  const { log, activation = Activation.atOnce() } = context;
+  const { log, activation = Activation.immediate() } = context;
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
   // Metrics, the status and the fallback engine read it, too.

@@ -77,7 +77,7 @@ export class AddressKeeper {
     this.#guard = new Guard({
       clock,
       random,
-      look: () => this.#look(),
+      check: () => this.#check(),
       housekeeping: () => this.#housekeeping(),
       repair: () => this.#queue.run(() => this.#restore(true)),
     });
@@ -156,7 +156,7 @@ export class AddressKeeper {
   }
 
   /** Looks whether some of the addresses are there, others each time. */
-  async #look(): Promise<ProbeResult> {
+  async #check(): Promise<ProbeResult> {
     const some = this.#rotation.next(this.#holdings.ours, PROBES_PER_CHECK);
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
     return found.includes(false) ? 'gone' : 'alive';

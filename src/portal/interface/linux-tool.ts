@@ -50,7 +50,7 @@ interface RawLink {
 }
 
 /** The interfaces in the output of `ip -j -d address show`. Throws a SyntaxError when it is not JSON. */
-export function readLinks(json: string, spelling: Spelling): Link[] {
+export function readLinks(json: string, spelling: AddressForms): Link[] {
   const raw = JSON.parse(json) as readonly RawLink[];
   return raw.flatMap(({ ifname, flags = [], ifalias, addr_info: list = [] }) => {
     if (ifname === undefined) return [];
@@ -74,7 +74,7 @@ export function readLinks(json: string, spelling: Spelling): Link[] {
 }
 
 /** Canonical texts of addresses, remembered from the last listing: parsing 10,000 IPv6 addresses takes long. */
-export class Spelling {
+export class AddressForms {
   #known = new Map<string, string>();
   #next = new Map<string, string>();
 
@@ -152,7 +152,7 @@ export function isUnknownKindError(line: string): boolean {
 }
 
 /** The interfaces of the host with their addresses. Rejects with KPNG_PORTAL_*. */
-export async function listLinks(exec: Exec, spelling: Spelling): Promise<Link[]> {
+export async function listLinks(exec: Exec, spelling: AddressForms): Promise<Link[]> {
   const args = ['-j', '-d', 'address', 'show'];
   for (let left = LISTINGS; ; left -= 1) {
     try {

@@ -21,7 +21,7 @@ import {
   isAbsentError,
   isExistsError,
   isUnknownKindError,
-  Spelling,
+  AddressForms,
 } from './linux-tool.ts';
 
 /** Throws KPNG_USAGE for an invalid interface name. */
@@ -40,7 +40,7 @@ export function checkInterfaceName(name: string): void {
  */
 export async function removeInterfaceAddresses(exec: Exec, name?: string): Promise<string[]> {
   if (name !== undefined) checkInterfaceName(name);
-  const links = await listLinks(exec, new Spelling());
+  const links = await listLinks(exec, new AddressForms());
   const mine = links
     .filter((link) => name === undefined || link.name === name)
     .filter(({ isOurs, addresses }) => isOurs || addresses.some((each) => each.isOurs))
@@ -91,7 +91,7 @@ class LinuxInterface implements InterfaceAddresses {
   readonly name: string;
   readonly has = hostHas;
   readonly #exec: Exec;
-  readonly #spelling = new Spelling();
+  readonly #spelling = new AddressForms();
   /** Whether another program owns the interface: it has to restore it. */
   #isForeign = false;
 
@@ -115,7 +115,7 @@ class LinuxInterface implements InterfaceAddresses {
   }
 
   async change(add: readonly string[], unwanted: readonly string[]): Promise<ChangeOutcome> {
-    const remove = await this.#stillOurs(unwanted);
+    const remove = await this.#ownedOf(unwanted);
     const lines = [
       ...remove.map((address) => removalOf(address, this.name)),
       ...add.map((address) => addition(address, this.name)),
@@ -171,7 +171,7 @@ class LinuxInterface implements InterfaceAddresses {
    * Those with our mark: `ip` ignores the metric when it removes, and on a foreign interface the address may be
    * foreign.
    */
-  async #stillOurs(addresses: readonly string[]): Promise<readonly string[]> {
+  async #ownedOf(addresses: readonly string[]): Promise<readonly string[]> {
     if (!this.#isForeign || addresses.length === 0) return addresses;
     const { ours } = listingOf(await this.#list(), this.name);
     return addresses.filter((address) => ours.has(address));

@@ -34,7 +34,7 @@ export class IptablesPortal extends RulePortal<SlotName> {
     super(options, {
       kind: 'iptables',
       apart: 'give each a --portal-chain-prefix of its own',
-      lookMs: CHAINS_INTERVAL_MS,
+      intervalMs: CHAINS_INTERVAL_MS,
       backend,
       quickAudit: {
         policy: JUMP_AUDIT,

@@ -16,15 +16,15 @@ export interface OtherWriter {
 export interface OtherWritersOptions {
   readonly portal: Portal['kind'];
   /** Removes the rules of those that have ended, and returns those of the others. Must not reject. */
-  readonly look: () => Promise<readonly OtherWriter[]>;
+  readonly check: () => Promise<readonly OtherWriter[]>;
   readonly signal: AbortSignal;
   readonly clock?: Clock;
   /** Default: `Math.random`. */
   readonly random?: () => number;
 }
 
-/** Each look lists rules, so they become seldom. */
-const LOOK_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
+/** Each check lists rules, so they become seldom. */
+const POLL_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
 
 /**
  * Checks until the other processes have ended and their rules are gone, and reports them on the channel `portal:shared`.
@@ -33,11 +33,11 @@ const LOOK_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2,
  * Two processes that serve the same services do no harm, and one may be about to take over, so nothing is refused.
  */
 export async function waitForOtherWriters(options: OtherWritersOptions): Promise<void> {
-  const { portal, look, signal, clock = systemClock, random = Math.random } = options;
-  const backoff = new Backoff(LOOK_BACKOFF, random);
+  const { portal, check, signal, clock = systemClock, random = Math.random } = options;
+  const backoff = new Backoff(POLL_BACKOFF, random);
   let reported = '';
   for (;;) {
-    const found = await look();
+    const found = await check();
     const message = found.map(({ what, pids }) => `${writersText(pids)} ${what}`).join('; ');
     if (message !== reported && portalShared.hasSubscribers) {
       portalShared.publish({ portal, error: message === '' ? undefined : sharedError(message) });

@@ -76,7 +76,7 @@ export interface RuleKind<Name extends string> {
   /** How to give two processes separate rules, for a message. */
   readonly apart: string;
   /** Longest interval between checks of the rules. Milliseconds. Default 500. */
-  readonly lookMs?: number;
+  readonly intervalMs?: number;
   readonly backend: Backend<Name | FlowSet>;
   /** What a full check compares, and its interval. */
   readonly quickAudit?: {
@@ -167,13 +167,13 @@ export class RulePortal<Name extends string> implements Portal {
     });
     this.#exec = exec;
     this.#canary = rules.canary(this.#config);
-    this.#pace = new Pace(rules.lookMs);
+    this.#pace = new Pace(rules.intervalMs);
     this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
     this.#guard = new Guard({
       clock,
       random,
       interval: () => this.#pace.intervalMs,
-      look: () => this.#canary.probe(this.#set.takenBy ?? this.#config.owner),
+      check: () => this.#canary.probe(this.#set.takenBy ?? this.#config.owner),
       housekeeping: () => this.#housekeeping(),
       repair: (found, first) => this.#repair(found, first),
     });

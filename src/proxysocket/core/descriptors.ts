@@ -63,8 +63,8 @@ export class ProcessDescriptors implements DescriptorBudget {
     this.#reserve = options.reserve;
     const signal = (most: () => number) => new LimitSignal('reserved-descriptors', most);
     this.#signals = {
-      TCP: signal(() => this.#mostOf('TCP')),
-      UDP: signal(() => this.#mostOf('UDP')),
+      TCP: signal(() => this.#limitOf('TCP')),
+      UDP: signal(() => this.#limitOf('UDP')),
       listeners: signal(() => this.#mostListeners),
     };
   }
@@ -78,7 +78,7 @@ export class ProcessDescriptors implements DescriptorBudget {
   }
 
   acquire(count: number, protocol: Protocol = 'TCP'): boolean {
-    if (this.#used[protocol] + count > this.#mostOf(protocol)) {
+    if (this.#used[protocol] + count > this.#limitOf(protocol)) {
       this.#signals[protocol].refused();
       return false;
     }
@@ -93,7 +93,7 @@ export class ProcessDescriptors implements DescriptorBudget {
   }
 
   acquireSpare(count: number): boolean {
-    const most = this.#mostOf('TCP');
+    const most = this.#limitOf('TCP');
     const fits = this.#used.TCP + count <= most;
     if (!fits || this.#spare + count > most / SPARE_PART) return false;
     this.#used.TCP += count;
@@ -137,7 +137,7 @@ export class ProcessDescriptors implements DescriptorBudget {
     return Math.min(ofShared, Math.floor(this.#limit - this.#reserve / 4) - this.used);
   }
 
-  #mostOf(protocol: Protocol): number {
+  #limitOf(protocol: Protocol): number {
     if (protocol === 'UDP') return Math.max(0, this.capacity - this.#used.TCP);
     const share = this.#held.UDP === 0 ? 0 : Math.ceil(this.capacity / 8);
     return Math.max(0, this.capacity - Math.max(share, this.#used.UDP));

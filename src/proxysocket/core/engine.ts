@@ -26,7 +26,7 @@ import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from '../s
 import type { ProcessDescriptors } from './descriptors.ts';
 
 /** Changes that are noted in one turn of the event loop: some milliseconds of work. */
-const PER_TURN = 256;
+const BATCH_SIZE = 256;
 
 /** The parts of an engine. */
 interface AcceptorEngineParts {
@@ -149,14 +149,14 @@ export class AcceptorEngine implements Engine {
    */
   async #change(changes: readonly EngineChange[]): Promise<string[]> {
     const unknown: string[] = [];
-    let atOnce = PER_TURN;
+    let batchSize = BATCH_SIZE;
     for (const change of changes) {
       if (change.kind !== 'remove') continue;
-      atOnce = Infinity;
+      batchSize = Infinity;
       this.#remove(change.name);
     }
     for (const [index, change] of changes.entries()) {
-      if (index > 0 && index % atOnce === 0) await setImmediate();
+      if (index > 0 && index % batchSize === 0) await setImmediate();
       if (change.kind === 'set') {
         this.#set(change.spec);
       } else if (change.kind === 'endpoints') {

@@ -50,7 +50,7 @@ export class LimitSignal {
 }
 
 /** After this long without a refusal, a limit with many users counts as left. Milliseconds. */
-const CALM_MS = 1000;
+const QUIET_MS = 1000;
 
 /**
  * Publishes a limit that each of many has, such as the queue of each socket: an event when the first
@@ -71,13 +71,13 @@ export class SharedLimitSignal {
     this.#refusedAt = this.#clock.now();
     if (this.#signal.reached) return;
     this.#signal.refused();
-    this.#clock.setTimer(CALM_MS, () => this.#look());
+    this.#clock.setTimer(QUIET_MS, () => this.#check());
   }
 
-  #look(): void {
-    const rest = this.#refusedAt + CALM_MS - this.#clock.now();
+  #check(): void {
+    const rest = this.#refusedAt + QUIET_MS - this.#clock.now();
     // Timers may run a little early: less than a millisecond is no reason for another one.
-    if (rest >= 1) this.#clock.setTimer(rest, () => this.#look());
+    if (rest >= 1) this.#clock.setTimer(rest, () => this.#check());
     else this.#signal.left();
   }
 }

@@ -21,7 +21,7 @@ import type { Acceptor, ServicePort } from './service-port.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
-const PER_TURN = 128;
+const BATCH_SIZE = 128;
 
 const BACKOFF: BackoffPolicy = { ...DEFAULT_BACKOFF, factor: 2 };
 
@@ -54,7 +54,7 @@ export class ListenerTable {
   constructor(options: ListenerTableOptions) {
     this.#options = options;
     const { clock, enqueue } = options;
-    this.#retries = new RetrySchedule(clock, PER_TURN, (due) => {
+    this.#retries = new RetrySchedule(clock, BATCH_SIZE, (due) => {
       enqueue(async () => this.#open(due.filter(({ state }) => state.kind === 'failed')));
     });
   }
@@ -107,7 +107,7 @@ export class ListenerTable {
       }
     }
     this.#dirty.clear();
-    await this.#inTurns(toClose, async (slot) => this.#close(slot));
+    await this.#inBatches(toClose, async (slot) => this.#close(slot));
     for (const slot of this.#retriesFreedBy(toClose)) toOpen.add(slot);
     await this.#open([...toOpen]);
   }
@@ -117,7 +117,7 @@ export class ListenerTable {
     this.end();
     const open = [...this.#slots.values()].filter(({ state }) => state.kind === 'listening');
     this.#slots.clear();
-    await this.#inTurns(open, async (slot) => this.#close(slot));
+    await this.#inBatches(open, async (slot) => this.#close(slot));
   }
 
   /** Opens nothing more, not even the rest of the current batch. */
@@ -152,7 +152,7 @@ export class ListenerTable {
   }
 
   async #open(slots: readonly Slot[]): Promise<void> {
-    await this.#inTurns(slots, async (slot) => this.#openOne(slot));
+    await this.#inBatches(slots, async (slot) => this.#openOne(slot));
   }
 
   async #openOne(slot: Slot): Promise<void> {
@@ -231,10 +231,10 @@ export class ListenerTable {
   }
 
   /** Yields to relays between batches. */
-  async #inTurns(slots: readonly Slot[], work: (slot: Slot) => Promise<void>): Promise<void> {
-    for (let start = 0; start < slots.length; start += PER_TURN) {
+  async #inBatches(slots: readonly Slot[], work: (slot: Slot) => Promise<void>): Promise<void> {
+    for (let start = 0; start < slots.length; start += BATCH_SIZE) {
       if (start > 0) await setImmediate();
-      await Promise.all(slots.slice(start, start + PER_TURN).map(async (slot) => work(slot)));
+      await Promise.all(slots.slice(start, start + BATCH_SIZE).map(async (slot) => work(slot)));
     }
   }
 }

@@ -229,15 +229,15 @@ const GRAIN_MS = 100;
  */
 export class RetrySchedule<T> {
   readonly #clock: Clock;
-  readonly #atOnce: number;
+  readonly #batchSize: number;
   readonly #retry: (due: readonly T[]) => void;
   readonly #plans = new Map<T, number>();
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
-  #lookedAt = -Infinity;
+  #ranAt = -Infinity;
 
-  constructor(clock: Clock, atOnce: number, retry: (due: readonly T[]) => void) {
+  constructor(clock: Clock, batchSize: number, retry: (due: readonly T[]) => void) {
     this.#clock = clock;
-    this.#atOnce = atOnce;
+    this.#batchSize = batchSize;
     this.#retry = retry;
   }
 
@@ -252,7 +252,7 @@ export class RetrySchedule<T> {
   /** Tries an item at a time of the clock, instead of any earlier plan for it. */
   set(item: T, at: number): void {
     this.#plans.set(item, at);
-    this.#arm(Math.max(at, this.#lookedAt + GRAIN_MS, this.#clock.now() + PAUSE_MS));
+    this.#arm(Math.max(at, this.#ranAt + GRAIN_MS, this.#clock.now() + PAUSE_MS));
   }
 
   delete(item: T): void {
@@ -279,14 +279,14 @@ export class RetrySchedule<T> {
   #run(): void {
     this.#timer = undefined;
     const now = this.#clock.now();
-    this.#lookedAt = now;
+    this.#ranAt = now;
     const due: (readonly [T, number])[] = [];
     let next = Infinity;
     for (const plan of this.#plans) {
       if (plan[1] <= now) due.push(plan);
       else next = Math.min(next, plan[1]);
     }
-    const batch = due.toSorted(([, one], [, other]) => one - other).slice(0, this.#atOnce);
+    const batch = due.toSorted(([, one], [, other]) => one - other).slice(0, this.#batchSize);
     for (const [item] of batch) this.#plans.delete(item);
     if (batch.length < due.length) this.#arm(now + PAUSE_MS);
     else if (next < Infinity) this.#arm(Math.max(next, now + GRAIN_MS));

@@ -61,7 +61,7 @@ export class CounterMemory {
   }
 
   /** A thread has ended with its connections; its counts stay. */
-  loseRow(row: number): void {
+  dropRow(row: number): void {
     for (let slot = 0; slot < this.#blocks.length * SLOTS_PER_BLOCK; slot += 1) {
       const values = this.#row(slot, row);
       for (const gauge of GAUGES) values[gauge] = 0;

@@ -101,7 +101,7 @@ export class ListeningSockets {
 
   /** Records the sockets of the first worker. */
   opened(worker: PoolWorker, { slot: key, port, own, others }: OpenedSockets): void {
-    for (const fd of others) worker.disown(fd);
+    for (const fd of others) worker.closeCopy(fd);
     const sockets = others.map((fd) => newSocket(fd, undefined));
     if (own !== undefined) sockets.unshift(newSocket(own, worker));
     const slot = this.#slots.get(key);
@@ -160,7 +160,7 @@ export class ListeningSockets {
    * Hands everything to another engine; `duplicates` are further descriptors of the workers' sockets. The table is
    * empty afterwards.
    */
-  surrender(duplicates: ReadonlyMap<number, number>): InheritedSocket[] {
+  takeSockets(duplicates: ReadonlyMap<number, number>): InheritedSocket[] {
     return [...this.#slots.values()].flatMap((slot) => {
       const { protocol, address, port, sockets } = slot;
       slot.sockets = [];

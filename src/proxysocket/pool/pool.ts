@@ -251,7 +251,7 @@ export class Pool implements Engine {
   /** Connections of an ended worker are reset; its listening sockets stay, for the next one. */
   #sweep(worker: PoolWorker): void {
     worker.closeOrphans(this.#sockets.lost(worker));
-    this.#memory.loseRow(worker.index);
+    this.#memory.dropRow(worker.index);
   }
 
   #replaced(worker: PoolWorker): void {
@@ -270,7 +270,7 @@ export class Pool implements Engine {
       const duplicates = await worker.duplicate(fds);
       for (const [index, fd] of fds.entries()) copies.set(fd, duplicates[index] ?? -1);
     });
-    const sockets = this.#sockets.surrender(copies);
+    const sockets = this.#sockets.takeSockets(copies);
     const served = new Set(sockets.flatMap(({ fd }) => inodeOf(fd) ?? []));
     for (const { worker } of this.#seats) worker.close({ served }).catch(() => undefined);
     try {

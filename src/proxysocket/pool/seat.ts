@@ -64,7 +64,7 @@ export class Seat {
 
 /** So many crashes within this time, and no other worker is tried. Milliseconds. */
 const MAX_CRASHES = 3;
-const WITHIN_MS = 60_000;
+const CRASH_WINDOW_MS = 60_000;
 
 /** Counts the crashes of workers, to detect when restarts are useless. */
 export class CrashBudget {
@@ -76,7 +76,7 @@ export class CrashBudget {
     this.#at.push(now);
     if (this.#at.length > MAX_CRASHES) this.#at.shift();
     const [first = now] = this.#at;
-    if (this.#at.length === MAX_CRASHES && now - first <= WITHIN_MS) this.#isSpent = true;
+    if (this.#at.length === MAX_CRASHES && now - first <= CRASH_WINDOW_MS) this.#isSpent = true;
   }
 
   /** Whether some came too close together, and that stays so. */

@@ -166,7 +166,7 @@ export class PoolWorker {
   }
 
   /** The worker has opened it for another one. */
-  disown(fd: number): void {
+  closeCopy(fd: number): void {
     this.#ledger.closed(fd);
   }
 

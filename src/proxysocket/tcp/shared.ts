@@ -40,7 +40,7 @@ export class HalfCloseWatchdog {
     this.#lanes = new IdleLanes<HalfClosed>(
       clock,
       () => limits.halfCloseTimeoutMs / LOOKS,
-      (entry) => this.#look(entry),
+      (entry) => this.#check(entry),
     );
   }
 
@@ -57,7 +57,7 @@ export class HalfCloseWatchdog {
     this.#lanes.remove(entry);
   }
 
-  #look(entry: HalfClosed): void {
+  #check(entry: HalfClosed): void {
     if (entry.relay === undefined || this.#moves(entry, entry.relay)) entry.idleLooks = 0;
     else entry.idleLooks += 1;
     this.#lanes.touch(entry);

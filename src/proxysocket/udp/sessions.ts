@@ -96,7 +96,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
       this.refusals.refuse(owner, client, rejectReason(owner, front.traffic, 'no-endpoint'));
       return undefined;
     }
-    if (!this.#takeRoom()) {
+    if (!this.#makeRoom()) {
       this.refusals.refuse(owner, client, 'limit');
       return undefined;
     }
@@ -232,7 +232,7 @@ export class Sessions<S extends UdpSession<S>> implements SessionHost<S> {
     return Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
   }
 
-  #takeRoom(): boolean {
+  #makeRoom(): boolean {
     const { descriptors } = this.#context;
     while (this.#size >= this.#mostSessions) {
       this.#full.refused();

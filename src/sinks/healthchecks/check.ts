@@ -1,5 +1,5 @@
 import type { ServiceEntry } from '../../store/local-view.ts';
-import type { Answer } from '../../util/http-server.ts';
+import type { HttpResponse } from '../../util/http-server.ts';
 
 /** What load balancers may ask of one service. */
 export interface HealthCheck {
@@ -27,7 +27,10 @@ export function healthCheckOf({ key, service, endpoints }: ServiceEntry): Health
  * The answer to a load balancer, as kube-proxy words it: 200 when this node should get traffic for the service, 503
  * when not. `healthy`: the proxy on this node works.
  */
-export function answerFor({ service, localEndpoints }: HealthCheck, healthy: boolean): Answer {
+export function answerFor(
+  { service, localEndpoints }: HealthCheck,
+  healthy: boolean,
+): HttpResponse {
   const at = service.indexOf('/');
   const body = {
     service: { namespace: service.slice(0, at), name: service.slice(at + 1) },

@@ -3,7 +3,7 @@ import type { Clock } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import {
   startHttpServer,
-  type Answer,
+  type HttpResponse,
   type HttpServer,
   type Inherit,
 } from '../../util/http-server.ts';
@@ -19,7 +19,7 @@ export interface CheckServerOptions {
   readonly inherit?: Inherit | undefined;
   /** The service that has the port now. */
   readonly service: () => string;
-  readonly answer: () => Answer;
+  readonly answer: () => HttpResponse;
 }
 
 /** Answers load balancers on one address and port, or tries to. */

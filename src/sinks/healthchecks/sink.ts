@@ -48,7 +48,7 @@ export class HealthCheckSink implements LocalSink {
   /** What load balancers cannot ask now. */
   get problems(): KpngError[] {
     const failed = [...this.#servers.values()].flatMap(({ problem }) => problem ?? []);
-    return [...failed, ...this.#obstacles()];
+    return [...failed, ...this.#openFailures()];
   }
 
   /** Resolves when every new port was tried once. Never rejects. */
@@ -56,7 +56,7 @@ export class HealthCheckSink implements LocalSink {
     return this.#queue.run(async () => {
       this.#read(change);
       await this.#settle();
-      this.#reportObstacles();
+      this.#reportOpenFailures();
     });
   }
 
@@ -145,7 +145,7 @@ export class HealthCheckSink implements LocalSink {
   }
 
   /** What keeps ports from being tried at all. */
-  #obstacles(): KpngError[] {
+  #openFailures(): KpngError[] {
     const { ports } = this.#ports;
     const withoutAddress = ports.size > 0 && this.#options.addresses().length === 0;
     return [
@@ -158,9 +158,9 @@ export class HealthCheckSink implements LocalSink {
   }
 
   /** Reports each once. */
-  #reportObstacles(): void {
+  #reportOpenFailures(): void {
     const reported = new Set<string>();
-    for (const error of this.#obstacles()) {
+    for (const error of this.#openFailures()) {
       reported.add(error.message);
       if (this.#reported.has(error.message) || !healthCheckFailed.hasSubscribers) continue;
       const service = error.servicePort ?? '';

@@ -57,7 +57,7 @@ function follow(t: Test, rivals: readonly OtherWriter[]) {
   const closing = new AbortController();
   const end = waitForOtherWriters({
     portal: 'nftables',
-    look: async () => {
+    check: async () => {
       here.looks += 1;
       return here.rivals;
     },

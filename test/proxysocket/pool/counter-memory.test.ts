@@ -66,7 +66,7 @@ t.test('counts of a thread that is lost stay, and its gauges do not', (t) => {
   one.active = 5;
   one.held = 2;
   other.active = 1;
-  memory.loseRow(0);
+  memory.dropRow(0);
   t.match(memory.read(slot), { connections: 7, active: 1, held: 0 });
 
   const next = new CounterRows(0, 2);

@@ -141,13 +141,13 @@ export function roomFor({ rows }: Size): number {
 }
 
 /** A screen, no higher than the terminal. Pure: the same data, state and size make the same lines. */
-export function drawTop(data: TopData, state: TopState, size: Size, trouble?: string): Line[] {
+export function drawTop(data: TopData, state: TopState, size: Size, error?: string): Line[] {
   const body = state.help ? helpLines() : rowLines(data, state, size);
   const room = roomFor(size);
   return [
     titleLine(data, state, size),
     totalsLine(data),
-    noticeLine(data, trouble),
+    noticeLine(data, error),
     headLine(state, size),
     ...body.slice(0, room),
     ...Array.from({ length: Math.max(room - body.length, 0) }, (): Line => []),
@@ -205,8 +205,8 @@ function totalsLine({ status: { proxy } }: TopData): Line {
   ];
 }
 
-function noticeLine({ status: { proxy } }: TopData, trouble: string | undefined): Line {
-  if (trouble !== undefined) return [piece(trouble, 'bad')];
+function noticeLine({ status: { proxy } }: TopData, error: string | undefined): Line {
+  if (error !== undefined) return [piece(error, 'bad')];
   const [drain, ...drains] = proxy?.drains ?? [];
   const [problem, ...more] = proxy?.problems ?? [];
   if (problem !== undefined) {

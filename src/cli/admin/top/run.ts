@@ -52,9 +52,9 @@ class LiveTop {
   readonly #quit = new AbortController();
   #state: TopState;
   #data: TopData;
-  #trouble: string | undefined;
+  #error: string | undefined;
   /** Ends the wait before the next question. */
-  #hurry = new AbortController();
+  #refreshNow = new AbortController();
 
   constructor(options: TopOptions, state: TopState, data: TopData) {
     this.#options = options;
@@ -89,17 +89,17 @@ class LiveTop {
     const { flags, ask } = this.#options;
     const { signal } = this.#quit;
     while (!signal.aborted) {
-      const wait = AbortSignal.any([signal, this.#hurry.signal]);
+      const wait = AbortSignal.any([signal, this.#refreshNow.signal]);
       await delay(Number(flags['interval']), undefined, { signal: wait }).catch(() => undefined);
       if (signal.aborted) return;
-      const isHurried = this.#hurry.signal.aborted;
-      if (isHurried) this.#hurry = new AbortController();
-      if (this.#state.paused && !isHurried) continue;
+      const isRefresh = this.#refreshNow.signal.aborted;
+      if (isRefresh) this.#refreshNow = new AbortController();
+      if (this.#state.paused && !isRefresh) continue;
       try {
         this.#data = await fetchTop(ask, this.#state);
-        this.#trouble = undefined;
+        this.#error = undefined;
       } catch (error) {
-        this.#trouble = messageOf(error);
+        this.#error = messageOf(error);
       }
       this.#draw();
     }
@@ -114,7 +114,7 @@ class LiveTop {
         return;
       }
       this.#state = outcome.state;
-      if (outcome.ask) this.#hurry.abort();
+      if (outcome.ask) this.#refreshNow.abort();
     }
     this.#draw();
   }
@@ -127,7 +127,7 @@ class LiveTop {
   #draw(): void {
     if (this.#quit.signal.aborted) return;
     const size = this.#size;
-    const lines = drawTop(this.#data, this.#state, size, this.#trouble);
+    const lines = drawTop(this.#data, this.#state, size, this.#error);
     const text = lines.map((line) => `${ansiLine(line, size.columns)}${ESC}K`).join('\r\n');
     this.#options.terminal.stdout.write(`${ESC}H${text}${ESC}J`);
   }

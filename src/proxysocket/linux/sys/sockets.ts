@@ -214,7 +214,7 @@ export class Streams {
 /** Where the network header of a packet begins, for classic BPF. */
 const NETWORK = 0xfff00000;
 /** Scatters addresses that differ in a few bits (2^32 divided by the golden ratio). */
-const SCATTER = 0x9e3779b1;
+const HASH_MULTIPLIER = 0x9e3779b1;
 
 /** Codes of classic BPF instructions: what they do with the accumulator. */
 const LOAD_BYTE = 0x30;
@@ -242,7 +242,7 @@ function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
     [LOAD_WORD, 0, 0, NETWORK + 12],
     [JUMP, 0, 0, 1],
     [LOAD_WORD, 0, 0, NETWORK + 20],
-    [MULTIPLY, 0, 0, SCATTER],
+    [MULTIPLY, 0, 0, HASH_MULTIPLIER],
     [SHIFT_RIGHT, 0, 0, 16],
     [MODULO, 0, 0, sockets],
     [RETURN, 0, 0, 0],

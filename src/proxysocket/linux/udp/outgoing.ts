@@ -3,15 +3,15 @@ import { type DatagramSlots, segmentRun, type Recipient, type SendList } from '.
 import type { Sys } from '../sys/sys.ts';
 
 /** To the endpoint, or back to the client. */
-export type Way = 'request' | 'answer';
+export type Direction = 'request' | 'answer';
 
 /** The session whose datagrams are sent. */
 export interface Sending {
-  sent(way: Way, datagrams: number, bytes: number): void;
+  sent(direction: Direction, datagrams: number, bytes: number): void;
   /** Returns whether the socket can still be used: the callee may have closed it. */
-  notSent(way: Way, datagrams: number, errno: number): boolean;
+  notSent(direction: Direction, datagrams: number, errno: number): boolean;
   /** A message of several datagrams did not get through, though single ones may: make no more of them. */
-  noSegments(way: Way): void;
+  noSegments(direction: Direction): void;
 }
 
 /**
@@ -21,7 +21,7 @@ export interface Sending {
  * `add` notes what is to go, `flush` sends it, and nothing is allocated for either.
  */
 export class Sender {
-  readonly #way: Way;
+  readonly #direction: Direction;
   readonly #memory: DatagramSlots;
   readonly #list: SendList;
   /** For datagrams that have to be sent one by one within a list. */
@@ -30,12 +30,12 @@ export class Sender {
   readonly #owners: Sending[] = [];
   readonly #recipients: (Recipient | undefined)[] = [];
   readonly #slots: (readonly number[])[] = [];
-  readonly #froms: number[] = [];
+  readonly #starts: number[] = [];
   readonly #counts: number[] = [];
 
   /** Of datagrams in `memory`. */
-  constructor(sys: Sys, way: Way, memory: DatagramSlots) {
-    this.#way = way;
+  constructor(sys: Sys, direction: Direction, memory: DatagramSlots) {
+    this.#direction = direction;
     this.#memory = memory;
     this.#list = sys.sendList(memory.count);
     this.#apart = sys.sendList(1);
@@ -60,7 +60,7 @@ export class Sender {
       this.#owners.push(owner);
       this.#recipients.push(to);
       this.#slots.push(slots);
-      this.#froms.push(start);
+      this.#starts.push(start);
       this.#counts.push(count);
       start += count;
     }
@@ -80,20 +80,20 @@ export class Sender {
       next += 1;
     }
     this.#list.clear();
-    for (const list of [this.#owners, this.#recipients, this.#slots, this.#froms, this.#counts]) {
+    for (const list of [this.#owners, this.#recipients, this.#slots, this.#starts, this.#counts]) {
       list.length = 0;
     }
   }
 
   #sent(message: number): void {
     const count = this.#counts[message] ?? 0;
-    const from = this.#froms[message] ?? 0;
+    const from = this.#starts[message] ?? 0;
     const slots = this.#slots[message] ?? [];
     let bytes = 0;
     for (let index = from; index < from + count; index += 1) {
       bytes += this.#memory.length(slots[index] ?? 0);
     }
-    this.#owners[message]?.sent(this.#way, count, bytes);
+    this.#owners[message]?.sent(this.#direction, count, bytes);
   }
 
   /** Returns whether the socket can still be used. */
@@ -101,9 +101,9 @@ export class Sender {
     const owner = this.#owners[message];
     const count = this.#counts[message] ?? 0;
     if (owner === undefined) return true;
-    if (count === 1 || isLasting(errno)) return owner.notSent(this.#way, count, errno);
-    owner.noSegments(this.#way);
-    const from = this.#froms[message] ?? 0;
+    if (count === 1 || isLasting(errno)) return owner.notSent(this.#direction, count, errno);
+    owner.noSegments(this.#direction);
+    const from = this.#starts[message] ?? 0;
     let isUsable = true;
     for (let index = from; index < from + count; index += 1) {
       const canContinue = this.#sendApart(message, index, isUsable ? fd : -1);
@@ -118,8 +118,8 @@ export class Sender {
     this.#apart.add(this.#memory, slots, index, 1, this.#recipients[message]);
     const sent = this.#apart.send(fd, 0);
     this.#apart.clear();
-    if (sent < 0) return owner?.notSent(this.#way, 1, -sent) ?? true;
-    owner?.sent(this.#way, 1, this.#memory.length(slots[index] ?? 0));
+    if (sent < 0) return owner?.notSent(this.#direction, 1, -sent) ?? true;
+    owner?.sent(this.#direction, 1, this.#memory.length(slots[index] ?? 0));
     return true;
   }
 }

@@ -9,7 +9,7 @@ import type { Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey, Recipient } from '../sys/datagrams.ts';
 import { INTEREST } from '../sys/poller.ts';
-import { isFull, type Sender, type Sending, type Way } from './outgoing.ts';
+import { isFull, type Sender, type Sending, type Direction } from './outgoing.ts';
 import type { Answered, UdpParts } from './parts.ts';
 
 /** A client as its listening socket knows it. */
@@ -53,7 +53,7 @@ export class LinuxUdpSession
   /** Slots of this event's datagrams from the client. */
   readonly #queue: number[] = [];
   readonly #recipient: Recipient;
-  /** Whether messages of several datagrams get through, each way. */
+  /** Whether messages of several datagrams get through, in each direction. */
   #segmentsIn: boolean;
   #segmentsOut: boolean;
 
@@ -153,24 +153,24 @@ export class LinuxUdpSession
     sender.add(this, slots, from, end, this.#recipient, this.#segmentsOut);
   }
 
-  sent(way: Way, datagrams: number, bytes: number): void {
-    if (way === 'request') this.countIn(datagrams, bytes);
+  sent(direction: Direction, datagrams: number, bytes: number): void {
+    if (direction === 'request') this.countIn(datagrams, bytes);
     else this.countOut(datagrams, bytes);
   }
 
-  notSent(way: Way, datagrams: number, errno: number): boolean {
+  notSent(direction: Direction, datagrams: number, errno: number): boolean {
     if (isFull(errno)) {
       for (let count = 0; count < datagrams; count += 1) this.#host.queueFull(this);
       return true;
     }
     this.owner.counters.datagramsDropped += datagrams;
-    if (way === 'answer') return true;
+    if (direction === 'answer') return true;
     if (!this.hasEnded) this.#host.failed(this, k.systemError(errno, 'write'));
     return !this.hasEnded;
   }
 
-  noSegments(way: Way): void {
-    if (way === 'request') this.#segmentsIn = false;
+  noSegments(direction: Direction): void {
+    if (direction === 'request') this.#segmentsIn = false;
     else this.#segmentsOut = false;
   }
 

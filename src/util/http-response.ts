@@ -18,10 +18,10 @@ export interface HttpRequest {
 }
 
 /** The response to a client. */
-export interface Answer {
+export interface HttpResponse {
   readonly status: number;
   readonly type: string;
-  readonly body: AnswerBody;
+  readonly body: ResponseBody;
   /** Further headers, by name in lower case. */
   readonly headers?: Readonly<Record<string, string>>;
 }
@@ -30,11 +30,11 @@ export interface Answer {
  * A text; or pieces of one that are made as fast as the client reads; or what makes a whole page, which several
  * clients may share. Only a text is made for HEAD.
  */
-export type AnswerBody =
+export type ResponseBody =
   string | AsyncIterable<string> | ((signal: AbortSignal) => Promise<readonly Uint8Array[]>);
 
 /** A short text as an answer. */
-export function plain(status: number, body: string): Answer {
+export function plain(status: number, body: string): HttpResponse {
   return { status, type: 'text/plain; charset=utf-8', body };
 }
 
@@ -42,9 +42,9 @@ export function plain(status: number, body: string): Answer {
  * Sends an answer. `hold` gets what of the body is in memory now. Resolves or rejects when no more of it is made; the
  * client may still have to read.
  */
-export async function sendAnswer(
+export async function sendResponse(
   response: ServerResponse,
-  answer: Answer,
+  answer: HttpResponse,
   signal: AbortSignal,
   hold: (bytes: number, body?: object) => void,
 ): Promise<void> {
@@ -74,13 +74,13 @@ export async function sendAnswer(
   }
 }
 
-function lengthOf(body: AnswerBody | readonly Uint8Array[]): number | undefined {
+function lengthOf(body: ResponseBody | readonly Uint8Array[]): number | undefined {
   if (typeof body === 'string') return Buffer.byteLength(body);
   if (typeof body === 'function' || isPieces(body)) return undefined;
   return body.reduce((sum, { length }) => sum + length, 0);
 }
 
-function isPieces(body: AnswerBody | readonly Uint8Array[]): body is AsyncIterable<string> {
+function isPieces(body: ResponseBody | readonly Uint8Array[]): body is AsyncIterable<string> {
   return typeof body === 'object' && Symbol.asyncIterator in body;
 }
 
