@@ -148,7 +148,7 @@ function serve(metrics: Metrics): Promise<{ server: HttpServer; url: string }> {
     const server = startHttpServer({
       address: { host: '127.0.0.1', port: 0 },
       clock: systemClock,
-      answer: ({ path }) => answerTo(path, pages),
+      answer: ({ path }) => answerTo(path, {}, pages),
       onListening: (address) => resolve({ server, url: `${httpUrl(address)}/metrics` }),
       onBindFailed: reject,
       onAnswerFailed: (_, error) => reject(error),

@@ -37,8 +37,6 @@ export interface MetricsOptions {
 export interface Metrics {
   /** Help texts of metrics that are neither of a service port nor of a limit. */
   readonly registry: Registry;
-  /** The MIME type of `render`'s result. */
-  readonly contentType: string;
   /** Adds the metrics of a data path; at most once. */
   observe(dataPath: MeasuredDataPath): void;
   /** Counts an answer of a health page. */
@@ -47,7 +45,7 @@ export interface Metrics {
   readonly countNoLocalEndpoints: (counts: Record<'internal' | 'external', number>) => void;
   /** Counts a request that had to be authenticated. */
   readonly countAuthentication: (result: GuardResult) => void;
-  /** The page, in pieces; other work of the event loop runs between them. */
+  /** The page in Prometheus' text format, in pieces; other work of the event loop runs between them. */
   render(): AsyncGenerator<string, void, void>;
   /** Counts no more events. Idempotent. */
   close(): void;
@@ -96,7 +94,6 @@ export function createMetrics({ version, perEndpoint = false }: MetricsOptions):
 
   return {
     registry,
-    contentType: registry.contentType,
     observe(measured) {
       dataPath = measured;
       build.reset();

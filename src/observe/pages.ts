@@ -1,21 +1,23 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Health, Probe } from './health.ts';
 import { plain, type HttpResponse } from '../util/http-server.ts';
 import type { Metrics } from './metrics.ts';
+import { contentType, inFormat, scrapeFormat, type ScrapeFormat } from './scrape-format.ts';
 import { SharedPage } from './shared-page.ts';
 
 export interface Page {
   /** One line for the index. */
   readonly summary: string;
-  answer(): HttpResponse;
+  answer(headers: IncomingHttpHeaders): HttpResponse;
 }
 
 /** Pages by path; the index at `/` is made from them. */
 export type Pages = ReadonlyMap<string, Page>;
 
 /** The page of a path, or an error page. */
-export function answerTo(path: string, pages: Pages): HttpResponse {
+export function answerTo(path: string, headers: IncomingHttpHeaders, pages: Pages): HttpResponse {
   const page = pages.get(path);
-  if (page !== undefined) return page.answer();
+  if (page !== undefined) return page.answer(headers);
   return path === '/' ? plain(200, index(pages)) : plain(404, `No such page.\n\n${index(pages)}`);
 }
 
@@ -48,17 +50,31 @@ export function healthPages(
 
 /** `/metrics` and, for kube-proxy's sake, `/proxyMode` and `/configz`. */
 export function metricsPages(metrics: Metrics, configz: () => object): Pages {
-  const page = new SharedPage(() => metrics.render());
+  // A scraper waits only for others that ask for the same format.
+  const shared = new Map<string, SharedPage>();
+  const pageIn = (format: ScrapeFormat): SharedPage => {
+    const key = `${format.text} ${format.encoding}`;
+    const page = shared.get(key) ?? new SharedPage(() => inFormat(metrics.render(), format));
+    shared.set(key, page);
+    return page;
+  };
   return new Map<string, Page>([
     [
       '/metrics',
       {
         summary: 'metrics for Prometheus',
-        answer: () => ({
-          status: 200,
-          type: metrics.contentType,
-          body: (signal) => page.get(signal),
-        }),
+        answer(headers) {
+          const format = scrapeFormat(headers);
+          return {
+            status: 200,
+            type: contentType(format),
+            headers: {
+              vary: 'accept, accept-encoding',
+              ...(format.encoding === 'gzip' && { 'content-encoding': 'gzip' }),
+            },
+            body: (signal) => pageIn(format).get(signal),
+          };
+        },
       },
     ],
     [

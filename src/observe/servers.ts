@@ -87,7 +87,7 @@ function start(
     activation,
     create,
     answer: async ({ path, headers }) =>
-      (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, pages),
+      (await check?.(path, headers.authorization ?? '')) ?? answerTo(path, headers, pages),
     onListening: (bound) => log.info(`Serving ${what}`, { url: httpUrl(bound, scheme) }),
     onBindFailed: bindFailureLog(log, `Serving ${what} failed; retrying`, address),
     onAnswerFailed: (path, error) => log.error('Rendering a page failed', { path, err: error }),

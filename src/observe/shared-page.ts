@@ -10,11 +10,11 @@ interface PendingPage {
  * next one. So memory and time do not grow with the number of clients, and no page is older than its request.
  */
 export class SharedPage {
-  readonly #render: () => AsyncIterable<string>;
+  readonly #render: () => AsyncIterable<string | Uint8Array>;
   #next: PendingPage | undefined;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(render: () => AsyncIterable<string>) {
+  constructor(render: () => AsyncIterable<string | Uint8Array>) {
     this.#render = render;
   }
 
@@ -43,7 +43,7 @@ export class SharedPage {
     if (pending.waiting === 0) return pieces;
     for await (const piece of this.#render()) {
       if (pending.waiting === 0) return [];
-      pieces.push(Buffer.from(piece));
+      pieces.push(typeof piece === 'string' ? Buffer.from(piece) : piece);
     }
     return pieces;
   }

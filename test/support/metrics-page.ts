@@ -23,8 +23,10 @@ export function parseMetrics(text: string): MetricsPage {
   const samples: Sample[] = [];
   let family = '';
   if (!text.endsWith('\n')) throw new Error('no line feed at the end');
+  const isOpenMetrics = text.endsWith('\n# EOF\n');
+  if (isOpenMetrics) checkOpenMetrics(text);
   for (const line of text.split('\n')) {
-    if (line === '' || line.startsWith('# HELP ')) continue;
+    if (line === '' || line.startsWith('# HELP ') || line === '# EOF') continue;
     if (line.startsWith('# TYPE ')) {
       const [, , name = '', type = ''] = line.split(' ');
       if (types.has(name)) throw new Error(`${name} comes twice`);
@@ -34,7 +36,9 @@ export function parseMetrics(text: string): MetricsPage {
     }
     const [, name = '', labels = '', value = ''] = SAMPLE.exec(line) ?? [];
     if (name === '') throw new Error(`not a sample: ${line}`);
-    if (name.replace(/_(bucket|sum|count)$/, '') !== family && name !== family) {
+    const isCounter = isOpenMetrics && types.get(family) === 'counter';
+    const suffix = isCounter ? /_total$/ : /_(bucket|sum|count)$/;
+    if (name.replace(suffix, '') !== family && (isCounter || name !== family)) {
       throw new Error(`${name} stands under ${family}`);
     }
     samples.push({ name, labels: parseLabels(labels), value: parseValue(value) });
@@ -49,6 +53,14 @@ export function parseMetrics(text: string): MetricsPage {
     return found[0]?.value;
   };
   return { types, samples, value };
+}
+
+/** What OpenMetrics refuses and Prometheus' text format allows. */
+function checkOpenMetrics(text: string): void {
+  const wrong =
+    /^$|^# (?!HELP|TYPE|EOF$).*|^# EOF\n.|^# TYPE \S+_total counter$|.*le="\d+".*|.* Nan$/m;
+  const found = wrong.exec(text.slice(0, -1));
+  if (found !== null) throw new Error(`not OpenMetrics: ${JSON.stringify(found[0])}`);
 }
 
 function parseLabels(text: string): Record<string, string> {

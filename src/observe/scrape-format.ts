@@ -1,0 +1,97 @@
+import { Registry } from 'prom-client';
+import { pipeline, Readable } from 'node:stream';
+import { constants, createGzip } from 'node:zlib';
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** How a metrics page is written and sent. */
+export interface ScrapeFormat {
+  readonly text: 'prometheus' | 'openmetrics';
+  readonly encoding: 'identity' | 'gzip';
+}
+
+/** The format that a scraper prefers among those that there are, by its headers. */
+export function scrapeFormat(headers: IncomingHttpHeaders): ScrapeFormat {
+  const accept = preferences(headers.accept);
+  const openMetrics = Math.max(
+    0,
+    ...accept
+      .filter(({ name, version = '1.0.0' }) => name === OPENMETRICS && version === '1.0.0')
+      .map(({ q }) => q),
+  );
+  const plain = Math.max(
+    0,
+    ...accept.filter(({ name }) => name === 'text/plain').map(({ q }) => q),
+  );
+  const gzip = preferences(headers['accept-encoding']).some(
+    ({ name, q }) => name === 'gzip' && q > 0,
+  );
+  return {
+    text: openMetrics > 0 && openMetrics >= plain ? 'openmetrics' : 'prometheus',
+    encoding: gzip ? 'gzip' : 'identity',
+  };
+}
+
+const OPENMETRICS = 'application/openmetrics-text';
+
+/** The MIME type of a page. */
+export function contentType({ text }: ScrapeFormat): string {
+  return text === 'openmetrics'
+    ? Registry.OPENMETRICS_CONTENT_TYPE
+    : Registry.PROMETHEUS_CONTENT_TYPE;
+}
+
+interface Preference {
+  readonly name: string;
+  readonly version: string | undefined;
+  readonly q: number;
+}
+
+/** The items of a header such as `Accept`. */
+function preferences(header = ''): Preference[] {
+  return header.split(',').map((item) => {
+    const [name = '', ...parameters] = item.split(';').map((part) => part.trim().toLowerCase());
+    const valueOf = (key: string): string | undefined =>
+      parameters.find((each) => each.startsWith(`${key}=`))?.slice(key.length + 1);
+    const q = Number(valueOf('q') ?? 1);
+    return { name, version: valueOf('version'), q: Number.isNaN(q) ? 0 : q };
+  });
+}
+
+/** A page in Prometheus' text format, whose pieces consist of whole families or lines, in another format. */
+export function inFormat(
+  pieces: AsyncIterable<string>,
+  { text, encoding }: ScrapeFormat,
+): AsyncIterable<string | Uint8Array> {
+  const written = text === 'openmetrics' ? openMetrics(pieces) : pieces;
+  return encoding === 'gzip' ? compressed(written) : written;
+}
+
+const COUNTER = /^# HELP (\S+)_total (.*)\n# TYPE \1_total counter$/gm;
+
+/**
+ * prom-client could write OpenMetrics, but renames the counters of its registry for it, which would be missing in the
+ * other format afterwards. There are no exemplars.
+ */
+async function* openMetrics(pieces: AsyncIterable<string>): AsyncGenerator<string, void, void> {
+  for await (const piece of pieces) {
+    yield piece
+      .replace(COUNTER, (_, name: string, help: string) => {
+        // The family of a counter has no suffix; where a gauge has that name, the counter keeps its own, untyped.
+        const isTaken = piece.includes(`# TYPE ${name} `);
+        const [family, type] = isTaken ? [`${name}_total`, 'unknown'] : [name, 'counter'];
+        return `# HELP ${family} ${help}\n# TYPE ${family} ${type}`;
+      })
+      .replace(/(?<=[{,]le=")\d+(?=")/g, '$&.0')
+      .replace(/ Nan$/gm, ' NaN')
+      .replace(/\n{2,}/g, '\n');
+  }
+  yield '# EOF\n';
+}
+
+/** Compresses outside the event loop: zlib has threads. Its fastest level makes a fifteenth of most pages. */
+async function* compressed(pieces: AsyncIterable<string>): AsyncGenerator<Uint8Array, void, void> {
+  const gzip = createGzip({ level: constants.Z_BEST_SPEED });
+  // An error of either ends the other, and reaches the loop below.
+  pipeline(Readable.from(pieces, { objectMode: false }), gzip, () => undefined);
+  yield* gzip as AsyncIterable<Uint8Array>;
+}
