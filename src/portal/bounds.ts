@@ -81,5 +81,8 @@ export const JUMP_AUDIT: AuditPolicy = {
   maxMs: 5000,
 };
 
+/** The routes of marked packets, which no canary passes. Each takes a few milliseconds of a CPU. */
+export const ROUTE_AUDIT: AuditPolicy = { intervalMs: 5000, goalMs: 250, maxMs: 30_000 };
+
 /** Maximum factor by which the interval grows while the damage cannot be repaired. */
 export const MAX_AUDIT_BACKOFF = 64;

@@ -1,4 +1,4 @@
-import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
+import type { ListenSpec, PortalAddress, Protocol, Traffic } from '../proxysocket/spec.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import { sameList } from '../util/same-list.ts';
@@ -57,7 +57,7 @@ export interface PortalPlan {
  * `commit`, in one transaction.
  */
 export interface Portal {
-  readonly kind: 'address' | 'none' | 'nftables' | 'iptables' | 'portproxy';
+  readonly kind: 'address' | 'none' | 'nftables' | 'transparent' | 'iptables' | 'portproxy';
 
   /**
    * Whether rules redirect traffic to proxy ports; absent: no. Only such a portal gets `served` and `splitTraffic`,
@@ -116,8 +116,13 @@ export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): 
       one.address === other.address &&
       one.port === other.port &&
       one.traffic === other.traffic &&
-      sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? []),
+      sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? []) &&
+      samePlaces(one.transparent, other.transparent),
   );
+}
+
+function samePlaces(a: readonly PortalAddress[] = [], b: readonly PortalAddress[] = []): boolean {
+  return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
 }
 
 /** Whether two lists of texts are the same, in the same order. */

@@ -1,6 +1,6 @@
-import type { ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
+import type { ListenSpec, PortalAddress, Protocol, Traffic } from '../proxysocket/spec.ts';
 import type { PortRange } from '../util/port-range.ts';
-import type { PortalProblem } from './portal.ts';
+import { type PortalProblem, sameListen } from './portal.ts';
 
 /** Names a listener. */
 export function reservationKey(servicePort: string, address: string, traffic: Traffic): string {
@@ -110,6 +110,10 @@ export interface ProxyListener {
   readonly protocol: Protocol;
   readonly address: string;
   readonly traffic: Traffic;
+  /** The port that it has to have. Absent: any. */
+  readonly port?: number;
+  /** See `ListenSpec`. */
+  readonly transparent?: readonly PortalAddress[];
 }
 
 interface Allocated {
@@ -180,7 +184,8 @@ export class ProxyPorts {
     const needed = this.#needed.get(name) ?? [];
     const foreign = this.#foreign.get(name);
     const kept = before.filter(({ listener, spec: { port } }) => {
-      const isForeign = foreign?.has(port) === true && this.#allocator.hasOther;
+      const isForeign =
+        foreign?.has(port) === true && listener.port === undefined && this.#allocator.hasOther;
       if (!isForeign && needed.some((each) => isSame(each, listener))) return true;
       if (isForeign) this.#allocator.reject(port);
       else this.#dropped.push(port);
@@ -199,13 +204,17 @@ export class ProxyPorts {
     const after: Allocated[] = [];
     for (const listener of this.#needed.get(name) ?? []) {
       const known = before.find((each) => isSame(each.listener, listener));
-      const port = known?.spec.port ?? this.#allocate(name, listener);
-      const { address, traffic } = listener;
+      const port = known?.spec.port ?? listener.port ?? this.#allocate(name, listener);
+      const { address, traffic, transparent } = listener;
+      const more = transparent === undefined ? {} : { transparent };
       if (port === undefined) this.#waiting.add(name);
-      else after.push(known ?? { listener, spec: { address, port, traffic } });
+      else after.push({ listener, spec: { address, port, traffic, ...more } });
     }
     if (after.length > 0) this.#allocated.set(name, after);
-    return after.length > before.length;
+    return !sameListen(
+      before.map(({ spec }) => spec),
+      after.map(({ spec }) => spec),
+    );
   }
 
   #allocate(name: string, { address, traffic }: ProxyListener): number | undefined {
@@ -223,5 +232,10 @@ export class ProxyPorts {
 }
 
 function isSame(a: ProxyListener, b: ProxyListener): boolean {
-  return a.protocol === b.protocol && a.address === b.address && a.traffic === b.traffic;
+  return (
+    a.protocol === b.protocol &&
+    a.address === b.address &&
+    a.traffic === b.traffic &&
+    a.port === b.port
+  );
 }

@@ -111,6 +111,8 @@ export interface RedirectPlanOptions {
   readonly allocator: PortAllocator;
   /** The bind addresses of proxy ports, by family; a missing family is not served. */
   readonly bindAddresses: Readonly<Partial<Record<Family, string>>>;
+  /** Packets arrive unchanged at transparent sockets, see `ListenSpec`. Default: false. */
+  readonly transparent?: boolean;
 }
 
 /** Node ports are claimed under their own name, so that no address conflicts with them. */
@@ -135,15 +137,17 @@ interface Entry {
 export class RedirectPlan {
   readonly #ports: ProxyPorts;
   readonly #bindAddresses: RedirectPlanOptions['bindAddresses'];
+  readonly #transparent: boolean;
   readonly #entries = new Map<string, Entry>();
   readonly #claims = new ClaimTable<RedirectClaim>();
   readonly #faults = new FaultCounts();
   /** Service ports whose redirects may differ since `settle` was last called. */
   #touched = new Set<string>();
 
-  constructor({ allocator, bindAddresses }: RedirectPlanOptions) {
+  constructor({ allocator, bindAddresses, transparent = false }: RedirectPlanOptions) {
     this.#ports = new ProxyPorts(allocator);
     this.#bindAddresses = bindAddresses;
+    this.#transparent = transparent;
   }
 
   /** See `Portal.plan`. */
@@ -259,7 +263,15 @@ export class RedirectPlan {
     for (const { portal, families } of this.#claims.held(name)) {
       for (const family of families) {
         const listener = this.#listenerFor(wanted, portal, family);
-        if (listener !== undefined) needed.set(`${family} ${listener.traffic}`, listener);
+        if (listener === undefined) continue;
+        const key = listenerKey(listener);
+        const transparent = needed.get(key)?.transparent ?? [];
+        needed.set(
+          key,
+          listener.transparent === undefined
+            ? listener
+            : { ...listener, transparent: [...transparent, ...listener.transparent] },
+        );
       }
     }
     return [...needed].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, listener]) => listener);
@@ -267,12 +279,20 @@ export class RedirectPlan {
 
   #listenerFor(
     { splitTraffic = true }: ServicePortPortals,
-    { protocol, traffic }: PortalSpec,
+    portal: PortalSpec,
     family: Family,
   ): ProxyListener | undefined {
     const address = this.#bindAddresses[family];
     if (address === undefined) return undefined;
-    return { protocol, address, traffic: splitTraffic ? traffic : 'internal' };
+    const { protocol, port } = portal;
+    const traffic = splitTraffic ? portal.traffic : 'internal';
+    if (!this.#transparent) return { protocol, address, traffic };
+    if (protocol === 'TCP') {
+      return { protocol, address, traffic, transparent: [{ address: portal.address, port }] };
+    }
+    // Answers have to come from the address and port that the client has sent to.
+    const own = portal.address ?? (family === 4 ? '0.0.0.0' : '::');
+    return { protocol, address: own, traffic, port, transparent: [] };
   }
 
   /** See `Portal.problems`. */

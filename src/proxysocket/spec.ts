@@ -46,6 +46,12 @@ export interface ListenSpec {
   readonly traffic: Traffic;
   /** Client networks (CIDR) that are let in. Absent or empty: all. */
   readonly sourceRanges?: readonly string[];
+  /**
+   * Packet rules deliver packets for other addresses here unchanged (IP_TRANSPARENT; only the `linux` engine). TCP: all
+   * these listeners share the sockets of `address`, on a port that the kernel chooses; the address that a client asked
+   * for selects the service port, and these are its addresses. UDP: an empty list; the host may lack `address`.
+   */
+  readonly transparent?: readonly PortalAddress[];
   /** For a worker of a pool: the sockets of all workers at this address. Absent: there is one. */
   readonly group?: ListenGroup;
 }

@@ -153,7 +153,9 @@ testEachKind(
     await ip('node', 'address add 192.0.2.50/24 dev eth0');
     await ip('node', `address delete ${NODE.v4}/24 dev eth0`);
     await ip('client', 'route replace default via 192.0.2.50');
-    t.ok(await eventually(async () => (await here.rules()).includes('192.0.2.50')));
+    // Packets that keep their destination are sent to no address of the node.
+    const hasAddress = async () => (await here.rules()).includes('192.0.2.50');
+    t.ok(here.kind.name === 'transparent' || (await eventually(hasAddress)));
     t.match(await here.client.ask(WEB), /^pod/);
     t.match(await here.client.ask(`${SERVICE.cluster.v4}:53/UDP`), /^pod/);
     t.match(await here.client.ask(`192.0.2.50:${SERVICE.nodePort.TCP}`), /^pod/);

@@ -178,23 +178,39 @@ testEachKind(
   },
 );
 
-testEachKind('proxy ports cannot be reached directly, except from the node', async (t, here) => {
-  await here
-    .start()
-    .sync({ 'd/web': simple('10.96.0.1', 'TCP 80'), 'd/dns': simple('10.96.0.2', 'UDP 53') });
-  const rules = await here.rules();
-  const proxyPort = (...place: Parameters<RuleKind['portalOf']>): string =>
-    here.kind.portalOf(...place).exec(rules)?.[1] ?? '';
-  const places = [
-    `${NODE.v4}:${proxyPort('10.96.0.1', 'tcp', 80)}`,
-    `${NODE.v4}:${proxyPort('10.96.0.2', 'udp', 53)}/UDP`,
-  ];
-  for (const place of places) {
-    t.equal(await here.client.ask(place), 'ECONNREFUSED', place);
-    t.equal(await here.podA.ask(place), 'ECONNREFUSED', place);
-    t.match(await here.node.ask(place), /^pod-a/, place);
-  }
-});
+testEachKind(
+  'proxy ports cannot be reached directly, except from the node',
+  async (t, here) => {
+    await here
+      .start()
+      .sync({ 'd/web': simple('10.96.0.1', 'TCP 80'), 'd/dns': simple('10.96.0.2', 'UDP 53') });
+    const rules = await here.rules();
+    const proxyPort = (...place: Parameters<RuleKind['portalOf']>): string =>
+      here.kind.portalOf(...place).exec(rules)?.[1] ?? '';
+    const places = [
+      `${NODE.v4}:${proxyPort('10.96.0.1', 'tcp', 80)}`,
+      `${NODE.v4}:${proxyPort('10.96.0.2', 'udp', 53)}/UDP`,
+    ];
+    for (const place of places) {
+      t.equal(await here.client.ask(place), 'ECONNREFUSED', place);
+      t.equal(await here.podA.ask(place), 'ECONNREFUSED', place);
+      t.match(await here.node.ask(place), /^pod-a/, place);
+    }
+  },
+  ['nftables', 'iptables-nft'],
+);
+
+testEachKind(
+  'the shared socket serves only what the rules send there',
+  async (t, here) => {
+    await here.start().sync({ 'd/web': simple('10.96.0.1', 'TCP 80') });
+    const port = /listeners4 \{[^}]*tcp : (\d+)/.exec(await here.rules())?.[1] ?? '';
+    t.match(await here.client.ask('10.96.0.1:80'), /^pod-a/);
+    t.equal(await here.client.ask(`${NODE.v4}:${port}`), 'ECONNREFUSED');
+    t.equal(await here.node.ask(`127.0.0.1:${port}`), 'ECONNRESET');
+  },
+  ['transparent'],
+);
 
 t.test('nft and the kernel take the texts that the unit tests compare with', async (t) => {
   const here = await lab(t);

@@ -8,9 +8,11 @@ import {
   type ItemChange,
   type Items,
   type RuleConfig,
+  type TransparentRoute,
 } from '../rules/items.ts';
 import { NET_ADMIN, toolFailure, type Tool, type ToolError } from '../tool-failure.ts';
 import { differenceIn } from './listing.ts';
+import type { PolicyRoute } from './policy-route.ts';
 import { checkTableName } from './table-name.ts';
 import { renderDelta, renderFull, renderRemoval, renderTable, type SetName } from './table.ts';
 
@@ -76,10 +78,12 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
   readonly what: string;
   readonly #exec: Exec;
   readonly #table: string;
+  readonly #route: PolicyRoute | undefined;
 
-  /** Throws KPNG_USAGE for a name that no table can have. */
-  constructor(exec: Exec, table: string) {
+  /** `route`: what packets need that are delivered unchanged. Throws KPNG_USAGE for a name that no table can have. */
+  constructor(exec: Exec, table: string, route?: PolicyRoute) {
     checkTableName(table);
+    this.#route = route;
     this.what = `the nftables table inet ${table}`;
     this.#exec = exec;
     this.#table = table;
@@ -95,6 +99,7 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
       const owner = await tableOwner(this.#exec, this.#table);
       if (owner !== undefined && owner !== config.owner) return owner;
     }
+    await this.#route?.ensure(config.families);
     const script = renderFull(this.#table, config, items);
     await nft(this.#exec, `writing ${this.what}`, ['-f', '-'], script);
     return undefined;
@@ -126,9 +131,16 @@ export class NftablesBackend implements Backend<SetName | FlowSet> {
     return differenceIn(await nft(this.#exec, `listing ${this.what}`, args), config, items);
   }
 
+  /** The differences of the routes of marked packets; undefined: none. */
+  async routeDifference({ families }: RuleConfig): Promise<string | undefined> {
+    return this.#route?.difference(families);
+  }
+
   async remove({ owner }: RuleConfig): Promise<void> {
     const writer = (await tableOwner(this.#exec, this.#table)) ?? owner;
-    if (writer === owner) await removeNftables(this.#exec, this.#table);
+    if (writer !== owner) return;
+    await removeNftables(this.#exec, this.#table);
+    await this.#route?.remove();
   }
 }
 
@@ -156,6 +168,7 @@ export async function removeNftables(exec: Exec, table: string): Promise<void> {
 export async function nftablesProblem(
   exec: Exec,
   families: RuleConfig['families'],
+  route?: TransparentRoute,
 ): Promise<KpngError | undefined> {
   // An unused name, so that existing tables are not part of the check.
   const script = renderTable('kpng-userspace-check', {
@@ -163,6 +176,7 @@ export async function nftablesProblem(
     families,
     targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
     nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
+    ...(route !== undefined && { route }),
   });
   try {
     await nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script);

@@ -1,51 +1,89 @@
 import { systemExec } from '../exec.ts';
+import { ROUTE_AUDIT } from '../bounds.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
-import type { RuleConfig } from '../rules/items.ts';
+import type { Family } from '../../util/family.ts';
+import type { RuleConfig, TransparentRoute } from '../rules/items.ts';
 import { Canary, findOwner } from '../rules/canary.ts';
 import { networksOf } from '../rules/host.ts';
 import { RulePortal, type RuleCanary, type RulePortalOptions } from '../rules/rule-portal.ts';
 import { NftablesBackend } from './backend.ts';
+import { PolicyRoute } from './policy-route.ts';
 import { DEFAULT_TABLE } from './table-name.ts';
 import { addressKey, portKey, setName, type Element, type SetName } from './table.ts';
+import { SHARED_ADDRESS } from './transparent-chains.ts';
 
 export interface NftablesPortalOptions extends RulePortalOptions {
   /** Default `kpng-userspace`. Several proxiers on one host need a table each. */
   readonly table?: string;
   /** Makes the canary; tests have one without sockets. */
   readonly canary?: (config: RuleConfig) => RuleCanary<SetName>;
+  /** Deliver packets unchanged to transparent sockets. Absent: redirect them to proxy ports. */
+  readonly transparent?: TransparentOptions | undefined;
+}
+
+interface TransparentOptions {
+  readonly route: TransparentRoute;
+  /** Makes a transparent socket on a loopback address; resolves with its descriptor. */
+  readonly socket: (family: Family) => Promise<number>;
 }
 
 /**
- * Redirects traffic with one table of nftables: a constant number of rules, and maps of services. A change is a few
- * elements.
+ * Brings traffic here with one table of nftables: a constant number of rules, and maps of services. A change is a few
+ * elements. It redirects packets to proxy ports, or delivers them unchanged to transparent sockets: then its kind is
+ * `transparent`.
  */
 export class NftablesPortal extends RulePortal<SetName> {
   /** Throws KPNG_USAGE for a bind address or table name that cannot be, RangeError for node port addresses. */
   constructor(options: NftablesPortalOptions) {
-    const { table = DEFAULT_TABLE, exec = systemExec, canary = nftablesCanary } = options;
-    super(options, {
-      kind: 'nftables',
-      apart: 'give each a --portal-table of its own',
-      backend: new NftablesBackend(exec, table),
-      items: (_, redirects, proxyPorts) => elementsOf(redirects, proxyPorts),
-      canary,
-    });
+    const { table = DEFAULT_TABLE, exec = systemExec, transparent } = options;
+    const { canary = (config: RuleConfig) => nftablesCanary(config, transparent?.socket) } =
+      options;
+    const apart = 'give each a --portal-table of its own';
+    const route = transparent && new PolicyRoute(exec, transparent.route);
+    const backend = new NftablesBackend(exec, table, route);
+    super(
+      options,
+      transparent === undefined
+        ? {
+            kind: 'nftables',
+            apart,
+            backend,
+            items: (_, redirects, proxyPorts) => [
+              ...redirects.flatMap((redirect) => elementsOfRedirect(redirect)),
+              ...proxyPorts.map(proxyPortElement),
+            ],
+            canary,
+          }
+        : {
+            kind: 'transparent',
+            apart: `${apart}, and --portal-mark, --portal-route-table and --portal-rule-priority`,
+            backend,
+            quickAudit: {
+              policy: ROUTE_AUDIT,
+              difference: (config) => backend.routeDifference(config),
+            },
+            transparent: {
+              route: transparent.route,
+              addresses: SHARED_ADDRESS,
+              listener: listenerElement,
+            },
+            items: (_, redirects) => redirects.flatMap((each) => elementsOfRedirect(each, true)),
+            canary,
+          },
+    );
   }
 }
 
-/** The elements of one service port. */
-function elementsOf(redirects: readonly Redirect[], proxyPorts: readonly ProxyPort[]): Element[] {
-  return [
-    ...redirects.flatMap((redirect) => elementsOfRedirect(redirect)),
-    ...proxyPorts.map(({ family, protocol, port }) => ({
-      set: setName('proxy-ports', family),
-      key: portKey(protocol, port),
-      value: '',
-    })),
-  ];
+function proxyPortElement({ family, protocol, port }: ProxyPort): Element {
+  return { set: setName('proxy-ports', family), key: portKey(protocol, port), value: '' };
 }
 
-function elementsOfRedirect({ family, portal, proxyPort }: Redirect): Element[] {
+function listenerElement({ family, port }: ProxyPort): Element {
+  return { set: setName('listeners', family), key: 'tcp', value: String(port) };
+}
+
+/** `unchanged`: packets keep their destination. */
+function elementsOfRedirect({ family, portal, proxyPort }: Redirect, unchanged = false): Element[] {
   const { address, protocol, port, sourceRanges } = portal;
   const isNodePort = address === undefined;
   const key = isNodePort ? portKey(protocol, port) : addressKey(address, protocol, port);
@@ -55,7 +93,7 @@ function elementsOfRedirect({ family, portal, proxyPort }: Redirect): Element[] 
       : {
           set: setName(isNodePort ? 'node-ports' : 'services', family),
           key,
-          value: String(proxyPort),
+          value: unchanged ? '' : String(proxyPort),
         },
   ];
   if (isNodePort || sourceRanges.length === 0) return elements;
@@ -68,21 +106,28 @@ function elementsOfRedirect({ family, portal, proxyPort }: Redirect): Element[] 
 }
 
 /** A canary behind the table's rules, in one family: the table is added and removed as a whole. */
-export function nftablesCanary({ owner, families }: RuleConfig): RuleCanary<SetName> {
+export function nftablesCanary(
+  { owner, families }: RuleConfig,
+  socket?: TransparentOptions['socket'],
+): RuleCanary<SetName> {
   const family = families.includes(4) ? 4 : 6;
-  const canary = new Canary(owner, family);
+  const canary = new Canary(owner, family, socket);
   return {
     async open() {
       const proxyPort = await canary.open();
       const { address, port } = canary.address;
-      return [
-        {
-          set: setName('services', family),
-          key: addressKey(address, 'TCP', port),
-          value: String(proxyPort),
-        },
-        { set: setName('proxy-ports', family), key: portKey('TCP', proxyPort), value: '' },
-      ];
+      const key = addressKey(address, 'TCP', port);
+      const value = String(proxyPort);
+      const services = setName('services', family);
+      return socket === undefined
+        ? [
+            { set: services, key, value },
+            proxyPortElement({ family, protocol: 'TCP', port: proxyPort }),
+          ]
+        : [
+            { set: services, key, value: '' },
+            { set: setName('canary', family), key, value },
+          ];
     },
     probe: (asked) => canary.probe(asked),
     pidOf: async (asked) => (await findOwner(asked))?.pid,

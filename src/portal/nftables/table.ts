@@ -8,17 +8,24 @@ import {
   type Items,
   type RuleConfig,
 } from '../rules/items.ts';
+import { block, chain, HEADER, jumps, nfproto, ofNode } from './rule-text.ts';
+import { transparentChains } from './transparent-chains.ts';
 
 /**
  * What there is of each family.
  *
- * - `services`: service address, protocol, port -> proxy port
+ * - `services`: service address, protocol, port -> proxy port; nothing where packets are delivered unchanged
  * - `empty`: the same key; service ports without endpoints, whose clients are refused
  * - `guarded`: the same key; service ports that only some clients may use
  * - `allowed`: the same key and a client network that may use it
- * - `node-ports`: protocol, port -> proxy port, for addresses of the node
+ * - `node-ports`: protocol, port -> proxy port, or nothing, for addresses of the node
  * - `empty-node-ports`: the same key; node ports without endpoints
  * - `proxy-ports`: protocol, port; where the proxy listens, which clients may not reach directly
+ *
+ * And only where packets are delivered unchanged:
+ *
+ * - `listeners`: protocol -> port of the socket that all services share
+ * - `canary`: the key of `services`, for the canary -> its port
  */
 export const KINDS = [
   'services',
@@ -28,7 +35,11 @@ export const KINDS = [
   'node-ports',
   'empty-node-ports',
   'proxy-ports',
+  'listeners',
+  'canary',
 ] as const;
+
+const TRANSPARENT: ReadonlySet<string> = new Set(['listeners', 'canary']);
 
 export type SetKind = (typeof KINDS)[number];
 export type SetName = `${SetKind}${Family}`;
@@ -69,15 +80,26 @@ export function ownerChain(owner: string): string {
 
 /** The table without the elements of the services. */
 export function renderTable(table: string, config: RuleConfig): string {
-  const { families } = config;
+  const { families, route } = config;
   const blocks = [
     chain(ownerChain(config.owner), []),
     ...families.flatMap((family) => renderSets(config, family)),
-    ...families.flatMap((family) => [destinationChain(config, family), refusalChain(family)]),
+    ...families.flatMap((family) => [
+      ...(route === undefined ? [destinationChain(config, family)] : []),
+      refusalChain(family),
+    ]),
     chain('refuse', [
       'meta l4proto tcp reject with tcp reset',
       'reject with icmpx type port-unreachable',
     ]),
+    ...(route === undefined ? redirectChains(families) : transparentChains(families, route)),
+  ];
+  return `table inet ${table} {\n${blocks.join('\n')}}\n`;
+}
+
+/** Chains that send the first packet of a connection to a proxy port; connection tracking does so with the others. */
+function redirectChains(families: readonly Family[]): string[] {
+  return [
     chain('direct', families.map(directRule)),
     chain('nat-prerouting', [
       `type nat hook prerouting priority ${NAT_PRIORITY}; policy accept;`,
@@ -101,28 +123,31 @@ export function renderTable(table: string, config: RuleConfig): string {
       ...jumps(families, 'refusal'),
     ]),
   ];
-  return `table inet ${table} {\n${blocks.join('\n')}}\n`;
 }
 
 /** Type of the address in a set's key. */
 const ADDRESS_TYPE: Record<Family, string> = { 4: 'ipv4_addr', 6: 'ipv6_addr' };
-/** Prefix of expressions that look into a packet; it limits a rule to the family. */
-const HEADER: Record<Family, string> = { 4: 'ip', 6: 'ip6' };
 
 function renderSets(config: RuleConfig, family: Family): string[] {
   const address = ADDRESS_TYPE[family];
   const port = 'inet_proto . inet_service';
+  const value = config.route === undefined ? ' : inet_service' : '';
   const types: Record<SetKind, string> = {
-    services: `type ${address} . ${port} : inet_service;`,
+    services: `type ${address} . ${port}${value};`,
     empty: `type ${address} . ${port};`,
     guarded: `type ${address} . ${port};`,
     allowed: `type ${address} . ${port} . ${address}; flags interval;`,
-    'node-ports': `type ${port} : inet_service;`,
+    'node-ports': `type ${port}${value};`,
     'empty-node-ports': `type ${port};`,
     'proxy-ports': `type ${port};`,
+    listeners: 'type inet_proto : inet_service;',
+    canary: `type ${address} . ${port} : inet_service;`,
   };
-  const sets = KINDS.map((kind) => {
-    const word = kind === 'services' || kind === 'node-ports' ? 'map' : 'set';
+  const kinds = KINDS.filter((kind) =>
+    config.route === undefined ? !TRANSPARENT.has(kind) : kind !== 'proxy-ports',
+  );
+  const sets = kinds.map((kind) => {
+    const word = types[kind].includes(' : ') ? 'map' : 'set';
     return block(`${word} ${setName(kind, family)}`, [types[kind]]);
   });
   const networks = config.nodePortNetworks[family];
@@ -156,27 +181,6 @@ function refusalChain(family: Family): string {
 
 function directRule(family: Family): string {
   return `meta nfproto ${nfproto(family)} meta l4proto . th dport @proxy-ports${family} goto refuse`;
-}
-
-/** Matches packets to an address of the node that has node ports. */
-function ofNode(family: Family): string {
-  return `${HEADER[family]} daddr @node-networks${family} fib daddr type local`;
-}
-
-function jumps(families: readonly Family[], name: string): string[] {
-  return families.map((family) => `meta nfproto ${nfproto(family)} jump ${name}${family}`);
-}
-
-function nfproto(family: Family): string {
-  return family === 4 ? 'ipv4' : 'ipv6';
-}
-
-function chain(name: string, rules: readonly string[]): string {
-  return block(`chain ${name}`, rules);
-}
-
-function block(head: string, lines: readonly string[]): string {
-  return `\t${head} {\n${lines.map((line) => `\t\t${line}\n`).join('')}\t}\n`;
 }
 
 /** Replaces the table by one with all items, in one transaction. */

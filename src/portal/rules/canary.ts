@@ -26,17 +26,21 @@ const MAX_GREETING = 64;
 export class Canary {
   readonly address: CanaryAddress;
   readonly #family: Family;
+  readonly #socket: ((family: Family) => Promise<number>) | undefined;
   #server: Server | undefined;
 
-  constructor(owner: string, family: Family) {
+  /** `socket`: makes a bound socket for its server. Absent: an ordinary one. */
+  constructor(owner: string, family: Family, socket?: (family: Family) => Promise<number>) {
     this.address = canaryAddress(owner, family);
+    this.#socket = socket;
     this.#family = family;
   }
 
   /** Opens the proxy port that rules are to redirect to, and resolves with it. Once only. */
   async open(): Promise<number> {
     const host = this.#family === 4 ? '0.0.0.0' : '::';
-    this.#server = await openServer(host, `${GREETING} ${process.pid}\n`);
+    const place = this.#socket === undefined ? host : await this.#socket(this.#family);
+    this.#server = await openServer(place, `${GREETING} ${process.pid}\n`);
     return portOf(this.#server);
   }
 
@@ -52,8 +56,11 @@ export class Canary {
   }
 }
 
-/** A server that sends a text to its clients and closes, and does not keep the process alive. */
-export async function openServer(host: string, greeting = ''): Promise<Server> {
+/**
+ * A server that sends a text to its clients and closes, and does not keep the process alive. `place`: an address, or the
+ * descriptor of a bound socket.
+ */
+export async function openServer(place: string | number, greeting = ''): Promise<Server> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
@@ -62,7 +69,10 @@ export async function openServer(host: string, greeting = ''): Promise<Server> {
   });
   server.unref();
   server.once('error', reject);
-  server.listen({ host, port: 0, ipv6Only: true }, resolve);
+  server.listen(
+    typeof place === 'number' ? { fd: place } : { host: place, port: 0, ipv6Only: true },
+    resolve,
+  );
   await promise;
   server.off('error', reject);
   // A failed accept does not matter: the connection was established.

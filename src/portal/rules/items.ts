@@ -135,6 +135,16 @@ function portOf(value: string): number | undefined {
 
 export const FAMILIES: readonly Family[] = [4, 6];
 
+/** How marked packets are delivered to this host, whatever their destination. */
+export interface TransparentRoute {
+  /** One bit or several, which other programs do not use. */
+  readonly mark: number;
+  /** Number of the routing table. */
+  readonly table: number;
+  /** Of the routing rule that sends marked packets to the table. */
+  readonly priority: number;
+}
+
 /** What rules depend on besides the services. It changes seldom, and then all rules are written again. */
 export interface RuleConfig {
   /** Identifies the process that writes the rules; letters and digits. */
@@ -145,6 +155,8 @@ export interface RuleConfig {
   readonly targets: Readonly<Record<Family, string | undefined>>;
   /** Networks within which the node's own addresses have node ports. No two may overlap. */
   readonly nodePortNetworks: Readonly<Record<Family, readonly string[]>>;
+  /** Packets are delivered unchanged to transparent sockets. Absent: they are redirected to `targets`. */
+  readonly route?: TransparentRoute;
 }
 
 /**

@@ -28,6 +28,7 @@ import {
   isFlowSet,
   type Item,
   type RuleConfig,
+  type TransparentRoute,
 } from './items.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
 import { RuleSet, type Written } from './rule-set.ts';
@@ -70,6 +71,15 @@ export interface RuleCanary<Name extends string> {
   close(): void;
 }
 
+/** How packets reach sockets unchanged. */
+export interface Transparent<Name extends string> {
+  readonly route: TransparentRoute;
+  /** Where the sockets that all TCP services share are bound. */
+  readonly addresses: Readonly<Record<Family, string>>;
+  /** The item for their port. */
+  listener(port: ProxyPort): Item<Name>;
+}
+
 /** One kind of rules. */
 export interface RuleKind<Name extends string> {
   readonly kind: Portal['kind'];
@@ -78,6 +88,8 @@ export interface RuleKind<Name extends string> {
   /** Longest interval between checks of the rules. Milliseconds. Default 500. */
   readonly intervalMs?: number;
   readonly backend: Backend<Name | FlowSet>;
+  /** Packets keep their destination, and sockets have it. Absent: they are sent to proxy ports. */
+  readonly transparent?: Transparent<Name> | undefined;
   /** What a full check compares, and its interval. */
   readonly quickAudit?: {
     readonly policy: AuditPolicy;
@@ -152,15 +164,24 @@ export class RulePortal<Name extends string> implements Portal {
     const families = hostFamilies(host).filter(
       (family) => options.families?.includes(family) ?? true,
     );
-    this.#bound = bindAddresses(options.bindAddress ?? '0.0.0.0', families);
+    const { transparent } = rules;
+    this.#bound =
+      transparent === undefined
+        ? bindAddresses(options.bindAddress ?? '0.0.0.0', families)
+        : Object.fromEntries(families.map((family) => [family, transparent.addresses[family]]));
     this.#config = {
       owner: options.owner ?? randomBytes(6).toString('hex'),
       families,
       targets: targetsOf(this.#bound, host, undefined),
       nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
+      ...(transparent !== undefined && { route: transparent.route }),
     };
     this.#addressesReadAt = clock.now();
-    this.#plan = new RedirectPlan({ allocator: options.allocator, bindAddresses: this.#bound });
+    this.#plan = new RedirectPlan({
+      allocator: options.allocator,
+      bindAddresses: this.#bound,
+      transparent: transparent !== undefined,
+    });
     this.#set = new RuleSet<Name | FlowSet>({
       ...rules,
       pidOf: async (owner) => this.#canary.pidOf?.(owner),
@@ -210,6 +231,7 @@ export class RulePortal<Name extends string> implements Portal {
       // Before the services, so that its packets do not have to pass the rules of all of them.
       await this.#openCanary();
       this.#set.replace(new Map(names.map((name) => [name, this.#itemsOf(name)])));
+      this.#noteListeners(names);
       await this.#write();
       this.#guard.start();
       for (const { repeater, intervalMs } of this.#auditors) repeater.start(intervalMs);
@@ -232,6 +254,7 @@ export class RulePortal<Name extends string> implements Portal {
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
       await this.#set.remove(this.#config);
+      if (this.#rules.transparent !== undefined) return;
       // Without the rules, connection tracking would still send clients to proxy ports that are closed.
       await this.#clear(flowAddresses(this.#set, 'removed'));
     });
@@ -242,6 +265,18 @@ export class RulePortal<Name extends string> implements Portal {
     const redirects = this.#plan.redirects(name);
     const items = this.#rules.items(name, redirects, this.#plan.proxyPorts(name));
     return [...items, ...flowItemsOf(redirects)];
+  }
+
+  /** All service ports say the same of the sockets that they share, of which there is one item. */
+  #noteListeners(names: readonly string[]): void {
+    const { transparent } = this.#rules;
+    if (transparent === undefined) return;
+    for (const name of names) {
+      for (const port of this.#plan.proxyPorts(name)) {
+        if (port.protocol !== 'TCP') continue;
+        this.#set.replace(new Map([[`listener ${port.family}`, [transparent.listener(port)]]]));
+      }
+    }
   }
 
   async #openCanary(): Promise<void> {
@@ -279,6 +314,8 @@ export class RulePortal<Name extends string> implements Portal {
     this.#pace.note(written, durationMs);
     this.#publishWritten(written, durationMs);
     const { reason, changes } = written;
+    // Connection tracking does not redirect these flows; only rules that were there before may have.
+    if (this.#rules.transparent !== undefined && reason !== 'start') return;
     await this.#clear(flowAddresses(this.#set, reason === 'change' ? changes : 'all'));
   }
 

@@ -79,6 +79,11 @@ export function takeInherited(
   return fd;
 }
 
+/** Whether a descriptor for an address is left. */
+export function hasInherited(protocol: Protocol, address: string, port: number): boolean {
+  return sockets.has(keyOf(protocol, address, port));
+}
+
 /** The previous port of a listener that lets the kernel choose. */
 export function inheritedPort(key: string): number | undefined {
   return ports.get(key);
@@ -129,7 +134,7 @@ export async function withInheritedSockets(
     // The table counts one.
     for (let extra = all.length - 1; extra > 0; extra -= 1) budget.releaseListener(protocol);
   };
-  while (sockets.has(keyOf(protocol, address, port)) && budget.acquireListener(protocol)) {
+  while (hasInherited(protocol, address, port) && budget.acquireListener(protocol)) {
     try {
       all.push(await acceptor.listen(listen, owner));
     } catch (error) {

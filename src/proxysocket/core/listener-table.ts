@@ -9,6 +9,7 @@ import { inheritedPort, withInheritedSockets } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import {
   assertAddress,
+  isShared,
   listenFailure,
   newSlot,
   slotKeys,
@@ -143,7 +144,7 @@ export class ListenerTable {
     const { owner, listen } = holder;
     const { listener, holder: before } = state;
     if (holder === before && listen === state.listen) return;
-    listener.assign(owner, listen.traffic, listen.sourceRanges);
+    listener.assign(owner, listen.traffic, listen.sourceRanges, listen.transparent);
     this.#noteOwner(slot, owner);
     slot.state = { kind: 'listening', listener, holder, listen };
     if (owner.name === before.owner.name) return;
@@ -162,7 +163,7 @@ export class ListenerTable {
     const { acceptors, descriptors } = this.#options;
     try {
       assertAddress(listen);
-      if (!descriptors.acquireListener(slot.protocol))
+      if (!isShared(slot.key) && !descriptors.acquireListener(slot.protocol))
         throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
     } catch (error) {
       this.#fail(slot, holder, error);
@@ -185,7 +186,7 @@ export class ListenerTable {
       this.#noteOwner(slot, owner);
       publishOpened(owner, listen);
     } catch (error) {
-      descriptors.releaseListener(slot.protocol);
+      this.#releaseDescriptor(slot);
       this.#fail(slot, holder, error);
     }
   }
@@ -212,13 +213,18 @@ export class ListenerTable {
     this.#noteOwner(slot, undefined);
     slot.state = { kind: 'idle' };
     await listener.close();
-    this.#options.descriptors.releaseListener(slot.protocol);
+    this.#releaseDescriptor(slot);
     publishClosed(holder.owner, listen);
   }
 
-  /** Notes the service port whose clients arrive here. */
-  #noteOwner({ protocol, state }: Slot, owner: ServicePort | undefined): void {
-    if (protocol !== 'TCP' || state.kind !== 'listening') return;
+  /** A few sockets for all service ports need no account. */
+  #releaseDescriptor({ key, protocol }: Slot): void {
+    if (!isShared(key)) this.#options.descriptors.releaseListener(protocol);
+  }
+
+  /** Notes the service port whose clients arrive here. Those of a shared socket have sent their packets elsewhere. */
+  #noteOwner({ key, protocol, state }: Slot, owner: ServicePort | undefined): void {
+    if (protocol !== 'TCP' || state.kind !== 'listening' || isShared(key)) return;
     const { address, boundPort } = state.listener;
     this.#options.loops.setListener(address, boundPort, owner);
   }

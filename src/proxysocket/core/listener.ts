@@ -1,12 +1,14 @@
 import { BlockList, isIP } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
 import { sourceRangeInvalid } from '../events.ts';
-import type { ListenSpec, Protocol, Traffic } from '../spec.ts';
+import type { ListenSpec, PortalAddress, Protocol, Traffic } from '../spec.ts';
 import type { Listener, ServicePort } from './service-port.ts';
 
 /** An open socket of a transport, or several at one address. */
 export interface Listening {
   readonly boundPort: number;
+  /** Replaces the addresses of a listener that shares its socket. */
+  serve?(addresses: readonly PortalAddress[]): void;
   /** Resolves when the port is free. Idempotent. */
   close(): Promise<void>;
 }
@@ -47,10 +49,16 @@ export abstract class OwnedListener<L extends Listening> implements Listener {
     this.listening = await opening;
   }
 
-  assign(owner: ServicePort, traffic: Traffic, sourceRanges?: readonly string[]): void {
+  assign(
+    owner: ServicePort,
+    traffic: Traffic,
+    sourceRanges?: readonly string[],
+    transparent?: ListenSpec['transparent'],
+  ): void {
     this.owner = owner;
     this.#traffic = traffic;
     this.filter = sourceFilter(owner.name, sourceRanges);
+    if (transparent !== undefined) this.listening?.serve?.(transparent);
   }
 
   async close(): Promise<void> {

@@ -23,7 +23,7 @@ interface OpenListenerOptions {
 export function openListener(
   loop: Pick<Loop, 'sys' | 'opened'>,
   protocol: Protocol,
-  spec: Pick<ListenSpec, 'address' | 'port' | 'group'>,
+  spec: Pick<ListenSpec, 'address' | 'port' | 'group' | 'transparent'>,
   options: OpenListenerOptions,
 ): number {
   const { sockets } = loop.sys;
@@ -38,6 +38,9 @@ export function openListener(
     check(fd, 'socket');
     opened.push(fd);
     options.prepare(fd, target.family);
+    if (spec.transparent !== undefined) {
+      check(sockets.setTransparent(fd, target.family), 'setsockopt IP_TRANSPARENT');
+    }
     if (joins) share(fd);
     check(sockets.bind(fd, target), 'bind');
     return fd;

@@ -1,6 +1,7 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/inode.ts';
 import { takeInherited, type InheritedSocket } from '../core/inherited.ts';
+import { socketKey } from '../core/listener-slot.ts';
 import type { OpenedSockets } from '../linux/loop.ts';
 import type { Protocol } from '../spec.ts';
 import type { PoolWorker } from './worker.ts';
@@ -50,23 +51,27 @@ export class ListeningSockets {
     { protocol, address, port }: { protocol: Protocol; address: string; port: number },
     previous: number | undefined,
   ): void {
-    const known = this.#slots.get(key);
-    if (known !== undefined) {
-      known.claims += 1;
-      return;
-    }
     const wanted = port === 0 ? previous : port;
-    const sockets: PoolSocket[] = [];
-    if (wanted !== undefined) {
-      const take = () => takeInherited(protocol, address, wanted);
-      for (let fd = take(); fd !== undefined; fd = take()) sockets.push(newSocket(fd, undefined));
-    }
-    this.#slots.set(key, { protocol, address, port: wanted, claims: 1, sockets });
+    const slot: Slot = this.#slots.get(socketKey(key)) ?? {
+      protocol,
+      address,
+      port: undefined,
+      claims: 0,
+      sockets: [],
+    };
+    this.#slots.set(socketKey(key), slot);
+    slot.claims += 1;
+    // Only some of the listeners that share a socket may have had it before.
+    if (slot.port !== undefined || wanted === undefined) return;
+    slot.port = wanted;
+    const take = () => takeInherited(protocol, address, wanted);
+    for (let fd = take(); fd !== undefined; fd = take())
+      slot.sockets.push(newSocket(fd, undefined));
   }
 
   /** Removes a service port's need for a listener; returns whether it was the last. */
   unclaim(key: string): boolean {
-    const slot = this.#slots.get(key);
+    const slot = this.#slots.get(socketKey(key));
     if (slot === undefined) return false;
     slot.claims -= 1;
     return slot.claims === 0;
@@ -78,8 +83,8 @@ export class ListeningSockets {
    */
   drop(keys: Iterable<string>): void {
     for (const key of keys) {
-      for (const socket of this.#slots.get(key)?.sockets ?? []) closeUnused(socket);
-      this.#slots.delete(key);
+      for (const socket of this.#slots.get(socketKey(key))?.sockets ?? []) closeUnused(socket);
+      this.#slots.delete(socketKey(key));
     }
   }
 
@@ -91,7 +96,7 @@ export class ListeningSockets {
   }
 
   count(key: string): number {
-    return this.#slots.get(key)?.sockets.length ?? 0;
+    return this.#slots.get(socketKey(key))?.sockets.length ?? 0;
   }
 
   /** Whether a worker has a socket there, or is to have one. */
@@ -104,7 +109,7 @@ export class ListeningSockets {
     for (const fd of others) worker.closeCopy(fd);
     const sockets = others.map((fd) => newSocket(fd, undefined));
     if (own !== undefined) sockets.unshift(newSocket(own, worker));
-    const slot = this.#slots.get(key);
+    const slot = this.#slots.get(socketKey(key));
     if (slot === undefined) {
       // It is not needed any more; the worker is about to close its own.
       for (const socket of sockets) closeUnused(socket);
@@ -116,7 +121,7 @@ export class ListeningSockets {
 
   /** The sockets that a worker is to have there and has not. They are its own from now on. */
   give(key: string, worker: PoolWorker): InheritedSocket[] {
-    const slot = this.#slots.get(key);
+    const slot = this.#slots.get(socketKey(key));
     if (slot?.port === undefined) return [];
     const { protocol, address, port } = slot;
     const mine = slot.sockets.filter((_, index) => index % this.#workers === worker.index);
@@ -129,7 +134,7 @@ export class ListeningSockets {
 
   /** Only the first worker serves there from now on; the others close their sockets. */
   keepFirst(key: string): void {
-    const slot = this.#slots.get(key);
+    const slot = this.#slots.get(socketKey(key));
     if (slot === undefined) return;
     for (const socket of slot.sockets.slice(1)) if (socket.holder?.index !== 0) closeUnused(socket);
     slot.sockets = slot.sockets.filter((_, index) => index % this.#workers === 0);

@@ -268,8 +268,10 @@ export class ServicePorts {
   }
 
   /** Whether all workers serve it: with session affinity each remembers its own clients only. */
-  #isShared({ affinity }: ServicePortSpec): boolean {
-    return affinity.kind === 'none' || this.#isSteered();
+  #isShared({ affinity, protocol, listen }: ServicePortSpec): boolean {
+    // The kernel does not know which service port a client of a shared socket is for.
+    const sharesSocket = protocol === 'TCP' && listen.some(({ transparent }) => transparent);
+    return affinity.kind === 'none' || this.#isSteered() || sharesSocket;
   }
 
   #serves(name: string): boolean {

@@ -95,7 +95,8 @@ t.test('an element that goes and comes in one update is no change', (t) => {
 });
 
 const element = fc.record({
-  set: fc.constantFrom(...SET_NAMES),
+  // The table of CONFIG has no others.
+  set: fc.constantFrom(...SET_NAMES.filter((set) => !/^(?:listeners|canary)/.test(set))),
   key: fc.constantFrom('10.0.0.1 . tcp . 80', '10.0.0.2 . tcp . 80', 'tcp . 30000'),
   value: fc.constantFrom('', '1', '2'),
 });

@@ -104,6 +104,10 @@ for tool in iptables-legacy-restore ip6tables-legacy-restore
 do printf '*nat\\nCOMMIT\\n*filter\\nCOMMIT\\n' | $tool
 done
 conntrack -F
+for family in -4 -6
+do ip $family rule delete priority 40; ip $family route flush table 10040
+done
+sysctl -q -w net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1
 for link in kpng0 kpng1
 do ip link delete $link
 done

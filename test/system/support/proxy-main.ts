@@ -18,10 +18,13 @@ import { linuxInterface } from '../../../src/portal/interface/linux.ts';
 import { IptablesPortal } from '../../../src/portal/iptables/portal.ts';
 import { findTools } from '../../../src/portal/iptables/tools.ts';
 import { NftablesPortal } from '../../../src/portal/nftables/portal.ts';
+import { DEFAULT_ROUTE } from '../../../src/portal/nftables/policy-route.ts';
 import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import type { Portal } from '../../../src/portal/portal.ts';
 import { Proxier } from '../../../src/proxier/proxier.ts';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
+import { transparentSocket } from '../../../src/proxysocket/linux/transparent-socket.ts';
+import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 import { systemClock } from '../../../src/util/clock.ts';
 import { endpoint } from '../../support/messages.ts';
 import { entry, TestView } from '../../support/views.ts';
@@ -31,7 +34,7 @@ import { serveLines, tell } from './lines.ts';
 export interface ProxyOptions {
   readonly nodePortAddresses?: readonly string[];
   /** Default: `nftables`. */
-  readonly portal?: 'nftables' | 'iptables-nft' | 'iptables-legacy' | 'address';
+  readonly portal?: 'nftables' | 'transparent' | 'iptables-nft' | 'iptables-legacy' | 'address';
   /** What the chains of iptables begin with. */
   readonly prefix?: string;
   /** Interface of the portal `address`. */
@@ -40,6 +43,8 @@ export interface ProxyOptions {
   readonly auditMs?: number;
   /** No byte can be written to the temporary directory. */
   readonly diskFull?: boolean;
+  /** Of the engine of the portal `transparent`. Default: 1. */
+  readonly workers?: number;
 }
 
 /** One service: its fields, and its endpoints as addresses or with more fields. */
@@ -54,11 +59,14 @@ export type ProxyRequest =
 const { diskFull, ...options } = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions;
 if (diskFull === true) fillTemporaryDirectory();
 const portal = createPortal(options);
-const engine = createNodeEngine({
-  ...(portal.hostAddresses !== undefined && {
-    hostAddresses: () => portal.hostAddresses?.() ?? [],
-  }),
-});
+const engine =
+  portal.kind === 'transparent'
+    ? await Pool.start({ workers: options.workers ?? 1 })
+    : createNodeEngine({
+        ...(portal.hostAddresses !== undefined && {
+          hostAddresses: () => portal.hostAddresses?.() ?? [],
+        }),
+      });
 const proxier = new Proxier({ engine, portal });
 const view = new TestView();
 
@@ -106,6 +114,10 @@ function createPortal({
 }: ProxyOptions): Portal {
   const allocator = new PortAllocator(undefined, Math.random);
   if (portal === 'nftables') return new NftablesPortal({ allocator, ...rest });
+  if (portal === 'transparent') {
+    const transparent = { route: DEFAULT_ROUTE, socket: transparentSocket };
+    return new NftablesPortal({ allocator, ...rest, transparent });
+  }
   if (portal !== 'address') {
     const flavor = portal === 'iptables-nft' ? 'nft' : 'legacy';
     return new IptablesPortal({ allocator, tools: () => findTools(systemExec, flavor), ...rest });

@@ -5,6 +5,7 @@ import { systemExec, type Exec } from '../../../src/portal/exec.ts';
 import { DEFAULT_PREFIX } from '../../../src/portal/iptables/chains.ts';
 import { cleanUpIptables } from '../../../src/portal/iptables/left-over.ts';
 import { cleanUpNftables } from '../../../src/portal/nftables/left-over.ts';
+import { DEFAULT_ROUTE, PolicyRoute } from '../../../src/portal/nftables/policy-route.ts';
 import { DEFAULT_TABLE } from '../../../src/portal/nftables/table-name.ts';
 import { lab, type Lab } from './lab.ts';
 import type { Network } from './network.ts';
@@ -13,7 +14,7 @@ import type { Proxy } from './proxy.ts';
 
 /** One kind of rules, and how to look at them and disturb them from outside. */
 export interface RuleKind {
-  readonly name: 'nftables' | 'iptables-nft' | 'iptables-legacy';
+  readonly name: 'nftables' | 'transparent' | 'iptables-nft' | 'iptables-legacy';
   /** What the program is told, in one line. */
   readonly flags: string;
   /** All rules of the node, ours and others', without what changes by itself. */
@@ -22,6 +23,8 @@ export interface RuleKind {
   readonly damage: readonly (readonly string[])[];
   /** Programs and arguments that each remove a single rule or element, in different places. */
   damageOne(exec: Exec): Promise<readonly (readonly string[])[]>;
+  /** Settings of the node that it needs. */
+  readonly sysctls: readonly string[];
   /** Removes all rules there are. */
   readonly removeAll: readonly (readonly string[])[];
   /** Adds rules of somebody else. */
@@ -35,6 +38,7 @@ export interface RuleKind {
 const NFTABLES: RuleKind = {
   name: 'nftables',
   flags: '--portal nftables',
+  sysctls: [],
   rules: (network) => network.inside('node', 'nft', ['list', 'ruleset']),
   damage: [
     'nft flush ruleset',
@@ -43,29 +47,63 @@ const NFTABLES: RuleKind = {
     'nft flush chain inet kpng-userspace nat-output',
     'nft flush map inet kpng-userspace services4',
   ].map((line) => line.split(' ')),
-  async damageOne(exec) {
-    const table = 'inet kpng-userspace';
-    const chain = `${table} destination4`;
-    const { stdout } = await exec({
-      file: 'nft',
-      args: ['-a', 'list', 'chain', ...chain.split(' ')],
-    });
-    const [, handle] = /@services4 # handle (\d+)/.exec(stdout) ?? [];
-    return [
-      ...[
-        'services4 { 10.96.0.77 . tcp . 80 }',
-        'services6 { fd96::10 . udp . 53 }',
-        'node-ports4 { tcp . 30080 }',
-      ].map((element) => ['nft', `delete element ${table} ${element}`]),
-      ['nft', `add element ${table} empty4 { 10.96.0.77 . tcp . 80 }`],
-      ['nft', `delete rule ${chain} handle ${handle}`],
-    ];
-  },
+  damageOne: (exec) => damageNftables(exec, 'destination4'),
   removeAll: [['nft', 'flush', 'ruleset']],
   addOthers: (exec) => exec({ file: 'nft', args: ['-f', '-'], stdin: OTHERS_NFT }),
   cleanUp: (exec, local) => cleanUpNftables(exec, DEFAULT_TABLE, local),
   portalOf: (address, protocol, port) =>
     new RegExp(String.raw`${escape(address)} \. ${protocol} \. ${port} : (\d+)`),
+};
+
+async function damageNftables(exec: Exec, name: string): Promise<string[][]> {
+  const table = 'inet kpng-userspace';
+  const chain = `${table} ${name}`;
+  const { stdout } = await exec({
+    file: 'nft',
+    args: ['-a', 'list', 'chain', ...chain.split(' ')],
+  });
+  const [, handle] = /@services4.* # handle (\d+)/.exec(stdout) ?? [];
+  return [
+    ...[
+      'services4 { 10.96.0.77 . tcp . 80 }',
+      'services6 { fd96::10 . udp . 53 }',
+      'node-ports4 { tcp . 30080 }',
+    ].map((element) => ['nft', `delete element ${table} ${element}`]),
+    ['nft', `add element ${table} empty4 { 10.96.0.77 . tcp . 80 }`],
+    ['nft', `delete rule ${chain} handle ${handle}`],
+  ];
+}
+
+const TRANSPARENT: RuleKind = {
+  ...NFTABLES,
+  name: 'transparent',
+  flags: '--portal transparent',
+  // The kernel forgets the socket of a packet that has passed the rules on a bridge.
+  sysctls: ['net.bridge.bridge-nf-call-iptables=0', 'net.bridge.bridge-nf-call-ip6tables=0'],
+  async rules(network) {
+    const policy = await network.inside('node', 'sh', ['-c', 'ip rule; ip -6 rule']);
+    const marked = policy.split('\n').filter((line) => line.includes('fwmark'));
+    return [await NFTABLES.rules(network), ...marked].join('\n');
+  },
+  damage: [
+    ...NFTABLES.damage.filter((words) => !words.some((word) => /nat-output|services4/.test(word))),
+    'nft flush chain inet kpng-userspace transparent-prerouting'.split(' '),
+    'nft flush set inet kpng-userspace services4'.split(' '),
+  ],
+  async damageOne(exec) {
+    return [
+      ...(await damageNftables(exec, 'arrival4')),
+      ['ip', '-6', 'rule', 'delete', 'priority', '40'],
+      ['ip', 'route', 'flush', 'table', '10040'],
+    ];
+  },
+  portalOf: (address, protocol, port) =>
+    new RegExp(String.raw`${escape(address)} \. ${protocol} \. ${port}`),
+  async cleanUp(exec, local) {
+    const left = await NFTABLES.cleanUp(exec, local);
+    await new PolicyRoute(exec, DEFAULT_ROUTE).remove();
+    return left;
+  },
 };
 
 function iptables(flavor: 'nft' | 'legacy'): RuleKind {
@@ -74,6 +112,7 @@ function iptables(flavor: 'nft' | 'legacy'): RuleKind {
   return {
     name: `iptables-${flavor}`,
     flags: `--portal iptables --iptables-flavor ${flavor}`,
+    sysctls: [],
     async rules(network) {
       const texts = await Promise.all(
         [`${v4}-save`, `${v6}-save`].map((file) => network.inside('node', file, [])),
@@ -143,9 +182,14 @@ COMMIT
 COMMIT
 `;
 
-export const ALL_KINDS = ['nftables', 'iptables-nft', 'iptables-legacy'] as const;
+export const ALL_KINDS = ['nftables', 'transparent', 'iptables-nft', 'iptables-legacy'] as const;
 
-export const RULE_KINDS: readonly RuleKind[] = [NFTABLES, iptables('nft'), iptables('legacy')];
+export const RULE_KINDS: readonly RuleKind[] = [
+  NFTABLES,
+  TRANSPARENT,
+  iptables('nft'),
+  iptables('legacy'),
+];
 
 /** A network whose node has one kind of rules. */
 export interface RuleLab extends Lab {
@@ -165,7 +209,7 @@ export interface RuleLab extends Lab {
 export function testEachKind(
   name: string,
   action: (t: Test, here: RuleLab) => Promise<void>,
-  names: readonly RuleKind['name'][] = ['nftables', 'iptables-nft'],
+  names: readonly RuleKind['name'][] = ['nftables', 'transparent', 'iptables-nft'],
 ): void {
   for (const kind of RULE_KINDS.filter((each) => names.includes(each.name))) {
     t.test(`${kind.name}: ${name}`, async (t) => action(t, await ruleLab(t, kind)));
@@ -176,6 +220,9 @@ export function testEachKind(
 export async function ruleLab(t: Test, kind: RuleKind): Promise<RuleLab> {
   const here = await lab(t);
   const namespace = here.network.namespace('node');
+  if (kind.sysctls.length > 0) {
+    await here.network.inside('node', 'sysctl', ['-q', '-w', ...kind.sysctls]);
+  }
   return {
     ...here,
     kind,

@@ -31,6 +31,7 @@ export const SCM_RIGHTS = 1;
 
 export const IPPROTO_IP = 0;
 export const IP_PKTINFO = 8;
+export const IP_TRANSPARENT = 19;
 export const IPPROTO_TCP = 6;
 export const TCP_NODELAY = 1;
 export const TCP_KEEPIDLE = 4;
@@ -40,6 +41,7 @@ export const IPPROTO_IPV6 = 41;
 export const IPV6_V6ONLY = 26;
 export const IPV6_RECVPKTINFO = 49;
 export const IPV6_PKTINFO = 50;
+export const IPV6_TRANSPARENT = 75;
 export const SOL_UDP = 17;
 export const UDP_SEGMENT = 103;
 

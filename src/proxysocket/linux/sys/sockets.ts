@@ -125,6 +125,13 @@ export class Sockets {
     return result < 0 ? -(this.#errno[0] ?? 0) : result;
   }
 
+  /** Lets a socket have addresses that the host does not have. Needs CAP_NET_ADMIN. */
+  setTransparent(fd: number, family: 4 | 6): number {
+    return family === 4
+      ? this.setOption(fd, k.IPPROTO_IP, k.IP_TRANSPARENT, 1)
+      : this.setOption(fd, k.IPPROTO_IPV6, k.IPV6_TRANSPARENT, 1);
+  }
+
   /** Disables Nagle's algorithm. */
   setNoDelay(fd: number): void {
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_NODELAY, 1);

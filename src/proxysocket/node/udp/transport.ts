@@ -15,6 +15,7 @@ import {
   type UdpTransport,
 } from '../../udp/transport.ts';
 import { HostAddressWatch, type HostAddresses } from './host-addresses.ts';
+import { refuseTransparent } from '../transparent.ts';
 import { NodeUdpSession, type NodeSessionFront } from './session.ts';
 import {
   setBufferSizes,
@@ -49,6 +50,7 @@ export class NodeUdpTransport implements UdpTransport<NodeUdpSession> {
     spec: ListenSpec,
     owner: FrontOwner<NodeUdpSession>,
   ): Promise<UdpListening<NodeUdpSession>> {
+    refuseTransparent(spec);
     const listening = new Listening(this, spec, await mainSocket(spec), owner);
     if (isWildcard(spec.address)) await listening.watchAddresses();
     return listening;

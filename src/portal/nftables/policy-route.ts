@@ -1,0 +1,157 @@
+/** The routing rule and route that deliver marked packets to this host, in each address family. */
+import { KpngError } from '../../errors.ts';
+import type { Family } from '../../util/family.ts';
+import { ExecError, type Exec } from '../exec.ts';
+import { FAMILIES, type TransparentRoute } from '../rules/items.ts';
+import { NET_ADMIN, toolFailure, type Tool } from '../tool-failure.ts';
+
+const IP: Tool = {
+  program: 'ip',
+  remedy: 'install the package iproute2, or use another --portal',
+  diagnoses: [
+    {
+      pattern: /Operation not permitted|Permission denied/,
+      code: 'KPNG_PORTAL_PERMISSION',
+      advice: NET_ADMIN,
+    },
+    {
+      pattern: /Operation not supported|Address family not supported/,
+      code: 'KPNG_PORTAL_UNSUPPORTED',
+      advice: 'the kernel has no policy routing; use another --portal',
+    },
+  ],
+};
+
+/**
+ * Clear of the marks of kube-proxy (0x4000, 0x8000), Cilium (0x0f00 and above), Istio (0x539), Calico (0xffff0000) and
+ * Tailscale (0xff0000), and of their tables and priorities.
+ */
+export const DEFAULT_ROUTE: TransparentRoute = { mark: 0x40, table: 10_040, priority: 40 };
+
+/** Marks our rules and routes; of the numbers that no other program has registered. */
+const PROTOCOL = '78';
+
+/** A rule as `ip -j rule` prints it. */
+interface Rule {
+  readonly priority?: number;
+  readonly fwmark?: string;
+  readonly fwmask?: string;
+  readonly table?: string;
+  readonly protocol?: string;
+}
+
+/** Keeps the route of a transparent portal. Its calls reject with a `ToolError`. */
+export class PolicyRoute {
+  readonly #exec: Exec;
+  readonly #route: TransparentRoute;
+
+  constructor(exec: Exec, route: TransparentRoute) {
+    this.#exec = exec;
+    this.#route = route;
+  }
+
+  /** Adds what is missing. Rejects with KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
+  async ensure(families: readonly Family[]): Promise<void> {
+    for (const family of families) {
+      const missing = await this.#missing(family);
+      if (missing.length > 0) await this.#ip(family, 'adding', ['-batch', '-'], missing);
+    }
+  }
+
+  /** What is missing; undefined: nothing. */
+  async difference(families: readonly Family[]): Promise<string | undefined> {
+    for (const family of families) {
+      const [first] = await this.#missing(family);
+      if (first !== undefined) return `no ${first.replace(/ add /, ' ')} in IPv${family}`;
+    }
+    return undefined;
+  }
+
+  /** Removes rule and route; fine when there are none. */
+  async remove(): Promise<void> {
+    for (const family of FAMILIES) {
+      const { rule, route } = await this.#present(family).catch(() => NOTHING);
+      const commands = [
+        ...(rule ? [`rule delete ${this.#ruleText}`] : []),
+        ...(route ? [`route flush table ${this.#route.table} protocol ${PROTOCOL}`] : []),
+      ];
+      if (commands.length > 0) await this.#ip(family, 'removing', ['-batch', '-'], commands);
+    }
+  }
+
+  get #ruleText(): string {
+    const { mark, table, priority } = this.#route;
+    return `fwmark ${mark}/${mark} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
+  }
+
+  async #missing(family: Family): Promise<string[]> {
+    const { rule, route } = await this.#present(family);
+    return [
+      ...(route
+        ? []
+        : [`route add local default dev lo table ${this.#route.table} protocol ${PROTOCOL}`]),
+      ...(rule ? [] : [`rule add ${this.#ruleText}`]),
+    ];
+  }
+
+  async #present(family: Family): Promise<{ rule: boolean; route: boolean }> {
+    const { mark, table, priority } = this.#route;
+    const rules = readRules(await this.#ip(family, 'listing', ['-j', 'rule']));
+    const isOurs = (each: Rule): boolean =>
+      each.protocol === PROTOCOL && each.priority === priority && each.table === String(table);
+    const foreign = rules.find(
+      (each) => !isOurs(each) && each.protocol !== PROTOCOL && overlaps(each, mark),
+    );
+    if (foreign !== undefined) {
+      throw new KpngError(
+        'KPNG_PORTAL_CONFLICT',
+        `the routing rule ${foreign.priority} of another program matches the mark 0x${mark.toString(16)}, ` +
+          'which --portal transparent uses; give --portal-mark other bits',
+      );
+    }
+    const routes = await this.#ip(family, 'listing', [
+      'route',
+      'show',
+      'table',
+      String(table),
+    ]).catch((error: unknown) => {
+      // The kernel has no such table yet.
+      if (error instanceof KpngError && error.message.includes('does not exist')) return '';
+      throw error;
+    });
+    return {
+      rule: rules.some((each) => isOurs(each)),
+      route: /^local (?:default|::\/0) dev lo /m.test(routes),
+    };
+  }
+
+  async #ip(
+    family: Family,
+    doing: string,
+    args: readonly string[],
+    commands: readonly string[] = [],
+  ): Promise<string> {
+    const stdin = commands.length === 0 ? {} : { stdin: `${commands.join('\n')}\n` };
+    try {
+      return (await this.#exec({ file: 'ip', args: [`-${family}`, ...args], ...stdin })).stdout;
+    } catch (cause) {
+      const what = `${doing} the routes of marked packets in IPv${family}`;
+      throw cause instanceof ExecError ? toolFailure(cause, what, IP) : cause;
+    }
+  }
+}
+
+const NOTHING = { rule: false, route: false };
+
+function readRules(text: string): readonly Rule[] {
+  const rules: unknown = JSON.parse(text === '' ? '[]' : text);
+  return Array.isArray(rules) ? (rules as readonly Rule[]) : [];
+}
+
+/** Whether a packet with only one of the marks would match the rule of the other. */
+function overlaps({ fwmark, fwmask = '0xffffffff' }: Rule, mark: number): boolean {
+  if (fwmark === undefined) return false;
+  const theirs = BigInt(fwmark);
+  const ours = BigInt(mark);
+  return (ours & BigInt(fwmask)) === theirs || (theirs & ours) === ours;
+}

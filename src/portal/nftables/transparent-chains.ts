@@ -1,0 +1,95 @@
+/** Chains that deliver packets unchanged to transparent sockets of this host. */
+import type { Family } from '../../util/family.ts';
+import type { TransparentRoute } from '../rules/items.ts';
+import { chain, HEADER, jumps, ofNode } from './rule-text.ts';
+
+/**
+ * After connection tracking (-200) and before the kernel routes by the mark; before other programs change destinations
+ * (-100).
+ */
+const PRIORITY = -150;
+/** After that; refused packets have no mark. */
+const REFUSE_PRIORITY = -90;
+
+/** Where the sockets that all TCP services share are bound. Nothing from outside reaches these addresses directly. */
+export const SHARED_ADDRESS: Readonly<Record<Family, string>> = { 4: '127.0.0.1', 6: '::1' };
+
+/**
+ * Prerouting hands TCP packets to the socket of their connection, or to the shared listening one, and marks them and
+ * UDP packets, so that the kernel delivers them here. Packets of the host itself get the mark on their way out, which
+ * sends them through prerouting, on the loopback interface.
+ */
+export function transparentChains(families: readonly Family[], route: TransparentRoute): string[] {
+  const bits = `0x${route.mark.toString(16)}`;
+  const deliver = `meta mark set meta mark or ${bits} accept`;
+  const isMarked = `meta mark and ${bits} == ${bits} accept`;
+  return [
+    ...families.flatMap((family) => arrivalChains(family, deliver)),
+    ...families.map((family) => departureChain(family, bits, deliver)),
+    chain('transparent-prerouting', [
+      `type filter hook prerouting priority ${PRIORITY}; policy accept;`,
+      ...jumps(families, 'arrival'),
+      // A service port that is gone keeps its connections. A SYN with the ports of an old connection is a new one.
+      `tcp flags & (syn | ack) != syn socket transparent 1 ${deliver}`,
+      ...jumps(families, 'unserved'),
+    ]),
+    chain('transparent-output', [
+      `type route hook output priority ${PRIORITY}; policy accept;`,
+      ...jumps(families, 'departure'),
+    ]),
+    ...['prerouting', 'output'].map((hook) =>
+      chain(`filter-${hook}`, [
+        `type filter hook ${hook} priority ${REFUSE_PRIORITY}; policy accept;`,
+        isMarked,
+        ...jumps(families, 'refusal'),
+      ]),
+    ),
+  ];
+}
+
+function arrivalChains(family: Family, deliver: string): string[] {
+  const header = HEADER[family];
+  const { key, service, nodePort } = keysOf(family);
+  const give = `tproxy ${header} to ${family === 4 ? SHARED_ADDRESS[4] : `[${SHARED_ADDRESS[6]}]`}`;
+  const share = `${give} : meta l4proto map @listeners${family} ${deliver}`;
+  return [
+    chain(`guard${family}`, [
+      `${key} @guarded${family} ${key} . ${header} saddr != @allowed${family} drop`,
+    ]),
+    chain(`arrival${family}`, [
+      `tcp flags & (syn | ack) == syn jump guard${family}`,
+      `meta l4proto udp jump guard${family}`,
+      `iif lo meta l4proto tcp ${service} ${give} : ${key} map @canary${family} ${deliver}`,
+      `meta l4proto tcp ${service} ${share}`,
+      `meta l4proto udp ${service} ${deliver}`,
+      // An address of the node may be a service address, too: then its node ports do not count.
+      `${key} @empty${family} return`,
+      `meta l4proto tcp ${nodePort} ${ofNode(family)} ${share}`,
+      // Its socket is bound to every address of the host.
+      `meta l4proto udp ${nodePort} ${ofNode(family)} accept`,
+    ]),
+    chain(`unserved${family}`, [
+      // The process that served it has ended.
+      `meta l4proto tcp ${service} goto refuse`,
+      `meta l4proto udp ${nodePort} fib daddr type local goto refuse`,
+    ]),
+  ];
+}
+
+/** Packets of the host; connection tracking knows those of connections whose service port is gone. */
+function departureChain(family: Family, bits: string, deliver: string): string {
+  const { service } = keysOf(family);
+  return chain(`departure${family}`, [
+    `${service} ct mark set ct mark or ${bits} ${deliver}`,
+    `meta l4proto tcp ct direction original ct mark and ${bits} == ${bits} ${deliver}`,
+  ]);
+}
+
+function keysOf(family: Family): Record<'key' | 'service' | 'nodePort', string> {
+  const key = `${HEADER[family]} daddr . meta l4proto . th dport`;
+  return {
+    key,
+    service: `${key} @services${family}`,
+    nodePort: `meta l4proto . th dport @node-ports${family}`,
+  };
+}
