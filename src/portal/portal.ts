@@ -117,11 +117,11 @@ export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): 
       one.port === other.port &&
       one.traffic === other.traffic &&
       sameTexts(one.sourceRanges ?? [], other.sourceRanges ?? []) &&
-      samePlaces(one.transparent, other.transparent),
+      sameAddresses(one.transparent, other.transparent),
   );
 }
 
-function samePlaces(a: readonly PortalAddress[] = [], b: readonly PortalAddress[] = []): boolean {
+function sameAddresses(a: readonly PortalAddress[] = [], b: readonly PortalAddress[] = []): boolean {
   return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
 }
 

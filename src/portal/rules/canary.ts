@@ -39,8 +39,8 @@ export class Canary {
   /** Opens the proxy port that rules are to redirect to, and resolves with it. Once only. */
   async open(): Promise<number> {
     const host = this.#family === 4 ? '0.0.0.0' : '::';
-    const place = this.#socket === undefined ? host : await this.#socket(this.#family);
-    this.#server = await openServer(place, `${GREETING} ${process.pid}\n`);
+    const at = this.#socket === undefined ? host : await this.#socket(this.#family);
+    this.#server = await openServer(at, `${GREETING} ${process.pid}\n`);
     return portOf(this.#server);
   }
 
@@ -57,10 +57,10 @@ export class Canary {
 }
 
 /**
- * A server that sends a text to its clients and closes, and does not keep the process alive. `place`: an address, or the
+ * A server that sends a text to its clients and closes, and does not keep the process alive. `at`: an address, or the
  * descriptor of a bound socket.
  */
-export async function openServer(place: string | number, greeting = ''): Promise<Server> {
+export async function openServer(at: string | number, greeting = ''): Promise<Server> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
@@ -70,7 +70,7 @@ export async function openServer(place: string | number, greeting = ''): Promise
   server.unref();
   server.once('error', reject);
   server.listen(
-    typeof place === 'number' ? { fd: place } : { host: place, port: 0, ipv6Only: true },
+    typeof at === 'number' ? { fd: at } : { host: at, port: 0, ipv6Only: true },
     resolve,
   );
   await promise;

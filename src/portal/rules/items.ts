@@ -1,7 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import type { FlowAddress } from '../flows.ts';
-import type { Redirect } from '../redirect-plan.ts';
+import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 
 /** One entry of a named set: an element of nftables, or a rule of iptables. */
 export interface Item<Name extends string = string> {
@@ -143,6 +143,15 @@ export interface TransparentRoute {
   readonly table: number;
   /** Of the routing rule that sends marked packets to the table. */
   readonly priority: number;
+}
+
+/** How packets reach sockets unchanged. */
+export interface Transparent<Name extends string> {
+  readonly route: TransparentRoute;
+  /** Where the sockets that all TCP services share are bound. */
+  readonly addresses: Readonly<Record<Family, string>>;
+  /** The item for their port. */
+  listener(port: ProxyPort): Item<Name>;
 }
 
 /** What rules depend on besides the services. It changes seldom, and then all rules are written again. */

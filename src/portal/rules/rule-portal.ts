@@ -28,7 +28,7 @@ import {
   isFlowSet,
   type Item,
   type RuleConfig,
-  type TransparentRoute,
+  type Transparent,
 } from './items.ts';
 import { bindAddresses, hostFamilies, nodePortNetworks, targetsOf } from './host.ts';
 import { RuleSet, type Written } from './rule-set.ts';
@@ -69,15 +69,6 @@ export interface RuleCanary<Name extends string> {
   pidOf?(owner: string): Promise<number | undefined>;
   /** Idempotent. */
   close(): void;
-}
-
-/** How packets reach sockets unchanged. */
-export interface Transparent<Name extends string> {
-  readonly route: TransparentRoute;
-  /** Where the sockets that all TCP services share are bound. */
-  readonly addresses: Readonly<Record<Family, string>>;
-  /** The item for their port. */
-  listener(port: ProxyPort): Item<Name>;
 }
 
 /** One kind of rules. */
