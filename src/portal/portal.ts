@@ -121,7 +121,10 @@ export function sameListen(a: readonly ListenSpec[], b: readonly ListenSpec[]): 
   );
 }
 
-function sameAddresses(a: readonly PortalAddress[] = [], b: readonly PortalAddress[] = []): boolean {
+function sameAddresses(
+  a: readonly PortalAddress[] = [],
+  b: readonly PortalAddress[] = [],
+): boolean {
   return sameList(a, b, (one, other) => one.address === other.address && one.port === other.port);
 }
 
