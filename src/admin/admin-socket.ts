@@ -22,9 +22,9 @@ export interface AdminSocketOptions {
 const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
 
 /**
- * The admin socket of a process. It replaces the previous process's socket once this one serves, and moves to a
- * path of its own once a new process has taken over. If it cannot be created, the failure is logged and retried for
- * ever.
+ * The admin socket of a process. It replaces the previous process's socket once this one serves, and moves to a path
+ * of its own once a new process has taken over. If it cannot be created, the failure is logged and retried until it
+ * can be.
  */
 export class AdminSocket {
   readonly #options: AdminSocketOptions;
@@ -44,7 +44,7 @@ export class AdminSocket {
     else options.activation.onActive((predecessor) => this.#try(predecessor));
   }
 
-  /** Resolves when the socket was tried once. */
+  /** Resolves after the first attempt to bind the socket. */
   get tried(): Promise<void> {
     return this.#tried.promise;
   }

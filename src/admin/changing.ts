@@ -6,28 +6,28 @@ import { numberOf, type Operation, type OperationInput } from './operations.ts';
 import { proxyOf } from './standard.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 
-/** What drain and undrain answer. */
+/** The result of `drain` and `undrain`. */
 export interface DrainOutcome {
-  /** What is drained now, or no longer; `all` when every drain was removed. */
+  /** What is drained, or no longer drained; `all` when every drain was removed. */
   readonly what: string;
-  /** How many service ports that concerns. */
+  /** Number of affected service ports. */
   readonly servicePorts: number;
-  /** Connections and sessions of them that are open. */
+  /** Their open connections and sessions. */
   readonly active: number;
-  /** When new clients are refused, if not at once. */
+  /** Delay before new clients are refused. Absent: at once. */
   readonly inSeconds?: number;
 }
 
-/** What stop answers. */
+/** The result of `stop`. */
 export interface StopOutcome {
   readonly pid: number;
-  /** Connections and sessions that are open, and drain. */
+  /** Open connections and sessions, which are drained. */
   readonly active: number;
 }
 
 const MAX_LOG_LEVEL = 10;
 
-/** What changes something in the process. */
+/** The operations that change the process. */
 export function changingOperations(subject: ProcessSubject): Operation[] {
   const level = (): { level: number } => ({ level: subject.log.verbosity });
   const drains = new ProcessDrain(subject);
@@ -106,7 +106,7 @@ async function drain(
   return outcome;
 }
 
-/** Throws KPNG_ADMIN_REFUSED when the process does not take new connections in any case. */
+/** Throws KPNG_ADMIN_REFUSED if the process accepts no new connections anyway. */
 function drainable(subject: ProcessSubject): ProxySubject {
   const newProcess = subject.newProcess?.();
   if (newProcess === undefined) return proxyOf(subject);
@@ -160,7 +160,7 @@ class ProcessDrain {
     return outcome;
   }
 
-  /** Refuses nothing when the drain delay is over. */
+  /** Keeps new clients from being refused when the drain delay ends. */
   cancel(): void {
     this.#timer?.cancel();
   }

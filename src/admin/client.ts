@@ -14,13 +14,13 @@ export interface AdminCall {
   readonly timeoutMs?: number;
 }
 
-/** Largest answer; the dump of very many service ports is the longest. */
+/** Maximum size of a response; the dump of very many service ports is the largest. */
 const MAX_RESPONSE_BYTES = 256 * 1024 * 1024;
 const TIMEOUT_MS = 10_000;
 
 /**
- * Asks a running process over its admin socket; resolves with its answer. Rejects with
- * KPNG_ADMIN_UNREACHABLE when none answers, and with the error of the process when it refuses.
+ * Calls a running process over its admin socket and resolves with the result. Rejects with KPNG_ADMIN_UNREACHABLE if
+ * no process answers, and with the error of the process if it refuses.
  */
 export async function callAdmin(call: AdminCall): Promise<unknown> {
   const { status, text } = await exchange(call);
@@ -44,7 +44,7 @@ function exchange(call: AdminCall): Promise<{ status: number; text: string }> {
   const headers = body === '' ? {} : { 'content-type': 'application/json' };
   return new Promise((resolve, reject) => {
     const options = { method, path, headers, timeout: timeoutMs };
-    // A kept-alive connection may reach a process that a new one has replaced by the next call.
+    // A kept-alive connection could still reach the old process after a new one has taken over.
     const sent = httpRequest({ socketPath: socket, agent: false, ...options });
     sent.on('timeout', () => sent.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
     sent.on('error', (error) => reject(connectFailure(socket, error)));

@@ -23,10 +23,10 @@ import type {
   ServiceDetails,
 } from './views.ts';
 
-/** Endpoints of one service port in an answer, at most. */
+/** Maximum number of endpoints of one service port in a response. */
 export const MAX_ENDPOINTS = 1000;
 
-/** Service ports of that name, or of the service of that name. */
+/** Service ports with that name, or of the service with that name. */
 export function namesOf(subject: ProxySubject, name: string): string[] {
   const exact = subject.engine.snapshot(new Set([name])).map((snapshot) => snapshot.name);
   if (exact.length > 0 || name.includes(':')) return exact;
@@ -36,7 +36,7 @@ export function namesOf(subject: ProxySubject, name: string): string[] {
     .filter((each) => serviceOf(each) === name);
 }
 
-/** Everything about some service ports. Asks the engine about their endpoints once. */
+/** Details of some service ports. Queries the engine about their endpoints once. */
 export async function describeServices(
   subject: ProxySubject,
   rates: Sampler,
@@ -86,7 +86,7 @@ function detailsOf(
     connectTimes: connectTimesOf(counters),
     connectErrors: notZero(counters.connectErrors),
     counters: notZero(counters, IN_ROW),
-    // Others may concern it as well.
+    // The problem may affect others as well.
     problems: subject
       .problems()
       .filter(({ servicePort }) => servicePort === name || servicePort === service),
@@ -132,7 +132,7 @@ function listenerView(status: ListenerStatus): ListenerView {
   };
 }
 
-/** From the histogram: the upper bound of the bucket that a quantile falls in; null beyond the last. */
+/** From the histogram: the upper bound of the bucket that the quantile falls in; null beyond the last bucket. */
 function connectTimesOf({ connectSeconds }: ServicePortCounters): ConnectTimes {
   const counts = [...connectSeconds.counts];
   const count = counts.reduce((sum, each) => sum + each, 0);
@@ -145,7 +145,7 @@ function connectTimesOf({ connectSeconds }: ServicePortCounters): ConnectTimes {
   return { count, p50: quantile(0.5), p90: quantile(0.9), p99: quantile(0.99) };
 }
 
-/** Counters that a row of the list has. */
+/** Counters that the row of the list already has. */
 const IN_ROW: readonly string[] = ['connections', 'active', 'bytesIn', 'bytesOut'];
 
 function notZero(counters: object, without: readonly string[] = []): Record<string, number> {

@@ -3,7 +3,7 @@ import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
 import type { SerialQueue } from '../util/serial-queue.ts';
 import { checkInput, methodOf, type Operation, type OperationInput } from './operations.ts';
 
-/** Where the operations are, by version. */
+/** Base path of the operations, by version. */
 const PREFIX = '/v1/';
 
 /** The body of an error response. */

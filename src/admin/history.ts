@@ -30,7 +30,7 @@ export class History {
     this.#filled = Math.min(this.#filled + 1, HISTORY_SAMPLES);
   }
 
-  /** Clears it for reuse. */
+  /** Clears the history for reuse. */
   clear(): void {
     this.#next = 0;
     this.#filled = 0;
@@ -45,7 +45,7 @@ export class History {
     };
   }
 
-  /** Bytes a second both ways over the whole time, as the mean of each of `points` parts. */
+  /** Bytes per second in both directions over the whole time, as the mean of each of `points` parts. */
   spark(points: number): number[] {
     const part = HISTORY_SAMPLES / points;
     const sums = Array.from({ length: points }, () => 0);
@@ -68,7 +68,7 @@ export class History {
     return list;
   }
 
-  /** Where the sample of an age is; 0 is the last one. */
+  /** Position of the sample of a given age; 0 is the newest. */
   #offset(age: number): number {
     return ((this.#next - 1 - age + 2 * HISTORY_SAMPLES) % HISTORY_SAMPLES) * SERIES.length;
   }

@@ -6,13 +6,13 @@ export type OperationInput = Readonly<Record<string, string>>;
 /**
  * Who may run an operation.
  *
- * - `read`: clients of the status page too; it shows nothing about clients of services. GET.
+ * - `read`: also clients of the status page; reveals nothing about clients of services. GET.
  * - `private`: clients of the admin socket. GET.
- * - `change`: the same, and it changes something. POST.
+ * - `change`: clients of the admin socket; changes something. POST.
  */
 export type Access = 'read' | 'private' | 'change';
 
-/** One thing that the admin API can do, at `/v1/<name>`. */
+/** An operation of the admin API, at `/v1/<name>`. */
 export interface Operation {
   readonly name: string;
   /** One line for the index. */
@@ -21,13 +21,13 @@ export interface Operation {
   /** Names of the accepted inputs; any other is refused. */
   readonly inputs: readonly string[];
   /**
-   * Answers with plain data, or with pieces of JSON. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be
-   * done. May stop, and throw the signal's reason, when no one waits for the answer.
+   * Returns plain data or pieces of JSON. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be
+   * done. May stop and throw the signal's reason when no one waits for the response.
    */
   run(input: OperationInput, signal: AbortSignal): unknown;
 }
 
-/** The method of HTTP that runs an operation. */
+/** The HTTP method that runs an operation. */
 export function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {
   return access === 'change' ? 'POST' : 'GET';
 }
@@ -61,7 +61,7 @@ export function numberOf(
   );
 }
 
-/** One of some words from the input, or the first of them. Throws KPNG_USAGE for any other. */
+/** One of the given words from the input; default: the first. Throws KPNG_USAGE for any other. */
 export function wordOf<Word extends string>(
   input: OperationInput,
   name: string,

@@ -6,12 +6,12 @@ import { callAdmin } from './client.ts';
 import { isCode, isPipe, refusal } from './socket-path.ts';
 import type { StatusView } from './views.ts';
 
-/** Time for the owner of a socket to answer which process it is. Milliseconds. */
+/** Time limit for the owner of a socket to identify itself. Milliseconds. */
 const HOLDER_TIMEOUT_MS = 1000;
 
 /**
- * Finds out whether the path may be taken: nothing is there, or the socket of a process that is gone, or that of the
- * predecessor. Resolves with whether there is such a socket, to be replaced. Rejects with KPNG_ADMIN_SOCKET.
+ * Checks that the path is free, or holds the socket of the predecessor or of a dead process. Resolves with whether
+ * such a socket has to be replaced. Rejects with KPNG_ADMIN_SOCKET.
  */
 export async function checkFree(path: string, predecessor: number | undefined): Promise<boolean> {
   const found = await lstat(path).catch((error: unknown) => {
@@ -31,10 +31,10 @@ export async function checkFree(path: string, predecessor: number | undefined): 
 
 const UNKNOWN = 'an unknown process';
 
-/** Suffixes of the path: of a process that is being replaced, and of a socket that is being created. */
+/** Suffixes of the path: for a process that is being replaced, and for a socket that is being created. */
 const BESIDE = /^(?:\.\d+)?(?:~\d+)?$/;
 
-/** Removes the sockets beside a path whose processes have ended. */
+/** Removes sockets next to a path whose processes have ended. */
 export async function removeDeadSockets(path: string): Promise<void> {
   if (isPipe(path)) return;
   const [folder, name] = [dirname(path), basename(path)];
@@ -63,7 +63,7 @@ function isLive(path: string): Promise<boolean> {
   });
 }
 
-/** The process that answers there; undefined: it does not say. */
+/** The process that answers on the socket; undefined: it does not identify itself. */
 async function holderOf(path: string): Promise<StatusView['process'] | undefined> {
   try {
     const call = { socket: path, method: 'GET', operation: 'status' } as const;

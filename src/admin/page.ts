@@ -32,7 +32,7 @@ export const PAGE_FILES = ['page.html', 'style.css', ...PAGE_SCRIPTS] as const;
 
 let made: HttpResponse | undefined;
 
-/** The status page, at the root; undefined for any other path. It is put together once. */
+/** The status page, at the root; undefined for any other path. Built once. */
 export function answerPage({
   path,
   method,
@@ -50,8 +50,8 @@ function readPageFile(name: string): string {
 }
 
 /**
- * One document with everything in it, and the headers that allow exactly that: this script and this
- * style by their hashes, questions to where it comes from, and nothing else from anywhere.
+ * One document with everything in it, and a content security policy that allows only this script and this style (by
+ * hash) and requests to its own origin.
  */
 export function makePage(read: (name: string) => string): HttpResponse {
   const style = read('style.css');
@@ -101,7 +101,7 @@ export interface PageServerOptions {
   readonly answer: (request: HttpRequest) => Promise<HttpResponse>;
   readonly subject: Pick<ProcessSubject, 'log' | 'clock'>;
   readonly inherit?: Inherit | undefined;
-  /** When it may begin. Default: at once. */
+  /** When serving may begin. Default: at once. */
   readonly activation?: Activation | undefined;
 }
 

@@ -33,9 +33,9 @@ const BATCH_SIZE = 1000;
 export interface SamplerOptions {
   /** Of some service ports, or of all. */
   readonly snapshot: (names?: ReadonlySet<string>) => readonly ServicePortSnapshot[];
-  /** The names of all, so that very many are sampled in several turns; absent: in one. */
+  /** All names, so that very many are sampled over several turns; absent: all in one turn. */
   readonly names?: () => readonly string[];
-  /** Whether any traffic has flowed since the last time; absent or undefined: only the counters show it. */
+  /** Whether any traffic has flowed since the last call; absent or undefined: only the counters show it. */
   readonly activity?: () => Activity | undefined;
   readonly clock: Clock;
 }
@@ -50,13 +50,13 @@ interface Sample {
 /**
  * Samples the counters every other second, for rates and a history of the last five minutes: of all service ports
  * together, and of each that has traffic, up to MAX_HISTORIES. A service port without clients costs only its
- * sampling; its history is freed with its last connection. Without any traffic, none is sampled.
+ * sampling; its history is freed with its last connection. Sampling pauses while there is no traffic.
  */
 export class Sampler {
   readonly #options: SamplerOptions;
   readonly #tracked = new Map<string, Tracked>();
   readonly #total = new History();
-  /** Histories that are not in use. */
+  /** Histories for reuse. */
   readonly #free: History[] = [];
   #histories = 0;
   #round = 0;
@@ -91,7 +91,7 @@ export class Sampler {
     return this.#tracked.get(name)?.history?.spark(SPARK_POINTS);
   }
 
-  /** Service ports that have a history now. */
+  /** Number of service ports that have a history. */
   get histories(): number {
     return this.#histories;
   }
@@ -111,7 +111,7 @@ export class Sampler {
     const seconds = Math.max(now - this.#lastAt, 1) / 1000;
     this.#lastAt = now;
     const before = this.#activity;
-    // Before the counters, so that what is counted during the sampling is new the next time.
+    // Read before the counters, so that traffic during the sampling counts as new the next time.
     this.#activity = this.#options.activity?.();
     if (before !== undefined && this.#activity !== undefined) {
       if (isSameActivity(before, this.#activity)) {
@@ -126,7 +126,7 @@ export class Sampler {
     else this.#finish(sample, this.#options.snapshot());
   }
 
-  /** Nothing has moved since the last sample. */
+  /** No traffic since the last sample. */
   #pause(active: number): void {
     for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
     this.#rates = NO_TRAFFIC;
@@ -134,7 +134,7 @@ export class Sampler {
     this.#arm();
   }
 
-  /** Removed service ports that still have connections are left out where there are very many. */
+  /** With very many service ports, removed ones that still have connections are left out. */
   #part(sample: Sample, names: readonly string[], start: number): void {
     const end = start + BATCH_SIZE;
     const snapshots = this.#options.snapshot(new Set(names.slice(start, end)));

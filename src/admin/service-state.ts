@@ -6,7 +6,7 @@ import { runInParts, type Parts, snapshotParts } from '../observe/parts.ts';
 import type { ProxySubject } from './subject.ts';
 import type { ServiceState } from './views.ts';
 
-/** Every state, the worst first: the order in which a list is sorted by state. */
+/** Every state, worst first: the order in which a list is sorted by state. */
 export const SERVICE_STATES = [
   'down',
   'degraded',
@@ -16,12 +16,12 @@ export const SERVICE_STATES = [
   'ok',
 ] as const satisfies readonly ServiceState[];
 
-/** What the state of a service port is judged by. */
+/** What the state of a service port is derived from. */
 export interface Facts {
   readonly snapshot: ServicePortSnapshot;
   /** Endpoints that may be used for some traffic. */
   readonly usable: number;
-  /** Those of them that refuse connections, so that they are skipped. */
+  /** Those of them that are skipped because they refuse connections. */
   readonly failing: number;
   readonly drained: boolean;
 }
@@ -80,14 +80,14 @@ export function addressesOf(port: DesiredServicePort | undefined): string[] {
 /** Maximum number of service ports whose endpoints are read for a list. */
 export const MAX_INSPECTED_PORTS = 1000;
 
-/** By service port: its endpoints that are passed over now, as `ip:port`, as connections to them failed. */
+/** By service port: endpoints, as `ip:port`, that are skipped because connections to them failed. */
 export type Failing = ReadonlyMap<string, ReadonlySet<string>>;
 
 export const NONE_FAILING: Failing = new Map();
 
 /**
- * Asks the engine, once, which endpoints refuse. Only service ports with an attempt to connect that failed can
- * have one, so that a list of thousands that are well costs nothing.
+ * Queries the engine, once, for endpoints that refuse connections. Only service ports with a failed connection
+ * attempt are read, so that a list of thousands of healthy ones costs nothing.
  */
 export async function failingOf(
   engine: Pick<ProxySubject['engine'], 'snapshot' | 'names' | 'inspect'>,
@@ -99,7 +99,7 @@ export async function failingOf(
   return groupFailing(endpoints);
 }
 
-/** Service ports of which an attempt to connect has failed. */
+/** Service ports with at least one failed connection attempt. */
 function* unavailablePorts(
   engine: Pick<ProxySubject['engine'], 'snapshot' | 'names'>,
 ): Parts<string[]> {
@@ -114,7 +114,7 @@ function* unavailablePorts(
   return found;
 }
 
-/** Those of some endpoints that fail, by service port. */
+/** Failing endpoints, by service port. */
 export function groupFailing(
   endpoints: readonly {
     readonly servicePort: string;

@@ -29,13 +29,13 @@ export const SORT_KEYS = [
 ] as const;
 export type SortKey = (typeof SORT_KEYS)[number];
 
-/** Service ports on one page, at most. */
+/** Maximum number of service ports on one page. */
 export const MAX_ROWS = 1000;
 
 export interface ServicesQuery {
-  /** Words that the name or an address has to contain, in any case. */
+  /** Words that the name or an address must contain, in any case. */
   readonly search: string;
-  /** Only this state; `traffic`: those that are used now; `problems`: whatever is not as it should be. */
+  /** Only this state; `traffic`: with traffic now; `problems`: every state but the good ones. */
   readonly state: ServiceState | 'all' | 'traffic' | 'problems';
   readonly sort: SortKey;
   readonly reverse: boolean;
@@ -51,8 +51,8 @@ interface Entry extends Facts {
 }
 
 /**
- * A page of the service ports, found and sorted here so that a reader only gets what it shows. What of their
- * endpoints refuses is up to `failing`.
+ * A page of service ports, searched and sorted here so that a reader only gets what it shows. `failing` has the
+ * endpoints that refuse connections.
  */
 export function* listServices(
   subject: Subject,
@@ -141,7 +141,7 @@ export function named(list: readonly DesiredServicePort[]): Named {
   return new Map(list.map((port) => [port.spec.name, port]));
 }
 
-/** Names are in lower case; addresses are only formatted for words that the name does not have. */
+/** Names are in lower case. Addresses are formatted only for words that the name does not contain. */
 function matches(words: readonly string[], name: string, desired: Named): boolean {
   const missing = words.filter((word) => !name.includes(word));
   if (missing.length === 0) return true;
@@ -149,7 +149,7 @@ function matches(words: readonly string[], name: string, desired: Named): boolea
   return missing.every((word) => addresses.some((address) => address.includes(word)));
 }
 
-/** The largest first, but names from A and states from the worst on; equal ones by name. */
+/** Numbers descending, names ascending, states from the worst on; ties by name. */
 function sortEntries(entries: Entry[], { sort, reverse }: ServicesQuery, rates: Rates): void {
   const sign = reverse ? -1 : 1;
   const byName = (a: Entry, b: Entry): number => compare(a.snapshot.name, b.snapshot.name);

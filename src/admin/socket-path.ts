@@ -3,10 +3,10 @@ import { isIP } from 'node:net';
 import { dirname } from 'node:path';
 import { KpngError, messageOf } from '../errors.ts';
 
-/** Maximum length of a socket's path on all systems, with room for a draft's suffix. Bytes. */
+/** Maximum length of a socket path on all systems, with room for a draft's suffix. Bytes. */
 const MAX_PATH_BYTES = 92;
 
-/** Where the process is. */
+/** The environment of the process. */
 export interface Surroundings {
   readonly platform: NodeJS.Platform;
   /** Number of the user; undefined on Windows. */
@@ -19,8 +19,8 @@ function surroundings(): Surroundings {
 }
 
 /**
- * Default path of the admin socket; empty: none. On Windows it is a named
- * pipe; root has it in /run, another user in the directory that the session has for such things.
+ * Default path of the admin socket; empty: none. A named pipe on Windows; in /run for root; in the session's runtime
+ * directory for other users.
  */
 export function defaultSocketPath({ platform, uid, env }: Surroundings = surroundings()): string {
   if (platform === 'win32') return String.raw`\\.\pipe\kpng-userspace-admin`;
@@ -82,7 +82,7 @@ export function isLoopback(host: string): boolean {
   return host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }
 
-/** Whether a `host` header names this host without a name that others can give it. */
+/** Whether a `host` header names this host, and not a name that others control. */
 export function isLocalName(header: string): boolean {
   const name = header.replace(/:\d+$/, '').toLowerCase();
   return name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;

@@ -23,8 +23,8 @@ export interface SocketServerOptions {
 
 export interface SocketServer {
   /**
-   * Removes the socket if it is still ours, and stops listening. Resolves when each client that had connected has been
-   * answered, has left, or has not asked in time. Idempotent.
+   * Removes the socket if it is still ours, and stops listening. Resolves when every connected client has been
+   * answered, has disconnected, or has timed out. Idempotent.
    */
   leave(): Promise<void>;
   /** Stops listening, closes connections and removes the socket if it is still ours. Idempotent. */

@@ -1,7 +1,6 @@
 /**
- * Operations as they travel: an OpItem with the five bytes before it that gRPC puts before every
- * message (a flag for compression and the length). A frame can be written to any number of streams as
- * it is, and several of them in one piece.
+ * Operations in their wire form: an OpItem after the five bytes that gRPC puts before every message (compression flag
+ * and length). A frame can be written unchanged to any number of streams, and several frames in one piece.
  */
 import { BinaryWriter } from '@bufbuild/protobuf/wire';
 
@@ -42,7 +41,7 @@ export function deleteFrame(set: number, path: string): Buffer {
   return frame(writer.uint32(REF_SET).uint32(set).uint32(REF_PATH).string(path).join());
 }
 
-/** How many operations there are in whole frames. */
+/** Number of operations in whole frames. */
 export function countFrames(frames: Buffer): number {
   let count = 0;
   for (let at = 0; at < frames.length; at += PREFIX_LENGTH + frames.readUInt32BE(at + 1)) count++;

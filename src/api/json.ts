@@ -1,9 +1,9 @@
 /**
- * The JSON of kpng-json: what Go's encoding/json makes of the structs of kpng, to the byte.
+ * The JSON of kpng-json: byte for byte what Go's encoding/json makes of kpng's structs.
  *
- * It is not protobuf's JSON. Empty fields are left out (but not SessionAffinity and Endpoints),
- * keys come in the order of the struct, enums are numbers. It is written as text because neither the
- * order of the keys of a map nor Go's escapes are available from JSON.stringify.
+ * It is not protobuf's JSON. Empty fields are left out (but not SessionAffinity and Endpoints), keys come in struct
+ * order, enums are numbers. It is built as text because JSON.stringify offers neither sorted map keys nor Go's
+ * escapes.
  */
 import type {
   Endpoint,
@@ -95,7 +95,7 @@ function object(...fields: string[]): string {
   return `{${fields.filter((field) => field !== '').join(',')}}`;
 }
 
-// Fields: `"Key":value`, or nothing at all for the zero value.
+// Fields: `"Key":value`, or nothing for the zero value.
 
 function text(key: string, value: string): string {
   return value === '' ? '' : `"${key}":${quoted(value)}`;

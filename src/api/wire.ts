@@ -15,10 +15,10 @@ export interface Shape {
   readonly [field: number]: 'text' | Shape;
 }
 
-/** Two bytes on the wire can become an object of a hundred in memory: the maximum number of fields of a message. */
+/** Two bytes on the wire can become an object of a hundred bytes in memory: maximum number of fields of a message. */
 export const MAX_FIELDS = 200_000;
 
-/** The first error of the bytes, or undefined when they can be decoded. */
+/** The first error in the bytes; undefined: they can be decoded. */
 export function wireProblem(bytes: Uint8Array, shape: Shape): string | undefined {
   return problemWithin(bytes, { start: 0, end: bytes.length, shape, count: { fields: 0 } });
 }
@@ -89,7 +89,7 @@ function skipVarint(bytes: Uint8Array, start: number, end: number): number {
   return -1;
 }
 
-/** Value of a varint as an unsigned number; beyond 32 bits only its size matters, so none is lost. */
+/** Value of a varint as an unsigned number. Beyond 32 bits only its magnitude matters, so precision may be lost. */
 function varint32(bytes: Uint8Array, start: number, end: number): number {
   let value = 0;
   for (let at = end - 1; at >= start; at--) value = value * 128 + ((bytes[at] ?? 0) & 0x7f);

@@ -21,7 +21,7 @@ interface Context extends Required<CleanupOptions> {
   readonly warn: (error: KpngError) => void;
 }
 
-/** Removes one kind of state. Resolves with the result in words; rejects with a KpngError. */
+/** Removes one kind of state. Resolves with a description of the result; rejects with a KpngError. */
 type Step = (context: Context) => Promise<string>;
 
 const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresses];
@@ -29,9 +29,8 @@ const STEPS: readonly Step[] = [nftablesTable, iptablesChains, interfaceAddresse
 const WINDOWS_STEPS: readonly Step[] = [portproxyRules, windowsAddresses];
 
 /**
- * Removes the packet rules and addresses that a proxy has left, and returns the exit code. Idempotent. A failure
- * does not stop the removal of the rest. A missing tool is mentioned, and is a failure only where every tool is
- * missing.
+ * Removes the packet rules and addresses that a proxy left behind, and returns the exit code. Idempotent. A failure
+ * does not stop the removal of the rest. A missing tool is mentioned, and is a failure only if every tool is missing.
  */
 export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
   const { stdout, stderr } = options;

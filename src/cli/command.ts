@@ -33,39 +33,39 @@ export interface RunContext {
   readonly nodeName?: string;
   /** Aborted by the first signal that ends the program, before the shutdown begins. */
   readonly stopping?: AbortSignal;
-  /** When what else this process serves may begin. A sink that `takesOver` from another process makes it come. */
+  /** Activates whatever else this process serves; a sink with `takesOver` activates it. */
   readonly activation?: Activation;
-  /** What else this process listens on, to be handed over: TCP ports. */
+  /** TCP ports of other listeners of this process, to be handed over. */
   readonly otherPorts?: () => readonly number[];
 }
 
-/** Where node-local state comes from, while it runs. */
+/** A running source of node-local state. */
 export interface RunningSource {
   /**
-   * Feeds the sink until the signal aborts; then resolves when the sink is idle. Rejects only on a permanent
-   * failure: what can be retried, is.
+   * Feeds the sink until the signal aborts; then resolves when the sink is idle. Retries failures; rejects only on a
+   * permanent one.
    */
   run(sink: LocalSink, signal: AbortSignal): Promise<void>;
 }
 
 /** Something that can be stopped gracefully, or at once. */
 export interface Running {
-  /** Resolves when the output is no longer needed, such as when its reader has gone. */
+  /** Resolves when the output is no longer needed, such as when its reader has closed it. */
   readonly ended?: Promise<void>;
-  /** Carries traffic; absent: it does not. */
+  /** The data path; absent: none. */
   readonly dataPath?: MeasuredDataPath;
-  /** What the admin API reports about it. */
+  /** What the admin API reads from it. */
   readonly proxy?: ProxySubject;
-  /** Resolves with its number when another process serves the clients; absent: that does not happen. */
+  /** Resolves with the process id when another process has taken over; absent: never. */
   readonly handedOver?: Promise<number>;
   /**
    * Called when everything has ended; absent: nothing to wait for. `asked` resolves at a signal. Returns the exit
    * code.
    */
   afterwards?(asked: Promise<void>): Promise<number>;
-  /** Changes limits of the data path, for new connections. Absent: there is none. */
+  /** Changes limits of the data path, for new connections. Absent: no data path. */
   setLimits?(limits: LimitChange): Promise<void>;
-  /** Takes no more clients and resolves when the last has gone. Idempotent. */
+  /** Accepts no more clients and resolves when the last one is gone. Idempotent. */
   close(): Promise<void>;
   /** Aborts what `close` waits for. Resolves when everything is released. Idempotent. */
   destroy(): Promise<void>;
@@ -74,14 +74,14 @@ export interface Running {
 /** The destination of node-local state, while it runs. */
 export interface RunningSink extends Running {
   readonly sink: LocalSink;
-  /** Called after each change set that is in place, when health knows of it. */
+  /** Called after each applied change set, once health has it. */
   inPlace?(): Promise<void>;
 }
 
-/** A source or sink whose flags have been read and found good, ready to be started. */
+/** A source or sink with parsed and validated flags, ready to start. */
 interface Bound {
   readonly word: string;
-  /** The options as read, for tests and messages. */
+  /** The parsed options, for tests and messages. */
   readonly options: object;
 }
 
@@ -96,7 +96,7 @@ export interface BoundLocalSource extends Bound {
   start(context: SourceContext): Promise<RunningSource>;
 }
 
-/** A source that knows the whole cluster. Idle until it is asked to feed a store. */
+/** A source of cluster-wide state. Idle until it feeds a store. */
 export interface BoundGlobalSource extends Bound {
   readonly scope: 'global';
   start(context: RunContext): Promise<GlobalSource>;
@@ -105,7 +105,7 @@ export interface BoundGlobalSource extends Bound {
 export type BoundSource = BoundLocalSource | BoundGlobalSource;
 
 interface BoundSinkBase extends Bound {
-  /** Whether the servers for metrics and health run although their flags were not set. */
+  /** Whether the metrics and health servers run by default. */
   readonly servesByDefault: boolean;
   /** Whether it is a dry run: then no server runs. */
   readonly isDry?: boolean;
@@ -117,7 +117,7 @@ interface BoundSinkBase extends Bound {
 export interface BoundLocalSink extends BoundSinkBase {
   readonly scope: 'local';
   readonly nodeName: string;
-  /** Whether it may take over from a process that runs. Default: no. */
+  /** Whether it can take over from a running process. Default: no. */
   readonly takesOver?: boolean;
   start(context: RunContext): Promise<RunningSink>;
 }
@@ -130,7 +130,10 @@ export interface BoundGlobalSink extends BoundSinkBase {
 
 export type BoundSink = BoundLocalSink | BoundGlobalSink;
 
-/** What every command says of itself: `--help`, docs/reference/command-line.md, the man page and completion are made from it. */
+/**
+ * The texts of a command: `--help`, docs/reference/command-line.md, the man page and completion are generated from
+ * them.
+ */
 export interface CommandText {
   /** The word on the command line. */
   readonly word: string;
@@ -148,7 +151,7 @@ export interface Example {
   readonly does: string;
 }
 
-/** A source. To add one, write a file that exports one and list it in registry.ts. */
+/** A source. To add one, export it from a new file and list it in registry.ts. */
 export interface SourceCommand extends CommandText {
   /** Whether it has the state of the whole cluster, or of one node. */
   readonly scope: 'local' | 'global';
@@ -188,7 +191,7 @@ export interface OtherCommand extends CommandText {
   readonly next?: readonly string[];
   /** Whether the environment and the configuration file may set its flags. */
   readonly readsSettings?: boolean;
-  /** Throws usage errors, before anything is done; what it returns does it and resolves with the exit code. */
+  /** Throws usage errors before any effect. Returns the action, which resolves with the exit code. */
   bind(line: OtherLine): Action;
 }
 
@@ -214,9 +217,9 @@ export interface OtherLine {
   readonly configPath: string;
   /** Reads the flags of the command and those of all commands. */
   readonly read: () => RawValues;
-  /** Understands a source and a sink with these flags; no words: those of the configuration file. */
+  /** Parses a source and a sink with these flags; no words: those of the configuration file. */
   readonly bindRun: (words: readonly string[], flags: readonly GivenFlag[]) => BoundCommand;
-  /** Understands a whole command line, without the environment. */
+  /** Parses a whole command line, without the environment. */
   readonly parseRun: (argv: readonly string[], config?: ConfigFile) => BoundCommand;
 }
 
@@ -270,7 +273,7 @@ export function defineSink<Table extends FlagTable, Options extends { readonly n
     isDry?(options: Options): boolean;
     /** The limits of the data path. Absent: it has none. */
     limits?(options: Options): EngineLimits;
-    /** Whether it may take over from a running process. Absent: no. */
+    /** Whether it can take over from a running process. Absent: no. */
     takesOver?(options: Options): boolean;
     start(options: Options, context: RunContext): Promise<RunningSink>;
   },
@@ -307,7 +310,7 @@ export function defineGlobalSink<Table extends FlagTable, Options extends object
   };
 }
 
-/** A command with its options, to be started with the other arguments of its `start`. */
+/** A command with its options, to be started with the remaining arguments of `start`. */
 function bound<Table extends FlagTable, Options extends object, Rest extends unknown[], Result>(
   command: Definition<Table, Options> & { start(options: Options, ...rest: Rest): Result },
   raw: RawValues,

@@ -74,7 +74,7 @@ function asJson(settings: readonly EffectiveSetting[], command: readonly string[
   return `${JSON.stringify({ command: command.join(' '), settings: list }, null, 2)}\n`;
 }
 
-/** A file that sets the same, with where it comes from in comments. */
+/** A configuration file with the same settings, and their origins as comments. */
 function asYaml(settings: readonly EffectiveSetting[], command: readonly string[]): string {
   const lines = settings.map(({ field, value, origin }) => {
     // JSON is YAML.

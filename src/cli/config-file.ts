@@ -24,7 +24,7 @@ export function parseConfig(
   throw invalidConfig(path, resolved.problems);
 }
 
-/** The same, with every problem. */
+/** Like `parseConfig`, but returns every problem. */
 export function resolveText(path: string, text: string, registry: Registry): Resolved {
   return resolveConfig(path, text, configFields(registry));
 }

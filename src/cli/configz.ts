@@ -8,9 +8,9 @@ import type { JsonValue } from './settings.ts';
 export type PlainDocument = Readonly<Record<string, unknown>>;
 
 /**
- * The content of the page /configz: the settings in force as a document of each kind. kube-proxy's has the
- * key that its own page has; of its fields those are there that mean something here. `verbosity` is that of
- * the log now, which may be changed without a file.
+ * The content of the page /configz: the settings in force, one document of each kind. kube-proxy's document has the
+ * same key as on its own page, and only the fields that apply here. `verbosity` is the current log verbosity, which
+ * may be changed without a file.
  */
 export function configz(
   { settings: configured, command }: Pick<LiveSettings, 'settings' | 'command'>,

@@ -5,7 +5,7 @@ import { fits, type Topic } from './topic.ts';
 
 const WIDTH = 100;
 
-/** A part of a help text: paragraphs, then lines as they are, then two columns. */
+/** A part of a help text: paragraphs, then verbatim lines, then two columns. */
 export interface HelpSection {
   readonly heading?: string;
   readonly paragraphs?: readonly string[];
@@ -15,12 +15,12 @@ export interface HelpSection {
 
 export const ABOUT = 'a userspace TCP and UDP load balancer for Kubernetes Services';
 
-/** The help text for as much of a command as was named. Ends with a line feed. */
+/** The help text for a whole or partial command. Ends with a line feed. */
 export function helpText(topic: Topic, registry: Registry): string {
   return `${helpSections(topic, registry).map(sectionText).join('\n\n')}\n`;
 }
 
-/** The same, before it is laid out. */
+/** The same, before layout. */
 export function helpSections(topic: Topic, registry: Registry): HelpSection[] {
   if (topic.kind === 'nothing') return rootHelp(registry);
   if (topic.kind === 'other') {
@@ -37,7 +37,7 @@ export function helpSections(topic: Topic, registry: Registry): HelpSection[] {
   }
   const { sink } = topic;
   const word = `${source.word} ${sink.word}`;
-  // The examples of this very command line; else those of the backend, which show its flags.
+  // The examples of this very command line, or else those of the backend, which show its flags.
   const same = [...source.examples, ...sink.examples].filter(
     ({ line }) => line.startsWith(`${source.word} `) && line.split(' ').includes(sink.word),
   );
@@ -115,7 +115,7 @@ function examplesSection(list: readonly Example[]): HelpSection {
   return { heading: 'Examples', lines };
 }
 
-/** One section for each group of flags, in the order in which the groups come up. */
+/** One section for each group of flags, in order of appearance. */
 function flagSections(table: FlagTable): HelpSection[] {
   const groups = Map.groupBy(Object.entries(table), ([, { group }]) => group);
   return [...groups].map(([heading, flags]) => ({

@@ -4,7 +4,7 @@ import type { HostPort } from '../util/host-port.ts';
 /** Every address of the host, as the kernel writes it, with and without IPv6. */
 const EVERYWHERE = ['::', '0.0.0.0'];
 
-/** The socket of an HTTP server of the process before this one, if that one has handed it over. */
+/** The socket of an HTTP server that the previous process handed over, if any. */
 export function inheritServer({ host, port }: HostPort): number | undefined {
   for (const address of host === '' ? EVERYWHERE : [host]) {
     const fd = takeInherited('TCP', address, port);

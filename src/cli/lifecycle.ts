@@ -3,17 +3,17 @@ import { writeFile } from 'node:fs/promises';
 import { describeError } from '../observe/describe-error.ts';
 import type { Log } from '../observe/log.ts';
 
-/** The part of `process` that the life of a program depends on. */
+/** The part of `process` used here. */
 export interface ProcessLike extends Pick<EventEmitter, 'on' | 'off'> {
   exit(code: number): void;
 }
 
 /**
- * What HUP says.
+ * The meaning of a HUP.
  *
- * - `console-closed`: on Windows, always. Windows ends the process a few seconds later.
- * - `terminal-closed`: elsewhere, where a terminal is behind the process
- * - `read-again`: to a daemon
+ * - `console-closed`: always on Windows, which ends the process a few seconds later.
+ * - `terminal-closed`: elsewhere, if the process has a terminal.
+ * - `read-again`: for a daemon.
  */
 export type HangUp = 'console-closed' | 'terminal-closed' | 'read-again';
 
@@ -24,13 +24,13 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
 
 /** The sender of the request to stop. */
 export interface StopReason {
-  /** Its keys in the log. */
+  /** Its fields in the log. */
   readonly told: { readonly signal: string } | { readonly by: string };
   /** Time limit that overrides the flags. Milliseconds; absent: none. */
   readonly withinMs?: number;
 }
 
-/** A process whose console is closed is ended by Windows after five seconds; some of it is left for the end. */
+/** Windows ends a process five seconds after its console is closed; some of that is left for exiting. */
 export const CONSOLE_CLOSED_MS = 4000;
 
 export interface LifecycleOptions {
@@ -39,7 +39,7 @@ export interface LifecycleOptions {
   readonly hangUp: HangUp;
   /** Called at the first signal that ends the program. */
   readonly onStop: (reason: StopReason) => void;
-  /** Called at a HUP that asks for a reload. Absent: there is nothing to reload. */
+  /** Called at a HUP that requests a reload. Absent: there is nothing to reload. */
   readonly onHangUp?: () => void;
 }
 
@@ -99,7 +99,7 @@ export function watchProcess(options: LifecycleOptions): () => void {
 /** Linux's file for the OOM score adjustment. */
 const PATH = '/proc/self/oom_score_adj';
 
-/** Applies `--oom-score-adj`. A refusal of the kernel is only a warning. `path` is for tests. */
+/** Applies `--oom-score-adj`. If the kernel refuses, only a warning is logged. `path` is for tests. */
 export async function setOomScore(
   score: number | undefined,
   log: Log,

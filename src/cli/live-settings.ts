@@ -5,10 +5,10 @@ import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting } from './settings.ts';
 
-/** The settings of a command line, as far as they are compared. */
+/** The part of the settings that is compared. */
 export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
 
-/** Puts one setting into force while the program runs, by flag. */
+/** Applies one setting while the program runs, by flag. */
 export type Appliers = Readonly<Record<string, (next: Settings) => void>>;
 
 /** The outcome of a new configuration. */
@@ -17,7 +17,7 @@ export interface Adopted {
   readonly refused: readonly SettingChange[];
 }
 
-/** The settings that are in force. Those with an applier can be changed, the others stay as they are. */
+/** The settings in force. Those with an applier can be changed; the others stay. */
 export class LiveSettings {
   readonly command: readonly string[];
   readonly #running: Map<string, EffectiveSetting>;
@@ -45,7 +45,7 @@ export class LiveSettings {
       if (running === undefined) continue;
       const apply = this.#appliers[setting.flag];
       if (running.text === setting.text) {
-        // The same value may come from elsewhere now.
+        // The value is the same, but its origin may have changed.
         this.#running.set(setting.flag, setting);
         continue;
       }
@@ -71,7 +71,7 @@ function changeOf(running: EffectiveSetting, next: EffectiveSetting): SettingCha
 /** Options that may change while the program runs: read them at each use, never keep a copy. */
 export type ChangingOptions = { -readonly [Name in keyof GlobalOptions]: GlobalOptions[Name] };
 
-/** What settings are put into force on. */
+/** What live settings are applied to. */
 export interface LiveTargets {
   readonly globals: ChangingOptions;
   readonly log: AdjustableLog;
@@ -79,7 +79,7 @@ export interface LiveTargets {
   readonly setLimits: (limits: LimitChange) => void;
 }
 
-/** How each live setting is applied. A test compares them with the flags. */
+/** How each live setting is applied. A test checks that it matches the flags. */
 export function appliers({ globals, log, setLimits }: LiveTargets): Appliers {
   return {
     v({ globals: next }) {
@@ -107,7 +107,7 @@ function limitAppliers(setLimits: LiveTargets['setLimits']): Appliers {
   ) satisfies Appliers;
 }
 
-/** Limits that change before there is a data path, which then gets the last ones. */
+/** Keeps limit changes until there is a data path, and then passes on the last ones. */
 export class LateLimits {
   readonly #early: LimitChange = {};
   #target: ((limits: LimitChange) => void) | undefined;
@@ -117,7 +117,7 @@ export class LateLimits {
     else this.#target(limits);
   }
 
-  /** There is a data path now. */
+  /** The data path exists now. */
   reach(target: (limits: LimitChange) => void): void {
     this.#target = target;
     if (Object.keys(this.#early).length > 0) target(this.#early);

@@ -12,7 +12,7 @@ export interface ObserveServersOptions extends Omit<ServersOptions, 'secure' | '
 }
 
 /**
- * Starts the servers for metrics and health, with TLS and authentication as the flags say. Rejects with
+ * Starts the metrics and health servers, with TLS and authentication according to the flags. Rejects with
  * KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
  */
 export async function observeServers(options: ObserveServersOptions): Promise<HttpServer> {
@@ -71,10 +71,10 @@ async function tlsFor(
   });
 }
 
-/** Failures to ask the cluster are logged at most this often. Milliseconds. */
+/** Minimum interval between log lines about failed reviews. Milliseconds. */
 const LOG_INTERVAL_MS = 10_000;
 
-/** Access to metrics, with the connections that it needs for reviews. */
+/** Access control for metrics, with the connections for its reviews. */
 interface ClosableGuard {
   readonly check: Guard;
   close(): void;

@@ -36,11 +36,11 @@ export interface RunOptions {
   /** The words of the command and its settings, for the admin API. */
   readonly command?: readonly string[];
   readonly settings?: readonly EffectiveSetting[];
-  /** The configuration file, if there is one, to be followed. */
+  /** The configuration file to follow, if any. */
   readonly config?: Pick<FollowConfigOptions, 'path' | 'read'>;
 }
 
-/** The options with those that may change. */
+/** The options with those that can change. */
 export interface Live extends RunOptions {
   readonly globals: ChangingOptions;
   readonly live: LiveSettings;
@@ -50,7 +50,7 @@ export interface Live extends RunOptions {
   readonly stop: (reason: StopReason) => void;
 }
 
-/** Everything that watches, so that it can be ended together. */
+/** The observers of a run, which end together. */
 export interface Observers {
   readonly health: Health;
   readonly metrics: Metrics | undefined;
@@ -133,7 +133,7 @@ export async function observe(options: Live): Promise<Observers> {
       return left;
     },
     async close() {
-      // Closing at once would reset clients that had connected before the new process answered.
+      // Closing at once would reset clients that connected before the new process served.
       await left;
       await Promise.all([servers?.close(), admin?.close()]);
       for (const end of ends) end();

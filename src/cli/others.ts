@@ -74,7 +74,7 @@ const service: OtherCommand = {
     } else if (rest.length === 0) {
       throw usage('service install: write the command line of the service after "--"');
     } else {
-      // A command line with errors would fail as a service, where the message is easily missed.
+      // Errors in the command line would only show when the service starts, where they are easily missed.
       parseRun(rest);
     }
     return async ({ stdout }) => {

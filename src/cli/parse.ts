@@ -29,7 +29,7 @@ export function configPathOf(
   const { words, flags, help } = splitLine(argv, allFlags(registry));
   const [first, second] = words;
   const other = registry.others.find(({ word }) => word === first);
-  // A file with errors must not keep anyone from looking for them.
+  // A file with errors must not prevent validating it.
   const needsNone = other !== undefined && (other.readsSettings !== true || second === 'validate');
   if (help || first === 'help' || needsNone) return '';
   const given = flags.findLast(({ name }) => name === 'config');
@@ -37,8 +37,8 @@ export function configPathOf(
 }
 
 /**
- * Understands a command line, without the program's name, and what the environment and a configuration file
- * add to it. Has no side effects.
+ * Parses a command line, without the program's name, together with the environment and a configuration file. Has no
+ * side effects.
  */
 export function parse(
   argv: readonly string[],
@@ -87,7 +87,7 @@ class Reader {
     this.#config = config;
   }
 
-  /** Flags that no command has. Their errors come first, as their values pass for words. */
+  /** Unknown flags. Their errors come first, because their values look like words. */
   refuseUnknown(): void {
     const known = allFlags(this.#registry);
     for (const { name } of this.#line.flags) {
@@ -102,7 +102,7 @@ class Reader {
     try {
       return readTopic([...words, ...this.#line.rest], this.#registry);
     } catch (error) {
-      // A flag whose value was forgotten may have taken a word for it.
+      // A flag with a missing value may have consumed a word.
       readFlags(this.#line.flags, allFlags(this.#registry));
       throw error;
     }
@@ -143,7 +143,7 @@ class Reader {
     });
   }
 
-  /** Gives a source and a sink their options. */
+  /** Binds a source and a sink to their options. */
   bind(topic: Topic, flags = this.#line.flags): BoundCommand {
     if (topic.kind === 'source') throw usage(`${topic.source.word}: no backend was named`);
     if (topic.kind !== 'command') throw usage('no source was named');
@@ -195,7 +195,7 @@ class Reader {
   }
 }
 
-/** Settings of a file that the command has no flag for. */
+/** Settings of a file for which the command has no flag. */
 function idleFields(
   config: ConfigFile | undefined,
   table: FlagTable,
@@ -212,7 +212,7 @@ function commandsOf({ sources, sinks, others }: Registry) {
   return [...sources, ...sinks, ...others];
 }
 
-/** All flags, so that values can be distinguished from words before the command is known. */
+/** All flags, to distinguish values from words before the command is known. */
 export function allFlags(registry: Registry): FlagTable {
   const tables = commandsOf(registry).map(({ flags }) => flags);
   return Object.assign({}, ...tables, GLOBAL_FLAGS) as FlagTable;

@@ -33,13 +33,13 @@ interface Observed {
   readonly onProxy?: (proxy: ProxySubject) => void;
 }
 
-/** A running sink, and its feed until the signal. */
+/** A running sink and its feed. */
 export interface Prepared {
   readonly running: Running;
   readonly work: (signal: AbortSignal) => Promise<void>;
 }
 
-/** Starts the sink of a command line; the result says how to feed it from its source. */
+/** Starts the sink of a command line. The result feeds it from its source until the signal. */
 export async function prepare(options: Options, observers: Observed): Promise<Prepared> {
   const { source, sink, globals, log, stdout, stopping, activation } = options;
   const { health } = observers;
@@ -101,7 +101,7 @@ async function feedBackend(
   return feedLocalSink({ source: from, nodeName, hasher, delivery }, target, signal);
 }
 
-/** Reports to health, and once to the log, that change sets are in place. */
+/** Reports applied change sets to health, and the first one to the log. */
 function watched(running: RunningSink, { health, metrics }: Observed, log: Log): LocalSink {
   const policies = new LocalPolicyBook();
   return {
@@ -132,8 +132,8 @@ interface FollowStoreOptions {
 }
 
 /**
- * Reports to health, and once to the log, that a store has the state of the cluster, which is then in place for
- * its readers. Returns the function that ends it.
+ * Reports to health, and once to the log, that a store has the state of the cluster and serves it. Returns a function
+ * that ends this.
  */
 function followStore({ store, source, health, log }: FollowStoreOptions): () => void {
   let known = store.pin(() => known.release());
@@ -156,7 +156,7 @@ function followStore({ store, source, health, log }: FollowStoreOptions): () => 
   };
 }
 
-/** Services without an endpoint that their traffic policy lets this node use. */
+/** Services without an endpoint that their traffic policy allows on this node. */
 export interface NoLocalEndpoints {
   /** Of those with internalTrafficPolicy Local. */
   readonly internal: number;
@@ -164,7 +164,7 @@ export interface NoLocalEndpoints {
   readonly external: number;
 }
 
-/** Counts them as they change; unchanged services cost nothing. */
+/** Counts them incrementally; unchanged services cost nothing. */
 export class LocalPolicyBook {
   readonly #internal = new Set<string>();
   readonly #external = new Set<string>();

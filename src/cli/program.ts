@@ -53,7 +53,7 @@ export async function main(
   }
 }
 
-/** The configuration file, and its reloader. Its code is loaded only if there is one. */
+/** The configuration file and its parser, loaded only if there is a file. */
 async function loadConfig(path: string) {
   if (path === '') return undefined;
   const { loadConfig: load, parseConfig } = await import('./config-file.ts');

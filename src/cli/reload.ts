@@ -10,7 +10,7 @@ import type { Adopted, LiveSettings, Settings } from './live-settings.ts';
 
 export interface FollowConfigOptions {
   readonly path: string;
-  /** Understands the same command line with another content of the file. Throws a KpngError. */
+  /** Parses the same command line with new content of the file. Throws a KpngError. */
   readonly read: (content: ReadDocuments) => Settings;
   readonly live: LiveSettings;
   readonly clock: Clock;
@@ -18,7 +18,7 @@ export interface FollowConfigOptions {
 
 /** A watched configuration file. */
 export interface FollowedConfig {
-  /** Reads the file again, even if nothing seems to have changed. */
+  /** Reads the file again, even if it appears unchanged. */
   again(): void;
   close(): void;
 }
@@ -28,7 +28,7 @@ export interface FollowedConfig {
  * changed, what takes effect only at the next start, and errors.
  */
 export function followConfig({ path, read, live, clock }: FollowConfigOptions): FollowedConfig {
-  /** The last reports: a file is read more often than it changes. */
+  /** The last reports: the file is read more often than it changes. */
   let reported = '[]';
   let asked = false;
 
@@ -53,7 +53,7 @@ export function followConfig({ path, read, live, clock }: FollowConfigOptions): 
     newest = text;
     let adopted: Adopted;
     try {
-      // At the start no client waits yet, and a thread would cost more than most files.
+      // At startup no client waits yet, and a thread would cost more than most files.
       const content = isFirst ? readDocuments(text) : await readInThread(path, text);
       if (newest !== text) return;
       adopted = live.adopt(read(content));

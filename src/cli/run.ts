@@ -11,7 +11,7 @@ import type { FollowedConfig } from './reload.ts';
 import { drain, remainingOf, stopTimes, type StopTimes } from './stopping.ts';
 import { programVersion } from './version.ts';
 
-/** Errors of the configuration, which no amount of trying can cure. */
+/** Configuration errors, which retrying cannot fix. */
 const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
   'KPNG_USAGE',
   'KPNG_TLS_FILE',
@@ -53,7 +53,7 @@ export async function run(given: RunOptions): Promise<number> {
   };
   if (asked.signal.aborted) stopping();
   else asked.signal.addEventListener('abort', stopping, { once: true });
-  // Timers of the clock let the process end; while a source waits, this keeps it.
+  // Clock timers do not keep the process alive; this does while a source waits.
   const alive = setInterval(() => {}, 2 ** 31 - 1);
   try {
     log.info('Starting', {
@@ -124,7 +124,7 @@ async function carry(options: Live, observers: Observers, asked: AbortSignal): P
   try {
     const fed = work(end.signal);
     await Promise.race([fed, aborted(end.signal)]);
-    // A stuck sink, such as one whose reader does not read, must not keep the program alive.
+    // A stuck sink, such as one whose output is not read, must not keep the program alive.
     await drain(
       fed.then(() => running.close()),
       {

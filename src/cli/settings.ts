@@ -4,11 +4,11 @@ import type { FlagSpec, FlagTable, Origin, RawValues } from './flags/table.ts';
 /** The value of a flag, and its origin. */
 export interface EffectiveSetting {
   readonly flag: string;
-  /** Its name in files. */
+  /** Its name in configuration files. */
   readonly field: string;
-  /** As on the command line; undefined: it has no value. */
+  /** As on the command line; undefined: no value. */
   readonly text: string | undefined;
-  /** As in a file. */
+  /** As in a configuration file. */
   readonly value: JsonValue;
   readonly origin: Origin | { readonly kind: 'default' };
   readonly live: boolean;

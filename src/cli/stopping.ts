@@ -14,16 +14,16 @@ export interface Remaining {
 export interface DrainOptions {
   readonly log: Log;
   readonly clock: Clock;
-  /** How long it may take. Milliseconds. */
+  /** Time limit. Milliseconds. */
   readonly timeoutMs: number;
-  /** Undefined: there is no data path, and so nothing to report. */
+  /** Undefined: no data path, so nothing to report. */
   readonly remaining: (() => Remaining) | undefined;
 }
 
-/** What became of something that had a time limit. */
+/** The outcome of a step with a time limit. */
 export type InTime = 'in time' | 'time is up';
 
-/** How long the steps of a stop may take. Milliseconds. */
+/** Time limits of a stop. Milliseconds. */
 export interface StopTimes {
   /** How long new connections are still accepted. */
   readonly delayMs: number;
@@ -31,18 +31,18 @@ export interface StopTimes {
   readonly timeoutMs: number;
 }
 
-/** The times of the flags, or times that fit where the service manager kills the process after `withinMs`. */
+/** The times of the flags, shortened to fit if the service manager kills the process after `withinMs`. */
 export function stopTimes(flags: StopTimes, withinMs: number | undefined): StopTimes {
   if (withinMs === undefined) return flags;
   return { delayMs: 0, timeoutMs: Math.min(flags.timeoutMs, withinMs) };
 }
 
-/** A drain is logged at its begin, and then in such a part of its time, within these bounds. */
+/** A drain is logged at its start, and then at this fraction of its time, within these bounds. */
 const SHARE = 5;
 const MIN_INTERVAL_MS = 1000;
 const MAX_INTERVAL_MS = 30_000;
 
-/** Counts open connections. O(service ports), so only now and then. */
+/** Counts open connections. O(service ports), so call it rarely. */
 export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining {
   let connections = 0;
   let sessions = 0;
@@ -53,10 +53,7 @@ export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining
   return { connections, sessions };
 }
 
-/**
- * Waits for what is to end, as long as the time limit says, and logs the progress while
- * connections are left. Rejects as `work` does.
- */
+/** Waits for `work` within the time limit, and logs progress while connections are open. Rejects as `work` does. */
 export async function drain(work: Promise<void>, options: DrainOptions): Promise<InTime> {
   const { log, clock, timeoutMs, remaining } = options;
   const begin = clock.now();

@@ -2,7 +2,7 @@ import { closest } from '../util/suggest.ts';
 import type { OtherCommand, Registry, SinkCommand, SourceCommand } from './command.ts';
 import { usage } from './flags/read.ts';
 
-/** What the words of a command line name: a whole command, or how far they got. */
+/** The meaning of the words of a command line: a whole command, or a partial one. */
 export type Topic =
   | { readonly kind: 'nothing' }
   | {
@@ -13,10 +13,7 @@ export type Topic =
   | { readonly kind: 'source'; readonly source: SourceCommand }
   | { readonly kind: 'command'; readonly source: SourceCommand; readonly sink: SinkCommand };
 
-/**
- * Matches words to the registry. `to-local` may be left out everywhere. Throws a usage error that says which words
- * would have been right.
- */
+/** Matches words to the registry. `to-local` is optional everywhere. Throws a usage error with the expected words. */
 export function readTopic(words: readonly string[], registry: Registry): Topic {
   const [first, ...rest] = words;
   if (first === undefined) return { kind: 'nothing' };

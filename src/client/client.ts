@@ -13,7 +13,7 @@ import type { ChangeSets } from './watch.ts';
 export interface KpngClientOptions extends ConnectorOptions {
   /** The node whose view to request. Default: the host's name, unchanged. */
   readonly nodeName?: string | undefined;
-  /** End after the first change set; if the sink does not take it, with its error. Default: false. */
+  /** End after the first change set, with the sink's error if it fails. Default: false. */
   readonly once?: boolean | undefined;
 }
 
@@ -21,16 +21,16 @@ export interface KpngClientOptions extends ConnectorOptions {
 export interface KpngClientSnapshot extends ConnectionSnapshot {
   /** Services of the last complete state. */
   readonly services: number;
-  /** Attempts of the sink that failed since it last took a change set. */
+  /** Failed attempts since the sink last accepted a change set. */
   readonly sinkFailures: number;
 }
 
 /**
- * Watches the local API of a kpng server and hands its state to a sink.
+ * Watches the local API of a kpng server and delivers its state to a sink.
  *
- * There is one connection at a time. When it is lost the state stays, is served on, and is compared
- * with the full data that the next connection brings: entries that are gone are dropped at the first
- * Sync, not before, and only what differs is a change.
+ * There is one connection at a time. When it is lost, the last state is still served. The next connection brings the
+ * full data, which is compared: entries that are gone are dropped at the first Sync, not before, and only differences
+ * are delivered.
  */
 export class KpngClient {
   readonly #options: KpngClientOptions;
@@ -53,8 +53,8 @@ export class KpngClient {
   }
 
   /**
-   * Watches until the signal aborts; then it resolves, once the sink has finished what it was doing.
-   * Rejects only with `once`, when the sink did not take the change set. A client runs once at a time.
+   * Watches until the signal aborts; then resolves once the sink is idle. Rejects only with `once`, when the sink
+   * failed. A client runs once at a time.
    */
   async run(sink: LocalSink, signal?: AbortSignal): Promise<void> {
     const { clock, random, onError, nodeName, once } = this.#options;

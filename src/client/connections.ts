@@ -1,10 +1,9 @@
 /**
  * The sockets below a gRPC channel.
  *
- * grpc-js does three things with them that are wrong here, and has no option against: it abandons a
- * handshake that hangs without closing its socket, so each retry would lose a descriptor; it has no
- * TCP keepalive; and for a target that is an IP address it asks Node for a TLS server name that Node
- * (since 26) refuses. Its credentials are the place where a socket passes through our hands.
+ * Works around three flaws of grpc-js that no option avoids: it abandons a handshake that hangs without closing its
+ * socket, so each retry would leak a descriptor; it has no TCP keepalive; and for an IP address as target it asks
+ * Node for a TLS server name that Node (since 26) refuses. Custom credentials give access to each socket.
  */
 import type { CallCredentials, ChannelCredentials } from '@grpc/grpc-js';
 import { isIP, type Socket } from 'node:net';
@@ -16,14 +15,13 @@ export interface Connections {
   readonly credentials: ChannelCredentials;
   /** Whether a TCP connection was established. */
   readonly reached: boolean;
-  /** Cuts every socket of the channel, and those that still come. Idempotent. */
+  /** Destroys every socket of the channel, including later ones. Idempotent. */
   destroy(): void;
 }
 
 /**
- * Time without a byte until TCP asks whether the other side is there. It takes ten answers missing, a
- * second apart, so a host that is gone is noticed within 40 s. These questions are below HTTP/2: a
- * gRPC server does not count them.
+ * Idle time before TCP probes the peer. After ten unanswered probes, a second apart, the connection is lost, so a
+ * dead host is noticed within 40 s. The probes are below HTTP/2: a gRPC server does not count them.
  */
 const TCP_KEEPALIVE_MS = 30_000;
 
@@ -99,7 +97,7 @@ async function createContext({ ca, identity }: TlsMaterial): Promise<SecureConte
   const { createSecureContext, getCACertificates } = await import('node:tls');
   return createSecureContext({
     minVersion: 'TLSv1.2',
-    // Like Go, trust the system's authorities; Node's default is only its own list.
+    // Trust the system's CAs, as Go does; Node's default is only its own list.
     ca: ca ?? [...getCACertificates('default'), ...getCACertificates('system')],
     ...(identity && { key: identity.key, cert: identity.crt }),
   });

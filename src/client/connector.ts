@@ -18,17 +18,17 @@ export interface ConnectorOptions {
   /** See `readTls`. Default: no TLS. */
   readonly tls?: TlsMaterial | undefined;
   /**
-   * Reads the TLS files again: asked before each connection but the first, so that they may be replaced at any
-   * time. While it fails, the previous ones are used.
+   * Reads the TLS files again before each connection but the first, so that they may be replaced at any time. If that
+   * fails, the previous ones are used.
    */
   readonly renewTls?: (() => Promise<TlsMaterial | undefined>) | undefined;
   /** Bytes. Default: 4194304. */
   readonly maxMessageSize?: number | undefined;
-  /** How much state is accepted. Default: `DEFAULT_STATE_LIMITS`. */
+  /** Maximum accepted state. Default: `DEFAULT_STATE_LIMITS`. */
   readonly stateLimits?: StateLimits | undefined;
   /** Time limit of a connect. Milliseconds. Default: 20 000, as in Go's gRPC. */
   readonly connectTimeoutMs?: number | undefined;
-  /** Waits between connects. Default: 1 s growing to 30 s. */
+  /** Delays between attempts. Default: 1 s growing to 30 s. */
   readonly backoff?: BackoffPolicy | undefined;
   /** Called for each failure; the client recovers by itself. */
   readonly onError?: ((error: KpngError) => void) | undefined;
@@ -36,18 +36,18 @@ export interface ConnectorOptions {
   readonly random?: (() => number) | undefined;
 }
 
-/** How things stand with a connection. */
+/** The state of a connection. */
 export interface ConnectionSnapshot {
-  /** The name that its events bear. */
+  /** The source name in its events. */
   readonly source: string;
   readonly state: 'stopped' | 'connecting' | 'connected' | 'waiting';
   /** Connects after the first. */
   readonly reconnects: number;
-  /** Operations skipped because they could not be used. */
+  /** Invalid operations, which are skipped. */
   readonly invalidOps: number;
   /** Complete change sets. */
   readonly syncs: number;
-  /** When the last of them came: milliseconds since 1970, or undefined when none has. */
+  /** Time of the last change set: milliseconds since 1970; undefined: none yet. */
   readonly lastSyncAt: number | undefined;
   /** Why the last connection ended, while there is none. */
   readonly lostBecause: KpngError | undefined;
@@ -57,13 +57,13 @@ export interface RunConnector<Op extends StreamOp> {
   readonly sets: ChangeSets<Op>;
   /** The node whose view to request. */
   readonly nodeName: string;
-  /** Ends after the first change set, with the error if it was not taken. */
+  /** End after the first change set, with an error if it was not accepted. */
   readonly once: boolean;
 }
 
 /**
- * Keeps watching one API of a kpng server. There is one connection at a time; when it is lost, the
- * next one is made after a while, for ever, and begins with the full data set.
+ * Keeps watching one API of a kpng server. There is one connection at a time; when it is lost, it is re-established
+ * with growing delays, without end, and begins with the full data set.
  */
 export class Connector<Op extends StreamOp> {
   readonly source: string;
@@ -80,7 +80,7 @@ export class Connector<Op extends StreamOp> {
   /** The last connection ended because the server sent too much. */
   #tooLarge = false;
   #tls: TlsMaterial | undefined;
-  /** Why the TLS files could not be read again, in words. */
+  /** Why the TLS files could not be re-read. */
   #tlsProblem = '';
 
   constructor(api: StreamApi<Op>, options: ConnectorOptions) {
@@ -105,8 +105,8 @@ export class Connector<Op extends StreamOp> {
   }
 
   /**
-   * Watches until the signal aborts. Rejects only with `once`, when the change set was not taken. It
-   * runs once at a time.
+   * Watches until the signal aborts. Rejects only with `once`, when the change set was not accepted. Runs once at a
+   * time.
    */
   async run(what: RunConnector<Op>, stop: AbortSignal): Promise<void> {
     if (this.#phase !== 'stopped') throw new Error('The client is running.');
@@ -122,22 +122,22 @@ export class Connector<Op extends StreamOp> {
     }
   }
 
-  /** A change set has come: to be called when it is applied. */
+  /** Called when a change set has been applied. */
   synced(): void {
     this.#syncs++;
     this.#lastSyncAt = Date.now();
-    // A server may send one good change set on each connection, and then too much.
+    // A server could send one good change set on each connection, and then too much.
     if (!this.#tooLarge) this.#backoff.reset();
   }
 
-  /** Something came that cannot be used, or not yet. It is skipped. */
+  /** Reports an operation that is invalid, or not usable yet, and is skipped. */
   invalid(error: KpngError): void {
     this.#invalidOps++;
     this.#options.onError?.(error);
     if (opInvalid.hasSubscribers) opInvalid.publish({ source: this.source, error });
   }
 
-  /** One connection, from connect to loss. Returns whether that was all. */
+  /** One connection, from connect to loss. Returns whether to end. */
   async #connect({ sets, nodeName, once }: RunConnector<Op>, stop: AbortSignal): Promise<boolean> {
     const { target, maxMessageSize, connectTimeoutMs } = this.#options;
     this.#phase = 'connecting';

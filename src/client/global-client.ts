@@ -9,8 +9,8 @@ import type { ChangeSets } from './watch.ts';
 /**
  * Watches the global API of a kpng server and writes its state to a store.
  *
- * When the connection is lost the state stays as it is. The next connection brings the full data;
- * what is not in it is removed when it is complete, and only what differs is a change.
+ * When the connection is lost, the state stays. The next connection brings the full data; missing entries are removed
+ * once it is complete, and only differences count as changes.
  */
 export class GlobalClient implements GlobalSource {
   readonly name: string;

@@ -9,7 +9,7 @@ import { compareKeys } from '../store/table.ts';
 /** The endpoints of one source, by their hash. */
 type Infos = ReadonlyMap<string, EndpointInfo>;
 
-/** Several services may name the same source, so that one source here is a service's part of it. */
+/** A service's part of a source: several services may name the same source. */
 interface Source {
   readonly ref: Omit<GlobalEndpointRef, 'key'>;
   readonly infos: Infos;
@@ -21,8 +21,8 @@ interface StagedSource {
 }
 
 /**
- * Turns the operations of a global API's server into writes to a store: whole change sets, and after a Reset also
- * the removal of entries that it no longer sends.
+ * Turns the operations of a global API server into writes to a store: whole change sets, and after a Reset also the
+ * removal of entries that are no longer sent.
  */
 export class GlobalMirror {
   readonly #services = new Map<string, Service>();
@@ -38,14 +38,14 @@ export class GlobalMirror {
     this.#size = new StateSize(limits);
   }
 
-  /** Marks every entry stale, and forgets the change set begun. */
+  /** Marks every entry stale, and discards the open change set. */
   reset(): void {
     this.#forgetStaged();
     this.#size.reset();
     this.#resyncing = true;
   }
 
-  /** Takes an operation into the change set. Throws KPNG_STATE_TOO_LARGE; the change set is of no use then. */
+  /** Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded. */
   apply(op: GlobalDataOp | InvalidGlobalOp): void {
     switch (op.kind) {
       case 'service':
@@ -64,7 +64,7 @@ export class GlobalMirror {
     }
   }
 
-  /** Writes the complete change set to a store, in steps; nothing may be applied before the last one. */
+  /** Writes the complete change set to a store, in steps; no other operation may be applied before the last one. */
   *steps(transaction: GlobalTransaction): Generator<void, void, undefined> {
     yield* this.#writeNodes(transaction);
     yield* this.#writeServices(transaction);
@@ -96,7 +96,7 @@ export class GlobalMirror {
     this.#stage(staged.infos, ref.key, key.length + ref.key.length, before, value);
   }
 
-  /** A damaged operation removes nothing, neither from the state nor from the change set. */
+  /** An invalid operation removes nothing, neither from the state nor from the change set. */
   #stage<T extends object>(
     staged: Map<string, Staged<T>>,
     key: string,

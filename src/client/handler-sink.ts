@@ -8,18 +8,17 @@ export interface ServiceItem {
   readonly service: Service;
   /** In order of their keys. Empty for a service without endpoints. */
   readonly endpoints: readonly Endpoint[];
-  /** Key of the endpoint at the same place in `endpoints`: the pod's name, or a hash. */
+  /** Key of the endpoint at the same index in `endpoints`: the pod's name, or a hash. */
   readonly endpointKeys: readonly string[];
 }
 
 /**
- * Called with the whole state at each Sync: every service that this node needs, in path order. Items
- * are made as they are iterated, again for each iteration, and may be kept; the iterable itself is
- * good until the handler is done.
+ * Called with the whole state at each Sync: every service that this node needs, in path order. Items are created
+ * during each iteration and may be kept; the iterable itself is valid until the handler is done.
  *
- * `changed` holds the keys of the services that differ from the last call, or that an earlier call
- * failed on. The next change set is asked for when the handler (its promise) is done. If it throws or
- * rejects it is called again, after a while or with the next change set.
+ * `changed` holds the keys of the services that differ from the last call, or on which an earlier call failed. The
+ * next change set is requested when the handler (its promise) is done. If it throws or rejects, it is called again,
+ * after a delay or with the next change set.
  */
 export type Handler = (
   items: Iterable<ServiceItem>,

@@ -5,7 +5,7 @@ import { parseDuration } from '../util/duration.ts';
 import type { TlsFiles } from '../util/tls-files.ts';
 import { DEFAULT_API } from './target.ts';
 
-/** What the flags of such a program say. */
+/** Options from the flags of such a program. */
 export interface ProgramOptions {
   readonly api: string;
   readonly nodeName: string | undefined;

@@ -13,9 +13,9 @@ export interface RunOptions {
   readonly nodeName?: string | undefined;
   /** Paths of PEM files. Default: no TLS. */
   readonly tls?: TlsFiles | undefined;
-  /** Largest message taken from the server. Bytes. Default: 4194304. */
+  /** Maximum size of a message from the server. Bytes. Default: 4194304. */
   readonly maxMsgSize?: number | undefined;
-  /** The first wait before connecting again; later ones grow to 30 s. Milliseconds. Default: 1000. */
+  /** The first delay before reconnecting; later ones grow to 30 s. Milliseconds. Default: 1000. */
   readonly errorDelayMs?: number | undefined;
   /** End after the first change set; rejects if the handler fails on it. Default: false. */
   readonly once?: boolean | undefined;
@@ -31,13 +31,13 @@ export interface RunOptions {
 /**
  * Calls `handler` with the whole state of this node at each Sync of a kpng server.
  *
- * Without options it is a program of its own, as Go's `client.Run` is: it reads the flags `--api`,
- * `--node-name`, `--tls-key`, `--tls-crt`, `--tls-ca`, `--max-msg-size`, `--error-delay` and `--once`
- * from the command line, and SIGINT, SIGTERM or SIGQUIT end it well (a second one at once, with exit code 1).
- * Wrong flags and TLS files end the process with exit code 2.
+ * Without options it is a program of its own, as Go's `client.Run` is: it reads the flags `--api`, `--node-name`,
+ * `--tls-key`, `--tls-crt`, `--tls-ca`, `--max-msg-size`, `--error-delay` and `--once` from the command line, and
+ * SIGINT, SIGTERM or SIGQUIT end it gracefully (a second one at once, with exit code 1). Wrong flags and TLS files
+ * end the process with exit code 2.
  *
- * With options it touches neither command line nor signals. Wrong ones reject, with KPNG_USAGE or
- * KPNG_TLS_FILE. Otherwise it resolves when `signal` aborts, or with `once` after the first Sync.
+ * With options it touches neither command line nor signals. Wrong ones reject, with KPNG_USAGE or KPNG_TLS_FILE.
+ * Otherwise it resolves when `signal` aborts, or with `once` after the first Sync.
  */
 export async function run(handler: Handler, options?: RunOptions): Promise<void> {
   if (options === undefined) {

@@ -26,11 +26,11 @@ export interface StreamFacts {
   readonly maxMessageSize: number;
   /** A likely reason why the server does not know the method. */
   readonly unimplemented: string;
-  /** Without TLS, a TCP connection stood, but no HTTP/2 on it. */
+  /** Without TLS: a TCP connection was established, but no HTTP/2 on it. */
   readonly notUnderstood: boolean;
 }
 
-/** Why a stream ended, with advice where there is any. Code KPNG_SOURCE_LOST. */
+/** Why a stream ended, with advice where possible. Code KPNG_SOURCE_LOST. */
 export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   const { code, details } = statusOf(cause);
   const name = code === undefined ? 'error' : (CODE_NAMES[code] ?? `status ${code}`);
@@ -39,7 +39,7 @@ export function streamError(cause: unknown, facts: StreamFacts): KpngError {
   return new KpngError('KPNG_SOURCE_LOST', message, { cause });
 }
 
-/** Error of a TLS client when the server answers in plaintext, or closes at the ClientHello. */
+/** The error of a TLS client when the server answers in plaintext, or closes at the ClientHello. */
 const NO_TLS = /wrong version number|packet length too long|closed during the TLS handshake/;
 
 function hintFor(
@@ -77,7 +77,7 @@ function tidy(details: string): string {
         'no connection established: ',
       )
       .replace(/Failed to connect \(\S+\)$/, 'the server closed the connection')
-      // Of OpenSSL's errors only the words are for people.
+      // Of an OpenSSL error, only the text is readable.
       .replace(/[0-9A-F]+:error:[0-9A-F]+:[^:]*:[^:]*:([^:]+):.*$/s, '$1')
   );
 }

@@ -31,24 +31,24 @@ export interface StreamOptions<Op extends StreamOp> {
   readonly api: StreamApi<Op>;
   readonly target: Target;
   readonly tls: TlsMaterial | undefined;
-  /** Largest message taken from the server. Bytes. */
+  /** Maximum size of a message from the server. Bytes. */
   readonly maxMessageSize: number;
   /** Time limit for the connection and its HTTP/2 handshake. Milliseconds. */
   readonly connectTimeoutMs: number;
   readonly clock: Clock;
-  /** Called once the connection stands. The server may still refuse the call. */
+  /** Called once connected. The server may still refuse the call. */
   readonly onConnected: () => void;
 }
 
-/** Operations from a server. Iterating ends with a KpngError (KPNG_SOURCE_LOST), however the stream ends. */
+/** Operations from a server. Iteration always ends with a KpngError (KPNG_SOURCE_LOST). */
 export interface OpStream<Op extends StreamOp> extends AsyncIterable<Op> {
-  /** Asks for one change set. */
+  /** Requests one change set. */
   request(nodeName: string): void;
   /** Ends the call and its connection at once. Idempotent. */
   close(): void;
 }
 
-/** Dials and starts the call. Failure to connect shows when the stream is read. */
+/** Dials and starts the call. A failure to connect is reported when the stream is read. */
 export async function openStream<Op extends StreamOp>(
   options: StreamOptions<Op>,
 ): Promise<OpStream<Op>> {
@@ -61,8 +61,8 @@ export async function openStream<Op extends StreamOp>(
     (nodeName: string) => Buffer.from(api.encodeRequest(nodeName)),
     api.decode,
   );
-  // Reading the stream reports the error. Without a listener an error that comes while the stream is not read,
-  // because the sink is at work, would end the process.
+  // Reading the stream reports the error. Without a listener, an error during a pause, while the sink works, would
+  // end the process.
   call.on('error', () => {});
   let timedOut = false;
   let connected = false;
@@ -97,7 +97,7 @@ export async function openStream<Op extends StreamOp>(
   };
 }
 
-/** Calls back when the channel is ready; never, when it is closed before. */
+/** Calls back when the channel is ready; never if it is closed first. */
 function onceReady(client: Client, states: typeof connectivityState, callback: () => void): void {
   const channel = client.getChannel();
   const watchState = (): void => {
@@ -121,10 +121,10 @@ async function* readOps<Op extends StreamOp>(
 }
 
 /**
- * A Go server answers pings that come more often than every five minutes by closing the connection, and it sends
- * nothing as long as nothing changes. So a server that hangs, on a host that does not, is detected after keepalive
- * time and timeout, 350 s after its last byte. (A host that is gone is detected earlier, see connections.ts.) Until
- * then the last state is served, as it would be without a connection.
+ * A Go server closes connections with pings more often than every five minutes, and sends nothing while nothing
+ * changes. So a server that hangs on a live host is detected only after keepalive time and timeout, 350 s after its
+ * last byte. (A dead host is detected earlier, see connections.ts.) Until then the last state is served, as without a
+ * connection.
  */
 const KEEPALIVE_MS = 330_000;
 const KEEPALIVE_TIMEOUT_MS = 20_000;
@@ -136,7 +136,7 @@ function channelOptions({ maxMessageSize }: { readonly maxMessageSize: number })
     'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
     // grpc-js would send even loopback connections through http_proxy.
     'grpc.enable_http_proxy': 0,
-    // Reconnecting is decided here, one connection at a time, with a state to bring along.
+    // Reconnecting is decided here, one connection at a time, with the state kept.
     'grpc.enable_retries': 0,
     'grpc.use_local_subchannel_pool': 1,
     // No TXT look-ups.

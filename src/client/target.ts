@@ -5,7 +5,7 @@ import { KpngError } from '../errors.ts';
 export interface Target {
   /** The target for gRPC. */
   readonly uri: string;
-  /** Name or address that a TLS certificate has to be for. */
+  /** Name or address that a TLS certificate must match. */
   readonly host: string;
   /** As the user wrote it. */
   readonly text: string;
@@ -13,12 +13,12 @@ export interface Target {
 
 export const DEFAULT_API = '127.0.0.1:12090';
 
-/** A socket address holds no longer path; the system would cut it off or refuse it without saying why. */
+/** A longer path does not fit in a socket address; the system would truncate or refuse it without saying why. */
 const MAX_UNIX_PATH = 107;
 
 /**
- * Reads the target of an API: `host:port`, `dns:host:port`, `dns:///host:port`, `unix:path` (relative
- * to the working directory) or `unix:///absolute/path`. An IPv6 address goes in brackets.
+ * Parses the target of an API: `host:port`, `dns:host:port`, `dns:///host:port`, `unix:path` (relative to the working
+ * directory) or `unix:///absolute/path`. An IPv6 address goes in brackets.
  *
  * `flag` is named in the error (KPNG_USAGE).
  */

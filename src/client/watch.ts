@@ -3,14 +3,11 @@ import type { OpStream, StreamOp } from './stream.ts';
 
 /** The client's handling of the operations that a server sends. */
 export interface ChangeSets<Op extends StreamOp> {
-  /**
-   * The full data set follows: the change set begun does not count, and every entry is stale until
-   * the next one is complete.
-   */
+  /** The full data set follows: discards the open change set; every entry is stale until the next one is complete. */
   reset(): void;
-  /** Takes an operation into the change set; it is neither Reset nor Sync. Throws KPNG_STATE_TOO_LARGE. */
+  /** Adds an operation to the change set; neither Reset nor Sync. Throws KPNG_STATE_TOO_LARGE. */
   apply(op: Op): void;
-  /** The change set is complete. Resolves when it was dealt with, with an error if it was not taken. */
+  /** The change set is complete. Resolves when it was processed, with an error if it was not accepted. */
   complete(): Promise<KpngError | undefined>;
 }
 
@@ -18,19 +15,17 @@ export interface WatchOptions<Op extends StreamOp> {
   readonly sets: ChangeSets<Op>;
   /** Sent with each request. May be empty; then the kpng server treats no endpoint as local. */
   readonly nodeName: string;
-  /** A Reset arrived within a change set, after so many operations. */
+  /** A Reset arrived within a change set, after this many operations. */
   readonly onResetWithin: (operations: number) => void;
   /** Return after the first change set. */
   readonly once: boolean;
 }
 
 /**
- * Watches one stream: one request buys one change set, and the next request goes out only when the
- * change set was dealt with. So a slow sink makes the server gather changes, which costs neither side
- * anything.
+ * Watches one stream: each request yields one change set, and the next request is sent only after the change set was
+ * processed. So the server coalesces changes for a slow sink, at no cost to either side.
  *
- * Returns only with `once`, with what `complete` resolved with; otherwise it ends with the error that
- * the stream ends with.
+ * Returns only with `once`, with the result of `complete`; otherwise rejects with the stream's error.
  */
 export async function watch<Op extends StreamOp>(
   stream: OpStream<Op>,

@@ -11,7 +11,7 @@ export interface Setting {
   readonly line: number;
 }
 
-/** A configuration file that was understood. */
+/** A parsed configuration file. */
 export interface ConfigFile {
   readonly path: string;
   /** By flag, without dashes. */

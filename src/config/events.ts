@@ -5,23 +5,23 @@ import { typedChannel } from '../util/channel.ts';
 export interface SettingChange {
   /** Without dashes. */
   flag: string;
-  /** The field of the file, such as `logging.verbosity`; the flag's own name for files when it is not in the file any more. */
+  /** The field of the file, such as `logging.verbosity`; the flag's field name if it is no longer in the file. */
   field: string;
   /** As on a command line; empty: no value. */
   from: string;
   to: string;
 }
 
-/** A good configuration file was read again. */
+/** A valid configuration file was re-read. */
 export interface ConfigReloaded {
   path: string;
-  /** The value in force now. */
+  /** Settings that have taken effect. */
   changed: readonly SettingChange[];
   /** Settings that take effect only after a restart. */
   refused: readonly SettingChange[];
 }
 
-/** The configuration file cannot be read, or has errors; the previous settings stay in force. */
+/** The configuration file cannot be read or is invalid; the previous settings stay in force. */
 export interface ConfigFailed {
   path: string;
   error: KpngError;

@@ -11,27 +11,27 @@ export interface FieldSchema {
   readonly items?: { readonly type: 'string'; readonly pattern?: string };
 }
 
-/** One setting that a configuration file may have: a flag under its name for files. */
+/** A setting in a configuration file: a flag under its field name. */
 export interface Field {
   /** The name of the flag in camel case. */
   readonly name: string;
   /** Name of the flag, without dashes. */
   readonly flag: string;
   readonly schema: FieldSchema;
-  /** Throws an Error with the expected format, for a text that the flag would refuse. */
+  /** Throws an Error with the expected format if the flag would refuse the text. */
   readonly check: (text: string) => void;
 }
 
 /** The fields by name. */
 export type Fields = ReadonlyMap<string, Field>;
 
-/** The name that a flag has in files: `metrics-bind-address` is `metricsBindAddress`. */
+/** The field name of a flag: `metrics-bind-address` is `metricsBindAddress`. */
 export function fieldName(flag: string): string {
   return flag.replace(/-([a-z\d])/g, (_, first: string) => first.toUpperCase());
 }
 
 /**
- * A value of a file as the text of its flag. Undefined for null, which sets nothing. Throws an Error that names the
+ * A value from a file as the text of its flag. Undefined for null, which sets nothing. Throws an Error that names the
  * expected type.
  */
 export function textOf(value: unknown, { type }: FieldSchema): string | undefined {

@@ -1,17 +1,17 @@
 /**
- * The fields of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), as current versions of kube-proxy have them,
- * and those that it had while it had a userspace mode.
+ * The fields of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1): those of current versions, and those from
+ * the time of the userspace mode.
  */
 
-/** What becomes of one field. */
+/** How a field is handled. */
 export type FieldRule =
-  /** It is the same as a flag. `convert` changes values that kube-proxy writes differently; null sets nothing. */
+  /** Equivalent to a flag. `convert` changes values that kube-proxy writes differently; null sets nothing. */
   | { readonly kind: 'flag'; readonly flag: string; readonly convert?: (value: unknown) => unknown }
   /** It has fields of its own. */
   | { readonly kind: 'object'; readonly fields: FieldRules }
-  /** The program always behaves as this value says; other values get a warning. */
+  /** The program always behaves as with this value; other values cause a warning. */
   | { readonly kind: 'only'; readonly values: readonly string[]; readonly why: string }
-  /** Without effect, with any value. */
+  /** Has no effect, whatever the value. */
   | { readonly kind: 'ignored'; readonly why: string };
 
 export type FieldRules = Readonly<Record<string, FieldRule>>;
@@ -28,7 +28,7 @@ function each(names: readonly string[], why: string): FieldRules {
   return Object.fromEntries(names.map((name) => [name, ignored(why)]));
 }
 
-/** In kube-proxy an empty text is the default. */
+/** For kube-proxy, an empty text means the default. */
 function emptyIsDefault(value: unknown): unknown {
   return value === '' ? null : value;
 }
@@ -43,7 +43,7 @@ function withPort(port: number): (value: unknown) => unknown {
   };
 }
 
-/** A duration of 0 is the default. */
+/** A duration of 0 means the default. */
 function zeroIsDefault(value: unknown): unknown {
   return value === '' || value === 0 || (typeof value === 'string' && /^0[a-zµ]*$/.test(value))
     ? null

@@ -10,12 +10,12 @@ import type { ConfigProblem } from './problem.ts';
 export const KUBE_PROXY_API_VERSION = 'kubeproxy.config.k8s.io/v1alpha1';
 export const KUBE_PROXY_KIND = 'KubeProxyConfiguration';
 
-/** The command that stands in for a kube-proxy. */
+/** The command that replaces kube-proxy. */
 const COMMAND = ['kube', 'to-local', 'to-userspace'] as const;
 
 /**
- * Reads a document of kube-proxy. What does not apply here is a warning; a field that kube-proxy does
- * not have is an error, as with its own strict decoding.
+ * Parses a kube-proxy document. What does not apply here causes a warning; a field that kube-proxy does not have is
+ * an error, as with its own strict decoding.
  */
 export function readKubeProxy(document: ConfigDocument, fields: Fields): DocumentSettings {
   const byFlag = new Map([...fields.values()].map((field) => [field.flag, field]));
@@ -71,7 +71,7 @@ class Reading {
   }
 }
 
-/** Files that tools have written name every field, most of them with a value that means nothing. */
+/** Generated files name every field, most of them with an empty value. */
 function isEmpty(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.values(value).every(isEmpty);
   return value === null || value === false || NOTHING.has(value);

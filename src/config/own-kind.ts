@@ -12,7 +12,7 @@ export const OWN_KIND = 'UserspaceProxyConfiguration';
 /** The field with the words of the command line. */
 export const COMMAND_FIELD = 'command';
 
-/** Reads a document of our own kind. */
+/** Parses a document of our own kind. */
 export function readOwnKind(document: ConfigDocument, fields: Fields): DocumentSettings {
   const settings: Setting[] = [];
   const problems: ConfigProblem[] = [];
@@ -30,7 +30,7 @@ export function readOwnKind(document: ConfigDocument, fields: Fields): DocumentS
   return { settings, command, warnings: [], problems };
 }
 
-/** The setting of a field; none when its value is null. Throws an error for an invalid one. */
+/** The setting of a field; none if its value is null. Throws an error if it is invalid. */
 export function settingOf(entry: ConfigEntry, field: Field, value = entry.value): Setting[] {
   const text = textOf(value, field.schema);
   if (text === undefined) return [];

@@ -1,8 +1,8 @@
 import { KpngError } from '../errors.ts';
 
-/** Something about a configuration file, with its position. */
+/** A problem in a configuration file, with its position. */
 export interface ConfigProblem {
-  /** From 1; 0: of the file as a whole. */
+  /** From 1; 0: the file as a whole. */
   readonly line: number;
   readonly column: number;
   /** The field, such as `clientConnection.kubeconfig`; empty: none. */
@@ -10,7 +10,7 @@ export interface ConfigProblem {
   readonly message: string;
 }
 
-/** As many problems stand in one message. */
+/** Maximum number of problems in one message. */
 const MAX_IN_MESSAGE = 3;
 
 /** `config.yaml:12:3: mode: expected a text` */
@@ -19,7 +19,7 @@ export function problemText(path: string, { line, column, field, message }: Conf
   return field === '' ? `${position}: ${message}` : `${position}: ${field}: ${message}`;
 }
 
-/** The error for a file that has problems; the message has the first of them. */
+/** The error for a file with problems; the message lists the first of them. */
 export function invalidConfig(path: string, problems: readonly ConfigProblem[]): KpngError {
   const first = problems.slice(0, MAX_IN_MESSAGE).map((each) => problemText(path, each));
   if (problems.length > first.length) first.push(`and ${problems.length - first.length} more`);

@@ -5,7 +5,7 @@ import { KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND, readKubeProxy } from './kube-p
 import { OWN_API_VERSION, OWN_KIND, readOwnKind } from './own-kind.ts';
 import type { ConfigProblem } from './problem.ts';
 
-/** What became of the text of a configuration file. */
+/** The result of resolving a configuration file. */
 export type Resolved =
   | { readonly ok: true; readonly config: ConfigFile }
   | { readonly ok: false; readonly problems: readonly ConfigProblem[] };
@@ -23,8 +23,8 @@ const KINDS: readonly Kind[] = [
 ];
 
 /**
- * Understands a configuration file, its text or what was read of it: at most one document of each kind, in any order. Where
- * both set the same, our own kind counts. All problems of the file are found at once.
+ * Resolves a configuration file, from its text or its parsed documents: at most one document of each kind, in any
+ * order. Our own kind overrides. Finds all problems of the file at once.
  */
 export function resolveConfig(
   path: string,

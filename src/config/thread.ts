@@ -11,7 +11,8 @@ const MODULE = threadModule(
 );
 
 /**
- * Takes a file apart in a thread, with limits on its time and memory: clients are not kept waiting. Rejects with KPNG_CONFIG_INVALID.
+ * Parses a file in a thread with limits on time and memory, so that clients do not have to wait. Rejects with
+ * KPNG_CONFIG_INVALID.
  */
 export async function readInThread(
   path: string,

@@ -21,8 +21,8 @@ export function protocolOf(protocol: raw.RawPort['protocol']): Protocol {
 }
 
 /**
- * The messages for a valid service item. As in kpng the endpoints take namespace and names from
- * their service. The hashes stay 0: only a server for the global API needs them.
+ * The messages for a valid service item. As in kpng, endpoints take namespace and names from their service. The
+ * hashes stay 0: only a server for the global API needs them.
  */
 export function buildService({ service, endpoints }: raw.RawServiceItem): GlobalService {
   const namespace = namespaceOf(service);
@@ -99,7 +99,7 @@ function endpointInfo(from: raw.RawEndpoint, namespace: string, service: string)
           scopes: undefined,
         }
       : undefined,
-    // Left out means ready, but written without a value means not ready, as in kpng.
+    // An absent field means ready, but one without a value means not ready, as in kpng.
     conditions: {
       ready: conditions ? (conditions.ready ?? false) : true,
       serving: conditions?.serving ?? false,

@@ -7,9 +7,9 @@ import type { GlobalTransaction, Range } from '../store/global-transaction.ts';
 
 /** A step from one state of a file to the next: plain data, small enough to be copied between threads. */
 export type StateChange =
-  /** The previous state is dropped, unless one of the next steps sets it. */
+  /** The previous state is dropped, except for what later steps set. */
   | { readonly kind: 'reset' }
-  /** A new or changed service. All its endpoints follow, unchanged ones, too. */
+  /** A new or changed service. All its endpoints follow, including unchanged ones. */
   | { readonly kind: 'service'; readonly service: Service }
   | ({ readonly kind: 'kept' } & Range)
   | { readonly kind: 'endpoints'; readonly endpoints: readonly EndpointInfo[] }
@@ -17,10 +17,10 @@ export type StateChange =
   | { readonly kind: 'node'; readonly node: Node }
   | { readonly kind: 'removeNode'; readonly name: string };
 
-/** So many endpoints at most are one step. */
+/** Maximum number of endpoints in a step. */
 const MAX_ENDPOINTS = 500;
 
-/** The difference between two states. Services that are the same objects have not changed. */
+/** The difference between two states. Services with the same object are unchanged. */
 export function* stateChanges(
   before: GlobalState | undefined,
   after: GlobalState,
@@ -72,7 +72,7 @@ function* endpointParts(
       positions ??= positionsIn(after);
       const old = oldPositions.get(nameOf(endpoint)) ?? -1;
       const next = positions.get(nameOf(before[at])) ?? Infinity;
-      // It has been left out, or has moved: whichever leaves more of both lists.
+      // It was removed or has moved: choose what keeps more of both lists.
       if (old >= at && old - at <= next - index) {
         from = at = old;
         isKept = isDeepStrictEqual(before[at], endpoint);
@@ -94,7 +94,7 @@ function positionsIn(endpoints: readonly EndpointInfo[]): ReadonlyMap<string, nu
   return new Map(endpoints.map((endpoint, index) => [nameOf(endpoint), index]));
 }
 
-/** The identity of an endpoint, in a list. */
+/** The identity of an endpoint within a list. */
 function nameOf(info: EndpointInfo | undefined): string {
   const { ips } = info?.endpoint ?? {};
   return `${info?.podName} ${ips?.v4[0] ?? ips?.v6[0]}`;
@@ -106,8 +106,8 @@ export class StateWriter {
   readonly #nodes = new Set<string>();
 
   /**
-   * The steps of a transaction, of about a service each. The endpoints of a service are one source, with
-   * the name of the service, as kpng has it.
+   * The steps of a transaction, about one service each. The endpoints of a service are one source, named after the
+   * service as in kpng.
    */
   *write(
     transaction: GlobalTransaction,
@@ -170,7 +170,7 @@ export class StateWriter {
   }
 }
 
-/** The endpoints of the service before this index. */
+/** The endpoints of the service that precedes this index. */
 function endpointsAt(
   changes: readonly StateChange[],
   index: number,

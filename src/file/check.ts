@@ -3,11 +3,11 @@ import { namespaceOf, protocolOf } from './build.ts';
 import type { Finding } from './problem.ts';
 import type { RawEndpoint, RawPort, RawServiceItem } from './raw.ts';
 
-/** What the JSON schema cannot say about a service item. */
+/** Findings beyond what the JSON schema can check. */
 export interface ItemFindings {
-  /** The file is refused. */
+  /** Reasons to reject the file. */
   readonly errors: Finding[];
-  /** The file is used, but something in it has no effect. */
+  /** The file is used, but parts of it have no effect. */
   readonly warnings: Finding[];
 }
 
@@ -16,7 +16,7 @@ export function checkItem({ service, endpoints }: RawServiceItem): ItemFindings 
   const findings: ItemFindings = { errors: [], warnings: [] };
   const ports = service.ports ?? [];
   checkPorts(ports, findings);
-  // An override takes effect under the name of a port, and of its target port.
+  // An override applies to the name of a port and to that of its target port.
   const names = new Set(ports.flatMap((port) => [port.name ?? '', port.targetportname ?? '']));
   if (!ports.some(({ name }) => (name ?? '') === '')) names.delete('');
   const owner = { servicename: service.name, namespace: namespaceOf(service) };
@@ -24,7 +24,7 @@ export function checkItem({ service, endpoints }: RawServiceItem): ItemFindings 
     const at = ['endpoints', index];
     checkOverrides(endpoint, [...at, 'endpoint', 'portoverrides'], names, findings);
     for (const key of ['servicename', 'namespace'] as const) {
-      // kpng overwrites these two silently; a value that differs is most likely a mistake.
+      // kpng overwrites these two silently; a different value is most likely a mistake.
       const value = endpoint[key] ?? '';
       if (value === '' || value === owner[key]) continue;
       const message = `'${value}' is ignored; an endpoint belongs to the service above it (${owner[key]})`;

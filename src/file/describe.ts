@@ -6,7 +6,7 @@ import type { Finding } from './problem.ts';
 import { stateFileSchema, type SchemaPart } from './schema.ts';
 import { flowText } from './write.ts';
 
-/** Puts an error of the schema validator into words. `root` is the value that was validated. */
+/** Describes an error of the schema validator. `root`: the validated value. */
 export function describe(error: ErrorObject, root: unknown): Finding {
   const segments = pointerSegments(error.instancePath, root);
   if (error.keyword === 'additionalProperties') {
@@ -29,8 +29,8 @@ function unknownKey(key: string, parent: SchemaPart): string {
 }
 
 /**
- * Where a key belongs that is unknown in `parent` but known one level below or above it, as it
- * happens by wrong indentation: `under 'ips'`, `beside 'service'`. Undefined: nowhere near.
+ * Where an unknown key belongs, if it is valid one level below or above, as with wrong indentation: `under 'ips'`,
+ * `beside 'service'`. Undefined: neither.
  */
 function rightPlace(key: string, parent: SchemaPart, root: SchemaPart): string | undefined {
   const below = Object.entries(parent.properties ?? {})
@@ -50,7 +50,7 @@ function has(part: SchemaPart | undefined, key: string): boolean {
   return part?.properties !== undefined && Object.hasOwn(part.properties, key);
 }
 
-/** The map that a part of the schema describes, or that its list has as items. */
+/** The map that a part of the schema describes, or the items of its list. */
 function resolve(part: SchemaPart, root: SchemaPart): SchemaPart | undefined {
   if (part.$ref !== undefined) return root.definitions?.[part.$ref.replace('#/definitions/', '')];
   return part.items === undefined ? part : resolve(part.items, root);
@@ -93,12 +93,12 @@ function wrongType({ data: value, instancePath }: ErrorObject, schema: SchemaPar
   return `${message}${remedy(value, schema, instancePath)}`;
 }
 
-/** How to correct a value of the wrong type, where that is obvious. */
+/** How to correct a value of the wrong type, if that is obvious. */
 function remedy(value: unknown, schema: SchemaPart, path: string): string {
   const types = new Set([schema.type].flat());
   const isPlain = typeof value === 'number' || typeof value === 'boolean';
   if (types.has('string')) {
-    // An address that ends with a colon is read as a key.
+    // An address that ends with a colon is parsed as a key.
     if (schema.format === 'ipv6' && typeof value === 'object') return '; put it in quotes';
     return schema.format === undefined && isPlain ? `; put it in quotes: "${value}"` : '';
   }

@@ -8,35 +8,35 @@ export interface FileLoaded {
   path: string;
   services: number;
   nodes: number;
-  /** How many service items were parsed; the others were the same as before. */
+  /** Number of parsed service items; the others were unchanged. */
   parsedItems: number;
   bytes: number;
   durationMs: number;
-  /** Parts of the file without effect, if the last valid content did not have them. */
+  /** Parts of the file without effect, unless the last valid content had them too. */
   newWarnings: Problems;
 }
 
 /**
- * The file has errors. The previous state is kept. Published once for each content, and again when a
- * file that could not be read for a while comes back with the same errors.
+ * The file has errors. The previous state is kept. Published once for each content, and again when a file that could
+ * not be read comes back with the same errors.
  */
 export interface FileInvalid {
   path: string;
   /** KPNG_STATE_FILE_INVALID; its message lists the problems. */
   error: KpngError;
   errors: Problems;
-  /** Whether a previous state is still served; otherwise there has been none yet. */
+  /** Whether a previous state is still served; otherwise there is none yet. */
   served: boolean;
 }
 
-/** The file cannot be read or not be parsed to its end. It is retried; published once for each cause. */
+/** The file cannot be read or completely parsed. It is retried; published once for each cause. */
 export interface FileReadFailed {
   path: string;
   /** KPNG_STATE_FILE_READ, or KPNG_STATE_FILE_LIMIT when a limit of size, memory or time is exceeded. */
   error: KpngError;
 }
 
-/** The file can be read again and has the valid content of before. */
+/** The file can be read again and has its previous valid content. */
 export interface FileRecovered {
   path: string;
 }

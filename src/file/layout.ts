@@ -1,7 +1,6 @@
 /**
- * Takes the text of a state file apart. A service item that has not changed since the file was read last
- * is not parsed again, so YAML in block style is cut into its items before it is parsed. JSON is parsed
- * fast enough as a whole, and so are YAML files that cannot be cut.
+ * Splits the text of a state file. An unchanged service item is not parsed again, so YAML in block style is split
+ * into its items first. JSON is parsed as a whole, which is fast enough, and so is YAML that cannot be split.
  */
 import { formatBytes } from '../util/bytes.ts';
 import { ownText } from '../util/own-text.ts';
@@ -18,21 +17,21 @@ import type { FileLimits } from './limits.ts';
 export type ItemResult = { readonly value: unknown } | { readonly problem: YamlProblem };
 
 export interface Layout {
-  /** The file without its service items: their list is empty, if there is one. */
+  /** The file without its service items: their list, if any, is empty. */
   readonly rest: unknown;
-  /** `text` is equal for equal items. `read` returns undefined when the file cannot be cut after all. */
+  /** `text` is equal for equal items. `read` returns undefined if the file cannot be split after all. */
   readonly items: readonly { readonly text: string; read(): ItemResult | undefined }[];
-  /** Offset in the file of a part of an item, or of the rest when there is no item. */
+  /** Offset in the file of a part of an item, or of the rest if there is no item. */
   locate(item: number | undefined, segments: readonly Segment[], atKey?: boolean): number;
   /** Offset of an item. */
   startOf(item: number): number;
 }
 
-/** Cuts YAML in block style into pieces. Undefined when the text has another form. */
+/** Splits YAML in block style into pieces. Undefined for text in another form. */
 export function layOutPieces(text: string, limits: FileLimits): Layout | undefined {
   const split = splitServices(text);
   if (split === undefined || split.rest.length > limits.maxPieceChars) return undefined;
-  // The key may turn out to be a part of a text, and an alias may refer to something in the items.
+  // The key may turn out to be part of a text, and an alias may refer to an item.
   const parsed = parseYaml(split.rest, limits);
   const [head] = parsed.ok && parsed.documents.length === 1 ? parsed.documents : [];
   if (head === undefined || head.hasAliases || !isMap(head.value)) return undefined;
@@ -106,7 +105,7 @@ const EMPTY_FILE =
 function readWhole(text: string, limits: FileLimits): ItemResult {
   const json = /^\s*\{/.test(text) ? parseJson(text, limits.maxDepth) : undefined;
   if (json !== undefined) return { value: json };
-  // YAML also finds where a text is no JSON, and the second of two equal keys.
+  // YAML also locates errors in JSON, and the second of two equal keys.
   const { maxPieceChars } = limits;
   if (text.length > maxPieceChars) {
     return {
@@ -124,7 +123,7 @@ function readWhole(text: string, limits: FileLimits): ItemResult {
   return { problem: { offset: second.offset, message } };
 }
 
-/** The value of a JSON text. Undefined when it is invalid, nested too deeply, or a key occurs twice in it. */
+/** The value of a JSON text. Undefined if it is invalid, nested too deeply, or has a duplicate key. */
 function parseJson(text: string, maxDepth: number): unknown {
   let value: unknown;
   try {
@@ -166,32 +165,32 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A text in block style, cut into the items of its list `services`. */
+/** A text in block style, split into the items of its list `services`. */
 interface Split {
   readonly items: readonly { readonly text: string; readonly start: number }[];
   /** The text without the items. */
   readonly rest: string;
   /** Offset of the key `services`, in the text as in the rest. */
   readonly keyAt: number;
-  /** Offset in the rest where the items were, and how long they are together. */
+  /** Offset in the rest where the items were, and their total length. */
   readonly cutAt: number;
   readonly cutLength: number;
 }
 
 /**
- * Cuts a text by its indentation. Undefined when it is not in block style, or might mean something else as
- * a whole. The caller has to make sure that the key is one, by parsing the rest.
+ * Splits a text by its indentation. Undefined if it is not in block style, or could mean something else as a whole.
+ * The caller has to verify the key by parsing the rest.
  */
 function splitServices(text: string): Split | undefined {
   const key = /^services:[ \t]*(?:#.*)?\r?\n/m.exec(text);
-  // Directives hold for all items, and to YAML a lone CR ends a line.
+  // Directives apply to all items, and in YAML a lone CR ends a line.
   if (key === null || /^%|\r(?!\n)/m.test(text)) return undefined;
   const cutAt = key.index + key[0].length;
   const firstLine = /^( *)-(?=[ \r\n])/gm;
   firstLine.lastIndex = cutAt;
   const indent = firstLine.exec(text)?.[1]?.length;
   if (indent === undefined) return undefined;
-  // All further indented lines belong to the item above.
+  // More deeply indented lines belong to the item above.
   const outline = new RegExp(`^ {0,${indent}}[^ \\r\\n#]`, 'gm');
   outline.lastIndex = cutAt;
   const starts: number[] = [];

@@ -2,7 +2,7 @@
 export const DEFAULT_FILE_LIMITS = {
   /** Largest file that is read. Bytes. */
   maxFileBytes: 64 * 1024 * 1024,
-  /** Longest YAML that is parsed in one piece: a service, or a file that has to be. Characters. */
+  /** Longest YAML that is parsed in one piece: a service, or a file that cannot be split. Characters. */
   maxPieceChars: 32 * 1024 * 1024,
   /** How deep lists and maps may be nested. */
   maxDepth: 100,
@@ -14,11 +14,11 @@ export const DEFAULT_FILE_LIMITS = {
   maxParseMs: 60_000,
   /** Time that parsing may continue once the file has newer content. Milliseconds. */
   maxOutdatedParseMs: 5000,
-  /** How many problems of a file are listed; the rest is counted. */
+  /** Maximum number of listed problems; the rest is counted. */
   maxProblems: 20,
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   settleMs: 50,
-  /** A file that changes all the time is read after this long. Milliseconds. */
+  /** A file that keeps changing is read after this long anyway. Milliseconds. */
   maxSettleMs: 1000,
   /** Interval of the checks of the file's status. Milliseconds. */
   pollMs: 1000,

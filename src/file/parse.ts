@@ -15,26 +15,26 @@ export type ParseResult =
   | {
       readonly ok: true;
       readonly state: GlobalState;
-      /** Parts of the file without effect, if the last valid text did not have them. */
+      /** Parts of the file without effect, unless the last valid text had them too. */
       readonly newWarnings: Problems;
-      /** How many service items were parsed; the others were the same as before. */
+      /** Number of parsed service items; the others were unchanged. */
       readonly parsedItems: number;
     }
-  /** There is at least one error, and nothing of the file must be used. */
+  /** There is at least one error, and no part of the file may be used. */
   | { readonly ok: false; readonly errors: Problems };
 
-/** What became of one service item. Depends on nothing but its text, so it can be kept. */
+/** The result for one service item. Depends only on its text, so it can be cached. */
 interface Item {
   readonly text: string;
   /** Undefined when there is an error. */
   readonly service?: GlobalService;
-  /** The first ones; `errorCount` is the total. */
+  /** The first errors; `errorCount` is the total. */
   readonly errors: readonly Finding[];
   readonly errorCount: number;
   readonly warnings: readonly Finding[];
 }
 
-/** Parses a state file again and again. What has not changed keeps its objects. */
+/** Parses successive versions of a state file. Unchanged parts keep their objects. */
 export class StateParser {
   readonly #limits: FileLimits;
   #items: ReadonlyMap<string, Item> = new Map();
@@ -58,7 +58,7 @@ export class StateParser {
     return this.#read(text, whole) ?? { ok: false, errors: { first: [], total: 0 } };
   }
 
-  /** Undefined when it turns out that the text cannot be read item by item. */
+  /** Undefined if the text cannot be read item by item after all. */
   #read(text: string, layout: Layout): ParseResult | undefined {
     const { maxProblems } = this.#limits;
     const errors = new Findings(text, layout, maxProblems);
@@ -134,7 +134,7 @@ function readItem(text: string, result: ItemResult, maxProblems: number): Item {
   return { text, ...listed, errorCount: 0, service: buildService(raw) };
 }
 
-/** Checks the file without its service items, and returns the nodes by name. */
+/** Checks the file without its service items and returns the nodes by name. */
 function readNodes(rest: unknown, errors: Findings): Map<string, Node> {
   const invalid = validators().file(rest);
   const nodes = new Map<string, Node>();
@@ -201,7 +201,7 @@ class Findings {
     return problemsIn(this.#text, located, this.total, this.max);
   }
 
-  /** Those of the rest come first, but may be behind the items. */
+  /** Findings of the rest come first, but may be located after the items. */
   get #isFull(): boolean {
     return this.#kept.length >= this.max * 4;
   }

@@ -7,14 +7,14 @@ import type { StateChange } from './changes.ts';
 import type { FileLimits } from './limits.ts';
 import type { Problems } from './problem.ts';
 
-/** What became of the content of a state file. */
+/** The result for one content of a state file. */
 export type Verdict =
   | { readonly ok: false; readonly errors: Problems }
   | {
       readonly ok: true;
       readonly services: number;
       readonly nodes: number;
-      /** How many service items were parsed; the others were the same as before. */
+      /** Number of parsed service items; the others were unchanged. */
       readonly parsedItems: number;
       readonly newWarnings: Problems;
     };
@@ -22,7 +22,7 @@ export type Verdict =
 /** Requests to the thread: check a content, or send the next part of its changes. */
 export type Request = Uint8Array<ArrayBuffer> | 'next part';
 
-/** Beside this file, as source or compiled, or inside the executable. */
+/** Next to this file, as source or compiled, or inside the executable. */
 const ENTRY = threadModule(
   'parser-worker',
   new URL(
@@ -41,9 +41,8 @@ export interface ParserThreadOptions {
 }
 
 /**
- * Parses contents of a state file in a worker thread, one at a time, so that proxying continues meanwhile. The
- * thread keeps the state and sends changes in small parts: copying a large state at once would block the main
- * thread.
+ * Parses versions of a state file in a worker thread, one at a time, so that proxying continues meanwhile. The thread
+ * keeps the state and sends changes in small parts: copying a large state at once would block the main thread.
  *
  * The thread's memory and time are limited. When it ends, pending requests reject with a KpngError, and the next
  * content gets a new thread, whose changes begin with a reset.
@@ -62,7 +61,7 @@ export class ParserThread {
     this.#options = options;
   }
 
-  /** Starts the thread, so that it is ready by the time there is something to parse. */
+  /** Starts the thread ahead of the first content. */
   start(): Worker {
     if (this.#worker !== undefined) return this.#worker;
     const { limits, module = ENTRY } = this.#options;
@@ -70,11 +69,11 @@ export class ParserThread {
       name: 'kpng-userspace state file',
       workerData: limits,
       resourceLimits: { maxOldGenerationSizeMb: limits.maxParserBytes / 2 ** 20 },
-      // What this process was started with may not suit a thread, such as `--input-type`.
+      // Flags of this process may not suit a thread, such as `--input-type`.
       execArgv: ['--disable-warning=ExperimentalWarning'],
     });
     worker.unref();
-    // A thread that was ended may still have something to say.
+    // A terminated thread may still send messages.
     const isCurrent = (): boolean => this.#worker === worker;
     worker.on('message', (answer) => isCurrent() && this.#waiting?.resolve(answer));
     worker.on('error', (error: NodeJS.ErrnoException) => {
@@ -88,7 +87,7 @@ export class ParserThread {
     return worker;
   }
 
-  /** The bytes belong to the thread from then on. */
+  /** Transfers the bytes to the thread. */
   async parse(bytes: Uint8Array<ArrayBuffer>): Promise<Verdict> {
     const { clock, limits } = this.#options;
     const { maxParseMs } = limits;
@@ -109,8 +108,8 @@ export class ParserThread {
   }
 
   /**
-   * There is newer content: what is parsed now may take a short time more, unless it is the replacement of
-   * one that had to end for that reason. So a file that is written all the time is parsed now and then.
+   * There is newer content: limits the remaining time for the current one, unless that already replaces an aborted
+   * one. So a file that is written all the time is still parsed now and then.
    */
   expedite(): void {
     if (!this.#isParsing || this.#isReplacement || this.#outdated !== undefined) return;
@@ -121,7 +120,7 @@ export class ParserThread {
     });
   }
 
-  /** All changes from the content that was taken last to the newest valid one. */
+  /** All changes from the last delivered content to the newest valid one. */
   async changes(): Promise<StateChange[]> {
     const all: StateChange[] = [];
     for (;;) {

@@ -6,7 +6,7 @@ import type { FileLimits } from './limits.ts';
 import { decodeText, StateParser } from './parse.ts';
 import type { Request, Verdict } from './parser-thread.ts';
 
-/** As many endpoints and other steps are handed over at once: a few milliseconds of copying. */
+/** Steps per message, weighted by endpoints: a few milliseconds of copying. */
 const PART_WEIGHT = 1000;
 
 const parser = new StateParser(workerData as FileLimits);
@@ -28,7 +28,7 @@ function parse(bytes: Uint8Array): Verdict {
   return { ok: true, services: services.size, nodes: nodes.size, parsedItems, newWarnings };
 }
 
-/** The next changes towards the newest state; none: these were all. */
+/** The next changes towards the newest state; empty: done. */
 function nextPart(): StateChange[] {
   const part: StateChange[] = [];
   for (let weight = 0; weight < PART_WEIGHT;) {

@@ -10,21 +10,21 @@ export interface Problem {
   readonly message: string;
 }
 
-/** Problems of one kind: the first ones, and how many there are. */
+/** Problems of one kind: the first few, and their number. */
 export interface Problems {
   /** By position; not more than the limit. */
   readonly first: readonly Problem[];
   readonly total: number;
 }
 
-/** A problem of a value, before its position in the file is known. */
+/** A problem with a value, before its position in the file is known. */
 export interface Finding {
-  /** From the value that was checked (the file, or a service item) to the one that is wrong. */
+  /** From the checked value (the file, or a service item) to the wrong one. */
   readonly segments: readonly Segment[];
   /** Whether the last segment is a key, not its value. */
   readonly atKey?: boolean;
   readonly message: string;
-  /** Of text that could not be parsed: the offset in it. */
+  /** For text that could not be parsed: the offset in it. */
   readonly offset?: number;
 }
 
@@ -35,7 +35,7 @@ export interface Located {
   readonly message: string;
 }
 
-/** Sorts problems by position and keeps the first `max`. `total`: how many there are, listed or not. */
+/** Sorts problems by position and keeps the first `max`. `total`: their number, listed or not. */
 export function problemsIn(
   text: string,
   located: readonly Located[],
@@ -62,7 +62,7 @@ export function lineOf(text: string, offset: number): number {
   return problemsIn(text, [{ offset, path: '', message: '' }], 1, 1).first[0]?.line ?? 1;
 }
 
-/** Writes a path the way people do: `services[2].service.labels["a/b"]`. */
+/** Formats a path: `services[2].service.labels["a/b"]`. */
 export function formatPath(segments: readonly Segment[]): string {
   let text = '';
   for (const segment of segments) {

@@ -1,6 +1,6 @@
 /**
- * A service item and a node as a state file spells them, after the JSON schema accepted them. Every
- * key may be missing or null unless the schema requires it.
+ * A service item and a node as spelled in a state file that passed the JSON schema. Every key may be missing or null
+ * unless the schema requires it.
  */
 type Raw<T> = { readonly [K in keyof T]?: T[K] | null };
 type Texts = readonly string[];

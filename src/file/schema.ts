@@ -4,18 +4,18 @@ import { Ajv, type ErrorObject } from 'ajv';
 import { isMappedIPv4 } from '../store/ip-set.ts';
 import { bundledText } from '../util/bundle.ts';
 
-/** Where the JSON schema is: shipped beside the program, for editors too. */
+/** The JSON schema, shipped with the program for editors too. */
 export const SCHEMA_URL = new URL('../../schema/state-file.schema.json', import.meta.url);
 
 /** Checks values against the JSON schema and returns what is wrong. */
 export interface Validators {
-  /** The whole file; give its service items to `serviceItem` instead. */
+  /** Checks the whole file; pass its service items to `serviceItem` instead. */
   file(value: unknown): readonly ErrorObject[];
   /** One item of the list of services. */
   serviceItem(value: unknown): readonly ErrorObject[];
 }
 
-/** What the messages need to know of a JSON schema. */
+/** The part of a JSON schema that messages use. */
 export interface SchemaPart {
   readonly $ref?: string;
   readonly title?: string;
@@ -62,7 +62,7 @@ function compile(): Validators {
   return { file: validator('file'), serviceItem: validator('file#/definitions/serviceItem') };
 }
 
-/** An address that can stand under `v6`: no zone, and not an IPv4 address in disguise. */
+/** An address valid under `v6`: no zone, not an IPv4-mapped address. */
 function isPlainIPv6(text: string): boolean {
   return isIPv6(text) && !text.includes('%') && !isMappedIPv4(text);
 }

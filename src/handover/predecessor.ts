@@ -14,7 +14,7 @@ import { SocketFile, type FileId } from './socket-file.ts';
 import { sendInThread } from './thread.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 
-/** How often the server looks whether the file of its socket is still its own. Milliseconds. */
+/** Interval of the checks that the socket file is still ours. Milliseconds. */
 export const KEEP_MS = 10_000;
 
 export interface HandoverServerOptions {
@@ -22,19 +22,18 @@ export interface HandoverServerOptions {
   readonly path: string;
   /** The socket file that this process found when it started: see `SocketFile`. */
   readonly expected: FileId;
-  /** Default: the real one. */
   readonly clock?: Clock;
-  /** What this process listens on now. */
+  /** What this process currently listens on. */
   readonly listeners: () => readonly PreviousListener[];
-  /** The UDP sessions that it has now. */
+  /** Its current UDP sessions. */
   readonly flows: () => Promise<readonly PreviousFlow[]>;
-  /** TCP ports of the other listeners of this process that are handed over. */
+  /** TCP ports of other listeners to hand over. */
   readonly ports: () => readonly number[];
-  /** A new process has the sockets, and puts its own state in place. */
+  /** A new process has received the sockets, and is applying its own state. */
   readonly onGiven: (pid: number, sockets: number) => void;
-  /** A call was refused, or a new process has ended before it served; this process still serves. */
+  /** A call was refused, or a new process ended before it served; this process still serves. */
   readonly onFailed: (reason: string) => void;
-  /** No new process can call, for this reason; undefined: now one can. Retried every `KEEP_MS`. */
+  /** No new process can connect, for this reason; undefined: it can again. Retried every `KEEP_MS`. */
   readonly onUnreachable: (reason: string | undefined) => void;
 }
 
@@ -42,15 +41,15 @@ export interface HandoverServerOptions {
 export interface Taken {
   readonly pid: number;
   /**
-   * The listening sockets that it serves; undefined: it does not say. Sockets opened after its call are not among
-   * them: it never received them.
+   * The listening sockets that it serves; undefined: unknown. Sockets opened after its call are not among them: it
+   * never received them.
    */
   readonly newProcess: NewProcess | undefined;
 }
 
 type State =
   | { readonly kind: 'alone' }
-  /** A new process has called; it may serve already, or be about to. */
+  /** A new process has called; it may be serving already, or about to. */
   | { readonly kind: 'called'; readonly socket: Socket; readonly over: Promise<void> }
   | { readonly kind: 'taken' };
 
@@ -71,7 +70,7 @@ export class HandoverServer {
     this.#file = new SocketFile(options.path);
   }
 
-  /** Resolves when a new process serves the clients; never, if none does. */
+  /** Resolves when a new process serves the clients, if one ever does. */
   get taken(): Promise<Taken> {
     return this.#taken.promise;
   }
@@ -82,16 +81,16 @@ export class HandoverServer {
   }
 
   /**
-   * Listens until `close`. Resolves after the first attempt; a failure is reported by `onUnreachable`. Takes the
-   * path again when the file is gone, and when the other process that had it has ended.
+   * Listens until `close`. Resolves after the first attempt; a failure is reported by `onUnreachable`. Binds the path
+   * again when the file is gone, and when another process that held it has ended.
    */
   async listen(): Promise<void> {
     await this.#listen(this.#options.expected);
   }
 
   /**
-   * Waits while a new process is about to take over, and resolves with whether it has; with false when that takes
-   * longer than so many milliseconds.
+   * Waits for a new process that is about to take over. Resolves with whether it has; with false after `withinMs`
+   * milliseconds.
    */
   async settled(withinMs: number): Promise<boolean> {
     if (this.#state.kind !== 'called') return true;
@@ -101,7 +100,7 @@ export class HandoverServer {
     return Promise.race([over, late.promise]).finally(() => timer.cancel());
   }
 
-  /** Stops handing over, and removes the socket unless another process owns it by now. Idempotent. */
+  /** Stops handing over, and removes the socket unless another process owns it. Idempotent. */
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
@@ -140,7 +139,7 @@ export class HandoverServer {
   #called(socket: Socket): void {
     socket.unref();
     socket.on('error', () => undefined);
-    // One at a time; a second caller learns which ports are taken, and starts as if it were alone.
+    // One at a time; a second caller gets the ports in use, and starts as if it were alone.
     if (this.#state.kind !== 'alone') {
       socket.destroy();
       return;
@@ -156,7 +155,7 @@ export class HandoverServer {
       const sessions = await flows();
       const given = await sendInThread({
         kind: 'send',
-        // Only now: the descriptor of a closed socket may already have been reused.
+        // Not earlier: the descriptor of a closed socket may already have been reused.
         fd: descriptorOf(socket),
         listeners: listeners(),
         flows: sessions,
@@ -186,8 +185,8 @@ function newProcessOf(given: readonly number[], left: ReadonlySet<number>): NewP
 }
 
 /**
- * The sockets that a new process does not serve, once it serves the others; undefined: it does not say. Rejects
- * when it ends before.
+ * The sockets that a new process does not serve, once it serves the others; undefined: unknown. Rejects if it ends
+ * before.
  */
 async function untilTaken(socket: Socket): Promise<readonly number[] | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly number[] | undefined>();
@@ -198,7 +197,7 @@ async function untilTaken(socket: Socket): Promise<readonly number[] | undefined
     end = (end + part).slice(-TAKEN.length);
     try {
       if (text.length > MAX_TAKEN_BYTES) throw new Error('it sent a message that is too long');
-      // Looking at all of the text at each part would copy it each time.
+      // Converting the whole text at each chunk would copy it each time.
       const taken = end === TAKEN ? readTaken(text) : undefined;
       if (taken !== undefined) resolve(taken.left);
     } catch (error) {
@@ -210,7 +209,7 @@ async function untilTaken(socket: Socket): Promise<readonly number[] | undefined
   return promise;
 }
 
-/** Node has no other way to it. */
+/** Node has no other way to get it. */
 function descriptorOf(socket: Socket): number {
   const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } };
   if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');

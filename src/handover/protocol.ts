@@ -1,25 +1,25 @@
 /**
- * What two processes say to each other over the handover socket, line by line, in JSON:
+ * The messages of two processes over the handover socket, in lines of JSON:
  *
- *     new process  Hello
- *     predecessor  Offer, and with the bytes behind it the descriptors of its listeners
- *     new process  Left, and TAKEN, once it serves them
+ * new process Hello
+ * predecessor Offer, followed by bytes that carry the descriptors of its listeners
+ * new process Left, and TAKEN, once it serves them
  *
- * The connection stays open as long as both live, so that each notices when the other has gone.
+ * The connection stays open as long as both live, so that each notices when the other ends.
  */
 import { readlinkSync } from 'node:fs';
 import { KpngError } from '../errors.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { PreviousFlow } from '../proxysocket/udp/previous-flows.ts';
 
-/** Changes when processes of different versions would not understand each other. */
+/** Changes when different versions become incompatible. */
 export const HANDOVER_VERSION = 1;
 
 export const TAKEN = 'taken\n';
 
 /**
- * The sockets that a new process received and does not serve, by inode numbers. An earlier version does not send
- * them; then nothing is known of any socket.
+ * The sockets that a new process received and does not serve, by inode number. Earlier versions do not send them;
+ * then nothing is known about any socket.
  */
 export interface Left {
   readonly left: readonly number[];
@@ -56,10 +56,10 @@ export type Offer =
   | {
       readonly ok: true;
       readonly pid: number;
-      /** How many descriptors follow. */
+      /** Number of descriptors that follow. */
       readonly sockets: number;
       readonly former: readonly PreviousListener[];
-      /** UDP sessions; absent: a predecessor of an earlier version does not send them. */
+      /** UDP sessions; absent if the predecessor is an earlier version. */
       readonly flows?: readonly PreviousFlow[];
     }
   | { readonly ok: false; readonly reason: string };
@@ -67,7 +67,7 @@ export type Offer =
 /** The first line of a new process. Throws KPNG_HANDOVER_FAILED. */
 export function readHello(line: string): Hello {
   const hello: unknown = checked('greeting', line, ({ handover, pid, network }) => {
-    // Another version may have other fields, and is refused.
+    // Another version, possibly with other fields, is refused.
     if (handover !== HANDOVER_VERSION) return typeof handover === 'number';
     return isCount(pid) && typeof network === 'string';
   });
@@ -125,10 +125,10 @@ function isObject(value: unknown): value is Unchecked {
 /** Time limit for each side, from the connection until the new process has the sockets. Milliseconds. */
 export const EXCHANGE_LIMIT_MS = 10_000;
 
-/** A line longer than this is no message: 10,000 listeners take about 2 MB. */
+/** Maximum length of a line: 10,000 listeners take about 2 MB. */
 export const MAX_LINE_BYTES = 64 << 20;
 
-/** The last message of a new process is not longer than this: 100,000 sockets take about 1 MB. */
+/** Maximum size of the last message of a new process: 100,000 sockets take about 1 MB. */
 export const MAX_TAKEN_BYTES = 2 << 20;
 
 /** Identifies the network namespace. */
@@ -140,7 +140,7 @@ export function helloFrom(pid: number, network: string): Hello {
   return { handover: HANDOVER_VERSION, pid, network };
 }
 
-/** Why the sockets of one process are of no use to another one; undefined: they are. */
+/** Why another process cannot use the sockets of this one; undefined: it can. */
 export function refusal(hello: Hello, network: string): string | undefined {
   if (hello.handover !== HANDOVER_VERSION) {
     return `it speaks version ${String(hello.handover)} of the handover, this one ${HANDOVER_VERSION}`;
@@ -149,7 +149,7 @@ export function refusal(hello: Hello, network: string): string | undefined {
   return undefined;
 }
 
-/** Only root and the user who runs this process may take part. */
+/** Only root and the user of this process may take part. */
 export function isAllowedUser(uid: number, own: number): boolean {
   return uid === 0 || uid === own;
 }

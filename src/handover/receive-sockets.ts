@@ -11,13 +11,13 @@ export interface ReceiveOptions {
   readonly pid: number;
   readonly uid: number;
   readonly network: string;
-  /** How long the predecessor may take to answer. Milliseconds. */
+  /** Time limit for the predecessor's answer. Milliseconds. */
   readonly limitMs: number;
 }
 
 /** The sockets and sessions that a new process received. */
 export interface ReceivedSockets {
-  /** Of the predecessor. */
+  /** Process id of the predecessor. */
   readonly pid: number;
   readonly sockets: readonly InheritedSocket[];
   readonly previousListeners: readonly PreviousListener[];
@@ -26,14 +26,14 @@ export interface ReceivedSockets {
   readonly connection: number;
 }
 
-/** Calls the predecessor and gets its sockets. Throws, with nothing left open, when that cannot be. */
+/** Calls the predecessor and receives its sockets. If it throws, nothing is left open. */
 export function receiveSockets(rights: Rights, options: ReceiveOptions): ReceivedSockets {
   const connection = rights.connect(options.path);
   if (connection < 0) throw systemError(-connection, 'connect');
   const wire = new Wire(rights, connection, options.limitMs);
   try {
     const peer = rights.peer(connection);
-    // A foreign process could make us listen on sockets of its choice, and get our clients' data.
+    // A foreign process could make us listen on sockets of its choice and obtain our clients' data.
     if (peer === undefined || !isAllowedUser(peer.uid, options.uid)) {
       throw new Error(`${options.path} is served by another user`);
     }
@@ -49,7 +49,7 @@ export function receiveSockets(rights: Rights, options: ReceiveOptions): Receive
   }
 }
 
-/** Keeps what takes clients; closes the rest. */
+/** Keeps the listening sockets; closes the rest. */
 function sortOut(rights: Rights, descriptors: readonly number[]): InheritedSocket[] {
   const sockets: InheritedSocket[] = [];
   for (const fd of descriptors) {

@@ -6,14 +6,14 @@ import { importFfi, openLibrary, type Library } from '../proxysocket/linux/sys/l
 import { addressOf, Pinned } from '../proxysocket/linux/sys/memory.ts';
 import { Sockets } from '../proxysocket/linux/sys/sockets.ts';
 
-/** Descriptors that the kernel takes with one message (SCM_MAX_FD). */
+/** Maximum number of descriptors in one message (SCM_MAX_FD). */
 export const MAX_DESCRIPTORS = 253;
 /** The longest path of a unix socket, in bytes. */
 export const MAX_PATH_BYTES = 107;
 const BUFFER_BYTES = 64 * 1024;
 const CONTROL_BYTES = CMSGHDR_BYTES + MAX_DESCRIPTORS * 4 + 4;
 
-/** Whom a unix socket is connected to. */
+/** The peer of a unix socket. */
 export interface PeerCredentials {
   readonly pid: number;
   readonly uid: number;
@@ -22,18 +22,18 @@ export interface PeerCredentials {
 /** The result of a read: bytes and descriptors, both in the order in which they were sent. */
 export interface Received {
   readonly bytes: Uint8Array;
-  /** They are the caller's, and closed on exec. */
+  /** Owned by the caller; closed on exec. */
   readonly descriptors: readonly number[];
 }
 
-/** Where a socket of this process takes clients. */
+/** The address at which a socket of this process accepts clients. */
 export interface ListeningAddress extends SocketAddress {
   readonly protocol: 'TCP' | 'UDP';
 }
 
 /**
- * Passes descriptors between processes over unix sockets. Nothing blocks; every call returns what the C
- * function returns, or a negative error number. For one thread.
+ * Passes descriptors between processes over unix sockets. Nothing blocks; every call returns the result of the C
+ * function, or a negative errno. For use in one thread.
  */
 export class Rights {
   readonly #c: Library['c'];
@@ -54,7 +54,7 @@ export class Rights {
     this.#buffer = Pinned.alloc(lib.ffi, BUFFER_BYTES);
   }
 
-  /** Connects to a unix socket; the descriptor. Throws a RangeError for a path that is too long. */
+  /** Connects to a unix socket and returns the descriptor. Throws a RangeError if the path is too long. */
   connect(path: string): number {
     const text = Buffer.from(path);
     if (text.length > MAX_PATH_BYTES) {
@@ -72,7 +72,7 @@ export class Rights {
     return failure;
   }
 
-  /** Sends bytes, up to 64 KiB, and descriptors with the first of them; how many bytes were taken. */
+  /** Sends up to 64 KiB, with the descriptors attached to the first byte. Returns the number of bytes sent. */
   send(fd: number, bytes: Uint8Array, descriptors: readonly number[] = []): number {
     const part = bytes.subarray(0, BUFFER_BYTES);
     this.#buffer.bytes.set(part);
@@ -89,7 +89,7 @@ export class Rights {
     return sent < 0 ? -(this.#errno[0] ?? 0) : sent;
   }
 
-  /** The received bytes; none at the end of the stream. */
+  /** The received bytes; empty at the end of the stream. */
   receive(fd: number): Received | number {
     this.#describe(BUFFER_BYTES, CONTROL_BYTES);
     const count = this.#c.recvmsg(fd, addressOf(this.#header), k.MSG_CMSG_CLOEXEC);
@@ -97,7 +97,7 @@ export class Rights {
     return { bytes: this.#buffer.bytes.slice(0, count), descriptors: this.#takeDescriptors() };
   }
 
-  /** Undefined for what is no unix socket. */
+  /** Undefined for anything but a unix socket. */
   peer(fd: number): PeerCredentials | undefined {
     const { view } = this.#buffer;
     view.setUint32(16, 12, true);
@@ -107,7 +107,7 @@ export class Rights {
     return { pid: view.getInt32(0, true), uid: view.getUint32(4, true) };
   }
 
-  /** Undefined for descriptors that take no clients: files, connections, unbound sockets. */
+  /** Undefined for descriptors that accept no clients: files, connections, unbound sockets. */
   listeningAddress(fd: number): ListeningAddress | undefined {
     const sockets = this.#sockets;
     const type = sockets.getOption(fd, k.SOL_SOCKET, k.SO_TYPE);
@@ -150,7 +150,7 @@ export class Rights {
   }
 }
 
-/** Rejects where this Node has no `node:ffi` or may not use it. */
+/** Rejects if this Node has no `node:ffi`, or may not use it. */
 export async function openRights(): Promise<Rights> {
   return new Rights(openLibrary(await importFfi()));
 }

@@ -8,9 +8,9 @@ import type { Wire } from './wire.ts';
 
 export interface SendOptions {
   readonly listeners: readonly PreviousListener[];
-  /** UDP sessions, whose clients the new process routes to the same endpoints. */
+  /** UDP sessions, whose clients the new process sends to the same endpoints. */
   readonly flows: readonly PreviousFlow[];
-  /** TCP ports of what else listens in this process. */
+  /** TCP ports of other listeners of this process. */
   readonly ports: readonly number[];
   readonly pid: number;
   readonly uid: number;
@@ -23,14 +23,14 @@ export type SendResult =
       readonly ok: true;
       /** Of the new process. */
       readonly pid: number;
-      /** Inode numbers of the sockets that it was sent. */
+      /** Inode numbers of the sockets sent to it. */
       readonly inodes: readonly number[];
     }
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Answers a new process: sends it the sockets that take clients for the listeners, and for the ports. A caller that may not
- * have them, or cannot use them, gets only the reason.
+ * Answers a new process: sends it the listening sockets of the listeners and ports. A caller without permission, or
+ * one that cannot use them, gets only the reason.
  */
 export function sendSockets(rights: Rights, wire: Wire, options: SendOptions): SendResult {
   const { listeners, flows, ports, pid, uid, network } = options;
@@ -60,8 +60,8 @@ export function sendSockets(rights: Rights, wire: Wire, options: SendOptions): S
 }
 
 /**
- * The sockets of this process that listen on some ports, whichever thread has opened them: a descriptor of each, by
- * the inode number. One that is closed and reused before it is sent does no harm: the new process checks what it got.
+ * The sockets of this process that listen on the given ports, from any thread: one descriptor of each, by inode
+ * number. One that is closed and reused before it is sent does no harm: the new process checks what it receives.
  */
 function listeningSockets(
   rights: Rights,
@@ -72,7 +72,7 @@ function listeningSockets(
   for (const fd of readdirSync('/proc/self/fd').map(Number)) {
     const address = rights.listeningAddress(fd);
     if (address === undefined || !ports.has(`${address.protocol} ${address.port}`)) continue;
-    // Workers of the `node` engine have two of each socket, which the new process would take for two listeners.
+    // Workers of the `node` engine have two of each socket, which the new process would mistake for two listeners.
     const inode = inodeOf(fd);
     if (inode !== undefined && !found.has(inode)) found.set(inode, fd);
   }

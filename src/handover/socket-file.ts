@@ -2,7 +2,7 @@ import { linkSync, lstatSync, mkdirSync, readFileSync, renameSync, rmSync } from
 import { connect, type Server } from 'node:net';
 import { dirname } from 'node:path';
 
-/** The file that a path named; undefined: none. Another file at the path has another identity while a process listens on this. */
+/** The file at a path; undefined: none. Its identity is not reused while a process listens on it. */
 export type FileId = number | undefined;
 
 export function fileAt(path: string): FileId {
@@ -12,8 +12,8 @@ export function fileAt(path: string): FileId {
 /**
  * The file of a unix socket that one process after another listens on.
  *
- * A server is bound beside the path and then moved there in one step. Only the owner of the path does so: the process that
- * found no one listening, or that took over from the one that does. `expected` is the file that was there then.
+ * A server is bound beside the path and then moved there in one step. Only the owner of the path does so: the process
+ * that found no listener, or took over from it. `expected` is the file that was there then.
  */
 export class SocketFile {
   readonly #path: string;
@@ -23,14 +23,14 @@ export class SocketFile {
     this.#path = path;
   }
 
-  /** Whether the path names the server that was moved there. */
+  /** Whether the path names our server. */
   get isOwn(): boolean {
     return this.#own !== undefined && fileAt(this.#path) === this.#own;
   }
 
   /**
    * Lets a server listen at the path, for its own user only; makes the folder when only that is missing. Rejects with
-   * the system's error, and with an Error while another process listens there; then the server is closed.
+   * the system's error, or with an Error if another process listens there; the server is closed then.
    */
   async take(server: Server, expected: FileId): Promise<void> {
     const temporary = `${this.#path}.${process.pid}`;
@@ -47,7 +47,7 @@ export class SocketFile {
     }
   }
 
-  /** Removes the file, unless the path names that of another process by now. Idempotent. */
+  /** Removes the file, unless the path now belongs to another process. Idempotent. */
   remove(): void {
     if (this.isOwn) rmSync(this.#path);
     this.#own = undefined;
@@ -57,7 +57,7 @@ export class SocketFile {
     const path = this.#path;
     const found = lstatSync(path, { throwIfNoEntry: false });
     if (found === undefined) {
-      // Unlike a rename this fails when another process is faster.
+      // Unlike a rename, this fails if another process is faster.
       linkSync(temporary, path);
       rmSync(temporary);
       return;
@@ -75,7 +75,7 @@ function listen(server: Server, path: string): Promise<void> {
   server.once('error', reject);
   const mask = process.umask(0o177);
   try {
-    // It is bound before this returns.
+    // Bound by the time this returns.
     server.listen(path, () => {
       server.off('error', reject);
       server.on('error', () => undefined);
@@ -88,8 +88,9 @@ function listen(server: Server, path: string): Promise<void> {
 }
 
 /**
- * Whether another socket of this network namespace listens there. The kernel lists the name that a socket was bound to, which
- * is one beside the path; one of these is our own. Asks the kernel first, as a call would keep a new process waiting.
+ * Whether another socket of this network namespace listens there. The kernel lists the name that a socket was bound
+ * to, which is next to the path; one of these is our own. Checked before calling, since a call would delay a new
+ * process.
  */
 function isListed(path: string): boolean {
   const names = readFileSync('/proc/net/unix', 'utf8')
@@ -110,7 +111,7 @@ function answers(path: string): Promise<boolean> {
   return promise.finally(() => socket.destroy());
 }
 
-/** Creates only the last directory: a missing one above is more likely a mistake. */
+/** Creates only the last directory: a missing parent is more likely a mistake. */
 function makeFolder(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });

@@ -20,25 +20,27 @@ export interface Inheritance {
   readonly pid: number;
   readonly sockets: number;
   readonly previousListeners: readonly PreviousListener[];
-  /** Resolves when the predecessor has ended, or has stopped waiting for this process. */
+  /** Resolves when the predecessor has ended or no longer waits for this process. */
   readonly predecessorGone: Promise<void>;
-  /** Reports to the predecessor that its clients are served here now, closes the sockets that no listener took, and drops its data. */
+  /**
+   * Reports to the predecessor that this process now serves its clients, closes unused sockets, and drops its data.
+   */
   complete(): void;
 }
 
-/** Whether there was a process to take over from. `failed`: yes, but it could not be done. */
+/** Whether there was a process to take over from. `failed`: yes, but taking over failed. */
 export type TakeOver =
   | Inheritance
   /** `file`: a socket that no one listens on. */
   | { readonly kind: 'nobody'; readonly file: FileId }
   | { readonly kind: 'failed'; readonly reason: string };
 
-/** No process listens at the path, or ever has. */
+/** No process listens at the path, or ever did. */
 const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
 
 /**
- * Takes over from the process that serves a handover socket. Its sockets are kept for the listeners of this
- * process; it accepts, too, until `complete`. If this process ends before, nothing has changed. Never rejects.
+ * Takes over from the process that serves a handover socket. Its sockets are kept for the listeners of this process;
+ * it keeps accepting until `complete`. If this process ends before that, nothing has changed. Never rejects.
  */
 export async function takeOver(path: string): Promise<TakeOver> {
   const file = fileAt(path);
@@ -69,7 +71,7 @@ function inheritance(
 ): Inheritance {
   keepInherited(sockets, previousListeners);
   keepPreviousFlows(flows);
-  // Open, it shows the predecessor that this process lives.
+  // While open, it shows the predecessor that this process is alive.
   const socket = new Socket({ fd: connection, readable: true, writable: true });
   socket.on('error', () => undefined);
   const gone = Promise.withResolvers<void>();

@@ -18,7 +18,7 @@ export interface ReceiveJob extends ReceiveOptions {
 
 export type Job = SendJob | ReceiveJob;
 
-/** From the thread, where an error would lose its code on the way. */
+/** Sent from the thread, where an error would lose its code. */
 export type Outcome =
   | { readonly result: SendResult | ReceivedSockets }
   | { readonly message: string; readonly code: string | undefined };
@@ -33,19 +33,19 @@ export function canHandOver(): boolean {
   return process.platform === 'linux' && isBuiltin('node:ffi');
 }
 
-/** Answers a new process. Rejects when it has ended, or does not keep to the protocol. */
+/** Answers a new process. Rejects if it has ended or violates the protocol. */
 export async function sendInThread(job: SendJob): Promise<SendResult> {
   return (await inThread(job)) as SendResult;
 }
 
-/** Asks a predecessor. Rejects with the system's error when none is there. */
+/** Calls a predecessor. Rejects with the system's error if there is none. */
 export async function receiveInThread(job: ReceiveJob): Promise<ReceivedSockets> {
   return (await inThread(job)) as ReceivedSockets;
 }
 
-/** The work blocks, and calls the C library; neither may happen in the main thread. */
+/** The work blocks and calls the C library; neither may happen in the main thread. */
 async function inThread(job: Job): Promise<SendResult | ReceivedSockets> {
-  // It limits its own time.
+  // The thread enforces its own time limit.
   const outcome = (await callThread(MODULE, {
     name: 'kpng-userspace handover',
     data: job,

@@ -10,8 +10,8 @@ const PAUSE_MS = 2;
 const LINE_FEED = 10;
 
 /**
- * One end of a handover, in a thread of its own: it blocks. Everything throws the system's error, and
- * KPNG_HANDOVER_FAILED when the time is up, or the other side has gone or does not keep to the protocol.
+ * One end of a handover, in a thread of its own because it blocks. Methods throw the system's error, and
+ * KPNG_HANDOVER_FAILED on a timeout, or if the peer has ended or violates the protocol.
  */
 export class Wire {
   readonly fd: number;
@@ -19,7 +19,7 @@ export class Wire {
   readonly #deadline: number;
   readonly #descriptors: number[] = [];
 
-  /** `limitMs`: for all that is said. */
+  /** `limitMs`: for the whole exchange. */
   constructor(rights: Pick<Rights, 'send' | 'receive'>, fd: number, limitMs: number) {
     this.#rights = rights;
     this.fd = fd;
@@ -33,8 +33,8 @@ export class Wire {
   }
 
   /**
-   * Sends descriptors with a meaningless byte for each message. A descriptor that another thread has closed is
-   * replaced by that of this connection: the receiver expects a fixed number, and keeps listening sockets only.
+   * Sends descriptors, each with a dummy byte. A descriptor that another thread has closed is replaced by that of
+   * this connection: the receiver expects a fixed number, and keeps listening sockets only.
    */
   sendDescriptors(descriptors: readonly number[]): void {
     for (let start = 0; start < descriptors.length; start += MAX_DESCRIPTORS) {
@@ -55,14 +55,14 @@ export class Wire {
     }
   }
 
-  /** Waits for a fixed number of descriptors; the caller closes them. */
+  /** Waits for a fixed number of descriptors, which the caller has to close. */
   receiveDescriptors(count: number): readonly number[] {
     while (this.#descriptors.length < count) this.#read();
     if (this.#descriptors.length > count) throw failure('the other process sent too many sockets');
     return this.#descriptors;
   }
 
-  /** The data received so far, for a reader that stops early. */
+  /** Descriptors received so far, for a reader that stops early. */
   get descriptors(): readonly number[] {
     return this.#descriptors;
   }
@@ -75,7 +75,7 @@ export class Wire {
         const open = descriptors.map((fd) => (inodeOf(fd) === undefined ? this.fd : fd));
         return this.#send(bytes, open);
       }
-      // The kernel limits how many descriptors may be on their way.
+      // The kernel limits the number of descriptors in flight.
       if (sent !== -EAGAIN && sent !== -ETOOMANYREFS) throw systemError(-sent, 'sendmsg');
       this.#pause();
     }

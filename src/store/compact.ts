@@ -6,7 +6,7 @@ import type {
 } from '../api/generated/globalv1/api.ts';
 import type { Endpoint } from '../api/generated/localv1/api.ts';
 
-/** The names that all endpoints of a source have. */
+/** The names shared by all endpoints of a source. */
 export interface SourceNames {
   readonly namespace: string;
   readonly serviceName: string;
@@ -21,7 +21,7 @@ export class Topologies {
     const key = `${topology.node} ${topology.zone}`;
     const known = this.#topologies.get(key);
     if (known !== undefined) return known;
-    // Nodes come and go. Those that are there will be back at once.
+    // Nodes come and go; current ones are added again at once.
     if (this.#topologies.size >= MAX_TOPOLOGIES) this.#topologies.clear();
     this.#topologies.set(key, topology);
     return topology;
@@ -30,12 +30,12 @@ export class Topologies {
 
 const MAX_TOPOLOGIES = 50_000;
 
-/** The usual one. */
+/** The most common one. */
 const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
 
 /**
- * The same endpoint, sharing the parts that are equal in the previous one: in a large cluster, repetitions would
- * take most of the memory. Its hash is left out; the store computes its own.
+ * The same endpoint, sharing equal parts with the previous one: in a large cluster, copies would take most of the
+ * memory. Its hash is left out; the store computes its own.
  */
 export function compacted(
   info: EndpointInfo,

@@ -6,9 +6,7 @@ import { sinkFailed, sinkRecovered } from './events.ts';
 import type { LocalChange, LocalSink, LocalView } from './local-view.ts';
 
 export interface DelivererOptions {
-  /** Default: the real one. */
   readonly clock?: Clock | undefined;
-  /** Default: Math.random. */
   readonly random?: (() => number) | undefined;
   /** Waits between attempts that fail. Default: 1 s growing to 30 s. */
   readonly backoff?: BackoffPolicy | undefined;
@@ -23,10 +21,10 @@ interface Undelivered {
 }
 
 /**
- * Hands change sets to a sink, one at a time, and sees to it that none is lost.
+ * Delivers change sets to a sink, one at a time, without losing any.
  *
- * When the sink rejects, its keys are kept: they are part of the next change set, and if none comes
- * they are retried on their own, with growing waits.
+ * When the sink rejects, its keys are kept: they become part of the next change set, and if none comes they are
+ * retried on their own, with growing delays.
  */
 export class Deliverer {
   readonly #sink: LocalSink;
@@ -46,21 +44,20 @@ export class Deliverer {
     this.#onFailed = options.onFailed;
   }
 
-  /** Attempts that failed since the sink last took a change set. */
+  /** Failed attempts since the sink last accepted a change set. */
   get failures(): number {
     return this.#failures;
   }
 
-  /** How many services the sink has yet to take, as far as its failures go. */
+  /** Number of services that wait for a retry. */
   get waiting(): number {
     return this.#undelivered?.keys.size ?? 0;
   }
 
   /**
-   * Calls `complete` when the sink is not at work, and gives the sink what it returns, if it returns
-   * anything. So `complete` is the place to change the view; it must not reject. Resolves when the sink
-   * has settled, with the error (code KPNG_SINK_FAILED) if it did not take the change set. After
-   * `close` it does nothing.
+   * Calls `complete` when the sink is idle, and delivers what it returns, if anything. `complete` may therefore
+   * change the view; it must not reject. Resolves when the sink has settled, with the error (code KPNG_SINK_FAILED)
+   * if it failed. After `close` it does nothing.
    */
   deliver(
     complete: () => LocalChange | Promise<LocalChange | undefined>,
@@ -121,7 +118,7 @@ export class Deliverer {
     return error;
   }
 
-  /** Retries what was not applied; a change set that came in between may have done it. */
+  /** Retries what was not applied, unless a change set has included it meanwhile. */
   async #again(): Promise<KpngError | undefined> {
     const undelivered = this.#undelivered;
     return undelivered && this.#attempt({ view: undelivered.view, changed: undelivered.keys });

@@ -34,23 +34,23 @@ export interface StoreWritten {
   changed: boolean;
 }
 
-/** Something that a source sent cannot be used and is skipped. */
+/** An operation from a source is invalid and is skipped. */
 export interface OpInvalid {
   source: string;
   error: KpngError;
 }
 
-/** A sink did not take a change set. */
+/** A sink rejected a change set. */
 export interface SinkFailed {
   /** KPNG_SINK_FAILED; the sink's own error is its cause. */
   error: KpngError;
-  /** How many services wait to be taken. */
+  /** Number of services that wait for a retry. */
   waiting: number;
   /** Milliseconds until the next attempt, if nothing new comes before. */
   retryInMs: number;
 }
 
-/** A sink has taken a change set after it had failed. */
+/** A sink has accepted a change set after failures. */
 export interface SinkRecovered {
   /** How many attempts had failed. */
   failures: number;

@@ -16,13 +16,13 @@ import { compareKeys, type Cell } from './table.ts';
 
 type ServiceCell = Cell<ServiceRecord>;
 
-/** Two states that are compared. */
+/** Two states to compare. */
 interface Span {
   readonly from: number;
   readonly to: number;
 }
 
-/** Change sets of up to so many entries are built once for all clients; larger ones while they are sent. */
+/** Change sets of up to this many entries are built once for all clients; larger ones while they are sent. */
 const SMALL = 1000;
 
 /** Readers of the whole state. All clients that have seen the same revision get the same bytes. */
@@ -82,7 +82,7 @@ export class GlobalReaders implements Readers, Differ<Position> {
   }
 }
 
-/** Global paths join their parts with `|`, which sorts otherwise than the `/` of the keys. */
+/** Global paths join their parts with `|`, which sorts differently from the `/` of the keys. */
 function byPath(a: ServiceCell, b: ServiceCell): number {
   return compareKeys(`${a.key.replace('/', '|')}|`, `${b.key.replace('/', '|')}|`);
 }

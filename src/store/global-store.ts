@@ -14,8 +14,8 @@ export interface GlobalStoreOptions {
   /** See `loadHasher`. */
   readonly hasher: Hasher;
   /**
-   * How many endpoints of previous states are kept for readers that lag behind. Above it those that lag
-   * furthest lose their place. Default: 500 000.
+   * How many endpoints of previous states are kept for readers that lag behind. Above it, those that lag furthest
+   * lose their position. Default: 500 000.
    */
   readonly maxHistory?: number | undefined;
 }
@@ -28,9 +28,9 @@ const TURN_MS = 10;
 /**
  * The cluster-wide state: services, endpoints and nodes, as a source knows them, with revisions.
  *
- * Sources write to it in transactions; readers pin the revision that they have seen, and later find
- * out what changed since. Nothing is sent to clients before the state is synced, which it is when
- * the source has said of each of the three sets that it is complete. A set may be complete and empty.
+ * Sources write to it in transactions; readers pin the revision that they have seen, and later find out what changed
+ * since. Nothing is sent to clients before the state is synced: the source has marked each of the three sets as
+ * complete. A set may be complete and empty.
  */
 export class GlobalStore {
   readonly hasher: Hasher;
@@ -41,7 +41,7 @@ export class GlobalStore {
   readonly #history: History;
   readonly #complete = new Set<GlobalSet>();
   readonly #listeners = new Set<() => void>();
-  /** Where each source of endpoints put them: `namespace/source` to the key of the service. */
+  /** Where each source's endpoints are: `namespace/source` to the key of the service. */
   readonly #sources = new Map<string, string>();
   readonly #topologies = new Topologies();
   #revision = 0;
@@ -65,24 +65,24 @@ export class GlobalStore {
     return this.#complete.size === 3;
   }
 
-  /** How many services there are, not counting those of which there are only endpoints. */
+  /** Number of services, not counting those that have only endpoints. */
   get serviceCount(): number {
     return this.#serviceCount;
   }
 
-  /** Endpoints of previous states that are kept, for metrics. */
+  /** Number of kept endpoints of previous states, for metrics. */
   get history(): number {
     return this.#history.kept;
   }
 
-  /** Keeps so many endpoints of previous states from the next change on: see `maxHistory`. */
+  /** Sets `maxHistory`, from the next change on. */
   limitHistory(maxHistory: number): void {
     this.#history.limit = maxHistory;
   }
 
   /**
-   * Changes the state: all at once for readers, which are notified when `change` is done. Returns whether
-   * anything really changed. If `change` throws, what it did before stands.
+   * Changes the state: atomically for readers, which are notified when `change` is done. Returns whether anything
+   * differs. If `change` throws, its earlier writes remain.
    */
   update(change: (transaction: GlobalTransaction) => void): boolean {
     const transaction = this.#begin();
@@ -140,26 +140,26 @@ export class GlobalStore {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Calls back after each transaction that changed something. Returns the function that ends that. */
+  /** Calls `listener` after each transaction that changed something. Returns a function that unsubscribes it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
   /**
-   * Pins the newest revision, so that what changes from now on can be asked for. A reader that lags
-   * too far behind loses its pin: `onEvicted` is called with the reason, and must release it.
+   * Pins the newest revision, so that later changes can be queried. A reader that lags too far behind loses its pin:
+   * `onEvicted` is called with the reason, and must release it.
    */
   pin(onEvicted: (error: KpngError) => void): Pin {
     return this.pinFor(holder(onEvicted));
   }
 
-  /** The same for an owner that pins again and again: see `holder`. */
+  /** The same for an owner that pins repeatedly: see `holder`. */
   pinFor(held: Holder): Pin {
     return this.#history.pin(this.#revision, held);
   }
 
-  /** The node of that name as a view needs it. A node that is not in the state has no zone. */
+  /** A node in the form that a view needs. An unknown node has no zone. */
   viewNode(name: string): ViewNode {
     return this.nodes.at(name, this.#revision)?.view ?? { name, zone: '' };
   }
@@ -177,13 +177,13 @@ function lagsBehind(): KpngError {
   );
 }
 
-/** Where the cluster-wide state comes from: a state file, the API of Kubernetes, a kpng server. */
+/** A source of cluster-wide state: a state file, the Kubernetes API, a kpng server. */
 export interface GlobalSource {
   /** For people, such as `state file state.yaml`. */
   readonly name: string;
   /**
    * Writes the state to the store, again whenever it changes, until the signal aborts. A failure of the source
-   * changes nothing there. Rejects only on a permanent failure: what can be retried, is.
+   * changes nothing there. Retries failures; rejects only on a permanent one.
    */
   feed(store: GlobalStore, signal: AbortSignal): Promise<void>;
 }

@@ -11,7 +11,7 @@ import type { Table } from './table.ts';
 export type GlobalSet = 'services' | 'endpoints' | 'nodes';
 const ALL_SETS: readonly GlobalSet[] = ['services', 'endpoints', 'nodes'];
 
-/** Endpoints of one service that come and go together, such as those of an EndpointSlice. */
+/** Endpoints of one service that are added and removed together, such as those of an EndpointSlice. */
 export interface EndpointSource {
   readonly namespace: string;
   /** Name of the source, unique in its namespace. */
@@ -21,7 +21,7 @@ export interface EndpointSource {
   readonly endpoints: readonly EndpointInfo[];
 }
 
-/** Endpoints of a source, by their place in its list: from one on, and before another. */
+/** A range of a source's list of endpoints: from the first index, up to but excluding the second. */
 export interface Range {
   readonly from: number;
   readonly to: number;
@@ -40,8 +40,8 @@ export interface Tables {
 }
 
 /**
- * One change of the global state. The messages that are handed in must not be changed afterwards;
- * what equals what was there before changes nothing.
+ * One change of the global state. The messages passed in must not be changed afterwards; values equal to the current
+ * ones change nothing.
  */
 export class GlobalTransaction {
   readonly #tables: Tables;
@@ -70,7 +70,7 @@ export class GlobalTransaction {
     this.#setRecord(key, this.#recordOf(key).withService(new StoredService(service)));
   }
 
-  /** Its endpoints stay until their sources go. */
+  /** Its endpoints stay until their sources are removed. */
   deleteService(namespace: string, name: string): void {
     const key = servicePath(namespace, name);
     const old = this.#tables.services.get(key);
@@ -95,8 +95,8 @@ export class GlobalTransaction {
   }
 
   /**
-   * Changes some endpoints of a source, at a cost that does not grow with the others. `parts` are all of its
-   * endpoints in their new order: ranges of the list that is there, none twice and in order, and new ones.
+   * Changes some endpoints of a source, at a cost independent of the others. `parts` are all of its endpoints in
+   * their new order: ranges of the current list, in order and without overlap, and new ones.
    */
   patchSource(
     source: Omit<EndpointSource, 'endpoints'>,
@@ -180,7 +180,7 @@ export class GlobalTransaction {
   }
 }
 
-/** The new list with the old objects where they are equal; the old list if everything is. */
+/** The new list with the old objects where they are equal; the old list if all are. */
 function carriedOver(
   old: readonly StoredEndpoint[],
   source: EndpointSource,

@@ -2,7 +2,7 @@ import { LinkedList, type ListNode } from '../util/linked-list.ts';
 
 /** A version of an entry that has been replaced. */
 export interface Superseded {
-  /** The revision at which it came. */
+  /** The revision at which it was created. */
   readonly revision: number;
   /** What keeping it costs, in entries. */
   readonly weight: number;
@@ -23,7 +23,7 @@ export interface Holder {
   onEvicted(): void;
 }
 
-/** A pinned revision, and the versions that are kept for it. */
+/** A pinned revision, and the versions kept for it. */
 class Mark {
   readonly revision: number;
   readonly holders = new LinkedList<Holder>();
@@ -36,7 +36,7 @@ class Mark {
   }
 }
 
-/** One of a thousand pins that are created and released at each change: fields cost less than closures. */
+/** A class because a thousand pins are created and released at each change, and fields cost less than closures. */
 class HeldPin implements Pin {
   readonly revision: number;
   readonly #mark: Mark;
@@ -78,7 +78,7 @@ export class History {
     this.#limit = limit;
   }
 
-  /** Sets another limit; it counts from the next `enforceLimit` on. */
+  /** Sets another limit, which applies from the next `enforceLimit` on. */
   set limit(limit: number) {
     this.#limit = limit;
   }
@@ -105,7 +105,7 @@ export class History {
     this.#kept += version.weight;
   }
 
-  /** Removes pins until the limit is kept. */
+  /** Evicts pins until the limit is met. */
   enforceLimit(): void {
     while (this.#kept > this.#limit && this.#oldest !== undefined) {
       const holder = this.#oldest.holders.first;
@@ -127,7 +127,7 @@ export class History {
   readonly #release = (mark: Mark, node: ListNode<Holder>): void => {
     const { size } = mark.holders;
     node.remove();
-    // Only the release of the last holder, and only the first time.
+    // Only for the release of the last holder, and only once.
     if (size === 0 || mark.holders.size > 0) return;
     const { older, newer, versions } = mark;
     if (older === undefined) this.#oldest = newer;
@@ -135,7 +135,7 @@ export class History {
     if (newer === undefined) this.#newest = older;
     else newer.older = older;
     for (const version of versions) {
-      // Another pin may need it still. Later ones do not: they are beyond its going.
+      // Another pin may still need it. Later pins cannot: they are newer than its replacement.
       if (older !== undefined && older.revision >= version.revision) {
         older.versions.push(version);
       } else {

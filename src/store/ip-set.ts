@@ -1,7 +1,7 @@
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
 import type { IPSet } from '../api/generated/localv1/api.ts';
 
-/** Sorted as strings and without repetitions, as the wire format has the lists of an IPSet. */
+/** Sorted as strings without duplicates, as the wire format has the lists of an IPSet. */
 export function sortedUnique(texts: Iterable<string>): string[] {
   const unique = new Set(texts);
   return unique.size < 2 ? [...unique] : [...unique].sort();
@@ -16,8 +16,8 @@ export function isMappedIPv4(text: string): boolean {
 }
 
 /**
- * The IPSet of addresses of both families. As in kpng, the text of an address is kept as it is, an
- * IPv4-mapped address counts as IPv4, and what is no address is left out.
+ * The IPSet of addresses of both families. As in kpng, the text of an address is kept as it is, an IPv4-mapped
+ * address counts as IPv4, and anything else is left out.
  */
 export function ipSetOf(addresses: Iterable<string>): IPSet {
   const v4: string[] = [];

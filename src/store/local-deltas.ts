@@ -16,7 +16,7 @@ export interface ServiceChange {
 export interface ServiceDelta extends ServiceChange, EndpointDelta {
   /** `namespace/name` */
   readonly key: string;
-  /** The same for all nodes that run no endpoint of the service; undefined: worked out for one node. */
+  /** The same for all nodes without an endpoint of the service; undefined: computed for one node. */
   readonly sharedAs: number | undefined;
 }
 
@@ -59,9 +59,7 @@ export class LocalDeltas {
     return isEmpty(delta) ? undefined : delta;
   }
 
-  /**
-   * `NO_VIEW` is of no service in particular, so the changes from it are worked out for each.
-   */
+  /** `NO_VIEW` belongs to no particular service, so changes from it are computed for each. */
   #sharedDelta(
     from: View,
     to: View,
@@ -107,7 +105,7 @@ export class LocalDeltas {
   }
 }
 
-/** What differs in the service itself; undefined: nothing does. */
+/** The difference in the service itself; undefined: none. */
 export function serviceChange(older: Side, newer: Side): ServiceChange | undefined {
   const before = older.record?.service;
   const after = newer.record?.service;
@@ -138,9 +136,9 @@ function isEmpty(delta: ServiceDelta): boolean {
 export interface EndpointDelta {
   /** New or changed, in order of the key. */
   readonly sets: readonly LocalEndpoint[];
-  /** Gone, in the opposite order. */
+  /** Removed, in reverse order. */
   readonly deletes: readonly LocalEndpoint[];
-  /** What `sets` has, if that is all there is and many nodes see it in the same way. */
+  /** The contents of `sets`, if there is nothing else and many nodes see it in the same way. */
   readonly whole: SharedEndpoints | undefined;
 }
 
@@ -157,7 +155,7 @@ export function changedKeys(older: SharedEndpoints, newer: SharedEndpoints): rea
   return keys;
 }
 
-/** `keysOf` is `changedKeys`, or remembers what that returned. */
+/** `keysOf` is `changedKeys` or a cached version of it. */
 export function diffViews(
   older: View,
   newer: View,

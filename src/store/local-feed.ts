@@ -8,7 +8,7 @@ import type { LocalChange, LocalSink } from './local-view.ts';
 
 export interface LocalFeedOptions extends GlobalStoreOptions {
   readonly source: GlobalSource;
-  /** The node. Empty: no node in particular; then no endpoint is local. */
+  /** The node. Empty: no particular node; then no endpoint is local. */
   readonly nodeName: string;
   /** Back-off for when the sink fails. */
   readonly delivery?: DelivererOptions | undefined;
@@ -18,9 +18,9 @@ export interface LocalFeedOptions extends GlobalStoreOptions {
 const TURN_MS = 10;
 
 /**
- * Runs a source of cluster-wide state and passes the view of one node to a sink, one change set at a time. While
- * the sink is busy newer states replace older ones; changes that do not concern the node are not delivered, except
- * the first state, which may be empty. Resolves when the signal is aborted and the sink is idle.
+ * Runs a source of cluster-wide state and passes the view of one node to a sink, one change set at a time. While the
+ * sink is busy, newer states replace older ones; changes that do not concern the node are not delivered, except the
+ * first state, which may be empty. Resolves when the signal is aborted and the sink is idle.
  */
 export async function feedLocalSink(
   options: LocalFeedOptions,
@@ -63,7 +63,7 @@ export async function feedLocalSink(
     return change;
   };
   const stopListening = store.onChange(() => {
-    // A delivery that waits for the sink takes the newest state when it starts.
+    // A delivery that waits for the sink uses the newest state when it starts.
     if (waiting) return;
     waiting = true;
     void deliverer.deliver(complete);

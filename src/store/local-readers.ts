@@ -9,7 +9,7 @@ import type { ChangeSet } from './reader.ts';
 import type { Entry, LocalEndpoint } from './stored.ts';
 import { compareKeys } from './table.ts';
 
-/** Change sets of up to so many services are computed at once; larger ones while they are sent. */
+/** Change sets of up to this many services are computed at once; larger ones while they are sent. */
 const SMALL = 1000;
 
 /** Node-local views as the local API sends them. */
@@ -54,12 +54,12 @@ export class LocalReaders extends LocalViewReaders<Buffer> {
   }
 }
 
-/** Paths of endpoints sort otherwise than those of their services: `a-b/x` comes before `a/x`. */
+/** Endpoint paths sort differently from those of their services: `a-b/x` comes before `a/x`. */
 function byEndpointPath(a: ServiceDelta, b: ServiceDelta): number {
   return compareKeys(`${a.key}/`, `${b.key}/`);
 }
 
-/** Equal for equal change sets; undefined when a part of it is for one node only. */
+/** Equal for equal change sets; undefined when part of it is for one node only. */
 function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
   const ids: number[] = [];
   for (const { sharedAs } of deltas) {
@@ -69,7 +69,7 @@ function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
   return ids.join();
 }
 
-/** The parts of a change set. Each list is iterated more than once, and may be built on the way. */
+/** The parts of a change set. Each list is iterated more than once and may be built lazily. */
 interface LocalChanges {
   /** In order of the services' paths. */
   readonly services: Iterable<ServiceChange>;
@@ -80,8 +80,8 @@ interface LocalChanges {
 }
 
 /**
- * The operations in kpng's order: services come before their endpoints and go after them. Within a
- * step, what is set is in order of its path, what is deleted in the opposite order.
+ * The operations in kpng's order: services are set before their endpoints and deleted after them. Within a step, sets
+ * are in path order, deletions in reverse.
  */
 function* framesOf({
   services,
@@ -105,7 +105,7 @@ function* framesOf({
   for (const each of gone.reverse()) yield each.deletion();
 }
 
-/** The frames that set endpoints with, or without a pod's name; of a whole service in one piece. */
+/** The frames that set endpoints with, or without a pod's name; for a whole service in one piece. */
 function* setFrames(delta: ServiceDelta, named: boolean): Generator<Buffer, void, undefined> {
   if (delta.whole === undefined) {
     for (const each of delta.sets) if (each.named === named) yield each.frame;

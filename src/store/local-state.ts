@@ -25,12 +25,11 @@ const NO_ENDPOINTS: Endpoints = new Map();
 /**
  * The state of one node, built from operations.
  *
- * Operations are collected apart and become visible all at once in `sync`, which also returns what
- * really differs from before. So readers of the view see complete states only, and a change set
- * that breaks off leaves no trace.
+ * Operations are staged and become visible all at once in `sync`, which also returns the real differences. So readers
+ * of the view see only complete states, and an aborted change set leaves no trace.
  *
- * An entry that stays equal keeps its object: `before.service === after.service` means that the
- * service did not change, likewise for `endpoints`. Entries are never changed in place.
+ * An unchanged entry keeps its object: `before.service === after.service` means that the service did not change,
+ * likewise for `endpoints`. Entries are never changed in place.
  */
 export class LocalState implements LocalView {
   readonly #entries = new Map<string, ServiceEntry>();
@@ -45,7 +44,7 @@ export class LocalState implements LocalView {
   /** Keys of `#entries` in path order; undefined when they have to be sorted again. */
   #order: string[] | undefined;
 
-  /** `limits`: for operations of another program. Default: none. */
+  /** `limits`: for operations from another program. Default: none. */
   constructor(limits?: StateLimits) {
     this.#size = limits && new StateSize(limits);
   }
@@ -54,7 +53,7 @@ export class LocalState implements LocalView {
     return this.#entries.size;
   }
 
-  /** What the last change set brought in vain: it is used when its service comes. */
+  /** Endpoints of the last change set without a service; they are used when their service arrives. */
   get newOrphans(): readonly Orphans[] {
     return this.#newOrphans;
   }
@@ -72,8 +71,8 @@ export class LocalState implements LocalView {
   }
 
   /**
-   * The full data set follows: forgets the change set begun, and marks every entry stale. Nothing
-   * is dropped before the next `sync`.
+   * The full data set follows: discards the open change set and marks every entry stale. Nothing is dropped before
+   * the next `sync`.
    */
   reset(): void {
     this.#staged.clear();
@@ -81,7 +80,7 @@ export class LocalState implements LocalView {
     this.#resyncing = true;
   }
 
-  /** Operations, and Syncs, that came since this was last called. */
+  /** Number of operations, including Syncs, since the last call. */
   takeOperations(): number {
     const count = this.#operations;
     this.#operations = 0;
@@ -89,8 +88,8 @@ export class LocalState implements LocalView {
   }
 
   /**
-   * Takes an operation into the change set. Throws KPNG_STATE_TOO_LARGE where there is a limit; the
-   * change set is of no use then.
+   * Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE if a limit is exceeded; the change set must then
+   * be discarded.
    */
   apply(op: DataOp | InvalidOp): void {
     this.#operations++;
@@ -116,7 +115,7 @@ export class LocalState implements LocalView {
     }
   }
 
-  /** Completes the change set: applies it, and drops unconfirmed entries. */
+  /** Applies the change set and drops unconfirmed entries. */
   sync(): LocalChange {
     this.#operations++;
     const changed = new Set<string>();
@@ -147,7 +146,7 @@ export class LocalState implements LocalView {
     return staged;
   }
 
-  /** A damaged operation removes nothing, neither from the state nor from the change set. */
+  /** An invalid operation removes nothing, neither from the state nor from the change set. */
   #stageService(key: string, value: Staged<Service>): void {
     const staged = this.#stage(key);
     const previous = staged.service;
@@ -168,7 +167,7 @@ export class LocalState implements LocalView {
     this.#size?.stage({ pathLength, before, previous, value: next });
   }
 
-  /** A damaged service has been reported already. */
+  /** An invalid service has been reported already. */
   #noteOrphans(service: string, change: StagedService): void {
     if (change.service === KEPT) return;
     const set = [...change.endpoints].filter(([, each]) => each !== DELETED && each !== KEPT);
@@ -212,8 +211,8 @@ export class LocalState implements LocalView {
 }
 
 /**
- * The old value if the new one is equal. That is found out when an operation comes, not in `sync`, where
- * it would be for all of a large state at once.
+ * The old value if the new one is equal. Compared when an operation arrives: in `sync`, a large state would be
+ * compared all at once.
  */
 function equalOf<T extends object>(before: T | undefined, value: Staged<T>): Staged<T> {
   return before !== undefined && isDeepStrictEqual(before, value) ? before : value;
@@ -239,7 +238,7 @@ function settleEndpoints(
   return resyncing ? settleAll(before, changes) : settleSome(before, changes);
 }
 
-/** Entries that are not among the changes are removed. */
+/** Removes entries that are not among the changes. */
 function settleAll(before: Endpoints, changes: EndpointChanges): Endpoints {
   if (changes.size === 0) return NO_ENDPOINTS;
   const after = new Map<string, Endpoint>();
@@ -250,7 +249,7 @@ function settleAll(before: Endpoints, changes: EndpointChanges): Endpoints {
   return sameEntries(before, after) ? before : inOrder(after);
 }
 
-/** Entries that are not among the changes stay. There may be very many of those, and few changes. */
+/** Keeps entries that are not among the changes. There may be very many of them, and few changes. */
 function settleSome(before: Endpoints, changes: EndpointChanges): Endpoints {
   const differing: [string, Endpoint | undefined][] = [];
   const added: [string, Endpoint][] = [];

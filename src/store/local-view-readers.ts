@@ -22,7 +22,7 @@ export interface NodePosition extends Position {
   readonly node: ViewNode;
 }
 
-/** Readers of node-local views; a subclass says in which form. */
+/** Readers of node-local views; a subclass defines the form. */
 export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosition, T> {
   readonly #store: GlobalStore;
   readonly #deltas = new LocalDeltas();
@@ -68,7 +68,7 @@ export abstract class LocalViewReaders<T> implements Readers<T>, Differ<NodePosi
   /** Undefined or empty when nothing differs. */
   protected abstract changeSet(comparison: Comparison): ChangeSet<T> | undefined;
 
-  /** Results for the previous revision are useless now. */
+  /** Results for the previous revision are no longer of use. */
   protected revisionChanged(): void {}
 
   /** In order of the key. */
@@ -97,7 +97,7 @@ export interface Comparison {
   readonly complete: boolean;
 }
 
-/** The entries of each, built again for each iteration. */
+/** A lazy sequence, rebuilt for each iteration. */
 export function lazily<T>(
   cells: readonly ServiceCell[],
   make: (cell: ServiceCell) => T | undefined,
@@ -112,7 +112,7 @@ export function lazily<T>(
   };
 }
 
-/** Node-local views as operations, for a state in this process. */
+/** Node-local views as operations, for a state within this process. */
 export class LocalOps extends LocalViewReaders<DataOp> {
   protected override changeSet({ cells, deltaOf }: Comparison): ChangeSet<DataOp> | undefined {
     const deltas = lazily(cells, deltaOf);

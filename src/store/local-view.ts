@@ -21,8 +21,8 @@ export interface LocalView {
 export interface LocalChange {
   readonly view: LocalView;
   /**
-   * Keys of services that were added, changed or removed, or whose endpoints were. After a
-   * reconnect, only what really differs. Empty when a Sync brought nothing new.
+   * Keys of services that were added, changed or removed, or whose endpoints were. After a reconnect, only real
+   * differences. Empty when a Sync changed nothing.
    */
   readonly changed: ReadonlySet<string>;
 }
@@ -30,9 +30,9 @@ export interface LocalChange {
 /**
  * Where node-local state goes: the proxier, the JSON writer, a callout.
  *
- * A source calls `sync` once for each complete change set and does not ask for the next before the
- * promise settles, so bursts are coalesced. A rejection is reported and counted; the next change
- * set's `changed` then includes the keys that were not taken.
+ * A source calls `sync` once for each complete change set and does not ask for the next before the promise settles,
+ * so bursts are coalesced. A rejection is reported and counted; the next change set's `changed` then includes the
+ * rejected keys.
  */
 export interface LocalSink {
   sync(change: LocalChange): Promise<void>;

@@ -2,11 +2,11 @@ import type { Endpoint, PortName } from '../api/generated/localv1/api.ts';
 import { mergeIPSets } from './ip-set.ts';
 
 /**
- * One endpoint with the addresses and ports of two that belong to the same pod: in Kubernetes the
- * two families of a pod arrive in two slices.
+ * One endpoint with the addresses and ports of two that belong to the same pod: in Kubernetes the two families of a
+ * pod arrive in two slices.
  *
- * Undefined when one endpoint cannot say what the two do: they differ in where they are usable, or
- * have different ports under the same name.
+ * Undefined when they cannot be merged: they differ in where they are usable, or have different ports under the same
+ * name.
  */
 export function mergePodEndpoints(a: Endpoint, b: Endpoint): Endpoint | undefined {
   if (a.local !== b.local) return undefined;

@@ -8,9 +8,9 @@ export type ChangeSet<T = Buffer> = Iterable<T>;
 /** A client's position in the state, and its pending change set. */
 export interface Reader<T = Buffer> {
   /**
-   * The change set that brings the client to the newest state; undefined when there is nothing to
-   * send, or nothing may be sent yet. The first one may be empty. It has to be iterated to its end, or
-   * the reader closed, before the next call. `nodeName` is of no meaning for the global API.
+   * The change set that brings the client to the newest state; undefined when there is nothing to send, or nothing
+   * may be sent yet. The first one may be empty. It has to be iterated to its end, or the reader closed, before the
+   * next call. The global API ignores `nodeName`.
    */
   next(nodeName: string): ChangeSet<T> | undefined;
   /** Idempotent. */
@@ -18,7 +18,7 @@ export interface Reader<T = Buffer> {
 }
 
 export interface ReaderOptions {
-  /** The reader has been closed, as it lags too far behind. Called while the state is being changed. */
+  /** The reader was closed because it lags too far behind. Called while the state is being changed. */
   readonly onEvicted: (error: KpngError) => void;
 }
 
@@ -36,11 +36,11 @@ export interface Position {
 export interface Differ<P extends Position, T = Buffer> {
   /** The position of a client that has received everything. */
   positionAt(pin: Pin, nodeName: string): P;
-  /** Whether nothing can have changed since for this node. */
+  /** Whether nothing can have changed for this node since then. */
   isCurrent(position: P, nodeName: string): boolean;
   /**
-   * The changes from one position, or from nothing, to the other; undefined or nothing in it: they are
-   * the same. What is not an array is made while it is iterated, and needs both positions until then.
+   * The changes from one position, or from nothing, to the other; undefined or empty: they are the same. Anything but
+   * an array is produced during iteration, and needs both positions until then.
    */
   between(from: P | undefined, to: P): ChangeSet<T> | undefined;
 }

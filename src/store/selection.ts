@@ -1,15 +1,14 @@
 /**
- * Which endpoints of a service one node uses, and for which traffic. Pure rules over the endpoints of
- * one service; what becomes of the chosen ones is decided elsewhere.
+ * Which endpoints of a service one node uses, and for which traffic. Pure rules over the endpoints of one service.
  *
- * They are kube-proxy's rules. Where kpng's own differ, see docs/reference/differences.md.
+ * They are kube-proxy's rules. Where kpng's differ, see docs/reference/differences.md.
  */
 import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { EndpointScopes, Service } from '../api/generated/localv1/api.ts';
 
 /** The node that a view is for. */
 export interface ViewNode {
-  /** Empty: no particular node. Then nothing is local. */
+  /** Empty: no particular node. Then no endpoint is local. */
   readonly name: string;
   /** Empty: unknown. Then zone hints are not used. */
   readonly zone: string;
@@ -18,13 +17,13 @@ export interface ViewNode {
 /** The two traffic policies: whether that traffic only goes to endpoints on the client's node. */
 export type Policies = Pick<Service, 'internalTrafficToLocal' | 'externalTrafficToLocal'>;
 
-/** How one node uses one endpoint. There is one object for each way. */
+/** How one node uses one endpoint; one shared object per combination. */
 export interface Use {
   readonly local: boolean;
   readonly scopes: EndpointScopes;
 }
 
-/** What the endpoints of a service have in common, worked out once for all nodes. */
+/** What the endpoints of a service have in common, computed once for all nodes. */
 export interface Traits {
   /** Whether any endpoint is ready. If none is, those that serve while they terminate are used. */
   readonly anyReady: boolean;
@@ -68,8 +67,8 @@ function withHints(
 }
 
 /**
- * Which hints count for a node: those for nodes if they name it, else those for zones if they name
- * its zone, else none, so that hints never leave a node without endpoints.
+ * Which hints apply to a node: those for nodes if they name it, else those for zones if they name its zone, else
+ * none, so that hints never leave a node without endpoints.
  */
 export function hintsFor(traits: Traits, node: ViewNode): 'node' | 'zone' | 'none' {
   if (node.name !== '' && traits.nodes?.has(node.name) === true) return 'node';
@@ -81,13 +80,12 @@ export function isLocal(info: EndpointInfo, nodeName: string): boolean {
 }
 
 /**
- * How a node uses the endpoints of a service. `infos` are all of them, or at least those that are
- * local to the node.
+ * How a node uses the endpoints of a service. `infos` are all of them, or at least those that are local to the node.
  *
  * 1. Traffic with the policy Local goes to the local endpoints that are ready, or if there is none to
- *    the local ones that serve while they terminate.
- * 2. Other traffic goes to the endpoints that are ready and that hints leave (see `hintsFor`), or if
- *    none is ready to all that serve while they terminate.
+ * the local ones that serve while they terminate.
+ * 2. Other traffic goes to the ready endpoints that hints allow (see `hintsFor`), or if
+ * none is ready to all that serve while they terminate.
  */
 export function usesOf(
   policies: Policies,

@@ -10,15 +10,15 @@ export type Sources = ReadonlyMap<string, readonly StoredEndpoint[]>;
 export const NO_SOURCES: Sources = new Map();
 
 /**
- * A service with the endpoints of all its sources, at one moment. Never changed: a change makes a new
- * record, which shares with the old one what stays.
+ * A service with the endpoints of all its sources, at one moment. Immutable: a change makes a new record, which
+ * shares the unchanged parts.
  */
 export class ServiceRecord {
-  /** Undefined: there are endpoints, but their service is not (or not yet) there. */
+  /** Undefined: there are endpoints, but their service does not exist (yet). */
   readonly service: StoredService | undefined;
   readonly sources: Sources;
   readonly #hasher: Hasher;
-  /** The change from the views of a previous record; dropped when they are made, or it is too much. */
+  /** The change from the views of a previous record; dropped when the views are made, or when it grows too large. */
   #change: ViewsChange | undefined;
   #endpoints: readonly StoredEndpoint[] | undefined;
   #views: ServiceViews | undefined;
@@ -53,7 +53,7 @@ export class ServiceRecord {
     return this.#views;
   }
 
-  /** The frames that set its endpoints in the global API, in one piece. They are kept. */
+  /** The frames that set its endpoints in the global API, in one cached piece. */
   globalFrames(): Buffer {
     if (this.#globalFrames === undefined) {
       const entries = new Map(this.inPathOrder());
@@ -77,7 +77,10 @@ export class ServiceRecord {
     return new ServiceRecord(service, this.sources, this.#hasher);
   }
 
-  /** With the endpoints of one source replaced; none removes the source. `changed`: the difference, if known. */
+  /**
+   * The record with the endpoints of one source replaced; none removes the source. `changed`: the difference, if
+   * known.
+   */
   withSource(
     name: string,
     endpoints: readonly StoredEndpoint[],
@@ -86,7 +89,7 @@ export class ServiceRecord {
     const sources = new Map(this.sources);
     if (endpoints.length === 0) sources.delete(name);
     else sources.set(name, endpoints);
-    // Of several changes without a read in between only the first is cheap.
+    // Of several changes without a read in between, only the first is cheap.
     const change = changed && this.#views && { ...changed, views: this.#views };
     return new ServiceRecord(this.service, sources, this.#hasher, change);
   }

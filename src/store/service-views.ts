@@ -27,7 +27,7 @@ export class SharedEndpoints {
   #named: Buffer | undefined;
   #anonymous: Buffer | undefined;
 
-  /** `since`: the ones before, of which no others than `keys` have changed. */
+  /** `since`: the previous ones, which differ in no other keys than `keys`. */
   constructor(
     selected: ReadonlyMap<string, LocalEndpoint>,
     since?: SharedEndpoints,
@@ -48,7 +48,7 @@ export class SharedEndpoints {
     return [...this.byKey.values()].sort((a, b) => compareKeys(a.key, b.key));
   }
 
-  /** The frames that set those with, or those without a pod's name, in one piece. They are kept. */
+  /** The frames that set endpoints with, or without a pod's name, in one cached piece. */
   frames(named: boolean): Buffer {
     if (named) return (this.#named ??= this.#join(true));
     return (this.#anonymous ??= this.#join(false));
@@ -61,13 +61,12 @@ export class SharedEndpoints {
 }
 
 /**
- * What one node sees of the endpoints of a service: what nodes without an endpoint of it see, and
- * how that is different for this node. The first part is one object for all nodes of a zone, so that
- * a change is worked out once for all of them.
+ * What one node sees of a service's endpoints: what nodes without an endpoint of it see, and how this node differs.
+ * The first part is one object for all nodes of a zone, so that a change is computed once for all of them.
  */
 export interface View {
   readonly shared: SharedEndpoints;
-  /** In place of the shared ones with the same keys; undefined: this node does not see it. */
+  /** Replaces the shared ones with the same keys; undefined: this node does not see the endpoint. */
   readonly own: ReadonlyMap<string, LocalEndpoint | undefined> | undefined;
 }
 
@@ -83,14 +82,14 @@ export interface EndpointsChange {
   readonly added: readonly StoredEndpoint[];
 }
 
-/** The same, and the views before. */
+/** The same, and the previous views. */
 export interface ViewsChange extends EndpointsChange {
   readonly views: ServiceViews;
 }
 
 /**
- * The views that the nodes have of one service. What they have in common is worked out once; for a
- * node, only the endpoints that it runs itself are looked at.
+ * The nodes' views of one service. What they share is computed once; for each node, only its own endpoints are
+ * evaluated.
  */
 export class ServiceViews {
   readonly #policies: Policies;
@@ -99,13 +98,13 @@ export class ServiceViews {
   readonly #traits: Traits;
   /** Endpoints that share their pod's name with another one, by that name. */
   readonly #podEndpoints: PodEndpoints | undefined;
-  /** By zone, `''` for nodes that zone hints do not matter for. */
+  /** By zone; `''` for nodes to which zone hints do not apply. */
   readonly #shared = new Map<string, View>();
   #byNode: ReadonlyMap<string, readonly StoredEndpoint[]> | undefined;
   /** Passed on to the views after a change. */
   #census: Census | undefined;
 
-  /** `change`: from the previous state; with it, a change of few endpoints costs little, however many there are. */
+  /** `change`: from the previous state. With it, a change of few endpoints is cheap regardless of the total. */
   constructor(
     policies: Policies,
     endpoints: readonly StoredEndpoint[],
@@ -126,7 +125,7 @@ export class ServiceViews {
     }
     this.#traits = traitsOf(infosOf(endpoints));
     this.#podEndpoints = podEndpointsOf(endpoints);
-    // Endpoints of one pod are merged, and the result must not depend on their order.
+    // Endpoints of one pod are merged; the result must not depend on their order.
     this.#endpoints = this.#podEndpoints === undefined ? endpoints : [...endpoints].sort(byContent);
   }
 
@@ -137,7 +136,7 @@ export class ServiceViews {
     return census;
   }
 
-  /** Reuses previous results, apart from the changes. */
+  /** Reuses previous results except for the changes. */
   #updateFrom(before: ServiceViews, { removed, added }: EndpointsChange): void {
     const common = before.#shared.get('');
     if (common !== undefined && this.#traits.anyReady === before.#traits.anyReady) {
@@ -167,7 +166,7 @@ export class ServiceViews {
 
   of(node: ViewNode): View {
     const hints = hintsFor(this.#traits, node);
-    // Hints for this very node leave little in common with others.
+    // With hints for this very node, little is shared with others.
     if (hints === 'node')
       return { shared: NO_VIEW.shared, own: this.#select(node, this.#endpoints) };
     const common = this.#common(hints === 'zone' ? node.zone : '');
@@ -190,7 +189,7 @@ export class ServiceViews {
     return view;
   }
 
-  /** The view that a node has of some of the endpoints; one of them brings every other of the same pod. */
+  /** A node's view of some endpoints; each brings all others of its pod. */
   #select(node: ViewNode, endpoints: readonly StoredEndpoint[]): Map<string, LocalEndpoint> {
     const useOf = usesOf(this.#policies, this.#traits, infosOf(endpoints), node);
     const selected = new Map<string, LocalEndpoint>();
@@ -227,7 +226,7 @@ export class ServiceViews {
     return this.#byNode.get(nodeName) ?? [];
   }
 
-  /** The endpoints and the others of their pods, in the order of all. */
+  /** The endpoints and all others of their pods, in the original order. */
   #withPodEndpoints(endpoints: readonly StoredEndpoint[]): readonly StoredEndpoint[] {
     const podEndpoints = this.#podEndpoints;
     if (podEndpoints === undefined || endpoints.length === 0) return endpoints;
@@ -243,12 +242,12 @@ export class ServiceViews {
   }
 }
 
-/** Nodes without an endpoint of the service, in no zone. */
+/** Stands for nodes without an endpoint of the service, in no zone. */
 const NO_NODE: ViewNode = { name: '', zone: '' };
 
 /**
- * The facts about all endpoints of a service that a change of some of them needs. Not available where endpoints
- * belong together, by the pod's name or the address, or have hints: then a change may concern others.
+ * Facts about all endpoints of a service, for a change of a few. Unavailable if endpoints have hints or share a pod's
+ * name or an address: then a change may affect others.
  */
 class Census {
   readonly #names: Set<string>;
@@ -264,7 +263,7 @@ class Census {
     return census.take({ removed: [], added: endpoints }) ? census : undefined;
   }
 
-  /** False: the census is useless from now on. */
+  /** False: the census is no longer valid. */
   take({ removed, added }: EndpointsChange): boolean {
     for (const { info } of removed) {
       this.#names.delete(distinctName(info));
@@ -308,7 +307,7 @@ function podEndpointsOf(endpoints: readonly StoredEndpoint[]): PodEndpoints | un
   return podEndpoints;
 }
 
-/** IPv4 before IPv6, and in no other order of meaning, but always the same. */
+/** IPv4 before IPv6; otherwise an arbitrary but fixed order. */
 function byContent(a: StoredEndpoint, b: StoredEndpoint): number {
   return compareKeys(contentOf(a), contentOf(b));
 }

@@ -3,10 +3,10 @@ import { KpngError } from '../errors.ts';
 /** The effect of a change set on one entry. */
 export type Staged<T> = T | typeof DELETED | typeof KEPT;
 export const DELETED = Symbol('deleted');
-/** The server sent the entry in a form that cannot be used: the old value stays. */
+/** The server sent the entry in an invalid form: the old value stays. */
 export const KEPT = Symbol('kept');
 
-/** How much state is accepted from a server; also how much of a change set before its Sync. */
+/** How much state is accepted from a server; also the limit for a change set before its Sync. */
 export interface StateLimits {
   /** Services, endpoints (those without a service too) and nodes. */
   readonly maxEntries: number;
@@ -26,7 +26,7 @@ const ENTRY_BYTES = 128;
 export interface StagedEntry {
   /** Length of its path. */
   readonly pathLength: number;
-  /** What the state has; undefined: nothing. */
+  /** The current value; undefined: none. */
   readonly before: object | undefined;
   /** The entry in the change set so far; undefined: none. */
   readonly previous: Staged<object> | undefined;
@@ -34,15 +34,15 @@ export interface StagedEntry {
 }
 
 /**
- * Measures a state and the change set that is being received for it. No value may change after it was
- * counted: its size is computed again when it goes.
+ * Measures a state and its open change set. No value may change after it was counted: its size is computed again when
+ * it is removed.
  */
 export class StateSize {
   readonly #limits: StateLimits;
   readonly #state = new SizeCounter();
-  /** Every entry that the change set names, deleted ones too. */
+  /** Every entry named in the change set, including deleted ones. */
   readonly #staged = new SizeCounter();
-  /** What the next Sync adds to the state; after a reset, the next state. */
+  /** The growth with the next Sync; after a reset, the whole next state. */
   readonly #growth = new SizeCounter();
   #resyncing = false;
 
@@ -62,7 +62,7 @@ export class StateSize {
     this.#resyncing = true;
   }
 
-  /** Throws KPNG_STATE_TOO_LARGE; the change set must be dropped then. */
+  /** Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded. */
   stage({ pathLength, before, previous, value }: StagedEntry): void {
     const path = ENTRY_BYTES + pathLength;
     const settled = (staged: Staged<object>) => (staged === KEPT ? before : staged);
@@ -80,7 +80,7 @@ export class StateSize {
     );
   }
 
-  /** The change set is part of the state from now on. */
+  /** The change set is now part of the state. */
   sync(): void {
     if (this.#resyncing) this.#state.clear();
     this.#state.add(this.#growth.entries, this.#growth.bytes);
@@ -115,7 +115,7 @@ class SizeCounter {
   }
 }
 
-/** Estimated size of a decoded message in memory: a few bytes on the wire may be many here. */
+/** Estimated size of a decoded message in memory: a few bytes on the wire can take many here. */
 function sizeOf(value: unknown): number {
   if (typeof value === 'string') return 16 + value.length;
   if (typeof value !== 'object' || value === null) return 0;

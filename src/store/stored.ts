@@ -1,6 +1,6 @@
 /**
- * The messages of the global state as the store keeps them: never changed, and with their encodings,
- * which are made when the first client needs them and are shared by all.
+ * The messages of the global state as the store keeps them: immutable, with encodings that are made when the first
+ * client needs them and shared by all.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { deleteFrame, setFrame } from '../api/frames.ts';
@@ -19,9 +19,9 @@ import { REMOTE_USE, type Use, type ViewNode } from './selection.ts';
 /** An entry of a set: the message for clients. */
 export interface Entry {
   readonly path: string;
-  /** Sets it. */
+  /** The frame that sets it. */
   readonly frame: Buffer;
-  /** Removes it. */
+  /** The frame that removes it. */
   deletion(): Buffer;
 }
 
@@ -57,7 +57,7 @@ export class StoredService {
 
 export class StoredNode {
   readonly node: Node;
-  /** As views need it. */
+  /** In the form that views need. */
   readonly view: ViewNode;
   #global: Entry | undefined;
 
@@ -79,7 +79,7 @@ export class StoredNode {
 
 export class StoredEndpoint {
   readonly #info: EndpointInfo;
-  /** As nodes see it that use it from elsewhere and for all traffic, which are nearly all. */
+  /** As seen from other nodes for all traffic, by far the most common view. */
   #usual: LocalEndpoint | undefined;
   #hash: bigint | undefined;
 
@@ -91,7 +91,7 @@ export class StoredEndpoint {
     return this.#info;
   }
 
-  /** The message for a node that uses the endpoint in this way. Mostly the same object for all of them. */
+  /** The message for a node that uses the endpoint in this way. Usually the same object for all of them. */
   local(use: Use, endpoint: Endpoint, hasher: Hasher): LocalEndpoint {
     const { info } = this;
     if (use !== REMOTE_USE) return new LocalEndpoint(info, info.podName, endpoint, use, hasher);
@@ -105,7 +105,7 @@ export class StoredEndpoint {
     return this.#hash;
   }
 
-  /** In the set of endpoints of the global API. It is not kept: most are sent only as part of a whole. */
+  /** In the set of endpoints of the global API. Not cached: most are sent only as part of a whole. */
   global(hasher: Hasher): Entry {
     const hash = this.hash(hasher);
     const path = globalEndpointPath({ ...this.info, key: hashText(hash) });
@@ -152,7 +152,7 @@ export class LocalEndpoint implements Entry {
     return deleteFrame(SetNumber.EndpointsSet, this.path);
   }
 
-  /** Whether the other one, of the same key, is equal. */
+  /** Whether another one with the same key is equal. */
   equals(other: LocalEndpoint): boolean {
     if (this.#use !== other.#use) return false;
     return this.#content === other.#content || isDeepStrictEqual(this.#content, other.#content);
@@ -167,7 +167,7 @@ function entry(set: number, path: string, value: Uint8Array): Entry {
 
 const ZONE_LABEL = 'topology.kubernetes.io/zone';
 
-/** The zone in the node's own topology, or else in the label that Kubernetes puts on nodes. */
+/** The zone in the node's topology, or else its zone label. */
 export function zoneOf(node: Node): string {
   const zone = node.topology?.zone ?? '';
   return zone === '' ? (node.labels[ZONE_LABEL] ?? '') : zone;

@@ -2,16 +2,16 @@ import type { History } from './history.ts';
 
 interface Version<V> {
   revision: number;
-  /** Undefined: the entry is not there. */
+  /** Undefined: the entry does not exist. */
   value: V | undefined;
   older: Version<V> | undefined;
 }
 
-/** One entry of a table, now and at the revisions that are pinned. */
+/** One entry of a table, now and at pinned revisions. */
 export class Cell<V> {
   readonly key: string;
   newest: Version<V>;
-  /** Neighbours in the order of the last change. */
+  /** Neighbours in order of the last change. */
   older: Cell<V> | undefined;
   newer: Cell<V> | undefined;
 
@@ -20,7 +20,7 @@ export class Cell<V> {
     this.newest = newest;
   }
 
-  /** The value now. */
+  /** The current value. */
   get value(): V | undefined {
     return this.newest.value;
   }
@@ -42,7 +42,7 @@ export class Cell<V> {
   }
 }
 
-/** Entries by key, with their history, and in the order of their last change. */
+/** Entries by key, with their history, in order of their last change. */
 export class Table<V> {
   readonly #history: History;
   readonly #weigh: (value: V) => number;
@@ -57,7 +57,7 @@ export class Table<V> {
     this.#weigh = weigh;
   }
 
-  /** How many entries there are now. */
+  /** Number of current entries. */
   get size(): number {
     return this.#size;
   }
@@ -71,13 +71,13 @@ export class Table<V> {
     return this.#cells.get(key)?.at(revision);
   }
 
-  /** All entries of now, or of a pinned revision, by key. The array does not change. */
+  /** All current entries, or those of a pinned revision, by key. The array does not change. */
   cells(): readonly Cell<V>[] {
     this.#order ??= [...this.#cells.values()].sort((a, b) => compareKeys(a.key, b.key));
     return this.#order;
   }
 
-  /** The entries that changed after a pinned revision, the last one first. */
+  /** The entries that changed after a pinned revision, most recent first. */
   *changedSince(revision: number): Generator<Cell<V>, void, undefined> {
     let cell = this.#lastChanged;
     while (cell !== undefined && cell.newest.revision > revision) {
@@ -86,7 +86,7 @@ export class Table<V> {
     }
   }
 
-  /** Sets an entry, or with undefined removes it, at the new revision. */
+  /** Sets an entry, or removes it with undefined, at the new revision. */
   set(key: string, value: V | undefined, revision: number): void {
     const cell = this.#cells.get(key);
     if (cell === undefined) {

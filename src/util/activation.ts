@@ -1,28 +1,28 @@
 /**
- * When a process may serve what another process still serves. Without a previous process that is at once; otherwise
- * when it takes over, or when the other one has gone.
+ * Defers serving until this process is the active one: at once without a previous process; otherwise when it takes
+ * over or the previous process has ended.
  */
 export class Activation {
   #waiting: ((predecessor: number | undefined) => Promise<void> | void)[] = [];
   #isActive = false;
   #predecessor: number | undefined;
 
-  /** A activation that has activate: there is no previous process. */
+  /** An activation without a previous process, active from the start. */
   static immediate(): Activation {
     const activation = new Activation();
     void activation.activate();
     return activation;
   }
 
-  /** Does some work when the activation comes, within that call; at once if it has activate. It must not reject. */
+  /** Runs `work` on activation, synchronously; at once if already active. It must not reject. */
   onActive(work: (predecessor: number | undefined) => Promise<void> | void): void {
     if (this.#isActive) void work(this.#predecessor);
     else this.#waiting.push(work);
   }
 
   /**
-   * Says that the activation has activate. `predecessor`: the process before this one; undefined: there is none. Resolves when
-   * all that waited is done. Only the first call does something.
+   * Activates. `predecessor`: the previous process; undefined: none. Resolves when all deferred work is done. Only
+   * the first call has an effect.
    */
   async activate(predecessor?: number): Promise<void> {
     if (this.#isActive) return;

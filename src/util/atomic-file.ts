@@ -5,12 +5,12 @@ import { renameOver } from './rename-over.ts';
 
 /** Yields to other work after this long. Milliseconds. */
 const SLICE_MS = 10;
-/** Texts are written in pieces of about this size. Characters. */
+/** Text is written in pieces of about this size. Characters. */
 const PIECE = 256 * 1024;
 
 /**
- * Writes a file so that its readers see either all of the old content or all of the new one, even after
- * a crash: to a temporary file beside it, which is then renamed over it. Other work continues meanwhile.
+ * Writes a file atomically: to a temporary file beside it, which is then renamed over it, so that readers see all of
+ * the old content or all of the new, even after a crash. Yields to other work meanwhile.
  */
 export async function writeAtomically(path: string, pieces: Iterable<string>): Promise<void> {
   const temporary = `${path}.${randomUUID()}.tmp`;
@@ -18,7 +18,7 @@ export async function writeAtomically(path: string, pieces: Iterable<string>): P
   const file = await open(temporary, 'wx');
   try {
     try {
-      // Unlike `write`, it continues after a write that was taken in part, as on a disk that is nearly full.
+      // Unlike `write`, it continues after a partial write, as on a disk that is nearly full.
       for await (const piece of larger(pieces)) await file.writeFile(piece);
       await file.sync();
     } finally {

@@ -38,7 +38,7 @@ export class Backoff {
     return wait * (1 + jitter * (2 * this.#random() - 1));
   }
 
-  /** All is well again: the next wait is the first. */
+  /** Success: the next wait is the first one again. */
   reset(): void {
     this.#next = this.#policy.initialMs;
   }

@@ -9,12 +9,12 @@ export function provideBundle(files: Readonly<Record<string, string>>): void {
   texts = new Map(Object.entries(files));
 }
 
-/** The content of a file of the executable; undefined when there is no such file, or no executable. */
+/** The content of a bundled file; undefined if there is none, or this is no executable. */
 export function bundledText(name: string): string | undefined {
   return texts.get(name);
 }
 
-/** The code of a thread: a module of the executable, or `beside`, the file of the module. */
+/** The code of a thread: a bundled module, or `beside`, the module's file. */
 export function threadModule(name: string, beside: URL): URL {
   const code = bundledText(name);
   if (code === undefined) return beside;

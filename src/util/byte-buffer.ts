@@ -1,6 +1,6 @@
 /**
- * Bytes that come in pieces, joined as they come: a piece may be a byte, and keeping each in a Buffer of its
- * own would take hundreds of times its size.
+ * Joins bytes as they arrive: a piece may be a single byte, and a Buffer for each would take hundreds of times its
+ * size.
  */
 export class ByteBuffer {
   #bytes = Buffer.alloc(0);
@@ -21,7 +21,7 @@ export class ByteBuffer {
     this.#length = length;
   }
 
-  /** All that has come, and begins with nothing again. */
+  /** Returns everything received and starts over. */
   take(): Buffer {
     const taken = this.#bytes.subarray(0, this.#length);
     this.#bytes = Buffer.alloc(0);

@@ -2,7 +2,7 @@
 
 const UNITS = ['', 'Ki', 'Mi', 'Gi'] as const;
 
-/** Reads a size and returns bytes, or undefined when the text is not a whole number of them. */
+/** Parses a size. Returns bytes, or undefined when the text is not a whole number of them. */
 export function parseBytes(text: string): number | undefined {
   const match = /^(\d+)(Ki|Mi|Gi)?$/.exec(text);
   if (match === null) return undefined;

@@ -8,13 +8,13 @@ export interface CallThreadOptions {
   readonly data: unknown;
   /** Time until the thread has to answer. Milliseconds. Absent: the thread limits itself. */
   readonly limitMs?: number;
-  /** Memory of the thread. Bytes. Absent: as Node has it. */
+  /** Memory limit of the thread. Bytes. Absent: Node's default. */
   readonly maxBytes?: number;
 }
 
 /**
- * Runs a module in its own thread, and resolves with the first message that it posts. Rejects with what the module
- * throws, and with an Error when it exceeds a limit or ends without a message. The thread has ended by then.
+ * Runs a module in its own thread and resolves with the first message that it posts. Rejects with what the module
+ * throws, or with an Error when it exceeds a limit or ends without a message. The thread has ended by then.
  */
 export async function callThread(module: URL, options: CallThreadOptions): Promise<unknown> {
   const { name, data, limitMs, maxBytes } = options;
@@ -25,9 +25,10 @@ export async function callThread(module: URL, options: CallThreadOptions): Promi
     ...(maxBytes !== undefined && {
       resourceLimits: { maxOldGenerationSizeMb: maxBytes / 2 ** 20 },
     }),
-    // What this process was started with may not suit a thread, such as `--input-type`.
+    // Flags of this process may not suit a thread, such as `--input-type`.
     execArgv: ['--disable-warning=ExperimentalWarning'],
-    // A handover passes descriptors between threads; otherwise Node warns of each that another one has opened.
+    // A handover passes descriptors between threads; otherwise Node warns about each descriptor that another thread
+    // opened.
     trackUnmanagedFds: false,
   });
   worker.once('message', resolve);

@@ -20,10 +20,10 @@ export function typedChannel<T extends object>(name: string): TypedChannel<T> {
 }
 
 /**
- * Calls `changed` whenever one of the channels gains or loses a subscriber, through this module
- * or through `node:diagnostics_channel` itself. Returns a function that ends this.
+ * Calls `changed` whenever one of the channels gains or loses a subscriber, through this module or through
+ * `node:diagnostics_channel` itself. Returns a function that ends this.
  *
- * Node has no such notice, so the two methods of the channel are covered by ones of its own.
+ * Node offers no such notification, so this wraps two methods of the channel.
  */
 export function watchSubscribers(
   channels: readonly TypedChannel<object>[],
@@ -58,17 +58,17 @@ function cover(watched: TypedChannel<object>): Set<() => void> {
   return listeners;
 }
 
-/** Channels that are listened to together and left together. */
+/** Subscriptions to several channels that end together. */
 export class Subscriptions {
   readonly #ends: (() => void)[] = [];
 
-  /** Listens to a channel. */
+  /** Subscribes to a channel. */
   on<Event extends object>(channel: TypedChannel<Event>, listener: (event: Event) => void): void {
     channel.subscribe(listener);
     this.#ends.push(() => channel.unsubscribe(listener));
   }
 
-  /** Leaves every channel. Idempotent. */
+  /** Unsubscribes from every channel. Idempotent. */
   end(): void {
     for (const end of this.#ends.splice(0)) end();
   }

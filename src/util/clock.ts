@@ -1,4 +1,4 @@
-/** The longest time that a timer of Node can wait; a longer one does not wait at all. Milliseconds. */
+/** Node's maximum timer delay; a longer one would fire at once. Milliseconds. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Time and timers, injected so that tests decide when time passes. */
@@ -23,7 +23,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** Resolves after a time, or at once when the signal aborts. */
+/** Resolves after `ms`, or at once when the signal aborts. */
 export async function pause(ms: number, clock: Clock, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   const { promise, resolve } = Promise.withResolvers<void>();

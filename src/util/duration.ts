@@ -18,9 +18,8 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 const PART = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/y;
 
 /**
- * Reads a duration and returns milliseconds, which may be a fraction. Returns undefined when the
- * text is not a duration. A bare `0` is allowed, any other number needs a unit; there are no
- * negative durations, because nothing here can wait for less than no time.
+ * Parses a duration. Returns milliseconds, possibly fractional, or undefined when the text is not a duration. A bare
+ * `0` is allowed, any other number needs a unit; negative durations are rejected.
  */
 export function parseDuration(text: string): number | undefined {
   if (/^\+?0$/.test(text)) return 0;
@@ -59,7 +58,7 @@ export function formatDuration(ms: number): string {
   return parts.join('');
 }
 
-/** A number without needless zeros, to at most `digits` decimals. */
+/** A number without trailing zeros, to at most `digits` decimals. */
 function trim(value: number, digits = 6): string {
   return value.toFixed(digits).replace(/\.?0+$/, '');
 }

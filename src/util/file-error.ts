@@ -6,14 +6,14 @@ const WORDS: Readonly<Record<string, string>> = {
   ELOOP: 'its symbolic links form a loop (ELOOP)',
 };
 
-/** Says why a file cannot be read, for a reader who knows which file it is about. */
+/** Says why a file cannot be read; the caller names the file. */
 export function fileErrorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code = '' } = error as NodeJS.ErrnoException;
   return WORDS[code] ?? error.message;
 }
 
-/** The same for an error code of the system; other texts stay as they are. */
+/** The same for a system error code; other texts are returned unchanged. */
 export function fileCodeText(code: string): string {
   return WORDS[code] ?? code;
 }

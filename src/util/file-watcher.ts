@@ -16,7 +16,7 @@ export interface FileWatcherLimits {
   readonly maxFileBytes: number;
   /** A change is read once the file has been quiet for this long. Milliseconds. */
   readonly settleMs: number;
-  /** A file that changes all the time is read after this long. Milliseconds. */
+  /** A file that keeps changing is read after this long anyway. Milliseconds. */
   readonly maxSettleMs: number;
   /** Interval of the checks of the file's status. Milliseconds. */
   readonly pollMs: number;
@@ -35,7 +35,7 @@ export interface FileWatcherOptions {
   onRecovered(): void;
 }
 
-/** A directory in which much happens causes no more looks than one in this time. Milliseconds. */
+/** Events of a busy directory cause at most one check in this time. Milliseconds. */
 const HINT_MS = 10;
 
 /**
@@ -56,7 +56,7 @@ export class FileWatcher {
   #seen: string | undefined;
   /** What the last check found. */
   #looked: string | undefined;
-  /** When the change was noticed that was not read yet. */
+  /** When the unread change was noticed. */
   #changedAt: number | undefined;
   #digest: string | undefined;
   #error: string | undefined;
@@ -78,7 +78,7 @@ export class FileWatcher {
     this.#directory?.watcher?.close();
   }
 
-  /** Reads the file again, and passes its content on even if it is unchanged. */
+  /** Reads the file again and passes on its content even if it is unchanged. */
   again(): void {
     this.#digest = undefined;
     this.#seen = undefined;
@@ -162,8 +162,8 @@ export class FileWatcher {
   }
 
   /**
-   * It never fails: when the directory is missing, or the system has no watches left, the next check at the
-   * file finds the change a little later.
+   * Never fails: if the directory is missing or the system has no watches left, polling finds the change a little
+   * later.
    */
   async #watchDirectory(): Promise<void> {
     const path = dirname(this.#options.path);

@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os';
 
-/** An address that the host has. */
+/** An address of the host. */
 export interface HostAddress {
   /** IP literal without zone. */
   readonly address: string;
@@ -8,10 +8,7 @@ export interface HostAddress {
   readonly loopback: boolean;
 }
 
-/**
- * The addresses of the host's interfaces that are up, from Node. A sandbox that does not let
- * the interfaces be read has none.
- */
+/** The addresses of the host's interfaces that are up, from Node. Empty in a sandbox that hides the interfaces. */
 export function hostAddresses(read: typeof networkInterfaces = networkInterfaces): HostAddress[] {
   let interfaces: ReturnType<typeof networkInterfaces>;
   try {

@@ -9,8 +9,8 @@ export interface HostPort {
 }
 
 /**
- * Reads `ip:port`, `[ip6]:port` or `:port`; undefined when the text is something else. Host names are
- * refused: a listener must not depend on a resolver.
+ * Parses `ip:port`, `[ip6]:port` or `:port`; undefined for anything else. Host names are rejected: a listener must
+ * not depend on a resolver.
  */
 export function parseHostPort(text: string): HostPort | undefined {
   const match = /^(?:\[([^\]]*)\]|([^:[\]]*)):(\d{1,5})$/.exec(text);

@@ -21,18 +21,21 @@ export interface HttpConnectionsOptions {
   readonly create: CreateServer;
   readonly clock: Clock;
   readonly answer: (request: HttpRequest) => HttpResponse | Promise<HttpResponse>;
-  /** Called when an answer could not be rendered. */
+  /** Called when a response could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
-  /** Makes the answer to a body that is too long, and reads the bodies of requests. Default: only GET and HEAD are served. */
+  /**
+   * Makes the response to a body that is too long, and enables reading request bodies. Default: only GET and HEAD are
+   * served.
+   */
   readonly refuseBody?: (() => HttpResponse) | undefined;
   /** Default: that of the process. */
   readonly budget?: ResponseBudget | undefined;
 }
 
-/** Creates a server, of HTTP or of HTTPS, that does not listen yet. */
+/** Creates an HTTP or HTTPS server that does not listen yet. */
 export type CreateServer = (options: HttpTimes, listener: RequestListener) => Server;
 
-/** Times that a server has to keep. Milliseconds. */
+/** Time limits of a server. Milliseconds. */
 export interface HttpTimes {
   readonly headersTimeout: number;
   readonly requestTimeout: number;
@@ -57,32 +60,32 @@ interface Exchange {
 /** A connection of a client. */
 interface Client {
   readonly socket: Socket;
-  /** The same, or TLS on it. */
+  /** The connection, or TLS on top of it. */
   stream: Socket;
   readonly waiting: Exchange[];
   /**
-   * - `new`: has asked nothing yet.
-   * - `idle`: has been answered.
-   * - `making`: waits for an answer.
-   * - `reading`: the answer is made.
+   * - `new`: no request yet.
+   * - `idle`: the last request is answered.
+   * - `making`: waits for a response.
+   * - `reading`: reads the response.
    */
   state: 'new' | 'idle' | 'making' | 'reading';
-  /** Stops rendering the answer. */
+  /** Stops rendering the response. */
   stop: (() => void) | undefined;
 }
 
 /**
- * The clients of one HTTP server, and their answers: one at a time for each connection, in the order of the requests.
+ * The clients of one HTTP server and their responses: one at a time for each connection, in request order.
  *
- * Above the limit of connections, the one that has been idle for longest is closed, or else the one that has
- * been reading its answer for longest. Closing the new one instead, as `maxConnections` does, would let a few silent
- * clients keep all probes and scrapes out.
+ * Above the connection limit, the connection that has been idle for longest is closed, or else the one that has been
+ * reading its response for longest. Closing the new one instead, as `maxConnections` does, would let a few silent
+ * clients lock out all probes and scrapes.
  */
 export class HttpConnections {
   readonly server: Server;
   readonly #options: HttpConnectionsOptions;
   readonly #budget: ResponseBudget;
-  /** Those that have changed their state least recently come first. */
+  /** Least recently changed first. */
   readonly #open = new Map<Socket, Client>();
   #accepted = 0;
   #left: PromiseWithResolvers<void> | undefined;
@@ -97,8 +100,8 @@ export class HttpConnections {
   }
 
   /**
-   * Stops listening because another process answers. Resolves when each client that had connected has been answered, or
-   * has not asked in time. With `acceptsAll`, clients in the queue of the socket are accepted first: closing it would reset
+   * Stops listening because another process now serves. Resolves when every connected client has been answered or has
+   * timed out. With `acceptsAll`, clients in the accept queue are accepted first: closing the socket would reset
    * them. Idempotent.
    */
   async leave({ acceptsAll = false } = {}): Promise<void> {
@@ -118,7 +121,7 @@ export class HttpConnections {
   /** Stops listening and closes every connection. Idempotent. */
   close(): Promise<void> {
     this.#closed ??= new Promise((resolve) => {
-      // The error that the server was not listening does not matter.
+      // Ignores the error that the server was not listening.
       this.server.close(() => resolve());
       for (const { socket } of this.#open.values()) socket.destroy();
     });
@@ -156,7 +159,7 @@ export class HttpConnections {
     this.#drop(dropped ?? client, 'connections');
   }
 
-  /** With TLS a request has a socket of its own, around that of the connection. */
+  /** With TLS, a request has its own socket, which wraps that of the connection. */
   #clientOf({ remoteAddress, remotePort }: Socket): Client | undefined {
     if (remotePort === undefined) return undefined;
     for (const client of this.#open.values()) {
@@ -203,7 +206,7 @@ export class HttpConnections {
     };
     this.#change(client, 'making');
     response.once('close', ended.resolve);
-    // A client that asks again has to reach the other process.
+    // A client that sends another request has to reach the other process.
     if (this.#left !== undefined) response.shouldKeepAlive = false;
     const hold = (bytes: number, body?: object): void => {
       if (client.socket.destroyed) return;
@@ -255,7 +258,7 @@ export class HttpConnections {
     return answer({ method, path, query, headers, body, signal });
   }
 
-  /** The clients stay in the order in which they have changed. */
+  /** Keeps clients ordered by their last state change. */
   #change(client: Client, state: Client['state']): void {
     client.state = state;
     if (this.#open.delete(client.socket)) this.#open.set(client.socket, client);
@@ -276,13 +279,13 @@ export class HttpConnections {
 
 const FAILED = 'The page could not be rendered; see the log.\n';
 
-/** Whether the client left before it had read its answer. */
+/** Whether the client disconnected before it had read the response. */
 function isClientGone(error: unknown): boolean {
   if (!(error instanceof Error && 'code' in error)) return false;
   return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE'].includes(String(error.code));
 }
 
-/** Undefined when it is too long. All of it is read: closing the connection earlier could destroy the answer. */
+/** Undefined if it is too long. All of it is read: closing the connection earlier could destroy the response. */
 async function readBody(request: IncomingMessage): Promise<string | undefined> {
   const pieces: Buffer[] = [];
   let size = 0;

@@ -2,13 +2,13 @@ import { typedChannel } from './channel.ts';
 
 /** Connections to one HTTP server at once. */
 export const MAX_HTTP_CONNECTIONS = 64;
-/** Requests of one connection that wait for the answer to an earlier one. */
+/** Pipelined requests of one connection that wait for an earlier response. */
 export const MAX_WAITING_REQUESTS = 8;
 /** Bytes of a request body; a server that reads none does not look at it. */
 export const MAX_REQUEST_BYTES = 64 * 1024;
-/** Bytes of answers that clients have not read yet, of all HTTP servers of the process together. */
+/** Response bytes that clients have not read yet, across all HTTP servers of the process. */
 export const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
-/** Time from the start of an answer until the client has read all of it. */
+/** Time from the start of a response until the client has read all of it. */
 export const RESPONSE_TIMEOUT_MS = 60_000;
 /** Time for the headers of a request, on a new connection too. */
 export const HEADERS_TIMEOUT_MS = 5000;
@@ -29,14 +29,14 @@ export type HttpLimit = 'connections' | 'waiting-requests' | 'answer-bytes' | 'a
 export const httpLimitReached = typedChannel<HttpLimitReached>('http:limit-reached');
 
 /**
- * Bytes of answers that clients have not read yet, of several HTTP servers together. Above the limit the answer that has
- * made no progress for longest is dropped; one answer alone may be larger than the limit.
+ * Response bytes that clients have not read yet, across several HTTP servers. Above the limit, the response that has
+ * made no progress for longest is dropped; a single response may exceed the limit.
  */
 export class ResponseBudget {
   readonly #max: number;
-  /** The answer without progress for longest comes first. */
+  /** The response without progress for longest comes first. */
   readonly #held = new Map<() => void, Held>();
-  /** How many clients are sent the same body. */
+  /** How many clients are being sent the same body. */
   readonly #bodies = new Map<object, number>();
   #total = 0;
 
@@ -44,14 +44,14 @@ export class ResponseBudget {
     this.#max = max;
   }
 
-  /** Bytes held now. A body that is sent to several clients counts once. */
+  /** Bytes held now. A body sent to several clients counts once. */
   get total(): number {
     return this.#total;
   }
 
   /**
-   * Accounts for what an answer holds from now on; 0 bytes: nothing more. `drop` identifies the answer: it must end the
-   * answer, and set it to 0.
+   * Sets what a response holds from now on; 0 bytes: nothing. `drop` identifies the response: it must end the
+   * response and set it to 0.
    */
   set(drop: () => void, bytes: number, body: object = drop): void {
     const before = this.#held.get(drop);

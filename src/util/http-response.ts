@@ -8,12 +8,12 @@ export interface HttpRequest {
   readonly method: string;
   /** Without the query. */
   readonly path: string;
-  /** What follows the question mark; empty: nothing. */
+  /** After the question mark; empty: none. */
   readonly query: string;
   readonly headers: IncomingHttpHeaders;
   /** The request body; empty on a server that reads none. */
   readonly body: string;
-  /** Aborts when no one will read the answer: the client has left, or a limit is reached. */
+  /** Aborts when the response is no longer needed: the client has disconnected, or a limit is reached. */
   readonly signal: AbortSignal;
 }
 
@@ -27,20 +27,20 @@ export interface HttpResponse {
 }
 
 /**
- * A text; or pieces of one that are made as fast as the client reads; or what makes a whole page, which several
- * clients may share. Only a text is made for HEAD.
+ * A text; or pieces produced as fast as the client reads; or a function that makes a whole page, which several
+ * clients may share. For HEAD, only a text is produced.
  */
 export type ResponseBody =
   string | AsyncIterable<string> | ((signal: AbortSignal) => Promise<readonly Uint8Array[]>);
 
-/** A short text as an answer. */
+/** A short plain-text response. */
 export function plain(status: number, body: string): HttpResponse {
   return { status, type: 'text/plain; charset=utf-8', body };
 }
 
 /**
- * Sends an answer. `hold` gets what of the body is in memory now. Resolves or rejects when no more of it is made; the
- * client may still have to read.
+ * Sends a response. `hold` gets the part of the body that is in memory. Settles when no more of the body is produced;
+ * the client may still have to read it.
  */
 export async function sendResponse(
   response: ServerResponse,

@@ -11,7 +11,7 @@ export { MAX_HTTP_CONNECTIONS } from './http-limits.ts';
 export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create' | 'refuseBody'> {
   readonly address: HostPort;
   readonly clock: Clock;
-  /** The listening socket that the previous process had at the address. Default: there is none. */
+  /** The previous process's listening socket for the address. Default: none. */
   readonly inherit?: Inherit | undefined;
   /** When it may start. Default: at once. */
   readonly activation?: Activation | undefined;
@@ -23,7 +23,7 @@ export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'
   readonly onBindFailed: (error: Error, retryInMs: number) => void;
 }
 
-/** Hands off a descriptor. The address may be empty: every address of the host. */
+/** Returns an inherited descriptor. The address may be empty: every address of the host. */
 export type Inherit = (address: HostPort) => number | undefined;
 
 /** A server that listens, or retries to. */
@@ -31,8 +31,8 @@ export interface HttpServer {
   /** The ports that it listens on now. */
   readonly ports: readonly number[];
   /**
-   * Stops listening because another process answers. Resolves when each client that had connected has been answered, or
-   * has not asked in time. Idempotent.
+   * Stops listening because another process now serves. Resolves when every connected client has been answered or has
+   * timed out. Idempotent.
    */
   leave(): Promise<void>;
   /** Stops listening and closes every connection. Idempotent. */
@@ -43,8 +43,8 @@ const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 30_000;
 
 /**
- * Answers GET and HEAD over TCP. An address that cannot be listened on is reported and retried for ever, after growing
- * waits: metrics and health must never stop the proxy.
+ * Serves GET and HEAD over TCP. If it cannot listen, that is reported and retried with growing delays, without end:
+ * metrics and health must never stop the proxy.
  */
 export function startHttpServer(options: HttpServerOptions): HttpServer {
   const { address, clock, create = createServer, activation = Activation.immediate() } = options;
@@ -63,7 +63,7 @@ export function startHttpServer(options: HttpServerOptions): HttpServer {
     options.onListening({ host: bound.address, port: bound.port });
   });
   server.on('error', (error) => {
-    // While it listens, an error is a client that could not be accepted; Node keeps accepting.
+    // While listening, an error concerns a client that could not be accepted; Node keeps accepting.
     if (closed || server.listening) return;
     options.onBindFailed(error, retryInMs);
     retry = clock.setTimer(retryInMs, () => listen());

@@ -1,9 +1,8 @@
-/** Of nothing. */
 const EMPTY = Buffer.alloc(0);
 
 /**
- * Joins pieces into a buffer that is kept for long. Node cuts small buffers from a larger one that lives as long as
- * any of them; one long-lived buffer among many short-lived ones would keep all their memory.
+ * Joins pieces into a buffer for long-term use. Node carves small buffers out of a shared one, so a single long-lived
+ * buffer would keep the memory of many short-lived ones.
  */
 export function kept(pieces: readonly Uint8Array[]): Buffer {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);

@@ -1,7 +1,7 @@
-/** A place in a list, which leaves it in one step. */
+/** A member of a list, removable in constant time. */
 export interface ListNode<T> {
   readonly item: T;
-  /** Takes the item out of the list. Does nothing when it is out already. */
+  /** Removes the item from the list. Does nothing if it is already removed. */
   remove(): void;
 }
 
@@ -26,11 +26,10 @@ class Node<T> implements ListNode<T> {
 /**
  * A doubly linked list, for sets whose members come and go at a high rate.
  *
- * A `Map` or `Set` would do the same, but under such a load V8 rebuilds its table again and again, and
- * every old table refers to the next one. Once one of them is in the old generation, the members of
- * all later ones survive, although nothing needs them: measured with short connections, the
- * collector's work doubled and each connection cost 15 % more. A node that is taken out refers to
- * no other one.
+ * A `Map` or `Set` would do the same, but under such a load V8 rebuilds its table again and again, and every old
+ * table refers to the next one. Once one of them is in the old generation, the members of all later ones survive,
+ * although nothing needs them: measured with short connections, the collector's work doubled and each connection cost
+ * 15 % more. A removed node refers to no other.
  */
 export class LinkedList<T> implements Iterable<T> {
   #first: Node<T> | undefined;
@@ -41,7 +40,7 @@ export class LinkedList<T> implements Iterable<T> {
     return this.#size;
   }
 
-  /** The member that has been there longest. */
+  /** The oldest member. */
   get first(): ListNode<T> | undefined {
     return this.#first;
   }
@@ -70,7 +69,7 @@ export class LinkedList<T> implements Iterable<T> {
     this.#size -= 1;
   }
 
-  /** The members, oldest first. Do not change the list during the iteration; copy it first. */
+  /** The members, oldest first. Copy the list before changing it during iteration. */
   *[Symbol.iterator](): Generator<T, void, void> {
     for (let node = this.#first; node !== undefined; node = node.next) yield node.item;
   }

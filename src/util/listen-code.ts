@@ -9,7 +9,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   ENFILE: 'KPNG_LIMIT_REACHED',
 };
 
-/** The code of the error table for an error of listening, such as `EADDRINUSE`. */
+/** The error code for a failed listen, such as with `EADDRINUSE`. */
 export function listenCode(cause: string): ErrorCode {
   return CODES[cause] ?? 'KPNG_LISTEN_FAILED';
 }

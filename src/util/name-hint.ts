@@ -1,7 +1,6 @@
 /**
- * The end of the message that there is no such service, when a name lacks its namespace: `; did you mean
- * "shop/cart"?`, or the format of names when none matches. Otherwise empty. `names` are those of service ports,
- * `namespace/name[:port]`.
+ * A hint for an unknown service name that lacks its namespace: `; did you mean "shop/cart"?`, or the format of names
+ * when none matches. Otherwise empty. `names` are those of service ports, `namespace/name[:port]`.
  */
 export function nameHint(given: string, names: Iterable<string>): string {
   if (given.includes('/')) return '';

@@ -1,8 +1,8 @@
 /**
- * The same text in memory of its own. V8 keeps a part of a text as a place in the whole of it, so that
- * a few characters that are kept for long may keep megabytes.
+ * A copy of the text with its own memory. V8 represents a substring as a slice of the whole string, so a few
+ * long-lived characters could keep megabytes alive.
  */
 export function ownText(part: string): string {
-  // Joining and slicing makes V8 copy it.
+  // Concatenating and slicing makes V8 copy it.
   return ` ${part}`.slice(1);
 }

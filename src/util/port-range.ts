@@ -5,9 +5,8 @@ export interface PortRange {
 }
 
 /**
- * Reads a port range in kube-proxy's three forms: `36000-37000` (first and last), `36000+1000` (first
- * and how many more) and `36000` (one port). Undefined when the text is something else or the range
- * is not within 1 to 65535.
+ * Parses a port range in kube-proxy's three forms: `36000-37000` (first and last), `36000+1000` (first and how many
+ * more) and `36000` (one port). Undefined when the text is something else or the range is not within 1 to 65535.
  */
 export function parsePortRange(text: string): PortRange | undefined {
   const match = /^(\d{1,5})(?:([-+])(\d{1,5}))?$/.exec(text.replaceAll(' ', ''));

@@ -5,7 +5,7 @@ import { KpngError, type ErrorCode } from '../errors.ts';
 import { formatBytes } from './bytes.ts';
 import { fileCodeText } from './file-error.ts';
 
-/** The name of a file in messages, and the codes of its errors. */
+/** The name of a file in messages, and its error codes. */
 export interface FileKind {
   /** Such as `the state file`. */
   readonly name: string;
@@ -13,7 +13,7 @@ export interface FileKind {
   readonly tooLarge: ErrorCode;
 }
 
-/** A file's content, as far as it is known of a file that others write to. */
+/** The content of a file that others may write to. */
 export interface FileContent {
   /** With a buffer of its own. */
   readonly bytes: Uint8Array<ArrayBuffer>;
@@ -25,7 +25,7 @@ export interface FileContent {
   readonly settled: boolean;
 }
 
-/** As much is read and hashed without a pause. Bytes. */
+/** Amount read and hashed without yielding. Bytes. */
 const PIECE = 1024 * 1024;
 
 /** Reads a regular file of not more than `maxBytes`. Never rejects. */
@@ -38,7 +38,7 @@ export async function readContent(
     new KpngError(code, `cannot read ${name} ${path}: ${why}`, { cause });
   let handle: FileHandle | undefined;
   try {
-    // Without O_NONBLOCK, opening a named pipe would wait for a writer.
+    // Without O_NONBLOCK, opening a named pipe would block until there is a writer.
     handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     const before = await handle.stat({ bigint: true });
     if (before.isDirectory()) return fail(unreadable, 'it is a directory');
@@ -46,7 +46,7 @@ export async function readContent(
     const limit = `it is larger than ${formatBytes(maxBytes)}`;
     if (before.size > BigInt(maxBytes)) return fail(tooLarge, limit);
     const hash = createHash('sha256');
-    // One byte more shows the end without another buffer.
+    // One extra byte detects the end without another buffer.
     let bytes = new Uint8Array(Number(before.size) + 1);
     let length = 0;
     for (;;) {
@@ -74,15 +74,15 @@ export async function readContent(
 }
 
 /**
- * A text that differs whenever a file was written to, renamed over or swapped, except for a write
- * of the same size within the tick of the file system's clock.
+ * Changes whenever a file is written to, renamed over or swapped, except by a write of the same size within one tick
+ * of the file system's clock.
  */
 export function signatureOf(stats: BigIntStats): string {
   const { dev, ino, size, mtimeNs, ctimeNs } = stats;
   return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
 }
 
-/** The system's code of an error, such as `ENOENT`; its message when it has none. */
+/** The system error code, such as `ENOENT`, or else the message. */
 export function causeOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code } = error as NodeJS.ErrnoException;

@@ -2,7 +2,7 @@ import { rename } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Backoff } from './backoff.ts';
 
-/** Windows's errors while another program has the file open. */
+/** Windows errors while another program has the file open. */
 const HELD: ReadonlySet<string> = new Set(['EPERM', 'EACCES', 'EBUSY']);
 
 const WAITS = { initialMs: 10, maxMs: 250, factor: 2, jitter: 0 };
@@ -16,9 +16,8 @@ export interface RenameOptions {
 }
 
 /**
- * Renames a file over another one. Linux does so even while the other one is open. Windows refuses while any
- * program has it open, even only to read it: there it is retried for two seconds. Rejects with the
- * system's error.
+ * Renames a file over another one. Linux allows that even while the other one is open. Windows refuses while any
+ * program has it open, even only to read it: there it is retried for two seconds. Rejects with the system's error.
  */
 export async function renameOver(
   from: string,

@@ -1,7 +1,4 @@
-/**
- * Throws where Node is too old for the library. Imported for its effect, and first, so that nothing
- * else has run yet.
- */
+/** Throws if Node is too old for the library. Imported first, for its side effect. */
 import { KpngError } from '../errors.ts';
 
 /** As in package.json's `engines`. */

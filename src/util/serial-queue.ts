@@ -1,14 +1,14 @@
-/** Runs asynchronous jobs one after another, in the order in which they came. */
+/** Runs asynchronous jobs one after another, in order of arrival. */
 export class SerialQueue {
   #tail: Promise<unknown> = Promise.resolve();
   #waiting = 0;
 
-  /** Jobs that have not ended. */
+  /** Number of unfinished jobs. */
   get size(): number {
     return this.#waiting;
   }
 
-  /** Resolves or rejects as the job does. A job that fails does not stop those behind it. */
+  /** Settles as the job does. A failed job does not stop those behind it. */
   run<T>(job: () => Promise<T>): Promise<T> {
     this.#waiting += 1;
     const result = this.#tail.then(job).finally(() => {
@@ -18,7 +18,7 @@ export class SerialQueue {
     return result;
   }
 
-  /** Resolves when every job that came so far has ended. Never rejects. */
+  /** Resolves when every job so far has ended. Never rejects. */
   async idle(): Promise<void> {
     await this.#tail;
   }

@@ -4,7 +4,7 @@ import ipaddr from 'ipaddr.js';
 
 /** The process that has a socket. */
 export interface SocketHolder {
-  /** Name of the program; undefined when this process may not look into others. */
+  /** Name of the program; undefined if this process may not inspect others. */
   readonly program: string | undefined;
   readonly pid: number | undefined;
   /** The user id of its owner. */
@@ -19,9 +19,9 @@ export interface BindAddress {
   readonly port: number;
 }
 
-/** Links of processes that are checked before the search stops. */
+/** Maximum number of process links that are checked. */
 const MAX_LINKS = 100_000;
-/** Bytes of a table of sockets that are read. Listening TCP sockets come first in it. */
+/** Maximum number of bytes read of a socket table. Listening TCP sockets come first in it. */
 const MAX_TABLE = 4 * 1024 * 1024;
 const READ_BYTES = 64 * 1024;
 
@@ -32,8 +32,8 @@ export function holderText({ program, pid, user }: SocketHolder): string {
 }
 
 /**
- * Finds out who listens where a socket could not be bound, as `ss -p` does: from the kernel's tables, and
- * the links of the processes. Linux only; undefined elsewhere, and when no process is found. For messages:
+ * Finds the process that listens where a socket could not be bound, as `ss -p` does: from the kernel's socket tables
+ * and the descriptors of the processes. Linux only; undefined elsewhere, and when no process is found. For messages:
  * it may take some milliseconds, and by then the socket may have been closed. Never rejects.
  */
 export async function socketHolder(
@@ -63,7 +63,7 @@ async function findSocket(target: BindAddress, root: string): Promise<Socket | u
         if (found !== undefined) return found;
       }
     } catch {
-      // There is no such table, as without IPv6.
+      // The table is missing, as without IPv6.
     }
   }
   return undefined;
@@ -95,7 +95,7 @@ function conflicts(local: string, { address, port }: BindAddress): boolean {
   return bound === ipaddr.parse(address).toString();
 }
 
-/** An address as the tables have it: words of four bytes, in the byte order of the machine. */
+/** An address as the tables have it: four-byte words in host byte order. */
 function readHex(hex: string): string | undefined {
   if (!/^(?:[0-9A-F]{8}){1,4}$/.test(hex)) return undefined;
   const address = ipaddr.fromByteArray([...Buffer.from(hex, 'hex').swap32()]);

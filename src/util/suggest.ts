@@ -14,8 +14,8 @@ export function closest(word: string, candidates: readonly string[]): string | u
 }
 
 /**
- * Insertions, deletions, replacements and swaps of neighbours, from `a` to `b` (optimal
- * string alignment); `limit` when it is not less.
+ * Insertions, deletions, replacements and swaps of neighbours, from `a` to `b` (optimal string alignment); at most
+ * `limit`.
  */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
@@ -40,7 +40,7 @@ function editDistance(a: string, b: string, limit: number): number {
 /** How many names a message lists. */
 const LISTED = 10;
 
-/** Names for a message, in quotes: the first ones, and how many there are besides. */
+/** Names for a message, in quotes: the first few, and the number of others. */
 export function nameList(names: readonly string[]): string {
   const shown = names.slice(0, LISTED).map((name) => JSON.stringify(name));
   const more = names.length - shown.length;

@@ -11,7 +11,7 @@ export function escapeControls(text: string): string {
   });
 }
 
-/** The same for a text of several lines, which stay lines. */
+/** The same for text with several lines; keeps the line breaks. */
 export function escapeLines(text: string): string {
   return text.split('\n').map(escapeControls).join('\n');
 }

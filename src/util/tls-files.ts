@@ -9,18 +9,18 @@ export interface TlsFiles {
   readonly ca?: string | undefined;
 }
 
-/** Names of the flags that the paths come from, for error messages. */
+/** Names of the flags with the paths, for error messages. */
 export interface TlsFlags {
   readonly key: string;
   readonly crt: string;
   readonly ca: string;
 }
 
-/** PEM texts that have been checked: they parse, and the key belongs to the certificate. */
+/** Checked PEM texts: they parse, and the key belongs to the certificate. */
 export interface TlsMaterial {
-  /** The own certificate, its chain, and its key. */
+  /** The own certificate with its chain, and its key. */
   readonly identity: { readonly key: string; readonly crt: string } | undefined;
-  /** Whom to trust. Undefined: the authorities of the system. */
+  /** Trusted CAs. Undefined: those of the system. */
   readonly ca: string | undefined;
 }
 
@@ -41,8 +41,8 @@ export const LISTEN_TLS_FLAGS: TlsFlags = {
 /**
  * Reads and checks the files of a TLS client or server. Undefined when none is given: no TLS.
  *
- * Fails with KPNG_TLS_FILE, naming flag and file, before anything is dialled or served. (kpng swallows these
- * errors, and then every handshake fails without a word about the file.)
+ * Fails with KPNG_TLS_FILE, naming flag and file, before anything is dialled or served. (kpng ignores these errors,
+ * and then every handshake fails without naming the file.)
  */
 export async function readTls(
   files: TlsFiles,

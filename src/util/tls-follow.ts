@@ -19,12 +19,11 @@ export interface FollowTlsOptions {
 }
 
 /**
- * Looks again and again whether TLS files have changed, and reads them then. Files that cannot be used,
- * such as a certificate whose key is yet to be replaced, change nothing and are read again at the next
- * check. Returns the function that ends it.
+ * Polls TLS files for changes and re-reads them. Files that cannot be used, such as a certificate whose key has not
+ * been replaced yet, change nothing and are read again at the next check. Returns a function that stops this.
  *
- * Checks time, size and number of the files that the paths name, since mounted secrets are
- * replaced by a link in one of their folders, of which the system sends no event.
+ * Checks time, size and inode of the files, since mounted secrets are replaced through a link in a parent directory,
+ * for which the system sends no event.
  */
 export function followTls(options: FollowTlsOptions): () => void {
   const { files, flags, onChanged, onFailed } = options;
@@ -65,7 +64,7 @@ export function followTls(options: FollowTlsOptions): () => void {
   };
 }
 
-/** The same as long as none of the files is replaced or written to. */
+/** Unchanged as long as none of the files is replaced or written to. */
 async function signatureOf({ key, crt, ca }: TlsFiles): Promise<string> {
   const signatures = [key, crt, ca].map(async (path = '') => {
     if (path === '') return '';

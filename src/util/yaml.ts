@@ -1,7 +1,7 @@
 /**
- * Reads YAML that comes from outside the program. Time and memory grow with the length of the text only,
- * whatever is in it: nesting and what aliases expand to are bounded. What plain scalars mean is YAML 1.2's
- * core schema; keys are text as it is written; there are no merge keys and no tags but `!!str`.
+ * Parses untrusted YAML. Time and memory grow only with the length of the text: nesting and alias expansion are
+ * bounded. Plain scalars follow YAML 1.2's core schema; keys are text as written; there are no merge keys and no tags
+ * but `!!str`.
  */
 import {
   boolCoreTag,
@@ -70,8 +70,8 @@ export function parseYaml(text: string, limits: YamlLimits): YamlResult {
 export type YamlLocator = (segments: readonly Segment[], atKey?: boolean) => number;
 
 /**
- * Finds where the parts of a value are written, in one document of a text that was parsed before. When
- * the way ends early, because something is missing, it is the offset of the last part that is there.
+ * Finds where the parts of a value are written, in one document of a text that was parsed before. If a part is
+ * missing, the offset of the last existing part is returned.
  */
 export function locatorIn(text: string, { maxDepth }: YamlLimits, document = 0): YamlLocator {
   let events: readonly Event[];
@@ -168,7 +168,7 @@ const UNSUPPORTED_TAG = 'no tag but !!str is supported';
 
 interface Anchored {
   readonly value: unknown;
-  /** How many values it is with its aliases filled in. */
+  /** Number of values with aliases expanded. */
   readonly size: number;
 }
 
@@ -294,7 +294,7 @@ class Builder {
     return anchored.value;
   }
 
-  /** About the event that was read last. */
+  /** About the last event. */
   #refusal(message: string, more: Partial<YamlProblem> = {}): Refusal {
     const offset = startOf(this.#events[this.#next - 1]) ?? 0;
     return new Refusal({ offset, message, ...more });
@@ -319,10 +319,7 @@ function resolvePlain(text: string): unknown {
   return text;
 }
 
-/**
- * What the parser objects to, in words for people who do not know its terms. It reports where it stopped,
- * which is behind the cause: hence "before this".
- */
+/** Parser errors in plain words. It reports where it stopped, which is behind the cause: hence "before this". */
 const WORDS: readonly (readonly [RegExp, string])[] = [
   [/^nesting exceeded/, 'nested too deeply'],
   [/within a double quoted scalar/, 'a text in double quotes is not closed before this'],

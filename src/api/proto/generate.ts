@@ -25,7 +25,7 @@ const TOOLS = join(HERE, '..', '..', '..', 'tools', 'generate');
 
 const run = promisify(execFile);
 
-/** Brings the tools, unless those of the lock file are there. */
+/** Installs the tools unless the lock file's versions are already there. */
 async function installTools(): Promise<void> {
   const installed = join(TOOLS, 'node_modules', '.digest');
   const wanted = digestOf([['lock', await readFile(join(TOOLS, 'package-lock.json'), 'utf8')]]);
@@ -55,7 +55,7 @@ function digestOf(files: Iterable<readonly [string, string]>): string {
   return hash.digest('hex');
 }
 
-/** A digest of what the files are generated from, and of themselves. */
+/** A digest of the generated files and their inputs. */
 async function presentDigest(): Promise<string> {
   const isInput = /\.(?:proto|yaml)$/;
   const inputs = [...(await contents(HERE))].filter(([path]) => isInput.test(path));

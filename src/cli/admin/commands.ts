@@ -22,13 +22,13 @@ interface AdminText {
   readonly operand?: string;
   readonly flags: FlagTable;
   readonly examples: readonly Example[];
-  /** Throws a usage error for an operand and flags that contradict each other. */
+  /** Throws a usage error if operand and flags contradict each other. */
   readonly check?: (operand: string | undefined, flags: Flags) => void;
 }
 
 type Flags = Readonly<Record<string, unknown>>;
 
-/** A command that asks a running proxy over its admin socket. */
+/** A command that queries a running proxy over its admin socket. */
 function admin({ description, operand, check, ...text }: AdminText): OtherCommand {
   return {
     ...text,
@@ -41,7 +41,7 @@ function admin({ description, operand, check, ...text }: AdminText): OtherComman
       const raw = read();
       const flags: Flags = pickValues(text.flags, raw);
       check?.(operands[0], flags);
-      // Without --socket, the process that this environment and configuration file would start is meant.
+      // Without --socket: the process that this environment and configuration file would start.
       const socket = raw.given.has('socket')
         ? String(flags['socket'])
         : pickValues(GLOBAL_FLAGS, raw)['admin-socket'];
@@ -53,7 +53,7 @@ function admin({ description, operand, check, ...text }: AdminText): OtherComman
   };
 }
 
-/** A name that was forgotten, or is empty in a script, must not drain the whole process. */
+/** A missing name, or an empty one in a script, must not drain the whole process. */
 function checkDrain(service = '', { endpoint, all }: Flags): void {
   const isNamed = service !== '' || endpoint !== '';
   if (isNamed && all === true) {

@@ -7,12 +7,12 @@ import type { OutputForm } from '../flags/admin.ts';
 /** One column of a table. */
 export interface Column<Row> {
   readonly title: string;
-  /** Numbers stand to the right. */
+  /** Numbers are right-aligned. */
   readonly align?: 'left' | 'right';
   readonly cell: (row: Row) => string;
 }
 
-/** Lines of a table with a head; columns are as wide as they need to be. */
+/** Lines of a table with a header; columns are as wide as needed. */
 export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string[] {
   const cells = rows.map((row) => columns.map(({ cell }) => escapeControls(cell(row))));
   const titles = columns.map(({ title }) => title);
@@ -37,7 +37,7 @@ export function pad(text: string, width: number, align: 'left' | 'right'): strin
   return align === 'right' ? text.padStart(width) : text.padEnd(width);
 }
 
-/** Numbers as people read them in a narrow column. */
+/** Numbers in human-readable form for a narrow column. */
 
 const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
 const COUNT_UNITS = ['', 'k', 'M', 'G', 'T'] as const;
@@ -91,7 +91,7 @@ export function atMost(seconds: number | null, total: number): string {
   return seconds < 1 ? `≤ ${seconds * 1000} ms` : `≤ ${seconds} s`;
 }
 
-/** Prints an answer in the requested format. A reader that closes early is no error. */
+/** Prints a response in the requested format. A reader that closes early is no error. */
 export async function print(
   value: unknown,
   lines: readonly string[],
@@ -106,7 +106,7 @@ export async function print(
 }
 
 async function render(value: unknown, lines: readonly string[], form: OutputForm): Promise<string> {
-  // Escapes mean the same in JSON strings and in double quotes of YAML.
+  // Escapes mean the same in JSON strings and in double-quoted YAML.
   if (form === 'json') return escapeLines(`${JSON.stringify(value, undefined, 2)}\n`);
   if (form === 'table') return `${lines.map(escapeControls).join('\n')}\n`;
   const { DEFAULT_SCALAR_STYLE_RULES, dump, SCALAR_STYLE } = await import('js-yaml');

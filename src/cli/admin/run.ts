@@ -32,7 +32,7 @@ export type AdminWord =
   | 'stop'
   | 'dump';
 
-/** A command for a running proxy, understood. */
+/** A parsed command for a running proxy. */
 export interface AdminInvocation {
   readonly word: AdminWord;
   readonly operand: string | undefined;
@@ -42,7 +42,7 @@ export interface AdminInvocation {
   readonly flags: Readonly<Record<string, unknown>>;
 }
 
-/** The exit code of an answer, and its text. */
+/** The output of a command and its exit code. */
 interface Shown {
   readonly value: unknown;
   readonly lines: readonly string[];
@@ -55,7 +55,7 @@ type Ask = (
   input?: Record<string, string>,
 ) => Promise<unknown>;
 
-/** Carries a command out and returns the exit code. Rejects with a KpngError. */
+/** Runs a command and returns the exit code. Rejects with a KpngError. */
 export async function runAdmin(invocation: AdminInvocation, terminal: Streams): Promise<number> {
   const { word, socket, flags } = invocation;
   if (socket === '') {

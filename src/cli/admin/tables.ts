@@ -1,4 +1,4 @@
-/** What the answers of the admin API look like as text. */
+/** Responses of the admin API, formatted as text. */
 import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
 import { drainText } from '../../proxier/drains.ts';
 import type {

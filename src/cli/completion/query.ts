@@ -14,8 +14,8 @@ const FILES = ':files\n';
 const PATHS = new Set(['path', 'folder']);
 
 /**
- * Answers a completion script: what may stand at the cursor of a command line, one candidate per line, followed
- * by a tab and a description. The last argument is what is typed at the cursor, the others stand before it.
+ * Answers a completion script: the candidates at the cursor, one per line, followed by a tab and a description. The
+ * last argument is what is typed at the cursor, the others stand before it.
  */
 export function answerQuery(args: readonly string[], registry: Registry): string {
   const before = args.slice(0, -1);

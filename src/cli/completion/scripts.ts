@@ -1,10 +1,9 @@
 /**
- * Scripts that a shell loads to complete command lines. Each asks the program for candidates, so that it knows
- * nothing about flags. The program prints one candidate per line, followed by a tab and a description; the line
- * `:files` stands for any file.
+ * Shell scripts that complete command lines. They ask the program for candidates and know nothing about flags. The
+ * program prints one candidate per line, followed by a tab and a description; the line `:files` stands for any file.
  */
 
-/** The program's name; it is called as `kpng-userspace completion query BEFORE... CURRENT`. */
+/** Names of the program; the scripts call `kpng-userspace completion query BEFORE... CURRENT`. */
 const NAMES = ['kpng-userspace', 'kpng'];
 
 const BASH = `# bash completion for kpng-userspace

@@ -9,14 +9,14 @@ const WHAT = 'Output';
 export const OUTPUT_FORMS = ['table', 'json', 'yaml'] as const;
 export type OutputForm = (typeof OUTPUT_FORMS)[number];
 
-/** Flags of every command that asks a running proxy. */
+/** Flags of every command that queries a running proxy. */
 export const CLIENT_FLAGS = group(ASK, {
   socket: flag(text('path'), '', 'Admin socket of the proxy, or its named pipe on Windows.', {
     defaultText: 'that of --admin-socket',
   }),
 });
 
-/** The same, where the answer can be printed in other forms. */
+/** The same, for commands with several output formats. */
 export const SHOW_FLAGS = {
   ...CLIENT_FLAGS,
   ...group(WHAT, {

@@ -16,7 +16,7 @@ export const NODE_FLAGS = group('Node', {
   ),
 });
 
-/** Throws a usage error for a name that no node can have. */
+/** Throws a usage error for an invalid node name. */
 export function checkNodeName(name: string): string {
   if (name !== '' && !/[\s\p{Cc}/]/u.test(name)) return name;
   throw new KpngError('KPNG_USAGE', `--node-name ${JSON.stringify(name)}: not the name of a node`);
@@ -24,7 +24,7 @@ export function checkNodeName(name: string): string {
 
 const ADDRESSES = 'Addresses';
 
-/** Which tables and chains belong to a proxy: of the backend that writes them, and of `cleanup`. */
+/** Names of the proxy's tables and chains, for the backend that writes them and for `cleanup`. */
 export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
   'portal-table': flag(
     checkedText('name', checkTableName),
@@ -38,7 +38,7 @@ export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
   ),
 });
 
-/** Which iptables writes rules: of every backend that uses iptables. */
+/** The iptables variant, for every backend that uses iptables. */
 export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
   'iptables-flavor': flag(
     choice(['auto', 'nft', 'legacy']),

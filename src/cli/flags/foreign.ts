@@ -1,10 +1,10 @@
 /** A flag of kube-proxy or klog that this program does not have. */
 export interface ForeignFlag {
-  /** Whether it is a boolean, whose value follows `=` only. */
+  /** Whether it is a boolean flag, which takes a value only after `=`. */
   readonly isSwitch: boolean;
   /** Why it has no effect, or the alternative. */
   readonly why: string;
-  /** The values that are refused; absent: none is, and the flag is accepted with a warning. */
+  /** Whether a value is refused. Absent: every value is accepted, with a warning. */
   readonly refuses?: (value: string) => boolean;
 }
 
@@ -51,7 +51,7 @@ const VALUES: Readonly<Record<string, string>> = {
 
 const always = (): boolean => true;
 
-/** By name, with dashes; klog's own spelling with underscores means the same. */
+/** By name, with dashes; klog's spelling with underscores is equivalent. */
 export const FOREIGN_FLAGS: ReadonlyMap<string, ForeignFlag> = new Map<string, ForeignFlag>([
   ...named(SWITCHES, true),
   ...named(VALUES, false),

@@ -12,7 +12,7 @@ export function text(placeholder: string): FlagKind<string> {
   return checkedText(placeholder, () => {});
 }
 
-/** A text that `check` validates; it throws an Error with the expected format. */
+/** A text validated by `check`, which throws an Error with the expected format. */
 export function checkedText(placeholder: string, check: (given: string) => void): FlagKind<string> {
   return {
     placeholder,

@@ -43,7 +43,7 @@ export const OBSERVE_FLAGS = group(GROUP, {
 
 export type ObserveOptions = FlagValues<typeof OBSERVE_FLAGS>;
 
-/** Names of the flags, for messages about the files. */
+/** Flag names for messages about the files. */
 export const METRICS_TLS_FLAGS: TlsFlags = {
   key: '--metrics-tls-key',
   crt: '--metrics-tls-crt',
@@ -61,7 +61,7 @@ export function isExposed({ host }: HostPort): boolean {
   return !(isIP(host) === 4 && host.startsWith('127.'));
 }
 
-/** Throws a usage error when tokens would be sent over a connection that others can read. */
+/** Throws a usage error if tokens would be sent over an unencrypted connection. */
 export function checkObserve(
   options: ObserveOptions & { readonly 'metrics-bind-address': HostPort | undefined },
 ): void {

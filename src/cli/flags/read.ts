@@ -78,16 +78,16 @@ export function usage(message: string): KpngError {
   return new KpngError('KPNG_USAGE', message);
 }
 
-/** An environment variable that no flag reads, and the one that was probably meant. */
+/** An environment variable that no flag reads, and the likely intended one. */
 export interface MisspeltVariable {
   readonly variable: string;
   readonly meant: string;
 }
 
-/** What Kubernetes sets in pods for a Service whose name begins with `kpng`. */
+/** The variables that Kubernetes sets in pods for a Service whose name begins with `kpng`. */
 const SERVICE_LINK = /^KPNG_(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)$/;
 
-/** Variables whose names are nearly those of flags; `flags`: those of all commands. */
+/** Variables with nearly the name of a flag; `flags`: those of all commands. */
 export function misspeltVariables(env: Environment, flags: readonly string[]): MisspeltVariable[] {
   const known = flags.map(variableOf);
   return Object.keys(env).flatMap((variable) => {

@@ -4,15 +4,15 @@ import type { FlagTable } from './table.ts';
 
 /** A flag as it stands on a command line. */
 export interface GivenFlag {
-  /** Its name without dashes; that of the table where an alias was written. */
+  /** Its canonical name, without dashes. */
   readonly name: string;
-  /** As it was written, perhaps an alias: `--tls-ca`. */
+  /** As written, possibly an alias: `--tls-ca`. */
   readonly written: string;
   /** Undefined: the value is missing. */
   readonly text: string | undefined;
 }
 
-/** A command line, split but not yet understood. */
+/** A command line, split but not yet parsed. */
 export interface SplitLine {
   /** Arguments that are not flags, in order: `file`, `to-userspace`. */
   readonly words: readonly string[];
@@ -58,7 +58,7 @@ function valueOf(
   bare: string | undefined,
 ): string | undefined {
   if (token.value === undefined) return bare;
-  // A flag whose value was forgotten must not take the next flag for it.
+  // A flag with a forgotten value must not consume the next flag.
   return token.inlineValue === false && looksLikeFlag(token.value) ? undefined : token.value;
 }
 

@@ -4,21 +4,21 @@ import type { FieldSchema } from '../../config/field.ts';
  * Flags as data. One table per command drives parsing, `--help`, docs/reference/command-line.md and shell completion.
  */
 
-/** How the text of a flag becomes a value, and back. */
+/** Converts the text of a flag to a value, and back. */
 export interface FlagKind<T> {
   /** Stands for the value in the help text, such as `duration`. */
   readonly placeholder: string;
-  /** Words that are allowed, when there are only a few: for the help text and for completion. */
+  /** Allowed words, if there are only a few: for help and completion. */
   readonly choices?: readonly string[];
   /** The value of a flag without one. Such a flag takes a value only with `=`, as in Go. */
   readonly bare?: string;
-  /** What values in a configuration file look like. */
+  /** The format of values in a configuration file. */
   readonly schema: FieldSchema;
   /** Parses the text, or throws an Error with the expected format. */
   parse(text: string): T;
   /** The text that gives this value. */
   format(value: T): string;
-  /** Merges the values of a repeated flag. Without it the last one counts, as in Go. */
+  /** Merges the values of a repeated flag. Absent: the last one counts, as in Go. */
   merge?(earlier: T, later: T): T;
 }
 
@@ -34,7 +34,7 @@ export interface FlagSpec<T> {
   /** Other names of the same flag. */
   readonly aliases?: readonly string[];
   /**
-   * A further environment variable that is read when neither the flag nor its own variable, such as
+   * Another environment variable, which is read if neither the flag nor its own variable, such as
    * KPNG_METRICS_BIND_ADDRESS, is given.
    */
   readonly env?: string;
@@ -46,7 +46,7 @@ export interface FlagSpec<T> {
 
 export type FlagTable = Readonly<Record<string, FlagSpec<unknown>>>;
 
-/** A flag before it stands under a heading. */
+/** A flag without its heading. */
 export type UngroupedFlag<T> = Omit<FlagSpec<T>, 'group'>;
 
 /** Describes a flag: its kind, default and help text. */
@@ -73,7 +73,7 @@ export type FlagValues<Table extends FlagTable> = {
   readonly [Name in keyof Table]: Table[Name] extends FlagSpec<infer Value> ? Value : never;
 };
 
-/** Where a value comes from. */
+/** The origin of a value. */
 export type Origin =
   | { readonly kind: 'flag'; readonly written: string }
   | { readonly kind: 'env'; readonly variable: string }
@@ -86,7 +86,7 @@ export function labelOf(flag: string, origin: Origin | undefined): string {
   return origin?.written ?? `--${flag}`;
 }
 
-/** Values of several tables at once, before one command reads its own. */
+/** Values of several tables, before a command reads its own. */
 export interface RawValues {
   readonly values: ReadonlyMap<string, unknown>;
   /** Names of the flags that were set: on the command line, in the environment or in a file. */
@@ -100,7 +100,7 @@ export function variableOf(flag: string): string {
   return `KPNG_${flag.replaceAll('-', '_').toUpperCase()}`;
 }
 
-/** The part of the values that belongs to a table; flags that are missing have their default. */
+/** The values that belong to a table; missing flags have their default. */
 export function pickValues<Table extends FlagTable>(
   table: Table,
   raw: RawValues,
@@ -112,7 +112,7 @@ export function pickValues<Table extends FlagTable>(
   return picked as FlagValues<Table>;
 }
 
-/** `default` as text, or undefined when there is nothing to say about it. */
+/** `default` as text; undefined if there is nothing to show. */
 export function defaultText(spec: FlagSpec<unknown>): string | undefined {
   if (spec.defaultText !== undefined) return spec.defaultText;
   if (spec.default === undefined) return undefined;

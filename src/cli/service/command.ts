@@ -12,7 +12,7 @@ import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
 import { usage, type Environment } from '../flags/read.ts';
 import type { ServiceValues, Verb } from './flags.ts';
 
-/** What the command works on; tests supply other values. */
+/** The environment of the command, replaceable in tests. */
 export interface ServiceHost {
   readonly stdout: Writable;
   readonly env: Environment;
@@ -29,7 +29,7 @@ export interface ServiceRequest {
   readonly line: readonly string[];
 }
 
-/** Carries out `service …` and returns the exit code: 0 or 1. Rejects with a KpngError. */
+/** Runs `service …` and returns the exit code: 0 or 1. Rejects with a KpngError. */
 export async function runService(request: ServiceRequest, host: ServiceHost): Promise<0 | 1> {
   const { verb, values, line } = request;
   const { platform, stdout, exec = systemExec, clock = systemClock, own = ownProgram() } = host;
@@ -44,7 +44,7 @@ export async function runService(request: ServiceRequest, host: ServiceHost): Pr
   }
   const program = values.nssm === '' ? findNssm(own.directory) : values.nssm;
   const nssm = new Nssm({ program, exec, clock });
-  // Timers of the clock let the process end.
+  // Clock timers do not keep the process alive.
   const alive = setInterval(() => {}, MAX_TIMER_MS);
   try {
     switch (verb) {
@@ -130,7 +130,7 @@ async function attempt(what: string, work: Promise<unknown>): Promise<void> {
   }
 }
 
-/** What starts this program again. */
+/** The command line that starts this program again. */
 export interface OwnProgram {
   readonly program: string;
   /** Arguments that come before all others. */

@@ -6,7 +6,7 @@ export type Verb = (typeof VERBS)[number];
 
 const SERVICE = 'Service';
 
-/** `NAME=value`; the flag may be repeated, and a comma is a part of the value. */
+/** `NAME=value`; the flag may be repeated, and a comma is part of the value. */
 function settings(): FlagKind<readonly string[]> {
   return {
     placeholder: 'NAME=value',

@@ -12,21 +12,21 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** So many crashes in a row, and the next start does without the engine. */
+/** Crashes in a row after which the next start avoids the engine. */
 const TOO_MANY = 3;
 /** Crashes are forgotten after this long, so that the engine gets another chance. Milliseconds. */
 const WINDOW_MS = 60 * 60_000;
 
-/** A start that has begun to probe the engine; the file is removed after the probes. */
+/** A file that exists while a start probes the engine. */
 interface Canary {
   readonly pid: number;
-  /** Since processes of another container, or after a while, have the same number. */
+  /** Process start time, since process ids are reused, for example by another container. */
   readonly start: number;
   readonly boot: string;
   readonly oomKills: number;
   /** Milliseconds since 1970. */
   readonly at: number;
-  /** When starts before this one have crashed. */
+  /** Times of previous crashes. */
   readonly crashes: readonly number[];
 }
 
@@ -42,16 +42,16 @@ export interface CrashMemoryOptions {
 }
 
 /**
- * Remembers that start-up probes of the `linux` engine have crashed the process: a wrong system call can do that
- * without a message, and a service manager would restart it into the same crash.
+ * Remembers crashes in the start-up probes of the `linux` engine: a wrong system call can end the process without a
+ * message, and a service manager would restart it into the same crash.
  *
- * The canary is a file that exists while an instance probes the engine, for a second or so. A process that has
- * ended while its canary is still there has crashed in the probes, unless the system was rebooted since, or the
- * kernel has killed processes for lack of memory. Later crashes do not count, as only the parent learns how a
- * process died: neither `kill -9` nor the end of another instance turns the engine off.
+ * The canary is a file that exists while an instance probes the engine, about a second. A process that ended with its
+ * canary still present crashed in the probes, unless the system was rebooted or the kernel killed processes for lack
+ * of memory. Later crashes do not count, because only the parent learns how a process died: neither `kill -9` nor the
+ * end of another instance turns the engine off.
  *
- * Where the file cannot be written, or processes cannot be read, nothing is remembered. The same goes for a
- * directory that others can write to.
+ * Nothing is remembered where the file cannot be written, processes cannot be read, or others can write to the
+ * directory.
  */
 export class CrashMemory {
   readonly #options: Required<CrashMemoryOptions>;
@@ -66,13 +66,13 @@ export class CrashMemory {
     };
   }
 
-  /** The file; removing it makes the next start try the engine again. */
+  /** The file; removing it makes the next start retry the engine. */
   get path(): string {
     const name = createHash('sha256').update(this.#options.instance).digest('hex').slice(0, 16);
     return join(this.#options.folder, `${name}.json`);
   }
 
-  /** How many starts in a row have crashed. */
+  /** Number of starts in a row that crashed. */
   crashes(): number {
     return this.#crashes().length;
   }
@@ -82,7 +82,7 @@ export class CrashMemory {
     return this.crashes() >= TOO_MANY;
   }
 
-  /** The probes begin. */
+  /** Call before the probes. */
   begin(): void {
     const { folder, now, pid, facts } = this.#options;
     const start = facts.startOf(pid);
@@ -93,7 +93,7 @@ export class CrashMemory {
     try {
       mkdirSync(folder, { mode: 0o700, recursive: false });
     } catch {
-      // It exists, or writing will fail, too.
+      // It exists, or writing will fail as well.
     }
     try {
       if (!isPrivate(folder)) return;
@@ -101,16 +101,16 @@ export class CrashMemory {
       writeFileSync(temporary, JSON.stringify(canary), { mode: 0o600 });
       renameSync(temporary, this.path);
     } catch {
-      // Nothing will be remembered.
+      // The crash will not be remembered.
     }
   }
 
-  /** The process has outlived the probes. */
+  /** Call after the probes. */
   end(): void {
     try {
       rmSync(this.path, { force: true });
     } catch {
-      // It counts until it is old.
+      // The file counts until it is too old.
     }
   }
 
@@ -145,7 +145,7 @@ function isPrivate(path: string): boolean {
   return isFolder && found.uid === (process.getuid?.() ?? found.uid);
 }
 
-/** One for each user: in `/run` where that may be written to, since it is emptied at boot. */
+/** One per user: in `/run` where writable, since it is emptied at boot. */
 function defaultFolder(): string {
   const name = `kpng-userspace-linux-engine.${process.getuid?.() ?? 0}`;
   try {
@@ -156,28 +156,31 @@ function defaultFolder(): string {
   }
 }
 
-/** What the system reports about processes, and about the time since it was started. */
+/** Facts from the system about processes and the boot. */
 export interface ProcessFacts {
-  /** Another one after each boot. */
+  /** Changes with each boot. */
   bootId(): string;
   /**
-   * When a process began, in ticks since the boot; with its number that names one process, and no other.
-   * Undefined where there is none, or where it has ended and its parent has not reaped it yet.
+   * Start time of a process, in ticks since boot; with the process id it identifies a process. Undefined if there is
+   * none, or if it is a zombie.
    */
   startOf(pid: number): number | undefined;
-  /** How many processes were killed since the boot because memory had run out. */
+  /** Number of processes killed for lack of memory since boot. */
   oomKills(): number;
 }
 
-/** From `/proc`. What cannot be read there is an empty text, undefined, or 0. */
+/** From `/proc`. What cannot be read is an empty text, undefined, or 0. */
 export const linuxFacts: ProcessFacts = {
   bootId: () => read('/proc/sys/kernel/random/boot_id').trim(),
   startOf: (pid) => startIn(read(`/proc/${pid}/stat`)),
-  // Of the whole machine, and also those that only the limit of a container was too low for.
+  // Counts kills on the whole machine, including those due to a container's own limit.
   oomKills: () => Number(/^oom_kill (\d+)$/m.exec(read('/proc/vmstat'))?.[1] ?? 0),
 };
 
-/** The fields after the name, which may have spaces and parentheses: the first is the state, the 20th the start. */
+/**
+ * The fields after the name, which may contain spaces and parentheses: the first is the state, the 20th the start
+ * time.
+ */
 function startIn(stat: string): number | undefined {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const [state = '', start] = [fields[0], fields[19]];

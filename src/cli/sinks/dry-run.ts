@@ -18,7 +18,7 @@ import type { RunContext, RunningSink } from '../command.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal, type PortalParts } from './userspace-portal.ts';
 
-/** Placeholder for values that differ from run to run. */
+/** Placeholders for values that differ from run to run. */
 const PARTS: PortalParts = {
   owner: '000000000000',
   random: () => 0,
@@ -30,8 +30,8 @@ const PARTS: PortalParts = {
 };
 
 /**
- * Prints what the portal would run for the first complete state and where the engine would listen, and then
- * resolves. Nothing is run or opened. The same state on the same host prints the same.
+ * Prints the commands that the portal would run for the first complete state and the addresses where the engine would
+ * listen, then resolves. Nothing is run or opened. The output is the same for the same state and host.
  */
 export async function startDryRun(
   options: UserspaceOptions,
@@ -86,7 +86,7 @@ export async function startDryRun(
     afterwards: async () => (hasFailed ? 1 : 0),
     async close() {
       await destroy();
-      // Whatever has gone wrong, the program ends as having failed.
+      // Any error means a failed run.
       await outcome;
     },
     destroy,
@@ -112,12 +112,12 @@ function healthChecks(view: LocalView): string {
   return lines.join('');
 }
 
-/** The first of the placeholders for ports that the kernel would choose. */
+/** First placeholder for ports that the kernel would choose. */
 const FIRST_ASSUMED_PORT = 50_000;
 
 /**
- * An engine that opens nothing: it prints where it would listen, one comment for each listener. Ports
- * that the kernel would choose are made up, and the same each time.
+ * An engine that opens nothing and prints its listeners, one comment each. Kernel-chosen ports are replaced by
+ * placeholders that are the same in each run.
  */
 class DryEngine implements Engine {
   readonly kind = 'node';

@@ -19,14 +19,14 @@ export interface EngineOptions {
   readonly instance: string;
 }
 
-/** For tests. */
+/** Test hooks. */
 export interface EngineHooks extends Pick<PoolOptions, 'module' | 'backoff'> {
   readonly crashFolder?: string;
   readonly platform?: NodeJS.Platform;
   readonly canAcceptWithOnread?: () => Promise<boolean>;
 }
 
-/** Logs the cost of relaying with the node engine on this Node. */
+/** Logs what relaying costs with the node engine on this Node. */
 async function logAcceptance(log: Log, hooks: EngineHooks): Promise<void> {
   const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
   if (await (hooks.canAcceptWithOnread ?? canAcceptWithOnread)()) {
@@ -39,8 +39,8 @@ async function logAcceptance(log: Log, hooks: EngineHooks): Promise<void> {
 }
 
 /**
- * Creates the engine of `--engine`, and loads no other. With `auto` the log says which and why. Rejects with
- * KPNG_ENGINE_UNFIT when `linux` is required and cannot work.
+ * Creates the engine of `--engine` and loads no other. With `auto`, logs the choice and its reason. Rejects with
+ * KPNG_ENGINE_UNFIT if `linux` is required and cannot work.
  */
 export async function createEngine(
   options: EngineOptions,
@@ -82,14 +82,14 @@ export async function createEngine(
   return makeNode();
 }
 
-/** Starts the `linux` engine, unless that has ended the process too often lately. Rejects with the reason. */
+/** Starts the `linux` engine, unless it has recently crashed the process too often. Rejects with the reason. */
 async function startPool(
   { engine, workers = 1, limits, instance }: EngineOptions,
   fallback: (counters: CounterStore) => Promise<Engine>,
   log: Log,
   { crashFolder, platform = process.platform, module, backoff }: EngineHooks,
 ): Promise<Required<Engine>> {
-  // A worker would fail on this, too, but starting one is expensive.
+  // A worker would fail on this as well, but starting one is expensive.
   if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
   if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
   const memory = new CrashMemory({
@@ -103,7 +103,7 @@ async function startPool(
     log.warn('Starting the linux engine although it crashed before', { crashes, path });
   }
   memory.begin();
-  // An uncaught error, or a second signal: not a crash of system calls.
+  // An uncaught error or a second signal; not a crash in a system call.
   const end = (): void => memory.end();
   process.once('exit', end);
   try {

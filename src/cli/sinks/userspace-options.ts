@@ -25,7 +25,7 @@ import { flag, group, type FlagKind, type FlagTable, type FlagValues } from '../
 
 const ADDRESSES = 'Addresses';
 
-/** What the three words differ in. */
+/** The differences between the three words. */
 export interface Variant {
   readonly word: string;
   readonly summary: string;
@@ -161,7 +161,7 @@ function workers(): FlagKind<number> {
   };
 }
 
-/** An interface is only valid where addresses are added to it. */
+/** An interface is only valid with a portal that adds addresses to it. */
 function portalFor<Kind extends string>(portal: Kind, name: string): Kind | 'address' {
   if (name === '' || portal === 'address' || portal === 'portproxy') return portal;
   if (portal === 'auto') return 'address';

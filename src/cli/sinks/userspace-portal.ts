@@ -19,7 +19,7 @@ import { createKeeper, type KeeperHost } from './portal-interface.ts';
 import type { Current } from './stale-rules.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** Replacements of a dry run for what differs from run to run, or opens sockets. */
+/** Replaced in a dry run: values that differ from run to run, and parts that open sockets. */
 export interface PortalParts {
   readonly owner: string;
   readonly random: () => number;
@@ -27,8 +27,8 @@ export interface PortalParts {
 }
 
 /**
- * Creates the portal of `--portal`, and loads no other. `exec` runs the programs of the host. Throws KPNG_USAGE for
- * a `--bind-address` that rules cannot redirect to. With `dry` nothing is probed, and `auto` means its best choice.
+ * Creates the portal of `--portal`, and loads no other. `exec` runs the programs of the host. Throws KPNG_USAGE for a
+ * `--bind-address` that rules cannot redirect to. With `dry`, nothing is probed and `auto` means its first choice.
  */
 export async function createPortal(
   options: UserspaceOptions,
@@ -90,7 +90,7 @@ export async function createPortal(
   return new NonePortal({ bindAddress, allocator });
 }
 
-/** The port that each listener had in the previous process, by the portals' name of it. */
+/** The port that each listener had in the previous process, by `reservationKey`. */
 function previousPorts(previous: readonly PreviousListener[]): ReadonlyMap<string, number> {
   return new Map(
     previous.map(({ servicePort, address, traffic, port }) => [
@@ -101,8 +101,8 @@ function previousPorts(previous: readonly PreviousListener[]): ReadonlyMap<strin
 }
 
 /**
- * Removes the stale rules of other portals under the same names; logs those that a running process uses.
- * `tools` are those of iptables, where that redirects traffic now.
+ * Removes stale rules of other portals with the same names; logs those of running processes. `tools`: the iptables in
+ * use, if any.
  */
 async function removeOtherRules(
   options: UserspaceOptions,
@@ -123,7 +123,7 @@ async function removeOtherRules(
   await waitForOtherWriters({ portal: current.kind, check, signal });
 }
 
-/** The ports of `--port-range` that are reserved, logged once: Windows keeps some for itself. */
+/** Reserved ports within `--port-range`, logged once: Windows keeps some for itself. */
 async function reservedPorts(
   { portRange }: UserspaceOptions,
   log: Log,

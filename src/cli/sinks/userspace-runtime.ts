@@ -17,10 +17,12 @@ import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal } from './userspace-portal.ts';
 
-/** A stop waits so long for a new process that is about to take over, and no more than half of the drain timeout. Milliseconds. */
+/**
+ * How long a stop waits for a new process that is about to take over, at most half the drain timeout. Milliseconds.
+ */
 const SETTLE_LIMIT_MS = 5000;
 
-/** Closes one after the other, also when the first one fails. */
+/** Closes one after the other, even if the first one fails. */
 async function both(
   first: { close(): Promise<void> },
   second: { close(): Promise<void> },
@@ -42,7 +44,7 @@ export async function startUserspace(
   const { log, activation = Activation.immediate() } = context;
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   const drainTimeoutMs = (): number => context.globals?.['drain-timeout'] ?? SETTLE_LIMIT_MS;
-  // Metrics, the status and the fallback engine read it, too.
+  // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
   const handover = path === '' ? undefined : await Handover.begin({ path, log, activation });
   const portal = await createPortal(
@@ -118,14 +120,14 @@ export async function startUserspace(
       const isTaken = handover?.isTaken === true;
       if (isTaken) portal.leave?.();
       const checksEnded = isTaken ? checks?.leave() : checks?.close();
-      // Load balancers look elsewhere, nothing new comes from the source, nothing new from clients, and
-      // then the connections end.
+      // In order: load balancers look elsewhere, the source and the clients bring nothing new, then the connections
+      // end.
       if (!isTaken) await checksEnded;
       const carrier = { close: () => engine.close(handover?.newProcess) };
       const served = async (): Promise<void> => {
         await proxier.close();
         if (portal.redirects === true) await both(portal, carrier);
-        // Connections need the addresses that such a portal has added.
+        // Connections need the addresses that the portal has added.
         else await both(carrier, portal);
       };
       await Promise.all([checksEnded, served()]);
@@ -151,7 +153,7 @@ async function healthChecks(
   });
 }
 
-/** A problem of the proxier, or an error that keeps a part from being served. */
+/** A problem of the proxier, or an error that prevents a part from being served. */
 function problemView(problem: {
   readonly code: string;
   readonly message: string;
@@ -171,7 +173,7 @@ function instanceOf(
   return JSON.stringify([nodeName, admin, config, handoverSocket, portalTable]);
 }
 
-/** Passes change sets on, and remembers whether the last one could be put in place. */
+/** Passes on change sets and remembers whether the last one was applied. */
 class WatchedSink implements LocalSink {
   readonly #sink: LocalSink;
   isWorking = false;
@@ -191,12 +193,12 @@ class WatchedSink implements LocalSink {
   }
 }
 
-/** From here on the usual reserve leaves most descriptors to clients. */
+/** With this many descriptors, the usual reserve leaves most of them to clients. */
 const ENOUGH = 4 * DEFAULT_LIMITS.reservedDescriptors;
 
 /**
- * Says at the start when the process may have so few files open that it will serve few clients, or
- * none. `limit`: its own limit; `reserve`: what is kept free of it.
+ * Warns at startup if the file descriptor limit allows few clients or none. `limit`: that of the process; `reserve`:
+ * kept free for other uses.
  */
 export function adviseOnDescriptors(log: Log, limit: number, reserve: number): void {
   const left = Math.max(0, limit - reserve);

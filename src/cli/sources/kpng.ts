@@ -37,12 +37,12 @@ const API_FLAGS = group(GROUP, {
 interface ApiOptions {
   readonly target: Target;
   readonly tls: TlsFiles;
-  /** What named them, for messages. */
+  /** What set the paths, for messages. */
   readonly tlsFlags: TlsFlags;
   readonly maxMessageSize: number;
 }
 
-/** The settings of the flags; throws a usage error. */
+/** Parses the settings of the flags; throws a usage error. */
 function apiOptions(
   values: FlagValues<typeof API_FLAGS>,
   given: ReadonlyMap<string, string>,
@@ -64,7 +64,7 @@ function apiOptions(
   };
 }
 
-/** What set a TLS flag; one that is missing is named in the style of those that are not. */
+/** What set a TLS flag; a missing one is named in the same style as the others. */
 function nameOf(part: keyof TlsFlags, given: ReadonlyMap<string, string>): string {
   const names = new Set(given.values());
   const isShort = ['--tls-crt', '--tls-key', '--tls-ca'].some((name) => names.has(name));

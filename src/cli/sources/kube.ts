@@ -92,7 +92,7 @@ export const kubeSource = defineGlobalSource({
   },
 });
 
-/** A comma list of patterns; a comma within braces belongs to its pattern. May be repeated. */
+/** A comma list of patterns; commas within braces belong to the pattern. May be repeated. */
 export function globs(): FlagKind<readonly string[]> {
   return {
     placeholder: 'patterns',

@@ -30,7 +30,7 @@ const STATE_STYLES: Readonly<Record<ServiceState | EndpointState, Style>> = {
 interface Column {
   readonly title: string;
   readonly width: number;
-  /** Columns of the terminal from which on there is room for it. */
+  /** Minimum number of terminal columns to show it. */
   readonly from?: number;
   readonly left?: true;
   /** The key that sorts by it. */
@@ -120,7 +120,7 @@ const COLUMNS: readonly Column[] = [
 
 const BARS = '▁▂▃▄▅▆▇█';
 
-/** A plot of half as many characters as there are numbers. */
+/** A plot with half as many characters as numbers. */
 export function bars(values: readonly number[]): string {
   const top = Math.max(...values, 1);
   let text = '';

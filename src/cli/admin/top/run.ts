@@ -14,13 +14,13 @@ import { drawTop, roomFor, type Size } from './draw.ts';
 import { ansiLine, plainLine } from './styled.ts';
 
 const ESC = '\u001b[';
-/** Another screen than the one with the shell, without a cursor. */
+/** The alternate screen, without a cursor. */
 const ENTER = `${ESC}?1049h${ESC}?25l`;
 const LEAVE = `${ESC}?25h${ESC}?1049l`;
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGHUP'] as const;
 
-/** Lines of plain text at most. */
+/** Maximum number of lines of plain text. */
 const PLAIN_ROWS = 105;
 const PLAIN_COLUMNS = 120;
 
@@ -30,7 +30,7 @@ export interface TopOptions {
   readonly terminal: Streams;
 }
 
-/** Shows a live table until the user quits; plain text, once, where there is no terminal. */
+/** Shows a live table until the user quits; without a terminal, prints plain text once. */
 export async function runTop({ flags, ask, terminal }: TopOptions): Promise<number> {
   const { stdin, stdout } = terminal;
   const state = initialState(flags);
@@ -53,7 +53,7 @@ class LiveTop {
   #state: TopState;
   #data: TopData;
   #error: string | undefined;
-  /** Ends the wait before the next question. */
+  /** Aborted to refresh at once. */
   #refreshNow = new AbortController();
 
   constructor(options: TopOptions, state: TopState, data: TopData) {

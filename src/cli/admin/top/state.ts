@@ -10,7 +10,7 @@ export interface TopState {
   readonly search: string;
   /** Whether keys go to the search. */
   readonly typing: boolean;
-  /** Place of the selected row in the list, from 0. */
+  /** Index of the selected row. */
   readonly selected: number;
   /** Service port whose endpoints are shown. */
   readonly open: string | undefined;
@@ -28,7 +28,7 @@ export interface OnScreen {
 
 export type KeyOutcome =
   | { readonly kind: 'quit' }
-  /** `ask`: this needs a new answer of the proxy. */
+  /** `ask`: needs new data from the proxy. */
   | { readonly kind: 'state'; readonly state: TopState; readonly ask: boolean };
 
 /** Sort keys. */
@@ -61,7 +61,7 @@ export function initialState(flags: Readonly<Record<string, unknown>>): TopState
   };
 }
 
-/** Applies a key. `key` is what the terminal sends, as text. */
+/** Applies a key. `key`: the text that the terminal sends. */
 export function onKey(state: TopState, key: string, screen: OnScreen): KeyOutcome {
   if (key === '\u0003') return { kind: 'quit' };
   if (state.typing) return onSearchKey(state, key);
@@ -179,7 +179,7 @@ export async function fetchTop(ask: CallProxy, state: TopState): Promise<TopData
   };
 }
 
-/** A service port that is gone, or not in this process, is no reason to stop. */
+/** A service port that is gone, or unknown to this process, is not an error. */
 async function orUndefined(answer: Promise<unknown>): Promise<unknown> {
   try {
     return await answer;

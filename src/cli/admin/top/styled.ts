@@ -12,7 +12,7 @@ export interface Piece {
 
 export type Line = readonly Piece[];
 
-/** Codes of the terminal: its own sixteen colours, so that they fit its background. */
+/** Terminal codes: its own sixteen colours, which fit its background. */
 const CODES: Readonly<Record<Style, string>> = {
   plain: '',
   dim: '2',
@@ -26,7 +26,7 @@ const CODES: Readonly<Record<Style, string>> = {
   selected: '1;4',
 };
 
-/** Control characters of the text are written out: names must not steer the terminal. */
+/** Escapes control characters: names must not control the terminal. */
 export function piece(text: string, style: Style = 'plain'): Piece {
   return { text: escapeControls(text), style };
 }
