@@ -152,7 +152,7 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES;
 
-/** What something that was thrown says. */
+/** The message of anything thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
@@ -161,7 +161,7 @@ export function messageOf(error: unknown): string {
 export class KpngError extends Error {
   override readonly name = 'KpngError';
   readonly code: ErrorCode;
-  /** `namespace/name:port` of the service port that it is about, if there is one. */
+  /** `namespace/name:port` of the service port concerned, if any. */
   readonly servicePort: string | undefined;
 
   constructor(

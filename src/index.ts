@@ -1,11 +1,11 @@
 /**
- * The library: what a program needs to make something of the state of a node.
+ * The library: for programs that process the state of a node.
  *
- *     import { run } from 'kpng-userspace';
+ * import { run } from 'kpng-userspace';
  *
- *     await run((items) => {
- *       for (const { service, endpoints } of items) console.log(service.name, endpoints.length);
- *     });
+ * await run((items) => {
+ * for (const { service, endpoints } of items) console.log(service.name, endpoints.length);
+ * });
  *
  * Importing it loads neither gRPC nor the data path.
  */
@@ -15,7 +15,7 @@ import './util/require-node.ts';
 export { run, type RunOptions } from './client/run.ts';
 export { handlerSink, type Handler, type ServiceItem } from './client/handler-sink.ts';
 
-// The parts of it, for programs that need more say.
+// Its parts, for programs that need more control.
 export { KpngClient, type KpngClientOptions, type KpngClientSnapshot } from './client/client.ts';
 export { parseTarget, type Target } from './client/target.ts';
 export { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './util/tls-files.ts';
@@ -24,7 +24,7 @@ export { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from './util/
 export type { LocalChange, LocalSink, LocalView, ServiceEntry } from './store/local-view.ts';
 export { JsonSink, type WriteText } from './sinks/json.ts';
 
-// The messages of the local API, and what can be said about them.
+// The messages of the local API, with helpers.
 export {
   Protocol,
   type ClientIPAffinity,

@@ -17,7 +17,7 @@ export interface SocketServerOptions {
   readonly predecessor?: number | undefined;
   readonly clock: Clock;
   readonly answer: (request: HttpRequest) => Promise<HttpResponse>;
-  /** Called when an answer could not be rendered. */
+  /** Called when a response could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
 }
 
@@ -34,9 +34,9 @@ export interface SocketServer {
 /**
  * Serves the admin API on a Unix socket, for its owner only, or on a named pipe.
  *
- * A socket that a dead process has left is replaced, and that of the predecessor, in one step: a client that connects finds one
- * of the two. Rejects with KPNG_ADMIN_SOCKET when another live one has it, which the message names, or when the directory is
- * not safe.
+ * The socket of a dead process or of the predecessor is replaced atomically: a client always finds one of the two.
+ * Rejects with KPNG_ADMIN_SOCKET if another live process has the path, which the message names, or if the directory
+ * is not safe.
  */
 export async function startSocketServer(options: SocketServerOptions): Promise<SocketServer> {
   const { path, uid, predecessor } = options;
@@ -91,8 +91,8 @@ async function listen(server: Server, path: string): Promise<void> {
 
 /**
  * Creates the socket under another name and renames it with its mode set, so that clients only find a complete one.
- * It also keeps Node from removing the path when the server closes: Node removes the draft's name, so no socket
- * that stays may have such a name. Returns the inode number, to recognize it.
+ * It also keeps Node from removing the path when the server closes: Node removes the draft's name. Returns the inode
+ * number, to recognize it.
  */
 async function claim(server: Server, path: string, replaces: boolean): Promise<number> {
   const draft = `${path}~${process.pid}`;
@@ -128,8 +128,8 @@ async function inodeOf(path: string): Promise<number | undefined> {
 }
 
 /**
- * Where the socket is forwarded to a local port, as ssh does it, any page in a browser on that host can send requests
- * here. They are refused by the headers that browsers add; undefined: the request may pass.
+ * If the socket is forwarded to a local port, as ssh can do, any page in a browser on that host can send requests to
+ * it. The headers that browsers add identify those; undefined: accept the request.
  */
 function refuse({ method, headers }: HttpRequest): HttpResponse | undefined {
   const { host = '', origin } = headers;

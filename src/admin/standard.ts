@@ -14,7 +14,7 @@ import type { Sampler } from './sampler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 import type { ConnectionsView, ConnectionView, HistoryView } from './views.ts';
 
-/** Service ports that a dump describes in one piece. */
+/** Service ports described in one piece of a dump. */
 const DUMP_PIECE = 100;
 
 /** The operations of every process. */
@@ -78,7 +78,7 @@ async function failingIn(subject: ProcessSubject, signal: AbortSignal): Promise<
   return engine === undefined ? NONE_FAILING : failingOf(engine, signal);
 }
 
-/** Throws KPNG_ADMIN_REFUSED when the process does not proxy, or not yet. */
+/** Throws KPNG_ADMIN_REFUSED if the process is no proxy, or not yet. */
 export function proxyOf(subject: ProcessSubject): ProxySubject {
   const proxy = subject.proxy();
   if (proxy !== undefined) return proxy;
@@ -88,7 +88,7 @@ export function proxyOf(subject: ProcessSubject): ProxySubject {
   );
 }
 
-/** The service ports of a name. Throws KPNG_ADMIN_REFUSED when there is none. */
+/** The service ports with a name. Throws KPNG_ADMIN_REFUSED if there is none. */
 function namedPorts(proxy: ProxySubject, name: string): string[] {
   if (name === '') throw new KpngError('KPNG_USAGE', 'name a service: namespace/name[:port]');
   const names = namesOf(proxy, name);
@@ -146,7 +146,7 @@ function connectionView({ ageMs, ...rest }: ConnectionSnapshot): ConnectionView 
   return { ...rest, ageSeconds: Math.round(ageMs / 100) / 10 };
 }
 
-/** In pieces, so that traffic is served between them. */
+/** In pieces, so that traffic is served in between. */
 async function* dumpOf(
   subject: ProcessSubject,
   sampler: Sampler,

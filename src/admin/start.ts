@@ -19,12 +19,12 @@ import type { ProcessSubject } from './subject.ts';
 export interface AdminOptions {
   /** Path of the admin socket; empty: none. */
   readonly socketPath: string;
-  /** Where the status page is served; undefined: nowhere but on the socket. */
+  /** Where the status page is served; undefined: only on the socket. */
   readonly pageAddress: HostPort | undefined;
   readonly subject: ProcessSubject;
   /** Number of this user; undefined on Windows. */
   readonly uid: number | undefined;
-  /** Hands the listening sockets to another process. Default: there are none. */
+  /** Returns inherited listening sockets. Default: none. */
   readonly inherit?: Inherit;
   /** When socket and page may be served. Default: at once. */
   readonly activation?: Activation;
@@ -33,13 +33,13 @@ export interface AdminOptions {
 /** The admin API of a process, on its socket and behind the status page. */
 export interface Admin {
   readonly operations: readonly Operation[];
-  /** Resolves when the socket was tried once. */
+  /** Resolves after the first attempt to bind the socket. */
   readonly tried: Promise<void>;
-  /** Of the status page; undefined: it is not served, or not yet. */
+  /** The server of the status page; undefined: not served, or not yet. */
   readonly page: HttpServer | undefined;
   /**
-   * Another process has taken over: it serves the socket from now on, and this one, which only drains its
-   * connections, another one. Idempotent.
+   * Another process has taken over and serves the socket; this one, which only drains its connections, moves to
+   * another path. Idempotent.
    */
   leave(newProcess: number): Promise<void>;
   /** Idempotent. */
@@ -47,8 +47,8 @@ export interface Admin {
 }
 
 /**
- * Starts the admin API. If its socket or address cannot be opened, the failure is
- * logged and retried for ever: the admin API must never stop the proxy.
+ * Starts the admin API. If its socket or address cannot be opened, the failure is logged and retried without end: the
+ * admin API must never stop the proxy.
  */
 export function startAdmin(options: AdminOptions): Admin {
   const {

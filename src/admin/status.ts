@@ -10,7 +10,7 @@ import { noStates } from './services.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 import type { ProbeView, ProxyView, StatusView } from './views.ts';
 
-/** The process, its health, and the totals of all service ports; `failing`: endpoints that refuse. */
+/** The process, its health, and the totals of all service ports; `failing`: endpoints that refuse connections. */
 export function* statusOf(
   subject: ProcessSubject,
   rates: Pick<Sampler, 'rates'>,

@@ -30,7 +30,7 @@ export interface ProcessSubject {
   readonly health: Health;
   readonly log: AdjustableLog;
   readonly clock: Clock;
-  /** How long new clients are accepted after health has failed, when the process drains. Milliseconds. Default: 0. */
+  /** How long a draining process still accepts new clients after its health fails. Milliseconds. Default: 0. */
   drainDelayMs?(): number;
   /** The process that has taken over from this one; undefined: none has. */
   newProcess?(): number | undefined;

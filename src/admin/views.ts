@@ -1,5 +1,5 @@
 /**
- * The answers of the admin API, as plain data. docs/reference/status.md describes every field; fields may be added,
+ * The responses of the admin API, as plain data. docs/reference/status.md describes every field; fields may be added,
  * existing ones keep their meaning.
  */
 import type { ConnectErrorCause } from '../proxysocket/counters.ts';
@@ -26,11 +26,11 @@ export type Totals = Traffic;
 
 /**
  * - `ok`: serves clients.
- * - `degraded`: serves clients, but not on every address, or it skips endpoints that refuse.
+ * - `degraded`: serves clients, but not on every address, or skips endpoints that refuse connections.
  * - `down`: no client gets through: no address could be opened, or every endpoint refuses.
- * - `no-endpoints`: there is no endpoint that may be used.
+ * - `no-endpoints`: no endpoint may be used.
  * - `drained`: an operator drains it; accepts no new clients.
- * - `removed`: the service port is gone, and connections of it still run.
+ * - `removed`: the service port is gone, but some of its connections are still open.
  */
 export type ServiceState = 'ok' | 'degraded' | 'down' | 'no-endpoints' | 'drained' | 'removed';
 
@@ -52,19 +52,19 @@ export interface ServiceRow {
   readonly active: number;
   readonly totals: Totals;
   readonly rates: Rates;
-  /** Bytes a second over the last minutes, oldest first, in few numbers; absent without traffic. */
+  /** Bytes per second over the last minutes, oldest first, in few numbers; absent without traffic. */
   readonly spark?: readonly number[];
 }
 
 /** A page of service ports. */
 export interface ServicesView {
-  /** All there are. */
+  /** Number of all service ports. */
   readonly total: number;
-  /** Those that the search and the state leave. */
+  /** Number of those that match the search and the state. */
   readonly matched: number;
   readonly offset: number;
   readonly rows: readonly ServiceRow[];
-  /** How many there are of each state, before the search. */
+  /** Number of service ports in each state, before the search. */
   readonly states: Readonly<Record<ServiceState, number>>;
 }
 
@@ -125,7 +125,7 @@ export interface ProblemView {
   readonly count: number;
 }
 
-/** One probe of health, as its page would answer. */
+/** One health probe, as its page would answer. */
 export interface ProbeView {
   readonly status: 200 | 503;
   readonly failing: readonly string[];
@@ -144,7 +144,7 @@ export interface StatusView {
     /** The command: source and sink, such as `file to-userspace`. */
     readonly command: string;
     readonly nodeName: string | null;
-    /** The process that has taken over from this one, which only serves the connections that it has; null: none has. */
+    /** The process that has taken over from this one, which only serves its open connections; null: none. */
     readonly successor: number | null;
     readonly rssBytes: number;
   };
@@ -180,7 +180,7 @@ export interface ProxyView {
   readonly drains: readonly Drain[];
 }
 
-/** Samples over time, oldest first; all lists are equally long. Rates are for each second. */
+/** Samples over time, oldest first; all lists are equally long. Rates are per second. */
 export interface HistoryView {
   /** Null: all service ports together. */
   readonly service: string | null;
@@ -198,9 +198,9 @@ export interface ConnectionView {
   /** The client, as `ip:port`. */
   readonly client: string;
   readonly endpoint: string;
-  /** `held`: it waits, since there is no endpoint. */
+  /** `held`: it waits for an endpoint. */
   readonly state: 'held' | 'connecting' | 'open';
-  /** TCP: since it is open, or since it waits; UDP: since its last datagram. Seconds. */
+  /** TCP: time since it was opened, or began to wait; UDP: since its last datagram. Seconds. */
   readonly ageSeconds: number;
   /** TCP: bytes. UDP: datagrams. */
   readonly in: number;
@@ -208,7 +208,7 @@ export interface ConnectionView {
 }
 
 export interface ConnectionsView {
-  /** Connections that were inspected and match. There may be more when `complete` is false. */
+  /** Inspected connections that match. There may be more if `complete` is false. */
   readonly matched: number;
   readonly complete: boolean;
   /** Oldest first, up to the limit of the query. */

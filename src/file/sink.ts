@@ -10,13 +10,13 @@ import { stateText } from './write.ts';
 export interface FileSinkOptions {
   readonly store: GlobalStore;
   readonly path: string;
-  /** Least time from one write to the next. Milliseconds. Default: 1000. */
+  /** Minimum interval between writes. Milliseconds. Default: 1000. */
   readonly intervalMs?: number | undefined;
-  /** Waits between attempts that fail. */
+  /** Delays between failed attempts. */
   readonly backoff?: BackoffPolicy | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;
-  /** Called after each complete write, with the revision that the file has now. */
+  /** Called after each complete write, with the revision that was written. */
   readonly onWritten?: ((revision: number) => void) | undefined;
 }
 
@@ -24,9 +24,8 @@ export interface FileSinkOptions {
 export const DEFAULT_INTERVAL_MS = 1000;
 
 /**
- * Keeps a state file up to date with a store: the whole of it is rewritten whenever something has
- * changed, but not more often than once in a while, and never half. Nothing is written before the
- * state is synced. A write that fails is retried, with the state at that time.
+ * Keeps a state file up to date with a store. After a change the whole file is rewritten atomically, at most once per
+ * interval. Nothing is written before the state is synced. A failed write is retried with the state at that time.
  */
 export class FileSink {
   readonly #options: FileSinkOptions;
@@ -48,7 +47,7 @@ export class FileSink {
     this.#plan();
   }
 
-  /** Ends with the file up to date, unless it cannot be written. Idempotent. */
+  /** Resolves when the file is up to date or cannot be written. Idempotent. */
   async close(): Promise<void> {
     if (this.#closed) return this.#writing;
     this.#closed = true;
@@ -67,7 +66,7 @@ export class FileSink {
     return store.synced && store.revision > this.#written;
   }
 
-  /** Writes as soon as it may. */
+  /** Schedules the next write. */
   #plan(): void {
     if (this.#closed || this.#timer !== undefined || this.#writing !== undefined) return;
     if (!this.#isBehind()) return;
@@ -87,7 +86,7 @@ export class FileSink {
 
   async #write(): Promise<void> {
     const { store, path, onWritten } = this.#options;
-    // The file is written over several turns, and should be of one moment.
+    // Writing takes several turns, but must show a single moment.
     const pin: Pin = store.pin(() => pin.release());
     try {
       await writeAtomically(path, stateText(store, pin.revision));

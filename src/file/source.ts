@@ -10,13 +10,11 @@ import { type FileSnapshot, FileStatus } from './status.ts';
 
 export interface FileSourceOptions {
   readonly path: string;
-  /** Default: the real one. */
   readonly clock?: Clock;
-  /** Default: Math.random. */
   readonly random?: () => number;
   /** Default: DEFAULT_FILE_LIMITS. */
   readonly limits?: FileLimits;
-  /** What the thread that parses the file runs. Default: parser-worker.ts. */
+  /** The parser thread's module. Default: parser-worker.ts. */
   readonly parserModule?: URL;
 }
 
@@ -26,15 +24,14 @@ const STATE_FILE = {
   tooLarge: 'KPNG_STATE_FILE_LIMIT',
 } as const;
 
-/** Waits before a content is parsed again that ended the parser. It costs much and seldom helps. */
+/** Delays before content that crashed the parser is parsed again: expensive, and rarely successful. */
 const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor: 4, jitter: 0.2 };
 
 /**
- * State from a YAML or JSON file, read again whenever it changes.
+ * State from a YAML or JSON file, re-read whenever it changes.
  *
- * A file that is missing, has errors or exceeds a limit changes nothing: the source reports it (see
- * events.ts), keeps what it delivered before, and continues as soon as the file is good. Nothing is delivered
- * before the first valid file.
+ * A file that is missing, invalid or over a limit changes nothing: the source reports it (see events.ts), keeps what
+ * it delivered, and continues once the file is valid. Nothing is delivered before the first valid file.
  */
 export class FileSource implements GlobalSource {
   readonly name: string;
@@ -51,14 +48,14 @@ export class FileSource implements GlobalSource {
     this.#status = new FileStatus(options.path, this.#clock);
   }
 
-  /** How things stand with the file. */
+  /** The state of the file. */
   snapshot(): FileSnapshot {
     return this.#status.snapshot();
   }
 
   /**
-   * Writes each valid state of the file to the store, until the signal is aborted; keeps the process alive
-   * until then. What changes while a content is parsed is coalesced: the next one is the newest.
+   * Writes each valid state of the file to the store, until the signal is aborted; keeps the process alive until
+   * then. Changes during parsing are coalesced: the next one is the newest.
    */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
@@ -128,7 +125,7 @@ export class FileSource implements GlobalSource {
     });
   }
 
-  /** Rejects with a KpngError when the parser ends before all is done. */
+  /** Rejects with a KpngError if the parser ends before everything is loaded. */
   async #load(
     bytes: Uint8Array<ArrayBuffer>,
     thread: ParserThread,

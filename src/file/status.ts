@@ -3,30 +3,30 @@ import type { Clock } from '../util/clock.ts';
 import * as events from './events.ts';
 import { formatProblems, type Problems } from './problem.ts';
 
-/** How things stand with a state file, for health, metrics and status. */
+/** The status of a state file, for health, metrics and status. */
 export interface FileSnapshot {
   readonly path: string;
-  /** `waiting`: nothing was loaded yet. `stale`: the last state is served, the file has an error. */
+  /** `waiting`: nothing loaded yet. `stale`: the last state is served because the file has an error. */
   readonly state: 'waiting' | 'loaded' | 'stale';
-  /** Why the file as it is now is not served. */
+  /** Why the current file is not served. */
   readonly error: KpngError | undefined;
-  /** How often a valid file was loaded. */
+  /** Number of loads of a valid file. */
   readonly loads: number;
-  /** How often the file had new content with errors in it. */
+  /** Number of invalid contents. */
   readonly invalid: number;
-  /** How often the file could not be read, or not be parsed to its end, each cause counted once. */
+  /** Number of failures to read or completely parse the file, counted once per cause. */
   readonly readFailures: number;
-  /** When a valid file was last loaded, by the clock that was given. Milliseconds. */
+  /** Time of the last load of a valid file, by the given clock. Milliseconds. */
   readonly lastLoadAtMs: number | undefined;
 }
 
-/** Keeps the status of a state file, and publishes what is new about it. */
+/** Tracks the status of a state file and publishes changes. */
 export class FileStatus {
   readonly #path: string;
   readonly #clock: Clock;
-  /** Why the file cannot be read now. */
+  /** Why the file cannot currently be read. */
   #readError: KpngError | undefined;
-  /** Why the content that was read last is not served: it has errors, or was not parsed to its end. */
+  /** Why the last content is not served: it has errors, or was not parsed completely. */
   #contentError: Omit<events.FileInvalid, 'path'> | KpngError | undefined;
   #loads = 0;
   #invalid = 0;
@@ -87,7 +87,7 @@ export class FileStatus {
     this.#publishFailed(error);
   }
 
-  /** It is not known whether the content is valid. Published once for each cause. */
+  /** The content may be valid or not. Published once for each cause. */
   parserEnded(error: KpngError): void {
     const previous = this.#contentError;
     this.#contentError = error;
@@ -96,7 +96,7 @@ export class FileStatus {
     this.#publishFailed(error);
   }
 
-  /** The file can be read again and has the content of before. */
+  /** The file can be read again and has its previous content. */
   recovered(): void {
     this.#readError = undefined;
     if (this.#contentError !== undefined) this.#publishContentError();

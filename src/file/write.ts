@@ -1,7 +1,6 @@
 /**
- * The form in which kpng writes its state: every key, what is absent as null, protocols as numbers.
- * kpng reads it as well as this program does; keys that kpng does not know are there only when they
- * say something.
+ * Writes state in kpng's format: every key, absent values as null, protocols as numbers. kpng can read it; keys that
+ * kpng does not know appear only if they have a value.
  */
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
@@ -94,22 +93,22 @@ function sorted(map: Readonly<Record<string, string>>): Readonly<Record<string, 
   return Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** A map in block style, with its values on one line each. */
+/** A map in block style, one value per line. */
 function blockText(indent: string, map: Readonly<Record<string, unknown>>): string {
   return Object.entries(map)
     .map(([key, value]) => `${indent}${key}: ${flowText(value)}\n`)
     .join('');
 }
 
-/** Looks like a text without quotes in YAML 1.1, which kpng reads, and in 1.2. */
+/** Plain scalars that are text both in YAML 1.1, which kpng reads, and in 1.2. */
 const PLAIN = /^(?:[A-Za-z][A-Za-z0-9._/-]*|\d{1,3}(?:\.\d{1,3}){3}(?:\/\d{1,2})?)$/;
-/** Words that are no texts for YAML 1.1. */
+/** Words that are not text in YAML 1.1. */
 const WORDS = /^(?:null|true|false|yes|no|on|off|y|n)$/i;
 /** Characters that YAML does not allow unescaped, and that JSON leaves unescaped. */
 // oxlint-disable-next-line no-control-regex
 const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 
-/** A value on one line, with texts in quotes where they must be. */
+/** A value on one line, with text in quotes where necessary. */
 export function flowText(value: unknown): string {
   if (value === undefined || value === null) return 'null';
   if (Array.isArray(value)) return `[${value.map(flowText).join(', ')}]`;

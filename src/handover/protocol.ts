@@ -1,9 +1,9 @@
 /**
  * The messages of two processes over the handover socket, in lines of JSON:
  *
- * new process Hello
- * predecessor Offer, followed by bytes that carry the descriptors of its listeners
- * new process Left, and TAKEN, once it serves them
+ * - new process: Hello
+ * - predecessor: Offer, followed by bytes that carry the descriptors of its listeners
+ * - new process: Left, and TAKEN, once it serves them
  *
  * The connection stays open as long as both live, so that each notices when the other ends.
  */

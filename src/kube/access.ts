@@ -8,7 +8,7 @@ import { KubeFailure } from './failure.ts';
 import { identify, type Identity } from './identity.ts';
 import type { KubeLimits } from './limits.ts';
 
-/** What one request needs to get through. */
+/** What a request needs: credentials and a connection. */
 export interface Access {
   readonly server: URL;
   readonly headers: Readonly<Record<string, string | string[]>>;
@@ -21,7 +21,7 @@ export interface AccessOptions extends ConfigOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** Unused connections are closed after so long. Milliseconds. */
+/** Unused connections are closed after this long. Milliseconds. */
 const IDLE_MS = 60_000;
 
 type TlsOptions = Pick<
@@ -29,7 +29,7 @@ type TlsOptions = Pick<
   'ca' | 'cert' | 'key' | 'servername' | 'rejectUnauthorized' | 'passphrase'
 >;
 
-/** What the server is shown with a request. */
+/** What a request presents to the server. */
 interface Shown {
   readonly headers: Access['headers'];
   readonly tls: TlsOptions;
@@ -40,9 +40,8 @@ interface Shown {
 }
 
 /**
- * Credentials and connections for one server. Credentials are fetched again for each request, so that
- * tokens and certificates may rotate at any time; what KubeConfig remembers of them is forgotten
- * when the server refuses it.
+ * Credentials and connections for one server. Credentials are fetched for each request, so that tokens and
+ * certificates may rotate at any time; KubeConfig's cached ones are dropped when the server refuses them.
  */
 export class ApiAccess {
   readonly #options: AccessOptions;
@@ -59,7 +58,7 @@ export class ApiAccess {
     this.#config = config;
   }
 
-  /** Reads the configuration; throws KPNG_KUBECONFIG when it is missing or wrong. */
+  /** Reads the configuration; throws KPNG_KUBECONFIG if it is missing or invalid. */
   static async open(options: AccessOptions): Promise<ApiAccess> {
     return new ApiAccess(options, await loadConfig(options));
   }
@@ -68,7 +67,9 @@ export class ApiAccess {
     return this.#config;
   }
 
-  /** The server has refused the credentials, or is not to be trusted: re-read the configuration and fetch them again next time. */
+  /**
+   * The server refused the credentials, or is not trusted: re-read the configuration and fetch them again next time.
+   */
   refused(): void {
     this.#stale = true;
   }
@@ -110,7 +111,7 @@ export class ApiAccess {
       this.#agent !== undefined &&
       this.#agent.key !== shown.key
     ) {
-      // KubeConfig would keep using connections, through the proxy, that show the previous certificate.
+      // KubeConfig would reuse proxied connections that present the previous certificate.
       this.#config = await loadConfig(this.#options);
       shown = await this.#show();
     }
@@ -143,7 +144,7 @@ export class ApiAccess {
     return { headers, tls, key: JSON.stringify(tls), agent };
   }
 
-  /** The same one as before, as long as the server has to be shown the same. */
+  /** Reused as long as the TLS credentials are the same. */
   #agentFor({ tls, key, agent: throughProxy }: Shown): HttpAgent {
     if (this.#agent?.key === key) return this.#agent.agent;
     const { proxy, server } = this.#config;
@@ -157,7 +158,7 @@ export class ApiAccess {
   }
 }
 
-/** Headers of KubeConfig; a token file may end with a newline, which a header must not. */
+/** The headers from KubeConfig, trimmed: a token file may end with a newline, which a header must not. */
 function headersOf({ headers, auth }: RequestOptions): Record<string, string | string[]> {
   const plain: Record<string, string | string[]> = {};
   for (const [name, value] of Object.entries(headers ?? {})) {
@@ -179,7 +180,7 @@ function given(tls: TlsOptions): TlsOptions {
   return Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));
 }
 
-/** Like Go, trust the system's authorities; Node's default is only its own list. */
+/** Trust the system's CAs, as Go does; Node's default is only its own list. */
 function systemAuthorities(): string[] {
   return [...getCACertificates('default'), ...getCACertificates('system')];
 }

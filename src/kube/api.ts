@@ -27,7 +27,7 @@ export interface KubeApiOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** Idle time until TCP asks whether the other side is there. Milliseconds. */
+/** Idle time before TCP probes the peer. Milliseconds. */
 const TCP_KEEPALIVE_MS = 30_000;
 
 /** Sends requests to the server. */
@@ -43,8 +43,8 @@ export class KubeApi {
   }
 
   /**
-   * Sends a request, and resolves with a successful response whose body is still to be read. Throws a KubeFailure
-   * for any other outcome, or the signal's reason when it aborts.
+   * Sends a request and resolves with a successful response whose body is still unread. Throws a KubeFailure for any
+   * other outcome, or the signal's reason when it aborts.
    */
   async get(request: ApiRequest, signal: AbortSignal): Promise<IncomingMessage> {
     const access = await this.access.get();
@@ -71,7 +71,7 @@ export class KubeApi {
       try {
         return await answerOf(sent, this.#options.limits, this.#clock);
       } catch (error) {
-        // The server closed the idle connection just when it was used for this request.
+        // The server closed the idle connection just as it was reused.
         if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
       }
     }
@@ -120,7 +120,7 @@ async function answerOf(
   sent.on('continue', onInterim);
   sent.on('information', onInterim);
   sent.once('response', resolve);
-  // It stays: an error after the answer reaches the reader of the body.
+  // It stays: a later error is reported to the reader of the body.
   sent.on('error', reject);
   try {
     return await promise;
@@ -129,11 +129,11 @@ async function answerOf(
   }
 }
 
-/** What Node says when a certificate is not one to trust. */
+/** Node's codes for an untrusted certificate. */
 const CERTIFICATE_CODES =
   /^(?:CERT_|ERR_TLS_CERT|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|INVALID_CA|PATH_LENGTH|HOSTNAME_MISMATCH|ERR_SSL_|ERR_TLS_)/;
 
-/** Why there was no answer. */
+/** Why there was no response. */
 function failureOf(what: string, error: unknown): KubeFailure {
   const code = codeOf(error) ?? '';
   const kind = CERTIFICATE_CODES.test(code) ? 'tls' : 'unreachable';
@@ -152,7 +152,7 @@ const HINTS: Readonly<Record<string, string>> = {
   EPROTO: 'the server does not speak TLS, or not a version in common',
 };
 
-/** A connect that tried several addresses has its messages in a list. */
+/** After trying several addresses, the messages are in a list. */
 function wordsOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') {
     return error.errors.map(messageOf).join(', ');

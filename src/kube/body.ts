@@ -9,19 +9,19 @@ class LateError extends Error {
 }
 
 export interface ReadLimits {
-  /** Asked when it is time to look: how long a pause may be. Milliseconds. */
+  /** Maximum pause, read at each check. Milliseconds. */
   readonly silenceMs: () => number;
   /** For the whole body. Milliseconds. */
   readonly totalMs: number;
-  /** What happens then. Default: it rejects. */
+  /** Whether a timeout ends the body normally. Default: it rejects. */
   readonly lateIsEnd?: boolean;
 }
 
 /**
- * Hands over the pieces of a body as they come, and resolves at its end. Rejects with what `onPiece` throws, with
- * a LateError, or with whatever the connection ends with; the body is destroyed then.
+ * Passes on the pieces of a body as they arrive, and resolves at its end. Rejects with what `onPiece` throws, with a
+ * LateError, or with the connection's error; the body is destroyed then.
  *
- * Pieces are not awaited one by one: of bodies in chunks of a byte that would cost more than everything else.
+ * Pieces are not awaited one by one: with one-byte chunks that would cost more than everything else.
  */
 export async function readPieces(
   body: IncomingMessage,
@@ -35,7 +35,7 @@ export async function readPieces(
   const seconds = (ms: number): number => Math.round(ms / 1000);
   let dueAt = 0;
   let timer: Timer | undefined;
-  // One timer for however many pieces come: it is set again when it fires, or when less time is left.
+  // One timer for all pieces: it is set again when it fires, or when less time is left.
   const watchTime = (): void => {
     const now = clock.now();
     dueAt = Math.min(startedAt + totalMs, last + silenceMs());
@@ -72,7 +72,7 @@ export async function readPieces(
   }
 }
 
-/** Why a body came to an end before it was complete. */
+/** Why a body ended before it was complete. */
 export function bodyFailure(what: string, error: unknown): KubeFailure {
   if (error instanceof LateError) {
     return new KubeFailure('silent', `${what}: ${error.message}`, { cause: error });
@@ -83,7 +83,7 @@ export function bodyFailure(what: string, error: unknown): KubeFailure {
 
 export interface BodyLimits {
   readonly maxBytes: number;
-  /** How long a pause may be. Milliseconds. */
+  /** Maximum pause. Milliseconds. */
   readonly silenceMs: number;
   /** For the whole body. Milliseconds. */
   readonly totalMs: number;
@@ -112,10 +112,10 @@ export async function readBody(
 
 const NEWLINE = 0x0a;
 
-/** Cuts a stream of bytes into lines of a bounded length. */
+/** Splits a stream of bytes into lines of limited length. */
 export class LineSplitter {
   readonly #maxBytes: number;
-  /** The beginning of a line whose end has not come. */
+  /** The beginning of an incomplete line. */
   readonly #begun = new ByteBuffer();
 
   constructor(maxBytes: number) {
@@ -128,8 +128,8 @@ export class LineSplitter {
   }
 
   /**
-   * The lines that a chunk completes, without their ends; empty ones are left out. Throws a RangeError
-   * for a line above the limit, ended or not; the splitter is of no use then.
+   * The lines completed by a chunk, without line ends; empty ones are left out. Throws a RangeError if a line exceeds
+   * the limit; the splitter must not be used afterwards.
    */
   push(chunk: Buffer): string[] {
     const lines: string[] = [];

@@ -11,11 +11,11 @@ import { proxyFromEnvironment } from './proxy-env.ts';
 export interface ConfigOptions {
   /** Path of a kubeconfig file, or several as in KUBECONFIG. Empty: see `loadConfig`. */
   readonly kubeconfig: string;
-  /** URL of the server, in place of the configured one. Empty: that one. */
+  /** URL of the server; overrides the configured one unless empty. */
   readonly server: string;
   /** Environment variables, for proxies and for pods. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** What stands before the paths of a pod's token and authority. Default: nothing. */
+  /** Prefix for the paths of a pod's token and CA. Default: none. */
   readonly podRoot?: string;
 }
 
@@ -24,7 +24,7 @@ export type Credentials = Pick<KubeConfig, 'applyToHTTPSOptions'>;
 
 /** The address of a server, and the credentials. */
 export interface ApiConfig {
-  /** Where it was read from, for people: a path, `in-cluster`, or `--server`. */
+  /** Its origin, for people: a path, `in-cluster`, or `--server`. */
   readonly origin: string;
   readonly server: URL;
   /** Name of the context; empty when there are no contexts. */
@@ -38,9 +38,8 @@ export interface ApiConfig {
 }
 
 /**
- * Reads the configuration: of the kubeconfig, or without one for the server that is named, or else that
- * of the pod that this runs in. As kpng does, it does not look for `~/.kube/config`. Throws
- * KPNG_KUBECONFIG.
+ * Reads the configuration: from the kubeconfig, else for the given server, else from the pod's service account. As in
+ * kpng, `~/.kube/config` is not used. Throws KPNG_KUBECONFIG.
  */
 export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
   const { kubeconfig, server } = options;
@@ -56,7 +55,7 @@ export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
   }
 }
 
-/** A path may have the delimiter in it; so it is one file if there is such a file. */
+/** A path may contain the delimiter, so an existing file takes precedence. */
 async function filesOf(kubeconfig: string): Promise<string[]> {
   const parts = kubeconfig.split(delimiter).filter((path) => path !== '');
   if (parts.length < 2) return parts;
@@ -96,7 +95,7 @@ async function fromFiles(
     const problem = `there is no context ${JSON.stringify(context)}, which is the current one`;
     throw new Error(`${problem}; ${contextsOf(config)}`);
   }
-  // A file without contexts may still say everything if it has but one cluster.
+  // A file without contexts is sufficient if it has a single cluster.
   const cluster = config.getCurrentCluster() ?? (context === '' ? only(config.clusters) : null);
   if (cluster === null && override === '') {
     throw new Error(
@@ -119,7 +118,7 @@ async function fromFiles(
   };
 }
 
-/** The names that current-context may have. */
+/** The possible names of current-context. */
 function contextsOf({ contexts }: KubeConfig): string {
   if (contexts.length === 0) return 'the kubeconfig has no contexts; add one, or use --server';
   const names = nameList(contexts.map(({ name }) => name));

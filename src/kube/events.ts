@@ -7,7 +7,7 @@ import { typedChannel } from '../util/channel.ts';
 import type { Cause } from './failure.ts';
 import type { ResourceName } from './resource.ts';
 
-/** The source begins, or continues with a configuration that it has read again. */
+/** The source starts, or continues with a re-read configuration. */
 export interface KubeStarted {
   server: string;
   /** Path of the kubeconfig, `in-cluster` or `--server`. */
@@ -31,7 +31,7 @@ export interface KubeListed {
   objects: number;
   pages: number;
   durationMs: number;
-  /** Why it was listed: the first time, or the cause of the failure before. */
+  /** The reason for listing: the first time, or the cause of the previous failure. */
   why: 'start' | Cause;
 }
 
@@ -43,7 +43,7 @@ export interface KubeWatching {
   recovered: boolean;
 }
 
-/** Events of a watch, as many as came at once. */
+/** Events of a watch that arrived together. */
 export interface KubeReceived {
   resource: ResourceName;
   added: number;
@@ -58,7 +58,7 @@ export interface KubeFailed {
   resource: ResourceName;
   kind: Cause;
   error: KpngError;
-  /** Whether it belongs to the life of a watch, and is no reason to worry. */
+  /** Whether it is a normal part of a watch and no cause for concern. */
   routine: boolean;
   /** Whether the resource has to be listed again. */
   relist: boolean;
@@ -66,23 +66,23 @@ export interface KubeFailed {
   retryInMs: number;
 }
 
-/** EndpointSlices that refer to services that are not there, when their number has changed. */
+/** Published when the number of EndpointSlices without their service changes. */
 export interface KubeOrphans {
   count: number;
-  /** `namespace/name` of one of the slices, and of the service that it names; undefined: none left. */
+  /** `namespace/name` of one such slice and of its service; undefined: none left. */
   example: { slice: string; service: string } | undefined;
 }
 
-/** Whether load balancers may send traffic to the node that this runs on has changed. */
+/** Published when this node becomes eligible or ineligible for load-balancer traffic. */
 export interface KubeNode {
   node: string;
-  /** `tainted`: the cluster autoscaler is about to remove it. Undefined: it may get traffic. */
+  /** `tainted`: the cluster autoscaler is about to remove it. Undefined: eligible. */
   ineligible: 'tainted' | 'deleted' | undefined;
 }
 
-/** Slices have arrived that say when their cause happened. */
+/** Slices have arrived with the time of their cause. */
 export interface KubeTriggered {
-  /** Milliseconds since the epoch; none is older than the source. */
+  /** Milliseconds since the epoch; none is before the source's start. */
   times: readonly number[];
 }
 

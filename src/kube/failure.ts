@@ -1,20 +1,20 @@
 import { KpngError, type ErrorCode } from '../errors.ts';
 
 /**
- * Why a request or a watch came to nothing; the value of the label `cause` of the metrics.
+ * Why a request or a watch failed; the label `cause` of the metrics.
  *
- * - `unreachable`: no answer: refused, reset, name unknown, time is up
- * - `cut`: the connection was lost in the middle of an answer
- * - `tls`: the server's certificate is not one to trust
- * - `credentials`: there are none, such as when the program that fetches them fails
+ * - `unreachable`: no response: refused, reset, name not resolved, timed out
+ * - `cut`: the connection was lost in the middle of a response
+ * - `tls`: the server's certificate is not trusted
+ * - `credentials`: none available, such as when the program that fetches them fails
  * - `unauthorized`, `forbidden`: 401, 403
- * - `gone`: the version is too old (410), or newer than what the server has
+ * - `gone`: the version is too old (410), or newer than the server's
  * - `throttled`: 429
- * - `server`: any other status that is no success
- * - `silent`: nothing came any more, though the connection stands
- * - `malformed`: what came is not what the API sends
- * - `too-large`: more pages, bytes or objects than are accepted
- * - `short`: a watch that the server ended again soon
+ * - `server`: any other error status
+ * - `silent`: no more data, though the connection is open
+ * - `malformed`: invalid data
+ * - `too-large`: more pages, bytes or objects than accepted
+ * - `short`: a watch that the server soon ended
  */
 export type Cause =
   | 'unreachable'
@@ -54,7 +54,7 @@ export class KubeFailure extends KpngError {
     this.retryAfterMs = options.retryAfterMs;
   }
 
-  /** Whether there was no response at all, as there would be for any other request. */
+  /** Whether there was no response at all, which would affect every other request as well. */
   get isOutage(): boolean {
     return this.kind === 'unreachable' || this.kind === 'tls' || this.kind === 'credentials';
   }

@@ -10,7 +10,7 @@ import { type Forwarded, mapService } from './map-service.ts';
 import { mapSlice, sharedTopologies } from './map-slice.ts';
 import { type Resource, type Selection, serviceSelector } from './resource.ts';
 
-/** How the objects of one resource change the global state. */
+/** Applies the objects of one resource to the global state. */
 export interface Feed<T> {
   readonly resource: Resource<T>;
   readonly set: GlobalSet;
@@ -62,7 +62,7 @@ export function sliceFeed(orphans: OrphanBook): Feed<EndpointSource> {
   };
 }
 
-/** For nodes, only metadata is requested: the rest is large and changes all the time. */
+/** For nodes, only metadata is requested: the rest is large and changes constantly. */
 export function nodeFeed(selection: Selection): Feed<Node> {
   const forwarded = forwardedBy(selection.nodeLabels, selection.nodeAnnotations);
   const named = (raw: Parameters<typeof nameOf>[1]) => nameOf('Node', raw, false);
@@ -96,12 +96,12 @@ function split(key: string): [namespace: string, name: string] {
   return [key.slice(0, slash), key.slice(slash + 1)];
 }
 
-/** Which EndpointSlices name services that are not there. Each change costs the same, however many there are. */
+/** Tracks EndpointSlices whose service does not exist. Each change has constant cost. */
 export class OrphanBook {
   readonly #services = new Set<string>();
   /** The service that a slice names. */
   readonly #serviceOf = new Map<string, string>();
-  /** The slices of services that are not there. */
+  /** The slices of missing services. */
   readonly #orphans = new Map<string, Set<string>>();
   /** The others. */
   readonly #adopted = new Map<string, Set<string>>();

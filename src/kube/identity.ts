@@ -10,7 +10,7 @@ export interface Identity {
   readonly expiresAt: number | undefined;
 }
 
-/** Reads tokens and certificates without verifying them, which is the server's job. */
+/** Reads tokens and certificates without verifying them; that is up to the server. */
 export function identify(
   authorization: string | undefined,
   certificate: string | Buffer | undefined,
@@ -37,7 +37,7 @@ function claims(token: string): { sub?: unknown; exp?: unknown } {
     const content: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'));
     return isObject(content) ? content : {};
   } catch {
-    // Tokens need not be JWTs.
+    // Not every token is a JWT.
     return {};
   }
 }
@@ -48,12 +48,12 @@ function fromCertificate(certificate: string | Buffer, configured: string): Iden
     const user = /^CN=(.*)$/m.exec(subject)?.[1] ?? configured;
     return { user, by: 'certificate', expiresAt: Date.parse(validTo) };
   } catch {
-    // The TLS handshake reports what is wrong with it.
+    // The TLS handshake reports any problem with it.
     return { user: configured, by: 'certificate', expiresAt: undefined };
   }
 }
 
-/** The problem with the credentials, in words; undefined when none is known. */
+/** A problem with the credentials' expiry; undefined: none known. */
 export function expiryOf({ by, expiresAt }: Identity, now: number): string | undefined {
   if (expiresAt === undefined || Number.isNaN(expiresAt) || expiresAt > now) return undefined;
   const what = by === 'certificate' ? 'client certificate' : 'token';

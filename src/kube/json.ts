@@ -1,8 +1,8 @@
 import { KpngError } from '../errors.ts';
 
 /**
- * Looking into JSON of unknown shape. A value that is not what it should be counts as absent: an API
- * server checks its objects, so this only keeps a strange one from doing harm.
+ * Accessors for JSON of unknown shape. A value of the wrong type counts as absent: an API server validates its
+ * objects, so this only makes odd ones harmless.
  */
 export type Json = Readonly<Record<string, unknown>>;
 

@@ -21,8 +21,8 @@ export interface Listed {
 }
 
 /**
- * Lists a resource in pages and hands out its objects one by one, with the version of the list, without keeping
- * them. No version is requested, so the state is the newest, and the server may use pages. Throws a KubeFailure.
+ * Lists a resource in pages and passes on its objects one by one, with the version of the list, without keeping them.
+ * Without a requested version, the state is the newest and the server may page it. Throws a KubeFailure.
  */
 export async function listAll(
   resource: Resource<unknown>,
@@ -62,7 +62,7 @@ export async function listAll(
     }
     if (body === undefined) {
       if (pageSize === 1) throw malformed(what, `one object is over ${limits.maxPageBytes} bytes`);
-      // The token is valid for any limit of the next page.
+      // The token remains valid with another page limit.
       pageSize = Math.ceil(pageSize / 4);
       continue;
     }

@@ -19,13 +19,13 @@ export function mapNode({ name }: ObjectName, raw: Json, { labels, annotations }
   };
 }
 
-/** The cluster autoscaler taints nodes so before it removes them. */
+/** The taint that the cluster autoscaler sets before it removes a node. */
 export const TO_BE_DELETED = 'ToBeDeletedByClusterAutoscaler';
 
-/** Why a node should not get traffic from load balancers; undefined: it should. */
+/** Why a node should not get load-balancer traffic; undefined: it should. */
 export type Ineligible = 'tainted' | 'deleted' | undefined;
 
-/** One node as a whole, of which all others are known by their metadata only. */
+/** This node as a whole; of all others, only metadata is known. */
 export function ownNode(name: string): Resource<{ readonly ineligible: Ineligible }> {
   return {
     name: 'node',

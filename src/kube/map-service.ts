@@ -19,9 +19,9 @@ export interface Forwarded {
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 
 /**
- * The message for a Service of the Kubernetes API, by kpng's rules. Two differ: an absent affinity
- * timeout has its default (kpng crashes), and load-balancer addresses with ipMode `Proxy` are left
- * out, as in kube-proxy, because that traffic has to pass the load balancer.
+ * The message for a Kubernetes Service, by kpng's rules with two exceptions: an absent affinity timeout gets its
+ * default (kpng crashes), and load-balancer addresses with ipMode `Proxy` are left out, as in kube-proxy, because
+ * that traffic has to pass the load balancer.
  */
 export function mapService(
   { namespace, name }: ObjectName,
@@ -81,7 +81,7 @@ function portMapping(port: Json): PortMapping {
   };
 }
 
-/** Without target addresses, which means the load balancer's. */
+/** Filters without target addresses apply to the load balancer's. */
 function ipFilters(spec: Json): IPFilter[] {
   const sourceRanges = texts(spec['loadBalancerSourceRanges']).map((range) => range.trim());
   return sourceRanges.length === 0 ? [] : [{ targetIPs: undefined, sourceRanges }];

@@ -50,7 +50,7 @@ export function mapSlice(
         hostname: text(endpoint['hostname']),
         ips: ipSetOf(texts(endpoint['addresses'])),
         local: false,
-        // One list for all: messages of the state never change.
+        // One shared list: messages of the state never change.
         portOverrides,
         scopes: undefined,
       },
@@ -71,7 +71,7 @@ function portNames(raw: Json): PortName[] {
 
 const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
 
-/** As the API has it: an unknown readiness means ready; then conditions are absent. */
+/** As in the API: unknown readiness means ready; then conditions are absent. */
 function conditionsOf(conditions: Json): EndpointConditions | undefined {
   const ready = flag(conditions['ready']);
   if (ready === undefined) return undefined;
@@ -89,12 +89,12 @@ function hintsOf(hints: unknown): TopologyHints | undefined {
 
 export type TopologyOf = (node: string, zone: string) => TopologyInfo;
 
-/** More nodes than a cluster has. */
+/** More than the nodes of any cluster. */
 const MAX_SHARED = 20_000;
 
 /**
- * Hands out one object for all endpoints of a node: they are most of what a large cluster's state
- * consists of. When there are too many, it starts from scratch.
+ * Returns one shared object for all endpoints of a node: they make up most of a large cluster's state. Starts over
+ * when there are too many.
  */
 export function sharedTopologies(): TopologyOf {
   const shared = new Map<string, TopologyInfo>();

@@ -2,9 +2,8 @@ import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 
 /**
- * Spaces the attempts to reach one server out while it is unreachable: all requests to it wait,
- * and one of them at a time tries, after waits that grow. The first one that gets through lets the
- * others go.
+ * Spaces out attempts to reach a server while it is unreachable: all requests to it wait, and one at a time tries,
+ * with growing delays. The first success releases the others.
  */
 export class Outage {
   readonly #clock: Clock;
@@ -46,10 +45,10 @@ export class Outage {
     for (const go of this.#waiting.splice(0)) go();
   }
 
-  /** The server could not be reached. Returns after how many milliseconds the next attempt is due. */
+  /** The server could not be reached. Returns the delay until the next attempt in milliseconds. */
   failed(): number {
     const now = this.#clock.now();
-    // Requests that were under way when it went down report nothing new.
+    // Requests already in flight when it went down add no information.
     if (this.#state === 'waiting') return Math.max(0, this.#retryAt - now);
     const wait = this.#backoff.next();
     this.#state = 'waiting';

@@ -3,9 +3,9 @@ import { BlockList, isIP } from 'node:net';
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * The proxy that the environment names for a server, by the rules of Go programs: `HTTPS_PROXY` or
- * `HTTP_PROXY` by the server's scheme, in capitals or not; `NO_PROXY` lists hosts, domains, addresses
- * and networks that are reached without; loopback never needs one. Undefined: none.
+ * The proxy for a server according to the environment, by Go's rules: `HTTPS_PROXY` or `HTTP_PROXY` depending on the
+ * scheme, in either case; `NO_PROXY` lists hosts, domains, addresses and networks to reach directly; loopback is
+ * always direct. Undefined: none.
  */
 export function proxyFromEnvironment(server: URL, env: Environment): string | undefined {
   const scheme = server.protocol === 'https:' ? 'https' : 'http';
@@ -34,7 +34,7 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || check(LOOPBACK, host);
 }
 
-/** Whether an entry of NO_PROXY is about the host. */
+/** Whether an entry of NO_PROXY covers the host. */
 function covers(entry: string, host: string, port: string): boolean {
   if (entry === '*') return true;
   const [, network = '', prefix] = /^(.*)\/(\d+)$/.exec(entry) ?? [];
@@ -49,7 +49,7 @@ function covers(entry: string, host: string, port: string): boolean {
   const [, name = entry, only] = /^(.*?):(\d+)$/.exec(entry) ?? [];
   if (only !== undefined && only !== port) return false;
   const bare = name.replace(/^\*?\./, '').replace(/^\[(.*)\]$/, '$1');
-  // A dot before the name means that only names below it are meant.
+  // A leading dot covers subdomains only.
   return (host === bare && bare === name) || host.endsWith(`.${bare}`) || host === name;
 }
 

@@ -12,10 +12,7 @@ import { type Batch, type ObjectEvent, watchFrom } from './watch.ts';
 
 /** The destination of the objects and events. */
 export interface ReflectorTarget<T> {
-  /**
-   * Changes that belong together; undefined: the object was deleted. `complete`: the state is complete with these
-   * changes.
-   */
+  /** Changes that belong together; undefined: the object was deleted. `complete`: they complete the state. */
   apply(changes: ReadonlyMap<string, T | undefined>, complete: boolean): void;
   /** A list is complete, and `apply` has been called with its differences. */
   listed(listed: Listed & { durationMs: number; why: 'start' | Cause }): void;
@@ -39,12 +36,12 @@ export interface ReflectorOptions<T> {
   readonly random: () => number;
 }
 
-/** These leave no version to continue from. */
+/** After these there is no version to continue from. */
 const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed', 'too-large']);
 
 /**
  * Follows the objects of one resource: lists them, watches from there, and starts over after each interruption. One
- * request at a time; every attempt after a failure waits, longer each time, until a watch has lasted for a while.
+ * request at a time; failures are retried with growing delays, which reset once a watch has lasted for a while.
  */
 export class Reflector<T> {
   readonly #options: ReflectorOptions<T>;
@@ -64,7 +61,7 @@ export class Reflector<T> {
     this.#backoff = new Backoff(options.backoff, options.random);
   }
 
-  /** Resolves when the signal aborts. Rejects only for a mistake in the program. */
+  /** Resolves when the signal aborts. Rejects only because of a bug. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       let failure: KubeFailure | undefined;
@@ -92,8 +89,8 @@ export class Reflector<T> {
       if (key === undefined) return;
       const version = versionOf(raw) ?? '';
       seen.set(key, version);
-      // A list mostly repeats the known state: then nothing needs to be decoded and compared. But when the
-      // server has been restored from a backup, equal versions do not mean equal objects any more.
+      // A list mostly repeats the known state, which need not be decoded and compared. But after the server is
+      // restored from a backup, equal versions no longer mean equal objects.
       const isKnown = version !== '' && this.#versions.get(key) === version;
       if (!isKnown || isOlder(listVersion, this.#newest)) changes.set(key, resource.decode(raw));
     });
@@ -104,7 +101,7 @@ export class Reflector<T> {
     target.listed({ ...listed, durationMs: this.#clock.now() - startedAt, why: this.#why });
   }
 
-  /** Resolves with the failure to back off from, if the watch ended too soon. */
+  /** Resolves with the failure to back off from if the watch ended too soon. */
   async #watch(version: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
     const { resource, target, random, limits } = this.#options;
     let openedAt = Number.POSITIVE_INFINITY;
@@ -123,7 +120,7 @@ export class Reflector<T> {
     } finally {
       if (isStable()) this.#backoff.reset();
     }
-    // Watches that always end at once would make a loop without waits.
+    // Watches that always end at once would loop without delay.
     if (isStable()) return undefined;
     return new KubeFailure('short', `watch ${resource.name}: the server ended it early`);
   }

@@ -1,10 +1,10 @@
 import { KpngError } from '../errors.ts';
 import type { Json } from './json.ts';
 
-/** `node`: the one that this process runs on, of which more is kept than of the others. */
+/** `node`: this node, of which more is kept than of others. */
 export type ResourceName = 'services' | 'endpointslices' | 'nodes' | 'node';
 
-/** A kind of objects that is listed and watched, and the kept parts. */
+/** A kind of objects to list and watch, and the parts to keep. */
 export interface Resource<T> {
   readonly name: ResourceName;
   readonly path: string;
@@ -12,9 +12,9 @@ export interface Resource<T> {
   readonly labelSelector: string;
   /** Absent: all. */
   readonly fieldSelector?: string;
-  /** Whether metadata of the objects is enough. */
+  /** Whether metadata is sufficient. */
   readonly metadataOnly: boolean;
-  /** The key of an object. Throws a KpngError when it has no name. */
+  /** The key of an object. Throws a KpngError if it has no name. */
   keyOf(raw: Json): string;
   /** The part of an object that is kept. */
   decode(raw: Json): T;
@@ -40,7 +40,7 @@ export function acceptFor({ metadataOnly }: Resource<unknown>, verb: 'list' | 'w
   return partial(verb === 'list' ? 'PartialObjectMetadataList' : 'PartialObjectMetadata');
 }
 
-/** The watched resources, and the parts that are passed on. Patterns are those of `compileGlobs`. */
+/** The watched resources, and the labels and annotations to keep. Patterns are those of `compileGlobs`. */
 export interface Selection {
   /** Label value; empty: services without that label. */
   readonly proxyName: string;
@@ -65,7 +65,7 @@ const LABEL_VALUE = /^[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?$/;
 
 /**
  * The label selector for Services, as kpng and kube-proxy have it: none with the headless label; with a proxy name
- * those that have it, else those without such a label. Throws a usage error for an invalid label value.
+ * services with that label, else those without the label. Throws a usage error for an invalid label value.
  */
 export function serviceSelector(proxyName: string): string {
   if (proxyName === '') return `!${HEADLESS},!${PROXY_NAME}`;

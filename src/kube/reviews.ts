@@ -9,36 +9,36 @@ import { object, list, text, type Json } from './json.ts';
 export type Verdict = 'allowed' | 'unauthenticated' | 'forbidden';
 
 export interface ReviewsOptions {
-  /** The account that it asks as has to have the role system:auth-delegator. */
+  /** Its account needs the role system:auth-delegator. */
   readonly api: Pick<KubeApi, 'get'>;
   readonly clock?: Clock | undefined;
 }
 
 /** Limits of the cache and of concurrent reviews; each has a line in docs/reference/limits.md. */
 export const REVIEW_LIMITS = {
-  /** How long an answer counts, as with Kubernetes' own delegation. Milliseconds. */
+  /** How long a review is cached, as with Kubernetes' own delegation. Milliseconds. */
   rememberMs: 10_000,
   /** Maximum number of cached reviews; the oldest is evicted. */
   maxRemembered: 256,
-  /** Questions at once; more are refused. */
+  /** Maximum number of concurrent reviews; more are refused. */
   maxAsking: 16,
   /** Longest token; a longer one is refused. Characters. */
   maxTokenChars: 32_768,
   /** Largest answer that is read. Bytes. */
   maxResponseBytes: 256 * 1024,
-  /** How long the cluster may take for one answer. Milliseconds. */
+  /** Time limit for a review. Milliseconds. */
   responseTimeoutMs: 5000,
 } as const;
 
 /**
- * Has the cluster review who a bearer token belongs to (TokenReview) and whether that user may get a path
- * (SubjectAccessReview). Reviews are cached for a moment, and concurrent equal ones are merged. Every failure
- * throws a KubeFailure and is not cached: an error grants no access.
+ * Lets the cluster review whose bearer token it is (TokenReview) and whether that user may get a path
+ * (SubjectAccessReview). Reviews are briefly cached, and concurrent equal ones are merged. Every failure throws a
+ * KubeFailure and is not cached: an error grants no access.
  */
 export class Reviews {
   readonly #api: Pick<KubeApi, 'get'>;
   readonly #clock: Clock;
-  /** By a hash of token and path, the oldest first: no token is kept. */
+  /** By a hash of token and path, oldest first: no token is kept. */
   readonly #known = new Map<string, { readonly verdict: Verdict; readonly until: number }>();
   readonly #asking = new Map<string, Promise<Verdict>>();
 

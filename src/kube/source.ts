@@ -27,39 +27,38 @@ import { type Batch, triggerTimes } from './watch.ts';
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;
   readonly selection: Selection;
-  /** The node that this runs on: events say whether it may get traffic. Empty or absent: it is not watched. */
+  /** The node that this runs on, whose eligibility is reported. Empty or absent: it is not watched. */
   readonly nodeName?: string | undefined;
-  /** How the program calls itself to the server. */
+  /** User agent of the requests. */
   readonly userAgent: string;
-  /** Waits after failures. Default: 1 s growing to 30 s. */
+  /** Delays after failures. Default: 1 s growing to 30 s. */
   readonly backoff?: BackoffPolicy | undefined;
   readonly limits?: KubeLimits | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;
 }
 
-/** How things stand with the API server. */
+/** The status of the connection to the API server. */
 export interface KubeSnapshot {
-  /** The name that its events bear. */
+  /** The source name in its events. */
   readonly source: string;
-  /** The failure of each resource that is not being watched now. */
+  /** The failure of each resource that is not being watched. */
   readonly failures: ReadonlyMap<ResourceName, KubeFailure>;
-  /** Resources that are being watched now. */
+  /** Resources that are being watched. */
   readonly watching: readonly ResourceName[];
 }
 
-/** Watches end in these ways all the time, and begin again. */
+/** Watches regularly end in these ways, and are restarted. */
 const ROUTINE: ReadonlySet<Cause> = new Set(['gone', 'short']);
 
-/** Slices mostly come and go with their services; only those that stay without one are reported. */
+/** Slices usually come and go with their services; only those that stay without one are reported. Milliseconds. */
 const ORPHANS_SETTLE_MS = 10_000;
 
 /**
  * Services, EndpointSlices and Nodes of a Kubernetes API, kept in a global state.
  *
- * What it has written stays when the server is unreachable or refuses. Each resource is complete in itself
- * before the state is synced, and a state without nodes counts when the server forbids to read them:
- * they only matter for zones.
+ * The state stays while the server is unreachable or refuses. Each resource is complete before the state is synced;
+ * if the server forbids reading nodes, the state is complete without them, as they only matter for zones.
  */
 export class KubeSource implements GlobalSource {
   readonly #options: KubeSourceOptions;
@@ -85,7 +84,7 @@ export class KubeSource implements GlobalSource {
     this.#random = options.random ?? Math.random;
   }
 
-  /** Reads the configuration; throws KPNG_KUBECONFIG or KPNG_USAGE when something is wrong with it. */
+  /** Reads the configuration; throws KPNG_KUBECONFIG or KPNG_USAGE if it is invalid. */
   static async open(options: KubeSourceOptions): Promise<KubeSource> {
     serviceSelector(options.selection.proxyName);
     const { config, limits = DEFAULT_KUBE_LIMITS, clock } = options;
@@ -101,7 +100,7 @@ export class KubeSource implements GlobalSource {
     return { source: this.name, failures: this.#failures, watching: [...this.#watching] };
   }
 
-  /** Keeps the state up to date until the signal aborts, and the process alive until then. Runs once. */
+  /** Keeps the state up to date until the signal aborts, and the process alive. Runs once. */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
     const { backoff = DEFAULT_BACKOFF, selection, userAgent, nodeName = '' } = this.#options;
     const maxMs = Math.max(this.#limits.maxOutageWaitMs, backoff.initialMs);
@@ -165,14 +164,14 @@ export class KubeSource implements GlobalSource {
     };
   }
 
-  /** The own node is no part of the state, and losing it is not losing the source. */
+  /** The own node is not part of the state, and losing it is not losing the source. */
   #nodeTarget(node: string): ReflectorTarget<{ readonly ineligible: Ineligible }> {
     let reported: Ineligible;
     return {
       ...this.#reports('node'),
       apply(changes) {
         const ineligible = changes.get(node)?.ineligible;
-        // A node that is not there, or not any more, keeps its state, as in kube-proxy.
+        // A missing node keeps its state, as in kube-proxy.
         if (changes.get(node) === undefined || ineligible === reported) return;
         reported = ineligible;
         kubeNode.publish({ node, ineligible });
@@ -180,7 +179,7 @@ export class KubeSource implements GlobalSource {
     };
   }
 
-  /** What every resource reports. */
+  /** Reports common to every resource. */
   #reports(resource: ResourceName): Omit<ReflectorTarget<never>, 'apply'> {
     return {
       listed: ({ objects, pages, durationMs, why }) =>
@@ -189,7 +188,7 @@ export class KubeSource implements GlobalSource {
       received: (batch) => {
         if (kubeReceived.hasSubscribers) kubeReceived.publish({ resource, ...counts(batch) });
         if (resource !== 'endpointslices' || !kubeTriggered.hasSubscribers) return;
-        // Only of changes since the start: earlier ones say nothing of this program's latency.
+        // Only for changes since the start: earlier ones say nothing about this program's latency.
         const times = triggerTimes(batch.events, this.#startedAt);
         if (times.length > 0) kubeTriggered.publish({ times });
       },

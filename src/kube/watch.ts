@@ -12,7 +12,7 @@ export interface ObjectEvent {
   readonly raw: Json;
 }
 
-/** What came in one piece. */
+/** Events that arrived together. */
 export interface Batch {
   readonly events: readonly ObjectEvent[];
   readonly bookmarks: number;
@@ -29,12 +29,12 @@ export interface WatchContext extends ListContext {
   readonly onBatch: (batch: Batch) => void;
 }
 
-/** The server is requested to end the watch; this much later, the client does. */
+/** The server is asked to end the watch; the client ends it this much later. Milliseconds. */
 const OVERTIME_MS = 30_000;
 
 /**
- * Watches a resource until the watch ends, which it does after a while; throws a KubeFailure
- * when it ends otherwise. Everything in `onBatch` is complete up to its version.
+ * Watches a resource until the watch ends normally; throws a KubeFailure if it ends otherwise. Each `onBatch` is
+ * complete up to its version.
  */
 export async function watchFrom(
   resource: Resource<unknown>,
@@ -54,7 +54,7 @@ export async function watchFrom(
   const answer = await api.get({ what, path: resource.path, query, accept }, signal);
   onOpen();
   const lines = new LineSplitter(limits.maxEventBytes);
-  // A server that has sent a bookmark sends more of them; one that has not may send none at all.
+  // A server that sent a bookmark sends more of them; one that has not may never send any.
   const totalMs = seconds * 1000 + OVERTIME_MS;
   let silenceMs = totalMs;
   let last = version;
@@ -88,7 +88,7 @@ function read(lines: LineSplitter, piece: Buffer, version: string, what: string)
   return { events, bookmarks, version: last };
 }
 
-/** It does not refuse a version that it has not reached yet, but is silent until it has. */
+/** The server does not refuse a version from the future, but stays silent until it is reached. */
 function setBack(what: string, version: string, last: string): KubeFailure {
   return new KubeFailure(
     'gone',
@@ -122,7 +122,7 @@ function parseEvent(line: string, what: string): { type: EventType; object: Json
   throw new KubeFailure('malformed', `${what}: an event of type ${JSON.stringify(type)}`);
 }
 
-/** The cause of an ERROR event; mostly the version is too old. */
+/** The cause of an ERROR event; usually the version is too old. */
 function errorOf(status: Json, what: string): KubeFailure {
   const code = whole(status['code']);
   return new KubeFailure(causeOf(code, status), `${what}: ${code} ${text(status['message'])}`);
@@ -131,7 +131,7 @@ function errorOf(status: Json, what: string): KubeFailure {
 /** Time of the change that made the controller rewrite a slice. */
 const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
 
-/** Time of the change that made the controller rewrite slices, not before `since`. Milliseconds since the epoch. */
+/** Times of the changes that made the controller rewrite slices, from `since` on. Milliseconds since the epoch. */
 export function triggerTimes(events: readonly ObjectEvent[], since: number): number[] {
   return events
     .filter(({ type }) => type !== 'DELETED')

@@ -5,28 +5,31 @@ import { type HttpResponse, type CreateServer, plain } from '../util/http-server
 import { readTls, type TlsFiles, type TlsFlags, type TlsMaterial } from '../util/tls-files.ts';
 import { followTls } from '../util/tls-follow.ts';
 
-/** Answers a client that may not see a page, by its path and the header `authorization`; undefined: it may. */
+/**
+ * Returns the response for a client without access to a page, by its path and `authorization` header; undefined: it
+ * has access.
+ */
 export type Guard = (path: string, authorization: string) => Promise<HttpResponse | undefined>;
 
-/** Whether the owner of a token may see a page. Rejects when that cannot be found out. */
+/** Whether the owner of a token may see a page. Rejects if that cannot be determined. */
 export type Ask = (
   token: string,
   path: string,
 ) => Promise<'allowed' | 'unauthenticated' | 'forbidden'>;
 
-/** How a request for a page ended. */
+/** The result of an access check. */
 export type GuardResult = Awaited<ReturnType<Ask>> | 'unavailable';
 
 export interface GuardOptions {
   readonly ask: Ask;
-  /** Pages that need no token: probes bring none. */
+  /** Pages without access control: probes have no token. */
   readonly open: ReadonlySet<string>;
   readonly onResult: (result: GuardResult) => void;
   /** Called with the reason why a review failed. */
   readonly onFailed: (error: unknown) => void;
 }
 
-/** Serves pages to clients whose bearer token allows it. When the review fails, to none. */
+/** Guards pages by bearer token. If the review fails, access is denied. */
 export function guardPages({ ask, open, onResult, onFailed }: GuardOptions): Guard {
   const decide = async (path: string, authorization: string): Promise<GuardResult> => {
     const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
@@ -60,9 +63,9 @@ export interface TlsServerOptions {
   readonly files: TlsFiles;
   readonly flags: TlsFlags;
   readonly clock: Clock;
-  /** New files are in use from now on. */
+  /** New files are in use. */
   readonly onChanged: () => void;
-  /** New files cannot be used; the previous ones stay. */
+  /** New files are invalid; the previous ones stay in use. */
   readonly onFailed: (error: KpngError) => void;
 }
 
@@ -72,10 +75,10 @@ export interface TlsServers {
   close(): void;
 }
 
-/** A client whose handshake is not complete is disconnected after this long. Milliseconds. */
+/** Time limit for a TLS handshake. Milliseconds. */
 const HANDSHAKE_TIMEOUT_MS = 5000;
 
-/** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none are named, so there is no TLS. */
+/** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none configured, so no TLS. */
 export async function tlsServers(options: TlsServerOptions): Promise<TlsServers | undefined> {
   const { files, flags, clock, onChanged, onFailed } = options;
   const read = await readTls(files, flags);

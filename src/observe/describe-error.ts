@@ -1,11 +1,11 @@
 import { KpngError } from '../errors.ts';
 
-/** How deep a chain of causes is followed; it also ends a chain that bites its tail. */
+/** Maximum length of a chain of causes, which may be circular. */
 const MAX_CAUSES = 5;
 
 /**
- * An error as log keys: `err` its message, `code` its stable code or the system's, `cause` the
- * messages behind it, and `servicePortName` when it is about one.
+ * An error as log keys: `err` its message, `code` its stable code or the system's, `cause` the messages of its
+ * causes, and `servicePortName` if it concerns one.
  */
 export function describeError(error: unknown): Record<string, string> {
   if (!(error instanceof Error)) return { err: text(error) };

@@ -25,7 +25,7 @@ export interface EndpointCounts {
   lastAt: number;
 }
 
-/** Endpoints that are counted; above it, the one that has been idle for longest is forgotten. */
+/** Maximum number of counted endpoints; above it, the longest idle one is dropped. */
 export const MAX_COUNTED_ENDPOINTS = 20_000;
 /** An endpoint without events is dropped after this long. Milliseconds. */
 export const FORGET_ENDPOINT_MS = 3_600_000;
@@ -73,11 +73,11 @@ export function endpointLabels({ servicePort, protocol, endpoint }: EndpointCoun
  * publish every connection.
  */
 export class EndpointBook {
-  /** By protocol, service port and endpoint; the one that was heard of last is the last. */
+  /** By protocol, service port and endpoint, in order of the last event. */
   readonly #counts = new Map<string, EndpointCounts>();
   readonly #now: () => number;
 
-  /** `now` gives milliseconds of any clock that does not go back. */
+  /** `now`: milliseconds of a monotonic clock. */
   constructor(subscriptions: Subscriptions, now: () => number = () => performance.now()) {
     this.#now = now;
     subscriptions.on(relayStarted, (event) => this.#begin('TCP', event));
@@ -90,22 +90,19 @@ export class EndpointBook {
     subscriptions.on(udpSessionStarted, (event) => this.#begin('UDP', event));
     subscriptions.on(udpSessionEnded, (event) => this.#end(this.#of('UDP', event)));
     subscriptions.on(connectFailed, (event) => {
-      // The event does not have the protocol, but a session that fails has been published before.
+      // The event lacks the protocol, but a session that fails has been published before.
       const isSession = this.#counts.has(keyOf('UDP', event));
       this.#of(isSession ? 'UDP' : 'TCP', event).connectErrors += 1;
     });
   }
 
-  /**
-   * The endpoints of some service ports. Drops other endpoints, and those that are idle and have had no event for
-   * long.
-   */
+  /** The endpoints of some service ports. Drops all others, and those idle for long. */
   counts(servicePorts: readonly ServicePortSnapshot[]): EndpointCounts[] {
     const oldest = this.#now() - FORGET_ENDPOINT_MS;
     const active = new Map(servicePorts.map(({ name, counters }) => [name, counters.active]));
     for (const [key, counts] of this.#counts) {
       const activeThere = active.get(counts.servicePort);
-      // Connections of a worker that has crashed, or whose events were dropped, never end.
+      // Connections of a crashed worker, or whose events were dropped, never end.
       if (activeThere === 0) counts.active = 0;
       const isIdle = counts.active === 0 && counts.lastAt < oldest;
       if (activeThere === undefined || isIdle) this.#counts.delete(key);
@@ -119,7 +116,7 @@ export class EndpointBook {
     counts.active += 1;
   }
 
-  /** A connection may have begun before this was listening. */
+  /** The connection may have begun before this was subscribed. */
   #end(counts: EndpointCounts): void {
     counts.active = Math.max(0, counts.active - 1);
   }
@@ -130,7 +127,7 @@ export class EndpointBook {
     const known = this.#counts.get(key);
     const counts = known ?? { ...NOTHING, protocol, servicePort, endpoint };
     counts.lastAt = this.#now();
-    // The order of the map is that of the last time.
+    // Moves it to the end of the map.
     this.#counts.delete(key);
     this.#counts.set(key, counts);
     if (known === undefined && this.#counts.size > MAX_COUNTED_ENDPOINTS) {

@@ -16,7 +16,7 @@ import type { Subscriptions } from '../util/channel.ts';
 /** kube-proxy's buckets for sync times: 1 ms and 14 doublings. Seconds. */
 const SYNC_BUCKETS = Array.from({ length: 15 }, (_, power) => 0.001 * 2 ** power);
 
-/** Metrics that are updated when events come. Those of kube-proxy and kpng have their names. */
+/** Metrics updated by events. Those of kube-proxy and kpng keep their names. */
 const TABLE = {
   kpng_userspace_source_connected: gauge(
     '1 while the server is connected, or the state file is valid.',
@@ -161,13 +161,13 @@ const TABLE = {
 export interface MetricClocks {
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** Milliseconds of a clock that does not go back. */
+  /** Milliseconds of a monotonic clock. */
   readonly monotonic: () => number;
 }
 
 const CLOCKS: MetricClocks = { now: Date.now, monotonic: () => performance.now() };
 
-/** Registers the metrics of events. Returns the function that updates those that depend on the present time. */
+/** Registers the event metrics. Returns a function that updates the time-dependent ones. */
 export function addEventMetrics(
   registry: Registry,
   subscriptions: Subscriptions,
@@ -287,7 +287,7 @@ export function addEventMetrics(
   });
   on(portal.portalFailed, ({ portal: kind, error: { code, servicePort } }) => {
     all.kpng_userspace_portal_failures_total.inc({ portal: kind, code });
-    // A skipped service port is a problem of that service port only.
+    // An invalid service port does not make the portal fail.
     if (servicePort === undefined) all.kpng_userspace_portal_up.set({ portal: kind }, 0);
   });
   on(portal.portalLost, ({ portal: kind }) => {

@@ -1,9 +1,9 @@
 /**
- * Writes metrics in Prometheus' text format straight from a list of things that have them.
+ * Writes metrics in Prometheus' text format directly from a list of items.
  *
- * prom-client keeps one object per label set, hashes the labels on every change and renders all of
- * it in one go. With ten thousand service ports that stops the event loop for seconds and doubles
- * the memory. Here nothing is kept between scrapes, and the text comes in pieces.
+ * prom-client keeps one object per label set, hashes the labels on every change and renders everything in one go.
+ * With ten thousand service ports that stops the event loop for seconds and doubles the memory. Here nothing is kept
+ * between scrapes, and the text is generated in pieces.
  */
 
 export interface Family<Item> {
@@ -27,8 +27,8 @@ export interface SampleWriter {
 const PIECE = 32 * 1024;
 
 /**
- * The families of all items, in pieces. Between two pieces the caller may do something else; items
- * are read when their family is written.
+ * The families of all items, in pieces. The caller may do other work between pieces; items are read when their family
+ * is written.
  */
 export function* exposition<Item>(
   families: readonly Family<Item>[],
@@ -39,7 +39,7 @@ export function* exposition<Item>(
   let text = '';
   for (const [index, item] of items.entries()) {
     labels.push(labelsOf(item));
-    // An empty piece: nothing to send yet, but a point to stop at.
+    // An empty piece: a point at which to yield.
     if (index % 1000 === 999) yield '';
   }
   for (const { name, type, help, write } of families) {

@@ -6,8 +6,8 @@ import type { Health } from './health.ts';
 import { Subscriptions } from '../util/channel.ts';
 
 /**
- * Keeps the health up to date with the events of sources. Returns the function that ends it. Whether a
- * state is in place only the sink knows: that is reported to `Health` directly.
+ * Updates health from the events of sources. Returns a function that ends this. Applied states are reported to
+ * `Health` directly, by the sink.
  */
 export function followSources(health: Health): () => void {
   const subscriptions = new Subscriptions();
@@ -25,18 +25,18 @@ export function followSources(health: Health): () => void {
   return () => subscriptions.end();
 }
 
-/** Why load balancers should not use a node, by the condition of the node. */
+/** Why load balancers should not use a node, by its condition. */
 const INELIGIBLE = {
   tainted: 'the node is tainted ToBeDeletedByClusterAutoscaler',
   deleted: 'the node is being deleted',
 } as const;
 
-/** The same with the events of portals that write rules or addresses. */
+/** The same for events of portals that write rules or addresses. */
 export function followPortal(health: Health): () => void {
   const subscriptions = new Subscriptions();
   subscriptions.on(portal.portalWritten, () => health.portalWritten());
   subscriptions.on(portal.portalFailed, ({ portal: kind, error }) => {
-    // One skipped service port is among the problems of the data path.
+    // An invalid service port is one of the data path's problems.
     if (error.servicePort !== undefined) return;
     health.portalFailed(error.code, kind === 'address' ? ADDRESSES : undefined);
   });

@@ -1,4 +1,4 @@
-/** A failure that lasts: since when, in milliseconds since the epoch, and the code of the last error. */
+/** A continuing failure: its start in milliseconds since the epoch, and the code of the last error. */
 interface Failing {
   readonly since: number;
   readonly code: string;
@@ -6,24 +6,24 @@ interface Failing {
 
 /** What the health of the process depends on. Times are milliseconds since the epoch. */
 export interface HealthFacts {
-  /** When the first complete state was in place. */
+  /** When the first complete state was applied. */
   readonly firstSyncAt: number | undefined;
-  /** When a state was last put in place. */
+  /** When a state was last applied. */
   readonly lastSyncAt: number | undefined;
-  /** Since when changes have failed, without a success in between, and the code of the last failure. */
+  /** The continuing failure to apply changes, if any. */
   readonly syncFailing: Failing | undefined;
-  /** Since when the source has been unreachable, and the code of the last failure. */
+  /** The continuing loss of the source, if any. */
   readonly sourceLost: Failing | undefined;
-  /** Since when the portal has failed, what failed, and the code of the last failure. */
+  /** The continuing failure of the portal, if any. */
   readonly portalFailing: PortalFailing | undefined;
-  /** Since when another process redirects the same traffic in another way, and the code for that. */
+  /** Another process that redirects the same traffic in another way, if any. */
   readonly portalShared: Failing | undefined;
   /** Why load balancers should not use this node, as half a sentence; undefined: they may. */
   readonly nodeIneligible: string | undefined;
   /** Since when a change has been waiting to be applied. */
   readonly syncPending: number | undefined;
   readonly stopping: boolean;
-  /** Accepts no new clients because an operator drains it, and may accept them again. */
+  /** Accepts no new clients because an operator drains it; that may be undone. */
   readonly draining: boolean;
 }
 
@@ -48,12 +48,13 @@ export const INITIAL_FACTS: HealthFacts = {
 /** Another process has the rules and serves clients: no reason to take this node out. */
 const TAKEN = 'KPNG_PORTAL_TAKEN';
 
-/** How long changes may fail before the process counts as unhealthy: twice kube-proxy's sync period. */
+/** How long changes may fail before the process is unhealthy: twice kube-proxy's sync period. */
 export const SYNC_FAILURE_LIMIT_MS = 60_000;
 
 /**
- * healthz: fit to get traffic from a load balancer. livez: a restart would not help. readyz: the
- * first complete state is in place and the process is not about to end.
+ * - healthz: load balancers may send traffic.
+ * - livez: a restart would not help.
+ * - readyz: the first complete state is applied and the process is not about to end.
  */
 export type Probe = 'healthz' | 'livez' | 'readyz';
 
@@ -64,26 +65,26 @@ export interface Verdict {
 
 /** The body, with the keys of kube-proxy and reasons when there are some. */
 export interface HealthBody {
-  /** When the state was last known to be current; null before the first. */
+  /** When the state was last current; null before the first. */
   readonly lastUpdated: string | null;
   readonly currentTime: string;
   readonly nodeEligible: boolean;
   /** Why the answer is 503. */
   readonly failing?: readonly string[];
-  /** Problems although the answer is 200. */
+  /** Problems despite the status 200. */
   readonly degraded?: readonly string[];
 }
 
 /** A part of the state that clients cannot use now. */
 export interface HealthProblem {
   readonly code: string;
-  /** How many service ports or addresses it concerns. */
+  /** Number of affected service ports or addresses. */
   readonly count: number;
 }
 
 /**
- * Judges the facts at a time: not healthy while changes cannot be applied, but healthy, and marked as degraded, while the
- * source is unreachable and the last state is served. Taking every node out of its load balancers because one server is down
+ * Derives health from the facts: unhealthy while changes cannot be applied; healthy but degraded while the source is
+ * unreachable and the last state is served. Taking every node out of its load balancers because one server is down
  * would only make it worse.
  */
 export function evaluate(
@@ -95,7 +96,7 @@ export function evaluate(
   const failing = failures(facts, now);
   const degraded = [...degradations(facts), ...summary(problems)];
   if (probe === 'healthz' && facts.nodeIneligible !== undefined) failing.push(facts.nodeIneligible);
-  // A process that waits for its first state, or ends, is not cured by a restart.
+  // A restart does not help a process that waits for its first state, or ends.
   if (probe !== 'livez') {
     failing.push(...portalFailures(facts));
     if (facts.firstSyncAt === undefined) failing.push('waiting for the first complete state');
@@ -118,7 +119,7 @@ export function evaluate(
 
 function failures(facts: HealthFacts, now: number): string[] {
   const { syncFailing, syncPending, firstSyncAt } = facts;
-  // The first state may be large, and a restart would only start it again.
+  // A large first state may take long, and a restart would only start over.
   const hangs = firstSyncAt !== undefined && syncPending !== undefined;
   if (hangs && now - syncPending >= SYNC_FAILURE_LIMIT_MS) {
     return [`a change has been waiting since ${iso(syncPending)}`];
@@ -128,7 +129,7 @@ function failures(facts: HealthFacts, now: number): string[] {
   return [`changes have failed since ${iso(syncFailing.since)} (${syncFailing.code})`];
 }
 
-/** Clients may reach the wrong address at once, so this does not wait. */
+/** Clients may reach the wrong address, so this takes effect at once. */
 function portalFailures({ portalFailing }: HealthFacts): string[] {
   if (portalFailing === undefined || portalFailing.code === TAKEN) return [];
   const { since, code, what } = portalFailing;
@@ -160,7 +161,7 @@ function lossOf(code: string): string {
   return code.startsWith('KPNG_STATE_FILE_') ? 'state file not usable' : 'source lost';
 }
 
-/** One line for each code. It names no service: health is public. */
+/** One line per code. It names no service: health is public. */
 function summary(problems: readonly HealthProblem[]): string[] {
   const counts = new Map<string, number>();
   for (const { code, count } of problems) counts.set(code, (counts.get(code) ?? 0) + count);
@@ -177,7 +178,7 @@ export class Health {
   #problems: () => readonly HealthProblem[] = () => [];
   readonly #wallClock: () => number;
 
-  /** `wallClock` gives milliseconds since the epoch. */
+  /** `wallClock`: milliseconds since the epoch. */
   constructor(wallClock: () => number = Date.now) {
     this.#wallClock = wallClock;
   }
@@ -190,12 +191,12 @@ export class Health {
     return evaluate(this.#facts, this.#problems(), probe, this.#wallClock());
   }
 
-  /** A state is about to be put in place; either of the two next ones follows. */
+  /** A state is about to be applied; either of the two next calls follows. */
   syncStarted(): void {
     this.#change({ syncPending: this.#wallClock() });
   }
 
-  /** A complete state is in place. */
+  /** A complete state is applied. */
   synced(): void {
     const now = this.#wallClock();
     this.#change({
@@ -206,7 +207,7 @@ export class Health {
     });
   }
 
-  /** A state could not be put in place. */
+  /** A state could not be applied. */
   syncFailed(code: string): void {
     const since = this.#facts.syncFailing?.since ?? this.#wallClock();
     this.#change({ syncFailing: { since, code }, syncPending: undefined });
@@ -237,13 +238,13 @@ export class Health {
     this.#change({ portalFailing: { since, code, what } });
   }
 
-  /** Another process redirects the same traffic in another way; undefined: no more. */
+  /** Another process redirects the same traffic in another way; undefined: no longer. */
   portalShared(code: string | undefined): void {
     const since = this.#facts.portalShared?.since ?? this.#wallClock();
     this.#change({ portalShared: code === undefined ? undefined : { since, code } });
   }
 
-  /** Sets the source of problems, read for each answer. */
+  /** Sets the source of problems, read for each response. */
   readProblemsFrom(problems: () => readonly HealthProblem[]): void {
     this.#problems = problems;
   }

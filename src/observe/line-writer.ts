@@ -12,17 +12,17 @@ export interface LineWriterOptions {
   readonly lostLine: (count: number) => string;
 }
 
-/** How long a slow reader may block the process, once. Milliseconds. */
+/** How long a slow reader may block the process once. Milliseconds. */
 const MAX_WAIT_MS = 50;
 
 /**
- * Writes lines at once, so that none is lost when the process ends, but lets no reader that is stuck
- * (a pager, a log collector that hangs) stop the process: after a short wait lines are dropped until
- * there is room, and then a line says how many. A line is written whole or not at all.
+ * Writes lines synchronously, so that none is lost when the process ends, but keeps a stuck reader (a pager, a
+ * hanging log collector) from stopping the process: after a short wait, lines are dropped until there is room, and
+ * then one line reports how many. A line is written completely or not at all.
  */
 export class LineWriter {
   readonly #options: LineWriterOptions;
-  /** The end of a line whose beginning has been written. */
+  /** The rest of a partly written line. */
   #rest: Uint8Array | undefined;
   #stuck = false;
   #gone = false;

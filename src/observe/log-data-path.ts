@@ -21,8 +21,8 @@ const REJECTED = {
 const CLIENT = ['servicePort', 'protocol', 'remoteAddress'] as const;
 
 /**
- * Log lines of the data path. Messages and keys are those of kpng's Windows userspace backend where it has them, so
- * that searches and dashboards made for it keep working; `servicePortName` is on every line.
+ * Log lines of the data path. Messages and keys match kpng's Windows userspace backend where possible, so that
+ * existing searches and dashboards keep working; `servicePortName` is on every line.
  */
 export const DATA_PATH_RULES: readonly LogRule[] = [
   logRule('info 3', events.tcpAccepted, 'Accepted TCP connection from remote', [
@@ -122,7 +122,7 @@ export const DATA_PATH_RULES: readonly LogRule[] = [
   logRule('info 2', events.listenerOpened, 'Proxying for service', listener),
   logRule('info 2', events.listenerClosed, 'Stopped listening for service', listener),
   logRule('error limited', events.dataPlaneFault, ({ what }) => FAULTS[what], ['error']),
-  // The proxier logs a summary of failures once; this is each listener and each attempt.
+  // The proxier logs a summary of failures once; these lines are per listener and attempt.
   logRule(
     'error 2 limited',
     events.listenerFailed,

@@ -2,13 +2,13 @@ import type { Clock, Timer } from '../util/clock.ts';
 
 export interface LogLimiterOptions {
   readonly clock: Clock;
-  /** Lines that may come at once. Default 10. */
+  /** Maximum burst of lines. Default 10. */
   readonly burst?: number;
   /** Lines per second after that. Default 1. */
   readonly perSecond?: number;
-  /** How long held-back lines may go unmentioned. Milliseconds, default 10 000. */
+  /** Maximum time before suppressed lines are reported. Milliseconds, default 10 000. */
   readonly reportAfterMs?: number;
-  /** Gets how many lines were suppressed when none came through for a while. */
+  /** Called with the number of suppressed lines if no further line came for a while. */
   readonly report: (kind: string, suppressed: number) => void;
 }
 
@@ -20,9 +20,9 @@ interface Bucket {
 }
 
 /**
- * Keeps one kind of line from flooding the log: a token bucket for each kind. The kinds are the
- * messages of the log table, so there are few. No line vanishes unmentioned: the next one that comes
- * through says how many were held back, and when none does, a report follows.
+ * Keeps one kind of line from flooding the log: a token bucket for each kind. The kinds are the messages of the log
+ * table, so there are few. Suppressed lines are always counted: the next line has their number, and if none follows,
+ * a report does.
  */
 export class LogLimiter {
   readonly #clock: Clock;

@@ -5,26 +5,26 @@ import type { AdjustableLog, Log, LogKeys } from './log.ts';
 
 /** One line of the tables that map events to log lines. */
 export interface LogRule {
-  /** The line appears from this verbosity on; 0: always. */
+  /** Minimum verbosity; 0: always logged. */
   readonly v: number;
   /** Starts writing lines. */
   subscribe(subscriptions: Subscriptions, log: Log, limiter: LogLimiter): void;
 }
 
-/** Undefined: this event is not worth a line. */
+/** Undefined: the event is not logged. */
 type Message<Event> = string | ((event: Event) => string | undefined);
 
 type Field<Event> = (keyof Event & string) | `${keyof Event & string}:${string}`;
 
 /**
- * Fields of the event, `field:key` to name a key otherwise, or a function that makes the keys; a list of keys makes one line
- * of each.
+ * Fields of the event, `field:key` to use another key, or a function that makes the keys; a list of keys makes one
+ * line each.
  */
 type Keys<Event> = readonly Field<Event>[] | ((event: Event) => LogKeys | readonly LogKeys[]);
 
 /**
- * When a line is written: its severity and, unless always, the verbosity from which on it appears. `limited`: many clients
- * could cause it, so below `-v=3` its rate is limited.
+ * The severity of a line and its minimum verbosity, if any. `limited`: many clients could cause it, so below `-v=3`
+ * its rate is limited.
  */
 export type LogLevel = `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}`;
 
@@ -87,12 +87,12 @@ function isList(keys: LogKeys | readonly LogKeys[]): keys is readonly LogKeys[] 
   return Array.isArray(keys);
 }
 
-/** From this verbosity on, every line about every connection is written. */
+/** At this verbosity, lines about connections are no longer rate-limited. */
 const UNLIMITED_FROM = 3;
 
 /**
- * Writes log lines for events. Only channels that a line at this verbosity needs are subscribed to, so that an event
- * costs nothing unless it is logged; a change of the verbosity changes the subscriptions. Returns the function that ends it.
+ * Logs events. Subscribes only to channels needed at the current verbosity, so that an event costs nothing unless it
+ * is logged. Returns a function that ends this.
  */
 export function subscribeLog(
   log: AdjustableLog,

@@ -1,19 +1,19 @@
 import pretty from 'pino-pretty';
 import { escapeControls } from '../util/terminal-text.ts';
 
-/** Keys that are shown in another way, or only matter to programs. */
+/** Keys that are shown differently, or only matter to programs. */
 const HIDDEN = new Set(['level', 'time', 'msg', 'v', 'stack']);
 
 /**
- * Turns lines of the JSON log into lines for people:
- * `[12:34:56.789] INFO: Mapped service to endpoint service="default/web:http" endpoint="10.1.2.3:80"`.
+ * Turns lines of the JSON log into readable lines: `[12:34:56.789] INFO: Mapped service to endpoint
+ * service="default/web:http" endpoint="10.1.2.3:80"`.
  */
 export function textFormatter(colour: boolean): (line: string) => string {
   return pretty.prettyFactory({
     colorize: colour,
     translateTime: 'SYS:HH:MM:ss.l',
     hideObject: true,
-    // Would be printed twice: by the format below, and by pino-pretty.
+    // These would otherwise appear twice.
     ignore: 'name,pid,hostname,caller,type,stack',
     messageFormat: (log, messageKey) => textOf(log, messageKey),
   });

@@ -12,17 +12,17 @@ export interface Log {
   readonly verbosity: number;
   error(message: string, keys?: LogKeys): void;
   warn(message: string, keys?: LogKeys): void;
-  /** A line that always appears. */
+  /** Logs a line regardless of verbosity. */
   info(message: string, keys?: LogKeys): void;
-  /** A line that appears when the verbosity is at least `level`. */
+  /** Logs a line if the verbosity is at least `level`. */
   v(level: number, message: string, keys?: LogKeys): void;
 }
 
 /** A log whose verbosity can be changed while it is written. */
 export interface AdjustableLog extends Log {
-  /** From now on lines up to this level appear. */
+  /** Changes the verbosity. */
   setVerbosity(level: number): void;
-  /** Calls the listener at each change of the verbosity. Returns the function that ends it. */
+  /** Calls the listener when the verbosity changes. Returns a function that unsubscribes it. */
   onVerbosity(listener: (level: number) => void): () => void;
 }
 
@@ -33,14 +33,11 @@ export interface LogOptions {
   readonly verbosity: number;
   /** Colours in text; for terminals. */
   readonly colour?: boolean;
-  /**
-   * Takes finished lines, line feed included. Default: standard error, written at once, so that no
-   * line is lost when the process ends and nothing piles up in memory (see LineWriter).
-   */
+  /** Gets finished lines, including line feeds. Default: standard error, written synchronously (see LineWriter). */
   readonly write?: (line: string) => void;
 }
 
-/** Makes a log. The code that makes text readable is loaded only for text. */
+/** Creates a log. The text formatter is loaded only for text. */
 export async function createLog(options: LogOptions): Promise<AdjustableLog> {
   const format = await formatter(options);
   const write = options.write ?? standardErrorOf(format);
@@ -58,7 +55,7 @@ const SETTINGS: LoggerOptions = {
 type Format = (line: string) => string;
 
 async function formatter({ format, colour }: LogOptions): Promise<Format> {
-  // In JSON, control characters can only be within texts.
+  // In JSON, control characters can only occur within strings.
   if (format === 'json') return escapeLines;
   const { textFormatter } = await import('./log-text.ts');
   return textFormatter(colour ?? false);

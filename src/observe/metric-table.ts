@@ -85,9 +85,8 @@ function baseUnits(key: string, value: number | readonly number[]): number {
 }
 
 /**
- * The default metrics of prom-client that cost the same whatever the process does. Left out are those
- * that list every handle or descriptor: with a hundred thousand connections they would stop the
- * event loop at each scrape.
+ * prom-client's default metrics with constant cost. Left out are those that list every handle or descriptor: with a
+ * hundred thousand connections they would stop the event loop at each scrape.
  */
 const PROCESS_METRICS = [
   'process_cpu_user_seconds_total',
@@ -113,10 +112,10 @@ const PROCESS_METRICS = [
   'nodejs_gc_duration_seconds',
 ] as const;
 
-/** How often the lag of the event loop is measured. Milliseconds. */
+/** Interval of measuring the event loop lag. Milliseconds. */
 const LAG_PRECISION_MS = 20;
 
-/** Adds the metrics of this process to a registry. Those that the system does not have are left out. */
+/** Adds the metrics of this process to a registry, as far as the system provides them. */
 export function addProcessMetrics(registry: Registry): void {
   const everything = new Registry();
   collectDefaultMetrics({ register: everything, eventLoopMonitoringPrecision: LAG_PRECISION_MS });
@@ -138,8 +137,8 @@ export function addProcessMetrics(registry: Registry): void {
 }
 
 /**
- * Since Linux 6.2 the size of this directory is the number of open descriptors, for the price of one
- * call. Before that it is 0, and listing them would cost too much.
+ * Since Linux 6.2 the size of this directory is the number of open descriptors. Before that it is 0, and listing them
+ * would be too expensive.
  */
 async function openDescriptors(): Promise<number | undefined> {
   try {

@@ -18,7 +18,7 @@ import {
 import { SERVICE_PORT_FAMILIES, servicePortLabels } from './service-port-metrics.ts';
 import { Subscriptions } from '../util/channel.ts';
 
-/** What the metrics need of a data path. */
+/** The inputs of the metrics of a data path. */
 export interface MeasuredDataPath extends SnapshotSource {
   readonly engine: string;
   readonly portal: string;
@@ -35,19 +35,19 @@ export interface MetricsOptions {
 
 /** The metrics of the process. */
 export interface Metrics {
-  /** Help texts of metrics that are neither of a service port nor of a limit. */
+  /** Help texts of metrics that belong to neither a service port nor a limit. */
   readonly registry: Registry;
   /** Adds the metrics of a data path; at most once. */
   observe(dataPath: MeasuredDataPath): void;
-  /** Counts an answer of a health page. */
+  /** Counts a response of a health page. */
   readonly countProbe: (probe: Probe, status: number) => void;
-  /** Sets how many services lack an endpoint that their traffic policy lets this node use. */
+  /** Sets how many services lack an endpoint that their traffic policy allows on this node. */
   readonly countNoLocalEndpoints: (counts: Record<'internal' | 'external', number>) => void;
   /** Counts a request that had to be authenticated. */
   readonly countAuthentication: (result: GuardResult) => void;
   /** The page in Prometheus' text format, in pieces; other work of the event loop runs between them. */
   render(): AsyncGenerator<string, void, void>;
-  /** Counts no more events. Idempotent. */
+  /** Stops counting events. Idempotent. */
   close(): void;
 }
 
@@ -129,7 +129,7 @@ export function createMetrics({ version, perEndpoint = false }: MetricsOptions):
   };
 }
 
-/** Pieces of text, with turns of the event loop in between. */
+/** Yields to the event loop between pieces. */
 async function* inBatches(pieces: Iterable<string>): AsyncGenerator<string, void, void> {
   for (const piece of pieces) {
     if (piece !== '') yield piece;
@@ -137,7 +137,7 @@ async function* inBatches(pieces: Iterable<string>): AsyncGenerator<string, void
   }
 }
 
-/** All service ports, with turns of the event loop in between. */
+/** All service ports, yielding to the event loop in between. */
 async function allServicePorts(dataPath: SnapshotSource): Promise<ServicePortSnapshot[]> {
   const found: ServicePortSnapshot[] = [];
   for (const part of snapshotParts(dataPath)) {

@@ -11,7 +11,7 @@ export interface Page {
   answer(headers: IncomingHttpHeaders): HttpResponse;
 }
 
-/** Pages by path; the index at `/` is made from them. */
+/** Pages by path; the index at `/` is generated from them. */
 export type Pages = ReadonlyMap<string, Page>;
 
 /** The page of a path, or an error page. */
@@ -25,7 +25,7 @@ function index(pages: Pages): string {
   return [...pages].map(([path, { summary }]) => `${path.padEnd(12)}${summary}\n`).join('');
 }
 
-/** `/healthz`, `/livez` and `/readyz`. `count` is called for every answer. */
+/** `/healthz`, `/livez` and `/readyz`. `count` is called for every response. */
 export function healthPages(
   health: Health,
   count: (probe: Probe, status: number) => void = () => {},

@@ -5,14 +5,14 @@ import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
 export interface SnapshotSource {
   /** Every service port, or only those named. */
   snapshot(names?: ReadonlySet<string>): readonly ServicePortSnapshot[];
-  /** The names of all of them; absent or undefined: they can only be had all at once. */
+  /** All their names; absent or undefined: only a complete snapshot is available. */
   names?(): readonly string[] | undefined;
 }
 
 /** Service ports read in one turn of the event loop: a few milliseconds of work. */
 export const PER_PART = 250;
 
-/** All service ports, some at a time; each is as it is when its part is taken. */
+/** Snapshots of all service ports, in parts; each part is taken when it is requested. */
 export function* snapshotParts(
   source: SnapshotSource,
 ): Generator<readonly ServicePortSnapshot[], void, void> {
@@ -26,12 +26,12 @@ export function* snapshotParts(
   }
 }
 
-/** Work that may take long: it yields where others may have their turn. */
+/** Long work that yields so that others can run. */
 export type Parts<Result> = Generator<void, Result, void>;
 
 /**
- * Does the work with a turn of the event loop for each part, so that traffic does not wait for it. Rejects with the signal's
- * reason when that aborts.
+ * Runs work with a turn of the event loop for each part, so that traffic does not have to wait. Rejects with the
+ * signal's reason when that aborts.
  */
 export async function runInParts<Result>(
   work: Parts<Result>,

@@ -10,14 +10,14 @@ function linear(start: number, width: number, count: number): number[] {
   return Array.from({ length: count }, (_, index) => start + width * index);
 }
 
-/** Changes that wait; more are not measured. */
+/** Maximum number of pending changes; more are not measured. */
 const MAX_WAITING = 10_000;
 /** A change without a change set for this long does not concern this node. Milliseconds. */
 const NO_EFFECT_MS = 1000;
 
 /**
- * Measures how long changes take from the moment they were made in the cluster until they are applied here. All times are
- * milliseconds since the epoch.
+ * Measures the time from a change in the cluster until it is applied here. All times are milliseconds since the
+ * epoch.
  */
 export class ProgrammingTimes {
   #waiting: { readonly at: number; readonly receivedAt: number }[] = [];
@@ -41,7 +41,7 @@ export class ProgrammingTimes {
     this.#waiting = [];
   }
 
-  /** All that has been received is applied. Returns how long each change took, in milliseconds. */
+  /** All received changes are applied. Returns how long each took, in milliseconds. */
   applied(now: number): number[] {
     this.#appliedAt = now;
     const made = this.#applying;

@@ -24,13 +24,13 @@ export interface ServersOptions {
   readonly health: Health;
   /** Undefined: no metrics, and no `/metrics`. */
   readonly metrics: Metrics | undefined;
-  /** What `/configz` shows. Default: nothing. */
+  /** The content of `/configz`. Default: empty. */
   readonly configz?: () => object;
-  /** What makes servers of HTTPS; undefined: plain HTTP. */
+  /** Creates HTTPS servers; undefined: plain HTTP. */
   readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;
-  /** Hands the listening sockets to another process. Default: there are none. */
+  /** Returns inherited listening sockets. Default: none. */
   readonly inherit?: Inherit;
-  /** When they may begin. Default: at once. */
+  /** When serving may begin. Default: at once. */
   readonly activation?: Activation | undefined;
   /** Access to the pages of the metrics server; undefined: unrestricted. */
   readonly guard?: Guard | undefined;
@@ -39,8 +39,8 @@ export interface ServersOptions {
 }
 
 /**
- * Starts the servers for metrics and health. The health pages are on both, as with kube-proxy; when
- * both addresses are the same there is one server with everything.
+ * Starts the servers for metrics and health. The health pages are on both, as with kube-proxy; if both addresses are
+ * equal, one server serves everything.
  */
 export function startServers(options: ServersOptions): HttpServer {
   const { metricsAddress, healthAddress, metrics } = options;
@@ -94,12 +94,12 @@ function start(
   });
 }
 
-/** Port 0 is another port each time. */
+/** Port 0 is a different port each time. */
 function same(a: HostPort | undefined, b: HostPort): boolean {
   return a !== undefined && a.port !== 0 && a.port === b.port && a.host === b.host;
 }
 
-/** Reports why an address is not served, and which program listens there, if any. */
+/** Why an address cannot be served, and which program listens there, if any. */
 async function bindFailure(
   { host, port }: HostPort,
   cause: NodeJS.ErrnoException,
@@ -117,8 +117,8 @@ async function bindFailure(
 }
 
 /**
- * Makes a function that logs that an address cannot be listened on yet: once for each reason, not at every
- * attempt, since another program may have the address for days.
+ * Returns a function that logs why an address cannot be listened on: once per reason rather than per attempt, since
+ * another program may hold the address for days.
  */
 export function bindFailureLog(
   log: Log,

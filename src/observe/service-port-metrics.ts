@@ -138,8 +138,8 @@ const TABLE: Readonly<Record<string, Row>> = {
 };
 
 /**
- * Metrics of each service port. Those that most service ports never touch (errors, retries, histograms) appear once they
- * are not zero, so that ten thousand idle services make a small page.
+ * Metrics of each service port. Rarely used ones (errors, retries, histograms) appear once they are not zero, which
+ * keeps the page small with ten thousand idle services.
  */
 export const SERVICE_PORT_FAMILIES: readonly Family<ServicePortSnapshot>[] = Object.entries(
   TABLE,

@@ -6,8 +6,8 @@ interface PendingPage {
 }
 
 /**
- * A page that several clients can share: only one is rendered at a time, and clients that ask in between share the
- * next one. So memory and time do not grow with the number of clients, and no page is older than its request.
+ * A page that several clients can share: only one is rendered at a time, and clients that request it meanwhile share
+ * the next one. So memory and time do not grow with the number of clients, and no page is older than its request.
  */
 export class SharedPage {
   readonly #render: () => AsyncIterable<string | Uint8Array>;
@@ -18,7 +18,7 @@ export class SharedPage {
     this.#render = render;
   }
 
-  /** The page in pieces, which must not be changed. Rendering stops when all its clients have gone. */
+  /** The page in pieces, which must not be changed. Rendering stops when all its clients have disconnected. */
   get(signal: AbortSignal): Promise<readonly Uint8Array[]> {
     const pending = (this.#next ??= this.#prepare());
     pending.waiting += 1;

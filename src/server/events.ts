@@ -8,9 +8,9 @@ export type ApiName = 'local' | 'global';
 export interface ServerListening {
   /** As the flag `--listen` spells it, with the real port. */
   address: string;
-  /** `mtls`: clients have to show a certificate. */
+  /** `mtls`: clients have to present a certificate. */
   security: Security;
-  /** Any client that reaches one of the host's addresses can read the state of the cluster. */
+  /** Whether any client that reaches one of the host's addresses can read the state of the cluster. */
   exposed: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface WatchEnded {
   nodeName: string;
   /** Change sets that were sent. */
   syncs: number;
-  /** Watch calls that are left. */
+  /** Watch calls still open. */
   watchers: number;
   /** Why the server ended it; undefined: the client did. */
   error: KpngError | undefined;

@@ -1,19 +1,18 @@
 /**
- * Writes ready frames to a call, several of them in one piece.
+ * Writes ready-made frames to a call, several of them in one piece.
  *
- * grpc-js encodes and copies each message again for each call, which for a thousand clients costs twice
- * as much as everything else that a change costs. So what is the same for many clients is written
- * right into the HTTP/2 stream below the call.
+ * grpc-js encodes and copies each message for each call, which for a thousand clients doubles the cost of a change.
+ * So messages shared by many clients are written directly to the HTTP/2 stream below the call.
  */
 import { Metadata } from '@grpc/grpc-js';
 import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 
 export interface FrameWriter {
-  /** Whether much of the written data still waits for the client. */
+  /** Whether much of the written data is still unsent. */
   readonly isBehind: boolean;
   /**
-   * Writes whole frames. `onTaken` is called when they have left, or never will; until then they must
-   * not be changed.
+   * Writes whole frames. `onTaken` is called when they are sent, or never will be; until then they must not be
+   * changed.
    */
   write(frames: Buffer, onTaken?: () => void): void;
 }
@@ -23,7 +22,7 @@ export function frameWriter(call: BytesCall): FrameWriter {
   call.sendMetadata(new Metadata());
   const stream = http2StreamOf(call);
   if (stream === undefined || !stream.headersSent) return messageWriter(call);
-  // grpc-js only listens to the first error, and reports itself that the call has ended.
+  // grpc-js listens only to the first error, and itself reports the end of the call.
   stream.on('error', () => {});
   return {
     get isBehind() {
@@ -36,7 +35,7 @@ export function frameWriter(call: BytesCall): FrameWriter {
   };
 }
 
-/** Takes frames apart again. */
+/** Sends the messages of frames through grpc-js. */
 export function messageWriter(call: BytesCall): FrameWriter {
   return {
     get isBehind() {

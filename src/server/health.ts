@@ -28,7 +28,7 @@ export function addHealth(
   );
   health.addToServer({
     addService(definition, implementation) {
-      // It would remember every name that a client sends.
+      // grpc-js would remember every name that a client sends.
       const watchKnown = implementation['watch'] as (call: WatchCall) => void;
       const watch = (call: WatchCall): void => {
         if (names.includes(call.request.service)) watchKnown(call);

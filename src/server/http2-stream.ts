@@ -7,8 +7,7 @@ export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
 
 /**
  * The HTTP/2 stream below a call, which grpc-js does not offer: a field of the call objects of grpc-js 1.14.
- * Undefined where it cannot be found; then everything is sent through grpc-js, which works, too, but takes twice
- * the time for each message.
+ * Undefined if it cannot be found; then everything is sent through grpc-js, which takes twice as long per message.
  */
 export function http2StreamOf(call: object): ServerHttp2Stream | undefined {
   const inner: unknown = 'call' in call ? call.call : undefined;

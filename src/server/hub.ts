@@ -7,10 +7,10 @@ const SLICE_MS = 10;
 /** All Watch calls; polls them when there may be something new. */
 export class Hub {
   readonly #watches = new Set<Watch>();
-  /** Those that have not been polled since the last change. */
+  /** Watches not polled since the last change. */
   #round: Iterator<Watch> | undefined;
   #changedMeanwhile = false;
-  /** Operations that were sent and not published yet. */
+  /** Operations sent but not published yet. */
   #sent = 0;
 
   get size(): number {
@@ -41,7 +41,7 @@ export class Hub {
     this.#sent = 0;
   }
 
-  /** Polls all of them, soon and once, however often it is called until then. */
+  /** Polls all watches soon; repeated calls until then have no further effect. */
   changed(): void {
     if (this.#round !== undefined) {
       this.#changedMeanwhile = true;

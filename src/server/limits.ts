@@ -8,9 +8,9 @@ export interface ServerLimits {
   readonly maxWatchers: number;
   /** Calls at once on one connection. */
   readonly maxStreams: number;
-  /** Largest message taken from a client. A request is a node's name. Bytes. */
+  /** Maximum size of a message from a client. A request is a node's name. Bytes. */
   readonly maxMessageSize: number;
-  /** Endpoints of previous states that are kept for clients that lag behind. */
+  /** Endpoints of previous states kept for clients that lag behind. */
   readonly maxHistory: number;
   /** Idle time after which a connection is probed. Milliseconds. */
   readonly keepAliveMs: number;
@@ -31,7 +31,7 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
   idleMs: 300_000,
 };
 
-/** Requests of one client that are read ahead: it has no reason to send one before it got its answer. */
+/** Requests of one client that are read ahead: it has no reason to send one before the previous response. */
 export const MAX_REQUESTS_AHEAD = 8;
 
 /** Time for a TLS handshake. Milliseconds. */

@@ -14,7 +14,7 @@ export type ListenAddress =
 
 export const DEFAULT_LISTEN = 'tcp://127.0.0.1:12090';
 
-/** A socket address holds no longer path. */
+/** Maximum length of a path in a socket address. */
 const MAX_UNIX_PATH = 107;
 
 /**
@@ -59,13 +59,13 @@ function withFamily(
   return { ...address, family };
 }
 
-/** Writes an address as the flag has it. */
+/** Formats an address as in the flag. */
 export function formatListen(address: ListenAddress): string {
   if (address.kind === 'unix') return `unix://${address.path}`;
   return `tcp${address.family ?? ''}://${formatHostPort(address)}`;
 }
 
-/** Whether others than this host may reach it. */
+/** Whether other hosts can reach it. */
 export function isExposed(address: ListenAddress): boolean {
   if (address.kind === 'unix') return false;
   return !/^(?:127\.|::1$|::ffff:127\.)/i.test(address.host);

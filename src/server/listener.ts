@@ -16,9 +16,9 @@ export interface ListenerOptions {
   readonly maxConnections: number;
   /** A connection is ready for HTTP/2. */
   readonly onConnection: (socket: Socket) => void;
-  /** A connection failed to get that far. */
+  /** A connection failed before that. */
   readonly onHandshakeFailed: (error: Error, peer: string) => void;
-  /** A connection was closed because its client, or all together, have as many as allowed. */
+  /** A connection was closed because its client, or all clients together, reached the limit. */
   readonly onRefused: (peer: string) => void;
 }
 
@@ -27,11 +27,11 @@ export interface Listener {
   readonly address: ListenAddress;
   /** Connections at once. */
   readonly connections: number;
-  /** Makes further handshakes with these files. Not for a listener in plaintext. */
+  /** Uses these files for further handshakes. Not for a plaintext listener. */
   replaceTls(tls: TlsMaterial): void;
-  /** Takes no more connections; resolves when those that are have ended. Idempotent. */
+  /** Stops accepting connections; resolves when the existing ones have ended. Idempotent. */
   close(): Promise<void>;
-  /** Closes the connections, too. Idempotent. */
+  /** Closes the connections as well. Idempotent. */
   destroy(): void;
 }
 
@@ -51,7 +51,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   const ended = Promise.withResolvers<void>();
   const shares = new Shares(maxConnections);
   const server = createAnyServer(options);
-  // Before any other reader.
+  // Runs before any other handler.
   server.prependListener('connection', (socket: Socket) => {
     socket.on('error', () => {});
     const release = shares.take(peerOf(socket.remoteAddress, socket));
@@ -75,7 +75,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   } catch (cause) {
     throw await listenError(address, cause);
   }
-  // A connection that could not be accepted; Node keeps accepting.
+  // A connection could not be accepted; Node keeps accepting.
   server.on('error', () => {});
   const stopListening = (): void => {
     if (server.listening) server.close();
@@ -119,7 +119,7 @@ async function bind(server: Server, address: ListenAddress): Promise<void> {
     await once(server, 'listening');
     return;
   }
-  // No one else may connect before its mode is set, independent of the process's umask.
+  // No one else may connect before its mode is set, whatever the umask of the process.
   const mask = process.umask(0o077);
   try {
     server.listen(address.path);
@@ -159,7 +159,7 @@ function answers(path: string): Promise<boolean> {
     };
     socket.once('connect', settle(true));
     socket.once('error', (error: NodeJS.ErrnoException) => {
-      // Any other error, such as a full queue, means that there is a listener.
+      // Any other error, such as a full queue, shows that there is a listener.
       settle(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT')();
     });
   });

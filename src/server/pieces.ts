@@ -4,10 +4,10 @@ import type { ChangeSet } from '../store/reader.ts';
 /** Frames are joined to pieces of at most this size; a larger one is a piece of its own. Bytes. */
 const PIECE = 64 * 1024;
 
-/** What many clients get is joined with its Sync once for all of them. */
+/** The pieces for many clients are joined with their Sync only once. */
 const withSync = new WeakMap<Buffer, Buffer>();
 
-/** A change set that fits one piece, with its Sync; undefined: it is larger. */
+/** A change set with its Sync, if it fits in one piece; undefined: it is larger. */
 export function onePiece(changes: ChangeSet): Buffer | undefined {
   if (!Array.isArray(changes) || changes.length > 1) return undefined;
   const [frames] = changes as Buffer[];
@@ -21,9 +21,9 @@ export function onePiece(changes: ChangeSet): Buffer | undefined {
 }
 
 /**
- * A change set in pieces that are worth a write, with a Sync at the end. Each piece is valid until the next one is
- * requested: they share the same memory, since a state for a thousand clients would otherwise leave gigabytes to
- * the garbage collector.
+ * A change set in pieces of a useful size, with a Sync at the end. Each piece is valid until the next one is
+ * requested: they share the same memory, since a state for a thousand clients would otherwise leave gigabytes to the
+ * garbage collector.
  */
 export function* piecesOf(changes: ChangeSet): Generator<Buffer, void, undefined> {
   const piece = Buffer.allocUnsafeSlow(PIECE);

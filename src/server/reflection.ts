@@ -4,7 +4,10 @@ import type { ServiceTarget } from './shares.ts';
 
 type PackageDefinition = ConstructorParameters<typeof ReflectionService>[0];
 
-/** Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages of these and of the health service. */
+/**
+ * Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages of these APIs and of
+ * the health service.
+ */
 export function addReflection(server: ServiceTarget, services: readonly string[]): void {
   const fileDescriptorProtos = FILE_DESCRIPTORS.map((text) => Buffer.from(text, 'base64'));
   // Of a definition, the reflection service only reads the descriptors.

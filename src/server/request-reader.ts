@@ -1,15 +1,15 @@
 /**
  * Reads the requests of a call from the HTTP/2 stream below it.
  *
- * grpc-js puts each message through a queue, a promise and a second stream, which for a thousand clients
- * that ask again after each change is a fifth of what the change costs.
+ * grpc-js passes each message through a queue, a promise and a second stream: a fifth of the cost of a change for a
+ * thousand clients.
  */
 import { status } from '@grpc/grpc-js';
 import { ByteBuffer } from '../util/byte-buffer.ts';
 import { http2StreamOf, type BytesCall } from './http2-stream.ts';
 
 export interface RequestReader {
-  /** Reads no further; requests that have come already may still be handed over. */
+  /** Stops reading; requests already received may still be passed on. */
   pause(): void;
   resume(): void;
   isPaused(): boolean;
@@ -21,11 +21,11 @@ export interface RequestReaderOptions {
   readonly onRequest: (request: Buffer) => void;
   /** The client has ended its side. */
   readonly onEnd: () => void;
-  /** What came cannot be read: the call has to be ended with this status. */
+  /** The data is invalid: the call has to end with this status. */
   readonly onBroken: (code: status, problem: string) => void;
 }
 
-/** Call it before the call is read: in its handler. */
+/** To be called in the call's handler, before it is read. */
 export function readRequests(call: BytesCall, options: RequestReaderOptions): RequestReader {
   const stream = http2StreamOf(call);
   if (stream === undefined) {
@@ -44,10 +44,10 @@ export function readRequests(call: BytesCall, options: RequestReaderOptions): Re
 /** Bytes before each message: a flag for compression and the length. */
 const PREFIX = 5;
 
-/** Cuts a stream of bytes into messages. */
+/** Splits a stream of bytes into messages. */
 export class Messages {
   readonly #options: Omit<RequestReaderOptions, 'onEnd'>;
-  /** The beginning of a message, and how many bytes there have to be until there is something to do. */
+  /** The beginning of a message, and the number of bytes needed to continue. */
   readonly #begun = new ByteBuffer();
   #wanted = PREFIX;
   #broken = false;

@@ -15,10 +15,10 @@ import { Shares, sharing } from './shares.ts';
 import { securityOf } from './tls.ts';
 
 export interface ApiServerOptions {
-  /** Whose state is served. */
+  /** The state to serve. */
   readonly store: GlobalStore;
   readonly listen: ListenAddress;
-  /** Default: plaintext. With authorities, clients have to show a certificate. */
+  /** Default: plaintext. With CAs, clients need a certificate. */
   readonly tls?: TlsMaterial | undefined;
   /** Which APIs are served. Default: both. */
   readonly apis?: readonly ApiName[] | undefined;
@@ -34,11 +34,11 @@ export interface ApiServer {
   /** Connections at once. */
   readonly connections: number;
   /**
-   * Makes further handshakes with these files; whether clients need a certificate stays as it is. It
-   * does nothing in plaintext.
+   * Uses these files for further handshakes; whether clients need a certificate does not change. No effect in
+   * plaintext.
    */
   replaceTls(tls: TlsMaterial): void;
-  /** Takes no more clients, ends the open calls, and resolves when they have ended. Idempotent. */
+  /** Accepts no more clients, ends the open calls, and resolves when they have ended. Idempotent. */
   close(): Promise<void>;
   /** Closes remaining connections. Idempotent. */
   destroy(): void;
@@ -59,7 +59,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     target,
     apis.map((api) => METHODS[api].service),
   );
-  // Connections come through a listener of our own, which has more say over sockets than grpc-js.
+  // Connections come through our own listener, which has more control over sockets than grpc-js.
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   const listener = await listen({
     address: options.listen,
@@ -111,7 +111,7 @@ async function closeServer(server: Server, listener: Listener, hub: Hub): Promis
   const ended = listener.close();
   const error = new KpngError('KPNG_SOURCE_LOST', 'The server is stopping.');
   for (const watch of hub.all()) watch.end(status.UNAVAILABLE, error);
-  // It may call back before the clients have got their status, so do not wait for it.
+  // It may call back before clients have their status, so do not wait for it.
   server.tryShutdown(() => {});
   await ended;
 }
@@ -123,7 +123,7 @@ function channelOptions(limits: ServerLimits): ChannelOptions {
     'grpc.keepalive_time_ms': limits.keepAliveMs,
     'grpc.keepalive_timeout_ms': limits.keepAliveTimeoutMs,
     'grpc.max_connection_idle_ms': limits.idleMs,
-    // These statistics are not used, and cost memory for each call and connection.
+    // Unused statistics, which cost memory for each call and connection.
     'grpc.enable_channelz': 0,
   };
 }

@@ -9,8 +9,8 @@ import { serverLimitReached } from './events.ts';
 import { http2StreamOf } from './http2-stream.ts';
 
 /**
- * Whose share a connection counts to: an address, of IPv6 its /64, which one host may have all of. On a unix socket
- * there are no addresses; there, each connection has a share of its own.
+ * The client whose share a connection counts towards: an address, or its /64 for IPv6, all of which one host may
+ * have. A unix socket has no addresses, so each connection has its own share.
  */
 export function peerOf(remoteAddress: string | undefined, connection: unknown): unknown {
   const address = remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
@@ -27,8 +27,8 @@ export function peerOf(remoteAddress: string | undefined, connection: unknown): 
 const SHARE = 1 / 4;
 
 /**
- * Divides a limited number of something among clients: each may have a quarter of what is left free, and at least
- * one. So one client alone gets a fifth of all, and dozens of greedy ones leave something for the next one.
+ * Divides a limited number among clients: each may use a quarter of what is free, and at least one. So a single
+ * client gets at most a fifth, and dozens of greedy ones still leave something for the next.
  */
 export class Shares {
   readonly max: number;
@@ -44,7 +44,7 @@ export class Shares {
     return this.#used;
   }
 
-  /** Takes one, and returns the function that gives it back, which is idempotent; undefined: the client has its share. */
+  /** Takes one and returns an idempotent function that releases it; undefined: the client has used its share. */
   take(peer: unknown): (() => void) | undefined {
     const has = this.#byPeer.get(peer) ?? 0;
     if (has >= (this.max - this.#used) * SHARE) return undefined;
@@ -62,11 +62,11 @@ export class Shares {
   }
 }
 
-/** Adds services to a server whose streaming calls take a share each, for as long as they are open. */
+/** Adds services to a server whose streaming calls each take a share while they are open. */
 export function sharing(server: Pick<Server, 'addService'>, shares: Shares): ServiceTarget {
   return {
     addService(definition, implementation) {
-      // A handler may bear either name of its method.
+      // A handler may have either name of its method.
       const streaming = new Set(
         Object.entries(definition)
           .filter(([, { responseStream }]) => responseStream)
@@ -85,7 +85,7 @@ export function sharing(server: Pick<Server, 'addService'>, shares: Shares): Ser
 export type ServiceTarget = Pick<Server, 'addService'>;
 type StreamingCall = ServerDuplexStream<unknown, unknown> | ServerWritableStream<unknown, unknown>;
 
-/** Where the client has its share, ends the call and returns false. */
+/** If the client has used its share, ends the call and returns false. */
 function admit(call: StreamingCall, shares: Shares): boolean {
   const stream = http2StreamOf(call);
   const session = stream?.session;

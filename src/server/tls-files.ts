@@ -6,8 +6,8 @@ import { tlsFilesChanged } from './events.ts';
 import type { ApiServer } from './server.ts';
 
 /**
- * Reloads a server's TLS files whenever they change, for the connections that begin then, and
- * reports it. Files that are wrong change nothing. Returns the function that ends it.
+ * Reloads and reports changed TLS files, for new connections. Invalid files change nothing. Returns a function that
+ * ends this.
  */
 export function followTlsFiles(
   server: Pick<ApiServer, 'replaceTls'>,

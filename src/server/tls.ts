@@ -5,7 +5,7 @@ import { HANDSHAKE_MS } from './limits.ts';
 /** How a server is secured. */
 export type Security = 'plaintext' | 'tls' | 'mtls';
 
-/** With authorities, clients need a certificate that one of them has signed. */
+/** With CAs, clients need a certificate signed by one of them. */
 export function securityOf(tls: TlsMaterial | undefined): Security {
   if (tls === undefined) return 'plaintext';
   return tls.ca === undefined ? 'tls' : 'mtls';

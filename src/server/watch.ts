@@ -13,29 +13,28 @@ export interface WatchOptions {
   readonly readers: Readers;
   /** Bytes. */
   readonly maxMessageSize: number;
-  /** The node that a request names; throws for one that cannot be understood. */
+  /** The node named in a request; throws for an invalid one. */
   readonly nodeNameOf: (request: Buffer) => string;
-  /** So many operations were sent. */
+  /** This many operations were sent. */
   readonly onSent: (operations: number) => void;
-  /** Called once. `error`: why the server ended it; undefined: the client did, or has left. */
+  /** Called once. `error`: why the server ended it; undefined: the client ended it or disconnected. */
   readonly onEnded: (watch: Watch, error: KpngError | undefined) => void;
 }
 
 /**
  * One Watch call: each request is answered with one change set, as soon as there is one.
  *
- * While the client takes its time, changes are not queued up: what is sent next is made from the state
- * as it is then.
+ * Changes are not queued for a slow client: the next change set is made from the state at that time.
  */
 export class Watch {
   readonly #options: WatchOptions;
   readonly #writer: FrameWriter;
   readonly #reader: Reader;
   readonly #incoming: RequestReader;
-  /** Node names of the requests that are not answered yet. */
+  /** Node names of unanswered requests. */
   readonly #requests: string[] = [];
   #started = false;
-  /** The change set being sent, while the client has to read a part of it first. */
+  /** The change set being sent, while the client still has to read part of it. */
   #sending: Iterator<Buffer> | undefined;
   #halfClosed = false;
   #ended = false;
@@ -61,7 +60,7 @@ export class Watch {
     call.on('error', () => this.#finish(undefined));
   }
 
-  /** Whether a request waits for something to change. */
+  /** Whether a request waits for a change. */
   get waits(): boolean {
     return this.#requests.length > 0 && this.#sending === undefined && !this.#ended;
   }
@@ -71,7 +70,7 @@ export class Watch {
     return this.#syncs;
   }
 
-  /** Of the last request that was answered. */
+  /** Of the last answered request. */
   get nodeName(): string {
     return this.#nodeName;
   }
@@ -80,7 +79,7 @@ export class Watch {
     return this.#options.call.getPeer();
   }
 
-  /** Answers the request that waits, if there is something to send. */
+  /** Answers the waiting request if there is something to send. */
   poll(): void {
     if (!this.waits) return;
     const [nodeName = ''] = this.#requests;
@@ -89,7 +88,8 @@ export class Watch {
     this.#nodeName = nodeName;
     const piece = onePiece(changes);
     if (piece === undefined || this.#writer.isBehind) {
-      // A client that asks on without reading must not fill the memory: it gets the next answer when it has taken this one.
+      // A client that sends requests without reading must not fill the memory: it gets the next response when it has
+      // taken this one.
       this.#sending = piece === undefined ? piecesOf(changes) : [piece].values();
       this.#send();
     } else {
@@ -112,7 +112,7 @@ export class Watch {
 
   #onRequest(request: Buffer): void {
     if (this.#ended) return;
-    // Nearly always the same as before.
+    // Usually the same as before.
     if (this.#lastRequest?.equals(request) !== true) {
       try {
         this.#requestedNode = this.#options.nodeNameOf(request);

@@ -1,6 +1,6 @@
 /**
- * One text of several arguments, as programs of Windows take them apart again: in quotes where there is a
- * blank, with a backslash before each quote, and those before a quote doubled.
+ * Joins arguments into one text, as Windows programs split it again: in quotes if there is a blank, with a backslash
+ * before each quote, and backslashes before a quote doubled.
  */
 export function commandLine(args: readonly string[]): string {
   return args.map(quoted).join(' ');

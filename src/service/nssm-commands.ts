@@ -9,12 +9,12 @@ const START: Readonly<Record<StartMode, string>> = {
 };
 
 /**
- * WM_CLOSE and WM_QUIT, which are for windows: NSSM leaves them out, sends Ctrl-C, and ends the program
- * when that has not helped in time.
+ * Skips WM_CLOSE and WM_QUIT, which are for windows: NSSM sends only Ctrl-C, and then terminates the program if it
+ * does not stop in time.
  */
 const SKIP_WINDOWS = '6';
 
-/** The arguments of NSSM that make the service; where there is one already, `isThere`, it is changed. */
+/** The NSSM arguments that create the service; with `isThere`, that change the existing one. */
 export function installCommands(spec: ServiceSpec, isThere: boolean): string[][] {
   const { name } = spec;
   const first = isThere
@@ -28,7 +28,7 @@ function settings(spec: ServiceSpec): [string, ...string[]][] {
   const log = win32.join(spec.logDirectory, `${spec.name}.log`);
   const stop = String(spec.stopTimeoutMs);
   return [
-    // NSSM hands this text on as it is, so the quotes have to be in it. `install` would lose them.
+    // NSSM passes this text on unchanged, so it has to contain the quotes. `install` would lose them.
     ['set', 'AppParameters', commandLine(spec.args)],
     ['set', 'AppDirectory', spec.directory],
     ['set', 'DisplayName', spec.displayName],
@@ -45,9 +45,9 @@ function settings(spec: ServiceSpec): [string, ...string[]][] {
     ['set', 'AppStopMethodConsole', stop],
     ['set', 'AppRestartDelay', String(spec.restartDelayMs)],
     ['set', 'AppExit', 'Default', 'Restart'],
-    // A regular end, by `stop` over the admin pipe.
+    // A normal end, by `stop` over the admin pipe.
     ['set', 'AppExit', '0', 'Exit'],
-    // A retry does not help a wrong command line or configuration.
+    // A restart does not fix a wrong command line or configuration.
     ['set', 'AppExit', '2', 'Exit'],
   ];
 }

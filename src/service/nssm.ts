@@ -29,8 +29,8 @@ const TIMEOUT_MS = 30_000;
 const KILL_MS = 15_000;
 
 /**
- * Services of Windows by NSSM, 2.24 or later. Everything may be done twice. What NSSM says of starting and
- * stopping is not relied on, as it stops waiting after a while; the state is.
+ * Windows services through NSSM, 2.24 or later. Everything is idempotent. The results of starting and stopping are
+ * read from the service's state, since NSSM stops waiting after a while.
  *
  * Methods reject with KPNG_WRAPPER_FAILED.
  */
@@ -85,8 +85,8 @@ export class Nssm {
   }
 
   /**
-   * Resolves when it has stopped for good, with the state before. It is waited for as long as NSSM lets it
-   * drain. A service that is `absent` is an error, unless that is allowed.
+   * Resolves with the previous state when the service has stopped; waits as long as NSSM lets it drain. A service
+   * that is `absent` is an error unless `mayBeAbsent`.
    */
   async stop(name: string, mayBeAbsent = false): Promise<ServiceState> {
     const state = mayBeAbsent ? await this.status(name) : await this.#known(name);
@@ -146,7 +146,7 @@ export class Nssm {
   }
 }
 
-/** NSSM prints in UTF-16 where it does not print to a console. */
+/** NSSM prints UTF-16 unless it prints to a console. */
 function plain(text: string): string {
   return text.replaceAll('\0', '');
 }
@@ -165,7 +165,7 @@ function failed(cause: ExecError, doing: string, program: string): KpngError {
   return new KpngError('KPNG_WRAPPER_FAILED', `${doing}: ${text}`, { cause });
 }
 
-/** NSSM ends with 3 when the manager of services does not know the name. */
+/** NSSM exits with 3 if the service manager does not know the name. */
 function isNoService(error: unknown): boolean {
   return (
     error instanceof KpngError && error.cause instanceof ExecError && error.cause.exitCode === 3

@@ -9,22 +9,22 @@ export interface ServiceSpec {
   readonly description: string;
   /** Path of the executable. */
   readonly program: string;
-  /** Its arguments, each as it is. */
+  /** Its arguments, unquoted. */
   readonly args: readonly string[];
-  /** The folder that it starts in. */
+  /** Its working directory. */
   readonly directory: string;
   /** The folder of its log file. */
   readonly logDirectory: string;
-  /** Size in bytes at which the log file is put aside and a new one begun. */
+  /** Size at which the log file is rotated. Bytes. */
   readonly logBytes: number;
   /** Variables besides those of the system: `NAME=value`. */
   readonly environment: readonly string[];
   readonly start: StartMode;
-  /** Names of services that have to run before. */
+  /** Names of services to start before it. */
   readonly dependsOn: readonly string[];
-  /** Delay before a restart when it has exited on its own. Milliseconds. */
+  /** Delay before a restart after it exited on its own. Milliseconds. */
   readonly restartDelayMs: number;
-  /** How long a stop may take before it is killed. Milliseconds. */
+  /** Time limit of a stop before it is killed. Milliseconds. */
   readonly stopTimeoutMs: number;
 }
 

@@ -2,7 +2,7 @@
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 
-/** Load balancers can ask a health-check node port. */
+/** A health-check node port is open to load balancers. */
 export interface HealthCheckServed {
   /** `namespace/name`. */
   service: string;
@@ -10,7 +10,7 @@ export interface HealthCheckServed {
   address: string;
 }
 
-/** They cannot. */
+/** It could not be opened. */
 export interface HealthCheckFailed {
   service: string;
   /** Names the process that holds the port, if known. */
@@ -26,7 +26,7 @@ export const healthCheckFailed = typedChannel<HealthCheckFailed>('health-check:f
 export interface CalloutEnded {
   program: string;
   result: 'ok' | 'start' | 'exit' | 'signal' | 'timeout' | 'output' | 'stopped';
-  /** KPNG_CALLOUT_FAILED, unless it went well or was stopped together with this process. */
+  /** KPNG_CALLOUT_FAILED; undefined if it succeeded or was stopped together with this process. */
   error: KpngError | undefined;
   /** The end of its standard error. */
   stderr: string;

@@ -3,9 +3,8 @@ import type { Writable } from 'node:stream';
 /**
  * Writes to a stream, usually standard output, one piece at a time.
  *
- * `onReaderGone` is called once when the reader of the stream has gone (EPIPE, as after `| head`).
- * That is no failure: the program is expected to end well, and what is written from then on is
- * dropped. Any other error rejects the write.
+ * `onReaderGone` is called once when the reader of the stream has gone (EPIPE, as after `| head`). That is not an
+ * error: the program should end normally, and later writes are dropped. Any other error rejects the write.
  */
 export function streamWriter(
   stream: Writable,
@@ -17,7 +16,7 @@ export function streamWriter(
     gone = true;
     onReaderGone();
   };
-  // Errors may also come between writes; then only a closed reader matters.
+  // Errors between writes matter only if the reader has closed.
   stream.on('error', (error) => {
     if (isReaderGone(error)) readerGone();
   });

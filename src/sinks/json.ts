@@ -4,12 +4,12 @@ import type { LocalChange, LocalSink, LocalView } from '../store/local-view.ts';
 /** Writes text; resolves when there is room for more. */
 export type WriteText = (text: string) => Promise<void>;
 
-/** Lines are gathered up to about this many characters, so that a large state is few writes. */
+/** Lines are collected up to about this many characters, so that a large state takes few writes. */
 const CHUNK = 64 * 1024;
 
 /**
- * Prints the whole state at every Sync as kpng-json does: one line of JSON for each service, in path
- * order, nothing between one Sync and the next, and nothing at all for an empty state.
+ * Prints the whole state at every Sync as kpng-json does: one line of JSON for each service, in path order, without
+ * separators between Syncs, and nothing for an empty state.
  */
 export class JsonSink implements LocalSink {
   readonly #write: WriteText;

@@ -1,8 +1,8 @@
 import type { LocalSink } from '../store/local-view.ts';
 
 /**
- * Gives every change set to several sinks, one after the other. One that fails does not keep the others
- * from getting it; then the call rejects with the first error, and they all get the same keys again.
+ * Delivers every change set to several sinks, one after the other. If one fails, the others still get it; then the
+ * call rejects with the first error, and all of them get the same keys again.
  */
 export function teeSinks(...sinks: readonly LocalSink[]): LocalSink {
   return {

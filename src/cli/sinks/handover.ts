@@ -13,7 +13,7 @@ export interface HandoverOptions {
   /** Of the unix socket. */
   readonly path: string;
   readonly log: Log;
-  /** Opened when no other process serves, or this one is about to. */
+  /** Activated when no other process serves, or when this one is about to. */
   readonly activation: Activation;
 }
 
@@ -44,7 +44,7 @@ export class Handover {
     this.#file = file;
   }
 
-  /** Takes over from a running process; without one, or when that fails, this process starts alone. */
+  /** Takes over from a running process; without one, or if that fails, this process starts alone. */
   static async begin(options: HandoverOptions): Promise<Handover> {
     const { path, log, activation } = options;
     const { takeOver } = await import('../../handover/take-over.ts');
@@ -77,7 +77,7 @@ export class Handover {
     return this.#isTaken;
   }
 
-  /** What the new process does with the listening sockets; undefined: there is none, or it does not say. */
+  /** What the new process does with the listening sockets; undefined: none, or unknown. */
   get newProcess(): NewProcess | undefined {
     return this.#newProcess;
   }
@@ -87,12 +87,12 @@ export class Handover {
     return this.#inheritance?.previousListeners ?? [];
   }
 
-  /** Takes over, and begins to wait for a new process, now that a state is in place. Only the first call does. */
+  /** Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect. */
   async inPlace(handedOver: HandedOver): Promise<void> {
     if (this.#server === undefined && !this.#closed) await this.#serve(handedOver);
   }
 
-  /** Waits while a new process is about to take over, at most this many milliseconds. */
+  /** Waits up to this many milliseconds for a new process that is about to take over. */
   async settled(withinMs: number): Promise<void> {
     const isSettled = (await this.#server?.settled(withinMs)) ?? true;
     if (!isSettled) {
@@ -101,8 +101,8 @@ export class Handover {
   }
 
   /**
-   * When there is a new process, waits for a signal, or until that one has ended. Returns the exit code: not 0 in the
-   * second case, so that the service manager restarts this process.
+   * With a new process, waits for a signal or for that process to end. Returns the exit code: not 0 in the second
+   * case, so that the service manager restarts this process.
    */
   async wait(asked: Promise<void>): Promise<number> {
     if (!this.#isTaken || this.#server === undefined) return 0;
@@ -160,13 +160,16 @@ export class Handover {
     await server.listen();
     if (this.#inheritance === undefined) return;
     const { pid } = this.#inheritance;
-    // Until now metrics and health would have reported that nothing is in place yet.
+    // Until now, metrics and health would have reported that no state is applied yet.
     await this.#activation.activate(pid);
     this.#inheritance.complete();
     log.info('Took over from the previous process', { pid });
   }
 
-  /** The previous process has ended before this one serves. Clients wait in the queues; no other process can answer probes. */
+  /**
+   * The previous process ended before this one serves. Clients wait in the queues; no other process can answer
+   * probes.
+   */
   async #predecessorGone(pid: number): Promise<void> {
     if (this.#server !== undefined) return;
     this.#log.warn('Previous process ended before this one could serve', { pid });
@@ -200,7 +203,7 @@ export function previousListeners(snapshot: readonly ServicePortSnapshot[]): Pre
   });
 }
 
-/** UDP sessions now, up to as many as one question gets. None where the engine does not know them. */
+/** Current UDP sessions, up to the limit of one query. None if the engine does not know them. */
 export async function previousFlows(
   engine: Pick<Engine, 'snapshot'> & Required<Pick<Engine, 'inspect'>>,
 ): Promise<PreviousFlow[]> {

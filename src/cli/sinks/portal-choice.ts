@@ -6,13 +6,13 @@ import type { ChosenTools, Tools } from '../../portal/iptables/tools.ts';
 import type { Family } from '../../util/family.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** The portals that redirect all traffic of the host, the best one first, and what always works. */
+/** The portals that redirect all traffic of the host, best one first, and the one that always works. */
 export type AutoKind = 'nftables' | 'iptables' | 'address';
 
-/** The choice where everything works. */
+/** The choice if everything works. */
 export const BEST: AutoKind = process.platform === 'linux' ? 'nftables' : 'address';
 
-/** Probes the portals, once. One log line says which was chosen and why. */
+/** Probes the portals, once, and logs the choice and its reason. */
 export async function choosePortal(
   { bindAddress }: UserspaceOptions,
   log: Log,
@@ -47,8 +47,8 @@ export async function choosePortal(
 }
 
 /**
- * The families that iptables can write rules for; undefined when it is not known, or when it can for
- * none: then each write retries, and its error gives the reason.
+ * The families that iptables can write rules for; undefined if unknown or none: then each write retries, and its
+ * error gives the reason.
  */
 export async function iptablesFamilies(
   log: Log,
@@ -74,10 +74,10 @@ export async function iptablesFamilies(
   }
 }
 
-/** Codes of failures that a retry does not help. */
+/** Codes of failures that retrying does not fix. */
 const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
 
-/** Finds the programs of iptables, once. A call after a failure looks for them again. */
+/** Finds the iptables programs, once. A call after a failure searches again. */
 export function iptablesTools(
   exec: Exec,
   flavor: UserspaceOptions['iptablesFlavor'],
@@ -100,7 +100,7 @@ export async function assumedTools(flavor: UserspaceOptions['iptablesFlavor']): 
   return { name: `iptables-${flavor}`, flavor, version: '1.8.9' };
 }
 
-/** The families that the host has; an error when packets cannot be redirected to the bind address. */
+/** The families that the host has; an error if packets cannot be redirected to the bind address. */
 async function familiesFor(bindAddress: string): Promise<Family[] | KpngError> {
   const [{ bindAddresses, hostFamilies }, { hostAddresses }] = await Promise.all([
     import('../../portal/rules/host.ts'),

@@ -8,16 +8,15 @@ import type { UserspaceOptions } from './userspace-options.ts';
 
 type KeeperOptions = Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>;
 
-/** What differs from host to host. */
+/** Host-specific parts. */
 export interface KeeperHost {
   readonly platform: NodeJS.Platform;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 /**
- * Creates the keeper of the service addresses on `--portal-interface`; undefined when the flag is empty, and
- * without the flag on systems other than Windows. Throws KPNG_USAGE for an invalid name, and on systems that do not
- * support it.
+ * Creates the keeper of the service addresses on `--portal-interface`; undefined if the flag is empty, or absent on
+ * systems other than Windows. Throws KPNG_USAGE for an invalid name, and on systems that do not support it.
  */
 export async function createKeeper(
   { portalInterface, cleanupOnExit: removeOnClose }: KeeperOptions,

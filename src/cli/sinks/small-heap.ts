@@ -3,9 +3,8 @@ import type { GlobalStore } from '../../store/global-store.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 
 /**
- * Keeps V8 from growing the memory for new objects. Reading a large state would grow it to 64 MB, which V8 never
- * returns. A server gains nothing from that: a change's garbage fits a few megabytes, at the same CPU cost by
- * measurement.
+ * Keeps V8's young generation small. Reading a large state would grow it to 64 MB, which V8 never returns. A server
+ * gains nothing from that: a change's garbage fits a few megabytes, at the same CPU cost by measurement.
  *
  * Node has no option for it that can be set at run time; V8 reads this flag whenever the space for new objects is
  * about to grow, and at no other time.
@@ -14,13 +13,13 @@ export function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
 }
 
-/** By then the clients that have waited for the first state have it. Milliseconds. */
+/** By then, the clients waiting for the first state have it. Milliseconds. */
 export const COLLECT_AFTER_MS = 5000;
 
 /**
- * Collects garbage once, some time after the first complete state: a third of the heap is left over from reading
- * it, and V8 would not collect that before the heap has grown by as much again. Takes about a tenth of a second for
- * 100,000 endpoints. Returns the function that ends it.
+ * Collects garbage once, some time after the first complete state: a third of the heap is left over from reading it,
+ * and V8 would not collect that before the heap has grown by as much again. Takes about a tenth of a second for
+ * 100,000 endpoints. Returns a function that cancels it.
  */
 export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock): () => void {
   const collectLater = () => clock.setTimer(COLLECT_AFTER_MS, () => void collect());

@@ -6,14 +6,13 @@ import type { OtherWriter } from '../../portal/rules/other-writers.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** What redirects traffic now. */
+/** The portal in use. */
 export type Current =
   { readonly kind: 'nftables' } | { readonly kind: 'iptables'; readonly flavor: Flavor };
 
 /**
- * Removes stale rules of our names that a process which has ended wrote with another portal, or another iptables:
- * they would redirect clients to closed ports. Those of a running process stay, and are returned. Failures are
- * logged only.
+ * Removes stale rules under our names, written by an ended process with another portal or iptables flavour: they
+ * would redirect clients to closed ports. Rules of running processes stay and are returned. Failures are only logged.
  */
 export async function removeStaleRules(
   current: Current,
@@ -41,7 +40,7 @@ export async function removeStaleRules(
       if (await remove(stays)) log.info('Removed stale rules of a previous process', { what });
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
-      // Without the programs there is nothing that they could have left.
+      // Without the programs, there are no rules.
       if (error.code === 'KPNG_PORTAL_TOOL_MISSING') return;
       log.warn('Stale rules of a previous process not removed', { what, err: error });
     }

@@ -6,15 +6,15 @@ import { join } from 'node:path';
  * Writes text to an unlinked file, for a program to read as its standard input. It is freed when the handle is
  * closed.
  *
- * Node's own pipes are sockets, and a program cannot open `/dev/stdin` when that is a socket: scripts that do so
- * work with this. Nor can it block this process by not reading.
+ * Node's own pipes are sockets, and a program cannot open `/dev/stdin` when that is a socket: scripts that do so work
+ * with this. A program that does not read cannot block this process either.
  */
 export async function inputFile(pieces: Iterable<string>): Promise<FileHandle> {
   const handle = await unnamedFile();
   try {
     let position = 0;
     for (const piece of pieces) {
-      // With a position, writing leaves alone where the program begins to read.
+      // Writing at a position keeps the program's read offset at the start.
       const bytes = Buffer.from(piece);
       for (let start = 0; start < bytes.length;) {
         const { bytesWritten } = await handle.write(bytes, start, bytes.length - start, position);
@@ -29,7 +29,7 @@ export async function inputFile(pieces: Iterable<string>): Promise<FileHandle> {
   }
 }
 
-/** Where the folder for temporary files cannot be written to, such as in a read-only container, in memory. */
+/** In memory if the temporary folder is not writable, as in a read-only container. */
 async function unnamedFile(): Promise<FileHandle> {
   try {
     return await unnamedFileIn(tmpdir());

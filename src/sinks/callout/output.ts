@@ -9,7 +9,7 @@ export class Output {
     this.#max = max;
   }
 
-  /** Returns whether it was still within the limit. The excess is dropped. */
+  /** Returns whether it is still within the limit. The excess is dropped. */
   add(piece: Buffer): boolean {
     this.#size += piece.length;
     if (this.#size > this.#max) return false;
@@ -39,10 +39,10 @@ export class Tail {
     this.#bytes = all.subarray(-this.#max);
   }
 
-  /** Without blanks around it; begins with an ellipsis if there was more. */
+  /** Trimmed; begins with an ellipsis if it was cut. */
   get text(): string {
     const text = this.#bytes.toString('utf8');
-    // The cut may have gone through a character.
+    // The cut may have split a character.
     return this.#cut ? `…${text.replace(/^\uFFFD+/, '').trim()}` : text.trim();
   }
 }

@@ -9,24 +9,24 @@ export interface ProgramRun {
   readonly program: string;
   /** Its standard input, in pieces. */
   readonly input: Iterable<string>;
-  /** When it is sent TERM. Milliseconds; 0: never. */
+  /** Time limit before TERM is sent. Milliseconds; 0: none. */
   readonly timeoutMs: number;
-  /** It is killed when it prints more than this on its standard output. Bytes. */
+  /** Maximum output before it is killed. Bytes. */
   readonly maxOutput: number;
   /** Kills it. */
   readonly signal: AbortSignal;
   readonly clock: Clock;
 }
 
-/** How it went. */
+/** The outcome of a run. */
 export type ProgramEnd =
   | { readonly kind: 'ok'; readonly stdout: Buffer }
   /** It could not be started. */
   | { readonly kind: 'start'; readonly cause: NodeJS.ErrnoException }
-  /** It exited with a code other than 0, or by a signal of another process. */
+  /** It exited with a code other than 0, or was ended by a foreign signal. */
   | { readonly kind: 'exit'; readonly exitCode: number }
   | { readonly kind: 'signal'; readonly signal: string }
-  /** It was ended for having taken too long or printed too much, or by the abort signal. */
+  /** It was killed because it took too long, printed too much, or the signal was aborted. */
   | { readonly kind: 'timeout' | 'output' | 'stopped' };
 
 /** With the end of its standard error. */
@@ -35,14 +35,14 @@ export type ProgramResult = ProgramEnd & { readonly stderr: string };
 /** Time between TERM and KILL. Milliseconds. */
 export const TERM_GRACE_MS = 2000;
 
-/** How much of the end of its standard error is kept. Bytes. */
+/** How much of the end of standard error is kept. Bytes. */
 export const STDERR_TAIL = 4096;
 
 /**
- * Runs a program to its end, which is when its output is closed. At its time limit it is killed with its process
- * group, which processes that it started may have left.
+ * Runs a program until it has ended and closed its output. At the time limit, its process group is killed; processes
+ * that have left the group survive.
  *
- * Rejects only when the input cannot be written.
+ * Rejects only if the input cannot be written.
  */
 export async function runProgram(run: ProgramRun): Promise<ProgramResult> {
   const input = await inputFile(run.input);
@@ -65,7 +65,7 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   const timers: Timer[] = [];
   const kill = (): void => {
     signalGroup(child, 'SIGKILL');
-    // A process that has left the group may hold the output for as long as it likes.
+    // A process that left the group may hold the output open indefinitely.
     if (hasEnded(child)) detach(child);
     else child.once('exit', () => detach(child));
   };
@@ -81,7 +81,7 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
   if (run.timeoutMs > 0) timers.push(run.clock.setTimer(run.timeoutMs, timeUp));
   const stop = (): void => cut('stopped');
   run.signal.addEventListener('abort', stop, { once: true });
-  // It is in a process group of its own, so ending this process does not end it.
+  // It has its own process group, so ending this process does not end it.
   process.once('exit', kill);
 
   child.stdout?.on('data', (piece: Buffer) => {
@@ -130,7 +130,7 @@ function detach(child: ChildProcess): void {
   child.stderr?.destroy();
 }
 
-/** Signals the program's process group. Ended processes need no signal. */
+/** Signals the program's process group, unless the program has ended. */
 function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
   const { pid } = child;
   if (pid === undefined) return;

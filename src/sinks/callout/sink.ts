@@ -10,9 +10,9 @@ import { runProgram, type ProgramResult } from './program.ts';
 export interface CalloutOptions {
   /** Path, or a name to look for on the PATH. */
   readonly program: string;
-  /** How long it may take. Milliseconds; 0: as long as it likes. */
+  /** Time limit. Milliseconds; 0: none. */
   readonly timeoutMs: number;
-  /** How much it may print. Bytes. */
+  /** Maximum output. Bytes. */
   readonly maxOutput: number;
   /** Takes the program's output; resolves when there is room for more. */
   readonly write: (output: Uint8Array) => Promise<void>;
@@ -20,18 +20,17 @@ export interface CalloutOptions {
 }
 
 /**
- * Runs a program at every Sync, with the whole state on its standard input: the lines of kpng-json.
+ * Runs a program at every Sync, with the whole state on its standard input in the lines of kpng-json.
  *
- * When it ends with 0, what it has printed is written, with a line feed, as kpng-callout does. If not,
- * the change set is not taken (KPNG_CALLOUT_FAILED), and the deliverer tries again. One run ends
- * before the next begins.
+ * If it exits with 0, its output is written with a line feed, as kpng-callout does. If not, the change set is
+ * rejected (KPNG_CALLOUT_FAILED) and the deliverer retries it. One run ends before the next begins.
  */
 export class CalloutSink implements LocalSink {
   readonly #options: CalloutOptions;
   readonly #clock: Clock;
   readonly #queue = new SerialQueue();
   readonly #stop = new AbortController();
-  /** Settles when the program that runs now has ended. */
+  /** Settles when the current run has ended. */
   #program: Promise<unknown> = Promise.resolve();
 
   constructor(options: CalloutOptions) {
@@ -49,7 +48,7 @@ export class CalloutSink implements LocalSink {
   }
 
   /**
-   * Kills the program and starts no more: later syncs do nothing. Resolves when it has ended, even if its output
+   * Kills the program and starts no other: later syncs do nothing. Resolves when it has ended, even if its output
    * could not be written. Idempotent.
    */
   async destroy(): Promise<void> {

@@ -8,16 +8,16 @@ import type { Family } from '../../util/family.ts';
 export interface ExtipOptions {
   /** What the names of the chains begin with. */
   readonly chainPrefix: string;
-  /** Whether services of other types than LoadBalancer are left out. */
+  /** Whether services of types other than LoadBalancer are left out. */
   readonly loadBalancersOnly: boolean;
 }
 
-/** What iptables-restore is to read for one family. */
+/** The input of iptables-restore for one family. */
 export interface ExtipRules {
   readonly text: string;
-  /** Whether there are any besides the empty chains. */
+  /** Whether there are rules, besides the empty chains. */
   readonly any: boolean;
-  /** What of the state has no rules, and why. */
+  /** What has no rules, and why. */
   readonly problems: readonly KpngError[];
 }
 
@@ -30,10 +30,10 @@ const PROTOCOLS: ReadonlyMap<number, string> = new Map([
 /**
  * The rules of one family that redirect external IPs to endpoints, in three chains that nothing jumps to:
  *
- * - `forward` of the table filter lets through what goes to endpoints
+ * - `forward` of the table filter accepts packets to endpoints
  * - `DNAT` of the table nat spreads each external IP and port over the endpoints, at random
  * - `SNAT` of the table nat has what endpoints send come from the lowest of the first external IPs of
- *   their services
+ * their services
  *
  * As kpng's iptables-extip writes them, but for both families, and with named target ports.
  */
@@ -121,7 +121,7 @@ function targetOf(
   return [{ address, port: number }];
 }
 
-/** Those that are addresses: nothing else may get into a script. */
+/** Valid addresses only: nothing else may get into a script. */
 function addresses(
   ips: { readonly v4: readonly string[]; readonly v6: readonly string[] } | undefined,
   family: Family,
@@ -132,7 +132,7 @@ function addresses(
     : ips.v6.filter((ip) => isIPv6(ip) && !ip.includes('%'));
 }
 
-/** Evenly over the remaining ones; the last one takes the rest. */
+/** Equal shares of the remaining endpoints; the last one takes the rest. */
 function share(left: number): string {
   return left === 1 ? '' : ` -m statistic --mode random --probability ${(1 / left).toFixed(10)}`;
 }

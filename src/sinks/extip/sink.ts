@@ -15,11 +15,10 @@ export interface ExtipSinkOptions extends ExtipOptions {
 }
 
 /**
- * Redirects external IPs to endpoints with chains of iptables, one run of iptables-restore for each family
- * whose rules differ from those that were written last. Hooking the chains into those of the kernel is
- * up to the administrator, and they stay when the program ends.
+ * Redirects external IPs to endpoints with iptables chains, with one run of iptables-restore for each family whose
+ * rules changed. The administrator has to add the jumps to these chains; they stay when the program ends.
  *
- * A sync rejects when the rules could not be written; the deliverer tries again.
+ * A sync rejects if the rules could not be written; the deliverer retries it.
  */
 export class ExtipSink implements LocalSink {
   readonly #options: ExtipSinkOptions;
@@ -62,14 +61,14 @@ export class ExtipSink implements LocalSink {
     } catch (cause) {
       this.#written.delete(family);
       const error = iptablesFailure(cause, `writing the rules of IPv${family} external IPs`, text);
-      // A host without IPv6 has no rules of ours to remove either.
+      // A host without IPv6 has none of our rules either.
       if (family === 6 && !any && CANNOT.has(error.code)) return;
       throw error;
     }
     this.#written.set(family, text);
   }
 
-  /** Reports each problem once, as long as it lasts. */
+  /** Reports each problem once while it lasts. */
   #report(problems: readonly KpngError[]): void {
     const reported = new Set<string>();
     for (const error of problems) {

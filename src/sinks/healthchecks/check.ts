@@ -1,13 +1,13 @@
 import type { ServiceEntry } from '../../store/local-view.ts';
 import type { HttpResponse } from '../../util/http-server.ts';
 
-/** What load balancers may ask of one service. */
+/** The health check of one service. */
 export interface HealthCheck {
   /** `namespace/name`. */
   readonly service: string;
-  /** As the state says; it may be no port at all. */
+  /** From the state, unvalidated. */
   readonly port: number;
-  /** Endpoints of the service that are ready on this node. */
+  /** Number of the service's ready endpoints on this node. */
   readonly localEndpoints: number;
 }
 
@@ -24,7 +24,7 @@ export function healthCheckOf({ key, service, endpoints }: ServiceEntry): Health
 }
 
 /**
- * The answer to a load balancer, as kube-proxy words it: 200 when this node should get traffic for the service, 503
+ * The response to a load balancer, in kube-proxy's format: 200 when this node should get traffic for the service, 503
  * when not. `healthy`: the proxy on this node works.
  */
 export function answerFor(

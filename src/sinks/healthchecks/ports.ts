@@ -1,16 +1,13 @@
 import type { HealthCheck } from './check.ts';
 
-/** A service that does not have its port, and the one that does. */
+/** A service without its port, and the one that has it. */
 export interface Waiting {
   readonly service: string;
   readonly port: number;
   readonly holder: string;
 }
 
-/**
- * The owner of each port. The first service keeps it; the next one gets it in the same step in which the first
- * releases it.
- */
+/** The owner of each port. The first service keeps it; the next one gets it as soon as it is released. */
 export class CheckPorts {
   readonly #checks = new Map<string, HealthCheck>();
   /** Services by port, the holder first. */

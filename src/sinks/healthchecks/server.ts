@@ -22,7 +22,7 @@ export interface CheckServerOptions {
   readonly answer: () => HttpResponse;
 }
 
-/** Answers load balancers on one address and port, or tries to. */
+/** Answers load balancers on one address and port. */
 export class CheckServer {
   readonly #options: CheckServerOptions;
   readonly #server: HttpServer;
@@ -40,17 +40,17 @@ export class CheckServer {
       answer,
       onListening: ({ host }) => this.#served(host),
       onBindFailed: (error, retryInMs) => void this.#failed(error, retryInMs),
-      // Answers come from memory: only the client's connection can fail.
+      // Responses are in memory: only the client's connection can fail.
       onAnswerFailed: () => undefined,
     });
   }
 
-  /** Resolves when it was tried once. */
+  /** Resolves after the first attempt. */
   get tried(): Promise<void> {
     return this.#tried.promise;
   }
 
-  /** Why no client is answered; undefined: all is well. */
+  /** Why clients are not answered; undefined: they are. */
   get problem(): KpngError | undefined {
     return this.#problem;
   }
@@ -59,7 +59,7 @@ export class CheckServer {
     return this.#server.ports;
   }
 
-  /** Another process answers; see `HttpServer`. `close` waits for the same then. */
+  /** Another process now serves; see `HttpServer`. `close` then waits for the same. */
   async leave(): Promise<void> {
     await this.#server.leave();
   }

@@ -9,21 +9,21 @@ import { CheckPorts, type Waiting } from './ports.ts';
 import { CheckServer } from './server.ts';
 
 export interface HealthCheckSinkOptions {
-  /** Where ports are opened: IP literals, or one empty text for every address. Asked at each change set. */
+  /** Where ports are opened: IP literals, or one empty text for every address. Read at each change set. */
   readonly addresses: () => readonly string[];
-  /** Whether the proxy on this node does its work; default: it does. */
+  /** Whether the proxy on this node works; default: yes. */
   readonly healthy?: () => boolean;
-  /** Hands the listening sockets to another process. Default: there are none. */
+  /** Returns inherited listening sockets. Default: none. */
   readonly inherit?: Inherit;
   readonly clock?: Clock;
 }
 
 /**
- * Answers load balancers on the health-check node ports of services: which nodes have endpoints, and
- * so should get traffic.
+ * Answers load balancers on the health-check node ports of services: whether this node has endpoints and should get
+ * traffic.
  *
- * There is one listener for each port and address; it stays open when the port passes to another
- * service. What cannot be opened is reported and retried. A change set never fails because of that.
+ * There is one listener per port and address; it stays open when the port passes to another service. A listener that
+ * cannot be opened is reported and retried; it never fails a change set.
  */
 export class HealthCheckSink implements LocalSink {
   readonly #options: HealthCheckSinkOptions;
@@ -45,7 +45,7 @@ export class HealthCheckSink implements LocalSink {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** What load balancers cannot ask now. */
+  /** Ports that load balancers cannot currently query, and why. */
   get problems(): KpngError[] {
     const failed = [...this.#servers.values()].flatMap(({ problem }) => problem ?? []);
     return [...failed, ...this.#openFailures()];
@@ -66,15 +66,14 @@ export class HealthCheckSink implements LocalSink {
   }
 
   /**
-   * Another process answers on the same sockets. Resolves when connected clients have been answered, or have not
-   * asked in time.
+   * Another process serves on the same sockets. Resolves when connected clients have been answered or have timed out.
    */
   async leave(): Promise<void> {
     const left = Array.from(this.#servers.values(), (server) => server.leave());
     await Promise.all([this.close(), ...left]);
   }
 
-  /** Stops answering clients: load balancers use other nodes. Idempotent. */
+  /** Stops answering clients, so that load balancers use other nodes. Idempotent. */
   close(): Promise<void> {
     this.#closed = true;
     return this.#queue.run(() => this.#settle());
@@ -84,7 +83,7 @@ export class HealthCheckSink implements LocalSink {
     const keys = new Set(changed);
     if (!this.#complete) for (const { key } of view.entries()) keys.add(key);
     this.#complete = true;
-    // Those that give a port up come first, so that it can pass on in the same change set.
+    // Released ports come first, so that they can be reassigned in the same change set.
     const checks = [...keys].map((key) => [key, this.#checkOf(key, view)] as const);
     for (const [key, check] of checks) if (check === undefined) this.#ports.set(key, undefined);
     for (const [key, check] of checks) if (check !== undefined) this.#ports.set(key, check);
@@ -144,7 +143,7 @@ export class HealthCheckSink implements LocalSink {
     });
   }
 
-  /** What keeps ports from being tried at all. */
+  /** Problems that keep ports from being tried at all. */
   #openFailures(): KpngError[] {
     const { ports } = this.#ports;
     const withoutAddress = ports.size > 0 && this.#options.addresses().length === 0;
